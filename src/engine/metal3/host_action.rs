@@ -1,4 +1,5 @@
-//! One write or one request, each told first, fenced, and compared right before it is sent (I23, I24, I38).
+//! One write or one request to a BMC: audited first, fenced, and compared right before it is sent (I23, I24, I38;
+//! MET-49, MET-50).
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,8 +15,8 @@ use crate::{
 };
 
 impl HostReconciler {
-    /// Asks the BMC for an off (with its mode) or an on. The host is read again from a quorum right before: nobody's key
-    /// may have come (I44).
+    /// Sends a power-off (with its mode) or power-on to the BMC. Right before that it reads the host again with a
+    /// quorum read, because a client's key may have been added (I44).
     pub(super) async fn ask(
         &mut self,
         host: &HostRow,
@@ -35,7 +36,8 @@ impl HostReconciler {
             Some(mode) => format!("host off ({mode})"),
             None => "host on".to_owned(),
         };
-        // Before the permit, so that an engine that ends sees this one or this one sees that; and until it is over.
+        // The host is noted before the permit and until the request is over. So an ending engine sees this note, or
+        // this task sees that the engine ends.
         let turns_off = mode.is_some() && host.pending();
         if turns_off {
             self.shared.note_half(host, true);
@@ -59,7 +61,7 @@ impl HostReconciler {
         self.shared.actor.came_of(told, result);
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
         let failed = answer.is_err();
-        // What was refused is asked again soon, and a soft off at once harder.
+        // A refused request is repeated soon. After a refused soft power-off, a hard one follows at once.
         let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILED)) } else { now };
         match mode {
             Some(Mode::Soft) => self.asked.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now }),
@@ -67,14 +69,14 @@ impl HostReconciler {
             None => self.asked.on = Some(at(limits.on)),
         }
         match answer {
-            // A soft one that fails is not in vain: a hard one follows.
+            // A failed soft power-off is no error: a hard one follows.
             Err(e) if mode != Some(Mode::Soft) => Err(e.into()),
             _ => Ok(()),
         }
     }
 
-    /// Writes the timestamps, with `poweredOn` where it is given, in one patch; where the server drops them, first into
-    /// our annotation: a crash in between repeats the second write and not the cycle.
+    /// Writes the timestamps, and `poweredOn` if given, in one patch. If the server drops the timestamps, they go into
+    /// cketerm's annotation first. A crash in between then repeats the second write, not the power cycle (MET-51).
     pub(super) async fn write_times(
         &mut self,
         host: &HostRow,
@@ -119,7 +121,7 @@ impl HostReconciler {
         Ok(())
     }
 
-    /// Tells what is about to be done; the permit is for the effect itself.
+    /// Writes the audit record of an action; the returned permit is for the action itself.
     pub(super) async fn tell(
         &self,
         host: &HostRow,
@@ -139,7 +141,8 @@ impl HostReconciler {
         }
     }
 
-    /// Leave for one effect: we lead, with margin, and the policy still asks for it – or the effect ends what was begun.
+    /// Returns a permit for one action. It needs leadership with enough of the lease left. The policy must still enable
+    /// the role, or the action must end a cycle that has begun.
     fn permit(&self, host: &HostRow, decided: Duration) -> Result<Permit, Trouble> {
         if !self.shared.winds_down() {
             return Ok(self.shared.actor.permit(&Guard::default(), decided)?);
@@ -159,13 +162,13 @@ impl HostReconciler {
 
 fn trouble(e: &WriteError) -> Trouble {
     match e {
-        // Read again before anything else.
+        // The host is read again before anything else.
         WriteError::Conflict | WriteError::NotFound | WriteError::NoAnswer(_) => Trouble::Stale,
         WriteError::Refused { .. } => Trouble::Failed(e.to_string()),
     }
 }
 
-/// Who asked, for the audit.
+/// Returns the annotations that requested the action, for the audit.
 pub(super) fn by(host: &HostRow) -> String {
     let base = host.asked.base.iter().map(|_| "reboot.metal3.io".to_owned());
     let names: Vec<String> = base.chain(host.asked.keys.keys().cloned()).collect();

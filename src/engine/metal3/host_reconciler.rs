@@ -1,4 +1,4 @@
-//! One host: look, decide, do one thing, rest. What is done is in `action`.
+//! Reconciliation of one host: read, decide, do one step, wait (MET-35). The steps are in `host_action`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,22 +18,22 @@ use crate::{
     },
 };
 
-/// Between looks at a host of which nothing is asked.
+/// Time between two reads of a host without a request.
 const IDLE: Duration = Duration::from_mins(1);
-/// After a write: the watch brings what it did, and wakes us.
+/// Longest wait after a write. The watch reports the write's effect earlier.
 const NEWS: Duration = Duration::from_secs(5);
-/// After what it was decided from has changed.
+/// Wait after the decision's inputs have changed.
 const STALE: Duration = Duration::from_millis(200);
-/// After something went wrong on a host of which something is asked.
+/// Wait after an error on a host with a request.
 pub(super) const FAILED: Duration = Duration::from_secs(5);
-/// So many failures in a row are written into the host's status.
+/// Number of failures in a row after which the error is written into the host's status (MET-53).
 const FAILURES: u32 = 3;
-/// So many characters of an error are shown, logged and written into the host's status.
+/// Number of characters of an error that are shown, logged and written into the host's status.
 const LONGEST: usize = 1000;
-/// Metal3's word for them.
+/// Metal3's `errorType` for power errors.
 const POWER_ERROR: &str = "power management error";
 
-/// What was asked of the BMC for the step it is at, in boot time.
+/// Requests sent to the BMC for the current step, in boot time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Asked {
     pub(super) soft: Option<Duration>,
@@ -47,23 +47,23 @@ pub(super) struct HostReconciler {
     /// The BMC, and the fields of the host that it was made from.
     pub(super) bmc: Option<(String, Found)>,
     pub(super) system: Option<System>,
-    /// What it said last: a change counts when it is said twice.
+    /// The BMC's last answer. A change counts when it was reported twice (MET-48).
     last: Option<Power>,
     pub(super) asked: Asked,
-    /// The request, by its time, for which this hand told the machine to go off. It stays until that is over: the host that
-    /// is seen may be an old one.
+    /// Time of the request for which this task told the machine to power off. It stays until the cycle is over, because
+    /// the observed host may be an old version.
     pub(super) told: Option<Timestamp>,
-    /// The request that was there when it was taken up, and when that was in boot time: an engine before us may have told
-    /// the machine to go off.
+    /// The request that existed when this task started, and the boot time of the start. An earlier engine may have told
+    /// the machine to power off.
     found: (Option<Timestamp>, Duration),
     failures: u32,
 }
 
-/// Why a turn came to nothing.
+/// Reason why a turn came to nothing.
 pub(super) enum Trouble {
-    /// What it was decided from has changed.
+    /// The decision's inputs have changed.
     Stale,
-    /// Something else.
+    /// Another error.
     Failed(String),
 }
 
@@ -90,7 +90,8 @@ impl HostReconciler {
         Self { shared, row, bmc: None, system: None, last: None, asked, told: None, found, failures: 0 }
     }
 
-    /// Until the task is aborted, the host is gone, or nothing is begun any more and this was not.
+    /// Runs until the task is aborted, the host is gone, or no cycle may begin any more and this host has none under
+    /// way.
     pub(super) async fn run(mut self) {
         let mut wound = self.shared.wound.subscribe();
         loop {
@@ -118,15 +119,16 @@ impl HostReconciler {
         }
     }
 
-    /// A power cycle of it is under way: it was told to go off, or is off and not on again yet, by the host's word or the
-    /// BMC's.
+    /// Reports whether a power cycle of the host is under way (MET-56). The machine was told to power off, or it is off
+    /// and not on again yet, according to the host's status or the BMC.
     pub(super) fn begun(&self, host: &HostRow) -> bool {
         let told = self.told.is_some() && self.told == host.pending_reboot_since;
         let off = host.powered_on == Some(false) || self.last == Some(Power::Off);
         host.pending() && stands(host) && (told || off)
     }
 
-    /// It is on, with a request that was there when we came: it may go off still, as long as an off takes.
+    /// Reports whether a cycle may be under way although the machine is on. The request was there when this task
+    /// started, and the machine may still power off for as long as that takes.
     fn may_be_begun(&self, host: &HostRow) -> bool {
         let (pending, taken) = self.found;
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
@@ -134,21 +136,21 @@ impl HostReconciler {
         fresh && pending.is_some() && pending == host.pending_reboot_since && host.pending() && stands(host)
     }
 
-    /// Notes how far it is; whether there is something to end.
+    /// Notes the state of the host's cycle; reports whether there is a cycle to end.
     pub(super) fn note(&self, host: &HostRow) -> bool {
         let ends = self.begun(host) || self.may_be_begun(host);
         self.shared.note_half(host, ends);
         ends
     }
 
-    /// An effect may follow.
+    /// Reports whether an action may follow.
     fn may(&self, host: &HostRow) -> bool {
         self.begun(host) || !self.shared.winds_down()
     }
 
-    /// One look and at most one effect; how long to rest then, unless the host changes.
+    /// Runs one read and at most one action; returns how long to wait then, unless the host changes.
     async fn turn(&mut self, host: &HostRow) -> Result<Duration, Trouble> {
-        // First what needs no word of the BMC: that a request is there is written down at once.
+        // Steps that need no answer of the BMC come first: a new request is written to the status at once.
         let mut power = Power::Unknown;
         let mut step = self.decide(host, &power);
         if step == Step::Wait(Why::NoWord) {
@@ -214,7 +216,7 @@ impl HostReconciler {
         self.bmc.as_ref().map(|(_, found)| found.patience).unwrap_or_default().poll
     }
 
-    /// Shows why nothing is done, and says how long to rest.
+    /// Publishes why nothing is done; returns how long to wait.
     async fn wait(&mut self, host: &HostRow, why: &Why) -> Result<Duration, Trouble> {
         self.show(host, why.to_string(), None);
         if host.error_type == POWER_ERROR && self.last.is_some() && *why != Why::NoWord && self.may(host) {
@@ -225,7 +227,7 @@ impl HostReconciler {
         }
         Ok(match why {
             Why::NoWord | Why::Asked(_) => self.poll(),
-            // Somebody may press the button.
+            // Somebody may press the power button.
             Why::Held(_) => self.poll() * 5,
             Why::Idle | Why::StaysOff | Why::Hindered(_) => {
                 if let Some((_, found)) = &self.bmc {
@@ -236,7 +238,7 @@ impl HostReconciler {
         })
     }
 
-    /// What the BMC says. What differs from the host's status counts when it is said twice in a row.
+    /// Queries the BMC. An answer that differs from the host's status counts when it was given twice in a row (MET-48).
     async fn look(&mut self, host: &HostRow) -> Result<Power, Trouble> {
         let quiet = host.asked.is_empty() && !host.pending() && host.powered_on == Some(host.online);
         let shared = Arc::clone(&self.shared);
@@ -250,7 +252,8 @@ impl HostReconciler {
         let system = match seen {
             Ok(system) => system,
             Err(e) => {
-                // Its password may have changed, or its system another path: from the start next time.
+                // The password may have changed, or the system may have another path. The next turn starts from
+                // scratch.
                 (self.bmc, self.system, self.last) = (None, None, None);
                 return Err(e.into());
             }
@@ -263,7 +266,7 @@ impl HostReconciler {
         Ok(if counts { power } else { Power::Unknown })
     }
 
-    /// Finds the host's BMC, where it is not known or the host says another.
+    /// Finds the host's BMC, if it is unknown or the host names another one.
     async fn reach(&mut self, host: &HostRow) -> Result<(), Trouble> {
         let file = self.shared.reach.version();
         let key = format!("{} {} {} {file:?}", host.bmc_address, host.credentials, host.any_certificate);
@@ -288,7 +291,7 @@ impl HostReconciler {
         Ok(())
     }
 
-    /// Shows what went wrong; when it lasts, in the host's status too. How long to rest.
+    /// Publishes an error, also in the host's status if it lasts; returns how long to wait.
     async fn failed(&mut self, host: &HostRow, why: String) -> Duration {
         let why: String = why.chars().take(LONGEST).collect();
         tracing::warn!(host = host.full_name(), why, "Metal3 controller");
@@ -298,7 +301,7 @@ impl HostReconciler {
         if writes && host.error_type.is_empty() {
             let status = json!({"errorType": POWER_ERROR, "errorMessage": why, "operationalStatus": "error"});
             let boot = self.shared.actor.steady.now().boot;
-            // It is shown here as well: what fails now is written the next time.
+            // The error is published by cketerm too, and a failed write is repeated next time.
             let _ = self.write(host, "host error", "power", &status, boot).await;
         }
         let quiet = host.asked.is_empty() && !host.pending() && host.powered_on.is_some();

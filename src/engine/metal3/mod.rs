@@ -1,10 +1,9 @@
-//! Metal3's controller role, carried out: for sites without the baremetal-operator, where the policy
-//! `metal3_controller` asks for it (spec/metal3.md; spec/safety.md, Metal3). Whoever leads plays it, a task for each
-//! host; the rules are `power::controller`'s.
+//! Metal3's controller role, for sites without the baremetal-operator, enabled by the policy `metal3_controller`
+//! (MET-28). The leader runs it with one task for each host; the rules are in `power::controller`.
 //!
-//! It refuses to run beside another controller: while the upstream operator's Lease is held, or another field manager
-//! wrote a `status.poweredOn` within ten minutes. What it cannot find out it takes for a yes. What it has begun it ends all
-//! the same (`winding`).
+//! It begins nothing beside another controller: while the upstream operator's Lease is held, or while another field
+//! manager wrote a `status.poweredOn` within ten minutes. If it cannot find out, it acts as if another one ran (MET-29
+//! to MET-31). It still ends the power cycles that it has begun (`shutdown`).
 
 mod host_action;
 mod host_reconciler;
@@ -34,66 +33,67 @@ use crate::{
     power::{BmcClients, controller},
 };
 
-/// Between looks for the upstream operator.
+/// Time between two searches for the upstream operator.
 const LOOK: Duration = Duration::from_secs(20);
-/// The same after one that did not succeed.
+/// Time before the next search after a failed one.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Between looks at what has changed without news.
+/// Time between two checks for changes that no watch reports.
 const TICK: Duration = Duration::from_secs(5);
-/// So many BMCs are asked at once how their machines are, where nothing is asked of them.
+/// Number of BMCs queried at once for hosts without a request (MET-54).
 const ASKED_AT_ONCE: usize = 64;
 
-/// What the controller role of this engine knows; empty where it does not play it.
+/// State of this engine's controller role; empty if it does not run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metal3 {
-    /// It plays it now.
+    /// Whether the role runs now.
     pub runs: bool,
-    /// Why it does not, although the policy asks for it.
+    /// Reason why it does not run although the policy enables it.
     pub barred: Option<String>,
-    /// The server drops the two timestamps, so that our annotation keeps them.
+    /// Whether the server drops the two timestamps, so that cketerm's annotation keeps them (MET-51).
     pub drops_times: bool,
-    /// By `namespace/name`.
+    /// Hosts by `namespace/name`.
     pub hosts: OrdMap<String, HostSeen>,
 }
 
-/// What it knows of one host.
+/// State of one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostSeen {
-    /// The BMC's word, in ours; none = none yet.
+    /// Power state reported by the BMC; none = no answer yet.
     pub power: Option<String>,
-    /// What is being done, or why nothing is.
+    /// The current step, or the reason why nothing is done.
     pub doing: String,
-    /// What went wrong last, until something went right again.
+    /// The last error, until a step succeeds.
     pub error: Option<String>,
 }
 
-/// Where all see what it knows.
+/// Published state of the controller role.
 pub(super) type Board = Arc<watch::Sender<Arc<Metal3>>>;
 
-/// What the hands share.
+/// State shared by the tasks of all hosts.
 struct Shared {
     actor: Arc<Actor>,
     reach: BmcClients,
     board: Board,
-    /// Whether the server keeps the two timestamps; asked once.
+    /// Whether the server keeps the two timestamps; found out once.
     keeps: OnceCell<bool>,
     asked_at_once: Semaphore,
-    /// Another controller is there, or may be: how that is known.
+    /// Evidence that another controller runs, or may run.
     barred: Mutex<Option<String>>,
-    /// This engine is about to resign.
+    /// Whether this engine is about to resign.
     retires: AtomicBool,
-    /// Nothing is begun any more: wakes the hands when that changes ([`Shared::winds_down`] is the truth).
+    /// Signal that no cycle may begin any more, which wakes the host tasks. [`Shared::winds_down`] is authoritative.
     wound: watch::Sender<bool>,
-    /// Since then the hosts have been looked through for cycles that nobody has taken up.
+    /// Whether all hosts have been searched, since the shutdown began, for cycles without a task.
     surveyed: watch::Sender<bool>,
-    /// The hosts whose power cycle is under way.
+    /// Hosts whose power cycle is under way.
     halves: watch::Sender<Halves>,
-    /// Requests, by host and time, for which no machine was told to go off: they wait until something is begun again.
+    /// Requests, by host and time, for which no machine was told to power off. They wait until cycles may begin again
+    /// (MET-58).
     waiting: Mutex<BTreeMap<(String, String), Timestamp>>,
 }
 
 impl Shared {
-    /// Shows something new, and wakes nobody for nothing.
+    /// Publishes a change of the state; wakes no subscriber if nothing changed.
     fn show(&self, change: impl FnOnce(&mut Metal3)) {
         self.board.send_if_modified(|seen| {
             let mut new = (**seen).clone();
@@ -107,12 +107,12 @@ impl Shared {
     }
 }
 
-/// The controller of one leadership. Ends when it is dropped: nothing that is under way is undone, and the next one
+/// Controller role of one leadership. It ends when dropped. Cycles under way are not undone, and the next leader
 /// decides from the resource alone.
 pub(super) struct Controller {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
-    /// Since when this engine is about to resign.
+    /// Set while this engine is about to resign.
     retiring: Option<Retiring>,
 }
 
@@ -123,7 +123,7 @@ impl Drop for Controller {
 }
 
 impl Controller {
-    /// Starts; does nothing until the policy asks for it.
+    /// Starts the controller. It does nothing until the policy enables it.
     pub fn start(actor: Arc<Actor>, reach: BmcClients, board: Board) -> Self {
         let shared = Arc::new(Shared {
             actor,
@@ -152,7 +152,7 @@ impl Controller {
 
 type Hosts = OrdMap<(String, String), Arc<HostRow>>;
 
-/// A host's task, and what it is told of the host.
+/// Task of a host, with the channel for the host's changes.
 struct Under {
     row: watch::Sender<Arc<HostRow>>,
     task: JoinHandle<()>,
@@ -164,39 +164,39 @@ impl Drop for Under {
     }
 }
 
-/// Another controller.
+/// Evidence of another controller.
 #[derive(Clone)]
 enum Beside {
     Nobody,
-    /// One is there: how it is known.
+    /// Another controller runs. Holds the evidence.
     Somebody(String),
-    /// That cannot be seen: why.
+    /// It cannot be found out. Holds the reason.
     Unknown(String),
 }
 
 struct Warden {
     shared: Arc<Shared>,
-    /// The hosts that the hands were told of: most news are of other things.
+    /// Hosts that the tasks were last informed of. Most changes of the view are about other objects.
     told: Hosts,
     hands: BTreeMap<(String, String), Under>,
-    /// Boot time of the last look for the operator.
+    /// Boot time of the last search for the operator.
     looked: Option<Duration>,
-    /// What it found.
+    /// Result of that search.
     beside: Beside,
-    /// How it was when the hands were minded last: whether nothing was to be begun, and what kept us from running. None =
-    /// nothing was left to be minded.
+    /// State when the tasks were last updated: whether no cycle could begin, and the reason why the role could not run.
+    /// None = there was nothing left to do.
     minded: Option<(bool, Option<String>)>,
 }
 
 impl Warden {
-    /// Until the task is aborted.
+    /// Runs until the task is aborted.
     async fn run(mut self) {
         let mut kube = self.shared.actor.kube_live.subscribe();
         let mut store = self.shared.actor.live.subscribe();
         let mut wound = self.shared.wound.subscribe();
         loop {
             let winds = self.mind().await;
-            // Who has just begun to lead has not read them yet.
+            // A new leader has not read the hosts yet.
             let source = self.shared.actor.kube_live.borrow().sources.get(HOSTS_SOURCE).cloned();
             let seen = winds && source.is_some_and(|source| source.synced || source.error.is_some());
             self.shared.surveyed.send_if_modified(|surveyed| std::mem::replace(surveyed, seen) != seen);
@@ -210,7 +210,7 @@ impl Warden {
         }
     }
 
-    /// Gives each host that is ours its hand; whether nothing was to be begun any more.
+    /// Starts or updates the task of each host that cketerm controls; reports whether no cycle may begin any more.
     async fn mind(&mut self) -> bool {
         let all = self.hands.len();
         self.hands.retain(|_, under| !under.task.is_finished());
@@ -249,7 +249,7 @@ impl Warden {
             return winds;
         }
         self.minded = minded;
-        // A copy that is being read anew lacks hosts that are there.
+        // A live copy that is being read again lacks existing hosts.
         if kube.sources.get(HOSTS_SOURCE).is_some_and(|source| source.synced) {
             self.hands.retain(|place, _| hosts.contains_key(place));
             self.shared.halves.send_if_modified(|halves| {
@@ -273,7 +273,7 @@ impl Warden {
         winds
     }
 
-    /// Tells this host's hand what is new, or takes the host up.
+    /// Sends a change to the host's task, or starts the task.
     fn mind_host(&mut self, place: &(String, String), row: &Arc<HostRow>, beside: &Beside, winds: bool) {
         if let Some(under) = self.hands.get(place) {
             under.row.send_if_modified(|old| {
@@ -285,8 +285,8 @@ impl Warden {
             });
             return;
         }
-        // What an engine before us has begun is finished, whatever the policy says by now, and nothing else begins. Another
-        // controller that is there does that itself.
+        // A cycle that an earlier engine began is finished, whatever the policy says now, and nothing else begins
+        // (MET-57). If another controller runs, it finishes the cycle itself.
         let left = self.left(row) && !matches!(beside, Beside::Somebody(_));
         self.shared.note_half(row, left);
         if !winds || left && matches!(beside, Beside::Nobody) {
@@ -294,12 +294,12 @@ impl Warden {
         }
     }
 
-    /// Its cycle is not over, and none of our hands has found that it never began.
+    /// Reports whether the host's cycle is unfinished, and no task has found that it never began.
     fn left(&self, host: &HostRow) -> bool {
         unfinished(host) && (host.powered_on == Some(false) || !self.shared.never_began(host))
     }
 
-    /// Looks for another controller, now and then.
+    /// Searches for another controller from time to time.
     async fn look(&mut self) {
         let (actor, now) = (&self.shared.actor, self.shared.actor.steady.now());
         let rest = if matches!(self.beside, Beside::Unknown(_)) { LOOK_AGAIN } else { LOOK };
@@ -319,8 +319,8 @@ impl Warden {
         Under { row, task: crate::tasks::spawn(hand.run()) }
     }
 
-    /// Whether something keeps us from running. No hand is stopped: who has begun something ends it, and the others go by
-    /// themselves.
+    /// Sets or clears the reason why the role may not run. No task is stopped: a task with a cycle under way ends the
+    /// cycle, and the others end by themselves.
     fn bar(&self, why: Option<String>) {
         self.shared.barred.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&why);
         self.shared.wind();

@@ -1,6 +1,6 @@
-//! The end of the controller role: nothing is begun any more, and what was begun is finished, because a machine between
-//! off and on must not stay off (spec/safety.md, Losing the lock, or a graceful end). The same for whoever finds a cycle
-//! that an engine before it has left.
+//! End of the controller role: no cycle begins any more, and every cycle that has begun is finished, because a machine
+//! between off and on must not stay off (SAF-7, MET-55 to MET-59). The same holds for cycles that an earlier engine
+//! left.
 
 use std::{
     collections::BTreeMap,
@@ -21,47 +21,48 @@ use crate::{
     power::controller::MANAGER,
 };
 
-/// How long an end waits at most until the hosts have been looked through for cycles that nobody has taken up.
+/// Longest wait until all hosts have been searched for cycles without a task.
 const SURVEY: Duration = Duration::from_secs(5);
 
-/// How long a resignation waits for them at most: a machine is worth more than a moment, but not that nobody leads for ever
-/// because a BMC is dead, or nobody can see whether another controller is there.
+/// Longest wait of a resignation for cycles under way. A machine is worth some delay. But a dead BMC, or an unanswered
+/// search for another controller, must not leave the cluster without a leader for ever.
 const TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A resignation that is about to be.
+/// State of a resignation that waits.
 pub(super) struct Retiring {
     since: Instant,
-    /// Tells what is left, once that was too long.
+    /// Records the remaining cycles after the timeout.
     told: Option<JoinHandle<()>>,
 }
 
-/// The hosts whose power cycle is under way, by namespace and name.
+/// Hosts whose power cycle is under way, by namespace and name.
 pub(in crate::engine) type Halves = BTreeMap<(String, String), InterruptedPowerCycle>;
 
-/// How far one of them is.
+/// State of such a cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum InterruptedPowerCycle {
-    /// It was told to go off, is about to be, or is to be turned on.
+    /// The machine was told to power off, is about to be told so, or must be powered on.
     Moving,
-    /// It stays off for now, whoever wants to finish it: why.
+    /// The machine stays off for now, and no engine can finish the cycle. Holds the reason.
     Stays(String),
 }
 
-/// The resource shows a cycle that is not over, and nobody but us has ever written its power. That is all that a dead
-/// engine leaves behind.
+/// Reports whether the resource shows an unfinished cycle, and nobody but cketerm has ever written the host's power. A
+/// dead engine leaves no other trace.
 pub(super) fn unfinished(host: &HostRow) -> bool {
     let ours = host.power_writers.iter().all(|(manager, _)| manager == MANAGER);
     let known = ours && host.pending() && host.powered_on.is_some() && stands(host);
     known && !mutation::on(Mutation::HalfForgotten)
 }
 
-/// It is there and has its image: a machine that is wiped or given away belongs to somebody else's work.
+/// Reports whether the host exists and has its image. A machine that is being deprovisioned or deleted is not cketerm's
+/// task.
 pub(super) fn stands(host: &HostRow) -> bool {
     host.provisioned() && !host.deleting
 }
 
 impl InterruptedPowerCycle {
-    /// How far a host is whose cycle is under way; none = it is where it belongs.
+    /// Returns the state of a host's cycle; none = the host is in its wanted state.
     fn of(host: &HostRow) -> Option<Self> {
         let off = host.powered_on == Some(false);
         if off && !host.online {
@@ -84,14 +85,15 @@ impl InterruptedPowerCycle {
 }
 
 impl Shared {
-    /// The policy asks for it no longer, or this engine ends or resigns.
+    /// Reports whether the policy no longer enables the role, or this engine ends or resigns.
     pub(super) fn ends(&self) -> bool {
         let ends = self.actor.ending.load(Ordering::SeqCst) || self.retires.load(Ordering::SeqCst);
         ends || !self.actor.live.borrow().policy().metal3_controller
     }
 
-    /// Nothing is begun any more: it ends, or another controller is there or may be. Asked right before every effect, after
-    /// [`Self::note_half`]: whoever has wound this down and then finds no host noted knows that none is told to go off.
+    /// Reports whether no cycle may begin any more, because the role ends or another controller runs or may run. It is
+    /// checked right before every action, after [`Self::note_half`]. So once it is true and no host is noted, no
+    /// machine is told to power off.
     pub(super) fn winds_down(&self) -> bool {
         self.barred_by().is_some() || self.ends()
     }
@@ -100,14 +102,14 @@ impl Shared {
         self.barred.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Wakes all hands when that has changed; the answer is whether it is so.
+    /// Wakes all host tasks if the state has changed; reports whether the role shuts down.
     pub(super) fn wind(&self) -> bool {
         let winds = self.winds_down();
         self.wound.send_if_modified(|wound| std::mem::replace(wound, winds) != winds);
         winds
     }
 
-    /// Notes how far this host is; `begun` = its cycle is under way, or is about to be.
+    /// Notes the state of this host's cycle; `begun` = the cycle is under way, or is about to be.
     pub(super) fn note_half(&self, host: &HostRow, begun: bool) {
         let place = (host.namespace.clone(), host.name.clone());
         let interrupted = if begun { InterruptedPowerCycle::of(host) } else { None };
@@ -117,7 +119,7 @@ impl Shared {
         });
     }
 
-    /// A hand has seen that the machine was never told to go off for the request that is there.
+    /// Notes that the machine was never told to power off for the present request.
     pub(super) fn note_waiting(&self, host: &HostRow) {
         if let Some(since) = host.pending_reboot_since.filter(|_| host.pending()) {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +133,7 @@ impl Shared {
         waiting.get(&place).is_some_and(|since| Some(*since) == host.pending_reboot_since)
     }
 
-    /// What is under way and can be finished, in words; none = nothing.
+    /// Returns the cycles under way that can be finished, as text; none = there are none.
     fn waits_for(&self) -> Option<String> {
         let halves = self.halves.borrow();
         let moving = halves.iter().filter(|(_, interrupted)| **interrupted == InterruptedPowerCycle::Moving);
@@ -143,7 +145,7 @@ impl Shared {
         Some(format!("waits for the power cycle of {}{barred}", named(hosts.into_iter())))
     }
 
-    /// What is left half-way is told: in the log, and in the audit of the host.
+    /// Records the remaining cycles in the log and in the audit of each host (MET-59).
     async fn tell_what_is_left(self: Arc<Self>) {
         let left = self.halves.borrow().clone();
         for ((namespace, name), interrupted) in left {
@@ -165,10 +167,10 @@ impl Shared {
 }
 
 impl Controller {
-    /// Whether this engine is about to resign: begins nothing more then. The answer says which cycles are under way that are
-    /// finished first, within [`TIMEOUT`]; whoever resigns asks again until there is none.
+    /// Sets whether this engine is about to resign, after which no cycle begins. Returns the cycles under way that are
+    /// finished first, within [`TIMEOUT`]. The resigning engine calls it again until it returns none.
     ///
-    /// While the queues are in work the resignation waits for them, and no patience is lost.
+    /// While the queues have work in progress, the resignation waits for them, and the timeout does not run.
     pub(in crate::engine) fn retire(&mut self, retires: bool, queues_in_work: bool) -> Option<String> {
         self.shared.retires.store(retires, Ordering::SeqCst);
         if !retires || queues_in_work {
@@ -190,8 +192,8 @@ impl Controller {
         (!told.is_finished()).then_some(waits)
     }
 
-    /// Begins nothing more, and waits so long at most until what was begun is finished. What is left is told: in the log,
-    /// and in the audit of the host.
+    /// Stops beginning cycles, and waits at most `long` until those under way are finished. What is left is recorded in
+    /// the log and in the audit of each host.
     pub(in crate::engine) async fn finish(&self, long: Duration) {
         let shared = &self.shared;
         let until = Instant::now() + long;

@@ -1,4 +1,4 @@
-//! One delivery: a POST, or a program that reads the notice, and what became of it.
+//! One delivery and its result: a POST, or a program that reads the notice.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use crate::{
     notices::{Receiver, Template, Way},
 };
 
-/// The longest wait that a receiver may ask for.
+/// Longest wait that a receiver may request.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
-/// What is kept of an answer.
+/// Number of characters kept of an answer.
 const KEPT: usize = 300;
 
-/// What became of a delivery.
+/// Result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
-    /// It was received: what was answered.
+    /// Received. Holds the answer.
     Taken(String),
-    /// The receiver is there and does not want this notice: why. Others it may want.
+    /// The receiver works but rejects this notice. Holds the reason. It may accept other notices.
     Unwanted(String),
-    /// It is not known to be received.
+    /// Not known to be received.
     Failed {
-        /// Why, in a few words.
+        /// Short reason.
         why: String,
-        /// How long the receiver asked us to wait.
+        /// Wait that the receiver requested.
         wait: Option<Duration>,
     },
 }
@@ -38,20 +38,20 @@ impl DeliveryResult {
     }
 }
 
-/// Brings notices to receivers. Cheap to clone.
+/// Sender of notices. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Reaches webhooks.
+    /// HTTP client for webhooks.
     pub http: Http,
     /// Runs programs, by the rules of the definition's commands.
     pub spawner: Spawner,
 }
 
 impl Delivery {
-    /// Delivers one notice, within the receiver's time limit. What is said of it holds no secret.
+    /// Delivers one notice, within the receiver's timeout. The result contains no secret.
     pub async fn deliver(&self, receiver: &Receiver, notice: &Notice) -> DeliveryResult {
         let body = receiver.template.render(notice).or_else(|why| {
-            // tried on samples when it was read; told without its words rather than not at all
+            // The template was tried on samples when it was read. The default template is better than no notice.
             tracing::warn!(receiver = receiver.name, why, "the template failed: the notice goes as it is");
             Template::default().render(notice)
         });
@@ -69,7 +69,7 @@ impl Delivery {
         let line = CommandLine {
             argv,
             bound: receiver.limits.timeout.as_secs().max(1),
-            // ends with the engine: the next leader tells it again
+            // It ends with the engine; the next leader sends the notice again.
             purpose: Purpose::Check,
             start_before: None,
             entry: notice.entry.clone().unwrap_or_default(),
@@ -115,7 +115,7 @@ impl Delivery {
     }
 }
 
-/// The beginning of what was said, on one line.
+/// Returns the beginning of an answer, on one line.
 fn short(text: &[u8]) -> String {
     let text = text.trim_ascii();
     let line = visible(&beginning(text, KEPT + 1), false);

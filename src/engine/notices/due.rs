@@ -1,7 +1,7 @@
-//! What has to be told to one receiver: pure, from what there is to tell about and what was noticed before.
+//! Notices due for one receiver: pure, from the present scene and from what was noted before.
 //!
-//! What is new goes into `pending` in the same write that marks it as noticed; it leaves `pending` when it was received.
-//! So whatever happens in between, each notice is delivered at least once, and each time with the same id.
+//! A new notice goes into `pending` in the same write that marks it as noted. It leaves `pending` once it was received.
+//! So each notice is delivered at least once, whatever happens in between, and always with the same id.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,35 +14,36 @@ use crate::model::{
     notice::{Kind, Leadership, Mark, Notice, NotifierState, Pending},
 };
 
-/// More conditions of one word than that are told of together.
+/// Number of conditions with the same reason above which they become one notice.
 const TOGETHER: usize = 20;
-/// Seconds without a condition before it counts as over.
+/// Seconds without a condition after which it counts as over.
 const OVER: f64 = 60.0;
 
-/// When this leader saw conditions first, and missed them first: a cache of observations.
+/// Times at which this leader first saw conditions, and first missed them: a cache of observations.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     came: BTreeMap<String, (f64, Timestamp)>,
     missed: BTreeMap<String, f64>,
 }
 
-/// Endings that came after the cursor, with what is said of them: create revision and notices, oldest first.
+/// Entries that ended after the cursor, with their notices, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Endings {
-    /// Each with its create revision.
+    /// The notices of each, with the create revision of its history record.
     pub list: Vec<(i64, Vec<Notice>)>,
-    /// There are no more of them.
+    /// Whether there are no more of them.
     pub complete: bool,
 }
 
-/// A receiver of which nothing is known yet: it is told what lasts, and of endings from this revision on.
+/// Returns the state of a new receiver. It gets notices of lasting conditions, and of entries that end after this
+/// revision.
 pub fn stranger(at: Timestamp, revision: i64) -> NotifierState {
-    // ids begin where no earlier record of this name can have used them
+    // Ids begin where no earlier record of this name can have used them.
     let next = u64::try_from(at.as_second()).unwrap_or(0);
     NotifierState { next, cursor: revision, ..NotifierState::default() }
 }
 
-/// What was noticed, after this moment.
+/// Returns the receiver's state after this moment.
 pub fn due(
     told: &NotifierState,
     scene: &Scene,
@@ -55,14 +56,14 @@ pub fn due(
     out.freeze();
     for (revision, notices) in &endings.list {
         for notice in notices {
-            // a failed command may have been told of while its entry was there
+            // A notice of a failed command may have been sent while its entry still existed.
             if !out.told.marks.contains_key(&notice.key) {
                 out.push(notice.clone());
             }
         }
         out.told.cursor = out.told.cursor.max(*revision);
     }
-    // attempts of one that a person called done stay a while beside its ending, which has told of them
+    // After an operator's `done`, the attempts stay for a while. The notice of the entry's end has covered them.
     let ended = |key: &String| endings.list.iter().any(|(_, notices)| notices.iter().any(|n| n.key == *key));
     for (key, notice) in &scene.commands {
         if kinds.contains(&Kind::Failed) && !out.told.marks.contains_key(key) {
@@ -85,7 +86,7 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// One more to tell, if this receiver asks for its kind.
+    /// Adds a notice, if this receiver wants its kind.
     fn push(&mut self, notice: Notice) {
         if self.kinds.contains(&notice.kind) {
             push(&mut self.told, self.scene, notice);
@@ -131,7 +132,7 @@ impl Taking<'_> {
         self.push(notice);
     }
 
-    /// The conditions, those of one word as one where there are too many of them; and as one they stay until the last is
+    /// Returns the conditions. Too many conditions with the same reason become one, and stay one until the last is
     /// over.
     fn together(&self) -> BTreeMap<String, Level> {
         let mut words: BTreeMap<(Kind, &str), Vec<&Level>> = BTreeMap::new();
@@ -146,7 +147,7 @@ impl Taking<'_> {
                 levels.extend(all.iter().map(single));
                 continue;
             }
-            // what was told of alone is over alone
+            // A condition with a notice of its own also ends on its own.
             levels.extend(all.iter().filter(|l| self.told.marks.contains_key(&l.notice.key)).map(single));
             let first = all[0];
             let mut notice = first.notice.clone();
@@ -179,14 +180,15 @@ impl Taking<'_> {
         }
     }
 
-    /// Marks of what is over are removed, and whoever was told is told so.
+    /// Removes the marks of conditions that are over, and adds notices that they are over.
     fn gone(&mut self, levels: &BTreeMap<String, Level>, settled: bool, memory: &mut Memory) {
         let keys: Vec<String> = self.told.marks.keys().filter(|k| !levels.contains_key(*k)).cloned().collect();
         memory.missed.retain(|key, _| self.told.marks.contains_key(key));
         for key in keys {
             let kind = Kind::CHOICE.into_iter().find(|k| key.split('/').next() == Some(k.word()));
             if kind == Some(Kind::Failed) {
-                // a failed command is never over; it goes with its entry's end, which was told
+                // A failed command is never over. Its mark is removed once the entry has ended and the notice of that
+                // is noted.
                 if settled && !self.scene.commands.contains_key(&key) {
                     self.told.marks.remove(&key);
                 }
@@ -218,7 +220,7 @@ impl Taking<'_> {
     }
 }
 
-/// Puts one behind the others, with its id and what every notice has.
+/// Appends a notice, with its id and the common fields.
 pub(super) fn push(told: &mut NotifierState, scene: &Scene, mut notice: Notice) {
     let cluster = scene.cluster_uid.as_deref().unwrap_or("cluster");
     notice.id = format!("{}-{}", cluster.split('-').next().unwrap_or(cluster), told.next);
@@ -229,7 +231,7 @@ pub(super) fn push(told: &mut NotifierState, scene: &Scene, mut notice: Notice) 
     told.pending.push(Pending { notice, begun: false });
 }
 
-/// The entry in `stuck/reboots/12/BlockedByPDB`.
+/// Returns the entry in a key such as `stuck/reboots/12/BlockedByPDB`.
 fn entry_of(key: &str) -> Option<EntryId> {
     let mut parts = key.split('/').skip(1);
     let (queue, index) = (parts.next()?, parts.next()?);

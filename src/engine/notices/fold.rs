@@ -1,17 +1,17 @@
-//! What is too much for a receiver becomes one notice with counts; and which one goes next.
+//! Folding of too many notices into one notice with counts, the choice of the next notice, and the rate limit.
 
 use std::collections::BTreeMap;
 
 use super::{due::push, scene::Scene};
 use crate::model::notice::{Kind, Notice, NotifierState};
 
-/// Without a delivery no more than this is kept apart.
+/// Number of waiting notices above which they are folded, if none can be delivered.
 const MOST: usize = 50;
-/// Titles that a folded notice repeats, and ids.
+/// Number of titles, and of ids, that a folded notice repeats.
 const TITLES: usize = 20;
 const IDS: usize = 200;
 
-/// Folds what has not been begun, where it is more than may be delivered now, or than is kept.
+/// Folds the notices whose delivery has not begun, if they are more than may be delivered now, or more than are kept.
 pub fn fold(told: &mut NotifierState, scene: &Scene, may: usize) {
     let begun = told.pending.iter().filter(|p| p.begun).count();
     let waits = told.pending.len() - begun;
@@ -25,7 +25,7 @@ pub fn fold(told: &mut NotifierState, scene: &Scene, may: usize) {
     push(told, scene, many(&folded, scene));
 }
 
-/// One notice for several; one that was folded before counts as what it stands for.
+/// Makes one notice from several. A folded one counts as the notices that it contains.
 fn many(folded: &[Notice], scene: &Scene) -> Notice {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let (mut ids, mut titles) = (Vec::new(), Vec::new());
@@ -59,19 +59,19 @@ fn many(folded: &[Notice], scene: &Scene) -> Notice {
     notice
 }
 
-/// The one that goes next: it is written down that it may have been received before it is sent.
+/// Returns the next notice and marks that it may have been received. The mark is written before the notice is sent.
 pub fn begin(told: &mut NotifierState) -> Option<Notice> {
     let first = told.pending.first_mut()?;
     first.begun = true;
     Some(first.notice.clone())
 }
 
-/// It was received, or given up.
+/// Removes a notice that was received or given up.
 pub fn done(told: &mut NotifierState, id: &str) {
     told.pending.retain(|p| p.notice.id != id);
 }
 
-/// How many deliveries a receiver takes now.
+/// Number of deliveries that a receiver takes now (token bucket).
 #[derive(Clone, Debug)]
 pub struct Bucket {
     per_minute: f64,
@@ -80,21 +80,21 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full one at this moment (boot-time seconds).
+    /// Creates a full bucket at this moment (boot-time seconds).
     pub fn new(per_minute: u32, at: f64) -> Self {
         Self { per_minute: f64::from(per_minute), left: f64::from(per_minute), at }
     }
 
-    /// Whole deliveries that may be made now.
+    /// Returns the number of whole deliveries that may be made now.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and 600
     pub fn may(&mut self, at: f64) -> usize {
         self.left = (self.left + (at - self.at).max(0.0) * self.per_minute / 60.0).min(self.per_minute);
         self.at = at;
-        // what was added up in parts may lack a hair
+        // The sum of small additions may be slightly too small.
         (self.left + 1e-6) as usize
     }
 
-    /// One was made.
+    /// Counts one delivery.
     pub fn take(&mut self) {
         self.left = (self.left - 1.0).max(0.0);
     }

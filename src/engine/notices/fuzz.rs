@@ -1,4 +1,4 @@
-//! What receivers answer, and our own records of what they were told.
+//! Fuzz tests of receivers' answers, and of cketerm's records of sent notices.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
-//! What happens is told to receivers: a program or a webhook (docs/notices.md). Whoever leads tells, a task for each receiver,
-//! so that none is in the way of another or of the engine.
+//! Notices to receivers: a program or a webhook (`docs/notices.md`). The leader sends them with one task for each
+//! receiver, so that no receiver delays another or the engine.
 //!
-//! | file | |
+//! | module | contents |
 //! | --- | --- |
-//! | `scene` | what there is to tell about, made from what a pass saw |
-//! | `due` | what is new in that for one receiver |
-//! | `fold` | too much becomes one; how often one is told |
-//! | `worker` | the task: notice, write down, deliver, write down again |
+//! | `scene` | conditions and events at one moment, made from a pass |
+//! | `due` | the part of them that is new for one receiver |
+//! | `fold` | folding of too many notices into one; rate limit |
+//! | `worker` | the task: detect, record, deliver, record again |
 //! | `delivery` | one delivery |
 
 mod delivery;
@@ -31,22 +31,22 @@ use self::{scene::Scene, worker::NotificationWorker};
 use super::{act::Actor, counters::Counters, snapshot::Seen};
 use crate::{model::notice::Trouble, notices::Receiver};
 
-/// What the leader knows of its receivers, by name; empty where it does not lead.
+/// The leader's state of its receivers, by name; empty if this engine does not lead.
 pub type Receivers = BTreeMap<String, ReceiverSeen>;
 
-/// What the leader knows of one receiver.
+/// State of one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverSeen {
-    /// Notices that are not known to be received.
+    /// Number of notices that are not known to be received.
     pub pending: u64,
-    /// Why it takes nothing.
+    /// Reason why it receives nothing.
     pub trouble: Option<Trouble>,
 }
 
-/// Where all see what is known of the receivers.
+/// Published state of the receivers.
 pub(super) type Board = Arc<watch::Sender<Arc<Receivers>>>;
 
-/// What the criers of one leadership share.
+/// State shared by the workers of one leadership.
 #[derive(Clone)]
 pub(super) struct NotifierContext {
     pub actor: Arc<Actor>,
@@ -57,11 +57,11 @@ pub(super) struct NotifierContext {
     pub scenes: Scenes,
 }
 
-/// The newest scene, and what it was made from.
+/// The newest scene, and the pass that it was made from.
 pub(super) type Scenes = Arc<Mutex<Option<(Arc<Seen>, Option<Arc<Scene>>)>>>;
 
 impl NotifierContext {
-    /// What there is to tell about: made once, however many receivers look at it.
+    /// Returns the scene of a pass. It is made once for all receivers.
     fn scene(&self, seen: &Arc<Seen>) -> Option<Arc<Scene>> {
         let mut newest = self.scenes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, scene)) = newest.as_ref().filter(|(of, _)| Arc::ptr_eq(of, seen)) {
@@ -73,11 +73,11 @@ impl NotifierContext {
     }
 }
 
-/// The criers of one leadership. They end when this is dropped; what they have not told, the next leader tells.
+/// Workers of one leadership. They end when this is dropped; the next leader sends their remaining notices.
 pub(super) struct NotificationWorkers(Vec<JoinHandle<()>>);
 
 impl NotificationWorkers {
-    /// One for each receiver.
+    /// Starts one worker for each receiver.
     pub fn start(context: &NotifierContext, receivers: &[Receiver]) -> Self {
         context.board.send_replace(Arc::default());
         let each =

@@ -1,5 +1,5 @@
-//! What there is to tell about at one moment, made from what a pass saw: conditions, failed commands, who leads, the freeze.
-//! Pure, and the same for every receiver.
+//! Conditions and events to notify about at one moment, made from a pass: conditions, failed commands, the leader, the
+//! freeze. Pure, and the same for every receiver.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,30 +29,30 @@ use crate::{
     store::view::StoreView,
 };
 
-/// Seconds for which something must be stuck before somebody is told.
+/// Seconds for which an entry must be stuck before a notice is sent.
 const SETTLE: f64 = 30.0;
 
 /// A condition that lasts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
-    /// What would be said.
+    /// The notice to send.
     pub notice: Notice,
-    /// Those of one word can be told together.
+    /// Name of the reason. Conditions with the same name can become one notice.
     pub word: String,
-    /// Seconds for which it must last before it is told.
+    /// Seconds for which it must last before the notice is sent.
     pub settle: f64,
 }
 
-/// What there is to tell about.
+/// Conditions and events at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
     /// Wall time.
     pub at: Timestamp,
     /// Boot-time seconds.
     pub boot: f64,
-    /// Who leads: we.
+    /// The leader: this engine.
     pub leader: Leadership,
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: Option<String>,
     /// UID of its `kube-system` namespace.
     pub cluster_uid: Option<String>,
@@ -60,16 +60,16 @@ pub struct Scene {
     pub freeze: Option<Value>,
     /// Conditions by their keys.
     pub levels: BTreeMap<String, Level>,
-    /// Keys of conditions begin with these while nobody knows whether they are over: the drain waits for its next try.
+    /// Key prefixes of conditions whose end cannot be known yet, because the drain waits for its next try.
     pub unsure: BTreeSet<String>,
-    /// Commands that failed, of entries that are still there, by their keys.
+    /// Failed commands of entries that still exist, by their keys.
     pub commands: BTreeMap<String, Notice>,
-    /// What lies in etcd.
+    /// Live copy of etcd.
     pub store: Arc<StoreView>,
 }
 
 impl Scene {
-    /// What the leader's pass saw; none where it does not lead.
+    /// Makes the scene from a pass; none if this engine does not lead.
     pub fn of(seen: &Seen) -> Option<Self> {
         let snap = &seen.snapshot;
         let leading = snap.engine.leading.as_ref()?;
@@ -108,7 +108,7 @@ impl Scene {
             notice.text.clone_from(why);
             scene.add(notice, "broken", SETTLE);
         }
-        // those of an entry that has ended are told with its end
+        // The notice of an entry's end covers its commands.
         let ended = |id: EntryId| {
             let repair = store.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair);
             repair.and_then(Stored::get).is_some_and(RepairEntry::finished)
@@ -122,7 +122,8 @@ impl Scene {
         Some(scene)
     }
 
-    /// A drain that was given up and is to be tried again: only past it what blocked it is known to be over.
+    /// Marks entries whose drain backed off and will be retried. Their blocker is known to be over only after the
+    /// drain.
     fn add_unsure(&mut self, snap: &Snapshot) {
         let reboots = snap.store.reboots.entries.values().filter_map(Stored::get);
         let again = |e: &&RebootEntry| matches!(e.status, RebootStatus::Queued | RebootStatus::Draining);
@@ -135,16 +136,16 @@ impl Scene {
 
     fn add_reasons(&mut self, seen: &Seen) {
         let snap = &seen.snapshot;
-        // what holds a whole queue is one condition, and not one for each entry
+        // A reason that holds a whole queue is one condition, not one for each entry.
         let mut whole: Vec<(&Reason, u64)> = Vec::new();
         for (id, reason) in seen.reasons.iter() {
-            // what cannot be read is told of as broken
+            // Unreadable entries are reported as broken.
             if reason.attention() == Attention::None || trouble::unreadable(&snap.store, *id) {
                 continue;
             }
-            // an entry in work that meets a gate is held up by itself
+            // An entry in progress at a gate is held up on its own.
             if reason.holds_all() && !(reason.is_gate() && trouble::by(seen, *id, reason) == Some(Trouble::Stuck)) {
-                // by the thousand: their names are not asked for
+                // There may be thousands, so their names are not computed.
                 match whole.iter_mut().find(|(known, _)| discriminant(*known) == discriminant(reason)) {
                     Some((_, entries)) => *entries += 1,
                     None => whole.push((reason, 1)),
@@ -174,7 +175,7 @@ impl Scene {
         }
     }
 
-    /// The entry is there.
+    /// Reports whether the entry exists.
     pub(super) fn has(&self, id: EntryId) -> bool {
         match id.queue {
             QueueKind::Reboot => self.store.reboots.entries.contains_key(&id.index),
@@ -187,12 +188,12 @@ impl Scene {
     }
 }
 
-/// The key of all conditions of one kind and word together.
+/// Returns the key of all conditions of one kind and reason together.
 pub(super) fn group_key(kind: Kind, word: &str) -> String {
     format!("{kind}/*/{word}")
 }
 
-/// The freeze in force; one whose time is over is none.
+/// Returns the freeze in force; an expired one does not count.
 fn freeze(snap: &Snapshot, now: Timestamp) -> Option<Value> {
     let policy = snap.store.policy();
     let freeze = serde_json::to_value(&policy.freeze).ok().filter(|f| !f.is_null())?;
@@ -207,7 +208,7 @@ fn address(snap: &Snapshot, id: EntryId) -> Option<String> {
     }
 }
 
-/// ` on w12`, as far as it is known.
+/// Returns ` on w12`, as far as the machine is known.
 fn place(snap: &Snapshot, id: EntryId) -> String {
     address(snap, id).map(|a| on(snap, &a)).unwrap_or_default()
 }
@@ -216,7 +217,7 @@ fn on(snap: &Snapshot, address: &str) -> String {
     if address.is_empty() { String::new() } else { format!(" on {}", snap.machine(address)) }
 }
 
-/// Where the word is explained.
+/// Returns the place that explains the reason.
 fn runbook(word: &str) -> String {
     format!("docs/runbook.md#{}", word.to_lowercase())
 }
@@ -232,7 +233,7 @@ fn with_reason(mut notice: Notice, reason: &Reason) -> Notice {
     notice
 }
 
-/// Which entry, which machine.
+/// Adds the entry and the machine to a notice.
 pub(super) fn of_entry(snap: &Snapshot, mut notice: Notice, id: EntryId, address: Option<&str>) -> Notice {
     notice.entry = Some(id.to_string());
     notice.queue = Some(id.queue.to_string());
@@ -280,7 +281,7 @@ fn command(snap: &Snapshot, attempt: &Attempt, request: Option<&Request>, at: Ti
     notice
 }
 
-/// The notices of an entry that ended, in order: its failed commands, then how it ended.
+/// Returns the notices of an entry that ended, in order: its failed commands, then its outcome.
 pub(super) fn ended(snap: &Snapshot, ending: &Ending, at: Timestamp) -> Vec<Notice> {
     let id = ending.entry;
     let mut notices: Vec<Notice> =

@@ -1,4 +1,4 @@
-//! What is told, by tables: each kind, once, cleared, folded, limited; and what a pass has to say.
+//! Tests of notices: each kind, sent once, cleared, folded, limited; and the scene of a pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_780_000_000 + second).unwrap()
 }
 
-/// A moment at which boot-0 leads and nothing else is to be said.
+/// Returns a moment at which boot-0 leads and nothing else is to be notified.
 #[allow(clippy::cast_precision_loss)]
 fn scene(second: i64) -> Scene {
     Scene {
@@ -49,7 +49,7 @@ fn level(kind: Kind, key: &str, word: &str, settle: f64) -> (String, Level) {
     (key.to_owned(), Level { notice, word: word.to_owned(), settle })
 }
 
-/// One receiver, told without a break.
+/// A receiver that takes every notice at once.
 struct Story {
     told: NotifierState,
     memory: Memory,
@@ -57,13 +57,13 @@ struct Story {
 }
 
 impl Story {
-    /// It knows already who leads.
+    /// Creates a receiver that knows the leader already.
     fn new() -> Self {
         let leader = Some(Leadership { create_revision: 7, host: "boot-0".to_owned() });
         Self { told: NotifierState { leader, ..stranger(at(0), 100) }, memory: Memory::default(), kinds: all() }
     }
 
-    /// The titles of what is new at this moment, which is received at once.
+    /// Returns the titles of the new notices at this moment, which are received at once.
     fn tell(&mut self, scene: &Scene, endings: &Endings) -> Vec<String> {
         self.told = due(&self.told, scene, endings, &self.kinds, &mut self.memory);
         std::mem::take(&mut self.told.pending).into_iter().map(|p| p.notice.title).collect()
@@ -147,7 +147,7 @@ fn many_of_one_word_are_one_until_the_last_is_over() {
     assert_eq!(story.look(2, &[]), NOTHING);
     assert_eq!(story.look(62, &[]), ["over: 21 at once: InvalidEntry"]);
     assert_eq!(story.look(63, &invalid(2)).len(), 2);
-    // one that was told of alone stays alone
+    // A condition with a notice of its own keeps it.
     assert_eq!(story.look(64, &invalid(30)), ["30 at once: InvalidEntry"]);
     assert_eq!(story.told.marks.len(), 3);
 }
@@ -192,10 +192,11 @@ fn a_failed_command_is_told_once_whether_its_entry_is_there_or_ended() {
     let there = Scene { commands: [command(1)].into(), ..scene(0) };
     assert_eq!(story.tell(&there, &Endings::default()), ["failed/reboots/1/1 failed"]);
     assert_eq!(story.tell(&there, &Endings::default()), NOTHING);
-    // the second one failed and the entry ended before anybody looked
+    // The second command failed and the entry ended before any pass saw it.
     let end = Notice::new(Kind::Finished, "ended/reboots/1".to_owned(), "reboots/1 ended".to_owned(), at(1));
     let list = vec![(105, vec![command(1).1, command(2).1, end])];
-    // the copy of etcd shows already that the attempts are gone: their marks are needed until the ending was told
+    // The live copy of etcd shows already that the attempts are gone. Their marks are needed until the entry's end is
+    // notified.
     assert_eq!(story.tell(&scene(1), &Endings::default()), NOTHING);
     let ended = Endings { list, complete: true };
     assert_eq!(story.tell(&scene(2), &ended), ["failed/reboots/1/2 failed", "reboots/1 ended"]);
@@ -221,7 +222,7 @@ fn a_notice_keeps_its_id_until_it_is_received_and_no_two_have_the_same() {
     let mut begun = told.clone();
     let id = begin(&mut begun).unwrap().id;
     assert_eq!(id, "7f0a3c52-1780000000");
-    // the leader dies before or after it was received; the next one finds this
+    // The leader dies before or after the notice was received; the next one finds this record.
     let later = Scene {
         levels: [stuck(1), stuck(2)].into(),
         leader: Leadership { create_revision: 9, host: "boot-1".to_owned() },
@@ -352,7 +353,7 @@ fn what_holds_a_whole_queue_is_one_condition_and_turns_are_none() {
     assert_eq!(scene.levels["stuck/*/UnreachableGate"].notice.title, "2 entries wait: UnreachableGate");
 }
 
-/// The console, the gauge and the notices called different things stuck.
+/// The console, the gauge and the notices agree on which entries are stuck.
 #[test]
 fn what_may_pass_by_itself_is_told_once_it_has_lasted_for_the_policys_time() {
     let entry = r#"{"index":"1","node":"10.0.0.1","status":"draining","last_transition_time":"1970-01-01T00:00:00Z"}"#;
@@ -416,7 +417,7 @@ fn the_end_of_an_entry_tells_its_failed_commands_and_how_it_ended() {
     ];
     assert_eq!(said, wanted);
     assert_eq!(notices[0].text, "ipmi 10.0.0.1: exit 1: no route");
-    // engineer's review 7.2: what goes to a chat or into etcd holds no password
+    // A notice, which goes to a chat or into etcd, contains no password.
     let mut secret = ending.clone();
     secret.attempts[0].argv = ["ipmitool", "-U", "root", "-P", "hunter2", "power", "cycle"].map(str::to_owned).to_vec();
     if let Some(outcome) = &mut secret.attempts[0].outcome {

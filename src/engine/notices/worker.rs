@@ -1,5 +1,5 @@
-//! The task of one receiver: what is new is written down, delivered, and taken off the list; in this order, whatever happens
-//! in between (I24, I38: each write is fenced, each delivery asks for leave right before it).
+//! Task of one receiver: new notices are recorded, delivered, and removed, in this order, whatever happens in between.
+//! Each write is fenced, and each delivery needs a permit right before it (I24, I38).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,41 +25,41 @@ use crate::{
     },
 };
 
-/// Between two looks: what happens within it is told together.
+/// Time between two rounds; events within it are notified together.
 const GATHER: Duration = Duration::from_secs(1);
-/// After etcd did not do what it was asked.
+/// Wait after a failed request to etcd.
 const AGAIN: Duration = Duration::from_secs(2);
-/// Endings of one read.
+/// Number of history records in one read.
 const PAGE: u32 = 200;
-/// The longest pause between two reads of history that fail, in seconds.
+/// Longest pause in seconds between two failed reads of the history.
 const SLOW: f64 = 60.0;
-/// The longest pause between two tries.
+/// Longest pause in seconds between two tries of a delivery.
 const LONGEST: f64 = 300.0;
-/// A notice that the receiver does not want is given up after so many tries.
+/// Number of tries after which a notice that the receiver rejects is given up.
 const UNWANTED: u32 = 5;
 
 pub(super) struct NotificationWorker {
     context: NotifierContext,
     receiver: Receiver,
-    /// As it lies in etcd, with its ModRevision; none before it was read.
+    /// The receiver's record in etcd, with its ModRevision; none before it was read.
     stored: Option<(NotifierState, i64)>,
     memory: Memory,
     bucket: Bucket,
-    /// History was read up to this revision; nothing was left behind.
+    /// Revision up to which the history was read, and whether that read was complete.
     read: (i64, bool),
-    /// There is another page to read, at once.
+    /// Whether another page is to be read at once.
     hurries: bool,
-    /// Reads of history that failed in a row, and when the next may be made (boot-time seconds).
+    /// Number of failed reads of the history in a row, and the boot-time seconds of the next allowed read.
     unread: (u32, f64),
-    /// Tries of the first notice, those in a row that the receiver did not want, and when the next may be made.
+    /// Tries of the first notice, rejections in a row, and the time of the next try.
     tries: u32,
     unwanted: u32,
     next_try: f64,
-    /// Received, and not known to be written down.
+    /// Id of a notice that was received but whose removal is not known to be written.
     received: Option<String>,
 }
 
-/// The lease has run out, or is said to have. It may be known to live a moment later: who ends this task is the engine.
+/// The lease has run out, or seems to have. It may prove valid a moment later; only the engine ends this task.
 struct Over;
 
 impl NotificationWorker {
@@ -81,7 +81,7 @@ impl NotificationWorker {
         }
     }
 
-    /// Until it is aborted: with the leadership.
+    /// Runs until it is aborted, which happens when leadership ends.
     pub async fn run(mut self) {
         loop {
             let wait = self.round().await.unwrap_or(AGAIN);
@@ -89,7 +89,7 @@ impl NotificationWorker {
         }
     }
 
-    /// One look, and one delivery if there is something to deliver; returns how long to sleep.
+    /// Runs one round with at most one delivery; returns how long to sleep.
     async fn round(&mut self) -> Result<Duration, Over> {
         let Some((stored, revision)) = self.stored.take() else {
             return Ok(if self.load().await { Duration::ZERO } else { AGAIN });
@@ -129,16 +129,16 @@ impl NotificationWorker {
         self.came(&mut told, &notice.id, &notice.title, delivery);
         self.show(&told);
         let next = self.next_try <= now && !told.pending.is_empty() && self.bucket.may(now) > 0;
-        // what was received is taken off at once: every moment in between is a chance to tell it twice
+        // A received notice is removed at once, because any delay risks a second delivery.
         if let Some(revision) = self.write(&before, told.clone(), revision).await? {
             self.received = None;
             self.stored = Some((told, revision));
         }
-        // where there is leave for more, the next does not wait
+        // If the rate limit allows more, the next delivery does not wait.
         Ok(if next { Duration::ZERO } else { GATHER })
     }
 
-    /// What became of a delivery.
+    /// Records the result of a delivery.
     fn came(&mut self, told: &mut NotifierState, id: &str, title: &str, delivery: DeliveryResult) {
         let (now, name) = (self.context.actor.steady.now(), &self.receiver.name);
         let outcome = match &delivery {
@@ -190,13 +190,13 @@ impl NotificationWorker {
         }
     }
 
-    /// Reads the record; what was received according to our memory is off it.
+    /// Reads the receiver's record; a notice that was received according to this task's memory is removed from it.
     async fn load(&mut self) -> bool {
         let (store, name) = (&self.context.actor.store, &self.receiver.name);
         let wants = self.wants_endings();
         let read = async {
             let (revision, told) = store.told(name).await?;
-            // after a read of the record: no ending between the two is left out
+            // The head is read after the record, so no ended entry between the two is left out.
             let head = store.head().await?;
             Ok::<_, crate::store::StoreError>((revision, told, head))
         };
@@ -224,7 +224,7 @@ impl NotificationWorker {
         if let Some(id) = &self.received {
             done(&mut told, id);
         }
-        // what was known of history belongs to an older record
+        // The read position in the history belonged to an older record.
         self.read = (0, false);
         self.stored = Some((told, revision));
         true
@@ -234,7 +234,7 @@ impl NotificationWorker {
         [Kind::Finished, Kind::Failed].iter().any(|kind| self.receiver.kinds.contains(kind))
     }
 
-    /// The endings after the cursor, where there can be any.
+    /// Returns the entries that ended after the cursor, if there can be any.
     async fn endings(&mut self, seen: &Seen, cursor: i64) -> Endings {
         let grown = seen.snapshot.store.grown.get(&Folder::History).copied().unwrap_or(0);
         let (revision, complete) = self.read;
@@ -250,7 +250,7 @@ impl NotificationWorker {
             return Endings::default();
         }
         let store = &self.context.actor.store;
-        // the watch names what was written: the folder is looked through only after a break
+        // The watch names the changed keys. The whole folder is searched only after the watch broke.
         let named = if complete { seen.snapshot.store.fresh.after(Folder::History, revision) } else { None };
         let read = match named {
             Some(keys) => store.endings_of(&keys, (cursor, revision), PAGE).await,
@@ -267,7 +267,8 @@ impl NotificationWorker {
                 Endings { list, complete: !read.more && read.revision >= grown }
             }
             Err(e) => {
-                // What was left behind still is; but an etcd that is slow is not asked for a whole folder each second.
+                // The unread part stays unread. But a slow etcd does not get a request for a whole folder every
+                // second.
                 tracing::debug!(receiver = self.receiver.name, error = %e, "history cannot be read");
                 let pause = f64::from(2_u32 << self.unread.0.min(5)).min(SLOW);
                 self.unread = (self.unread.0.saturating_add(1), now + pause);
@@ -276,7 +277,7 @@ impl NotificationWorker {
         }
     }
 
-    /// Writes the record if it has changed; none where it has to be read again.
+    /// Writes the record if it has changed; returns none if it must be read again.
     async fn write(&self, stored: &NotifierState, told: NotifierState, revision: i64) -> Result<Option<i64>, Over> {
         if *stored == told {
             return Ok(Some(revision));

@@ -1,5 +1,5 @@
-//! The registry of machines, as an engine or a console knows it: sabakan's last good answers with their age, and what a
-//! plan makes of them. Gathered off the loop by a [`InventoryPoller`]; decided on in `decide/registry`.
+//! State of the machine registry, as an engine or a console knows it: sabakan's last good answers with their age, and
+//! the plan made from them. An [`InventoryPoller`] collects it outside the main loop; `decide/registry` decides on it.
 
 mod poller;
 pub mod propose;
@@ -16,28 +16,28 @@ pub use self::{
 };
 use crate::sabakan::Machines;
 
-/// What is known of the machines.
+/// State of the machine registry.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Registry {
-    /// The machines that a definition is made of.
+    /// Machines that a definition is generated from.
     pub members: Asked,
-    /// The machines that automatic repair looks at.
+    /// Machines that automatic repair considers.
     pub broken: Asked,
-    /// Whole seconds that the last answer about the members took, for people.
+    /// Whole seconds that the last answer about the members took, for display.
     #[serde(skip)]
     pub took: u64,
-    /// What the plan says, where there is an answer and a template.
+    /// Result of the plan, if there are an answer and a template.
     pub proposal: Option<Arc<Proposal>>,
 }
 
-/// One question to sabakan.
+/// State of one query to sabakan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Asked {
     /// The last good answer.
     pub good: Option<Good>,
-    /// Why the last question was not answered; none after a good one.
+    /// Error of the last query; none after a good answer.
     pub error: Option<String>,
-    /// Boot-time seconds of the end of the last question; none = never asked.
+    /// Boot-time seconds of the end of the last query; none = never sent.
     pub at: Option<f64>,
 }
 
@@ -46,12 +46,12 @@ pub struct Asked {
 pub struct Good {
     /// The machines.
     pub machines: Arc<Machines>,
-    /// Boot-time seconds at which it came.
+    /// Boot-time seconds of the answer.
     pub at: f64,
-    /// The same in wall time.
+    /// Wall time of the answer.
     pub wall: Timestamp,
-    /// Wall time at which it was asked for: what was changed before is in it.
+    /// Wall time of the request. Earlier changes are in the answer.
     pub asked: Timestamp,
-    /// Revisions of the URL and the variables that it was asked with.
+    /// Revisions of the URL and the variables of the query.
     pub with: (i64, i64),
 }

@@ -1,4 +1,4 @@
-//! Asks sabakan and plans, off the loop: every `sabakan_poll_seconds`, by who leads and by consoles.
+//! Background queries of sabakan and planning, every `sabakan_poll_seconds`, for the leader and for consoles (SAB-64).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -26,33 +26,33 @@ use crate::{
     tasks::held,
 };
 
-/// Asks and plans until it is dropped.
+/// Background task that queries and plans until it is dropped.
 pub struct InventoryPoller {
     wanted: watch::Sender<Want>,
     seen: watch::Receiver<Arc<Registry>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What a plan of the definition is wanted for.
+/// Purpose of a plan of the definition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plans {
-    /// Nothing: neither machines nor plans are kept.
+    /// None: neither machines nor plans are kept.
     #[default]
     None,
-    /// To be shown: it may be some seconds behind the machines in work.
+    /// Display. The plan may be some seconds behind the machines in progress.
     Shown,
-    /// To be applied: it has to be of this moment.
+    /// Application. The plan must be up to date.
     Applied,
 }
 
-/// What is wanted of sabakan.
+/// Purpose of the queries.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Want {
-    /// Anything at all.
+    /// Whether anything is wanted at all.
     any: bool,
-    /// The machines of a definition, and a plan of it.
+    /// Purpose of the plan, for which the definition's machines are queried.
     plans: Plans,
-    /// An answer about broken machines that came after this boot time.
+    /// Boot time after which an answer about broken machines is wanted.
     broken_after: Option<f64>,
 }
 
@@ -63,7 +63,7 @@ impl Drop for InventoryPoller {
 }
 
 impl InventoryPoller {
-    /// Starts; nothing is asked before it is wanted.
+    /// Starts the task. It sends no query before one is wanted.
     pub fn start(live: Arc<Live>, kube: Option<Arc<KubeLive>>, http: Http, clock: Clock) -> Self {
         let (wanted, want) = watch::channel(Want::default());
         let (publish, seen) = watch::channel(Arc::<Registry>::default());
@@ -83,8 +83,8 @@ impl InventoryPoller {
         Self { wanted, seen, task: crate::tasks::spawn(keeping.run(want)) }
     }
 
-    /// Whether anybody wants to know at all, what plans of the definition are wanted for, and whether an answer about
-    /// broken machines must be newer than this boot time.
+    /// Sets whether anything is wanted at all, the purpose of plans, and the boot time after which an answer about
+    /// broken machines is wanted.
     pub fn want(&self, any: bool, plans: Plans, broken_after: Option<f64>) {
         self.wanted.send_if_modified(|was| {
             let want = Want { any, plans, broken_after };
@@ -92,17 +92,17 @@ impl InventoryPoller {
         });
     }
 
-    /// What is known now.
+    /// Returns the current state.
     pub fn seen(&self) -> Arc<Registry> {
         self.seen.borrow().clone()
     }
 
-    /// The same, to be looked at later.
+    /// Subscribes to the state.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Registry>> {
         self.seen.clone()
     }
 
-    /// Resolves when something new is known.
+    /// Resolves when the state has changed.
     pub async fn changed(&mut self) {
         if self.seen.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -110,7 +110,7 @@ impl InventoryPoller {
     }
 }
 
-/// An answer, what was asked, when, and with which revisions of URL and variables.
+/// An answer, with its query, the time of the request, and the revisions of URL and variables.
 type Answered = (Question, (i64, i64), Timestamp, Result<Machines, AskError>);
 
 struct Keeping {
@@ -121,32 +121,32 @@ struct Keeping {
     registry: Registry,
     asks: JoinSet<Answered>,
     asking: Vec<Question>,
-    /// What the last plan was made from.
+    /// Inputs of the last plan.
     planned: Option<PlannedFrom>,
-    /// Boot-time seconds at which it was made.
+    /// Boot-time seconds of the last plan.
     planned_at: f64,
-    /// The Nodes' taints, and the Nodes from which they were taken.
+    /// Taints of the Nodes, and the Nodes that they were taken from.
     nodes: Option<(Nodes, Arc<Taints>)>,
     publish: watch::Sender<Arc<Registry>>,
 }
 
-/// By name.
+/// Nodes by name.
 type Nodes = Index<Arc<NodeRow>>;
 
-/// The revisions and machines in work, the time of the answer, the Nodes' taints.
+/// Revisions and machines in progress, time of the answer, taints of the Nodes.
 type PlannedFrom = (Basis, f64, Option<Arc<Taints>>);
 
-/// Seconds between two plans that differ by the machines in work alone.
+/// Seconds between two plans that differ only by the machines in progress.
 const REST: f64 = 5.0;
 
-/// Of the Nodes, by name.
+/// Taints of the Nodes, by name.
 type Taints = BTreeMap<String, Vec<Taint>>;
 
 fn wanted_nodes(policy: &Policy) -> bool {
     policy.strategy == Strategy::AllHealthy
 }
 
-/// Resolves when the Nodes may have changed; never where there are none.
+/// Resolves when the Nodes may have changed; never without Kubernetes.
 async fn changed(nodes: Option<&mut watch::Receiver<Arc<KubeView>>>) {
     let Some(nodes) = nodes else { return std::future::pending().await };
     if nodes.changed().await.is_err() {
@@ -159,7 +159,7 @@ impl Keeping {
         let mut store_changed = self.live.subscribe();
         let mut nodes_changed = self.kube.as_ref().map(|kube| kube.subscribe());
         loop {
-            // only one strategy looks at the Nodes
+            // Only one strategy uses the Nodes.
             let by_nodes = wanted_nodes(&store_changed.borrow().policy());
             let view = store_changed.borrow_and_update().clone();
             let wanted = *want.borrow_and_update();
@@ -186,7 +186,7 @@ impl Keeping {
         }
     }
 
-    /// Asks what is due and is not being asked; how long until the next is.
+    /// Sends the queries that are due and not under way; returns the time until the next one.
     fn ask_what_is_due(&mut self, view: &StoreView, want: Want) -> Duration {
         let (now, settings) = (secs(self.clock.boot()), &view.registry);
         let Some(url) = settings.url.as_ref() else { return Duration::from_hours(1) };
@@ -237,8 +237,8 @@ impl Keeping {
         Duration::try_from_secs_f64(next.max(0.05)).unwrap_or(Duration::from_secs(1))
     }
 
-    /// When (boot time) the next question is due: after the poll, at once with another URL or other variables, and
-    /// soon when an approval names what we do not know.
+    /// Returns the boot time at which the next query is due. It is due after the poll interval, at once after a change
+    /// of URL or variables, and soon if an approval names an unknown change.
     fn due(&self, question: Question, with: (i64, i64), view: &StoreView, now: f64, poll: f64) -> f64 {
         let asked = self.asked(question);
         let Some(at) = asked.at else { return now };
@@ -300,7 +300,7 @@ impl Keeping {
         self.tell();
     }
 
-    /// Plans anew where what it is made from has changed; how long until it is to be looked at again.
+    /// Plans again if the inputs have changed; returns the time until the next check.
     fn plan(&mut self, view: &StoreView, plans: Plans) -> Duration {
         const NEVER: Duration = Duration::MAX;
         let Some(good) = self.registry.members.good.clone() else { return NEVER };
@@ -322,9 +322,9 @@ impl Keeping {
         NEVER
     }
 
-    /// Machines that come into work and leave it are many, and seldom change what was settled: where nothing else has
-    /// changed, a plan that changes nothing, or that nobody here applies, is made again after a rest, and this is what is
-    /// left of it.
+    /// Returns how long a plan may still be kept although the machines in progress have changed. They change often, and
+    /// that seldom changes the result. If nothing else has changed, the plan is kept for a while, provided that it
+    /// changes nothing or that this engine does not apply it.
     fn may_rest(&self, from: &PlannedFrom, plans: Plans, now: f64) -> Option<Duration> {
         let changes = self.registry.proposal.as_ref()?.outcome.as_ref().map_or(true, |p| p.plan.changed);
         let (basis, at, taints) = self.planned.as_ref()?;
@@ -332,7 +332,7 @@ impl Keeping {
         rest(changes, plans, only_busy, now - self.planned_at)
     }
 
-    /// Nobody wants a definition: nothing is kept of what one would be made of.
+    /// Drops the members and the plan when no plan is wanted.
     fn forget_members(&mut self) {
         if self.registry.members.at.is_some() || self.registry.proposal.is_some() {
             self.registry.members = Asked::default();
@@ -342,7 +342,7 @@ impl Keeping {
         }
     }
 
-    /// The taints of the Nodes by name; `None` while Kubernetes has not told all of them.
+    /// Returns the taints of the Nodes by name; `None` until Kubernetes has listed all Nodes.
     fn taints(&mut self) -> Option<Arc<Taints>> {
         let kube = self.kube.as_ref()?.borrow();
         if !kube.synced() {
@@ -363,8 +363,8 @@ impl Keeping {
     }
 }
 
-/// How long a plan that is `old` seconds old still rests, though machines came into work or left it: never one that the
-/// leader is to apply.
+/// Returns how long a plan that is `old` seconds old may be kept although the machines in progress have changed. A plan
+/// that the leader applies is never kept.
 fn rest(changes: bool, plans: Plans, only_busy: bool, old: f64) -> Option<Duration> {
     let settled = !changes || plans != Plans::Applied;
     let left = REST - old;
@@ -375,7 +375,7 @@ fn rest(changes: bool, plans: Plans, only_busy: bool, old: f64) -> Option<Durati
 mod tests {
     use super::*;
 
-    /// Review 12 of the engineer: nothing failed where a leader that applies its plan rested.
+    /// A plan that the leader applies must not be kept.
     #[test]
     fn a_plan_that_the_leader_is_to_apply_is_made_anew_at_once_and_others_rest() {
         assert_eq!(rest(true, Plans::Applied, true, 0.0), None);

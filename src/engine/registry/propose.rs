@@ -1,5 +1,5 @@
-//! From what is stored and what sabakan answered to a proposal: the plan, what it changes, and what it was made from.
-//! Pure; the engine, the console and the words ask the same.
+//! Proposals from stored settings and sabakan's answer: the plan, its changes, and its inputs. Pure; the engine, the
+//! console and the commands use the same functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::{
     store::{keys::Keys, view::StoreView},
 };
 
-/// The revisions (0 = no such key) and machines in work that a proposal was made from.
+/// Inputs of a proposal: revisions (0 = no such key) and machines in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Basis {
     /// `sabakan/url`, `sabakan/query-variables`.
@@ -47,7 +47,7 @@ fn revision<T>(stored: Option<&Stored<T>>) -> i64 {
 }
 
 impl Basis {
-    /// As the live copy has it.
+    /// Returns the inputs in the live copy.
     pub fn of(store: &StoreView) -> Self {
         let settings = &store.registry;
         Self {
@@ -62,13 +62,13 @@ impl Basis {
         }
     }
 
-    /// Nothing but machines in work tells it from the other.
+    /// Reports whether the two differ by the machines in progress at most.
     pub fn but_for_busy(&self, other: &Self) -> bool {
         let idle = |of: &Self| Self { busy: BTreeSet::new(), ..of.clone() };
         idle(self) == idle(other)
     }
 
-    /// What a transaction that applies it compares.
+    /// Returns the keys and revisions that the applying transaction compares.
     pub fn compares(&self, keys: &Keys) -> Vec<(String, i64)> {
         vec![
             (keys.sabakan("url"), self.question.0),
@@ -83,7 +83,7 @@ impl Basis {
     }
 }
 
-/// Addresses of machines that an entry of either queue works on.
+/// Returns the addresses of machines that an entry of either queue works on.
 pub fn busy(store: &StoreView) -> BTreeSet<String> {
     let reboots = store.reboots.entries.values().filter_map(Stored::get);
     let reboots = reboots.filter(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting));
@@ -96,28 +96,28 @@ pub fn busy(store: &StoreView) -> BTreeSet<String> {
 pub struct Proposed {
     /// The plan.
     pub plan: Plan,
-    /// What it changes.
+    /// Changes that the plan makes.
     pub change: Change,
-    /// Whether a person has to say yes.
+    /// Whether an operator must approve it.
     pub gate: Gate,
-    /// What an approval names.
+    /// Digest that an approval names.
     pub digest: String,
-    /// The new definition as it is written; empty where nothing changes.
+    /// The new definition as it is written; empty if nothing changes.
     pub json: String,
 }
 
-/// What came of planning.
+/// Result of planning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// What it was made from.
+    /// Inputs of the plan.
     pub basis: Basis,
-    /// When the answer that it was made from had been asked for.
+    /// Time of the request whose answer was used.
     pub asked: Timestamp,
-    /// The plan, or why there is none: the definition in force stays.
+    /// The plan, or the reason why there is none. Without a plan the current definition stays.
     pub outcome: Result<Proposed, String>,
 }
 
-/// Plans from a good answer. `taints` are those of the Nodes by name, where Kubernetes is known.
+/// Plans from a good answer. `taints` are those of the Nodes by name, if Kubernetes is known.
 pub fn propose(
     store: &StoreView,
     good: &Good,
@@ -129,7 +129,7 @@ pub fn propose(
     Proposal { basis, asked: good.asked, outcome }
 }
 
-/// What a plan depends on, given to `use_it`, or why there is nothing to plan from.
+/// Passes the inputs of a plan to `use_it`, or returns the reason why there is nothing to plan from.
 pub fn with_input<T>(
     store: &StoreView,
     machines: &Machines,
@@ -143,7 +143,7 @@ pub fn with_input<T>(
     let current = match store.cluster.as_ref().map(|c| &c.value) {
         None => None,
         Some(Ok(definition)) => Some(&definition.cluster),
-        // what cannot be read is not replaced by a first one
+        // An unreadable definition is not replaced by an initial one.
         Some(Err(why)) => {
             return Err(format!("the definition in force cannot be read, mend or remove it first: {why}"));
         }

@@ -1,6 +1,6 @@
-//! Node synchronisation: the definition's labels, annotations and taints on Kubernetes Nodes. Added and updated, never
-//! removed, except those under `cke.cybozu.com/` that the definition does not have (spec/sabakan.md, Applying). Pure:
-//! what it returns is also the dry run.
+//! Node synchronisation: the definition's labels, annotations and taints on Kubernetes Nodes. They are added and
+//! updated, never removed, except those under `cke.cybozu.com/` that the definition does not have (SAB-75, SAB-76).
+//! Pure: its result is also the dry run.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::model::{
 
 /// CKE's own prefix.
 const OURS: &str = "cke.cybozu.com/";
-/// What CKE itself writes there without a definition saying so: its mark of reboots, and its control planes'.
+/// Keys that CKE itself writes without the definition: its mark of reboots, and the taint of control planes.
 const KEPT: [&str; 2] = [CKE_ANNOTATION, "cke.cybozu.com/master"];
 
-/// What has to change on a Node to be as the definition says; none = nothing.
+/// Returns the changes that make a Node match the definition; none = no change.
 pub fn description(wanted: &Node, found: &Described) -> Option<Description> {
     let empty = BTreeMap::new();
     let labels = words(wanted.labels.as_ref().unwrap_or(&empty), &found.labels);
@@ -24,7 +24,7 @@ pub fn description(wanted: &Node, found: &Described) -> Option<Description> {
     (!nothing).then_some(Description { labels, annotations, taints })
 }
 
-/// Values to set, and (none) to remove.
+/// Returns the values to set, and (none) to remove.
 fn words(wanted: &BTreeMap<String, String>, found: &crate::model::kube::Words) -> BTreeMap<String, Option<String>> {
     let set =
         wanted.iter().filter(|(k, v)| found.get(k) != Some(v.as_str())).map(|(k, v)| (k.clone(), Some(v.clone())));
@@ -36,7 +36,7 @@ fn dropped(key: &str) -> bool {
     key.starts_with(OURS) && !KEPT.contains(&key)
 }
 
-/// The whole list, where it has to change.
+/// Returns the whole list of taints if it must change.
 fn taints(wanted: &[Taint], found: &[Taint]) -> Option<Vec<Taint>> {
     let same = |a: &Taint, b: &Taint| a.key == b.key && a.effect == b.effect;
     let mut list: Vec<Taint> =
