@@ -1,5 +1,5 @@
-//! From keys and values to the typed view: only what changed is parsed. The one place that reads a value, so that
-//! headless words, consoles and engines agree on what is broken.
+//! Mapping from keys and values to the typed view; only changed values are parsed. It is the only place that reads a
+//! value, so commands, consoles and engines agree on what is unreadable.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::model::{
     text::visible,
 };
 
-/// Characters of a value that cannot be read that are shown.
+/// Number of characters shown of an unreadable value.
 const BEGINNING: usize = 80;
-/// So many characters of a parser's error.
+/// Number of characters shown of a parser's error.
 const FAULT: usize = 300;
 
-/// One key as it lies in etcd.
+/// One key and value of etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The whole key.
@@ -39,7 +39,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row for tests and scenarios.
+    /// Creates a row for tests and scenarios.
     pub fn new(key: &str, value: &str, mod_revision: i64, create_revision: i64) -> Self {
         Self { key: key.as_bytes().to_vec(), value: value.as_bytes().to_vec(), mod_revision, create_revision }
     }
@@ -55,7 +55,7 @@ pub enum Event {
 }
 
 impl StoreView {
-    /// Takes over events in their order; `revision` becomes that of the last one written.
+    /// Applies events in order; `revision` becomes that of the last written key.
     pub fn apply(&mut self, keys: &Keys, events: impl IntoIterator<Item = Event>) {
         for event in events {
             match event {
@@ -68,7 +68,7 @@ impl StoreView {
         }
     }
 
-    /// Takes over a key that was written.
+    /// Applies a written key.
     pub fn put(&mut self, keys: &Keys, row: &Row) {
         let Some(kind) = keys.parse(&row.key) else { return };
         if matches!(kind, KeyKind::OnDemand(_) | KeyKind::Other) {
@@ -82,13 +82,13 @@ impl StoreView {
         };
     }
 
-    /// Puts the value where it belongs; the sentence says why it cannot be read.
+    /// Stores the value in its field; the error says why it cannot be read.
     fn take(&mut self, kind: KeyKind, key: &str, row: &Row) -> Result<(), String> {
         match kind {
             KeyKind::Candidate(lease) => {
                 let host = String::from_utf8_lossy(&row.value).into_owned();
                 let create_revision = row.create_revision;
-                // a key that was deleted and written again stands at the end of the line
+                // A key that was deleted and written again goes to the end of the candidates.
                 self.forget_candidate(&row.key);
                 let candidate = Candidate { key: key.to_owned(), lease, host, create_revision };
                 self.candidates.insert(create_revision, candidate);
@@ -158,7 +158,7 @@ impl StoreView {
             KeyKind::Attempt(id) => one(&mut self.attempts, id, key, row),
             KeyKind::Result(id) => {
                 let id = id.map_err(|why| format!("{key}: {why}; remove it with etcdctl"))?;
-                // foreign input: a host wrote it from a file
+                // Untrusted input: a host wrote it from a file.
                 let read = CommandResult::read(&row.value).map_err(|e| format!("{key}: {e}; the leader removes it"));
                 let (stored, fault) = store(key, row, read);
                 self.results.insert(id, stored);
@@ -171,7 +171,7 @@ impl StoreView {
         }
     }
 
-    /// Takes over a key that was deleted.
+    /// Applies a deleted key.
     pub fn delete(&mut self, keys: &Keys, key: &[u8]) {
         let Some(kind) = keys.parse(key) else { return };
         self.broken.remove(&*String::from_utf8_lossy(key));
@@ -221,7 +221,7 @@ impl StoreView {
 }
 
 fn switch(row: &Row) -> Switch {
-    // bytes that are no text are shown as such, and do not disable
+    // Bytes that are not text are shown as such, and do not disable.
     Switch { raw: Some(String::from_utf8_lossy(&row.value).into_owned()), mod_revision: row.mod_revision }
 }
 
@@ -231,7 +231,7 @@ pub(super) fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, Stri
     })
 }
 
-/// What the parser says. It quotes the value that it stumbled on, which may be long, or a secret.
+/// Returns the parser's error, shortened. It quotes the offending value, which may be long, or a secret.
 fn fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let short = secret::beginning(text.as_bytes(), FAULT);
@@ -264,7 +264,8 @@ fn one<I: Ord + Clone, T: DeserializeOwned + Clone>(
     fault
 }
 
-/// An entry whose own index is not its key's is broken: CKE would write its changes under the other key.
+/// Stores an entry. One whose own index differs from its key's is unreadable: CKE would write its changes under the
+/// other key.
 fn entry<E: DeserializeOwned + Clone>(
     queue: &mut Queue<E>,
     index: u64,
@@ -279,7 +280,7 @@ fn entry<E: DeserializeOwned + Clone>(
     fault
 }
 
-/// An entry, or why it cannot be read and what lies there in its place.
+/// Parses an entry. The error says why it cannot be read, with the beginning of the stored text.
 fn read<E: DeserializeOwned>(index: u64, value: &[u8], own: impl Fn(&E) -> u64) -> Result<E, String> {
     let begins = || format!("it begins {}", visible(&secret::beginning(value, BEGINNING), false));
     let entry: E = serde_json::from_slice(value).map_err(|e| format!("{}; {}", fault(&e), begins()))?;
@@ -289,7 +290,7 @@ fn read<E: DeserializeOwned>(index: u64, value: &[u8], own: impl Fn(&E) -> u64) 
     }
 }
 
-/// Why an entry cannot be read, if it cannot.
+/// Returns the reason why an entry cannot be read, if it cannot.
 pub(super) fn unreadable(id: EntryId, value: &[u8]) -> Option<String> {
     match id.queue {
         QueueKind::Reboot => read(id.index, value, |e: &RebootEntry| e.index).err(),
@@ -305,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// 1.2 MB that no entry is: what is said of it is short, and holds nothing of a secret in it.
+    /// The message about 1.2 MB of text that is no entry is short, and contains no part of a secret.
     #[test]
     fn what_is_said_of_an_entry_that_cannot_be_read_is_short_whatever_lies_there() {
         let long = "hunter2".repeat(170_000);
@@ -418,7 +419,7 @@ mod tests {
         assert!(view.attempts.range((EntryId::reboot(0), 0)..).next().is_none());
     }
 
-    /// Keys of every kind, few enough that they collide; values that can be read, and ones that cannot.
+    /// Keys of every kind, few enough that they collide, with readable and unreadable values.
     fn events() -> impl Strategy<Value = Vec<(usize, Option<usize>)>> {
         prop::collection::vec((0..KEYS.len(), prop::option::of(0..VALUES.len())), 0..60)
     }
@@ -444,7 +445,7 @@ mod tests {
     const VALUES: [&str; 5] = [ENTRY, "{", "true", "7", r#"{"name":"c"}"#];
 
     proptest! {
-        /// A copy that followed every event is the copy that reads what is left: nothing sticks, nothing is lost.
+        /// A copy that followed every event equals a copy read from the remaining keys.
         #[test]
         fn following_events_and_reading_their_result_give_the_same_view(events in events()) {
             let keys = Keys::new("/cke/");

@@ -1,4 +1,5 @@
-//! What the engine writes: one transaction, fenced by its leader key and compared with what it was decided from (I23).
+//! Writes of the engine: one transaction, fenced by its leader key and compared with the decision's inputs (I23,
+//! STO-42).
 
 use etcd_client::{
     Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
@@ -18,31 +19,32 @@ use crate::{
 /// One transaction of the engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// Keys and the ModRevision each must still have; 0 = the key must be absent.
+    /// Keys and the ModRevision that each must still have; 0 = the key must be absent.
     pub compares: Vec<(String, i64)>,
-    /// What is written.
+    /// Values to write.
     pub puts: Vec<Put>,
-    /// Keys that are deleted.
+    /// Keys to delete.
     pub deletes: Vec<String>,
 }
 
-/// Keys from the first up to, but without, the last: one comparison or deletion in etcd, however many they are.
+/// Range of keys from the first up to, but excluding, the last. It is one comparison or deletion in etcd, however many
+/// keys it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first key.
+    /// First key.
     pub from: String,
-    /// The first key behind them.
+    /// First key after the range.
     pub to: Vec<u8>,
 }
 
-/// One transaction of the engine that also speaks of ranges of keys, so that its size does not depend on how many lie there.
+/// Transaction of the engine that may also contain ranges of keys, so that its size does not depend on their number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ranged {
-    /// What it compares, writes and deletes key by key.
+    /// Comparisons, writes and deletions of single keys.
     pub change: Change,
-    /// Ranges of which no key may have been written after this revision. (A key that was deleted since is not noticed.)
+    /// Ranges in which no key may have been written after this revision. A deletion since then is not noticed.
     pub unwritten: Vec<(Span, i64)>,
-    /// Ranges that are deleted; none of `puts` may lie in them.
+    /// Ranges to delete; none of `puts` may lie in them.
     pub cleared: Vec<Span>,
 }
 
@@ -52,13 +54,13 @@ impl From<Change> for Ranged {
     }
 }
 
-/// A transaction that etcd takes: its comparisons, operations and bytes are counted here, and nothing else is sent
-/// ([`Store::transact`]).
+/// Transaction within etcd's limits. Its comparisons, operations and bytes are counted here, and [`Store::transact`]
+/// sends nothing else (STO-47).
 #[derive(Clone, Debug)]
 pub(crate) struct Bounded(Txn);
 
 impl Bounded {
-    /// Refuses what is more than etcd takes by default.
+    /// Creates the transaction; refuses one that exceeds etcd's default limits.
     pub(crate) fn new(compares: Vec<Compare>, then: Vec<TxnOp>, otherwise: Vec<TxnOp>) -> Result<Self, TooLarge> {
         let txn = Txn::new().when(compares).and_then(then).or_else(otherwise);
         let size = size(&PbTxnRequest::from(txn.clone()));
@@ -66,18 +68,19 @@ impl Bounded {
         if fits || on(Mutation::TransactionUnbounded) { Ok(Self(txn)) } else { Err(size) }
     }
 
-    /// As it is sent.
+    /// Returns the transaction to send.
     pub(crate) fn txn(&self) -> Txn {
         self.0.clone()
     }
 
-    /// What it comes to.
+    /// Returns its size.
     pub(crate) fn size(&self) -> TooLarge {
         size(&PbTxnRequest::from(self.0.clone()))
     }
 }
 
-/// The longest of the three lists, which etcd counts each for itself, and about the bytes on the wire.
+/// Returns the length of the longest of the three lists, which etcd counts separately, and the approximate bytes on the
+/// wire.
 fn size(request: &PbTxnRequest) -> TooLarge {
     const FRAME: usize = 24;
     let operations = request.compare.len().max(request.success.len()).max(request.failure.len());
@@ -100,43 +103,43 @@ pub struct Put {
     pub key: String,
     /// The value.
     pub value: String,
-    /// Under the leader's lease: it vanishes with the leader.
+    /// Whether the key is attached to the leader's lease and disappears with it.
     pub leased: bool,
 }
 
 impl Put {
-    /// A value as JSON that does not hang on the lease.
+    /// Returns a value as JSON, without the lease.
     pub fn json(key: String, value: &impl serde::Serialize) -> Self {
         Self { key, value: serde_json::to_string(value).unwrap_or_default(), leased: false }
     }
 }
 
-/// Why a transaction of the engine was not, or may not have been, carried out.
+/// Reason why a transaction of the engine was not, or may not have been, executed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
-    /// Our key in `leader/` is gone or another's: stop acting at once.
+    /// This engine's key in `leader/` is gone or belongs to another candidate: the engine stops acting at once.
     #[error("leadership is lost: our key in leader/ is gone")]
     LostLeadership,
-    /// What it was decided from has changed: decide again.
+    /// The decision's inputs have changed; the next pass decides again.
     #[error("changed meanwhile: {}", keys.join(", "))]
     Conflict {
         /// The keys that have changed.
         keys: Vec<String>,
     },
-    /// No answer: it may have been carried out. Read again before anything else.
+    /// No answer: the transaction may have been executed. The engine must read again before anything else.
     #[error("no answer from etcd, the write may have happened: {0}")]
     Unknown(String),
     /// etcd refused it; nothing was written.
     #[error("etcd refused the write: {0}")]
     Refused(String),
-    /// More than etcd takes in one transaction; nothing was written, and the same will not be taken later either.
+    /// It exceeds etcd's limits; nothing was written, and a repetition would fail too.
     #[error("too large for etcd: {0}")]
     TooLarge(TooLarge),
 }
 
 impl Store {
-    /// Carries out `change` if we still lead, every compared key still has its revision and no range was written to.
-    /// Returns the revision.
+    /// Executes `change` if this engine still leads, every compared key still has its revision, and no range was
+    /// written to. Returns the revision.
     pub async fn commit(&self, permit: &Permit, change: impl Into<Ranged>) -> Result<i64, CommitError> {
         let Ranged { change, unwritten, cleared } = change.into();
         let mut compares =
@@ -162,11 +165,11 @@ impl Store {
             let range = DeleteOptions::new().with_range(span.to);
             TxnOp::delete(span.from, Some(range))
         }));
-        // what a failed comparison saw, read in the same transaction
+        // State of the compared keys, read in the same transaction if a comparison fails.
         let look = |key: &str| TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
         let mut looks = vec![look(&permit.leader_key)];
         looks.extend(change.compares.iter().map(|(key, _)| look(key)));
-        // of a range, one of the keys that were written since
+        // For a range: one of the keys written since.
         looks.extend(unwritten.iter().map(|(span, since)| {
             let newer = GetOptions::new().with_range(span.to.clone()).with_min_mod_revision(since + 1);
             TxnOp::get(span.from.as_str(), Some(newer.with_keys_only().with_limit(1)))
@@ -205,7 +208,7 @@ impl Store {
     }
 }
 
-/// Comparisons that are left out on purpose: see [`crate::mutation`].
+/// Reports whether a comparison is left out on purpose: see [`crate::mutation`].
 fn unchecked(key: &str) -> bool {
     on(Mutation::CompareNothing) || (on(Mutation::CancelOverwritten) && key.contains("/reboots/data/"))
 }

@@ -1,5 +1,5 @@
 //! The election: the recipe of Go's `concurrency.Election` over `leader/`, so that CKE and cketerm never both lead
-//! (spec/etcd.md; spec/safety.md, Who leads). The recipe gives the create revision that fences every write.
+//! (STO-34 to STO-39, SAF-1). It gives the create revision that fences every write.
 
 use std::{future::Future, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::{
     tasks::held,
 };
 
-/// Between two tries of a question that had no answer.
+/// Time between two tries of a request without an answer.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Our place in the line, held by a lease that is kept alive until this is dropped or resigned.
+/// This engine's candidacy, held by a lease that is kept alive until this is dropped or resigned.
 #[derive(Debug)]
 pub struct Candidacy {
     store: Store,
@@ -29,15 +29,16 @@ pub struct Candidacy {
     create_revision: i64,
     life: Life,
     heartbeat: Heartbeat,
-    /// Why it is over, once it is.
+    /// Reason why the candidacy is over, once it is.
     over: watch::Receiver<Option<String>>,
-    /// Keeps the lease alive, watches our key; ended with us.
+    /// Tasks that keep the lease alive and watch the leader key; they end with the candidacy.
     tasks: JoinSet<()>,
 }
 
 impl Candidacy {
     /// Takes a lease and writes, in one transaction under it, the key in `leader/` and the registration. `ttl` is cut
-    /// to whole seconds; etcd may grant more, we count the shorter. The lease is kept alive as long as `heartbeat` beats.
+    /// to whole seconds. etcd may grant a longer lease; the shorter one counts. The lease is kept alive as long as
+    /// `heartbeat` beats.
     pub async fn stand(
         store: &Store,
         ttl: Duration,
@@ -47,7 +48,7 @@ impl Candidacy {
     ) -> Result<Self, StoreError> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
         let sent = store.clock().boot();
-        // asked twice, the first lease runs out by itself
+        // If the request is sent twice, the first lease expires by itself.
         let granted = store
             .asked(|| {
                 let mut leases = store.leases();
@@ -81,13 +82,13 @@ impl Candidacy {
         Ok(Self { store: store.clone(), lease, key, create_revision, life, heartbeat, over, tasks })
     }
 
-    /// Our lease.
+    /// Lease of the candidacy.
     pub fn lease(&self) -> i64 {
         self.lease
     }
 
-    /// Waits until every candidate before us is gone: on the one right before us, by watch. Safe to drop and call
-    /// again.
+    /// Waits until every earlier candidate is gone, by watching the one right before (STO-37). It may be dropped and
+    /// called again.
     pub async fn elected(&mut self) -> Result<Fence, StoreError> {
         let why = tokio::select! {
             biased;
@@ -105,7 +106,7 @@ impl Candidacy {
             .with_limit(1)
             .with_max_create_revision(self.create_revision - 1);
         loop {
-            // the one before us and our own key, at one revision
+            // The candidate before and this engine's own key, at one revision.
             let own = GetOptions::new().with_keys_only();
             let reads = vec![(self.store.keys().leader_prefix(), before.clone()), (self.key.clone(), own)];
             let answer = match self.store.get_all(reads).await {
@@ -132,7 +133,7 @@ impl Candidacy {
         }
     }
 
-    /// The lease's clock.
+    /// Lifetime of the lease.
     pub fn life(&self) -> &Life {
         &self.life
     }
@@ -152,7 +153,7 @@ impl Candidacy {
         }
     }
 
-    /// Writes the registration anew (programs found, probes seen).
+    /// Writes the registration again (programs found, probes seen).
     pub async fn register_again(&self, registration: EngineRegistration) -> Result<(), StoreError> {
         let compares = vec![Compare::create_revision(self.key.as_str(), CompareOp::Equal, self.create_revision)];
         let under = Some(PutOptions::new().with_lease(self.lease));
@@ -167,8 +168,8 @@ impl Candidacy {
         }
     }
 
-    /// Gives the place up: nothing may begin any more, then the lease is revoked, which deletes every key under it.
-    /// Where etcd does not answer, the lease runs out by itself.
+    /// Resigns: nothing may begin any more, then the lease is revoked, which deletes every key under it. If etcd does
+    /// not answer, the lease expires by itself.
     pub async fn resign(mut self) {
         self.life.end();
         self.tasks.abort_all();
@@ -178,8 +179,8 @@ impl Candidacy {
     }
 }
 
-/// Registers an engine that does not stand for election yet, under a lease of its own that nobody keeps alive, until `over`
-/// ends: so that whoever asks why nobody leads learns of it.
+/// Registers an engine that does not campaign yet, under a lease of its own that nobody keeps alive, until `over` ends.
+/// Commands that explain why nobody leads then show it.
 pub async fn stand_back(
     store: Store,
     ttl: Duration,
@@ -201,7 +202,7 @@ pub async fn stand_back(
     revoke(&store, lease).await;
 }
 
-/// Whether etcd does not know the lease any more.
+/// Revokes the lease; reports whether etcd no longer knows it.
 async fn revoke(store: &Store, lease: i64) -> bool {
     let revoked = store
         .asked(|| {
@@ -218,7 +219,8 @@ async fn revoke(store: &Store, lease: i64) -> bool {
     }
 }
 
-/// Writes our two keys. May be sent again without an answer: the key holds our lease, so what is there is ours.
+/// Writes the leader key and the registration. It may be sent again without an answer: the key contains the lease, so
+/// an existing key is this engine's.
 async fn enter(
     store: &Store,
     lease: i64,
@@ -251,8 +253,8 @@ async fn enter(
     }
 }
 
-/// Keeps the lease alive until it is gone, or until the engine's main loop is missing: then nothing may begin any more, and
-/// the lease is given back.
+/// Keeps the lease alive until it is gone, or until the heartbeat of the engine's main loop is missing. Then nothing
+/// may begin any more, and the lease is revoked.
 async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<String>>, heartbeat: Heartbeat) {
     let in_use = heartbeat.lease(lease);
     let why = tokio::select! {
@@ -273,7 +275,8 @@ async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<S
     over.send_if_modified(|said| said.replace(why).is_none());
 }
 
-/// Keeps the lease alive every TTL/3, quickly again after a failure, until it is known or reckoned to be gone; why it is.
+/// Keeps the lease alive every TTL/3, and retries sooner after a failure, until the lease is gone or its remaining time
+/// is 0. Returns the reason.
 async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
     let bound = store.timeout().min(life.ttl() / 6);
     let mut stream = None;
@@ -281,7 +284,8 @@ async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
     loop {
         sleep(wait.min(life.remaining())).await;
         if life.remaining().is_zero() {
-            // etcd may know it for longer than we do: let whoever is behind us pass
+            // etcd may keep the lease longer than this engine counts it, so it is revoked to let the next candidate
+            // lead.
             let late = store.clone();
             crate::tasks::spawn(async move { revoke(&late, lease).await });
             break format!("no keep-alive was answered for {:?}", life.ttl());
@@ -294,7 +298,7 @@ async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
             }
             Ok(Err(Failure::NoLease)) => break "etcd does not know the lease any more".to_owned(),
             other => {
-                // a late answer must not be taken for that of the next keep-alive
+                // A late answer must not count as that of the next keep-alive.
                 stream = None;
                 wait = AGAIN.min(life.ttl() / 30);
                 let cause = format!("{other:?}");
@@ -304,14 +308,14 @@ async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
     }
 }
 
-/// One keep-alive and its answer.
+/// Sends one keep-alive and awaits its answer.
 async fn beat(
     store: &Store,
     lease: i64,
     stream: &mut Option<(LeaseKeeper, LeaseKeepAliveStream)>,
 ) -> Result<(), Failure> {
     let Some((keeper, answers)) = stream else {
-        // opening the stream is a keep-alive of its own
+        // Opening the stream sends a keep-alive of its own.
         *stream = Some(store.leases().keep_alive(lease).await?);
         return Ok(());
     };
@@ -323,7 +327,7 @@ async fn beat(
     }
 }
 
-/// Resolves once the key with this create revision is gone; survives whatever happens to the connection.
+/// Resolves once the key with this create revision is gone; survives every failure of the connection.
 async fn gone(store: Store, key: String, create_revision: i64) {
     loop {
         let revision = match store.get(key.as_str(), GetOptions::new().with_keys_only()).await {

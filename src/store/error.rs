@@ -1,27 +1,27 @@
-//! What goes wrong with etcd, each as a sentence: what failed, on which object, what to do.
+//! Errors of etcd as messages: what failed, on which object, and what to do.
 
 use super::answer::{MOST_OPS, MOST_REQUEST};
 
-/// The errors of this room. Every one but [`StoreError::Unknown`] and [`StoreError::Partial`] means that nothing was
-/// written.
+/// Error of this module. Every variant except [`StoreError::Unknown`] and [`StoreError::Partial`] means that nothing
+/// was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// No answer from any endpoint.
+    /// No endpoint answers.
     #[error("etcd at {endpoints} does not answer: {cause}; {remedy}")]
     Unreachable {
-        /// The endpoints that were asked.
+        /// The endpoints that were queried.
         endpoints: String,
-        /// Why, as far as it is known.
+        /// Cause, as far as it is known.
         cause: String,
         /// What to check.
         remedy: String,
     },
-    /// User, password, certificate or permission.
+    /// Refused user, password, certificate or permission.
     #[error("etcd at {endpoints} refuses us: {cause}; {remedy}")]
     Denied {
-        /// The endpoints that were asked.
+        /// The endpoints that were queried.
         endpoints: String,
-        /// etcd's words.
+        /// Message of etcd.
         cause: String,
         /// What to check.
         remedy: String,
@@ -32,14 +32,14 @@ pub enum StoreError {
     /// etcd answered with an error.
     #[error("{what}: etcd at {endpoints} answered: {cause}")]
     Refused {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// The endpoints that were asked.
+        /// The endpoints that were queried.
         endpoints: String,
-        /// etcd's words, and what to do where that is known.
+        /// Message of etcd, with the remedy if it is known.
         cause: String,
     },
-    /// Larger than etcd takes.
+    /// Larger than etcd's limits.
     #[error(
         "{key} would take {operations} operations and {bytes} bytes in one request, etcd takes {MOST_OPS} and {MOST_REQUEST}: \
          make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has limits of its own)"
@@ -47,63 +47,63 @@ pub enum StoreError {
     TooLarge {
         /// The key or the transaction.
         key: String,
-        /// Its operations.
+        /// Number of operations.
         operations: usize,
-        /// Its size.
+        /// Size in bytes.
         bytes: usize,
     },
-    /// There is no such thing.
+    /// The object does not exist.
     #[error("{what} does not exist")]
     NotFound {
-        /// What was looked for.
+        /// The object.
         what: String,
     },
-    /// It has changed since it was read.
+    /// The object has changed since it was read.
     #[error("{what} has changed meanwhile: look again, then repeat what you still want")]
     Conflict {
-        /// What has changed.
+        /// The object.
         what: String,
     },
     /// Another program leads than the one that the write was meant for.
     #[error("who leads has changed meanwhile: nothing was written; look again, then repeat what you still want")]
     LeaderChanged,
-    /// What lies under a key cannot be read.
+    /// The value of a key cannot be read.
     #[error("{key} cannot be read: {cause}; {remedy}")]
     Broken {
         /// The whole key.
         key: String,
-        /// Why.
+        /// Cause.
         cause: String,
-        /// What to do.
+        /// Remedy.
         remedy: String,
     },
     /// The rules do not allow it.
     #[error("{0}")]
     NotAllowed(String),
-    /// No answer to a write: it may or may not have happened.
+    /// No answer to a write: it may or may not have been executed.
     #[error("{what}: no answer ({cause}); it may have happened all the same: look before you repeat it")]
     Unknown {
-        /// What was asked for.
+        /// The request.
         what: String,
-        /// Why there was no answer.
+        /// Reason why there was no answer.
         cause: String,
     },
     /// A write in several transactions stopped half-way.
     #[error("{done} of {all} entries were written, then: {cause}")]
     Partial {
-        /// Entries written.
+        /// Number of entries written.
         done: usize,
-        /// Entries asked for.
+        /// Number of entries requested.
         all: usize,
-        /// Why it stopped.
+        /// Reason why it stopped.
         cause: Box<StoreError>,
     },
-    /// Our lease or our key in `leader/` is gone.
+    /// The lease or the key in `leader/` is gone.
     #[error("our candidacy (lease {lease:x}) is over: {cause}")]
     LeaseLost {
         /// The lease.
         lease: i64,
-        /// Why.
+        /// Cause.
         cause: String,
     },
 }

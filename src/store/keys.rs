@@ -1,4 +1,4 @@
-//! The keys below the prefix (spec/etcd.md, the two tables). With [`KeyKind`] the only place that spells a key.
+//! Keys below the prefix (STO-7, STO-23). Only this module and [`KeyKind`] spell keys.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use super::commit::Span;
 pub use super::kind::{Folder, KeyKind, RegistryKey, SwitchName};
 use crate::model::entry::{EntryId, QueueKind};
 
-/// The keys below one prefix.
+/// Keys below one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     prefix: Arc<str>,
 }
 
 impl Keys {
-    /// Keys that begin with exactly `prefix`, as CKE takes it: its default is `/cke/`, and `/cke` would make
-    /// `/ckecluster`.
+    /// Creates the keys that begin with exactly `prefix`, as CKE does: its default is `/cke/`, and `/cke` would give
+    /// `/ckecluster` (STO-1).
     pub fn new(prefix: &str) -> Self {
         Self { prefix: prefix.into() }
     }
 
-    /// The prefix, its slash included.
+    /// Prefix of all keys, including its slash.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -28,7 +28,7 @@ impl Keys {
         format!("{}{below}", self.prefix)
     }
 
-    /// `leader//`: what every candidate's key begins with.
+    /// `leader//`: prefix of every candidate's key.
     pub fn leader_prefix(&self) -> String {
         self.at("leader//")
     }
@@ -58,7 +58,7 @@ impl Keys {
         self.at("status")
     }
 
-    /// `records`: the next record's id.
+    /// `records`: id of the next record.
     pub fn records(&self) -> String {
         self.at("records")
     }
@@ -123,7 +123,7 @@ impl Keys {
         self.approval("hold")
     }
 
-    /// `cketerm/generated`: what our last change of the definition was.
+    /// `cketerm/generated`: the last change of the definition that cketerm made.
     pub fn generated(&self) -> String {
         self.at("cketerm/generated")
     }
@@ -138,7 +138,7 @@ impl Keys {
         self.at("cketerm/schema")
     }
 
-    /// `cketerm/migration`: there while what an older version wrote is brought into the form of this one.
+    /// `cketerm/migration`: present while records of an older version are being migrated.
     pub fn migration(&self) -> String {
         self.at("cketerm/migration")
     }
@@ -188,13 +188,13 @@ impl Keys {
         format!("{}/", self.ours("attempts", id))
     }
 
-    /// All attempts of one entry.
+    /// Range of all attempts of one entry.
     pub fn attempts_of(&self, id: EntryId) -> Span {
         let from = self.attempts_prefix(id);
         Span { to: end_of(from.as_bytes()), from }
     }
 
-    /// The attempts of all entries.
+    /// Range of the attempts of all entries.
     pub fn all_attempts(&self) -> Span {
         let from = self.at("cketerm/attempts/");
         Span { to: end_of(from.as_bytes()), from }
@@ -210,7 +210,7 @@ impl Keys {
         self.ours("orders", id)
     }
 
-    /// `cketerm/results/<attempt>`: how a command ended whose leader is gone.
+    /// `cketerm/results/<attempt>`: outcome of a command whose leader is gone.
     pub fn result(&self, attempt: &str) -> String {
         self.at(&format!("cketerm/results/{attempt}"))
     }
@@ -230,7 +230,7 @@ impl Keys {
         self.at(&format!("cketerm/audit/{id}"))
     }
 
-    /// Whether an audit record is a person's, by its key: the ids of engines' have more parts, whoever wrote them.
+    /// Reports whether the key is that of an operator's audit record. The ids of engines' records have more parts.
     pub fn audit_of_person(&self, key: &str) -> bool {
         let id = key.strip_prefix(&self.audit_prefix()).and_then(|id| id.split_once('-'));
         id.is_some_and(|(at, number)| {
@@ -255,12 +255,12 @@ impl Keys {
         self.notices("")
     }
 
-    /// `cketerm/history/<queue>-<%016x>`: where the story of an entry goes that ends. Indexes are never reused.
+    /// `cketerm/history/<queue>-<%016x>`: history of an ended entry. Indexes are never reused.
     pub fn history_of(&self, id: EntryId) -> String {
         self.history(&format!("{}-{:016x}", id.queue.folder(), id.index))
     }
 
-    /// What every key of a folder begins with.
+    /// Prefix of all keys of a folder.
     pub fn folder(&self, folder: Folder) -> String {
         match folder {
             Folder::History => self.history_prefix(),
@@ -273,7 +273,7 @@ impl Keys {
         self.at(&format!("cketerm/{folder}/{id}"))
     }
 
-    /// The ranges `[from, to)` that the live copy reads: everything but the folders that are read on demand.
+    /// Returns the ranges `[from, to)` of the live copy: everything except the folders that are read on demand.
     pub fn live_ranges(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut from = self.prefix.as_bytes().to_vec();
         let mut ranges = Vec::new();
@@ -286,7 +286,7 @@ impl Keys {
     }
 }
 
-/// The first key behind all keys that begin with `prefix`.
+/// Returns the first key after all keys that begin with `prefix`.
 pub fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

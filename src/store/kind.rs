@@ -1,4 +1,4 @@
-//! Which kind a key is: the way back from a key to what it means.
+//! Kinds of keys: the mapping from a key back to its meaning.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::model::{
     entry::{EntryId, QueueKind},
 };
 
-/// The four switches.
+/// One of the four switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SwitchName {
     /// `reboots/disabled`.
@@ -22,7 +22,7 @@ pub enum SwitchName {
 }
 
 impl SwitchName {
-    /// The folder that holds the switch; also its name in messages.
+    /// Returns the folder that holds the switch; also its name in messages.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Reboots => "reboots",
@@ -32,7 +32,7 @@ impl SwitchName {
         }
     }
 
-    /// What people call it.
+    /// Returns the name for display.
     pub fn title(self) -> &'static str {
         match self {
             Self::Reboots => "reboot queue",
@@ -52,29 +52,29 @@ impl From<QueueKind> for SwitchName {
     }
 }
 
-/// The folders that only grow and are read on demand.
+/// Folders that only grow and are read on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Folder {
-    /// `cketerm/history/`: entries that ended.
+    /// `cketerm/history/`: ended entries.
     History,
-    /// `cketerm/audit/`: who did what.
+    /// `cketerm/audit/`: audit records.
     Audit,
     /// `records/`: CKE's operation records.
     Records,
 }
 
 impl Folder {
-    /// All of them.
+    /// All folders.
     pub const ALL: [Self; 3] = [Self::History, Self::Audit, Self::Records];
 
-    /// Whether its ids begin with the time at which they were written.
+    /// Reports whether the folder's ids begin with the time at which they were written.
     pub fn by_time(self) -> bool {
         self != Self::Records
     }
 }
 
-/// The keys that the registry's part reads.
+/// Keys that the registry module reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryKey {
     /// `sabakan/url`.
@@ -95,10 +95,10 @@ pub enum RegistryKey {
     Approval(String),
 }
 
-/// What a key is. Indexes, leases and numbers are those of the *key*; `Err` holds the part that cannot be read.
+/// Kind of a key. Indexes, leases and numbers are those of the *key*; `Err` holds the unreadable part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyKind {
-    /// `leader//<lease>`; 0 where the lease cannot be read.
+    /// `leader//<lease>`; 0 if the lease cannot be read.
     Candidate(i64),
     /// `cluster`.
     Cluster,
@@ -110,7 +110,7 @@ pub enum KeyKind {
     WriteIndex(QueueKind),
     /// `reboots/data/%016x`, `repairs/data/%016x`.
     Entry(QueueKind, Result<u64, String>),
-    /// What the definition is generated from, and who approved it.
+    /// Inputs of the generated definition, and approvals.
     Registry(RegistryKey),
     /// `status`.
     Status,
@@ -142,12 +142,12 @@ pub enum KeyKind {
     OnDemand(Folder),
     /// `reboots/running`.
     Running,
-    /// Anything else: other programs', or a newer cketerm's.
+    /// Any other key, of another program or a newer cketerm.
     Other,
 }
 
 impl Keys {
-    /// Which kind a key is; `None` for one outside the prefix or one that is no text.
+    /// Returns the kind of a key; `None` for a key outside the prefix or one that is not text.
     pub fn parse(&self, key: &[u8]) -> Option<KeyKind> {
         let below = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix())?;
         Some(match below {
@@ -212,7 +212,7 @@ fn in_folder(below: &str) -> KeyKind {
     }
 }
 
-/// Only the form that is written: upper case or another length would make two keys of one entry.
+/// Accepts only the written form: upper case or another length would give one entry two keys (STO-10).
 fn hex(text: &str) -> Result<u64, String> {
     let number = u64::from_str_radix(text, 16).ok().filter(|n| format!("{n:016x}") == text);
     number.ok_or_else(|| format!("{text:?} is no index of 16 hex digits"))

@@ -1,5 +1,5 @@
-//! The live copy: one watch over the whole prefix, begun from a paged read at one revision (spec/etcd.md, Reading
-//! and watching). It ends only when it is dropped; whatever happens to etcd is shown in the copy.
+//! Live copy of etcd: a paged read at one revision, then one watch over the whole prefix (STO-49 to STO-51). It ends
+//! only when it is dropped; every failure of etcd is shown in the copy.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,16 +21,16 @@ use super::{
     view::StoreView,
 };
 
-/// Between two requests for progress: the copy is never thought older than this while etcd answers.
+/// Time between two requests for progress. While etcd answers, the copy never looks older than this (SAF-22).
 const PROGRESS: Duration = Duration::from_secs(3);
-/// Without an answer for so long the watch is begun anew; below the 10 s after which no new work starts.
+/// Time without an answer after which the watch is reopened. It is below the 10 s after which no new work starts.
 const SILENCE: Duration = Duration::from_secs(8);
-/// The longest pause before a failed read or watch is tried again.
+/// Longest pause before a failed read or watch is retried.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Answers that are taken together before the copy is published.
+/// Number of answers that are applied together before the copy is published.
 const TOGETHER: usize = 256;
 
-/// Follows etcd until it is dropped.
+/// Live copy that follows etcd until it is dropped.
 #[derive(Debug)]
 pub struct Live {
     views: watch::Receiver<Arc<StoreView>>,
@@ -38,7 +38,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Begins to follow; the first views are not `synced` yet.
+    /// Starts to follow etcd; the first views are not `synced` yet.
     pub fn follow(store: &Store) -> Self {
         let (publish, views) = watch::channel(Arc::<StoreView>::default());
         let follower = Follower {
@@ -54,33 +54,33 @@ impl Live {
         Self { views, _task: task }
     }
 
-    /// The copy as it is now.
+    /// Returns the current copy.
     pub fn borrow(&self) -> Arc<StoreView> {
         self.views.borrow().clone()
     }
 
-    /// Every change of the copy, coalesced.
+    /// Subscribes to changes of the copy, coalesced.
     pub fn subscribe(&self) -> watch::Receiver<Arc<StoreView>> {
         self.views.clone()
     }
 }
 
-/// Why a watch ended.
+/// Reason why a watch ended.
 enum Gap {
-    /// It may go on where it stopped.
+    /// It may continue where it stopped.
     Broken(Failure),
-    /// What lies between is not to be had any more: read again.
+    /// The revisions in between are compacted, so everything must be read again.
     Compacted,
 }
 
 struct Follower {
     store: Store,
     view: StoreView,
-    /// The ModRevision of every key that the copy shows.
+    /// ModRevision of every key in the copy.
     known: HashMap<Vec<u8>, i64>,
-    /// The first revision that is not in the copy; 0 = read first.
+    /// First revision that is not in the copy; 0 = nothing was read yet.
     next: i64,
-    /// Which etcd we follow.
+    /// Cluster id of the etcd that is followed.
     cluster: u64,
     publish: watch::Sender<Arc<StoreView>>,
 }
@@ -110,8 +110,8 @@ impl Follower {
         }
     }
 
-    /// Makes sure that a watch from `next` on misses nothing: reads everything at first, after a gap, and when this
-    /// is not the etcd, or the history, that we followed (restored from a backup, rebuilt).
+    /// Ensures that a watch from `next` on misses nothing. It reads everything at the start, after a gap, and if this
+    /// is another etcd or another history than before (restored from a backup, rebuilt).
     async fn catch_up(&mut self) -> Result<(), Failure> {
         if self.next != 0 {
             let probe = self.store.get(self.store.keys().cluster(), GetOptions::new().with_count_only()).await?;
@@ -132,10 +132,10 @@ impl Follower {
         Ok(())
     }
 
-    /// Compares a reading with the copy: only what changed is parsed, what is not there any more is deleted.
+    /// Compares a complete read with the copy. It parses only changed values and deletes missing keys.
     fn take(&mut self, reading: &Reading) {
         if self.cluster != reading.cluster {
-            // its revisions say nothing about ours
+            // Its revisions cannot be compared with those of the copy.
             self.known.clear();
             self.view = StoreView { heard: self.view.heard, ..StoreView::default() };
         }
@@ -150,7 +150,7 @@ impl Follower {
             self.view.delete(self.store.keys(), key);
         }
         self.known = seen;
-        // what was written meanwhile below the folders that are read on demand, nobody knows: they are looked at again
+        // Writes below the on-demand folders may have been missed, so these folders must be read again.
         self.view.fresh = Fresh::after_revision(reading.revision);
         for folder in Folder::ALL {
             self.view.grown.insert(folder, reading.revision);
@@ -160,10 +160,10 @@ impl Follower {
         self.cluster = reading.cluster;
     }
 
-    /// Watches from `next` on until something ends it.
+    /// Watches from `next` on until the watch ends.
     async fn follow(&mut self) -> Gap {
-        // From the last revision that is known, not the one behind it: etcd 3.6 answers no request for progress before
-        // a watch's first revision exists. What is told twice changes nothing.
+        // The watch starts at the last known revision, not the one after it: etcd 3.6 answers no request for progress
+        // before the watch's first revision exists. A repeated event changes nothing.
         let from = (self.next - 1).max(1);
         let options = WatchOptions::new().with_prefix().with_start_revision(from).with_progress_notify();
         let prefix = self.store.keys().prefix().to_owned();
@@ -175,7 +175,7 @@ impl Follower {
         let mut ask = interval_at(Instant::now() + PROGRESS, PROGRESS);
         ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = Instant::now();
-        // when the progress was asked for that has not been answered yet
+        // Time of the request for progress that is not answered yet.
         let mut asked: Option<Instant> = None;
         loop {
             let message = tokio::select! {
@@ -204,7 +204,7 @@ impl Follower {
                 match message {
                     Some(Ok(answer)) => {
                         if answer.created() {
-                            // before this, etcd does not answer a request for progress
+                            // etcd does not answer a request for progress before this.
                             ask.reset_immediately();
                         } else if let Some(asked) = asked.take() {
                             self.view.line.lag = asked.elapsed().as_secs();
@@ -222,7 +222,7 @@ impl Follower {
                 }
                 match stream.next().now_or_never() {
                     Some(next) if taken < TOGETHER => message = next,
-                    // never dropped: what was taken is handled in the next round
+                    // Never dropped: the next round handles this message.
                     Some(next) => {
                         message = next;
                         self.show();
@@ -235,7 +235,7 @@ impl Follower {
         }
     }
 
-    /// Takes one answer of the watch over.
+    /// Applies one answer of the watch.
     fn answer(&mut self, answer: &WatchResponse) -> Result<(), Gap> {
         if answer.canceled() {
             return Err(match answer.compact_revision() {
@@ -248,7 +248,7 @@ impl Follower {
             self.next = self.next.max(kv.mod_revision() + 1);
             self.view.revision = self.view.revision.max(kv.mod_revision());
             match self.store.keys().parse(kv.key()) {
-                // not read here: who shows the folder is told that it has grown
+                // The value is not read here. Readers of the folder learn that it has grown.
                 Some(KeyKind::OnDemand(folder)) if event.event_type() == EventType::Put => {
                     self.view.grown.insert(folder, kv.mod_revision());
                     self.view.fresh.told(folder, kv.mod_revision(), kv.value());
@@ -266,7 +266,7 @@ impl Follower {
                 }
             }
         }
-        // that a watch was made says nothing yet about what it is behind with
+        // The creation of a watch does not show yet how far it is behind.
         if !answer.created() {
             self.view.heard = self.now();
             self.view.error = None;

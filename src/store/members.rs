@@ -1,5 +1,5 @@
-//! Members of an etcd cluster, one by one: the list, the status of each, and a change of leader. The etcd of Kubernetes
-//! is asked with the section `cluster_etcd`; cketerm's own store with its own settings.
+//! Members of an etcd cluster: the list, the status of each member, and a change of leader. The Kubernetes etcd is
+//! queried with the section `cluster_etcd`, cketerm's own store with its own settings.
 
 use std::{
     collections::BTreeMap,
@@ -21,31 +21,31 @@ use crate::model::{
     secret,
 };
 
-/// An answer that takes longer is none.
+/// Timeout of an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
-/// So long one address of several is asked alone.
+/// Time in which one of several addresses is tried alone.
 const HEAD_START: Duration = Duration::from_millis(200);
 const NO_URL: &str = "it has no client URL: it has never started";
 
-/// Whose members.
+/// Etcd cluster to query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The section `cluster_etcd`.
+    /// The Kubernetes etcd, with the section `cluster_etcd`.
     Kubernetes,
     /// cketerm's own store.
     Own,
 }
 
-/// A member's answer.
+/// Status that a member reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
-    /// The member it follows; 0 = none.
+    /// The member that it follows; 0 = none.
     pub leader: u64,
-    /// The raft index that it has committed.
+    /// Raft index that it has committed.
     pub committed: u64,
-    /// The raft index that it has applied.
+    /// Raft index that it has applied.
     pub applied: u64,
-    /// It has no vote.
+    /// Whether it is a learner, without a vote.
     pub learner: bool,
     /// Alarms and errors that it reports.
     pub errors: Vec<String>,
@@ -62,11 +62,11 @@ pub struct EtcdMembers {
 enum Way {
     /// The network.
     Network { kubernetes: Option<Arc<EtcdSettings>>, own: Arc<EtcdSettings> },
-    /// A simulated data centre: its endpoints, and who answers at a URL.
+    /// A simulated data centre: its endpoints, and the client for each URL.
     Within { endpoints: Arc<[String]>, at: Arc<ClientAt> },
 }
 
-/// The client for a URL that somebody answers at.
+/// Returns the client for a URL at which a member answers.
 type ClientAt = dyn Fn(&str) -> Option<Client> + Send + Sync;
 
 impl fmt::Debug for EtcdMembers {
@@ -79,18 +79,20 @@ impl fmt::Debug for EtcdMembers {
 }
 
 impl EtcdMembers {
-    /// Over the network: `kubernetes` is the section `cluster_etcd`, where there is one, `own` cketerm's own store.
+    /// Creates connections over the network: `kubernetes` is the section `cluster_etcd`, if there is one, `own`
+    /// cketerm's own store.
     pub fn network(kubernetes: Option<EtcdSettings>, own: EtcdSettings) -> Self {
         let way = Way::Network { kubernetes: kubernetes.map(Arc::new), own: Arc::new(own) };
         Self { way, clients: Arc::default() }
     }
 
-    /// Inside a process: the members' endpoints, and a client for each URL that somebody answers at.
+    /// Creates connections inside a process: the members' endpoints, and a client for each URL at which a member
+    /// answers.
     pub fn within(endpoints: Vec<String>, at: impl Fn(&str) -> Option<Client> + Send + Sync + 'static) -> Self {
         Self { way: Way::Within { endpoints: endpoints.into(), at: Arc::new(at) }, clients: Arc::default() }
     }
 
-    /// Whether there is anything to ask the etcd of Kubernetes with.
+    /// Reports whether the Kubernetes etcd can be queried.
     pub fn configured(&self) -> bool {
         match &self.way {
             Way::Network { kubernetes, .. } => kubernetes.is_some(),
@@ -98,7 +100,8 @@ impl EtcdMembers {
         }
     }
 
-    /// The endpoints that are configured. None of Kubernetes = its credentials alone are, and candidates are tried.
+    /// Returns the configured endpoints. If there are none for Kubernetes, only its credentials are configured, and
+    /// candidates are tried.
     pub fn endpoints(&self, whose: Whose) -> Vec<String> {
         match (&self.way, whose) {
             (Way::Network { kubernetes, .. }, Whose::Kubernetes) => {
@@ -110,12 +113,12 @@ impl EtcdMembers {
         }
     }
 
-    /// Closes all connections: nothing is asked for a while.
+    /// Closes all connections before a time without queries.
     pub fn rest(&self) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The members, as the first of these endpoints that answers has them.
+    /// Returns the members, as the first of these endpoints that answers lists them.
     pub async fn list(&self, whose: Whose, endpoints: &[String]) -> Result<BTreeMap<u64, Member>, String> {
         let each = endpoints.iter().map(|endpoint| async move {
             let answer = self.ask(whose, endpoint, |mut client| async move { client.member_list().await }).await;
@@ -139,8 +142,8 @@ impl EtcdMembers {
         Ok(join_all(members).await.into_iter().collect())
     }
 
-    /// The status of member `id`, which answers at one of these URLs. An answer of another member, behind an address that
-    /// several advertise, is none of this one.
+    /// Returns the status of member `id`, which answers at one of these URLs. Several members may advertise one
+    /// address; another member's answer does not count.
     pub async fn status(&self, whose: Whose, id: u64, urls: &[String]) -> Result<MemberStatus, String> {
         let each = urls.iter().map(|url| async move {
             let answer = self.ask(whose, url, |mut client| async move { client.status().await }).await;
@@ -162,7 +165,7 @@ impl EtcdMembers {
         })
     }
 
-    /// Asks the leading member, which answers at these URLs, to hand over to the member `to`.
+    /// Requests that the leading member, which answers at these URLs, hands over to the member `to`.
     pub async fn move_leader(&self, whose: Whose, urls: &[String], to: u64) -> Result<(), String> {
         let mut last = NO_URL.to_owned();
         for url in urls {
@@ -194,7 +197,7 @@ impl EtcdMembers {
         let answer = tokio::time::timeout(TIMEOUT, asked).await;
         let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {TIMEOUT:?}")));
         if answer.is_err() {
-            // the next one begins with a connection of its own
+            // The next request begins with a new connection.
             self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         }
         answer
@@ -228,8 +231,9 @@ fn cause(failure: Failure) -> String {
     }
 }
 
-/// The first good answer of all that are asked, each [`HEAD_START`] after the one before it: one that hangs holds the others up
-/// for that long, and all of them together take no longer than one. Else all failures, in the order of those asked.
+/// Returns the first good answer of several requests, each started [`HEAD_START`] after the one before. A request that
+/// hangs delays the others by that time only, and all together take no longer than one. If none succeeds, returns all
+/// failures in order.
 async fn first<T>(asked: impl Iterator<Item = impl Future<Output = Result<T, String>>>) -> Result<T, Vec<String>> {
     let mut pending: FuturesUnordered<_> = asked
         .enumerate()
@@ -248,7 +252,7 @@ async fn first<T>(asked: impl Iterator<Item = impl Future<Output = Result<T, Str
     Err(failures.into_values().collect())
 }
 
-/// What the names in a member's URLs resolve to; nothing where one of them cannot be resolved now.
+/// Returns the addresses of the names in a member's URLs; empty if one of them cannot be resolved now.
 async fn resolved(member: &Member) -> Vec<String> {
     let names = member.peer_urls.iter().chain(&member.client_urls).filter_map(|url| host(url));
     let names: std::collections::BTreeSet<String> = names.filter(|name| name.parse::<IpAddr>().is_err()).collect();

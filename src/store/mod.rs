@@ -1,6 +1,6 @@
 //! etcd: keys, typed reads, compare-and-swap writes, election, and one watch that keeps a live copy.
 //!
-//! Knows `model`, `clock`, `fence` and etcd's client; knows nothing of Kubernetes, of decisions, or of screens.
+//! Depends on `model`, `clock`, `fence` and etcd's client, but not on Kubernetes, decisions or screens.
 
 mod answer;
 pub mod apply;

@@ -1,5 +1,5 @@
-//! What operators write to the queues: compare-and-swap, each with its audit record in the same transaction
-//! (spec/etcd.md, Rules; I27, I28, I29).
+//! Operators' writes to the queues: compare-and-swap, each with its audit record in the same transaction (STO-41,
+//! STO-44, STO-45; I27, I28, I29).
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,13 @@ use crate::model::{
 };
 use crate::mutation::{Mutation, on};
 
-/// How often a lost race is run again before the person is asked to look.
+/// Number of retries after a lost race before the operator must look.
 pub(crate) const RACES: u32 = 50;
-/// Entries of one enqueue transaction: each is an entry and a request, beside the index and the audit record.
+/// Number of entries in one enqueue transaction. Each needs two operations, for the entry and its request, beside the
+/// index and the audit record.
 const BATCH: usize = (MOST_OPS - 2) / 2;
 
-/// The next free index and the ModRevision that it was read at.
+/// The next free index and the ModRevision at which it was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Next {
     pub(super) index: u64,
@@ -36,8 +37,8 @@ pub(super) struct Next {
 
 impl Store {
     /// Queues one reboot for each address, in this order, and returns their indexes. `uids` holds the Node's UID by
-    /// address, where Kubernetes was asked. Writes nothing for no address. [`StoreError::Partial`] when it had to
-    /// stop between two transactions.
+    /// address, if Kubernetes was queried. Writes nothing if there is no address. Returns [`StoreError::Partial`] if it
+    /// had to stop between two transactions.
     pub async fn add_reboots(
         &self,
         addresses: &[String],
@@ -69,7 +70,8 @@ impl Store {
         Ok(added)
     }
 
-    /// One transaction of an enqueue; `None` when somebody else was faster. `next` is known after a success.
+    /// Runs one transaction of an enqueue; returns `None` if another writer was faster. `next` is known after a
+    /// success.
     async fn add_batch(
         &self,
         addresses: &[String],
@@ -107,8 +109,8 @@ impl Store {
         }
     }
 
-    /// The next index: what `write-index` says, or behind the last entry where that is further (an index is never
-    /// used again, I29).
+    /// Returns the next index: `write-index`, or the index after the last entry if that is greater. An index is never
+    /// used again (I29, STO-9).
     pub(super) async fn next_index(&self, queue: QueueKind) -> Result<Next, StoreError> {
         let key = self.keys().write_index(queue);
         let last = GetOptions::new()
@@ -141,8 +143,7 @@ impl Store {
         Ok(Next { index: index.max(behind_last), mod_revision: stored.mod_revision() })
     }
 
-    /// Cancels one reboot; `expect` is the ModRevision that the person saw, if any. What is cancelled already stays
-    /// as it is.
+    /// Cancels one reboot; `expect` is the ModRevision that the operator saw, if any. A cancelled entry stays as it is.
     pub async fn cancel_reboot(
         &self,
         index: u64,
@@ -154,8 +155,8 @@ impl Store {
         self.change_entry(EntryId::reboot(index), expect, ("reboot cancel", who, reason), cancelled, said).await
     }
 
-    /// Changes one entry where `change` gives a new value, compared; `expect` is the ModRevision that the person saw.
-    /// `(what, who, why)` go into the audit, with what `said` makes of the entry.
+    /// Changes one entry, compared, if `change` returns a new value. `expect` is the ModRevision that the operator saw.
+    /// `(what, who, why)` go into the audit, with the text that `said` makes of the entry.
     pub(super) async fn change_entry<E: DeserializeOwned + Serialize>(
         &self,
         id: EntryId,
@@ -181,12 +182,12 @@ impl Store {
         Err(StoreError::Conflict { what: id.to_string() })
     }
 
-    /// Cancels every reboot that is there and returns the indexes it cancelled. Entries that cannot be read stay.
+    /// Cancels every reboot in the queue and returns the indexes that it cancelled. Unreadable entries stay.
     pub async fn cancel_all_reboots(&self, who: &Who, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
         self.change_entries(QueueKind::Reboot, None, ("reboot cancel-all", who, reason), cancelled).await
     }
 
-    /// Sets the backoff of one entry, or of all, to nothing; returns the indexes that had one.
+    /// Clears the backoff of one entry, or of all; returns the indexes that had one.
     pub async fn reset_backoff(
         &self,
         queue: QueueKind,
@@ -207,8 +208,8 @@ impl Store {
         }
     }
 
-    /// Changes the entries for which `change` gives a new value, in few transactions, each compared; those that
-    /// were touched meanwhile are read and judged again. `(what, who, why)` go into the audit.
+    /// Changes the entries for which `change` returns a new value, in few transactions, each compared. Entries that
+    /// changed meanwhile are read and evaluated again. `(what, who, why)` go into the audit.
     pub(super) async fn change_entries<E: DeserializeOwned + Serialize>(
         &self,
         queue: QueueKind,
@@ -242,7 +243,7 @@ impl Store {
                 match self.write(Note { who, what, on: &on, reason }, "done", compares, ops).await {
                     Ok(Wrote::At(_)) => changed.extend(indexes),
                     Ok(Wrote::Conflict) => lost_race = true,
-                    // entries that somebody made huge: fewer of them together
+                    // Huge entries: the next transaction contains fewer of them.
                     Err(StoreError::TooLarge { .. }) if part.len() > 1 => lost_race = true,
                     Err(cause) if changed.is_empty() => return Err(cause),
                     Err(cause) => {
@@ -257,7 +258,7 @@ impl Store {
                 return Ok(changed);
             }
             races += 1;
-            // one entry that keeps moving must not hold the others back
+            // One entry that keeps changing must not hold up the others.
             batch = (batch / 2).max(1);
             if races > RACES {
                 return Err(StoreError::Conflict { what: format!("the {queue} queue") });
@@ -265,7 +266,7 @@ impl Store {
         }
     }
 
-    /// All entries of a queue, or one, as they lie there.
+    /// Reads all entries of a queue, or one, in stored form.
     async fn entries_of(&self, queue: QueueKind, only: Option<u64>) -> Result<Vec<KeyValue>, StoreError> {
         if let Some(index) = only {
             return match self.stored_entry(EntryId { queue, index }).await {
@@ -300,13 +301,13 @@ impl Store {
         }
     }
 
-    /// One of the four switches.
+    /// Reads one of the four switches.
     pub async fn switch(&self, name: SwitchName) -> Result<Switch, StoreError> {
         let raw = self.raw(&self.keys().switch(name)).await?;
         Ok(raw.map_or_else(Switch::default, |r| Switch { mod_revision: r.mod_revision, raw: Some(r.text) }))
     }
 
-    /// Turns one of the four switches.
+    /// Sets one of the four switches.
     pub async fn set_switch(
         &self,
         name: SwitchName,
@@ -331,16 +332,17 @@ impl Store {
     }
 }
 
-/// What became of a switch.
+/// Result of setting a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchSet {
-    /// The revision of the write.
+    /// Revision of the write.
     pub revision: i64,
-    /// What it replaced, by the write's own transaction; none where etcd's answer was lost.
+    /// The replaced switch, from the write's own transaction; none if etcd's answer was lost.
     pub before: Option<Switch>,
 }
 
-/// As `ckecli reboot-queue cancel` writes it: only the status changes. `None` where nothing is to be done.
+/// Cancels an entry as `ckecli reboot-queue cancel` writes it: only the status changes. Returns `None` if it is
+/// cancelled already.
 fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
     (entry.status != RebootStatus::Cancelled).then(|| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() })
 }

@@ -1,4 +1,4 @@
-//! What is stored once: definition, constraints, policy, identity, schema, status, sabakan's settings.
+//! Values stored once: definition, constraints, policy, identity, schema, status, and sabakan's settings.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use crate::model::{
 
 pub use super::operator::Note;
 
-/// What the audit adds to a change that the leader of that moment does not know.
+/// Suffix in the audit for a change that the present leader does not know.
 pub const FOR_HANDOVER: &str = " for handover";
 
-/// How a change of the policy is accepted.
+/// Condition under which a change of the policy is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     /// Whoever leads.
     Anyway,
-    /// The leader honours it: written only while that one leads.
+    /// The present leader honours it: the change is written only while that one leads.
     InForce,
-    /// Stored for a later leader; the one that leads does not know it.
+    /// The change is stored for a later leader; the present one does not know it.
     ForHandover,
 }
 
-/// How often a lost race is run again.
+/// Number of retries after a lost race.
 const RACES: u32 = 20;
 
 /// A value as text, with the revision to compare.
@@ -49,7 +49,7 @@ pub struct Raw {
 }
 
 impl Store {
-    /// The value of one key.
+    /// Reads the value of one key.
     pub async fn raw(&self, key: &str) -> Result<Option<Raw>, StoreError> {
         let got = match self.get(key, GetOptions::new()).await {
             Ok(mut got) => got.take_kvs().pop(),
@@ -62,8 +62,8 @@ impl Store {
         }))
     }
 
-    /// Writes one key with its audit record; `expect` is the ModRevision it must still have (0 = absent). Returns the
-    /// revision of the write.
+    /// Writes one key with its audit record; `expect` is the ModRevision that it must still have (0 = absent). Returns
+    /// the revision of the write.
     pub async fn put_raw(&self, key: &str, text: &str, expect: Option<i64>, note: Note<'_>) -> Result<i64, StoreError> {
         fits(key, text)?;
         let compares = expect.map(|r| Compare::mod_revision(key, CompareOp::Equal, r)).into_iter().collect();
@@ -73,7 +73,7 @@ impl Store {
         }
     }
 
-    /// The value of one key, typed; a value that cannot be read is an `Err` inside.
+    /// Reads the typed value of one key; an unreadable value is an `Err` inside.
     async fn stored<T: DeserializeOwned>(&self, key: &str) -> Result<Option<Stored<T>>, StoreError> {
         let raw = self.raw(key).await?;
         Ok(raw.map(|raw| Stored {
@@ -83,12 +83,12 @@ impl Store {
         }))
     }
 
-    /// The value and its ModRevision (0 = none); one that cannot be read is an error with a remedy.
+    /// Reads the value and its ModRevision (0 = none); an unreadable value is an error with a remedy.
     async fn readable<T: DeserializeOwned + Clone>(&self, key: &str) -> Result<(Option<T>, i64), StoreError> {
         read_stored(self.stored::<T>(key).await?)
     }
 
-    /// The definition as it lies there.
+    /// Reads the stored text of the definition.
     pub async fn cluster_text(&self) -> Result<Option<Raw>, StoreError> {
         self.raw(&self.keys().cluster()).await
     }
@@ -105,7 +105,8 @@ impl Store {
         self.put_raw(&self.keys().cluster(), json, expect, note).await
     }
 
-    /// The constraints in force, our copy of the two that `ckecli` drops included; `None` where none are stored.
+    /// Reads the constraints in force, including cketerm's copy of the two that `ckecli` drops; `None` if none are
+    /// stored.
     pub async fn constraints(&self) -> Result<Option<Constraints>, StoreError> {
         let (theirs, _) = self.readable::<Constraints>(&self.keys().constraints()).await?;
         let ours = self.stored::<Constraints>(&self.keys().our_constraints()).await?;
@@ -117,9 +118,9 @@ impl Store {
         }))
     }
 
-    /// Changes the constraints; `change` may refuse with a sentence, and is asked again after a conflict. The two
-    /// that `ckecli` drops are kept in our own key too, in the same transaction. Returns them, and the revision of
-    /// the write.
+    /// Changes the constraints. `change` may refuse with a message, and is called again after a conflict. The two
+    /// constraints that `ckecli` drops are also written to cketerm's own key, in the same transaction. Returns the
+    /// constraints and the revision of the write.
     pub async fn update_constraints(
         &self,
         who: &Who,
@@ -158,13 +159,14 @@ impl Store {
         Err(StoreError::Conflict { what: "constraints".to_owned() })
     }
 
-    /// The stored policy.
+    /// Reads the stored policy.
     pub async fn policy(&self) -> Result<Option<Stored<Policy>>, StoreError> {
         self.stored(&self.keys().policy()).await
     }
 
-    /// Changes the policy, under this note in the audit; `change` may refuse with a sentence, and is asked again after a
-    /// conflict. Without a schema both are created first, as an engine would (see [`Store::ensure_schema`]).
+    /// Changes the policy with this note in the audit. `change` may refuse with a message, and is called again after a
+    /// conflict. Without a schema, schema and policy are created first, as an engine would do (see
+    /// [`Store::ensure_schema`]).
     pub async fn update_policy(
         &self,
         note: Note<'_>,
@@ -173,8 +175,8 @@ impl Store {
         self.update_policy_under(note, |_| Ok(Accepted::Anyway), change).await
     }
 
-    /// The same, where `accept` says whether the leader of that moment honours it; the write is tied to that leader. What is
-    /// stored for another one is called so in the audit.
+    /// Changes the policy if `accept` agrees, which judges whether the present leader honours the change. The write
+    /// compares that leader's key. The audit marks a change that is stored for another leader.
     pub async fn update_policy_under(
         &self,
         note: Note<'_>,
@@ -216,12 +218,12 @@ impl Store {
         Err(StoreError::Conflict { what: "policy".to_owned() })
     }
 
-    /// Which cluster this prefix belongs to.
+    /// Reads the identity of the cluster that this prefix belongs to.
     pub async fn identity(&self) -> Result<Option<Stored<Identity>>, StoreError> {
         self.stored(&self.keys().identity()).await
     }
 
-    /// Proposes the cluster's UID where none is stored; returns what is stored then.
+    /// Proposes the cluster's UID if none is stored; returns the stored identity.
     pub async fn propose_identity(&self, uid: &str, who: &Who) -> Result<Identity, StoreError> {
         let key = self.keys().identity();
         for _ in 0..RACES {
@@ -239,8 +241,8 @@ impl Store {
         Err(StoreError::Conflict { what: "identity".to_owned() })
     }
 
-    /// A person's word that this prefix belongs to the cluster `uid`. Another stored UID is refused unless `replace`
-    /// names it.
+    /// Records an operator's confirmation that this prefix belongs to the cluster `uid`. Another stored UID is refused
+    /// unless `replace` names it.
     pub async fn confirm_identity(&self, uid: &str, replace: Option<&str>, who: &Who) -> Result<Identity, StoreError> {
         let key = self.keys().identity();
         for _ in 0..RACES {
@@ -276,9 +278,9 @@ impl Store {
         Err(StoreError::Conflict { what: "identity".to_owned() })
     }
 
-    /// Writes schema and first policy in one transaction where there is no schema yet; returns the schema's number.
-    /// The policy's `engine` is `cke` where CKE left a trace (a key in `leader/` without a registration of ours,
-    /// `status`, `records`), else `cketerm`; after this only a person changes it (spec/safety.md, Beside CKE).
+    /// Writes schema and first policy in one transaction if there is no schema yet; returns the schema's number. The
+    /// policy's `engine` is `cke` if CKE left a trace (a key in `leader/` without a registration of cketerm, `status`,
+    /// `records`), else `cketerm`. Afterwards only an operator changes it.
     pub async fn ensure_schema(&self, who: &Who) -> Result<u32, StoreError> {
         let key = self.keys().schema();
         for _ in 0..RACES {
@@ -289,7 +291,7 @@ impl Store {
             let policy_key = self.keys().policy();
             let compares = vec![
                 Compare::mod_revision(key.as_str(), CompareOp::Equal, 0),
-                // a policy without a schema was put there by a person: it stays
+                // A policy without a schema was stored by an operator, so it stays.
                 Compare::mod_revision(policy_key.as_str(), CompareOp::Equal, 0),
             ];
             let policy = Policy { engine, ..Policy::default() };
@@ -309,8 +311,8 @@ impl Store {
         Err(StoreError::Conflict { what: "schema".to_owned() })
     }
 
-    /// That CKE works or has worked here, in words: a candidate of its own, the policy that was chosen because of it, or what it left
-    /// before cketerm came (later on both programs write those keys).
+    /// Returns evidence that CKE works or has worked here, as text. The evidence is a CKE candidate, the policy that
+    /// was chosen because of CKE, or keys that CKE left before cketerm came. Later on both programs write those keys.
     pub async fn trace_of_cke(&self) -> Result<Option<String>, StoreError> {
         let view = self.leaders().await?;
         if let Some(cke) = view.candidates.values().find(|candidate| view.is_cke(candidate)) {
@@ -325,7 +327,7 @@ impl Store {
         Ok((choice == EngineChoice::Cke).then_some(trace))
     }
 
-    /// What CKE left, if anything.
+    /// Returns the first policy's engine, and the trace that CKE left.
     async fn first_choice(&self) -> Result<(EngineChoice, String), StoreError> {
         let keys_only = || GetOptions::new().with_keys_only();
         let reads = vec![
@@ -353,13 +355,13 @@ impl Store {
         })
     }
 
-    /// What the leader is at.
+    /// Reads the leader's phase.
     pub async fn status(&self) -> Result<Option<Status>, StoreError> {
         Ok(self.readable(&self.keys().status()).await?.0)
     }
 }
 
-/// The value and its ModRevision (0 = none); one that cannot be read is an error with a remedy.
+/// Returns the value and its ModRevision (0 = none); an unreadable value is an error with a remedy.
 fn read_stored<T: Clone>(stored: Option<Stored<T>>) -> Result<(Option<T>, i64), StoreError> {
     match stored {
         None => Ok((None, 0)),
@@ -371,13 +373,13 @@ fn read_stored<T: Clone>(stored: Option<Stored<T>>) -> Result<(Option<T>, i64), 
     }
 }
 
-/// Takes the two constraints that today's `ckecli` drops from our copy where CKE's object lacks them.
+/// Takes the two constraints that today's `ckecli` drops from cketerm's copy if CKE's object lacks them.
 pub(crate) fn fill_workers(theirs: &mut Constraints, ours: &Constraints) {
     theirs.minimum_workers = theirs.minimum_workers.or(ours.minimum_workers);
     theirs.maximum_workers = theirs.maximum_workers.or(ours.maximum_workers);
 }
 
-/// `maximum-workers to 40`: the fields in which two objects differ, or `constraints` where none does.
+/// Returns the changed fields, such as `maximum-workers to 40`, or `constraints` if none differs.
 fn changed(before: &str, after: &str) -> String {
     let read =
         |text: &str| serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The live copy of what lies in etcd, typed. Cheap to clone: a change touches only what changed.
+//! Typed live copy of etcd. Cheap to clone: a change copies only the changed parts.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::model::{
     result::CommandResult,
 };
 
-/// One of the four switches: only the exact bytes `true` under `…/disabled` disable (spec/etcd.md).
+/// One of the four switches. Only the exact text `true` under `…/disabled` disables (STO-8).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
-    /// What lies there, as text; an odd value is shown.
+    /// The stored text; an odd value is shown.
     pub raw: Option<String>,
     /// ModRevision; 0 = no key.
     pub mod_revision: i64,
 }
 
 impl Switch {
-    /// Whether the queue (or integration) is enabled.
+    /// Reports whether the queue (or integration) is enabled.
     pub fn enabled(&self) -> bool {
         self.raw.as_deref() != Some("true")
     }
 
-    /// A value that is neither `true` nor `false`.
+    /// Returns a value that is neither `true` nor `false`.
     pub fn odd(&self) -> Option<&str> {
         self.raw.as_deref().filter(|v| !matches!(*v, "true" | "false"))
     }
@@ -45,9 +45,9 @@ impl Switch {
 pub struct Queue<E: Clone> {
     /// `…/disabled`.
     pub switch: Switch,
-    /// `…/write-index`: the next index; missing = 0, or why it cannot be read.
+    /// `…/write-index`: the next index; a missing key means 0. The error says why it cannot be read.
     pub write_index: Result<u64, String>,
-    /// The entries by the index of their *key*; broken ones included.
+    /// Entries by the index of their *key*, including unreadable ones.
     pub entries: OrdMap<u64, Stored<E>>,
 }
 
@@ -62,21 +62,21 @@ impl<E: Clone> Default for Queue<E> {
 pub struct Candidate {
     /// The whole key.
     pub key: String,
-    /// Its lease.
+    /// The candidate's lease.
     pub lease: i64,
     /// The value: a host name.
     pub host: String,
-    /// The smallest leads.
+    /// Create revision; the candidate with the smallest one leads.
     pub create_revision: i64,
 }
 
-/// The definition together with its index; written down without it.
+/// The definition together with its index; it is serialized without the index.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Cluster", into = "Cluster")]
 pub struct Definition {
-    /// As it lies in etcd.
+    /// The stored definition.
     pub cluster: Cluster,
-    /// By address and name.
+    /// Index by address and name.
     pub members: Members,
 }
 
@@ -93,32 +93,33 @@ impl From<Definition> for Cluster {
     }
 }
 
-/// How the watch over etcd is doing.
+/// State of the watch over etcd.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WatchHealth {
-    /// Boot-time seconds at which it is begun anew; none while it stands. Once that has been, it is being tried.
+    /// Boot-time seconds of the next attempt to reopen the watch; none while it is open. Once this time has passed, the
+    /// attempt is under way.
     pub retry: Option<f64>,
     /// Whole seconds that the last answer took.
     pub lag: u64,
 }
 
-/// Everything under the prefix that decisions and screens need; history, audit and records are read on demand.
+/// Everything under the prefix that decisions and screens need. History, audit and records are read on demand (STO-51).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreView {
-    /// The revision that it shows.
+    /// Revision of the copy.
     pub revision: i64,
-    /// Boot-time seconds of the last answer of the watch (event or progress); see safety.md: nothing new starts
-    /// while this is older than 10 s.
+    /// Boot-time seconds of the last answer of the watch (event or progress). Nothing new starts while this is older
+    /// than 10 s (SAF-21).
     pub heard: f64,
-    /// What went wrong last, until something went right again.
+    /// The last error, until a request succeeds.
     pub error: Option<String>,
-    /// A first complete read was done.
+    /// Whether a first complete read has been done.
     pub synced: bool,
     /// `cluster`.
     pub cluster: Option<Stored<Definition>>,
     /// `constraints`.
     pub constraints: Option<Stored<Constraints>>,
-    /// `cketerm/constraints`: our copy of the two that `ckecli` drops, as a `Constraints` of which only they count.
+    /// `cketerm/constraints`: cketerm's copy of the two constraints that `ckecli` drops. Only these two count in it.
     pub our_constraints: Option<Stored<Constraints>>,
     /// `sabakan/disabled`.
     pub sabakan: Switch,
@@ -130,7 +131,7 @@ pub struct StoreView {
     pub repairs: Queue<RepairEntry>,
     /// `cketerm/schema`.
     pub schema: Option<Stored<u32>>,
-    /// `cketerm/migration` is there: what an older version wrote is not all in the form of this one yet.
+    /// Whether `cketerm/migration` exists: records of an older version are not all migrated yet (STO-56).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub migrating: bool,
     /// `cketerm/policy`.
@@ -139,7 +140,7 @@ pub struct StoreView {
     pub stopped: Option<Stored<Stopped>>,
     /// `cketerm/identity`.
     pub identity: Option<Stored<Identity>>,
-    /// `leader/` by create revision: the first leads.
+    /// `leader/` by create revision; the first candidate leads.
     pub candidates: OrdMap<i64, Candidate>,
     /// `cketerm/engines/` by lease.
     pub engines: OrdMap<i64, Stored<EngineRegistration>>,
@@ -148,7 +149,7 @@ pub struct StoreView {
     /// `cketerm/attempts/` by entry and number.
     #[serde(with = "crate::model::pairs")]
     pub attempts: OrdMap<(EntryId, u32), Stored<Attempt>>,
-    /// `cketerm/results/` by entry and number of the attempt: how commands ended whose leader is gone.
+    /// `cketerm/results/` by entry and number of the attempt: outcomes of commands whose leader is gone.
     #[serde(with = "crate::model::pairs")]
     pub results: OrdMap<(EntryId, u32), Stored<CommandResult>>,
     /// `cketerm/progress/`.
@@ -157,35 +158,35 @@ pub struct StoreView {
     pub orders: OrdMap<EntryId, Stored<Order>>,
     /// `sabakan/…`, `cluster-revision`, `cketerm/approvals/…`.
     pub registry: RegistrySettings,
-    /// `reboots/running`, as text: `true` while the queue is enabled and not empty, as CKE has it.
+    /// `reboots/running`, as text: `true` while the queue is enabled and not empty, as in CKE.
     pub running: Option<String>,
     /// `status`.
     pub status: Option<Stored<Status>>,
-    /// Revision at which something was written last into each folder that is read on demand, as far as it was watched.
+    /// Revision of the last write below each folder that is read on demand, as far as it was watched.
     pub grown: OrdMap<Folder, i64>,
-    /// Which of their values were written lately, as far as the watch told.
+    /// Recent writes below these folders, as far as the watch reported them.
     #[serde(skip)]
     pub fresh: Fresh,
-    /// How the watch is doing, for people: nothing is decided by it.
+    /// State of the watch, for display; no decision uses it.
     #[serde(skip)]
     pub line: WatchHealth,
-    /// Keys of ours or CKE's that cannot be read, and why.
+    /// Unreadable keys of cketerm or CKE, with the reason.
     pub broken: OrdMap<String, String>,
 }
 
-/// What is said of a leader that cannot migrate what an older version wrote.
+/// Returns the text about a leader that cannot migrate the records of an older version.
 pub fn migrates(host: &str, why: &str) -> String {
     format!("cketerm on {host} leads, and brings the records of an older version into this form: {why}")
 }
 
 impl StoreView {
-    /// The definition, where there is a readable one.
+    /// Returns the definition, if it is readable.
     pub fn definition(&self) -> Option<&Definition> {
         self.cluster.as_ref().and_then(Stored::get)
     }
 
-    /// The policy in force: the stored one, or the defaults where there is none or it cannot be read (an engine then
-    /// only observes, see preflight).
+    /// Returns the policy in force: the stored one, or the defaults if there is none or it is unreadable. With an
+    /// unreadable policy the engine only observes (SAF-4).
     pub fn policy(&self) -> Arc<Policy> {
         match self.policy.as_ref().map(|s| &s.value) {
             Some(Ok(policy)) => Arc::clone(policy),
@@ -193,8 +194,8 @@ impl StoreView {
         }
     }
 
-    /// The constraints in force: the stored ones, or the defaults where there are none. The two that today's `ckecli`
-    /// drops come from our own copy where CKE's object lacks them.
+    /// Returns the constraints in force: the stored ones, or the defaults if there are none. The two that today's
+    /// `ckecli` drops come from cketerm's own copy if CKE's object lacks them.
     pub fn constraints(&self) -> Arc<Constraints> {
         let theirs = match self.constraints.as_ref().map(|s| &s.value) {
             Some(Ok(constraints)) => Arc::clone(constraints),
@@ -210,28 +211,29 @@ impl StoreView {
         }
     }
 
-    /// Who leads: the candidate with the smallest create revision.
+    /// Returns the leader: the candidate with the smallest create revision.
     pub fn leader(&self) -> Option<&Candidate> {
         self.candidates.values().next()
     }
 
-    /// What an engine says that does not campaign yet, though nobody leads.
+    /// Returns the reason of an engine that does not campaign yet, although nobody leads.
     pub fn standing_back(&self) -> Option<&str> {
         self.engines.values().filter_map(Stored::get).find_map(|engine| engine.standing_back.as_deref())
     }
 
-    /// What is said of a leader of ours that decides nothing yet, because it cannot migrate what an older version wrote.
+    /// Returns the text about a cketerm leader that decides nothing yet, because it cannot migrate the records of an
+    /// older version.
     pub fn migrates(&self, leader: &Candidate) -> Option<String> {
         let engine = self.engines.get(&leader.lease).and_then(Stored::get)?;
         engine.migrating.as_deref().map(|why| migrates(&leader.host, why))
     }
 
-    /// A candidate without a registration under `cketerm/engines/` is CKE's (spec/safety.md, Beside CKE).
+    /// Reports whether a candidate is CKE's, which has no registration under `cketerm/engines/` (STO-36).
     pub fn is_cke(&self, candidate: &Candidate) -> bool {
         !self.engines.contains_key(&candidate.lease)
     }
 
-    /// The attempts of one entry, oldest first.
+    /// Returns the attempts of one entry, oldest first.
     pub fn attempts_of(&self, entry: EntryId) -> impl DoubleEndedIterator<Item = &Stored<Attempt>> {
         self.attempts.range((entry, 0)..=(entry, u32::MAX)).map(|(_, attempt)| attempt)
     }
