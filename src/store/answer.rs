@@ -1,4 +1,5 @@
-//! etcd's answers, and what their errors mean for us: was it carried out, may we ask again, what should a person do.
+//! Answers of etcd and the meaning of its errors: whether the request was executed, whether it may be repeated, and the
+//! remedy.
 
 use std::{future::Future, time::Duration};
 
@@ -9,23 +10,23 @@ use crate::model::reason::TooLarge;
 
 /// etcd's default limit of operations in one transaction.
 pub(crate) const MOST_OPS: usize = 128;
-/// etcd's default limit of one request in bytes (1.5 MiB), less what the frame around it takes.
+/// etcd's default limit of one request in bytes (1.5 MiB), less the frame around it.
 pub(crate) const MOST_REQUEST: usize = 3 * 512 * 1024 - 256;
-/// What one value may take of it: the rest is for the audit record beside it.
+/// Share of one value; the rest is for the audit record beside it.
 pub(crate) const MOST_BYTES: usize = 3 * 512 * 1024 - 4096;
 
-/// How often a request that surely was not carried out is tried, and the pause before the second time; an endpoint
-/// that refuses is known sooner than one that answers, so the others need a moment to connect.
+/// Number of tries of a request that was certainly not executed, and the pause before the second try. A refused
+/// connection is faster than a successful one, so the other endpoints need a moment to connect.
 const MOST_TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// etcd's and gRPC's words for a request beyond their limits.
+/// Messages of etcd and gRPC for a request beyond their limits.
 const TOO_LARGE: [&str; 3] = ["request is too large", "too many operations", "larger than max"];
 
-/// How the cause of a timeout begins.
+/// Beginning of a timeout's cause.
 const SILENT: &str = "no answer within";
 
-/// What an error means.
+/// Meaning of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// No answer; `sent` = the request may have reached etcd.
@@ -34,7 +35,8 @@ pub(crate) enum Failure {
     Denied(String),
     /// Refused; nothing was written.
     Refused(String),
-    /// A transaction beyond a limit: etcd's defaults, which are counted before it is sent, or lower ones of this etcd.
+    /// A transaction beyond a limit: etcd's defaults, which are checked before it is sent, or lower limits of this
+    /// etcd.
     TooLarge(TooLarge),
     /// The lease is gone.
     NoLease,
@@ -51,7 +53,7 @@ impl From<Error> for Failure {
             other => return Self::NoAnswer { cause: other.to_string(), sent: true },
         };
         let text = status.message().trim_start_matches("etcdserver: ").to_owned();
-        // the numbers are gRPC's codes
+        // The numbers are gRPC's codes.
         match status.code() as i32 {
             3 if text.contains("authentication failed") || text.contains("user name is empty") => Self::Denied(text),
             5 if text.contains("lease") => Self::NoLease,
@@ -67,13 +69,13 @@ impl From<Error> for Failure {
     }
 }
 
-/// An error with its causes, each once; gRPC's own frame around them is left out.
+/// Returns an error with its causes, each once, without gRPC's frame around them.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(e) = next {
         let text = e.to_string();
-        // a status prints its code and metadata; its message alone is worth reading
+        // A status prints its code and metadata; only its message is useful.
         let text = match text.split_once("message: \"") {
             Some((_, rest)) => rest.split('"').next().unwrap_or_default().to_owned(),
             None => text,
@@ -87,7 +89,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 impl Store {
-    /// One request, bounded by the timeout.
+    /// Sends one request, bounded by the timeout.
     pub(crate) async fn once<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         match tokio::time::timeout(self.timeout(), request).await {
             Ok(Ok(answer)) => Ok(answer),
@@ -96,8 +98,8 @@ impl Store {
         }
     }
 
-    /// A request that may be repeated (a read, or a write that says so), tried on other endpoints while one of them
-    /// is away.
+    /// Sends a request that may be repeated (a read, or a write that is safe to repeat), and tries other endpoints if
+    /// one is down.
     pub(crate) async fn asked<T, F>(&self, request: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Error>>,
@@ -106,7 +108,7 @@ impl Store {
         loop {
             tries += 1;
             match self.once(request()).await {
-                // a timeout is not repeated against the only endpoint there is
+                // A timeout is not repeated against the only endpoint.
                 Err(Failure::NoAnswer { cause, .. })
                     if tries < MOST_TRIES && (!cause.starts_with(SILENT) || (tries < 2 && self.has_choice())) =>
                 {
@@ -117,7 +119,7 @@ impl Store {
         }
     }
 
-    /// A read of one key or range.
+    /// Reads one key or range.
     pub(crate) async fn get(&self, key: impl Into<Vec<u8>>, options: GetOptions) -> Result<GetResponse, Failure> {
         let key = key.into();
         self.asked(|| {
@@ -127,7 +129,7 @@ impl Store {
         .await
     }
 
-    /// Several reads at one revision.
+    /// Runs several reads at one revision.
     pub(crate) async fn get_all(&self, reads: Vec<(String, GetOptions)>) -> Result<TxnResponse, Failure> {
         let ops: Vec<TxnOp> = reads.into_iter().map(|(key, options)| TxnOp::get(key, Some(options))).collect();
         let reads = Bounded::new(Vec::new(), ops, Vec::new()).map_err(Failure::TooLarge)?;
@@ -138,7 +140,7 @@ impl Store {
         .await
     }
 
-    /// A transaction that is tried again only while it surely has not been sent.
+    /// Sends a transaction; repeats it only while it has certainly not been sent.
     pub(crate) async fn transact(
         &self,
         compares: Vec<Compare>,
@@ -162,7 +164,7 @@ impl Store {
         }
     }
 
-    /// The sentence for a failed read, or for a write that surely was not carried out.
+    /// Returns the error for a failed read, or for a write that was certainly not executed.
     pub(crate) async fn sentence(&self, what: &str, failure: Failure) -> StoreError {
         let endpoints = self.endpoints().to_owned();
         match failure {

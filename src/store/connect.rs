@@ -1,4 +1,4 @@
-//! The connection: settings, the client, and etcd's errors turned into sentences.
+//! The connection: settings, the client, and the conversion of etcd's errors to messages.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,24 +7,24 @@ use etcd_client::{Certificate, Client, ConnectOptions, Identity, KvClient, Lease
 use super::{answer::Failure, error::StoreError, keys::Keys};
 use crate::{clock::Clock, model::secret};
 
-/// Where etcd is and how we get in.
+/// Endpoints and credentials of etcd.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EtcdSettings {
-    /// URLs; `https://` where TLS is used.
+    /// URLs; `https://` for TLS.
     pub endpoints: Vec<String>,
-    /// What all keys begin with, the slash at its end included; CKE's default is `/cke/`.
+    /// Prefix of all keys, including its final slash; CKE's default is `/cke/`.
     pub prefix: String,
-    /// Bound of every request.
+    /// Timeout of every request.
     pub timeout: Duration,
-    /// User name, where etcd asks for one.
+    /// User name, if etcd requires one.
     pub username: Option<String>,
     /// Password.
     pub password: Option<String>,
-    /// Certificate of the authority that signed etcd's, as PEM.
+    /// Certificate of the authority that signed etcd's certificate, as PEM.
     pub tls_ca: Option<Vec<u8>>,
-    /// Our own certificate, as PEM.
+    /// Client certificate, as PEM.
     pub tls_cert: Option<Vec<u8>>,
-    /// Its key, as PEM.
+    /// Key of the client certificate, as PEM.
     pub tls_key: Option<Vec<u8>>,
 }
 
@@ -44,14 +44,14 @@ impl Default for EtcdSettings {
 }
 
 impl EtcdSettings {
-    /// The endpoints for people: without users and passwords.
+    /// Returns the endpoints for display, without users and passwords.
     pub fn endpoints_shown(&self) -> Vec<String> {
         self.endpoints.iter().map(|e| secret::url(e)).collect()
     }
 }
 
 impl fmt::Debug for EtcdSettings {
-    /// Without the secrets.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdSettings")
             .field("endpoints", &self.endpoints_shown())
@@ -66,7 +66,7 @@ impl fmt::Debug for EtcdSettings {
     }
 }
 
-/// etcd below one prefix. Cheap to clone; all clones share the connection.
+/// Client of etcd below one prefix. Cheap to clone; all clones share the connection.
 #[derive(Clone)]
 pub struct Store {
     client: Client,
@@ -86,15 +86,16 @@ impl fmt::Debug for Store {
     }
 }
 
-/// The largest answer that is taken: a page of 500 attempts with their tails passes gRPC's default of 4 MiB.
+/// Largest accepted answer: a page of 500 attempts with their outputs exceeds gRPC's default of 4 MiB.
 const LARGEST_ANSWER: usize = 256 << 20;
 
 impl Store {
-    /// Connects when first used, except that a user name is checked at once. Ends within the settings' timeout.
+    /// Creates the client. It connects on first use, but a user name is checked at once. Ends within the settings'
+    /// timeout.
     pub async fn connect(settings: &EtcdSettings, clock: Clock) -> Result<Self, StoreError> {
         let endpoints = checked_endpoints(settings)?;
         match Self::client_for(settings, &endpoints, true).await {
-            // as etcd's own client: a user name is no fault where nobody asks for one
+            // Like etcd's own client: a user name is no error if authentication is disabled.
             Err(Failure::Refused(cause)) if cause.contains("authentication is not enabled") => {
                 let client = Self::client_for(settings, &endpoints, false).await;
                 Self::connected(client, settings, endpoints, clock).await
@@ -134,9 +135,9 @@ impl Store {
     async fn client_for(settings: &EtcdSettings, endpoints: &[String], user: bool) -> Result<Client, Failure> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(settings.timeout)
-            // etcd allows a ping every 5 s, and none while nothing is being asked
+            // etcd allows a ping every 5 s, and none without a request under way.
             .with_keep_alive(Duration::from_secs(6), Duration::from_secs(4))
-            // a member that is cut off says so instead of answering from its own old copy
+            // A member that is cut off reports an error instead of answering from its own old data.
             .with_require_leader(true)
             .with_auto_token_refresh(true);
         if endpoints.iter().any(|e| e.starts_with("https://")) {
@@ -155,7 +156,7 @@ impl Store {
         Ok(client)
     }
 
-    /// A store over a client that is there already (the sandbox's).
+    /// Creates a store over an existing client, for the sandbox.
     pub fn from_client(client: Client, prefix: &str, clock: Clock) -> Self {
         Self {
             client,
@@ -172,7 +173,7 @@ impl Store {
         &self.keys
     }
 
-    /// The client, for what has no word of its own here.
+    /// The client, for requests that have no function here.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -182,17 +183,17 @@ impl Store {
         &self.clock
     }
 
-    /// The endpoints as messages name them.
+    /// Endpoints for messages.
     pub fn endpoints(&self) -> &str {
         &self.named
     }
 
-    /// Bound of every request.
+    /// Timeout of every request.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// More than one endpoint may answer.
+    /// Reports whether more than one endpoint may answer.
     pub(crate) fn has_choice(&self) -> bool {
         self.endpoints.len() > 1
     }
@@ -209,13 +210,13 @@ impl Store {
         self.client.lease_client()
     }
 
-    /// The sentence for an etcd that gives no answer.
+    /// Returns the error for an etcd that does not answer.
     pub(crate) async fn unreachable(&self, cause: String) -> StoreError {
         unreachable(&self.endpoints, cause).await
     }
 }
 
-/// Has the password checked, by another endpoint while one is away.
+/// Checks the password, with another endpoint if one is down.
 async fn log_in(client: &mut Client, who: (String, String), bound: Duration, endpoints: usize) -> Result<(), Failure> {
     let mut tries = 0;
     loop {
@@ -226,7 +227,7 @@ async fn log_in(client: &mut Client, who: (String, String), bound: Duration, end
             Err(_) => Failure::NoAnswer { cause: format!("no answer within {bound:?}"), sent: true },
         };
         match failure {
-            // one that refuses is known sooner than one that answers: give the others time to connect
+            // A refused connection is faster than a successful one, so the other endpoints need a moment to connect.
             Failure::NoAnswer { sent: false, .. } if endpoints > 1 && tries < 10 => {
                 tokio::time::sleep(Duration::from_millis(10 * tries)).await;
             }
@@ -235,7 +236,7 @@ async fn log_in(client: &mut Client, who: (String, String), bound: Duration, end
     }
 }
 
-/// URLs with their scheme; TLS and plain endpoints do not mix.
+/// Returns the URLs with their scheme; TLS and plain endpoints must not be mixed.
 fn checked_endpoints(settings: &EtcdSettings) -> Result<Vec<String>, StoreError> {
     let tls = settings.tls_ca.is_some() || settings.tls_cert.is_some();
     let endpoints: Vec<String> = settings
@@ -278,7 +279,7 @@ pub(super) fn tls(settings: &EtcdSettings) -> TlsOptions {
     tls
 }
 
-/// Endpoints as messages name them: without users and passwords.
+/// Returns the endpoints for messages, without users and passwords.
 fn named(endpoints: &[String]) -> String {
     endpoints.iter().map(|e| secret::url(e)).collect::<Vec<_>>().join(", ")
 }
@@ -296,7 +297,7 @@ fn host_and_port(endpoint: &str) -> Option<(String, u16)> {
     (!host.is_empty() && matches!(scheme, "http" | "https")).then(|| (host.to_owned(), port))
 }
 
-/// Finds out, endpoint by endpoint, what a person would find out with a TCP connection, and says what to check.
+/// Tries a TCP connection to each endpoint, as an operator would, and returns an error that says what to check.
 async fn unreachable(endpoints: &[String], cause: String) -> StoreError {
     let mut cause = cause;
     let mut open = false;

@@ -13,7 +13,7 @@ pub enum StoreError {
         endpoints: String,
         /// Cause, as far as it is known.
         cause: String,
-        /// What to check.
+        /// Remedy.
         remedy: String,
     },
     /// Refused user, password, certificate or permission.
@@ -23,7 +23,7 @@ pub enum StoreError {
         endpoints: String,
         /// Message of etcd.
         cause: String,
-        /// What to check.
+        /// Remedy.
         remedy: String,
     },
     /// The settings cannot work.

@@ -1,4 +1,4 @@
-//! The folders that only grow and are read on demand: history, audit, records (spec/etcd.md, Our own keys).
+//! Folders that only grow and are read on demand: history, audit, records (STO-23, STO-51).
 
 use etcd_client::{GetOptions, KeyValue};
 use jiff::Timestamp;
@@ -10,21 +10,22 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Pages that one look for old records takes.
+/// Number of pages that one search for old records reads.
 const LOOKS: usize = 4;
-/// Old records looked at together: the history's hold the ends of outputs, some 10 KiB each.
+/// Number of old records read together: those of the history contain outputs, some 10 KiB each.
 const AT_ONCE: i64 = 64;
-/// Keys read together, and old ones that are remembered of each author.
+/// Number of keys read together, and of old keys remembered for each kind of author.
 const KEYS_AT_ONCE: i64 = 2000;
 const OLDEST: usize = 1000;
 
 impl Store {
-    /// The newest `n` values below a folder (see [`super::keys::Keys::audit_prefix`] and its like), newest first.
+    /// Reads the newest `n` values below a folder (see [`super::keys::Keys::audit_prefix`] and similar functions),
+    /// newest first.
     pub async fn newest<T: DeserializeOwned>(&self, folder: &str, n: u32) -> Result<Vec<Stored<T>>, StoreError> {
         self.newest_at(folder, usize::try_from(n).unwrap_or(usize::MAX)).await.map(|(_, values)| values)
     }
 
-    /// The same, and the revision that it was read at: from there on it can be followed ([`Store::tail`]).
+    /// Reads the same and the revision of the read, from which the folder can be followed ([`Store::tail`]).
     pub async fn newest_at<T: DeserializeOwned>(
         &self,
         folder: &str,
@@ -41,7 +42,7 @@ impl Store {
         }
     }
 
-    /// All values of `folder` whose keys are not before `from`, newest first, in pages at one revision.
+    /// Reads all values of `folder` whose keys are not before `from`, newest first, in pages at one revision.
     pub async fn downwards<T: DeserializeOwned>(
         &self,
         folder: &str,
@@ -53,7 +54,7 @@ impl Store {
         }
     }
 
-    /// The last `n` values of a folder and perhaps some more, the last key first.
+    /// Reads the last `n` values of a folder and perhaps some more, last key first.
     pub(super) async fn last_of<T: DeserializeOwned>(
         &self,
         folder: &str,
@@ -63,19 +64,20 @@ impl Store {
         self.backwards(folder, &from).await
     }
 
-    /// Upwards, as etcd reads without sorting: any order but that, and etcd fetches the whole range for each page.
+    /// Reads upwards, as etcd does without sorting. For any other order, etcd would fetch the whole range for each
+    /// page.
     async fn backwards<T: DeserializeOwned>(&self, folder: &str, from: &str) -> Result<(i64, Vec<Stored<T>>), Failure> {
         let (at, kvs) = self.pages(from.as_bytes(), &end_of(folder.as_bytes()), 0).await?;
         Ok((at, kvs.iter().rev().map(stored).collect()))
     }
 
-    /// Whether the keys of a folder tell the order in which they were written: its numbers or times.
+    /// Reports whether the keys of a folder, its numbers or times, show the order in which they were written.
     pub(super) fn in_order(&self, folder: &str) -> bool {
         folder == self.keys().audit_prefix() || folder == self.keys().records_prefix()
     }
 
-    /// A key from which on a folder holds `n` values, and not many more: looked for by counts, which cost etcd no reading of
-    /// values. The folder itself where its keys tell no order.
+    /// Returns a key from which on a folder holds `n` values, and not many more. It searches by counts, for which etcd
+    /// reads no values. Returns the folder itself if its keys show no order.
     async fn last_from(&self, folder: &str, n: usize) -> Result<String, Failure> {
         let decimal = folder == self.keys().audit_prefix();
         let place = |at: u64| if decimal { format!("{folder}{at:020}") } else { format!("{folder}{at:016x}") };
@@ -104,9 +106,10 @@ impl Store {
         Ok(usize::try_from(got.count()).unwrap_or(0))
     }
 
-    /// Keys below `cketerm/audit/` or `cketerm/history/` that may go: the oldest beyond `keep`, then those before
-    /// `before`; never more than one transaction of the leader can delete. Ask again until it is empty. For the age some
-    /// pages are looked at from where the walk stands, never the whole folder; the next call goes on there.
+    /// Returns keys below `cketerm/audit/` or `cketerm/history/` to prune: the oldest beyond `keep`, then those before
+    /// `before`. It never returns more than one transaction of the leader can delete, so it must be called until the
+    /// result is empty. To find records by age, it reads some pages from the position of `walk`, never the whole
+    /// folder; the next call continues there.
     pub async fn outdated(
         &self,
         folder: &str,
@@ -138,7 +141,7 @@ impl Store {
         self.aged(folder, before, walk).await
     }
 
-    /// Those from before this moment, as far as some pages from where the walk stands hold any.
+    /// Returns the keys from before this moment, in some pages from the position of `walk`.
     async fn aged(&self, folder: &str, before: Timestamp, walk: &mut Walk) -> Result<Vec<String>, Failure> {
         let name = |kv: &KeyValue| String::from_utf8_lossy(kv.key()).into_owned();
         let end = end_of(folder.as_bytes());
@@ -146,7 +149,7 @@ impl Store {
             let from = walk.next.take().unwrap_or_else(|| folder.as_bytes().to_vec());
             let options = GetOptions::new().with_range(end.clone()).with_limit(AT_ONCE);
             let got = self.get(from, options).await?;
-            // what cannot be read goes only with the number
+            // An unreadable record is pruned only by number.
             let past = |kv: &&KeyValue| serde_json::from_slice::<Dated>(kv.value()).is_ok_and(|d| d.newest() < before);
             let found: Vec<String> = got.kvs().iter().filter(past).map(name).collect();
             if let Some(last) = got.kvs().last().filter(|_| got.more()) {
@@ -159,8 +162,9 @@ impl Store {
         Ok(Vec::new())
     }
 
-    /// Audit records that may go, oldest first: beyond what is kept of the engine's and of people's, each counted for itself,
-    /// so that no engine displaces what a person did (I48); else those before `before`, as [`Store::outdated`] finds them.
+    /// Returns audit records to prune, oldest first: those beyond the limits for engines and for people, each counted
+    /// separately, so that no engine displaces operators' records (I48). Otherwise returns those before `before`, as
+    /// [`Store::outdated`] finds them.
     pub async fn outdated_audit(
         &self,
         keep: KeptAudit,
@@ -178,7 +182,7 @@ impl Store {
         }
     }
 
-    /// Only keys are sent for it, and only while there are more records than are kept of the engine's alone.
+    /// Reads only keys, and only if there are more records than the smaller limit.
     async fn beyond(&self, folder: &str, keep: KeptAudit) -> Result<Vec<String>, Failure> {
         let flooded = on(Mutation::AuditFlooded);
         let keep = if flooded { KeptAudit { engine: 5, people: 0 } } else { keep };
@@ -203,7 +207,7 @@ impl Store {
         Ok(engine.beyond(keep.engine).chain(people.beyond(keep.people)).collect())
     }
 
-    /// The first keys of a folder; of the history those of both queues, whose numbers say nothing about each other.
+    /// Returns the first keys of a folder; for the history, those of both queues, whose numbers are independent.
     async fn first_of_each(&self, folder: &str) -> Result<Vec<KeyValue>, Failure> {
         let queues = [QueueKind::Reboot, QueueKind::Repair].map(|queue| format!("{folder}{}-", queue.folder()));
         let parts = if folder == self.keys().history_prefix() { queues.to_vec() } else { vec![folder.to_owned()] };
@@ -216,16 +220,16 @@ impl Store {
     }
 }
 
-/// How many audit records are kept.
+/// Number of audit records to keep.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptAudit {
-    /// Of engines.
+    /// Records of engines.
     pub engine: usize,
-    /// Of people.
+    /// Records of people.
     pub people: usize,
 }
 
-/// How many keys there are, and the oldest of them.
+/// Number of keys, and the oldest of them.
 #[derive(Default)]
 struct Oldest {
     count: usize,
@@ -246,17 +250,17 @@ impl Oldest {
     }
 }
 
-/// How far a walk through a folder for what is too old has come.
+/// Position of a search through a folder for old records.
 #[derive(Clone, Debug, Default)]
 pub struct Walk {
     next: Option<Vec<u8>>,
 }
 
-/// What records of both folders have.
+/// Common fields of records in both folders.
 #[derive(serde::Deserialize)]
 struct Dated {
     at: Timestamp,
-    /// Of an audit record that stands for several tries, the last of them; an ending has its entry there.
+    /// For an audit record of several tries: the time of the last one. For a history record: the entry.
     #[serde(default)]
     last: serde_json::Value,
 }

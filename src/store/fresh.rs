@@ -1,5 +1,5 @@
-//! Which values of the folders that only grow were written lately: the watch says so, and whoever shows a folder reads these
-//! keys in place of looking the folder through for what is new.
+//! Recent writes below the folders that only grow, as the watch reports them. A view of a folder reads these keys
+//! instead of searching the whole folder for new ones.
 
 use std::sync::Arc;
 
@@ -8,39 +8,39 @@ use imbl::{OrdMap, OrdSet};
 use super::keys::Folder;
 use crate::model::{cketerm_records::Audit, entry::EntryId};
 
-/// Most keys that are remembered.
+/// Largest number of remembered keys.
 const MOST: usize = 1000;
-/// Most deeds of people, and ends of entries, that are kept.
+/// Largest number of remembered operators' actions, and of remembered ends of entries.
 const DEEDS: usize = 64;
 
-/// What is taken of a history object.
+/// Fields that are read of a history record.
 #[derive(serde::Deserialize)]
 struct Ended {
     entry: EntryId,
     outcome: String,
 }
 
-/// Keys in the order in which etcd took their values.
+/// Keys in the order in which etcd accepted their values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fresh {
     keys: OrdMap<(i64, String), Folder>,
-    /// What people did while it was watched, by revision.
+    /// Operators' actions while the folder was watched, by revision.
     deeds: OrdMap<i64, Arc<Audit>>,
-    /// When those were done that are kept no more.
+    /// Revisions of actions that are no longer kept.
     dropped: OrdSet<i64>,
-    /// How entries ended while it was watched, by revision.
+    /// Outcomes of entries that ended while the folder was watched, by revision.
     endings: OrdMap<i64, (EntryId, Arc<str>)>,
-    /// Nothing is known of what was written up to this revision.
+    /// Writes up to this revision are not known.
     since: i64,
 }
 
 impl Fresh {
-    /// Knows of what is written after this revision.
+    /// Creates the list of writes after this revision.
     pub(crate) fn after_revision(revision: i64) -> Self {
         Self { since: revision, ..Self::default() }
     }
 
-    /// A value was written.
+    /// Adds a written key.
     pub(super) fn wrote(&mut self, folder: Folder, revision: i64, key: String) {
         self.keys.insert((revision, key), folder);
         while self.keys.len() > MOST {
@@ -50,8 +50,8 @@ impl Fresh {
         }
     }
 
-    /// A value was written that people want to know of at once: what one of them did, how an entry ended. It is not
-    /// read for it: the watch brings it as it is.
+    /// Adds a value that operators want to see at once: an operator's action, or the end of an entry. It costs no read,
+    /// because the watch delivers the value.
     pub(crate) fn told(&mut self, folder: Folder, revision: i64, value: &[u8]) {
         match folder {
             Folder::Audit => {
@@ -82,24 +82,25 @@ impl Fresh {
         }
     }
 
-    /// How an entry ended that was there until lately, as far as it was watched.
+    /// Returns the outcome of an entry that ended recently, as far as it was watched.
     pub fn ended(&self, entry: EntryId) -> Option<&str> {
         self.endings.values().rev().find(|(of, _)| *of == entry).map(|(_, outcome)| &**outcome)
     }
 
-    /// What people did after this revision, the oldest first, as far as it was watched.
+    /// Returns operators' actions after this revision, oldest first, as far as they were watched.
     pub fn deeds_after(&self, revision: i64) -> impl Iterator<Item = (i64, &Arc<Audit>)> {
         self.deeds.range(revision + 1..).map(|(at, audit)| (*at, audit))
     }
 
-    /// How many of them there were before those, after this revision: as many at least, where it is the most that is counted.
+    /// Returns how many further actions after this revision are no longer kept, and whether that number is only a lower
+    /// bound.
     pub fn dropped_after(&self, revision: i64) -> (usize, bool) {
         let dropped = self.dropped.range(revision + 1..).count();
         (dropped, dropped >= MOST)
     }
 
-    /// Keys of a folder that were written after a revision, the oldest first, each with its revision; none where that is
-    /// not known for all of them.
+    /// Returns the keys of a folder written after a revision, oldest first, each with its revision; none if not all of
+    /// them are known.
     pub fn after(&self, folder: Folder, revision: i64) -> Option<Vec<(i64, String)>> {
         let known = self.since > 0 && revision >= self.since;
         let newer = || self.keys.range((revision + 1, String::new())..).filter(|(_, of)| **of == folder);

@@ -1,4 +1,4 @@
-//! Who leads, as far as a command of an operator depends on it, and the comparison that ties a write to that leader.
+//! The leader as operators' commands see it, and the comparison that ties a write to that leader (STO-43, SAF-40).
 
 use etcd_client::{Compare, CompareOp, GetOptions, TxnOpResponse};
 
@@ -14,16 +14,16 @@ use crate::model::{acceptance::Lead, policy::EngineChoice};
 /// The leader at one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leadership {
-    /// Who processes the queues, as the table of commands asks it.
+    /// The program that processes the queues, for the table of commands.
     pub lead: Lead,
-    /// The same in words, as the beginning of a sentence: `CKE on boot-0 leads`.
+    /// The same as text that begins a sentence: `CKE on boot-0 leads`.
     pub said: String,
-    /// What lies in `leader/`.
+    /// The state of `leader/`.
     pub under: Under,
 }
 
-/// What a write compares, so that it is made only while the same leader leads. The candidate with the smallest create revision
-/// leads for as long as its key lies there.
+/// Comparison that lets a write succeed only while the same leader leads. The candidate with the smallest create
+/// revision leads as long as its key exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Under {
     /// The leader's key and its create revision.
@@ -33,18 +33,18 @@ pub enum Under {
 }
 
 impl Under {
-    /// The comparison.
+    /// Returns the comparison.
     pub fn compare(&self, keys: &Keys) -> Compare {
         match self {
             Self::Candidate(key, created) => Compare::create_revision(key.as_str(), CompareOp::Equal, *created),
-            // over no key at all a comparison of ranges compares zeros
+            // A range comparison without any key compares zeros.
             Self::Nobody => Compare::create_revision(keys.leader_prefix(), CompareOp::Equal, 0).with_prefix(),
         }
     }
 }
 
 impl StoreView {
-    /// Who leads, and what the policy makes of it.
+    /// Returns the leader, and the effect of the policy.
     pub fn leadership(&self) -> Leadership {
         let engine = match self.policy.as_ref().map(|stored| &stored.value) {
             Some(Ok(policy)) => Ok(Some(policy.engine)),
@@ -98,7 +98,7 @@ impl StoreView {
 }
 
 impl Store {
-    /// Policy, candidates and registrations at one revision, in a view that holds nothing else.
+    /// Reads policy, candidates and registrations at one revision, into a view that holds nothing else.
     pub async fn leaders(&self) -> Result<StoreView, StoreError> {
         let all = || GetOptions::new().with_prefix();
         let reads = vec![
@@ -121,12 +121,13 @@ impl Store {
         Ok(view)
     }
 
-    /// Who leads now.
+    /// Reads the present leader.
     pub async fn leadership(&self) -> Result<Leadership, StoreError> {
         Ok(self.leaders().await?.leadership())
     }
 
-    /// After a lost race: whether the leader is another one than the write was tied to, so that trying again is no use.
+    /// Returns an error after a lost race if another leader leads than the write was tied to, because a retry would
+    /// fail too.
     pub(super) async fn same_leader(&self, under: Option<&Under>) -> Result<(), StoreError> {
         let Some(under) = under else { return Ok(()) };
         if self.leadership().await?.under == *under { Ok(()) } else { Err(StoreError::LeaderChanged) }
@@ -140,7 +141,7 @@ mod tests {
     const CKE: &str = "leader//10";
     const OURS: &str = "leader//20";
 
-    /// A view of these keys below `/cke/`, each created at its place in the list.
+    /// Returns a view of these keys below `/cke/`, each created at its place in the list.
     fn view(rows: &[(&str, &str)]) -> StoreView {
         let keys = Keys::new("/cke/");
         let mut view = StoreView::default();

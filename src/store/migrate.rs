@@ -1,9 +1,9 @@
-//! From what an older cketerm wrote to the form of this one: once, by the first leader of this version, each step a fenced
-//! transaction (docs/reliability.md, Upgrades).
+//! Migration of an older cketerm's records: once, by the first leader of this version, each step a fenced transaction
+//! (STO-54 to STO-59).
 //!
-//! The number is raised first, together with a note that the work is not done: from then on an older engine or console only
-//! observes, and whoever leads next goes on with it. Each step leaves what is right at any moment, and done twice it changes
-//! nothing.
+//! The schema number is raised first, together with a note that the work is not done. From then on an older engine or
+//! console only observes, and the next leader continues the migration. After each step the state is valid, and
+//! repeating a step changes nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,29 +27,29 @@ use crate::{
     },
 };
 
-/// Attempts that go in one transaction.
+/// Number of attempts deleted in one transaction.
 const AT_ONCE: usize = 32;
-/// Before a step that failed is tried again: first, and at most.
+/// First and longest pause before a failed step is retried.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// `cketerm/migration`: what an older version wrote is being brought into the form of this one.
+/// `cketerm/migration`: records of an older version are being migrated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Migration {
-    /// The number that `cketerm/schema` had.
+    /// Number that `cketerm/schema` had.
     pub from: u32,
-    /// Since when.
+    /// Start of the migration.
     pub at: Timestamp,
     /// The engine that began it.
     pub by: Who,
 }
 
-/// Whether there is anything to migrate, as far as the live copy shows it.
+/// Reports whether a migration is needed, according to the live copy.
 pub fn needed(view: &StoreView) -> bool {
     let older = view.schema.as_ref().and_then(Stored::get).is_some_and(|number| *number < SCHEMA);
     older || view.migrating
 }
 
-/// Why a step was not done.
+/// Reason why a step failed.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error(transparent)]
@@ -59,8 +59,8 @@ enum Failed {
 }
 
 impl Store {
-    /// Does all steps, and what fails again, until it is done or the lease is over; `told` hears why a try failed. Does nothing
-    /// where nothing is to be done. Dropped in between, it is gone on with by whoever leads next.
+    /// Runs all steps, and retries failed ones, until the migration is done or the lease is over. `told` receives the
+    /// reason of each failure. Does nothing if no migration is needed. If it is dropped, the next leader continues.
     pub async fn migrate(&self, fence: &Fence, who: &Who, told: impl Fn(String)) {
         let mut wait = AGAIN.0;
         while let Ok(permit) = fence.permit_record() {
@@ -82,7 +82,7 @@ impl Store {
         let Some(schema) = read(self.keys().schema()).await? else { return Ok(()) };
         let Ok(number) = schema.text.trim().parse::<u32>() else { return Ok(()) };
         if number < SCHEMA {
-            // of a migration that was not finished, after which somebody put the number back by hand
+            // Left by an unfinished migration, if an operator manually reset the number afterwards.
             let left = read(self.keys().migration()).await?.map_or(0, |note| note.mod_revision);
             let note = Migration { from: number, at: self.clock().wall(), by: who.clone() };
             let raised = format!("from {number} to {SCHEMA}: older versions only observe from now on");
@@ -110,8 +110,8 @@ impl Store {
         Ok(())
     }
 
-    /// 0.1 kept every attempt that it had withheld, one for each five seconds outside of a window. Of those of an entry only the
-    /// first attempt of all and the newest are needed; none of them counts as a try.
+    /// Deletes withheld attempts. Version 0.1 kept every attempt that it had withheld, one every five seconds outside a
+    /// window. Only the first attempt of an entry and the newest one are needed; no withheld attempt counts as a try.
     async fn fold_withheld(&self, permit: &Permit) -> Result<(), Failed> {
         let span = self.keys().all_attempts();
         let (_, kvs) = match self.pages(span.from.as_bytes(), &end_of(span.from.as_bytes()), 0).await {

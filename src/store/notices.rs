@@ -1,4 +1,4 @@
-//! What notices need of etcd: the records of receivers, and the endings that came after a revision (docs/notices.md).
+//! Reads for notices: the records of receivers, and the entries that ended after a revision (`docs/notices.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use etcd_client::{GetOptions, SortOrder, SortTarget};
 use super::{connect::Store, error::StoreError, keys::end_of, tail::stored};
 use crate::model::{cketerm_records::Ending, entry::Stored, notice::NotifierState};
 
-/// Endings after a revision, and up to which revision there are no others.
+/// History of entries that ended after a revision.
 #[derive(Clone, Debug, Default)]
 pub struct EndingsAfter {
-    /// Each with its create revision, oldest first; one that cannot be read is among them.
+    /// Each record with its create revision, oldest first, including unreadable ones.
     pub list: Vec<(i64, Stored<Ending>)>,
-    /// There are more.
+    /// Whether there are more.
     pub more: bool,
-    /// The revision that was read at.
+    /// Revision of the read.
     pub revision: i64,
 }
 
 impl Store {
-    /// A receiver's record; a ModRevision of 0 and none where there is no record. One that cannot be read is an error
-    /// inside.
+    /// Reads a receiver's record; returns a ModRevision of 0 and none if there is no record. An unreadable record is an
+    /// error inside.
     pub async fn told(&self, receiver: &str) -> Result<(i64, Option<Result<NotifierState, String>>), StoreError> {
         let key = self.keys().notices(receiver);
         let raw = self.raw(&key).await?;
@@ -28,7 +28,7 @@ impl Store {
         Ok(raw.map_or((0, None), |raw| (raw.mod_revision, Some(read(&raw.text)))))
     }
 
-    /// The records of all receivers, by name.
+    /// Reads the records of all receivers, by name.
     pub async fn all_told(&self) -> Result<BTreeMap<String, Stored<NotifierState>>, StoreError> {
         let prefix = self.keys().notices_prefix();
         match self.pages(prefix.as_bytes(), &end_of(prefix.as_bytes()), 0).await {
@@ -43,7 +43,7 @@ impl Store {
         }
     }
 
-    /// etcd's revision at this moment.
+    /// Returns etcd's present revision.
     pub async fn head(&self) -> Result<i64, StoreError> {
         let prefix = self.keys().notices_prefix();
         match self.get(prefix.as_str(), GetOptions::new().with_prefix().with_count_only()).await {
@@ -52,8 +52,8 @@ impl Store {
         }
     }
 
-    /// The same of these keys, which were written after the revision `read` ([`super::fresh::Fresh::after`]), as far as the
-    /// first `n` of them go: the folder is not looked through.
+    /// Reads the first `n` of these keys, which were written after the revision `read`
+    /// ([`super::fresh::Fresh::after`]). The rest of the folder is not read.
     pub async fn endings_of(
         &self,
         keys: &[(i64, String)],
@@ -76,8 +76,8 @@ impl Store {
         Ok(EndingsAfter { list, more, revision: now.last().map_or(read, |(at, _)| *at) })
     }
 
-    /// The first `n` entries that ended after this revision, in the order in which they ended. An ending that is written
-    /// again (its attempts were settled) does not count again.
+    /// Reads the first `n` entries that ended after this revision, in the order of their end. A history record that is
+    /// written again, because its attempts were settled, does not count again.
     pub async fn endings_after(&self, revision: i64, n: u32) -> Result<EndingsAfter, StoreError> {
         let prefix = self.keys().history_prefix();
         let options = GetOptions::new()

@@ -1,5 +1,5 @@
-//! How operators' writes are made: one transaction with its audit record, carried out once however often it must be
-//! sent (I28, I38).
+//! Writes of operators: one transaction with its audit record, executed once however often it must be sent (I28, I38;
+//! STO-45).
 
 use std::{
     fmt::Write as _,
@@ -19,52 +19,52 @@ use super::{
 };
 use crate::model::cketerm_records::{Audit, Who};
 
-/// What an operator's write says about itself.
+/// Description of an operator's write.
 #[derive(Clone, Copy, Debug)]
 pub struct Note<'a> {
-    /// Who.
+    /// Author.
     pub who: &'a Who,
-    /// What, as the audit record has it: `cluster set`.
+    /// Action, as in the audit record: `cluster set`.
     pub what: &'a str,
-    /// On what.
+    /// Object.
     pub on: &'a str,
-    /// Why.
+    /// Reason.
     pub reason: Option<&'a str>,
 }
 
-/// What came of a compared write.
+/// Result of a compared write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
     /// Done, at this revision.
     At(i64),
-    /// Something compared has changed; nothing was written.
+    /// A compared key has changed; nothing was written.
     Conflict,
 }
 
-/// How often a write is sent again when no answer came. All sendings are one write: see [`Store::write`].
+/// Number of times that a write is sent if no answer comes. All of them are one write: see [`Store::write`].
 const SENDINGS: u32 = 3;
 
 impl Store {
-    /// The id of a record below `cketerm/audit/` or `cketerm/history/`: ids sort by time, and no two are equal.
+    /// Returns the id of a record below `cketerm/audit/` or `cketerm/history/`. Ids sort by time, and no two are equal.
     pub fn record_id(&self, at: Timestamp) -> String {
         format!("{:020}-{:016x}", at.as_nanosecond().max(0), unique())
     }
 
-    /// The key of a new audit record. Its author is told by its form ([`super::keys::Keys::audit_of_person`]): what engines did
-    /// is never kept as what people did.
+    /// Returns the key of a new audit record. Its form shows the kind of author
+    /// ([`super::keys::Keys::audit_of_person`]), so that engines' records are never kept as people's.
     fn audit_key(&self, audit: &Audit) -> String {
         let id = self.record_id(audit.at);
         self.keys().audit(&if audit.by_engine() { format!("{id}-engine") } else { id })
     }
 
-    /// An audit record as the engine writes it, among its other puts.
+    /// Returns an audit record as a put of the engine's transaction.
     pub fn audit_put(&self, audit: &Audit) -> Put {
         Put { key: self.audit_key(audit), value: json(audit), leased: false }
     }
 
-    /// Writes `ops` and an audit record if all `compares` hold. Sent again without an answer, it is still carried out
-    /// at most once: the record's key is new and compared as absent, and a record that is there says that an earlier
-    /// sending was carried out.
+    /// Writes `ops` and an audit record if all `compares` hold. A write that is sent again without an answer is
+    /// executed at most once: the record's key is new and compared as absent. If the record exists, an earlier sending
+    /// was executed.
     pub(crate) async fn write(
         &self,
         note: Note<'_>,
@@ -75,7 +75,8 @@ impl Store {
         Box::pin(self.write_and_see(note, result, compares, ops)).await.map(|(wrote, _)| wrote)
     }
 
-    /// The same, with etcd's answers to `ops`; none where an earlier sending was carried out, whose answer was lost.
+    /// Writes the same and returns etcd's answers to `ops`; none if an earlier sending was executed, whose answer was
+    /// lost.
     pub(crate) async fn write_and_see(
         &self,
         note: Note<'_>,
@@ -122,7 +123,7 @@ impl Store {
                         return Err(StoreError::Unknown { what: what(), cause });
                     }
                 }
-                // a sending before this one may have been carried out
+                // An earlier sending may have been executed.
                 Err(failure) if sendings > 1 => {
                     let cause = self.sentence(&what(), failure).await.to_string();
                     return Err(StoreError::Unknown { what: what(), cause });
@@ -133,19 +134,19 @@ impl Store {
     }
 }
 
-/// A value that may not pass etcd's limit of a request.
+/// Checks that a value fits into one request of etcd.
 pub(crate) fn fits(key: &str, value: &str) -> Result<(), StoreError> {
     let bytes = key.len() + value.len();
     let large = || StoreError::TooLarge { key: key.to_owned(), operations: 1, bytes };
     if bytes > MOST_BYTES { Err(large()) } else { Ok(()) }
 }
 
-/// JSON of our own types, which always can be written.
+/// Returns the JSON of cketerm's own types, which can always be serialized.
 pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Indexes as people write them: `3, 5–9, 12`.
+/// Returns indexes as text: `3, 5–9, 12`.
 pub(crate) fn ranges(indexes: &[u64]) -> String {
     let mut text = String::new();
     let mut rest = indexes.iter().copied().peekable();
@@ -160,7 +161,7 @@ pub(crate) fn ranges(indexes: &[u64]) -> String {
     text
 }
 
-/// A number that no other process and no other call of this one makes: a random start, then counted.
+/// Returns a number that no other process and no other call of this one makes: a random start, then counted.
 fn unique() -> u64 {
     static START: OnceLock<u64> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);

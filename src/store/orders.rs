@@ -1,4 +1,4 @@
-//! Orders that people leave for whoever leads: `cketerm/orders/<queue>/<index>` (spec/safety.md, Effects).
+//! Orders that operators leave for the leader: `cketerm/orders/<queue>/<index>` (REB-48, STO-31).
 
 use etcd_client::{Compare, CompareOp, TxnOp};
 
@@ -15,9 +15,9 @@ use crate::model::{
 };
 
 impl Store {
-    /// Leaves an order for whoever leads; `expect` is the entry's ModRevision that the person saw, if any. It replaces
-    /// the one that waits for this entry, if any. Only `uncordon` may be given for an entry that is gone; `unhold`
-    /// takes a `hold` away. `under`: only while this leader leads.
+    /// Stores an order for the leader; `expect` is the entry's ModRevision that the operator saw, if any. It replaces
+    /// an order that waits for this entry. Only `uncordon` is allowed for an entry that is gone; `unhold` removes a
+    /// `hold`. With `under`, the order is written only while this leader leads.
     pub async fn give_order(
         &self,
         entry: EntryId,

@@ -1,5 +1,5 @@
-//! Pages of the folders that only grow, newest first, for whoever scrolls through them: by `ModRevision`, which is the
-//! order in which etcd took the values whatever the clocks of their writers said, and however they are named.
+//! Pages of the folders that only grow, newest first, for scrolling. They are ordered by `ModRevision`, the order in
+//! which etcd accepted the values, whatever their writers' clocks showed and however the keys are named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,35 +10,35 @@ use serde::de::DeserializeOwned;
 use super::{answer::Failure, connect::Store, error::StoreError, keys::Folder, tail::stored};
 use crate::model::entry::Stored;
 
-/// Values read in one transaction; etcd takes 128 operations.
+/// Number of values read in one transaction; etcd takes 128 operations.
 const IN_ONE: usize = 100;
-/// Clocks differ: so many more are read by key before they are put in the order of revisions.
+/// Number of additional values read by key before the values are sorted by revision, because clocks differ.
 const SLACK: usize = 64;
 
-/// Which values of a folder are wanted.
+/// Selection of values of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The newest.
     Newest,
-    /// Those written before this revision, the newest of them first.
+    /// Those written before this revision, newest first.
     Before(i64),
-    /// Those written after this revision, the oldest of them first if there are more than a page holds.
+    /// Those written after this revision. If a page cannot hold all, it holds the oldest.
     After(i64),
 }
 
 /// Values of a folder.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
-    /// The revision that they were read at.
+    /// Revision of the read.
     pub revision: i64,
-    /// Newest first; one that cannot be read is among them.
+    /// Values, newest first, including unreadable ones.
     pub values: Vec<Stored<T>>,
-    /// There are more of this part.
+    /// Whether there are more values of this part.
     pub more: bool,
 }
 
 impl Store {
-    /// One page of a folder, of `n` values at most.
+    /// Reads one page of a folder, with at most `n` values.
     pub async fn page<T: DeserializeOwned>(&self, folder: Folder, part: Part, n: u32) -> Result<Page<T>, StoreError> {
         let prefix = self.keys().folder(folder);
         match self.page_of(&prefix, part, n).await {
@@ -47,8 +47,8 @@ impl Store {
         }
     }
 
-    /// The values of a folder whose ids begin with a time (the audit) that were written between two moments by their
-    /// writers' clocks, oldest first; `n` of them at most.
+    /// Reads the values of a folder whose ids begin with a time (the audit) that were written between two moments by
+    /// their writers' clocks, oldest first; at most `n`.
     pub async fn between<T: DeserializeOwned>(
         &self,
         folder: Folder,
@@ -64,8 +64,8 @@ impl Store {
         }
     }
 
-    /// What was written to a folder after a revision, where the live copy knows which keys that were ([`super::view::StoreView::fresh`]):
-    /// these are read, `n` of them at most, and the folder is not looked through.
+    /// Reads the values written to a folder after a revision, if the live copy knows their keys
+    /// ([`super::view::StoreView::fresh`]). It reads at most `n` of these keys, not the whole folder.
     pub async fn written<T: DeserializeOwned>(
         &self,
         folder: Folder,
@@ -83,7 +83,7 @@ impl Store {
             }
         };
         values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
-        // as far as these keys go; a value that was written again since is among the next ones too
+        // The page extends to the last of these keys. A value written again since then is among the next ones too.
         let revision = now.last().map_or(revision, |(at, _)| *at);
         if more {
             for value in &mut values {
@@ -93,7 +93,7 @@ impl Store {
         Ok(Page { revision, values, more })
     }
 
-    /// The values of these keys, each once, as far as they are there.
+    /// Reads the values of these keys, each once, as far as they exist.
     async fn of_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
         let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
         for some in keys.chunks(IN_ONE) {
@@ -108,8 +108,8 @@ impl Store {
         Ok(values.into_values().collect())
     }
 
-    /// What was written after this revision under the name of an earlier time, by somebody whose clock is behind: it is not
-    /// among the last by their names. No value is sent for it but these.
+    /// Reads the values written after this revision whose keys have an earlier time, because their writer's clock is
+    /// behind. By their names they are not among the last. Only these values are read.
     async fn belated<T: DeserializeOwned>(
         &self,
         prefix: &str,
@@ -125,7 +125,7 @@ impl Store {
     }
 
     async fn page_of<T: DeserializeOwned>(&self, prefix: &str, part: Part, n: u32) -> Result<Page<T>, Failure> {
-        // where the keys tell the order, the newest lie at the end
+        // If the keys show the order, the newest are at the end.
         if part == Part::Newest && self.in_order(prefix) {
             let most = usize::try_from(n).unwrap_or(usize::MAX);
             let (revision, mut values) = self.last_of(prefix, most.saturating_add(SLACK)).await?;

@@ -1,4 +1,4 @@
-//! Reads of ranges in pages at one revision, and of the whole view (spec/etcd.md, Reading and watching).
+//! Reads of ranges in pages at one revision, and of the whole view (STO-49, STO-50).
 
 use etcd_client::{GetOptions, KeyValue};
 
@@ -10,9 +10,9 @@ use super::{
     view::{Candidate, StoreView},
 };
 
-/// Keys of one page.
+/// Number of keys in one page.
 const PAGE: i64 = 500;
-/// How often a read is begun again when its revision is compacted under it.
+/// Number of restarts of a read whose revision was compacted meanwhile.
 const COMPACTIONS: u32 = 3;
 
 impl From<&KeyValue> for Row {
@@ -26,17 +26,17 @@ impl From<&KeyValue> for Row {
     }
 }
 
-/// Everything that the live copy holds, at one revision.
+/// Contents of the live copy at one revision.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) revision: i64,
-    /// Which etcd answered: revisions of another one mean nothing to us.
+    /// Cluster id of the etcd that answered. Revisions of another etcd cannot be compared.
     pub(crate) cluster: u64,
     pub(crate) rows: Vec<Row>,
 }
 
 impl Store {
-    /// Version, size and revision of the etcd that answers, in words.
+    /// Returns version, size and revision of the answering etcd, as text.
     pub async fn server(&self) -> Result<String, StoreError> {
         match self.client().maintenance_client().status().await {
             Ok(status) => Ok(format!(
@@ -49,7 +49,8 @@ impl Store {
         }
     }
 
-    /// All keys of `[from, to)` at `revision`, or now where that is 0; and the revision read at.
+    /// Reads all keys of `[from, to)` at `revision`, or at the present one if that is 0; returns them with the
+    /// revision.
     pub(crate) async fn pages(&self, from: &[u8], to: &[u8], revision: i64) -> Result<(i64, Vec<KeyValue>), Failure> {
         let (head, kvs) = self.paged(from, to, revision).await?;
         Ok((head.0, kvs))
@@ -78,7 +79,7 @@ impl Store {
         }
     }
 
-    /// One linearizable reading of the live ranges at one revision.
+    /// Reads the live ranges with one linearizable read, at one revision.
     pub(crate) async fn reading(&self) -> Result<Reading, Failure> {
         let mut compactions = 0;
         loop {
@@ -99,13 +100,13 @@ impl Store {
         Ok(reading)
     }
 
-    /// One linearizable read of everything that the live copy holds, at one revision, in pages.
+    /// Reads everything that the live copy holds with one linearizable read, at one revision, in pages.
     pub async fn read_view(&self) -> Result<StoreView, StoreError> {
         self.read_view_from(0).await
     }
 
-    /// The same, at a revision that is not before `revision`: a leader's first. A linearizable read cannot be older
-    /// than an answer that we already have, unless etcd was restored from a backup meanwhile: that is an error.
+    /// Reads the view at a revision that is not before `revision`, for a leader's first read. A linearizable read
+    /// cannot be older than an earlier answer, unless etcd was restored from a backup meanwhile, which is an error.
     pub async fn read_view_from(&self, revision: i64) -> Result<StoreView, StoreError> {
         let what = format!("read {}", self.keys().prefix());
         let heard = self.clock().boot().as_secs_f64();
@@ -125,7 +126,7 @@ impl Store {
         Ok(view)
     }
 
-    /// Who leads; also where the value of its key is empty.
+    /// Reads the leader, even if the value of its key is empty.
     pub async fn leader(&self) -> Result<Option<Candidate>, StoreError> {
         let from = self.keys().leader_prefix().into_bytes();
         match self.pages(&from, &super::keys::end_of(&from), 0).await {

@@ -1,4 +1,4 @@
-//! What lies in etcd about the registry of machines: the integration's settings, approvals, our last change.
+//! Keys of the machine registry: the integration's settings, approvals, and cketerm's last change.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::model::{
     entry::Stored,
 };
 
-/// How long an approval lasts.
+/// Validity of an approval (SAB-70).
 const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(1);
 
-/// The keys `sabakan/…`, `auto-repair/query-variables`, `cluster-revision`, `cketerm/approvals/…` and
+/// Values of `sabakan/…`, `auto-repair/query-variables`, `cluster-revision`, `cketerm/approvals/…` and
 /// `cketerm/generated`. Texts are kept as they are stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RegistrySettings {
@@ -82,8 +82,8 @@ impl RegistrySettings {
         }
     }
 
-    /// Whether the template is not the one that the definition was generated from: "newer" means unequal, missing
-    /// counts as 0.
+    /// Reports whether the template differs from the one that the definition was generated from: "newer" means unequal,
+    /// and a missing revision counts as 0 (SAB-23).
     pub fn template_changed(&self) -> bool {
         let template = self.template.as_ref().map_or(0, |t| t.mod_revision);
         let of = self.cluster_revision.as_ref().and_then(Stored::get).and_then(|t| t.trim().parse().ok());
@@ -92,7 +92,7 @@ impl RegistrySettings {
 }
 
 impl Store {
-    /// A person lets the change with this digest pass, for an hour.
+    /// Approves the change with this digest on an operator's behalf, for an hour.
     pub async fn approve(
         &self,
         digest: &str,
@@ -104,7 +104,7 @@ impl Store {
         let until = at.checked_add(APPROVED_FOR).unwrap_or(at);
         let approval = Approval { who: who.clone(), at, until, reason: reason.map(str::to_owned) };
         let note = Note { who, what: "sabakan approve", on: digest, reason };
-        // a hold that came meanwhile counts
+        // A hold that was set meanwhile counts.
         let mut compares = vec![Compare::mod_revision(self.keys().hold(), CompareOp::Equal, 0)];
         compares.extend(under.map(|under| under.compare(self.keys())));
         let ops = vec![TxnOp::put(self.keys().approval(digest), json(&approval), None)];
@@ -120,7 +120,7 @@ impl Store {
         }
     }
 
-    /// Nothing is applied from now on, or (`hold` false) again; where `seen` is given, only while the hold is the one of this
+    /// Sets or (`hold` false) removes the hold of all changes. If `seen` is given, the hold must still have this
     /// `ModRevision` (0 = none).
     pub async fn set_hold(
         &self,

@@ -1,5 +1,5 @@
-//! What operators write to the repair queue: enqueue, and the mark of deletion, both compared, each with its audit
-//! record in the same transaction (spec/repair.md, Adding; I27, I28, I29).
+//! Operators' writes to the repair queue: enqueue, and the mark of deletion, both compared, each with its audit record
+//! in the same transaction (REP-7 to REP-10; I27, I28, I29).
 
 use etcd_client::{Compare, CompareOp, TxnOp};
 
@@ -15,17 +15,17 @@ use crate::model::{
     repair::RepairEntry,
 };
 
-/// Which entries `delete-finished` and `delete-unfinished` are about.
+/// Selection of entries for `delete-finished` and `delete-unfinished`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Succeeded and failed ones.
+    /// Succeeded and failed entries.
     Finished,
-    /// Queued ones and those in work.
+    /// Queued entries and those in progress.
     Unfinished,
 }
 
 impl Store {
-    /// Queues one repair and returns its index. `entry` says what is wanted; its index is given here.
+    /// Queues one repair and returns its index. `entry` describes the repair; its index is assigned here.
     pub async fn add_repair(&self, entry: &RepairEntry, request: &Request) -> Result<u64, StoreError> {
         let index_key = self.keys().write_index(QueueKind::Repair);
         for _ in 0..=RACES {
@@ -51,8 +51,8 @@ impl Store {
         Err(StoreError::Conflict { what: index_key })
     }
 
-    /// Marks one repair as deleted, whatever its state: whoever leads removes it. `expect` is the ModRevision that the
-    /// person saw, if any. One that is marked already stays as it is.
+    /// Marks one repair as deleted, whatever its state; the leader removes it. `expect` is the ModRevision that the
+    /// operator saw, if any. A marked entry stays as it is.
     pub async fn delete_repair(
         &self,
         index: u64,
@@ -64,8 +64,8 @@ impl Store {
         self.change_entry(EntryId::repair(index), expect, ("repair delete", who, reason), deleted, said).await
     }
 
-    /// Marks all finished or all unfinished repairs as deleted; returns the indexes it marked. Entries that cannot be
-    /// read stay.
+    /// Marks all finished or all unfinished repairs as deleted; returns the indexes that it marked. Unreadable entries
+    /// stay.
     pub async fn delete_repairs(&self, which: Which, who: &Who, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
         let what = match which {
             Which::Finished => "repair delete-finished",
@@ -77,7 +77,7 @@ impl Store {
     }
 }
 
-/// As `ckecli repair-queue delete` writes it: only the mark changes. `None` where nothing is to be done.
+/// Marks an entry as `ckecli repair-queue delete` does: only the mark changes. Returns `None` if it is marked already.
 fn deleted(entry: &RepairEntry) -> Option<RepairEntry> {
     (!entry.deleted).then(|| RepairEntry { deleted: true, ..entry.clone() })
 }

@@ -1,4 +1,4 @@
-//! Results of commands whose leader is gone, published by an engine of the host that ran them.
+//! Results of commands whose leader is gone, published by an engine of the host that ran them (SAF-20).
 
 use etcd_client::{Compare, CompareOp, TxnOp};
 
@@ -10,8 +10,8 @@ use super::{
 use crate::model::{attempt::Attempt, cketerm_records::Who, entry::Stored, result::CommandResult};
 
 impl Store {
-    /// Creates `cketerm/results/<attempt>`, with an audit record, while the attempt is as it was read and no result lies
-    /// there. The leader alone takes it over. Returns whether it was written.
+    /// Creates `cketerm/results/<attempt>`, with an audit record, if the attempt is unchanged and no result exists yet.
+    /// Only the leader takes the result over. Returns whether it was written.
     pub async fn publish_result(
         &self,
         attempt: &Stored<Attempt>,

@@ -1,5 +1,5 @@
-//! `cketerm stop` and `cketerm resume`: both queues disabled at once, under every leader, and which of them were enabled
-//! remembered under `cketerm/stopped`.
+//! `cketerm stop` and `cketerm resume`: both queues are disabled at once, under any leader, and `cketerm/stopped`
+//! records which of them were enabled.
 
 use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
 
@@ -16,26 +16,27 @@ use crate::model::{
     entry::QueueKind,
 };
 
-/// What `stop` or `resume` did to the two queues.
+/// Effect of `stop` or `resume` on the two queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turned {
-    /// Queues that it turned.
+    /// Queues that it switched.
     pub turned: Vec<QueueKind>,
-    /// Queues that it left as they were: disabled before the stop, or turned by somebody since.
+    /// Queues that it left unchanged: disabled before the stop, or switched by somebody since.
     pub left: Vec<QueueKind>,
 }
 
 /// The two switches and the record of a stop, with the revisions to compare.
 struct Standing {
     switches: [(QueueKind, Switch); 2],
-    /// As text; it may be unreadable.
+    /// The record; it may be unreadable.
     record: Option<(Result<Stopped, String>, i64)>,
 }
 
 const QUEUES: [QueueKind; 2] = [QueueKind::Reboot, QueueKind::Repair];
 
 impl Standing {
-    /// The stop disabled this queue, and nobody has turned its switch since: one transaction wrote switch and record.
+    /// Reports whether the stop disabled this queue and nobody has switched it since. One transaction wrote both switch
+    /// and record, so their revisions are equal.
     fn stopped(&self, queue: QueueKind, switch: &Switch) -> bool {
         match &self.record {
             Some((Ok(record), revision)) => {
@@ -47,7 +48,7 @@ impl Standing {
 }
 
 impl Store {
-    /// Disables both queues in one transaction. What an earlier stop remembered and still holds stays remembered.
+    /// Disables both queues in one transaction. Queues of an earlier stop that are still stopped stay in the record.
     pub async fn stop(&self, who: &Who, reason: Option<&str>) -> Result<Turned, StoreError> {
         for _ in 0..RACES {
             let standing = self.standing().await?;
@@ -62,7 +63,7 @@ impl Store {
             }
             let record =
                 Stopped { who: who.clone(), at: self.clock().wall(), reason: reason.map(str::to_owned), queues };
-            // all that is remembered is written anew, so that record and switches keep one revision
+            // All recorded switches are written again, so that record and switches keep one revision.
             let mut ops: Vec<TxnOp> = record.queues.iter().map(|q| self.turn(*q, false)).collect();
             if !record.queues.is_empty() {
                 ops.push(TxnOp::put(self.keys().stopped(), json(&record), None));
@@ -75,7 +76,8 @@ impl Store {
         Err(StoreError::Conflict { what: "the queues' switches".to_owned() })
     }
 
-    /// Enables the queues that the last stop disabled and that nobody turned since; none where nothing is stopped.
+    /// Enables the queues that the last stop disabled and that nobody has switched since; returns none if nothing is
+    /// stopped.
     pub async fn resume(&self, who: &Who, reason: Option<&str>) -> Result<Option<Turned>, StoreError> {
         for _ in 0..RACES {
             let standing = self.standing().await?;
@@ -142,7 +144,7 @@ impl Store {
     }
 }
 
-/// What the audit keeps.
+/// Returns the result for the audit.
 fn told(done: &Turned, how: &str) -> String {
     let names = |queues: &[QueueKind]| match queues {
         [] => "no queue".to_owned(),

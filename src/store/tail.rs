@@ -1,4 +1,4 @@
-//! Follows a folder that is read on demand: every value that is written below it, in order, for `-f`.
+//! Following of a folder that is read on demand: every value written below it, in order, for `-f`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,22 +10,22 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use super::{answer::Failure, connect::Store};
 use crate::model::entry::Stored;
 
-/// Between two requests for progress, and the silence after which the watch is begun anew.
+/// Time between two requests for progress, and the silence after which the watch is reopened.
 const PROGRESS: Duration = Duration::from_secs(3);
 const SILENCE: Duration = Duration::from_secs(8);
-/// Before a watch that ended is begun anew.
+/// Pause before a watch that ended is reopened.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What following a folder brings.
+/// Item of a followed folder.
 #[derive(Clone, Debug)]
 pub enum Tailed<T> {
-    /// A value that was written, first or anew.
+    /// A written value, new or changed.
     Value(Stored<T>),
-    /// What went wrong; it is tried again.
+    /// An error; the watch is retried.
     Trouble(String),
 }
 
-/// One value as it lies below a folder.
+/// Returns one value below a folder.
 pub(super) fn stored<T: DeserializeOwned>(kv: &KeyValue) -> Stored<T> {
     let key = String::from_utf8_lossy(kv.key()).into_owned();
     let value = serde_json::from_slice(kv.value()).map(Arc::new).map_err(|e| format!("{key}: {e}"));
@@ -33,8 +33,8 @@ pub(super) fn stored<T: DeserializeOwned>(kv: &KeyValue) -> Stored<T> {
 }
 
 impl Store {
-    /// Hands every value that is written below `folder` after `revision` to `take`, until that fails. Ends only then:
-    /// whatever happens to etcd is told as trouble, and tried again.
+    /// Passes every value written below `folder` after `revision` to `take`, until that fails. It ends only then: every
+    /// failure of etcd is passed as trouble, and retried.
     pub async fn tail<T: DeserializeOwned, E>(
         &self,
         folder: &str,
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// One watch, until it ends; the outer error is the taker's.
+    /// Runs one watch until it ends; the outer error is that of `take`.
     async fn tail_once<T: DeserializeOwned, E>(
         &self,
         folder: &str,
@@ -97,7 +97,7 @@ impl Store {
                 None => return Ok(silent("etcd ended the watch")),
             };
             last = Instant::now();
-            // the next trouble is another one
+            // The next trouble is a different one.
             *told &= answer.canceled();
             if answer.canceled() {
                 if answer.compact_revision() > 0 {

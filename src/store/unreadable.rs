@@ -1,4 +1,4 @@
-//! The way out for an entry that cannot be read: its key is removed as it was shown, never another value (I5, I28).
+//! Removal of unreadable entries: the key is removed only with the value that was shown (I5, I28).
 
 use etcd_client::{Compare, CompareOp, TxnOp};
 
@@ -13,17 +13,17 @@ use crate::model::{
     entry::{EntryId, QueueKind},
 };
 
-/// An entry that cannot be read, as it lies there.
+/// An unreadable entry as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its `ModRevision`.
     pub revision: i64,
-    /// Why, and how the value begins.
+    /// Reason, and the beginning of the value.
     pub why: String,
 }
 
 impl Store {
-    /// Why this entry cannot be read; none where it can, or where there is none.
+    /// Returns the reason why this entry cannot be read; none if it can, or if it does not exist.
     pub async fn unreadable(&self, id: EntryId) -> Result<Option<Unreadable>, StoreError> {
         match self.stored_entry(id).await {
             Ok(kv) => {
@@ -35,8 +35,8 @@ impl Store {
         }
     }
 
-    /// Removes the key of an entry that cannot be read, if it still lies there at this revision, with its request and its
-    /// progress. What whoever leads still needs stays: a cordon, an attempt, an order.
+    /// Removes the key of an unreadable entry, its request and its progress, if the key still has this revision.
+    /// Everything that the leader still needs stays: a cordon, an attempt, an order.
     pub async fn remove_unreadable(
         &self,
         id: EntryId,
@@ -56,7 +56,7 @@ impl Store {
         };
         let key = self.keys().entry(id);
         let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
-        // who asked for it and how far it was would otherwise lie there for ever
+        // Request and progress would otherwise stay for ever.
         let (keys, mut beside) = (self.keys(), vec![TxnOp::delete(key.as_str(), None)]);
         beside.extend([keys.request(id), keys.progress(id)].map(|key| TxnOp::delete(key, None)));
         let note = Note { who, what, on: &id.to_string(), reason };
