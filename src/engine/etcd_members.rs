@@ -235,8 +235,8 @@ impl Asker {
     }
 
     /// Reads the static Pods of etcd (kubeadm) and whether they are Ready, if no member can be queried. They are only
-    /// displayed, and never prove that a member is well. Returns none if the read is not due. A node whose list takes
-    /// too long has none.
+    /// displayed, and never prove that a member is healthy. Returns none if the read is not due. A node whose list
+    /// takes too long has none.
     fn static_pods(&mut self, nodes: &[String]) -> impl Future<Output = Option<BTreeMap<String, bool>>> + Send + use<> {
         let asks = self.view.source != Source::Configured || self.view.members.is_empty();
         let due = self.pods_at.is_none_or(|at| self.boot() - at >= PODS);

@@ -28,7 +28,7 @@ pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
 }
 
 /// Returns the reasons that a leader would give for every entry now, from this etcd and this Kubernetes. Only the
-/// leader has probes, so a Ready API server counts as probed.
+/// leader has probes, so a Ready API server counts as healthy.
 pub fn would(mut store: StoreView, mut kube: KubeView, now: Now) -> BTreeMap<EntryId, Reason> {
     probe_by_readiness(&mut store);
     let heard = now.boot.as_secs_f64();
@@ -60,10 +60,9 @@ fn leading(heard: f64) -> Leading {
     Leading { key: String::new(), create_revision: 0, since: heard, acknowledged: heard }
 }
 
-/// Returns the state of applying a proposal, as far as etcd, sabakan's answer and these Nodes show it. Returns the
-/// state that a leader would report. The state "there is no leader" appears only where a leader would apply the
-/// proposal. Only the leader has probes, so a new control plane that is Ready counts as joined. Without Nodes, nothing
-/// waits for new control planes.
+/// Returns the state of applying a proposal that a leader would report, as far as etcd, sabakan's answer and these
+/// Nodes show it. The missing leader is reported only if a leader would apply the proposal. Only the leader has probes,
+/// so a new control plane that is Ready counts as joined. Without Nodes, nothing waits for new control planes.
 pub fn standing(store: &StoreView, good: &Good, proposal: Proposal, nodes: Option<&[NodeRow]>, now: Now) -> Applying {
     let mut store = store.clone();
     probe_by_readiness(&mut store);

@@ -75,8 +75,8 @@ pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
     note_foreign_records(snap, now);
 }
 
-/// Notes since when each Node carries the owner record of another lease. This tells a newer leader's record from an
-/// older one's (SAF-34).
+/// Notes since when each Node carries the owner record of another lease. This distinguishes a newer leader's record
+/// from an older one's (SAF-34).
 fn note_foreign_records(snap: &mut Snapshot, now: Now) {
     let before = std::mem::take(&mut snap.foreign);
     let (kube, ours) = (&snap.kube, snap.engine.lease);

@@ -11,6 +11,7 @@
 //! | `command` | the definition's commands as child processes |
 //! | `results` | publishes outcomes of commands that this host ran for a leader that no longer leads |
 //! | `probe` | probes of the API servers |
+//! | `etcd_members` | queries of the Kubernetes etcd's members |
 //! | `event_recorder` | Kubernetes Events on Nodes |
 //! | `metal3/` | Metal3's controller role, with one task for each host |
 //! | `notices/` | notifications to receivers, with one task for each receiver |
@@ -18,6 +19,8 @@
 //! | `counters` | counters for metrics |
 //! | `state` | a snapshot exported without secrets, and read back |
 //! | `publish` | progress and status for every observer |
+//! | `explain` | reasons for commands that read etcd only |
+//! | `trouble` | classification of entries that do not proceed |
 
 mod act;
 pub mod command;

@@ -1,6 +1,6 @@
-//! Export of a snapshot and its reading, so that a decision can be repeated elsewhere: `state` and `decide --from`
-//! (CLI-5). The document is the snapshot as serde derives it. A document that was read must serialize to the same
-//! document again. Otherwise it holds something that this version would silently ignore.
+//! Export and import of a snapshot, so that a decision can be repeated elsewhere: `state` and `decide --from` (CLI-5).
+//! The document is the snapshot as serde derives it. A document that was read must serialize to the same document
+//! again. Otherwise it holds something that this version would silently ignore.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

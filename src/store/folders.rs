@@ -162,9 +162,9 @@ impl Store {
         Ok(Vec::new())
     }
 
-    /// Returns audit records to prune, oldest first: those beyond the limits for engines and for people, each counted
-    /// separately, so that no engine displaces operators' records (I48). Otherwise returns those before `before`, as
-    /// [`Store::outdated`] finds them.
+    /// Returns audit records to prune, oldest first: those beyond the limits for engines and for operators. Each is
+    /// counted separately, so that no engine displaces operators' records (I48). Otherwise returns those before
+    /// `before`, as [`Store::outdated`] finds them.
     pub async fn outdated_audit(
         &self,
         keep: KeptAudit,
@@ -225,7 +225,7 @@ impl Store {
 pub struct KeptAudit {
     /// Records of engines.
     pub engine: usize,
-    /// Records of people.
+    /// Records of operators.
     pub people: usize,
 }
 

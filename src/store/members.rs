@@ -66,7 +66,7 @@ enum Way {
     Within { endpoints: Arc<[String]>, at: Arc<ClientAt> },
 }
 
-/// Returns the client for a URL at which a member answers.
+/// Function that returns the client for a URL at which a member answers.
 type ClientAt = dyn Fn(&str) -> Option<Client> + Send + Sync;
 
 impl fmt::Debug for EtcdMembers {

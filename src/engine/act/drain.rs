@@ -151,7 +151,7 @@ impl Actor {
     }
 
     /// Sends one eviction for each pod at the same time. A pod that the live copy no longer shows with this UID is left
-    /// out, because an eviction with a wrong UID still uses up the budget (REB-29, I17).
+    /// out: an eviction with a wrong UID still uses up the budget (REB-29, I17).
     async fn ask(
         &self,
         guard: &Guard,

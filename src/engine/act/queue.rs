@@ -102,8 +102,8 @@ impl Actor {
         Ok(EffectOutcome::Done)
     }
 
-    /// Moves the entry back into the queue with unchanged count and backoff, because its window has ended, a freeze has
-    /// begun, or it is on hold (I8, REB-47). The Node is uncordoned as after a backoff. Attempts that never began are
+    /// Moves the entry back into the queue with unchanged count and backoff (I8, REB-47). Its window has ended, a
+    /// freeze has begun, or it is on hold. The Node is uncordoned as after a backoff. Attempts that never began are
     /// deleted; the audit record mentions them.
     pub(super) async fn unwind(
         &self,
@@ -247,7 +247,7 @@ impl Actor {
     }
 
     /// Settles the attempts of an entry whose record no Node seems to carry. It reads the Node afresh first. An
-    /// orphaned cordon without attempts would look like that of a machine that was never powered off (I14).
+    /// orphaned cordon without attempts would look like that of a machine without any power command (I14).
     pub(super) async fn settle_left(
         &self,
         decided: Duration,
@@ -270,7 +270,7 @@ impl Actor {
             QueueKind::Repair => view.repairs.entries.contains_key(&id.index),
         };
         if there {
-            // The entry exists again, so its orders and attempts are its own.
+            // The entry exists, so its orders stay and its attempts are its own.
             return Ok(EffectOutcome::Done);
         }
         let mut attempts: Vec<Attempt> = view.attempts_of(id).filter_map(Stored::get).cloned().collect();

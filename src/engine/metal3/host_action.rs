@@ -1,5 +1,5 @@
-//! One write or one request to a BMC: audited first, fenced, and compared right before it is sent (I23, I24, I38;
-//! MET-49, MET-50).
+//! One write to a BareMetalHost or one request to its BMC: audited first, fenced, and compared right before it is sent
+//! (I23, I24, I38; MET-49, MET-50).
 
 use std::{sync::Arc, time::Duration};
 

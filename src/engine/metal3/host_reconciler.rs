@@ -50,11 +50,11 @@ pub(super) struct HostReconciler {
     /// The BMC's last answer. A change counts when it was reported twice (MET-48).
     last: Option<Power>,
     pub(super) asked: Asked,
-    /// Time of the request for which this task told the machine to power off. It stays until the cycle is over, because
-    /// the observed host may be an old version.
+    /// Time of the request for which this task ordered the machine to power off. It stays until the cycle is over,
+    /// because the observed host may be an old version.
     pub(super) told: Option<Timestamp>,
-    /// The request that existed when this task started, and the boot time of the start. An earlier engine may have told
-    /// the machine to power off.
+    /// The request that existed when this task started, and the boot time of the start. An earlier engine may have
+    /// ordered the machine to power off.
     found: (Option<Timestamp>, Duration),
     failures: u32,
 }
@@ -119,8 +119,8 @@ impl HostReconciler {
         }
     }
 
-    /// Reports whether a power cycle of the host is under way (MET-56). The machine was told to power off, or it is off
-    /// and not on again yet, according to the host's status or the BMC.
+    /// Reports whether a power cycle of the host is under way (MET-56). The machine was ordered to power off, or it is
+    /// off and not on again yet, according to the host's status or the BMC.
     pub(super) fn begun(&self, host: &HostRow) -> bool {
         let told = self.told.is_some() && self.told == host.pending_reboot_since;
         let off = host.powered_on == Some(false) || self.last == Some(Power::Off);

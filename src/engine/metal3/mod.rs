@@ -87,8 +87,8 @@ struct Shared {
     surveyed: watch::Sender<bool>,
     /// Hosts whose power cycle is under way.
     halves: watch::Sender<Halves>,
-    /// Requests, by host and time, for which no machine was told to power off. They wait until cycles may begin again
-    /// (MET-58).
+    /// Requests, by host and time, for which no machine was ordered to power off. They wait until cycles may begin
+    /// again (MET-58).
     waiting: Mutex<BTreeMap<(String, String), Timestamp>>,
 }
 

@@ -1,6 +1,5 @@
-//! End of the controller role: no cycle begins any more, and every cycle that has begun is finished, because a machine
-//! between off and on must not stay off (SAF-7, MET-55 to MET-59). The same holds for cycles that an earlier engine
-//! left.
+//! End of the controller role: no cycle begins any more, and every cycle that has begun is finished. A machine between
+//! off and on must not stay off (SAF-7, MET-55 to MET-59). The same holds for cycles that an earlier engine left.
 
 use std::{
     collections::BTreeMap,
@@ -38,10 +37,10 @@ pub(super) struct Retiring {
 /// Hosts whose power cycle is under way, by namespace and name.
 pub(in crate::engine) type Halves = BTreeMap<(String, String), InterruptedPowerCycle>;
 
-/// State of such a cycle.
+/// State of an unfinished power cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum InterruptedPowerCycle {
-    /// The machine was told to power off, is about to be told so, or must be powered on.
+    /// The machine was ordered to power off, is about to be, or must be powered on.
     Moving,
     /// The machine stays off for now, and no engine can finish the cycle. Holds the reason.
     Stays(String),
@@ -93,7 +92,7 @@ impl Shared {
 
     /// Reports whether no cycle may begin any more, because the role ends or another controller runs or may run. It is
     /// checked right before every action, after [`Self::note_half`]. So once it is true and no host is noted, no
-    /// machine is told to power off.
+    /// machine gets a power-off request.
     pub(super) fn winds_down(&self) -> bool {
         self.barred_by().is_some() || self.ends()
     }
@@ -119,7 +118,7 @@ impl Shared {
         });
     }
 
-    /// Notes that the machine was never told to power off for the present request.
+    /// Notes that the machine got no power-off request for the present reboot request.
     pub(super) fn note_waiting(&self, host: &HostRow) {
         if let Some(since) = host.pending_reboot_since.filter(|_| host.pending()) {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

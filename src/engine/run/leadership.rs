@@ -249,8 +249,8 @@ impl Loop {
     }
 
     /// Starts leading once the live copy shows this engine as the leader (SAF-3). The deletion of the previous leader's
-    /// key comes after all that its owner wrote. The revision of this engine's own key would not do: in a shared etcd,
-    /// other programs raise the revision all the time.
+    /// key comes after all that its owner wrote. A comparison of revisions would show less: in a shared etcd, other
+    /// programs raise the revision all the time.
     pub(super) fn settle_win(&mut self) {
         let Some((fence, until)) = self.won.take() else { return };
         let lease = fence.lease();

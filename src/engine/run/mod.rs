@@ -216,7 +216,7 @@ impl Loop {
         now
     }
 
-    /// Tells the watches, probes and pollers what the decision needs.
+    /// Sets the targets of watches, probes and pollers that the decision needs.
     fn aim(&self, decision: &Decision) {
         let leads = self.leader.is_some();
         if let Some((_, live)) = &self.kube {

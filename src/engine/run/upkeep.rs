@@ -18,8 +18,8 @@ use crate::{
 
 /// Seconds between two searches for history and audit records to prune.
 const PRUNE: f64 = 600.0;
-/// Number of history records kept, number of audit records kept for engines and for people, and their age
-/// (`docs/reliability.md`, "What is kept and for how long"; I48).
+/// Limits of what is kept: the number of history records, the number of audit records of engines and of operators, and
+/// their age in days (`docs/reliability.md`, "What is kept and for how long"; I48).
 const KEPT: u64 = 10_000;
 const KEPT_AUDIT: KeptAudit = KeptAudit { engine: 10_000, people: 100_000 };
 const KEPT_DAYS: i64 = 90;
@@ -33,8 +33,8 @@ const FAREWELL: Duration = Duration::from_secs(10);
 const HALVES: Duration = Duration::from_mins(1);
 /// Time that a graceful end waits for etcd to revoke the lease (SAF-7).
 const REVOKE: Duration = Duration::from_secs(3);
-/// Longest duration of a graceful end. Whoever waits for one must wait longer: the unit file's `TimeoutStopSec`, and a
-/// console that is stopped.
+/// Longest duration of a graceful end. Everything that waits for one must wait longer: the unit file's
+/// `TimeoutStopSec`, and a console that is stopped.
 pub const LONGEST_END: Duration = Duration::from_secs(FAREWELL.as_secs() + HALVES.as_secs() + REVOKE.as_secs());
 
 /// Deletes these keys while this engine leads. Returns false if some of them are left.
