@@ -1,4 +1,4 @@
-//! One request, its time limit, and what became of it.
+//! One request, its timeout, and its outcome.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::connect::{Kube, KubeError, chain};
 
-/// How long a call may take. Watches have limits of their own.
+/// Timeout of a call. Watches have their own.
 pub(super) const CALL: Duration = Duration::from_secs(10);
 /// Rows of one page of a list.
 pub(super) const PAGE: u32 = 500;
 
-/// Why a call brought nothing.
+/// Reason why a call returned nothing.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The server answered with an error.
     Answered(Box<Status>),
-    /// No answer, or none that can be read: a write may or may not have been carried out.
+    /// No answer, or one that cannot be read. A write may or may not have been carried out.
     Silent(String),
 }
 
@@ -40,7 +40,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// A list as it comes: its place in the history, and the rest of it.
+/// One page of a list with its resource version and the token of the next page.
 #[derive(Deserialize)]
 #[serde(bound = "W: DeserializeOwned")]
 pub(super) struct Listed<W> {
@@ -63,7 +63,7 @@ pub(super) struct ListMeta {
 }
 
 impl Kube {
-    /// Sends a request that was built, within [`CALL`].
+    /// Sends a request that was built, with the timeout [`CALL`].
     pub(super) async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, Fault> {
         let request = request.map_err(|e| Fault::Silent(format!("the request cannot be built: {e}")))?;
         match tokio::time::timeout(CALL, self.client.request(request)).await {
@@ -72,7 +72,7 @@ impl Kube {
         }
     }
 
-    /// A GET; 404 is none.
+    /// Sends a GET. Returns none for a 404.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, KubeError> {
         match self.send(get(path)).await {
             Ok(object) => Ok(Some(object)),
@@ -81,8 +81,8 @@ impl Kube {
         }
     }
 
-    /// All of a list, page by page, from a quorum: each page converted before the next is asked for. `query` is
-    /// empty or like `fieldSelector=…`, encoded.
+    /// Reads a whole list from a quorum, page by page. Each page is converted before the next is requested. `query` is
+    /// empty or like `fieldSelector=…`, percent-encoded.
     pub(super) async fn list<W, R>(&self, path: &str, query: &str) -> Result<(Vec<R>, String), Fault>
     where
         W: DeserializeOwned,
@@ -97,7 +97,7 @@ impl Kube {
                 }
             }
             let page: Listed<W> = match self.send(get(&url)).await {
-                // The rest of an old list is gone: once more from the start.
+                // The rest of an old list is gone: start again.
                 Err(Fault::Answered(status)) if status.code == 410 && !next.is_empty() => {
                     rows.clear();
                     next.clear();
@@ -114,20 +114,20 @@ impl Kube {
     }
 }
 
-/// A request, or why there is none.
+/// A request, or the error of building it.
 pub(super) type Built = Result<Request<Vec<u8>>, http::Error>;
 
-/// A GET.
+/// Builds a GET.
 pub(super) fn get(path: &str) -> Built {
     Request::get(path).body(Vec::new())
 }
 
-/// A request with a JSON body.
+/// Builds a request with a JSON body.
 pub(super) fn with_body(method: &str, path: &str, kind: &str, body: &serde_json::Value) -> Built {
     Request::builder().method(method).uri(path).header("content-type", kind).body(body.to_string().into_bytes())
 }
 
-/// Percent-encoding of everything that is not plain in a query or a path segment.
+/// Percent-encodes everything that is not plain in a query or a path segment.
 pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -140,7 +140,7 @@ pub(super) fn encoded(text: &str) -> String {
     out
 }
 
-/// One hexadecimal digit.
+/// Returns one hexadecimal digit.
 fn hex(half: u8) -> char {
     char::from_digit(u32::from(half), 16).unwrap_or('0').to_ascii_uppercase()
 }

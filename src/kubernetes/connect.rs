@@ -1,5 +1,5 @@
-//! Which API server: the explicit kubeconfig or the pod's own account, never the ambient `KUBECONFIG` or a home
-//! directory's file (spec/safety.md, Which cluster).
+//! Choice of the API server: the explicit kubeconfig or the pod's own account. The ambient `KUBECONFIG` and a file in
+//! the home directory are never used.
 
 use std::{
     fmt,
@@ -16,28 +16,28 @@ use kube::{
 use super::{call::Fault, probe::Elsewhere, transport};
 use crate::{clock::Clock, model::secret};
 
-/// Where Kubernetes is.
+/// Settings of the Kubernetes connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeSettings {
-    /// A kubeconfig; never the ambient one.
+    /// Path of a kubeconfig. The ambient one is never used.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of it; none = its current one.
+    /// A context of the kubeconfig. `None`: its current one.
     pub context: Option<String>,
-    /// The service account of the pod we run in.
+    /// Whether to use the service account of the pod that cketerm runs in.
     pub in_cluster: bool,
 }
 
 impl KubeSettings {
-    /// Nothing was configured: words that need Kubernetes say so.
+    /// Returns true if nothing was configured. Commands that need Kubernetes then say so.
     pub fn is_none(&self) -> bool {
         self.kubeconfig.is_none() && !self.in_cluster
     }
 }
 
-/// How the API server was found: what error messages name.
+/// Source of the connection, named in error messages.
 #[derive(Debug, Default)]
 pub(super) struct Origin {
-    /// Without a user part.
+    /// URL without user and password.
     server: String,
     file: Option<PathBuf>,
     context: Option<String>,
@@ -54,7 +54,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Why Kubernetes did not give what was asked.
+/// Failure of a request to Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KubeError {
     /// Neither a kubeconfig nor the in-cluster account is configured.
@@ -68,52 +68,52 @@ pub enum KubeError {
     Kubeconfig {
         /// Its path.
         file: String,
-        /// The context that was asked for.
+        /// The requested context.
         context: Option<String>,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The in-cluster account cannot be used.
     #[error("the pod's service account cannot be used: {0}; run in a pod that mounts one, or name a kubeconfig")]
     InCluster(String),
-    /// No answer.
+    /// The API server did not answer.
     #[error("{origin} does not answer {what}: {why}; check that it runs and that the address is right")]
     Unreachable {
         /// Server, file and context.
         origin: String,
-        /// What was asked: method and path.
+        /// The request: method and path.
         what: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// 401.
+    /// The API server answered 401.
     #[error("{origin} refused our credentials (401) for {what}: renew the token or certificate")]
     Unauthorized {
         /// Server, file and context.
         origin: String,
-        /// What was asked.
+        /// The request.
         what: String,
     },
-    /// 403.
+    /// The API server answered 403.
     #[error("{origin} forbids {what}: {why}; grant the right (docs/rbac.yaml)")]
     Forbidden {
         /// Server, file and context.
         origin: String,
-        /// What was asked.
+        /// The request.
         what: String,
-        /// The server's words.
+        /// The server's message.
         why: String,
     },
-    /// Another error.
+    /// The API server answered with another error.
     #[error("{origin} answered {what} with {code}: {message}")]
     Refused {
         /// Server, file and context.
         origin: String,
-        /// What was asked.
+        /// The request.
         what: String,
         /// The status code.
         code: u16,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
 }
@@ -122,15 +122,15 @@ fn in_context(context: Option<&str>) -> String {
     context.map_or_else(String::new, |c| format!(", context {c}"))
 }
 
-/// A connection to one API server. Cheap to clone; connects when it is first used.
+/// Connection to one API server. Cheap to clone. It connects at the first request.
 #[derive(Clone)]
 pub struct Kube {
     pub(super) client: Client,
     pub(super) clock: Clock,
     pub(super) origin: Arc<Origin>,
-    /// Tells the live copy that endpoints were written.
+    /// Signals the live copy that cketerm wrote endpoints.
     pub(super) endpoints_written: Arc<tokio::sync::Notify>,
-    /// For API servers other than the configured one, where their certificates can be verified.
+    /// Clients for API servers other than the configured one, where their certificates can be verified.
     pub(super) elsewhere: Option<Arc<Elsewhere>>,
 }
 
@@ -141,10 +141,10 @@ impl fmt::Debug for Kube {
 }
 
 impl Kube {
-    /// Reads the explicit kubeconfig, or the pod's account. Sends nothing yet: an API server that is down is seen by
-    /// the first request.
+    /// Reads the explicit kubeconfig or the pod's account. Sends nothing yet: the first request detects an API server
+    /// that is down.
     pub async fn connect(settings: &KubeSettings, clock: Clock) -> Result<Self, KubeError> {
-        // Fails only when a provider is installed already, which is as good.
+        // Fails only if a provider is installed already, which serves as well.
         drop(rustls::crypto::ring::default_provider().install_default());
         let (mut config, file, context) = match (&settings.kubeconfig, settings.in_cluster) {
             (Some(file), _) => {
@@ -157,11 +157,11 @@ impl Kube {
             }
             (None, false) => return Err(KubeError::NotConfigured),
         };
-        // A 429 of an eviction is an answer, not a failure to try again.
+        // A 429 to an eviction is an answer, not a failure to retry.
         config.default_retry = false;
         config.connect_timeout = Some(Duration::from_secs(5));
         config.write_timeout = Some(Duration::from_secs(10));
-        // Watches are quiet for long: each call has its own limit instead, each watch its own (`follow`).
+        // Watches are silent for long. Each call and each watch (`follow`) has its own timeout instead.
         config.read_timeout = None;
         let server = secret::url(config.cluster_url.to_string().trim_end_matches('/'));
         let origin = Origin { server, file, context };
@@ -178,22 +178,22 @@ impl Kube {
         Ok(Self { client, clock, origin: Arc::new(origin), endpoints_written: Arc::default(), elsewhere })
     }
 
-    /// On a client that exists: an in-process API server, or one with its own transport.
+    /// Creates a connection from an existing client: an in-process API server, or a custom transport.
     pub fn from_client(client: Client, clock: Clock) -> Self {
         Self { client, clock, origin: Arc::default(), endpoints_written: Arc::default(), elsewhere: None }
     }
 
-    /// The API server's address, as configured, without a user or a password; empty for a client from elsewhere.
+    /// Returns the API server's address as configured, without user and password. Empty for [`Kube::from_client`].
     pub fn server(&self) -> &str {
         &self.origin.server
     }
 
-    /// The clock that sources' signs of life are measured on.
+    /// Returns the clock that measures when sources were last heard.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// The sentence for a fault of a call.
+    /// Returns the error for a fault of a call.
     pub(super) fn error(&self, what: &str, fault: Fault) -> KubeError {
         let (origin, what) = (self.origin.to_string(), what.to_owned());
         match fault {
@@ -213,7 +213,7 @@ async fn from_file(file: &Path, context: Option<&str>) -> Result<(Config, Option
         context: context.map(str::to_owned),
         problem,
     };
-    // Only the first line of the fault: the parser shows the lines around it, tokens included.
+    // Only the first line: the parser prints the lines around the fault, including tokens.
     let fault = |e: &kube::config::KubeconfigError| chain(e).lines().next().unwrap_or_default().to_owned();
     let kubeconfig = Kubeconfig::read_from(file).map_err(|e| fail(context, fault(&e)))?;
     let context = context.map(str::to_owned).or_else(|| kubeconfig.current_context.clone()).filter(|c| !c.is_empty());
@@ -230,7 +230,7 @@ async fn from_file(file: &Path, context: Option<&str>) -> Result<(Config, Option
     Ok((config, context))
 }
 
-/// An error and what caused it, each once.
+/// Returns the text of an error and of its causes, each once.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,5 +1,5 @@
-//! The addresses behind the API server's service and CKE's etcd service, which CKE writes itself (spec/safety.md,
-//! Ends and starts of API servers). Both objects of both services, by name: the account needs `get` and `patch` only.
+//! The addresses behind the API server's service and CKE's etcd service, which CKE writes itself (SAF-32). Both objects
+//! of both services are read by name, so the account needs `get` and `patch` only.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{fence::Permit, model::kube::EndpointsRow};
 
-/// The services: namespace and name.
+/// The services, by namespace and name.
 const SERVICES: [(&str, &str); 2] = [("default", "kubernetes"), ("kube-system", "cke-etcd")];
-/// Who writes a slice, if it is a controller: such a slice follows its Endpoints or pods by itself.
+/// Label with the writer of a slice. A slice of a controller follows its Endpoints or pods by itself.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
 fn path(kind: &str, namespace: &str, name: &str) -> String {
@@ -27,7 +27,7 @@ fn path(kind: &str, namespace: &str, name: &str) -> String {
 }
 
 impl Kube {
-    /// The objects that exist and that no controller writes.
+    /// Reads the objects that exist and that no controller writes.
     pub async fn endpoints(&self) -> Result<Vec<EndpointsRow>, KubeError> {
         let mut rows = Vec::new();
         for (namespace, name) in SERVICES {
@@ -43,9 +43,9 @@ impl Kube {
         Ok(rows)
     }
 
-    /// Gives an object exactly these addresses; ports and what is known of an address stay. Errors:
-    /// [`WriteError::Conflict`] if it is not any more as `row` says; no addresses at all are refused, so that the last
-    /// one never goes.
+    /// Gives an object exactly these addresses. Ports and other facts about an address stay. Errors:
+    /// [`WriteError::Conflict`] if the object has changed since `row` was read. An empty list is refused, so that the
+    /// last address never leaves.
     pub async fn set_endpoints(&self, _: &Permit, row: &EndpointsRow, addresses: &[String]) -> Result<(), WriteError> {
         if addresses.is_empty() {
             return Err(WriteError::Refused {
@@ -76,7 +76,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Conditions of a slice's endpoint: an absent `ready` means ready.
+/// Reports whether a slice's endpoint is ready. An absent `ready` means ready.
 fn is_ready(endpoint: &Value) -> bool {
     endpoint["conditions"]["ready"].as_bool().unwrap_or(true)
 }
@@ -107,7 +107,7 @@ fn row(kind: &str, namespace: &str, name: &str, object: &Value) -> EndpointsRow 
     }
 }
 
-/// The subsets with exactly these ready addresses: those that are missing come into the first.
+/// Returns the subsets with exactly these ready addresses. Missing ones are added to the first subset.
 fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
     let mut missing = wanted.clone();
     let mut out: Vec<Map<String, Value>> = Vec::new();
@@ -131,7 +131,7 @@ fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
         out.push(Map::new());
     }
     for (i, subset) in out.iter_mut().enumerate() {
-        // A wanted address is not unready as well.
+        // An address must not be ready and unready at once.
         if let Some(Value::Array(unready)) = subset.get_mut("notReadyAddresses") {
             unready.retain(|a| !a["ip"].as_str().is_some_and(|ip| wanted.contains(ip)));
         }
@@ -146,7 +146,7 @@ fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
     json!(out)
 }
 
-/// The endpoints with exactly these ready addresses; unready ones stay unless they are wanted.
+/// Returns the endpoints with exactly these ready addresses. Unready ones stay unless they are wanted.
 fn slice(object: &Value, wanted: &BTreeSet<&str>) -> Value {
     let addresses = |e: &Value| list(&e["addresses"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let mut missing = wanted.clone();

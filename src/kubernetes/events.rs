@@ -1,5 +1,5 @@
-//! Events on Nodes, for `kubectl describe node` and `kubectl get events` (events.k8s.io/v1). They are for people: nothing
-//! is decided from them, and none is worth a second try.
+//! Events on Nodes, for `kubectl describe node` and `kubectl get events` (events.k8s.io/v1). They are for operators:
+//! cketerm decides nothing from them and retries none.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,34 +7,34 @@ use serde_json::{Value, json};
 use super::{call::with_body, connect::Kube, nodes::MERGE, nodes::WriteError};
 use crate::{fence::Permit, model::kube::NodeRow};
 
-/// Who reports, as `kubectl describe` shows it.
+/// Reporting controller, as `kubectl describe` shows it.
 const CONTROLLER: &str = "cketerm.io/engine";
-/// Events of objects without a namespace lie here.
+/// Path of the Events of objects without a namespace.
 const FOLDER: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 /// The server's limits, in bytes.
 const NOTE: usize = 1024;
 const INSTANCE: usize = 128;
 const NAME: usize = 253;
 
-/// Something that was done to a Node, or for it.
+/// Something that cketerm did to a Node, or for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeEvent {
     /// The Node's name.
     pub node: String,
     /// Its UID.
     pub uid: String,
-    /// A person should look.
+    /// Whether an operator should look at it.
     pub warning: bool,
-    /// In one word: `DrainStarted`.
+    /// Reason in one word, for example `DrainStarted`.
     pub reason: &'static str,
-    /// What was at work: `Drain`.
+    /// Action in one word, for example `Drain`.
     pub action: &'static str,
-    /// What there is to say.
+    /// Text of the Event.
     pub note: String,
 }
 
 impl NodeEvent {
-    /// Something about this Node.
+    /// Creates an event about this Node.
     pub fn on(row: &NodeRow, (reason, action): (&'static str, &'static str), note: String) -> Self {
         Self { node: row.name.clone(), uid: row.uid.clone(), warning: false, reason, action, note }
     }
@@ -66,8 +66,8 @@ impl Kube {
         Ok(())
     }
 
-    /// Notes that it happened again, so many times by now. Errors: [`WriteError::NotFound`] where the server has forgotten
-    /// the Event.
+    /// Records that the event occurred again, `count` times in all. Errors: [`WriteError::NotFound`] if the server has
+    /// deleted the Event.
     pub async fn repeat_event(&self, _: &Permit, name: &str, count: u32, at: Timestamp) -> Result<(), WriteError> {
         let patch = json!({"series": {"count": count, "lastObservedTime": micro(at)}});
         self.send::<Value>(with_body("PATCH", &format!("{FOLDER}/{name}"), MERGE, &patch)).await?;
@@ -75,18 +75,18 @@ impl Kube {
     }
 }
 
-/// A name for an Event of this Node; `mark` tells it from the others.
+/// Returns a name for an Event of this Node. `mark` distinguishes it from others.
 pub fn event_name(node: &str, mark: &str) -> String {
     let room = NAME.saturating_sub(mark.len() + 1);
     format!("{}.{mark}", cut(node, room).trim_end_matches(['.', '-']))
 }
 
-/// As Kubernetes' `MicroTime` wants it.
+/// Formats a time as a `MicroTime` of Kubernetes.
 fn micro(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// The first so many bytes, cut at a character.
+/// Returns at most the first `bytes` bytes, cut at a character boundary.
 fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }

@@ -1,5 +1,5 @@
-//! Evictions and deletions of one pod, by its UID, and what each answer means (spec/kubernetes.md, Evictions and
-//! guarded writes; I17, I20). The text of foreign answers is looked at here and nowhere else.
+//! Evictions and deletions of one pod, by its UID, and the meaning of each answer (REB-27; I17, I20). The text of
+//! foreign answers is parsed in this module only.
 
 use kube::core::{Status, response::StatusDetails};
 use serde_json::{Value, json};
@@ -18,18 +18,18 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Characters kept of an answer and of a webhook's message.
+/// Number of characters kept of an answer and of a webhook's message.
 const KEPT: usize = 300;
 
 impl Kube {
-    /// Evicts a pod, or asks whether it could be (`dry_run`). `budgets` are those that select it: they give the hold
-    /// its name and numbers. The server spends a budget even when the UID turns out wrong: compare with the live copy
-    /// first.
+    /// Evicts a pod, or previews the eviction (`dry_run`). `budgets` are those that select the pod; they supply the
+    /// name and the numbers of a refusal. The server spends a budget even if the UID turns out to be wrong, so compare
+    /// with the live copy first.
     pub async fn evict(&self, _: &Permit, pod: &PodRow, budgets: &[&BudgetRow], dry_run: bool) -> Verdict {
         self.ask_to_evict(pod, budgets, dry_run).await
     }
 
-    /// The same by a person: not fenced, with the person's rights.
+    /// Evicts a pod for an operator. Not fenced; it uses the operator's rights.
     pub async fn evict_by_hand(&self, _: &Person, pod: &PodRow, budgets: &[&BudgetRow], dry_run: bool) -> Verdict {
         self.ask_to_evict(pod, budgets, dry_run).await
     }
@@ -44,8 +44,8 @@ impl Kube {
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": options,
         });
-        // In the body it is a dry run for the pod and its budgets; admission webhooks are told only what the query says, and
-        // would begin a migration for a preview.
+        // In the body, `dryRun` holds for the pod and its budgets only. Admission webhooks see only the query's
+        // `dryRun`; without it they would begin a migration for a preview (SAF-37).
         let query = if dry_run && !on(Mutation::DryRunHidden) { "?dryRun=All" } else { "" };
         let path = format!("{}/eviction{query}", pod_path(pod));
         self.verdict(with_body("POST", &path, "application/json", &body), pod, budgets, ("create", "pods/eviction"))
@@ -57,7 +57,7 @@ impl Kube {
         self.ask_to_delete(pod).await
     }
 
-    /// The same by a person.
+    /// Deletes a pod for an operator. Not fenced.
     pub async fn delete_pod_by_hand(&self, _: &Person, pod: &PodRow) -> Verdict {
         self.ask_to_delete(pod).await
     }
@@ -99,7 +99,7 @@ fn pod_path(pod: &PodRow) -> String {
 /// Verb and resource of a request.
 type Right = (&'static str, &'static str);
 
-/// Classifies an answer that is not 2xx. `right` is the permission that a 403 may be about.
+/// Classifies an answer that is not 2xx (REB-27). `right` is the permission that a 403 may be about.
 pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right: Right) -> Verdict {
     let details = status.details.as_ref();
     let causes = details.map(|d| d.causes.as_slice()).unwrap_or_default();
@@ -107,18 +107,19 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
     let held = |hold| Verdict::Held { hold, retry_after };
     let answer = || kept(&format!("{}: {}", status.code, status.message));
     let undecided = |by| Verdict::Undecided { by, answer: answer(), retry_after };
-    // First of all: a webhook chooses code, causes and message of its denial freely.
+    // This check comes first, because a webhook chooses code, causes and message of its denial freely.
     if let Some((webhook, message)) = denial(&status.message) {
         let (webhook, message) = (kept(webhook), kept(message));
         return match status.code {
             429 => held(PodHold::Deferred { webhook, message }),
-            // It says of itself that it failed (controller-runtime's `Errored`): it has not decided.
+            // The webhook reports its own failure (controller-runtime's `Errored`), so it has not decided.
             500..=599 => undecided(Undecided::Webhook(webhook)),
             _ => held(PodHold::Denied { webhook, message }),
         };
     }
     match status.code {
-        // Only a dry run gets it: the server asked neither that webhook nor the budgets. The eviction itself is judged.
+        // Only a dry run gets this answer. The server called neither that webhook nor evaluated the budgets. The
+        // eviction itself is judged.
         400 if refuses_dry_runs(status) => Verdict::Accepted,
         404 => Verdict::Gone,
         429 => match causes.iter().find(|c| c.reason == "DisruptionBudget") {
@@ -126,7 +127,7 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
                 held(PodHold::BudgetLag { budget: budget_name(&cause.message, pod, budgets) })
             }
             Some(cause) => held(budget_hold(&cause.message, pod, budgets)),
-            // Not the budget's refusal but the server's load: nothing was judged.
+            // The server is overloaded; no budget was evaluated.
             None => undecided(Undecided::Overload),
         },
         500 if status.message.contains("more than one PodDisruptionBudget")
@@ -139,7 +140,7 @@ pub(super) fn judge(status: &Status, pod: &PodRow, budgets: &[&BudgetRow], right
         {
             held(PodHold::NamespaceTerminating)
         }
-        // The budget's controller does not keep up with the evictions: whether the budget allows this one is not decided.
+        // The budget's controller lags behind the evictions. Whether the budget allows this one is not decided.
         403 if details.is_some_and(of_budgets) => undecided(Undecided::Server),
         403 if right_is_missing(status, right) => {
             let (verb, resource) = right;
@@ -155,23 +156,23 @@ fn of_budgets(details: &StatusDetails) -> bool {
     details.kind == "poddisruptionbudgets" || details.kind == "poddisruptionbudget"
 }
 
-/// `admission webhook "NAME" does not support dry run`: the server calls no webhook for a dry run whose registration says that
-/// it has side effects, whatever its failure policy. `admissionregistration.k8s.io/v1` takes no such registration; one that was
-/// stored as `v1beta1` counts on.
+/// Reports whether the answer is `admission webhook "NAME" does not support dry run`. For a dry run, the server calls
+/// no webhook whose registration declares side effects, whatever its failure policy. `admissionregistration.k8s.io/v1`
+/// rejects such a registration, but one that was stored as `v1beta1` stays in force.
 ///
-/// Code and reason are those of any bad request, and there are no details, so that the text decides: all of it, which no webhook
-/// can write, since the text of a denial begins otherwise.
+/// Code and reason are those of any bad request, and there are no details. So the whole text decides. No webhook can
+/// write it, since the text of a denial begins otherwise.
 fn refuses_dry_runs(status: &Status) -> bool {
     let name = status.message.strip_prefix("admission webhook \"");
     let name = name.and_then(|rest| rest.strip_suffix("\" does not support dry run"));
     status.reason == "BadRequest" && name.is_some_and(|name| !name.is_empty() && !name.contains('"'))
 }
 
-/// The server's authoriser (RBAC or another) refused this very request.
+/// Reports whether the server's authoriser (RBAC or another) refused this request.
 ///
-/// Admission plugins and policies refuse with the same code, the same reason (`Forbidden`) and the same details (the pod), for no
-/// right that could be granted. What differs is the sentence behind `is forbidden: `, which the server itself makes for an
-/// authoriser: `User "NAME" cannot VERB resource "RESOURCE" in API group …`.
+/// Admission plugins and policies refuse with the same code, reason (`Forbidden`) and details (the pod), although no
+/// permission is missing. The sentence after `is forbidden: ` differs. For an authoriser the server itself writes `User
+/// "NAME" cannot VERB resource "RESOURCE" in API group …`.
 fn right_is_missing(status: &Status, (verb, resource): Right) -> bool {
     let said = status.message.split_once(" is forbidden: ").map_or("", |(_, said)| said);
     let behind_user = said.strip_prefix("User \"").and_then(|rest| rest.split_once('"')).map(|(_, rest)| rest);
@@ -179,19 +180,20 @@ fn right_is_missing(status: &Status, (verb, resource): Right) -> bool {
     status.reason == "Forbidden" && behind_user.is_some_and(|rest| rest.starts_with(&wanted))
 }
 
-/// Webhook and message of `admission webhook "NAME" denied the request: MESSAGE`, or of `… without explanation`.
+/// Returns webhook and message of `admission webhook "NAME" denied the request: MESSAGE`, or of `… without
+/// explanation`.
 fn denial(message: &str) -> Option<(&str, &str)> {
     let (webhook, rest) = message.strip_prefix("admission webhook \"")?.split_once("\" denied the request")?;
     Some((webhook, rest.strip_prefix(": ").unwrap_or_else(|| rest.trim_start())))
 }
 
-/// The webhook of `Internal error occurred: failed calling webhook "NAME": …`.
+/// Returns the webhook of `Internal error occurred: failed calling webhook "NAME": …`.
 fn failed_webhook(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("failed calling webhook \"")?;
     rest.split_once('"').map(|(name, _)| kept(name))
 }
 
-/// The beginning of a foreign text.
+/// Returns the beginning of a foreign text.
 fn kept(text: &str) -> String {
     match text.char_indices().nth(KEPT) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -199,13 +201,13 @@ fn kept(text: &str) -> String {
     }
 }
 
-/// "Precondition failed: UID in precondition: A, UID in object meta: B", or "the UID in the precondition (A) does not
-/// match the UID in record (B)": the store and the eviction say it in their own words.
+/// Reports whether the pod has another UID. The store answers "Precondition failed: UID in precondition: A, UID in
+/// object meta: B". The eviction answers "the UID in the precondition (A) does not match the UID in record (B)".
 fn other_uid(message: &str) -> bool {
     message.contains("UID in precondition") || message.contains("UID in the precondition")
 }
 
-/// `namespace/name` of the budget of which the server speaks, or that selects the pod.
+/// Returns `namespace/name` of the budget that the message names, or else of one that selects the pod.
 fn budget_name(message: &str, pod: &PodRow, budgets: &[&BudgetRow]) -> String {
     named_in(message)
         .map(|name| format!("{}/{name}", pod.namespace))
@@ -213,12 +215,12 @@ fn budget_name(message: &str, pod: &PodRow, budgets: &[&BudgetRow]) -> String {
         .unwrap_or_else(|| "?".to_owned())
 }
 
-/// The name in "The disruption budget NAME …".
+/// Returns the name in "The disruption budget NAME …".
 fn named_in(message: &str) -> Option<&str> {
     message.split_once("disruption budget ")?.1.split_whitespace().next()
 }
 
-/// "The disruption budget NAME [does not allow … because it] needs N healthy pods and has M currently".
+/// Parses "The disruption budget NAME [does not allow … because it] needs N healthy pods and has M currently".
 fn budget_hold(message: &str, pod: &PodRow, budgets: &[&BudgetRow]) -> PodHold {
     let budget = budget_name(message, pod, budgets);
     let row = budgets.iter().find(|b| b.full_name() == budget);
@@ -281,7 +283,7 @@ mod tests {
         let mut waits = says(429, ": later");
         waits["details"] = json!({"retryAfterSeconds": 30});
         assert_eq!(judged(waits), deferred("later", Some(30)));
-        // a webhook copies the answers of others: they are its own all the same
+        // a webhook may copy the answers of the server; the denial is still the webhook's
         let mut copies = says(429, ": Cannot evict pod as it would violate the pod's disruption budget.");
         copies["details"] =
             json!({"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget b needs 1"}]});
@@ -320,7 +322,7 @@ mod tests {
         ));
     }
 
-    /// A preview that such a webhook could stop for ever would keep the eviction from being asked for.
+    /// A preview that such a webhook blocked would keep the eviction from ever being sent.
     #[test]
     fn i15_a_webhook_that_no_dry_run_may_call_blocks_no_preview() {
         let said = |code: u16, reason: &str, message: &str| {
@@ -328,7 +330,7 @@ mod tests {
         };
         let unasked = "admission webhook \"evictions.example.com\" does not support dry run";
         assert_eq!(said(400, "BadRequest", unasked), Verdict::Accepted);
-        // whatever else is refused with 400, or quotes it
+        // other refusals with 400, and messages that quote it
         for (code, reason, message) in [
             (400, "BadRequest", "the object is no Eviction".to_owned()),
             (400, "BadRequest", format!("{unasked}: really")),
@@ -374,8 +376,8 @@ mod tests {
         assert_eq!(message, format!("{}…", "é".repeat(KEPT)));
     }
 
-    /// Many evictions under one budget write its status against each other, or are more than its controller confirms: neither
-    /// is a refusal by the budget, after which a pod of an unprotected namespace would be deleted.
+    /// Many evictions under one budget cause conflicts on its status, or outrun its controller. Neither is a refusal by
+    /// the budget, after which a pod of an unprotected namespace would be deleted.
     #[test]
     fn i18_what_a_budget_has_not_decided_is_no_refusal() {
         let row = BudgetRow { namespace: "ns".into(), name: "b".into(), ..BudgetRow::default() };

@@ -1,5 +1,5 @@
-//! One list kept live: a stream of it where the server can, else pages and a watch; resumed where it broke off, begun
-//! anew where the history is gone (spec/kubernetes.md, Watching).
+//! One list kept live by a watch (SAF-22): a streamed list where the server can, otherwise pages and a watch. It
+//! resumes where the connection broke, and lists again if the server no longer has that part of the history.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,44 +18,45 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// What we ask the server to end a watch after.
+/// Timeout in seconds after which the server is asked to end a watch.
 const ASKED: u64 = 290;
-/// The same while watches prove their connections. An ended answer leaves its connection open for the next one.
+/// The same timeout while watches prove their connections. The connection of an ended answer stays open for the next
+/// request.
 const ASKED_TO_PROVE: u64 = 6;
-/// While watches prove their connections, one that has proved nothing for longer is opened anew on another connection.
+/// While watches prove their connections, a watch that proved nothing for this long is reopened on another connection.
 pub(super) const PROVED_WITHIN: Duration = Duration::from_secs(8);
-/// What the server had when a watch was opened comes right behind its answer: after so long without any more of it all has
-/// come, and after so long at the latest.
+/// Limits of the backlog. The events since the last connection follow directly after the response headers. The backlog
+/// is over after a pause as long as the first value, and at the latest after the second.
 const BACKLOG: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
-/// A watch that is silent for longer is opened anew, whatever the connection says.
+/// A watch that is silent for this long is reopened, whatever the state of the connection.
 const IDLE: Duration = Duration::from_secs(90);
-/// The first and the longest wait after a failure.
+/// First and longest wait after a failure.
 const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
-/// The bookmark that ends a streamed list.
+/// Annotation of the bookmark that ends a streamed list.
 const LIST_ENDS: &str = "k8s.io/initial-events-end";
 
 pub(super) struct Follow<K> {
     shared: Arc<Shared>,
     link: u64,
     kind: K,
-    /// Where to resume; none = list anew.
+    /// Resource version to resume from. `None`: list again.
     version: Option<String>,
     wait: Duration,
-    /// A 404 ends it: the kind is one that not every cluster has.
+    /// Whether a 404 ends the loop, because not every cluster has this kind.
     leaves: bool,
 }
 
-/// Why one connection ended.
+/// Reason for the end of one connection.
 enum End {
-    /// By plan: go on at once.
+    /// Ended as planned: continue at once.
     Planned,
-    /// Given up, to be opened on another connection at once.
+    /// Given up: reopen on another connection at once.
     Renewed,
-    /// The history is gone: list anew.
+    /// The history is gone: list again.
     Gone(String),
     /// The server cannot stream lists.
     CannotStream(String),
-    /// Something else: wait, then go on.
+    /// Any other failure: wait, then continue.
     Failed(Fault),
 }
 
@@ -64,12 +65,12 @@ impl<K: Kind> Follow<K> {
         Self { shared, link, kind, version: None, wait: WAIT.0, leaves: false }
     }
 
-    /// Until the task is aborted.
+    /// Runs until the task is aborted.
     pub(super) async fn run(mut self) {
         self.go().await;
     }
 
-    /// Until the task is aborted, or the server has no such kind any more.
+    /// Runs until the task is aborted, or until the server no longer has this kind.
     pub(super) async fn while_served(mut self) {
         self.leaves = true;
         self.go().await;
@@ -99,7 +100,7 @@ impl<K: Kind> Follow<K> {
             match end {
                 End::Renewed => {}
                 End::Planned => {
-                    // Something between us ends every watch at once.
+                    // A proxy or load balancer may end every watch at once.
                     if shared.now() - began < 1.0 {
                         shared.closed(link, None);
                         self.pause(&mut renew).await;
@@ -126,7 +127,7 @@ impl<K: Kind> Follow<K> {
         }
     }
 
-    /// Waits a little longer each time, not in step with the others, and no longer than until the server is back.
+    /// Waits with exponential backoff and jitter. A recovered server ends the wait early.
     async fn pause(&mut self, renew: &mut tokio::sync::watch::Receiver<f64>) {
         let spread = self.shared.kube.clock.wall().subsec_nanosecond().unsigned_abs() % 256;
         let wait = self.wait.mul_f64(0.75 + f64::from(spread) / 512.0);
@@ -139,7 +140,7 @@ impl<K: Kind> Follow<K> {
         }
     }
 
-    /// One connection, from its beginning to its end.
+    /// Runs one connection from its beginning to its end.
     async fn once(&mut self) -> End {
         let listing = self.version.is_none() && self.shared.streams();
         if self.version.is_none() && !listing {
@@ -159,7 +160,7 @@ impl<K: Kind> Follow<K> {
         }
     }
 
-    /// A whole list that was asked for at `sent`.
+    /// Stores a whole list that was requested at boot time `sent`.
     fn complete(&mut self, rows: Vec<K::Row>, version: String, sent: f64) {
         self.version = Some(version);
         self.wait = WAIT.0;
@@ -170,7 +171,7 @@ impl<K: Kind> Follow<K> {
         });
     }
 
-    /// A sign of life on this watch's own connection. `proved` as in [`Shared::heard`].
+    /// Records a sign of life on this watch's own connection. `proved` is as in [`Shared::heard`].
     fn heard(&self, proved: Option<f64>, change: impl FnOnce(&mut KubeView) -> Urgency) {
         self.shared.heard(self.link, false, proved, |view| {
             let news = change(view);
@@ -181,12 +182,12 @@ impl<K: Kind> Follow<K> {
         });
     }
 
-    /// This moment, as what an event proves; none while there may be more of what had happened before.
+    /// Returns the present boot time as the proof of an event, or none while older events may still follow.
     fn now_unless(&self, backlog: bool) -> Option<f64> {
         (!backlog).then(|| self.shared.now())
     }
 
-    /// How long the next event of an open watch is waited for.
+    /// Returns how long an open watch waits for its next event.
     fn patience(&self) -> Duration {
         if !self.shared.proving() || on(Mutation::WatchTrusted) {
             return IDLE;
@@ -196,7 +197,7 @@ impl<K: Kind> Follow<K> {
         left.max(BACKLOG.0)
     }
 
-    /// Opens a watch, with the list before it if `listing`, and follows it to its end.
+    /// Opens a watch and follows it to its end. With `listing` the stream starts with the list.
     async fn watch(&mut self, listing: bool) -> Result<(), Fault> {
         // A list may take longer than a proof.
         let asked =
@@ -204,7 +205,7 @@ impl<K: Kind> Follow<K> {
         let mut url = format!("{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={asked}", K::PATH);
         let from = match &self.version {
             Some(version) => format!("resourceVersion={version}"),
-            // Without a version: not older than this moment.
+            // Without a version: not older than the present state.
             None => "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
         };
         for part in [from, self.kind.query()] {
@@ -223,7 +224,7 @@ impl<K: Kind> Follow<K> {
             self.heard(None, |_| Urgency::Quiet);
         }
         let (mut listing, mut rows) = (listing, Vec::new());
-        // What has happened since the last connection comes first: until then the answer proves nothing.
+        // Events since the last connection come first. Until they are all here, the answer proves nothing.
         let opened = self.shared.now();
         let mut backlog = !listing;
         loop {
@@ -247,8 +248,8 @@ impl<K: Kind> Follow<K> {
                     self.heard(Some(sent), |_| Urgency::Quiet);
                     continue;
                 }
-                // A kind that never changes, on a server whose etcd says nothing of its progress, has nothing to tell. Whether
-                // the server is there shows when it is opened anew.
+                // A kind that never changes sends nothing if the server's etcd reports no progress either. Reopening
+                // the watch shows whether the server is there.
                 Err(_) => {
                     tracing::debug!(source = K::SOURCE, "the watch was silent for {} s: opened anew", limit.as_secs());
                     return Ok(());
@@ -289,15 +290,15 @@ impl<K: Kind> Follow<K> {
     }
 }
 
-/// A list that never ends comes from a server that does not know the question: as good as "not implemented".
+/// Returns the fault for a list that never ends. Such a server does not know the query, which equals "not implemented".
 fn no_end(limit: Duration) -> Fault {
     let why = format!("the streamed list did not end: silent for {} s", limit.as_secs());
     Fault::Answered(Status::failure(&why, "NotImplemented").with_code(501).boxed())
 }
 
-/// Whether this answer to a streamed list means that the server, or the etcd behind it, does not know how: an older
-/// etcd says 500 inside the stream ("required storage feature `RequestWatchProgress` is disabled"), an older server 400
-/// or 422.
+/// Reports whether this answer to a streamed list means that the server, or its etcd, does not support it. An older
+/// etcd causes a 500 inside the stream ("required storage feature `RequestWatchProgress` is disabled"). An older server
+/// answers 400 or 422.
 fn cannot_stream(status: &Status) -> bool {
     match status.code {
         400 | 405 | 422 | 501 => true,

@@ -1,4 +1,5 @@
-//! Objects as the watches get them, and answers of the API server: whatever a pod, a node or a host says of itself.
+//! Fuzz targets: objects as the watches receive them, and answers of the API server, with any content that a pod, a
+//! Node or a host may report.
 
 use kube::core::{Status, WatchEvent};
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ fn meta(name: &str) -> Value {
         "managedFields": [{"manager": "m", "time": "2026-08-01T12:00:00Z", "fieldsV1": {"f:status": {"f:poweredOn": {}}}}]})
 }
 
-/// An event of a watch with this object; the parser of the objects alone meets the same bytes.
+/// Parses an event of a watch with this object. The parser of plain objects gets the same bytes.
 fn event<W: serde::de::DeserializeOwned, R: From<W>>(bytes: &[u8]) -> Option<R> {
     match serde_json::from_slice::<WatchEvent<W>>(bytes) {
         Ok(WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object)) => {
@@ -43,7 +44,7 @@ fn seeds(object: &Value) -> Vec<String> {
     vec![object.to_string(), event("ADDED"), event("DELETED")]
 }
 
-#[allow(clippy::unnecessary_wraps)] // as every try says it
+#[allow(clippy::unnecessary_wraps)] // same form as all targets
 fn took<R>(row: Option<&R>) -> Tried {
     Ok(if row.is_some() { Took::Accepted } else { Took::Refused })
 }
@@ -65,7 +66,7 @@ fn nodes() {
     });
 }
 
-/// A kubelet writes its own Node's status: no time that it may write there keeps the others from being read.
+/// A kubelet writes its own Node's status. No time that it may write there stops the other objects from being read.
 #[test]
 fn a_time_of_another_calendar_does_not_end_the_watch_of_all() {
     for time in ["9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z"] {
@@ -83,7 +84,7 @@ fn a_time_of_another_calendar_does_not_end_the_watch_of_all() {
     }
 }
 
-/// Review 10 of the engineer, D3: another controller's write of a moment ago looked ten minutes old.
+/// A write with an unreadable time counts as just now, so it never looks old enough to be ignored (MET-30).
 #[test]
 fn who_wrote_the_power_at_a_time_that_cannot_be_read_has_written_it_just_now() {
     for (time, kept) in

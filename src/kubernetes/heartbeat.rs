@@ -1,23 +1,25 @@
-//! Signs of life beside the watches: a cheap request every few seconds for all of them, which also brings the
-//! server's time; which cluster it is and what we may do; and the endpoints, which an account may only `get`.
+//! Liveness of the API server beside the watches. One cheap request every few seconds serves all of them and also
+//! brings the server's time. This module also keeps the cluster's identity, the account's rights, and the endpoints,
+//! which the account can only `get`.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{follow::Follow, hosts::NO_HOSTS, live::Shared, publish_throttle::Urgency, sources::Hosts};
 use crate::clock::Now;
 
-/// How often the server is asked for a sign of life.
+/// Interval of the liveness request.
 const BEAT: Duration = Duration::from_secs(4);
-/// How long it may take.
+/// Timeout of the liveness request.
 const BEAT_LIMIT: Duration = Duration::from_secs(4);
-/// How often it is asked again which cluster this is, and what we may do while something is missing.
+/// Interval at which the cluster's identity is read again, and the rights while one is missing.
 const AGAIN: Duration = Duration::from_mins(1);
-/// How often the rights are asked again while none is missing: thirty questions, unless we may do everything.
+/// Interval at which the rights are checked again while none is missing. A check takes thirty requests, unless the
+/// account may do everything.
 const RIGHTS: Duration = Duration::from_mins(10);
-/// How often the endpoints are read, unless we wrote them.
+/// Interval at which the endpoints are read, unless cketerm wrote them.
 const ENDPOINTS: Duration = Duration::from_secs(10);
 
-/// Until the task is aborted.
+/// Sends the liveness request until the task is aborted.
 pub(super) async fn beat(shared: Arc<Shared>) {
     let mut lost: Option<f64> = None;
     loop {
@@ -46,7 +48,7 @@ pub(super) async fn beat(shared: Arc<Shared>) {
             shared.silent(&why, BEAT / 4);
             lost.get_or_insert(began.as_secs_f64());
         } else if let Some(since) = lost.take() {
-            // What was opened meanwhile was answered meanwhile.
+            // A connection that was opened during the outage got its answer during the outage.
             shared.renew.send_replace(since);
             shared.epoch.send_modify(|n| *n += 1);
         }
@@ -54,8 +56,8 @@ pub(super) async fn beat(shared: Arc<Shared>) {
     }
 }
 
-/// Keeps what is known of the cluster and of our rights, until the task is aborted. After the server's absence both
-/// are asked anew: it may be another cluster.
+/// Keeps the cluster's identity and the account's rights up to date until the task is aborted. After an outage of the
+/// server it reads both again, because it may be another cluster.
 pub(super) async fn keep_identity(shared: Arc<Shared>) {
     let (mut epoch, mut complete) = (shared.epoch.subscribe(), None::<Duration>);
     loop {
@@ -72,7 +74,7 @@ pub(super) async fn keep_identity(shared: Arc<Shared>) {
     }
 }
 
-/// Asks which cluster this is; whether it was answered.
+/// Reads the cluster's identity. Returns whether the server answered.
 async fn identify(shared: &Shared) -> bool {
     match shared.kube.cluster_uid().await {
         Ok(uid) => {
@@ -86,7 +88,7 @@ async fn identify(shared: &Shared) -> bool {
     }
 }
 
-/// Asks what we may do; whether we may do all that the queues need.
+/// Checks the account's rights. Returns whether it has all that the queues need.
 async fn ask_rights(shared: &Shared) -> bool {
     match shared.kube.missing_rights().await {
         Ok(missing) => {
@@ -104,15 +106,15 @@ async fn ask_rights(shared: &Shared) -> bool {
     }
 }
 
-/// Follows BareMetalHosts where the cluster has them and we may see them, until the task is aborted. Many clusters have
-/// none: those are asked once a minute and never troubled with a watch; that there are none is an answer as good as a list.
+/// Watches BareMetalHosts until the task is aborted, if the cluster has them and the account may list them. Many
+/// clusters have none: cketerm checks those once a minute and opens no watch. A definite "none" counts as a list.
 pub(super) async fn keep_hosts(shared: Arc<Shared>, link: u64) {
     let mut epoch = shared.epoch.subscribe();
     loop {
         let wait = match shared.kube.serves_hosts().await {
             Ok(true) => {
                 Follow::new(Arc::clone(&shared), link, Hosts).while_served().await;
-                // the kind is gone, it seems: its rows go as soon as the server says so
+                // The kind seems to be gone. Its rows are removed as soon as the server confirms it.
                 BEAT
             }
             Ok(false) => {
@@ -132,7 +134,7 @@ pub(super) async fn keep_hosts(shared: Arc<Shared>, link: u64) {
     }
 }
 
-/// Reads the endpoints now and then, and at once after we wrote them, until the task is aborted.
+/// Reads the endpoints periodically, and at once after cketerm wrote them, until the task is aborted.
 pub(super) async fn keep_endpoints(shared: Arc<Shared>, link: u64) {
     let mut epoch = shared.epoch.subscribe();
     loop {

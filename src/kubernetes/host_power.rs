@@ -1,5 +1,5 @@
-//! What Metal3's controller role writes to BareMetalHosts, and what it reads beside them: BMC passwords, and whether
-//! the upstream operator lives. Every write demands a permit and carries a resourceVersion (I23, I24).
+//! Writes of the Metal3 controller to BareMetalHosts, and its further reads: BMC passwords, and the upstream operator's
+//! Lease. Every write needs a permit and carries a resourceVersion (MET-50; I23, I24).
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -17,12 +17,12 @@ use crate::{
     model::host::{HOLD_PREFIX, HostRow, REBOOT_ANNOTATION, TIMES_ANNOTATION, Times},
 };
 
-/// The name of the baremetal-operator's Lease, in whatever namespace it runs.
+/// Name of the baremetal-operator's Lease, in any namespace.
 const OPERATOR: &str = "baremetal-operator";
-/// Our name in `managedFields`.
+/// cketerm's name in `managedFields`.
 const AS_US: &str = "fieldManager=cketerm";
 
-/// A user name and a password, as a Secret has them. `Debug` shows neither.
+/// User name and password from a Secret. `Debug` shows neither.
 pub struct Credentials {
     /// `username`.
     pub username: String,
@@ -58,7 +58,8 @@ struct LeaseSpec {
 }
 
 impl Lease {
-    /// Who holds it now; none = nobody, or somebody who has not been heard of for four times its duration.
+    /// Describes the present holder. Returns none if nobody holds the Lease, or if it was not renewed for four times
+    /// its duration (MET-29).
     fn holder(&self, now: Timestamp) -> Option<String> {
         let holder = self.spec.holder_identity.as_ref().filter(|h| !h.is_empty())?;
         let long = SignedDuration::from_secs(self.spec.lease_duration_seconds.unwrap_or(60).max(15) * 4);
@@ -69,20 +70,21 @@ impl Lease {
 }
 
 impl Kube {
-    /// Writes this part of the host's status. Errors: [`WriteError::Conflict`] if the host is not any more as `host`
-    /// says.
+    /// Writes this part of the host's status. Errors: [`WriteError::Conflict`] if the host has changed since `host` was
+    /// read.
     pub async fn set_host_status(&self, _: &Permit, host: &HostRow, status: &Value) -> Result<HostRow, WriteError> {
         self.patch_host(host, &format!("/status?{AS_US}"), json!({"status": status})).await
     }
 
-    /// Keeps the two timestamps in our annotation: for servers whose resource definition drops them.
+    /// Keeps the two timestamps in cketerm's annotation, for servers whose resource definition drops them (MET-51).
     pub async fn keep_times(&self, _: &Permit, host: &HostRow, times: Times) -> Result<HostRow, WriteError> {
         let text = serde_json::to_string(&times).unwrap_or_default();
         let annotations = json!({"metadata": {"annotations": {TIMES_ANNOTATION: text}}});
         self.patch_host(host, &format!("?{AS_US}"), annotations).await
     }
 
-    /// Takes the basic annotation off, or every one of the interface: the latter for deprovisioned hosts alone.
+    /// Removes the basic annotation, or with `all` every annotation of the interface. `all` is for deprovisioned hosts
+    /// only.
     pub async fn end_requests(&self, _: &Permit, host: &HostRow, all: bool) -> Result<HostRow, WriteError> {
         let keys = host.asked.keys.keys().filter(|_| all).map(|key| format!("{HOLD_PREFIX}{key}"));
         let gone: Map<String, Value> =
@@ -90,8 +92,8 @@ impl Kube {
         self.patch_host(host, &format!("?{AS_US}"), json!({"metadata": {"annotations": gone}})).await
     }
 
-    /// Whether the resource definition has places for both timestamps: a dry run that changes nothing. The upstream
-    /// one drops them without a word.
+    /// Reports whether the resource definition keeps both timestamps, by a dry run. The upstream definition drops them
+    /// silently.
     pub async fn keeps_times(&self, host: &HostRow, now: Timestamp) -> Result<bool, WriteError> {
         let times = Times { pending_reboot_since: Some(now), last_powered_on: Some(now) };
         let body = json!({"status": {"provisioning": times}});
@@ -101,18 +103,19 @@ impl Kube {
         Ok(kept["pendingRebootSince"].is_string() && kept["lastPoweredOn"].is_string())
     }
 
-    /// Who is the upstream operator's leader now, in words; none = nobody.
+    /// Describes the holder of the upstream operator's Lease. Returns none if nobody holds it.
     pub async fn operator(&self, now: Timestamp) -> Result<Option<String>, KubeError> {
         let path = "/apis/coordination.k8s.io/v1/leases";
         let query = format!("fieldSelector=metadata.name%3D{OPERATOR}");
         let leases = self.list::<Lease, Lease>(path, &query).await;
         let (leases, _) = leases.map_err(|fault| self.error(&format!("GET {path}"), fault))?;
-        // a server that does not know the selector answers with all of them
+        // a server that does not support the selector returns all Leases
         Ok(leases.iter().filter(|lease| lease.metadata.name == OPERATOR).find_map(|lease| lease.holder(now)))
     }
 
-    /// A BMC's user name and password; none = there is no such Secret, or it lacks one of them. `name` comes from a
-    /// BareMetalHost: what is no object's name is not asked for, so it never leads to another place than this namespace.
+    /// Reads a BMC's user name and password. Returns none if the Secret does not exist or lacks one of them. `name`
+    /// comes from a BareMetalHost. If it is no object name, nothing is requested, so it never reaches outside this
+    /// namespace.
     pub async fn credentials(&self, namespace: &str, name: &str) -> Result<Option<Credentials>, KubeError> {
         if !is_object_name(name) {
             return Ok(None);
@@ -127,7 +130,7 @@ impl Kube {
         Ok(both.map(|(username, password)| Credentials { username, password }))
     }
 
-    /// One merge patch, conditioned on the host being as it was read.
+    /// Sends one merge patch, conditioned on the host's resourceVersion and UID.
     async fn patch_host(&self, host: &HostRow, place: &str, mut patch: Value) -> Result<HostRow, WriteError> {
         patch["metadata"]["resourceVersion"] = json!(host.resource_version);
         patch["metadata"]["uid"] = json!(host.uid);
@@ -137,7 +140,7 @@ impl Kube {
     }
 }
 
-/// A DNS subdomain, as the names of Secrets are.
+/// Reports whether this is a DNS subdomain, as the names of Secrets are.
 fn is_object_name(name: &str) -> bool {
     let label = |label: &str| {
         let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! BareMetalHosts: reads, and the annotations of the reboot interface. A patch names one annotation, ours or the basic
-//! one, and nothing else (I44).
+//! BareMetalHosts: reads, and writes of the reboot interface's annotations. A patch names one annotation, cketerm's own
+//! or the basic one, and no other (I44).
 
 use jiff::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
@@ -16,7 +16,7 @@ use crate::model::host::{
     TIMES_ANNOTATION, Times,
 };
 
-/// What is said of a cluster without Metal3.
+/// Message for a cluster without Metal3.
 pub(super) const NO_HOSTS: &str = "it has no BareMetalHosts: Metal3's resource definition is not installed";
 pub(super) const GROUP: &str = "/apis/metal3.io/v1alpha1";
 
@@ -43,7 +43,7 @@ impl Wire for Host {
     }
 }
 
-/// Who wrote which fields last.
+/// A field manager with the fields that it wrote last.
 #[derive(Clone, Deserialize, Default)]
 #[serde(default)]
 struct Managed {
@@ -156,7 +156,7 @@ impl From<Host> for HostRow {
 }
 
 impl Kube {
-    /// All BareMetalHosts. A cluster without Metal3 answers 404, which says so.
+    /// Reads all BareMetalHosts. A cluster without Metal3 is an error that says so.
     pub async fn hosts(&self) -> Result<Vec<HostRow>, KubeError> {
         let path = format!("{GROUP}/baremetalhosts");
         match self.list::<Host, HostRow>(&path, "").await {
@@ -165,19 +165,19 @@ impl Kube {
         }
     }
 
-    /// The same for whom a cluster without Metal3 has no hosts: an error is only what nobody can say.
+    /// Reads all BareMetalHosts; none for a cluster without Metal3. Errors: no definite answer.
     pub async fn hosts_where_served(&self) -> Result<Vec<HostRow>, KubeError> {
         if self.serves_hosts().await? { self.hosts().await } else { Ok(Vec::new()) }
     }
 
-    /// Whether the cluster has BareMetalHosts: a definite no is an answer. Errors: nobody can say, or there are some and we
-    /// may not list them.
+    /// Reports whether the cluster has BareMetalHosts. A definite no is an answer. Errors: no definite answer, or there
+    /// are some and the account may not list them.
     pub(super) async fn serves_hosts(&self) -> Result<bool, KubeError> {
         let path = format!("{GROUP}/baremetalhosts?limit=1");
         let Err(fault) = self.send::<Listed<IgnoredAny>>(get(&path)).await else { return Ok(true) };
         match &fault {
             Fault::Answered(status) if status.code == 404 => Ok(false),
-            // Rights are asked for before anything else: which kinds there are every account may see.
+            // The server checks rights first. Every account may read which kinds exist.
             Fault::Answered(status) if status.code == 403 => match self.send::<IgnoredAny>(get(GROUP)).await {
                 Err(Fault::Answered(status)) if status.code == 404 => Ok(false),
                 _ => Err(self.no_hosts(&path, fault)),
@@ -198,28 +198,28 @@ impl Kube {
         }
     }
 
-    /// One BareMetalHost; none if it does not exist.
+    /// Reads one BareMetalHost. Returns none if it does not exist.
     pub async fn host(&self, namespace: &str, name: &str) -> Result<Option<HostRow>, KubeError> {
         Ok(self.get::<Host>(&host_path(namespace, name)).await?.map(HostRow::from))
     }
 
-    /// A person's request for one power cycle. Errors: [`WriteError::Conflict`] if the host is not any more as `host`
-    /// says.
+    /// Requests one power cycle for an operator. Errors: [`WriteError::Conflict`] if the host has changed since `host`
+    /// was read.
     pub async fn ask_reboot(&self, host: &HostRow, value: &str) -> Result<HostRow, WriteError> {
         self.annotate_host(host, REBOOT_ANNOTATION, json!(value)).await
     }
 
-    /// A person's hold under this key: the host is turned off and stays off until the last key has gone.
+    /// Sets an operator's hold under this key. The host is turned off and stays off until the last key is gone.
     pub async fn hold_host(&self, host: &HostRow, key: &str, value: &str) -> Result<HostRow, WriteError> {
         self.annotate_host(host, &format!("{HOLD_PREFIX}{key}"), json!(value)).await
     }
 
-    /// Takes this key off, and no other.
+    /// Removes this key and no other.
     pub async fn release_host(&self, host: &HostRow, key: &str) -> Result<HostRow, WriteError> {
         self.annotate_host(host, &format!("{HOLD_PREFIX}{key}"), Value::Null).await
     }
 
-    /// A person's wish: whether the host is to be on (`spec.online`).
+    /// Sets `spec.online` for an operator.
     pub async fn set_online(&self, host: &HostRow, online: bool) -> Result<HostRow, WriteError> {
         let patch = json!({
             "metadata": {"resourceVersion": host.resource_version, "uid": host.uid}, "spec": {"online": online},

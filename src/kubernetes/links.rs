@@ -1,35 +1,35 @@
-//! How each watch is doing, and what that makes of its source.
+//! State of each watch, and the state of its source that follows from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::kube::{KubeView, SourceState};
 
-/// The view with the watches that keep it.
+/// The view with the watches that maintain it.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) view: KubeView,
     pub(super) links: BTreeMap<u64, Link>,
     pub(super) last_link: u64,
-    /// There is something in the view that has not been published.
+    /// Whether the view has changes that were not published.
     pub(super) fresh: bool,
-    /// When the server is asked for a sign of life again, while it gives none.
+    /// Boot time in seconds of the next liveness request while the server does not answer.
     pub(super) beat: Option<f64>,
 }
 
-/// How one watch is doing.
+/// State of one watch.
 #[derive(Default)]
 pub(super) struct Link {
     pub(super) source: &'static str,
     pub(super) open: bool,
-    /// When its last request was sent.
+    /// Boot time in seconds at which its last request was sent.
     pub(super) sent: f64,
-    /// When it is tried again.
+    /// Boot time in seconds of its next retry.
     pub(super) retry: Option<f64>,
     pub(super) state: SourceState,
 }
 
 impl Link {
-    /// How it stands, but for when it was heard last.
+    /// Its state without the time it was last heard.
     pub(super) fn standing(&self) -> (bool, Option<f64>, bool, Option<String>) {
         (self.open, self.retry, self.state.synced, self.state.error.clone())
     }
@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// A source is as good as the worst of its watches.
+    /// Computes the state of a source: that of the worst of its watches.
     pub(super) fn sum_up(&mut self, source: &'static str) {
         let tries = self.links.values().filter_map(|link| link.retry).chain(self.beat);
         self.view.line.retry = tries.min_by(f64::total_cmp);
@@ -70,7 +70,7 @@ mod tests {
         Link { source: "pods", state, ..Link::default() }
     }
 
-    /// A mutant of this line survived the library's tests: that one complete list makes a source complete.
+    /// One complete list of several does not make a source complete.
     #[test]
     fn a_source_is_as_good_as_the_worst_of_its_watches() {
         let mut state = State::default();

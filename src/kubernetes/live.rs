@@ -1,5 +1,5 @@
-//! The live copy: one view that the watches keep, published at most fifty times a second; once a second while there is
-//! nothing but signs of life and what no decision waits for.
+//! Live copy of Kubernetes: one view that the watches maintain. It is published at most fifty times a second, and once
+//! a second while only signs of life or changes that no decision waits for arrive.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,16 +25,16 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Whether lists may come as streams (`sendInitialEvents`).
+/// Whether lists may be requested as streams (`sendInitialEvents`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streaming {
-    /// Where the server can; a refusal is remembered.
+    /// Streams where the server supports them. A refusal is remembered.
     Auto,
-    /// Never: pages and a watch.
+    /// Pages and a watch, never streams.
     Off,
 }
 
-/// Watches Kubernetes until it is dropped.
+/// Live copy of Kubernetes. It watches the API server until it is dropped.
 pub struct Live {
     shared: Arc<Shared>,
     tasks: Vec<Task>,
@@ -43,7 +43,7 @@ pub struct Live {
     hosts: Mutex<Option<(u64, Task)>>,
 }
 
-/// A task that ends with its owner.
+/// A task that is aborted when its owner is dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -52,27 +52,27 @@ impl Drop for Task {
     }
 }
 
-/// What the watches share.
+/// State that the watches share.
 pub(super) struct Shared {
     pub(super) kube: Kube,
     state: Mutex<State>,
     bell: PublishThrottle,
     published: watch::Sender<Arc<KubeView>>,
     streaming: AtomicBool,
-    /// Counted up when the server was away and is back.
+    /// Counter that is incremented when the server answers again after an outage.
     pub(super) epoch: watch::Sender<u64>,
-    /// Watches that were opened before this boot time are to be opened anew.
+    /// Boot time in seconds. A watch whose last request was sent before it must be reopened.
     pub(super) renew: watch::Sender<f64>,
     /// Boot time in milliseconds until which every watch proves its own connection.
     proving_until: AtomicU64,
 }
 
-/// For so long after it was asked for last every watch goes on to prove its connection.
+/// Time for which every watch goes on proving its connection after the last [`Live::keep_proving`].
 const LINGER: Duration = Duration::from_secs(15);
 
 impl Live {
-    /// Starts to watch. Call it inside a tokio runtime. It never fails: what goes wrong stands in the view's sources,
-    /// and is tried again.
+    /// Starts the watches. Must be called inside a tokio runtime. It never fails: errors are shown in the view's
+    /// sources, and the watches retry.
     pub fn follow(kube: &Kube, streaming: Streaming) -> Self {
         let shared = Arc::new(Shared {
             kube: kube.clone(),
@@ -97,38 +97,37 @@ impl Live {
         Self { shared, tasks, pods: Mutex::default(), endpoints: Mutex::default(), hosts: Mutex::default() }
     }
 
-    /// The view as it is now, with what has come since it was published last.
+    /// Returns the view as it is now, including changes that were not published yet.
     pub fn borrow(&self) -> Arc<KubeView> {
         self.shared.bring_up_to_date();
         Arc::clone(&self.shared.published.borrow())
     }
 
-    /// Waits until the view shows something that is expected of it, for so long at most.
+    /// Waits until the view satisfies `what`, for at most `within`.
     pub async fn shows(&self, within: Duration, what: impl FnMut(&Arc<KubeView>) -> bool) {
         let _awaited = self.shared.bell.awaited();
         let mut views = self.subscribe();
         let _ = tokio::time::timeout(within, views.wait_for(what)).await;
     }
 
-    /// While work is next or under way: every watch proves that its own connection lives, often enough for its copy never to
-    /// be 10 s old while the server answers. Wanted for 15 s: call it again for as long as it is. Costs nothing where it is
-    /// not called.
+    /// Makes every watch prove its own connection for the next 15 s, so that no copy becomes 10 s old while the server
+    /// answers. Call it again for as long as work is next or under way. Without calls it costs nothing.
     pub fn keep_proving(&self) {
         let now = self.shared.kube.clock.boot();
         let until = millis(now + LINGER);
         if self.shared.proving_until.fetch_max(until, Ordering::SeqCst) < millis(now) {
-            // they may have been dead for a long time
+            // the connections may have been dead for a long time
             self.shared.renew.send_replace(now.as_secs_f64());
         }
     }
 
-    /// Follows the view.
+    /// Subscribes to the view.
     pub fn subscribe(&self) -> watch::Receiver<Arc<KubeView>> {
         self.shared.published.subscribe()
     }
 
-    /// From now on exactly these Nodes' pods are watched. When it returns the view has an entry for each of them; a
-    /// newly added one is not synced until a list that began after this call is complete.
+    /// Watches the pods of exactly these Nodes from now on. When it returns, the view has an entry for each of them. A
+    /// newly added Node is not synced until a list that began after this call is complete.
     pub fn watch_pods(&self, nodes: BTreeSet<String>) {
         let mut watched = lock(&self.pods);
         if watched.len() == nodes.len() && watched.keys().all(|n| nodes.contains(n)) {
@@ -152,8 +151,8 @@ impl Live {
         self.shared.publish();
     }
 
-    /// Whether BareMetalHosts are kept in the view. Where the cluster has none, or we may not see them, that stands in
-    /// the source's error and is asked again once a minute.
+    /// Starts or stops watching BareMetalHosts. If the cluster has none, or the account may not list them, the source's
+    /// error says so, and cketerm checks again once a minute.
     pub fn watch_hosts(&self, on: bool) {
         let mut watched = lock(&self.hosts);
         match (on, watched.take()) {
@@ -172,7 +171,7 @@ impl Live {
         }
     }
 
-    /// Whether the endpoints of the API server's services are kept in the view.
+    /// Starts or stops reading the endpoints of the API server's services.
     pub fn watch_endpoints(&self, on: bool) {
         let mut watched = lock(&self.endpoints);
         match (on, watched.take()) {
@@ -206,7 +205,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Publishes what changed, and gathers what comes in the meantime.
+/// Publishes changes, and coalesces those that arrive shortly after one another.
 async fn publish(shared: Arc<Shared>) {
     shared.bell.heed(|| shared.tell()).await;
 }
@@ -217,17 +216,17 @@ impl Shared {
         (link, Task(crate::tasks::spawn(Follow::new(Arc::clone(self), link, kind).run())))
     }
 
-    /// Boot-time seconds.
+    /// Returns the boot time in seconds.
     pub(super) fn now(&self) -> f64 {
         self.kube.clock.boot().as_secs_f64()
     }
 
-    /// Whether every watch is to prove its own connection now.
+    /// Reports whether every watch must prove its own connection now.
     pub(super) fn proving(&self) -> bool {
         self.proving_until.load(Ordering::SeqCst) >= millis(self.kube.clock.boot())
     }
 
-    /// A request of this watch is sent now; returns that moment.
+    /// Records that this watch sends a request now. Returns that boot time.
     pub(super) fn sends(&self, id: u64) -> f64 {
         let now = self.now();
         if let Some(link) = lock(&self.state).links.get_mut(&id) {
@@ -236,35 +235,36 @@ impl Shared {
         now
     }
 
-    /// Whether the last request of this watch was sent before that moment.
+    /// Reports whether this watch sent its last request before `moment`.
     pub(super) fn sent_before(&self, id: u64, moment: f64) -> bool {
         lock(&self.state).links.get(&id).is_some_and(|link| link.sent < moment)
     }
 
-    /// When this watch last proved that its connection lives.
+    /// Returns the boot time at which this watch last proved that its connection lives.
     pub(super) fn proved_at(&self, id: u64) -> f64 {
         lock(&self.state).links.get(&id).map_or(0.0, |link| link.state.proved)
     }
 
-    /// Whether lists may still be asked for as streams.
+    /// Reports whether lists may still be requested as streams.
     pub(super) fn streams(&self) -> bool {
         self.streaming.load(Ordering::Relaxed)
     }
 
-    /// The server cannot stream lists.
+    /// Records that the server cannot stream lists.
     pub(super) fn no_streams(&self) {
         self.streaming.store(false, Ordering::Relaxed);
     }
 
-    /// Publishes the view and wakes those who follow it.
+    /// Publishes the view and wakes its subscribers.
     fn publish(&self) {
-        // under the lock, so that no older view comes after a newer one
+        // under the lock, so that no older view is published after a newer one
         let mut state = lock(&self.state);
         state.fresh = false;
         self.published.send_replace(Arc::new(state.view.clone()));
     }
 
-    /// Wakes those who follow the view. Where one of them has looked meanwhile it is the same that he has: he can tell.
+    /// Wakes the subscribers. If `borrow` has published this view already, they get the same `Arc` again and can tell
+    /// by the pointer.
     fn tell(&self) {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.fresh) {
@@ -274,7 +274,8 @@ impl Shared {
         }
     }
 
-    /// Publishes what has come since, for whoever looks now. Those who follow the view are woken for it in its time.
+    /// Updates the published view for a reader that looks now. Subscribers are not woken; the throttle wakes them
+    /// later.
     fn bring_up_to_date(&self) {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.fresh) {
@@ -294,7 +295,7 @@ impl Shared {
         id
     }
 
-    /// Ends a link: nothing that its watch still brings gets in.
+    /// Removes a link. Later results of its watch are dropped.
     fn unlink(&self, id: u64, clear: impl FnOnce(&mut KubeView)) {
         let mut state = lock(&self.state);
         if let Some(link) = state.links.remove(&id) {
@@ -303,8 +304,8 @@ impl Shared {
         }
     }
 
-    /// A sign of life with what it brought. `complete` = a whole list; `proved` = the copy is what the server had at that
-    /// moment, or a newer one.
+    /// Records a sign of life and the change that came with it. `complete`: it was a whole list. `proved`: the copy is
+    /// what the server had at that boot time, or newer.
     pub(super) fn heard(
         &self,
         id: u64,
@@ -323,12 +324,13 @@ impl Shared {
             let Some(proved) = proved else { return news };
             let before = link.state.proved;
             link.state.proved = before.max(proved);
-            // work that waits for it goes on
+            // work that waits for a fresh copy can go on
             if now - before > PROVED_WITHIN.as_secs_f64() { Urgency::Loud } else { news }
         });
     }
 
-    /// There is nothing to watch, and that was said definitely: as good as a whole list, for as long as the server answers.
+    /// Records that the server has no such kind, by a definite answer. It counts as a whole list for as long as the
+    /// server answers.
     pub(super) fn absent(&self, id: u64, why: &str, clear: impl FnOnce(&mut KubeView)) {
         self.heard(id, true, Some(self.now()), |view| {
             clear(view);
@@ -340,7 +342,7 @@ impl Shared {
         });
     }
 
-    /// The connection is closed: by plan, or for a reason.
+    /// Records that the connection is closed: as planned, or with an error.
     pub(super) fn closed(&self, id: u64, error: Option<String>) {
         self.update(id, |_, link| {
             link.open = false;
@@ -351,7 +353,7 @@ impl Shared {
         });
     }
 
-    /// The connection is tried again after so long.
+    /// Records that the connection is retried after this delay.
     pub(super) fn tries_again(&self, id: u64, after: Duration) {
         let at = self.now() + after.as_secs_f64();
         self.update(id, |_, link| {
@@ -374,7 +376,8 @@ impl Shared {
         self.bell.ring(if same { news } else { Urgency::Loud });
     }
 
-    /// The server answered a cheap request: for people every open connection is as good as heard. It proves no watch.
+    /// Records that the server answered a cheap request. Every open connection then counts as heard in the views. The
+    /// answer proves no watch (SAF-22).
     pub(super) fn alive(&self, took: Duration, change: impl FnOnce(&mut KubeView)) {
         let now = self.now();
         let mut state = lock(&self.state);
@@ -394,7 +397,7 @@ impl Shared {
         self.bell.ring(news);
     }
 
-    /// The server did not answer it: no connection can be trusted.
+    /// Records that the server did not answer the cheap request. Every connection counts as closed.
     pub(super) fn silent(&self, why: &str, again: Duration) {
         let at = self.now() + again.as_secs_f64();
         let mut state = lock(&self.state);
@@ -409,7 +412,7 @@ impl Shared {
         self.bell.ring(Urgency::Loud);
     }
 
-    /// Changes what belongs to no watch.
+    /// Changes a part of the view that belongs to no watch.
     pub(super) fn note(&self, change: impl FnOnce(&mut KubeView)) {
         let mut state = lock(&self.state);
         change(&mut state.view);

@@ -1,25 +1,31 @@
-//! Kubernetes: reads, guarded writes and the live copy of what the engine and the screens need.
+//! Kubernetes: reads, guarded writes, and the live copy that the engine and the console use.
 //!
-//! The room exists so that nobody else has to know how the API server really answers (spec/kubernetes.md). What may
-//! enter: HTTP, JSON, status codes. What may not leave: objects. Answers become the typed rows of
-//! [`crate::model::kube`] while they are parsed, so that no `managedFields` is ever kept. Nothing here decides; every
-//! write of the engine demands a [`crate::fence::Permit`] and carries a resourceVersion or a UID (I17, I23, I24).
+//! This module hides how the API server really answers. HTTP, JSON and status codes come in; only typed rows of
+//! [`crate::model::kube`] go out. Objects become rows while they are parsed, so no `managedFields` are kept. Nothing in
+//! this module makes a decision. Every write of the engine demands a [`crate::fence::Permit`] and carries a
+//! resourceVersion or a UID (SAF-11, I17, I23, I24).
 //!
-//! | file | idea |
+//! | file | content |
 //! | --- | --- |
-//! | `connect` | which API server, and errors that say what to do |
-//! | `call` | one request, its time limit, and what became of it |
-//! | `wire` | the fields of objects that we read |
+//! | `connect` | choice of the API server, errors with their remedy |
+//! | `transport` | the client's TCP and TLS connections |
+//! | `call` | one request, its timeout, its outcome |
+//! | `wire` | the fields of objects that cketerm reads |
 //! | `read` | fresh reads |
-//! | `rights` | what the account may do |
-//! | `nodes` | cordons and their record |
-//! | `evict` | evictions, deletions, and what each answer means |
-//! | `events` | Events on Nodes, for people |
-//! | `probe` | one API server, asked by its own address |
+//! | `rights` | the account's permissions |
+//! | `nodes` | cordons and their owner annotation |
+//! | `evict` | evictions, deletions, and the meaning of each answer |
+//! | `events` | Events on Nodes, for operators |
+//! | `probe` | health probe of one API server at its own address |
 //! | `endpoints` | the addresses behind the API server's service |
 //! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
-//! | `host_power` | what the controller role writes to them, BMC passwords, the upstream operator |
-//! | `live` | the live copy; `links` how its watches are doing, `follow` one watch of it, `pulse` its liveness, `sources` what is watched, `news` who is woken |
+//! | `host_power` | writes of the Metal3 controller to BareMetalHosts, BMC passwords, the upstream operator |
+//! | `live` | the live copy |
+//! | `follow` | one list-and-watch of the live copy |
+//! | `sources` | the kinds that the live copy watches |
+//! | `links` | the state of each watch |
+//! | `heartbeat` | liveness of the API server, cluster identity, rights |
+//! | `publish_throttle` | the rate at which the live copy is published |
 
 mod call;
 mod connect;

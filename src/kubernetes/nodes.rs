@@ -1,5 +1,5 @@
-//! Cordons: one patch each, conditioned on the Node as it was decided from, so that a late one of an older leader
-//! fails (spec/safety.md, Effects and Cordons; I9, I11, I12, I23).
+//! Cordons. Each is one patch, conditioned on the Node's resourceVersion that it was decided from, so that a late patch
+//! of a deposed leader fails (SAF-11, SAF-33, SAF-34; I9, I11, I12, I23).
 
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) const MERGE: &str = "application/merge-patch+json";
 
-/// Why a write was not carried out, or is not known to be.
+/// Reason why a write was not carried out, or is not known to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The object changed since it was read (409).
@@ -31,10 +31,10 @@ pub enum WriteError {
     Refused {
         /// The status code.
         code: u16,
-        /// The server's words, and the right that is missing.
+        /// The server's message, and the permission that is missing.
         message: String,
     },
-    /// No answer: it may or may not have been carried out. Read again before anything else.
+    /// No answer. The write may or may not have been carried out, so read again before anything else.
     #[error("no answer, it may or may not have been carried out: {0}")]
     NoAnswer(String),
 }
@@ -46,7 +46,7 @@ impl From<Fault> for WriteError {
             Fault::Answered(status) => match status.code {
                 404 => Self::NotFound,
                 409 => Self::Conflict,
-                // The server gave up in the middle, or something before it did.
+                // The API server, or a proxy in front of it, gave up in the middle.
                 502 | 504 => Self::NoAnswer(format!("{}: {}", status.code, status.message)),
                 403 => Self::Refused {
                     code: 403,
@@ -58,19 +58,19 @@ impl From<Fault> for WriteError {
     }
 }
 
-/// What letting go of a Node takes off it, beside our annotation and CKE's.
+/// Changes that an uncordon makes beside removing cketerm's annotation and CKE's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Release {
-    /// `unschedulable`: it was our cordon, and nobody keeps it.
+    /// Whether to clear `unschedulable`: the cordon is cketerm's, and nobody keeps it.
     pub uncordon: bool,
-    /// `keep-cordoned`: the cordon is the administrator's from now on, as any other.
+    /// Whether to remove `keep-cordoned`: the cordon is an ordinary one of the administrator's from now on.
     pub drop_keep: bool,
 }
 
 impl Kube {
-    /// Cordons the Node and writes down for whom, in one patch. `cordon` sets `unschedulable` (without it the field
-    /// is left as it is), `cke_mark` sets CKE's annotation. Errors: [`WriteError::Conflict`] if the Node is not any
-    /// more as `node` says.
+    /// Writes the owner annotation to the Node, in one patch. `cordon` also sets `unschedulable`; without it the field
+    /// stays as it is. `cke_mark` also sets CKE's annotation. Errors: [`WriteError::Conflict`] if the Node has changed
+    /// since `node` was read.
     pub async fn stamp(
         &self,
         _: &Permit,
@@ -91,7 +91,7 @@ impl Kube {
         self.patch_node(node, annotations, cordon.then_some(json!(true))).await
     }
 
-    /// Takes our annotation and CKE's off, and what `what` says, in one patch.
+    /// Removes cketerm's annotation and CKE's, and applies `what`, in one patch.
     pub async fn release(&self, _: &Permit, node: &NodeRow, what: Release) -> Result<NodeRow, WriteError> {
         let mut annotations =
             Map::from_iter([OWNER_ANNOTATION, CKE_ANNOTATION].map(|key| (key.to_owned(), Value::Null)));
@@ -101,7 +101,7 @@ impl Kube {
         self.patch_node(node, annotations, what.uncordon.then_some(Value::Null)).await
     }
 
-    /// Sets and removes labels and annotations and replaces the taints, as `what` says, in one patch.
+    /// Sets and removes labels and annotations and replaces the taints, as `what` specifies, in one patch.
     pub async fn describe(&self, _: &Permit, node: &NodeRow, what: &Description) -> Result<NodeRow, WriteError> {
         let mut patch = json!({"metadata": {
             "resourceVersion": node.resource_version, "labels": what.labels, "annotations": what.annotations,
@@ -127,16 +127,16 @@ impl Kube {
         Ok(answer.into())
     }
 
-    /// A person's deletion of a Node with this UID and no other, for fencing. Errors: [`WriteError::Conflict`] if the
-    /// Node of that name is another one by now, [`WriteError::NotFound`] if there is none.
+    /// Deletes the Node of this name and UID for an operator, for fencing. Errors: [`WriteError::Conflict`] if the Node
+    /// of that name has another UID now, [`WriteError::NotFound`] if there is none.
     pub async fn delete_node(&self, name: &str, uid: &str) -> Result<(), WriteError> {
         let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
         self.send::<Value>(with_body("DELETE", &node_path(name), "application/json", &body)).await?;
         Ok(())
     }
 
-    /// A person's cordon, which no engine takes away, or a person's uncordon, which takes every mark of a cordon with it;
-    /// conditioned on the Node as `node` says. Not fenced: it is the person's write, with the person's rights.
+    /// Cordons a Node for an operator, so that no engine uncordons it, or uncordons it and removes every mark of a
+    /// cordon. Conditioned on the Node's resourceVersion in `node`. Not fenced: the write uses the operator's rights.
     pub async fn cordon_by_hand(&self, _: &Person, node: &NodeRow, cordon: bool) -> Result<NodeRow, WriteError> {
         if cordon {
             let keep = Map::from_iter([(KEEP_CORDONED_ANNOTATION.to_owned(), json!("true"))]);
@@ -147,8 +147,8 @@ impl Kube {
             .await
     }
 
-    /// A person's own key: makes a cordon of ours the administrator's (`keep`), or takes that back. Not fenced: it is
-    /// the person's write, with the person's rights.
+    /// Sets or removes the annotation `cketerm.io/keep-cordoned` for an operator. With `keep` a cordon of cketerm
+    /// becomes the administrator's. Not fenced: the write uses the operator's rights.
     pub async fn annotate_keep_cordoned(&self, _: &Person, name: &str, keep: bool) -> Result<(), WriteError> {
         let value = if keep { json!("true") } else { Value::Null };
         let patch = json!({"metadata": {"annotations": {KEEP_CORDONED_ANNOTATION: value}}});

@@ -1,5 +1,5 @@
-//! One API server, asked by its own address: with our credentials, and only where its certificate verifies against the
-//! cluster's CA (spec/real-world.md, A1).
+//! Health probe of one API server at its own address. It sends the kubeconfig's credentials only to a server whose
+//! certificate the cluster's CA signed (SAF-30).
 
 use std::{
     collections::BTreeMap,
@@ -19,26 +19,26 @@ use super::{
     transport,
 };
 
-/// How one API server answered.
+/// Outcome of a probe of one API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Its certificate is the cluster's: the status of its answer to our credentials.
+    /// The certificate is the cluster's. Holds the status code of the answer to our credentials.
     Answered(u16),
-    /// Its certificate does not verify against the cluster's CA, why: nothing was sent.
+    /// The certificate does not verify against the cluster's CA, with the cause. Nothing was sent.
     Untrusted(String),
-    /// No answer, why.
+    /// No answer, with the cause.
     Silent(String),
 }
 
-/// What is needed to ask servers other than the configured one.
+/// Clients for servers other than the configured one.
 pub(super) struct Elsewhere {
     config: Config,
-    /// By scheme, host and port.
+    /// Clients by scheme, host and port.
     clients: Mutex<BTreeMap<String, Client>>,
 }
 
 impl Elsewhere {
-    /// None where there is no CA of the cluster to verify with: credentials are then sent to nobody else.
+    /// Returns none if no CA of the cluster is configured to verify with. Credentials then go to no other server.
     pub(super) fn of(config: &Config) -> Option<Self> {
         let verifies = config.root_cert.as_ref().is_some_and(|certs| !certs.is_empty()) && !config.accept_invalid_certs;
         let mut config = config.clone();
@@ -60,7 +60,7 @@ impl Elsewhere {
 }
 
 impl Kube {
-    /// Asks for this URL (`https` only) with our credentials. None = that is not possible here: another scheme, or no CA of
+    /// Requests this `https` URL with our credentials. Returns none if that is impossible: another scheme, or no CA of
     /// the cluster is configured.
     pub async fn ask_at(&self, url: &str, within: Duration) -> Option<Asked> {
         let elsewhere = self.elsewhere.as_ref()?;
@@ -86,7 +86,7 @@ impl Kube {
     }
 }
 
-/// What is wrong with the server's certificate, where that is what went wrong.
+/// Returns the fault of the server's certificate, if that is the cause of the error.
 fn untrusted(error: &(dyn Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
     while let Some(e) = cause {
@@ -98,7 +98,7 @@ fn untrusted(error: &(dyn Error + 'static)) -> Option<String> {
                 why => format!("its certificate does not verify against the cluster's CA: {why}"),
             });
         }
-        // an I/O error names the source of what it holds, and passes by what it holds itself
+        // `source` of an I/O error skips the error that it holds and returns that error's source
         let inside = e.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         cause = inside.map(|inner| inner as &(dyn Error + 'static)).or_else(|| e.source());
     }

@@ -1,5 +1,5 @@
-//! When those who follow the live copy are told of a change: at once where something may be decided by it, within a second
-//! where not. Whoever looks sees it at once in any case.
+//! Rate at which subscribers of the live copy are notified: at once for a change that a decision may depend on, within
+//! a second otherwise. A reader that looks sees every change at once in any case.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -8,17 +8,17 @@ use std::{
 
 use tokio::{sync::Notify, time::sleep};
 
-/// A burst of events is told as one.
+/// Time in which a burst of events is coalesced into one notification.
 const COALESCE: Duration = Duration::from_millis(20);
-/// What nobody is woken for is told within this time: as often as an engine looks whatever happens.
+/// Longest delay of a quiet change. An engine looks at least this often anyway.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// What a change is worth.
+/// Urgency of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// Something may be decided by it.
+    /// A decision may depend on it.
     Loud,
-    /// A sign of life, or what can wait for the next look.
+    /// A sign of life, or a change that can wait for the next look.
     Quiet,
 }
 
@@ -28,17 +28,17 @@ impl Urgency {
     }
 }
 
-/// Rings when the copy is to be published.
+/// Signals when the copy must be published.
 #[derive(Default)]
 pub(super) struct PublishThrottle {
     loud: Notify,
     quiet: Notify,
-    /// Those who wait until the copy shows something: for them everything is loud.
+    /// Number of callers that wait until the copy shows something. While there is one, every change is loud.
     awaited: AtomicUsize,
 }
 
 impl PublishThrottle {
-    /// Something is new.
+    /// Reports a change.
     pub(super) fn ring(&self, news: Urgency) {
         if news == Urgency::Loud || self.awaited.load(Ordering::SeqCst) > 0 {
             self.loud.notify_one();
@@ -47,7 +47,7 @@ impl PublishThrottle {
         }
     }
 
-    /// Calls `publish` whenever it is time to. Never returns.
+    /// Calls `publish` whenever a change is due. Never returns.
     pub(super) async fn heed(&self, publish: impl Fn()) {
         loop {
             tokio::select! {
@@ -64,16 +64,16 @@ impl PublishThrottle {
         }
     }
 
-    /// Everything is loud for as long as this lives.
+    /// Makes every change loud for as long as the returned guard lives.
     pub(super) fn awaited(&self) -> Awaited<'_> {
         self.awaited.fetch_add(1, Ordering::SeqCst);
-        // what was gathered before may be what is awaited
+        // a change that was gathered before may be the awaited one
         self.loud.notify_one();
         Awaited(self)
     }
 }
 
-/// Somebody waits until the copy shows something.
+/// Guard of a caller that waits until the copy shows something.
 pub(super) struct Awaited<'a>(&'a PublishThrottle);
 
 impl Drop for Awaited<'_> {
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// How often it was published within so many milliseconds from here.
+    /// Rings, and returns how often the copy was published within that many milliseconds.
     async fn published(
         bell: &Arc<PublishThrottle>,
         times: &Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Fresh reads: answered from a quorum, never from a cache.
+//! Fresh reads, answered from a quorum and never from a cache.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
 use crate::model::kube::{BudgetRow, KubeView, NamespaceRow, NodeRow, PodRow};
 
 impl Kube {
-    /// UID of the `kube-system` namespace: which cluster this is.
+    /// Reads the UID of the namespace `kube-system`, which identifies the cluster.
     pub async fn cluster_uid(&self) -> Result<String, KubeError> {
         let path = "/api/v1/namespaces/kube-system";
         self.get::<Namespace>(path).await?.map(String::from).ok_or_else(|| KubeError::Refused {
@@ -23,15 +23,15 @@ impl Kube {
         })
     }
 
-    /// The API server's version: `v1.35.4`.
+    /// Reads the API server's version, for example `v1.35.4`.
     pub async fn version(&self) -> Result<String, KubeError> {
         let path = "/version";
         let said = self.get::<serde_json::Value>(path).await?.unwrap_or_default();
         Ok(said["gitVersion"].as_str().unwrap_or("it tells no version").to_owned())
     }
 
-    /// The API server's clock minus ours in seconds, from the `Date` of an answer: whole seconds, cut off, so good to
-    /// half a second and half the round trip.
+    /// Returns the API server's clock minus the local one in seconds, from the `Date` of an answer. `Date` has whole
+    /// seconds, truncated. So the result is exact to half a second and half the round trip.
     pub async fn clock_ahead(&self) -> Result<f64, KubeError> {
         let what = "GET /readyz";
         match self.ask_time().await {
@@ -46,8 +46,8 @@ impl Kube {
         }
     }
 
-    /// A cheap request that any account may send: whether the server answers at all, and its time. An answer of any
-    /// kind is one; the server's own judgement of its health is not asked for.
+    /// Sends a cheap request that any account may send. Any answer shows that the server answers, and brings its time.
+    /// The server's own judgement of its health does not matter.
     pub(super) async fn ask_time(&self) -> Result<Option<f64>, Fault> {
         let request = get("/readyz").map_err(|e| Fault::Silent(e.to_string()))?;
         let (sent, from) = (self.clock.boot(), self.clock.wall());
@@ -60,19 +60,19 @@ impl Kube {
         Ok(date.map(|date| ahead(date, from, trip)))
     }
 
-    /// One Node; none if it does not exist.
+    /// Reads one Node. Returns none if it does not exist.
     pub async fn node(&self, name: &str) -> Result<Option<NodeRow>, KubeError> {
         Ok(self.get::<Node>(&node_path(name)).await?.map(NodeRow::from))
     }
 
-    /// All Nodes.
+    /// Reads all Nodes.
     pub async fn nodes(&self) -> Result<Vec<NodeRow>, KubeError> {
         let path = "/api/v1/nodes";
         let rows = self.list::<Node, NodeRow>(path, "").await;
         Ok(rows.map_err(|fault| self.error(&format!("GET {path}"), fault))?.0)
     }
 
-    /// All labels of all Nodes, by name.
+    /// Reads all labels of all Nodes, by name.
     pub async fn node_labels(&self) -> Result<BTreeMap<String, BTreeMap<String, String>>, KubeError> {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
@@ -91,7 +91,7 @@ impl Kube {
         Ok(rows.into_iter().map(|Row(name, labels)| (name, labels)).collect())
     }
 
-    /// What drains are judged by beside the pods: all namespaces and all budgets, in a view that has nothing else.
+    /// Reads what drains depend on beside the pods: all namespaces and all budgets, in a view that holds nothing else.
     pub async fn drain_facts(&self) -> Result<KubeView, KubeError> {
         let (of_namespaces, of_budgets) = ("/api/v1/namespaces", "/apis/policy/v1/poddisruptionbudgets");
         let (namespaces, budgets) = tokio::join!(
@@ -108,29 +108,30 @@ impl Kube {
         Ok(view)
     }
 
-    /// All pods bound to this Node, in whatever phase.
+    /// Reads all pods bound to this Node, in any phase.
     pub async fn pods_on(&self, node: &str) -> Result<Vec<PodRow>, KubeError> {
         let rows = self.list::<Pod, PodRow>("/api/v1/pods", &on_node(node)).await;
         Ok(rows.map_err(|fault| self.error(&format!("GET pods on {node}"), fault))?.0)
     }
 }
 
-/// Path of a Node.
+/// Returns the path of a Node.
 pub(super) fn node_path(name: &str) -> String {
     format!("/api/v1/nodes/{}", encoded(name))
 }
 
-/// The query for the pods of a Node.
+/// Returns the query for the pods of a Node.
 pub(super) fn on_node(node: &str) -> String {
     format!("fieldSelector=spec.nodeName%3D{}", encoded(node))
 }
 
-/// Theirs minus ours: their moment lies somewhere in the second that `date` begins, ours in the middle of the trip.
+/// Returns the server's clock minus the local one in seconds. The server's time lies in the second that `date` begins;
+/// the local time is taken in the middle of the round trip.
 fn ahead(date: Timestamp, sent: Timestamp, trip: Duration) -> f64 {
     date.duration_since(sent).as_secs_f64() + 0.5 - trip.as_secs_f64() / 2.0
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses an HTTP date like `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(text: &str) -> Option<Timestamp> {
     let plain = text.strip_suffix(" GMT")?;
     jiff::fmt::rfc2822::parse(&format!("{plain} +0000")).ok().map(|z| z.timestamp())

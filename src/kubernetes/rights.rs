@@ -1,5 +1,4 @@
-//! What the account may do, asked once: a missing right is named before a drain runs into it (spec/invariants.md,
-//! Rights in Kubernetes; spec/safety.md, Preflight).
+//! The account's permissions, checked in advance: a missing one is named before a drain runs into it (SAF-4).
 
 use futures::future::try_join_all;
 use serde::Deserialize;
@@ -10,8 +9,8 @@ use super::{
     connect::{Kube, KubeError},
 };
 
-/// The rights without which the queues cannot go on: verbs, group, resource. Events are for people: where that right is
-/// missing it is said once, and the rest goes on.
+/// Permissions that the queues need: verbs, group, resource. Events are for operators only. Without that permission
+/// cketerm logs it once and goes on.
 const QUEUES: &[Rights] = &[
     (&["get", "list", "watch", "patch"], "", "nodes"),
     (&["list", "watch", "delete"], "", "pods"),
@@ -38,9 +37,10 @@ struct Allowed {
 }
 
 impl Kube {
-    /// Rights that the queues need and this account lacks, like `create pods/eviction`; empty = all are there.
+    /// Returns the permissions that the queues need and this account lacks, like `create pods/eviction`. Empty if none
+    /// is missing.
     pub async fn missing_rights(&self) -> Result<Vec<String>, KubeError> {
-        // Administrators may do everything: one question instead of thirty.
+        // Administrators may do everything: one request instead of thirty.
         if self.may("*", "*", "*").await? {
             return Ok(Vec::new());
         }
@@ -61,7 +61,8 @@ impl Kube {
         Ok(missing)
     }
 
-    /// Whether this account may do that to objects of this kind, anywhere (`SelfSubjectAccessReview`).
+    /// Reports whether this account may use the verb on objects of this kind in every namespace
+    /// (`SelfSubjectAccessReview`).
     pub async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, KubeError> {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));

@@ -1,4 +1,4 @@
-//! What is watched, and where its rows go in the view.
+//! The kinds that the live copy watches, and where their rows go in the view.
 
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 
@@ -15,32 +15,32 @@ use crate::model::{
     kube::{BudgetRow, DaemonSetRow, HOSTS_SOURCE, KubeView, NamespaceRow, NodePods, NodeRow, PodRow},
 };
 
-/// One list that is kept live.
+/// One kind of object that is kept live.
 pub(super) trait Kind: Clone + Send + Sync + 'static {
-    /// How its objects come.
+    /// The object as the server sends it.
     type Wire: Wire;
-    /// What is kept of them.
+    /// The row that is kept of it.
     type Row: From<Self::Wire> + Send;
-    /// The source's name in the view.
+    /// Name of the source in the view.
     const SOURCE: &'static str;
-    /// Its path.
+    /// Path of the list.
     const PATH: &'static str;
 
-    /// Part of the query, encoded; empty = everything.
+    /// Part of the query, percent-encoded. Empty: all objects.
     fn query(&self) -> String {
         String::new()
     }
-    /// A complete list came: what is not in it has vanished.
+    /// Stores a complete list. Rows that are not in it are removed.
     fn replace(&self, view: &mut KubeView, rows: Vec<Self::Row>);
-    /// One object was added or changed.
+    /// Stores an object that was added or changed.
     fn put(&self, view: &mut KubeView, row: Self::Row) -> Urgency;
-    /// One object vanished.
+    /// Removes an object that was deleted.
     fn remove(&self, view: &mut KubeView, meta: &Meta);
-    /// The rows are what the server had at that moment (boot-time seconds), or newer.
+    /// Records that the rows are what the server had at that boot time in seconds, or newer.
     fn proved(&self, _view: &mut KubeView, _at: f64) {}
 }
 
-/// Replaces a map, keeping rows that are the same, so that readers can tell by the pointer.
+/// Replaces the content of a map but keeps the `Arc` of every unchanged row, so that readers can compare pointers.
 fn replace<K, R>(map: &mut OrdMap<K, Arc<R>>, rows: Vec<R>, key: impl Fn(&R) -> K)
 where
     K: Ord + Clone + Hash + Eq,
@@ -83,8 +83,8 @@ impl Kind for Nodes {
         }
     }
 
-    /// The kubelet's report every five minutes brings nothing but another version, and other programs write annotations
-    /// as often as they like: nobody is woken for those.
+    /// Stores the Node. A change of the version or of annotations alone wakes nobody: the kubelet reports every five
+    /// minutes, and other programs write annotations at any rate.
     fn put(&self, view: &mut KubeView, row: NodeRow) -> Urgency {
         let loud = view.by_name.get(&row.name).is_none_or(|old| !old.says_the_same(&row));
         view.put_node(row);
@@ -288,8 +288,8 @@ mod tests {
         }
     }
 
-    /// Addresses that two Nodes claim one after the other, Nodes that lose and regain theirs: as if everything were put in
-    /// anew each time.
+    /// Two Nodes may claim an address one after the other, and Nodes may lose and regain theirs. The indexes must be
+    /// those of the rows put in afresh.
     #[test]
     fn the_indexes_are_those_of_the_rows_however_the_rows_came() {
         let (names, addresses) = (["a", "b", "c"], ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);

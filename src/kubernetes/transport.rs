@@ -1,6 +1,6 @@
-//! The client's connections. kube's own lets the kernel hold small writes back (Nagle's algorithm), so that every request
-//! with a body waited some 45 ms for the API server's delayed acknowledgement; and it never notices that the other end of
-//! a quiet watch is gone. In everything else this is kube's own stack.
+//! The client's connections. With kube's own, the kernel delays small writes (Nagle's algorithm), so every request with
+//! a body waited some 45 ms for the API server's delayed acknowledgement. They also never notice that the other end of
+//! a quiet watch is gone. Everything else is as in kube's own stack.
 
 use std::time::Duration;
 
@@ -15,24 +15,24 @@ use kube::{
 };
 use tower::{BoxError, ServiceBuilder};
 
-/// The kernel asks a connection on which nothing has come for so long whether the other end is there, so often, with so
-/// many tries: a server that vanished is noticed after a minute at most.
+/// TCP keepalive: idle time before the first probe, interval, and number of probes. A server that vanished is noticed
+/// after one minute at the latest.
 const ASK_AFTER: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_secs(10);
 const ASK_TIMES: u32 = 3;
 
-/// What the API server's audit log calls us.
+/// User agent in the API server's audit log.
 const AGENT: &str = concat!("cketerm/", env!("CARGO_PKG_VERSION"));
 
-/// A client for this configuration.
+/// Creates a client for this configuration.
 pub(super) fn client(mut config: Config) -> Result<Client, Error> {
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(AGENT)));
     if config.proxy_url.is_some() {
-        // said by kube, which knows which proxies it was built without
+        // kube reports which proxies it was built without
         return Client::try_from(config);
     }
     let mut tcp = HttpConnector::new();
-    // the scheme is https: TLS is put around it
+    // The scheme is https. The TLS layer wraps this connector.
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(ASK_AFTER));
@@ -56,7 +56,7 @@ pub(super) fn client(mut config: Config) -> Result<Client, Error> {
 mod tests {
     use super::*;
 
-    /// A configured proxy is used or refused, never left out: past it another server may answer.
+    /// A configured proxy is used or refused, never bypassed: without it another server may answer.
     #[tokio::test]
     async fn a_proxy_that_kube_was_built_without_is_an_error_and_is_never_bypassed() {
         drop(rustls::crypto::ring::default_provider().install_default());

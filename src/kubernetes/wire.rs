@@ -1,4 +1,4 @@
-//! The fields of objects that we read, and nothing else: the parser skips the rest without keeping it.
+//! The fields of objects that cketerm reads. The parser skips all others without storing them.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -14,7 +14,7 @@ use crate::model::{
     selector::Selector,
 };
 
-/// What makes a pod a static one's mirror.
+/// Annotation that marks the mirror of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 type Words = BTreeMap<String, String>;
 
@@ -34,7 +34,7 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// It has a deletionTimestamp.
+    /// Returns true if it has a deletionTimestamp.
     pub(super) fn deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
@@ -58,8 +58,9 @@ struct Condition {
     last_transition_time: Option<Timestamp>,
 }
 
-/// A time of Kubernetes'. Its calendar is wider than ours, and a kubelet may write what it likes into its own Node: what we
-/// cannot hold becomes the nearest that we can, so that one odd object does not end the watch of them all.
+/// Parses a time of Kubernetes. Its calendar is wider than jiff's, and a kubelet may write any time into its own Node.
+/// A time that jiff cannot represent becomes the nearest one that it can, so one odd object does not end the watch of
+/// all.
 pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?;
     let read = |text: Cow<'_, str>| {
@@ -69,19 +70,19 @@ pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestam
     Ok(text.map(read))
 }
 
-/// The time of somebody's write. One that cannot be read counts as just now: who cannot tell that another has stopped writing
-/// keeps off.
+/// Parses the time of a field manager's write. An unreadable time counts as just now: without knowing that the other
+/// writer has stopped, cketerm keeps off.
 pub(super) fn wrote<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?;
     Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
 }
 
-/// The condition `Ready` among these.
+/// Returns the condition `Ready`.
 fn ready(conditions: &[Condition]) -> Option<&Condition> {
     conditions.iter().find(|c| c.r#type == "Ready")
 }
 
-/// An object that a watch can bring: its metadata alone says where it belongs.
+/// An object that a watch can bring. Its metadata alone identifies it.
 pub(super) trait Wire: serde::de::DeserializeOwned + Clone + Send + 'static {
     fn meta(&self) -> &Meta;
 }
@@ -131,10 +132,10 @@ struct NodeInfo {
     kubelet_version: String,
 }
 
-/// Annotations from this length on are other programs' data.
+/// Annotations of at least this many bytes are data of other programs and are not kept.
 const LONG: usize = 512;
 
-/// Labels that screens group by.
+/// Reports whether the views group by this label.
 fn shown(key: &str) -> bool {
     matches!(key, "topology.kubernetes.io/zone" | "topology.kubernetes.io/region")
         || key.starts_with("node-role.kubernetes.io/")
@@ -275,7 +276,7 @@ impl From<Namespace> for NamespaceRow {
     }
 }
 
-/// The UID of a namespace, which is what identifies a cluster.
+/// Returns the UID of a namespace, which identifies a cluster.
 impl From<Namespace> for String {
     fn from(namespace: Namespace) -> Self {
         namespace.metadata.uid
