@@ -1,4 +1,4 @@
-//! How BMCs are spoken to – over the network, or inside the sandbox – and which one a BareMetalHost has.
+//! Clients for BMCs, over the network or inside the sandbox, and the BMC of a BareMetalHost.
 
 use std::{fmt, net::IpAddr, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use crate::{
     net::{Allow, Http, Trust},
 };
 
-/// How long one request to a BMC may take.
+/// Timeout of one request to a BMC.
 const REQUEST: Duration = Duration::from_secs(15);
 
 type Make = dyn Fn(&Trust, &Allow) -> Result<Http, String> + Send + Sync;
 
-/// Version of the file: it differs whenever the file was written or replaced.
+/// Version of the file. It differs after every write or replacement of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
     inode: u64,
@@ -24,16 +24,16 @@ pub struct Version {
     nanoseconds: i64,
 }
 
-/// Where the file is.
+/// Source of the inventory.
 #[derive(Clone)]
 enum Source {
-    /// On this host, read at each use; none where none is configured.
+    /// A file on this host, read at each use. `None`: no file is configured.
     File(Option<PathBuf>),
-    /// In this program: the sandbox's.
+    /// An inventory in this process: the sandbox's.
     Given(Arc<BmcInventory>),
 }
 
-/// The way to the BMCs, and the file that knows them. Cheap to clone.
+/// Clients for BMCs, with the inventory file that names them. Cheap to clone.
 #[derive(Clone)]
 pub struct BmcClients {
     source: Source,
@@ -47,14 +47,14 @@ impl fmt::Debug for BmcClients {
 }
 
 impl BmcClients {
-    /// Over the network, with the file that `power.bmcs` names.
+    /// Creates clients that use the network and the file that `power.bmcs` names.
     pub fn network(file: Option<PathBuf>) -> Self {
         let make = |trust: &Trust, allow: &Allow| Http::for_bmc(REQUEST, trust, allow).map_err(|e| e.to_string());
         Self { source: Source::File(file), make: Arc::new(make) }
     }
 
-    /// By whatever answers, with a file of this text, and names that have these addresses: the sandbox. A text that is no
-    /// such file allows nothing.
+    /// Creates clients of the sandbox: `http` answers, `text` is the inventory file, and `resolve` gives the addresses
+    /// of names. An invalid text allows nothing.
     pub fn inside(http: Http, text: &str, resolve: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
         let resolve = Arc::new(resolve);
         let make = move |_: &Trust, allow: &Allow| {
@@ -64,12 +64,12 @@ impl BmcClients {
         Self { source: Source::Given(Arc::new(BmcInventory::parse(text).unwrap_or_default())), make: Arc::new(make) }
     }
 
-    /// A client that trusts whom it is told to and connects to allowed addresses. Fails for authorities that are no PEM.
+    /// Returns a client with this trust that connects to allowed addresses only. Fails for authorities that are no PEM.
     pub(super) fn http(&self, trust: &Trust, allow: &Allow) -> Result<Http, String> {
         (self.make)(trust, allow)
     }
 
-    /// The file as it is now; one that names and allows nothing where none is configured.
+    /// Returns the file's present content. Without a configured file the inventory is empty and allows nothing.
     pub fn book(&self) -> Result<Arc<BmcInventory>, BookError> {
         match &self.source {
             Source::File(None) => Ok(Arc::default()),
@@ -78,15 +78,16 @@ impl BmcClients {
         }
     }
 
-    /// Changes whenever the file does: whoever keeps a BMC asks for it anew then, for its network may not be allowed any more.
+    /// Returns the version of the file. After a change, callers that keep a BMC must look it up again, because its
+    /// network may no longer be allowed.
     pub fn version(&self) -> Option<Version> {
         let Source::File(Some(path)) = &self.source else { return None };
         let file = std::fs::metadata(path).ok()?;
         Some(Version { inode: file.ino(), seconds: file.mtime(), nanoseconds: file.mtime_nsec() })
     }
 
-    /// The BMC of a BareMetalHost: `spec.bmc.address` with this login; the file's defaults say the rest – authorities,
-    /// deadlines, a login where the host names no Secret.
+    /// Returns the BMC of a BareMetalHost: `spec.bmc.address` with this login. The file's defaults supply the rest:
+    /// authorities, deadlines, and a login if the host names no Secret.
     pub fn of_host(&self, host: &HostRow, login: Option<Login>) -> Result<Found, BookError> {
         let name = host.full_name();
         if host.bmc_address.is_empty() {

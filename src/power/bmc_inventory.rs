@@ -1,6 +1,6 @@
-//! Which BMC a node's address has: the file that `power.bmcs` names (docs/power.md).
+//! The BMC of each node's address, from the file that `power.bmcs` names (docs/power.md).
 //!
-//! Passwords stand in it or in files of their own; neither may be readable by everyone.
+//! Passwords are in that file or in files of their own. Neither may be readable by everyone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,19 +23,19 @@ use crate::{
     net::{Allow, Trust},
 };
 
-/// Why a BMC is not spoken to.
+/// Reason why a BMC gets no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BookError {
-    /// The file cannot be used, or the address is none: file, entry, what to do.
+    /// The file cannot be used, or the address is invalid. Names file, entry and remedy.
     #[error("{0}")]
     Wrong(String),
-    /// Something else than the file names the BMC, and the file allows no networks.
+    /// A source other than the file names the BMC, and the file allows no networks (SAF-39).
     #[error(
         "{name}: no BMC network is allowed, so its BMC {bmc} gets no login: list the networks of the BMCs as `networks` in \
          the file that power.bmcs names (docs/power.md, Networks)"
     )]
     NoNetworks {
-        /// Host or machine.
+        /// Name of the host or machine.
         name: String,
         /// Origin of its BMC.
         bmc: String,
@@ -46,7 +46,7 @@ pub enum BookError {
          the address, or add its network to `networks`"
     )]
     Outside {
-        /// Host or machine.
+        /// Name of the host or machine.
         name: String,
         /// Origin of its BMC.
         bmc: String,
@@ -57,14 +57,14 @@ pub enum BookError {
          `{{cidr: …, http: true}}` in `networks`"
     )]
     PlainHttp {
-        /// Host or machine.
+        /// Name of the host or machine.
         name: String,
         /// Origin of its BMC.
         bmc: String,
     },
 }
 
-/// What is said of one BMC, or of all of them. No `Debug`: it can hold a password.
+/// Settings of one BMC, or the defaults of all. No `Debug`, because it can hold a password.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Said {
@@ -80,7 +80,7 @@ struct Said {
     off_seconds: Option<u64>,
     on_seconds: Option<u64>,
     poll_seconds: Option<u64>,
-    /// In `defaults` alone: where the BMCs that a registry names listen, which has no place for it.
+    /// Only in `defaults`: the port of BMCs that a registry names, because a registry has no field for it.
     registry_port: Option<u16>,
 }
 
@@ -103,7 +103,7 @@ struct File {
     bmcs: BTreeMap<String, Said>,
 }
 
-/// The file, read; the default is none, which names nothing.
+/// The parsed file. The default is an empty file, which names no BMC.
 #[derive(Default)]
 pub struct BmcInventory {
     path: PathBuf,
@@ -118,38 +118,38 @@ impl fmt::Debug for BmcInventory {
     }
 }
 
-/// A BMC to speak to, and how patiently.
+/// A BMC with its deadlines.
 #[derive(Debug)]
 pub struct Found {
     /// The BMC.
     pub bmc: Bmc,
     /// Deadlines.
     pub patience: Patience,
-    /// What a person should know: plain HTTP, a certificate that is not verified.
+    /// Warning for the operator: plain HTTP, or a certificate that is not verified.
     pub warning: Option<String>,
 }
 
-/// Who named the address of a BMC.
+/// Source of a BMC's address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NamedBy {
     /// The operator, in the file itself.
     File,
-    /// A BareMetalHost or a registry: anybody who may write there.
+    /// A BareMetalHost or a registry: everybody who may write there.
     Elsewhere,
 }
 
-/// Whose certificates count.
+/// Trust in certificates.
 enum Certificates<'a> {
-    /// Anybody's.
+    /// Any certificate.
     Any,
-    /// Those of the authorities in this file.
+    /// Certificates of the authorities in this file.
     Of(&'a Path),
-    /// Those of the host's authorities.
+    /// Certificates of the authorities that this host trusts.
     OfTheHost,
 }
 
 impl BmcInventory {
-    /// Reads the file; one with a password that everyone can read is refused.
+    /// Reads the file. A file with a password that everyone can read is refused.
     pub fn read(path: &Path) -> Result<Self, BookError> {
         let wrong = |why: String| BookError::Wrong(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
@@ -162,33 +162,33 @@ impl BmcInventory {
         Ok(book)
     }
 
-    /// Reads the text of such a file. The error shows none of its values.
+    /// Parses the text of such a file. The error shows none of its values.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // An error of the parser can show the value that it stumbled on: only where it is is told.
+        // An error of the parser can contain the value that it stumbled on, so only its place is reported.
         let file: File = serde_yaml::from_str(text).map_err(|e| fault(&e))?;
         let networks = Networks::read(file.networks).map_err(|why| format!("networks: {why}"))?;
         Ok(Self { path: PathBuf::new(), networks, defaults: file.defaults, bmcs: file.bmcs })
     }
 
-    /// The networks that it allows.
+    /// Returns the networks that the file allows.
     pub fn networks(&self) -> &Networks {
         &self.networks
     }
 
-    /// Where no networks are allowed: the addresses whose BMC the file names itself. No other BMC gets a login.
+    /// Returns the addresses whose BMC the file names itself, if no networks are allowed. No other BMC gets a login.
     pub fn confined(&self) -> Option<BTreeSet<String>> {
         self.networks.is_empty().then(|| self.bmcs.keys().cloned().collect())
     }
 
-    /// The addresses whose BMC the file names itself and that get no login all the same, and why: by the rules of `find`, but
-    /// for what lies in other files.
+    /// Returns the addresses whose BMC the file names but that get no login, with the reason. It applies the rules of
+    /// `find`, except those about the content of other files.
     pub fn refused(&self) -> BTreeMap<String, String> {
         let judged = self.bmcs.iter().map(|(address, own)| (address, self.judged(address, own)));
         judged.filter_map(|(address, judged)| Some((address.clone(), judged.err()?.to_string()))).collect()
     }
 
-    /// What a person should know of the file: a default login that goes nowhere, a list that excludes nothing, entries outside
-    /// the list.
+    /// Returns warnings for the operator: a default login that is never used, a list that excludes nothing, entries
+    /// outside the list.
     pub fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.networks.is_empty() && self.defaults.username.is_some() {
@@ -222,19 +222,19 @@ impl BmcInventory {
         all
     }
 
-    /// The addresses that it knows, in order.
+    /// Returns the addresses that the file names, in order.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.bmcs.keys().map(String::as_str)
     }
 
-    /// The BMC of a node's address; none = the file does not name it.
+    /// Returns the BMC of a node's address, or none if the file does not name it.
     pub fn find(&self, address: &str, reach: &BmcClients) -> Result<Option<Found>, BookError> {
         let Some(own) = self.bmcs.get(address) else { return Ok(None) };
         let (place, allow) = self.judged(address, own)?;
         self.speak(address, own, place, None, &allow, reach).map(Some)
     }
 
-    /// Where the BMC of an entry is, and the addresses that it may be reached at.
+    /// Returns the address of an entry's BMC, and the filter of IP addresses that it may be reached at.
     fn judged(&self, address: &str, own: &Said) -> Result<(Address, Allow), BookError> {
         if own.registry_port.is_some() {
             return Err(self.wrong(address, "registry-port belongs into defaults: here the url says it"));
@@ -250,9 +250,9 @@ impl BmcInventory {
         Ok((place, allow))
     }
 
-    /// A BMC that something else names: a BareMetalHost, a registry. It has to be in an allowed network, whoever's login
-    /// it is. What that does not say is taken from the defaults. `any_certificate` counts where its network allows it, and
-    /// wins over the authorities then; elsewhere the certificate is verified.
+    /// Returns a BMC that a BareMetalHost or a registry names. It must be in an allowed network, whoever's login is
+    /// used. Missing settings come from the defaults. `any_certificate` counts only where its network allows it; there
+    /// it takes precedence over the authorities. Elsewhere the certificate is verified.
     pub fn other(
         &self,
         name: &str,
@@ -264,7 +264,7 @@ impl BmcInventory {
         let place = Address::parse(url).map_err(|e| self.wrong(name, e))?;
         let allowed = match place.host {
             Host::Ip(ip) => self.networks.allow_unverified(ip),
-            // the certificate of a name can be verified, and which address it has is not known yet
+            // The certificate of a name can be verified, and the name's address is not known yet.
             Host::Name => false,
         };
         let own = Said { insecure: (any_certificate && allowed).then_some(true), ..Said::default() };
@@ -272,8 +272,8 @@ impl BmcInventory {
         self.speak(name, &own, place, login, &allow, reach)
     }
 
-    /// The addresses that this BMC may be reached at: the one that the operator wrote, else those of the networks. Host names
-    /// are checked when they are resolved, for each connection.
+    /// Returns the filter of IP addresses that this BMC may be reached at: the one that the operator wrote, else those
+    /// in the networks. Host names are checked when they are resolved, for each connection (SAF-38).
     fn guard(&self, name: &str, place: &Address, by: NamedBy, insecure: bool) -> Result<Allow, BookError> {
         let (bmc, name) = (place.origin.clone(), name.to_owned());
         let plain = place.plain();
@@ -287,11 +287,11 @@ impl BmcInventory {
                     &name,
                     "a host name without a verified certificate needs `networks`: give its IP address, or list its network",
                 )),
-                // whoever answers there has to have the name's certificate
+                // the server there must present a certificate for that name
                 (NamedBy::File, Host::Name) => Ok(Arc::new(|_| true)),
             };
         }
-        // the operator's own `http://` is permission enough
+        // the operator's own `http://` is sufficient permission
         let plain = plain && by == NamedBy::Elsewhere;
         if let Host::Ip(ip) = place.host
             && !networks.allow(ip, plain)
@@ -302,7 +302,7 @@ impl BmcInventory {
         Ok(Arc::new(move |to: IpAddr| networks.allow(to, plain)))
     }
 
-    /// Where the BMCs that a registry names listen; none = at the port of https.
+    /// Returns the port of BMCs that a registry names. `None`: the port of https.
     pub fn registry_port(&self) -> Option<u16> {
         self.defaults.registry_port
     }
@@ -385,7 +385,7 @@ impl BmcInventory {
         }
     }
 
-    /// Whose certificates count for an entry: its own word, else that of the defaults.
+    /// Returns the trust for an entry: its own setting, else that of the defaults.
     fn certificates<'a>(&'a self, own: &'a Said) -> Result<Certificates<'a>, String> {
         let all = &self.defaults;
         let file = own.ca_file.as_ref().or(all.ca_file.as_ref().filter(|_| own.insecure != Some(true)));
@@ -418,14 +418,14 @@ impl BmcInventory {
         }
     }
 
-    /// A path as the file means it: relative to its own folder.
+    /// Resolves a path of the file relative to the file's directory.
     fn beside(&self, path: &Path) -> PathBuf {
         self.path.parent().map_or_else(|| path.to_owned(), |folder| folder.join(path))
     }
 }
 
-/// The parser's words without values of the file; the unknown field's name is one of ours or a slip, shown where it cannot
-/// be a value that a forgotten colon has made a name.
+/// Returns the parser's message without values of the file. An unknown field is named only if its name looks like one
+/// of cketerm's. Otherwise it may be a value that a forgotten colon made a name.
 fn fault(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     let place = error.location().map(|l| format!("line {}", l.line())).unwrap_or_default();

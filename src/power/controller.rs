@@ -1,9 +1,9 @@
-//! Metal3's controller role: the proposal's state machine as a pure function of the resource, the BMC's word and a
-//! little memory (seed metal3-reboot-interface.md; spec/metal3.md, State machine). Each step is one write or one
-//! request; whoever comes after a crash decides from the resource alone and comes to the same place.
+//! Metal3's controller role: the proposal's state machine (MET-35) as a pure function of the resource, the BMC's answer
+//! and a little memory. Each step is one write or one request. After a crash, the next controller decides from the
+//! resource alone and reaches the same state.
 //!
-//! `status.poweredOn` is the watermark: `false` is written when the machine was seen off, before anything turns it on,
-//! so that a machine that is on again is told from one that was never off.
+//! `status.poweredOn` is the watermark. `false` is written when the machine was seen off, before anything turns it on
+//! (MET-42). So a machine that is on again can be told from one that was never off.
 
 use std::time::Duration;
 
@@ -15,84 +15,84 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// How long another field manager's write of `status.poweredOn` keeps us from running (spec/safety.md, Metal3).
+/// Time for which another field manager's write of `status.poweredOn` keeps this controller from running (MET-30).
 pub const FOREIGN: SignedDuration = SignedDuration::from_mins(10);
-/// Our field manager.
+/// cketerm's field manager.
 pub const MANAGER: &str = "cketerm";
 
-/// What this controller asked of the BMC since it took the host over, and how long ago. None of it survives a crash.
+/// Time since each request that this controller sent to the BMC. It does not survive a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// The last soft power-off of this request.
+    /// Time since the last soft power-off of this request.
     pub soft: Option<Duration>,
-    /// The last hard one.
+    /// Time since the last hard power-off.
     pub hard: Option<Duration>,
-    /// The last power-on.
+    /// Time since the last power-on.
     pub on: Option<Duration>,
 }
 
-/// How long is waited before a request is sent again, or harder.
+/// Times to wait before a request is sent again, or sent hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For an operating system to end.
+    /// For an operating system to shut down.
     pub soft: Duration,
-    /// For a machine that was cut off.
+    /// For a machine after a hard power-off.
     pub hard: Duration,
-    /// For a machine that was turned on.
+    /// For a machine after a power-on.
     pub on: Duration,
 }
 
-/// The one next thing.
+/// The single next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Write `status.provisioning.state`: an externally provisioned host that nobody has registered yet.
+    /// Write `status.provisioning.state` of an externally provisioned host that has no state yet.
     Register,
     /// Write `status.provisioning.pendingRebootSince`.
     Pending(Timestamp),
     /// Write `status.poweredOn: false`: the machine was seen off.
     SeenOff,
-    /// Write `status.poweredOn: true`, and `lastPoweredOn` where a time is given, in one patch.
+    /// Write `status.poweredOn: true`, and `lastPoweredOn` if a time is given, in one patch.
     SeenOn(Option<Timestamp>),
     /// Ask the BMC to turn the machine off.
     Off(Mode),
     /// Ask the BMC to turn the machine on.
     On,
-    /// Take the basic annotation off, and no other.
+    /// Remove the basic annotation and no other.
     RemoveBase,
-    /// Take every annotation of the interface off.
+    /// Remove every annotation of the interface.
     RemoveAll,
-    /// Nothing, and why.
+    /// Do nothing, with the reason.
     Wait(Why),
 }
 
-/// Why nothing is done.
+/// Reason for doing nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// Nothing is asked for, and the machine is as it is to be.
+    /// No request, and the machine is in the wanted state.
     #[error("nothing is asked for")]
     Idle,
-    /// Clients hold it off.
+    /// Clients hold the machine off.
     #[error("held off by {}", .0.join(", "))]
     Held(Vec<String>),
-    /// It is off and is to stay off.
+    /// The machine is off and must stay off.
     #[error("off, as spec.online says")]
     StaysOff,
-    /// The BMC was asked, and the machine has time.
+    /// The BMC took a request, and its time has not passed.
     #[error("{0} was asked for; the machine has time for it")]
     Asked(&'static str),
-    /// The BMC does not answer, or does not say.
+    /// The BMC does not answer, or does not report a power state.
     #[error("the BMC does not say whether the machine is on")]
     NoWord,
-    /// The host is none of ours now.
+    /// This controller must leave the host alone now.
     #[error(transparent)]
     Hindered(#[from] Hindrance),
 }
 
-/// Decides the next step. `power` is what the BMC said just now, `now` this controller's own clock: no time of a client
-/// is ever looked at, "because we cannot trust any value from the user".
+/// Decides the next step. `power` is the BMC's latest answer, `now` this controller's own clock. No time of a client is
+/// ever read, "because we cannot trust any value from the user" (MET-47).
 pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
     match &host.hindrance() {
-        // Nobody else is there to say so.
+        // Without upstream nobody else writes this state (MET-36).
         Some(Hindrance::NotProvisioned(state)) if state.is_empty() && host.externally_provisioned => {
             return Step::Register;
         }
@@ -105,7 +105,8 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
             | Hindrance::NotProvisioned(_)
             | Hindrance::PowerOffDisabled),
         ) => return wait(why),
-        // Another controller's error, or one of ours that has passed; and `online: false` is a state, not an obstacle.
+        // `Error` is another controller's, or a past one of this controller. `online: false` is a wanted state, no
+        // obstacle.
         Some(Hindrance::Error(_) | Hindrance::Offline) | None => {}
     }
     let pending = host.pending();
@@ -120,11 +121,11 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
             // power the host off regardless of the Spec.Online setting."
             if pending || !host.online { off(host, sent, limits, now) } else { Step::Wait(Why::Idle) }
         }
-        // First what was never written down.
+        // A power state that was never recorded comes first.
         Power::On if host.powered_on.is_none() => Step::SeenOn(None),
-        // Seen off before, now on: the cycle is complete, also where a button or a BMC that lied did it while somebody's key is
-        // there. What is asked for, or came while it booted, begins another, which the resource shows before it is told to
-        // go off: whoever comes after us finishes it.
+        // Seen off before, now on: the cycle is complete, whatever turned the machine on: a button, or a BMC that
+        // reported a wrong state while a key was present. A request that is present, or came during the boot, begins
+        // another cycle. The resource shows it before the BMC gets the power-off, so a later controller can finish it.
         Power::On => Step::SeenOn(Some(after(now, host.pending_reboot_since))),
         Power::Off if host.powered_on != Some(false) => Step::SeenOff,
         Power::Off if !host.online => Step::Wait(Why::StaysOff),
@@ -143,7 +144,8 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
     }
 }
 
-/// Another manager that wrote `status.poweredOn` within ten minutes: two controllers would fight, so we do not run.
+/// Returns the reason not to run if another manager wrote `status.poweredOn` within ten minutes. Two controllers would
+/// fight over the power.
 pub fn beside(host: &HostRow, now: Timestamp) -> Option<String> {
     let fresh = |at: &Timestamp| now.duration_since(*at) < FOREIGN;
     let other = host.power_writers.iter().find(|(manager, at)| manager != MANAGER && fresh(at))?;
@@ -159,23 +161,23 @@ fn wait(why: &Hindrance) -> Step {
     Step::Wait(Why::Hindered(why.clone()))
 }
 
-/// States of a host whose image was taken from it; the others are on their way to having one.
+/// Reports whether the host's image was removed. Hosts in the other states have an image or are getting one.
 fn deprovisioned(host: &HostRow) -> bool {
     let states = ["deprovisioning", "available", "ready", "deleting", "powering off before delete"];
     states.contains(&host.provisioning.as_str())
 }
 
-/// Now in whole seconds, and at least a second after `other`: the resource has no finer times, and an older controller's
-/// clock may have been ahead.
+/// Returns now in whole seconds, but at least one second after `other`. The resource has whole seconds only, and an
+/// earlier controller's clock may have been ahead.
 fn after(now: Timestamp, other: Option<Timestamp>) -> Timestamp {
     let whole = |at: Timestamp| Timestamp::from_second(at.as_second()).unwrap_or(at);
     let least = other.and_then(|t| whole(t).checked_add(SignedDuration::from_secs(1)).ok());
     least.map_or(whole(now), |least| least.max(whole(now)))
 }
 
-/// Off: softly first, hard when that took too long or anybody asks for it.
+/// Decides the power-off: soft first, hard after the timeout or if any request is hard (MET-39).
 fn off(host: &HostRow, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
-    // A controller that died may have asked before us: the request's own age tells.
+    // A dead controller may have sent the soft request, so the age of the reboot request counts (MET-40).
     let age = host
         .pending_reboot_since
         .filter(|_| host.pending())

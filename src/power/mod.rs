@@ -1,17 +1,17 @@
-//! Power of machines: Redfish, and Metal3's reboot interface in both roles (docs/power.md; spec/metal3.md).
+//! Power of machines: Redfish, and both roles of Metal3's reboot interface (docs/power.md, docs/spec/metal3.md).
 //!
-//! | file | idea |
+//! | file | content |
 //! | --- | --- |
-//! | `book` | which BMC a node's address has: the file |
-//! | `networks` | the allow-list of networks that a login may go to |
-//! | `reach` | how BMCs are spoken to: over the network or inside the sandbox; the BMC of a BareMetalHost |
-//! | `controller` | Metal3's controller role, decided; the engine carries it out |
-//! | `redfish/address` | where a BMC is: origin, host, system |
-//! | `redfish/talk` | one BMC: requests, sign-in, redirects, what its errors mean |
+//! | `bmc_inventory` | the file that maps a node's address to its BMC |
+//! | `networks` | the allow-list of networks that a login may reach |
+//! | `bmc_clients` | clients for BMCs, over the network or inside the sandbox; the BMC of a BareMetalHost |
+//! | `controller` | decisions of Metal3's controller role; the engine carries them out |
+//! | `redfish/address` | address of a BMC: origin, host, system |
+//! | `redfish/talk` | one BMC: requests, sign-in, redirects, the meaning of its errors |
 //! | `redfish/system` | its computer system: discovery, power state, `ComputerSystem.Reset` |
 //! | `redfish/switch` | off, on, cycle: deadlines, soft then hard, never a request again per poll |
 //!
-//! What may enter: HTTP and JSON of BMCs. What may not leave: a password; no `Debug`, error or log has one.
+//! HTTP and JSON of BMCs come in. A password never goes out: no `Debug`, error or log contains one.
 
 pub mod bmc_clients;
 mod bmc_inventory;

@@ -1,5 +1,5 @@
-//! Networks of BMCs: the allow-list in the file that `power.bmcs` names. A login leaves this host for these networks and
-//! for no others (I50).
+//! Networks of BMCs: the allow-list in the file that `power.bmcs` names. A login leaves this host for these networks
+//! only (SAF-38, I50).
 
 use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
 
@@ -7,17 +7,17 @@ use serde::Deserialize;
 
 use crate::mutation::{self, Mutation};
 
-/// One network, and what the file allows there besides HTTPS with a verified certificate.
+/// One network, and its permissions beside HTTPS with a verified certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     cidr: Cidr,
-    /// Plain HTTP, which shows a password to whoever listens.
+    /// Whether plain HTTP is allowed, which exposes a password to eavesdroppers.
     pub http: bool,
-    /// Certificates that are not verified, where a BareMetalHost asks for it.
+    /// Whether unverified certificates are allowed if a BareMetalHost requests it.
     pub insecure: bool,
 }
 
-/// Address and length of the prefix: `10.1.0.0/16`, `fd00:1::/64`; an address alone is a network of one.
+/// Address and prefix length: `10.1.0.0/16`, `fd00:1::/64`. An address alone is a network of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     base: IpAddr,
@@ -53,7 +53,7 @@ impl fmt::Display for Cidr {
 }
 
 impl Cidr {
-    /// Whether the address is in it. An IPv4 address that is written as IPv6 is the IPv4 address.
+    /// Reports whether the address is in the network. An IPv4-mapped IPv6 address counts as the IPv4 address.
     pub fn contains(self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         let most = if self.base.is_ipv4() { 32 } else { 128 };
@@ -107,23 +107,23 @@ impl Networks {
         forms.into_iter().map(one).collect::<Result<Vec<_>, String>>().map(|all| Self(all.into()))
     }
 
-    /// The file has no list.
+    /// Returns true if the file has no list.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The networks that hold every address of a family: a list that excludes nothing.
+    /// Returns the networks that contain every address of a family. A list with one of them excludes nothing.
     pub fn unbounded(&self) -> impl Iterator<Item = Cidr> + '_ {
         self.0.iter().map(|network| network.cidr).filter(|cidr| cidr.prefix == 0)
     }
 
-    /// Whether an address is allowed, over plain HTTP where `plain` says so.
+    /// Reports whether an address is allowed. With `plain` it must be allowed over plain HTTP.
     pub fn allow(&self, ip: IpAddr, plain: bool) -> bool {
         let mut holding = self.0.iter().filter(|network| network.cidr.contains(ip));
         holding.any(|network| !plain || network.http) || mutation::on(Mutation::AllowListForgotten)
     }
 
-    /// Whether certificates at an address may go unverified where somebody else asks for it.
+    /// Reports whether certificates at this address may stay unverified if a BareMetalHost requests it.
     pub fn allow_unverified(&self, ip: IpAddr) -> bool {
         self.0.iter().any(|network| network.cidr.contains(ip) && network.insecure)
     }

@@ -78,7 +78,7 @@ fn a_password_over_plain_http_is_said() {
 
 const LOGIN: &str = "defaults: {username: root, password: hunter2}\n";
 
-/// What becomes of an address that a BareMetalHost names: the warning, or the sentence of the refusal.
+/// Judges an address that a BareMetalHost names. Returns the warning, or the refusal.
 fn other(file: &str, url: &str, any_certificate: bool) -> Result<Option<String>, BookError> {
     let book = BmcInventory::parse(&format!("{file}{LOGIN}")).unwrap();
     Ok(book.other("default/w1", url, None, any_certificate, &BmcClients::network(None))?.warning)
@@ -104,7 +104,7 @@ fn i50_an_address_that_others_name_gets_a_login_only_in_an_allowed_network() {
         (LIST, "http://203.0.113.7", Some(foreign)),
         (LIST, "http://10.1.2.3", Some(plain)),
         (LIST, "redfish+http://10.1.2.3/redfish/v1/Systems/1", Some(plain)),
-        // what the client would take for an address in spite of its looks
+        // forms that the HTTP client takes for an address
         (LIST, "https://2130706433", Some("unusual")),
         (LIST, "https://0x7f.1", Some("unusual")),
         (LIST, "https://127.1", Some("unusual")),
@@ -124,7 +124,7 @@ fn i50_an_address_that_others_name_gets_a_login_only_in_an_allowed_network() {
             (_, answer) => panic!("{url}: {answer:?}"),
         }
     }
-    // a host's wish to skip verification counts where the file allows it
+    // a host's request to skip verification counts only where the file allows it
     assert_eq!(other(LIST, "https://10.1.2.3", true).unwrap(), None, "verified all the same");
     assert!(other(LIST, "https://10.2.0.9", true).unwrap().unwrap().contains("not verified"));
     assert_eq!(other(LIST, "https://bmc.example", true).unwrap(), None, "a name's certificate is verified");
@@ -160,7 +160,7 @@ fn i50_the_operators_own_entries_stay_inside_the_list_too() {
     }
 }
 
-/// As 0.1's document had it, and the same by the defaults: found by a review, `config check` called the latter good.
+/// An entry that disables verification, and the same by the defaults.
 #[test]
 fn i50_a_name_whose_certificate_nobody_verifies_is_refused_without_a_list_whoever_says_so() {
     for insecure in [

@@ -1,4 +1,4 @@
-//! Every sentence of the proposal, and a machine that the steps are really done to, with crashes between any two.
+//! Every rule of the proposal, and a simulated machine that the steps act on, with crashes between any two.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +145,7 @@ fn only_provisioned_hosts_in_our_hands_are_acted_on() {
     assert_eq!(step(&external, &Power::On), Step::Off(Mode::Hard));
     let unregistered = HostRow { provisioning: String::new(), externally_provisioned: true, ..asked() };
     assert_eq!(step(&unregistered, &Power::On), Step::Register);
-    // An error of the past keeps nobody from trying again.
+    // A past error does not prevent a further try.
     let error = HostRow { error_type: "power management error".to_owned(), ..asked() };
     assert_eq!(step(&error, &Power::On), Step::Off(Mode::Hard));
 }
@@ -166,7 +166,7 @@ fn soft_becomes_hard_when_it_fails_and_nothing_is_sent_twice_within_its_time() {
     ] {
         assert_eq!(late(sent, now), expected, "{what}");
     }
-    // A hard key that comes while a soft one is pending does not wait for it.
+    // A hard key that arrives while a soft request is pending takes effect at once.
     let hard = pending(&[("", ""), ("k", HARD)]);
     let sent = Sent { soft: seconds(1), ..Sent::default() };
     assert_eq!(decide(&hard, &Power::On, &sent, &LIMITS, at(5)), Step::Off(Mode::Hard));
@@ -184,7 +184,7 @@ fn times_are_whole_seconds_and_an_older_controllers_clock_may_have_been_ahead() 
     assert_eq!(step(&ahead, &Power::On), Step::SeenOn(Some(at(401))), "lastPoweredOn is at least a second later");
     let future = HostRow { pending_reboot_since: Some(at(400)), ..pending(&[("", "")]) };
     assert_eq!(step(&future, &Power::On), Step::Off(Mode::Soft), "a request of the future is no reason to be hard");
-    // A client's clock is nowhere looked at.
+    // A client's time is never read.
     let client = host(&[("k", r#"{"since":"1999-01-01T00:00:00Z"}"#)]);
     assert_eq!(step(&client, &Power::On), Step::Pending(at(5)));
 }
@@ -198,13 +198,13 @@ fn another_controllers_writes_keep_us_from_running_for_ten_minutes() {
     assert_eq!(beside(&host(&[]), at(1)), None);
 }
 
-/// A host and its machine, to which steps are really done.
+/// A host and its simulated machine. The steps act on both.
 struct Play {
     host: HostRow,
     on: bool,
     sent: BTreeMap<&'static str, i64>,
     now: i64,
-    /// The operating system does not end when asked.
+    /// Whether the operating system ignores a shutdown request.
     deaf: bool,
     boots: usize,
     offs: usize,
@@ -215,7 +215,7 @@ impl Play {
         Self { host, on: true, sent: BTreeMap::new(), now: 0, deaf: false, boots: 0, offs: 0 }
     }
 
-    /// One step, done; what was decided.
+    /// Decides and carries out one step. Returns the step.
     fn go(&mut self) -> Step {
         self.now += 1;
         let ago = |what| self.sent.get(what).map(|at| Duration::from_secs((self.now - at).unsigned_abs()));
@@ -294,7 +294,7 @@ fn i44_two_clients_hold_a_host_and_it_comes_back_when_both_have_released_it() {
     play.host.asked.keys.remove("a");
     play.settle();
     assert!(!play.on);
-    // Somebody presses the button in between.
+    // Somebody presses the power button in between.
     play.on = true;
     play.settle();
     assert!(!play.on);
@@ -311,7 +311,7 @@ fn a_request_withdrawn_at_once_still_cycles_and_one_that_comes_while_it_boots_is
     play.host.asked.keys.clear();
     play.settle();
     assert_eq!((play.offs, play.boots, play.on), (1, 1, true));
-    // It is on again and that is not yet written down: the processes of this boot have to go too.
+    // The machine is on again, but that is not recorded yet. The processes of this boot must end too.
     let mut play = Play { on: true, ..Play::new(seen_off(&[("", "")])) };
     play.settle();
     assert_eq!((play.offs, play.boots, play.on), (1, 1, true));

@@ -1,17 +1,17 @@
-//! Address of a BMC, as files, BareMetalHosts and people write it.
+//! Address of a BMC, as files, BareMetalHosts and operators write it.
 
 use std::net::IpAddr;
 
 use super::talk::{BmcError, ROOT, short};
 
-/// Where a BMC is: its origin, and the path of a system where the address names one.
+/// Origin of a BMC, and the path of a system if the address names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Scheme, host and port: `https://10.1.0.5`.
     pub origin: String,
-    /// What kind of host it names.
+    /// Kind of the host in the address.
     pub host: Host,
-    /// `/redfish/v1/Systems/1`.
+    /// Path of the system, for example `/redfish/v1/Systems/1`.
     pub system: Option<String>,
 }
 
@@ -20,17 +20,17 @@ pub struct Address {
 pub enum Host {
     /// An IP address.
     Ip(IpAddr),
-    /// A name, whose addresses a name server says.
+    /// A name to be resolved.
     Name,
 }
 
 impl Address {
-    /// Over HTTP without TLS.
+    /// Returns true for HTTP without TLS.
     pub fn plain(&self) -> bool {
         self.origin.starts_with("http://")
     }
 
-    /// Reads a URL, a host alone, or the address of a BareMetalHost (`redfish-virtualmedia+https://…/Systems/1`).
+    /// Parses a URL, a host alone, or the address of a BareMetalHost (`redfish-virtualmedia+https://…/Systems/1`).
     pub fn parse(text: &str) -> Result<Self, BmcError> {
         let wrong = |why| BmcError::Address(shown(text), why);
         let (scheme, rest) = text.split_once("://").unwrap_or(("https", text));
@@ -55,7 +55,8 @@ impl Address {
         let Some(written) = whole.as_ref().and_then(http::Uri::host).filter(|h| !h.is_empty()) else {
             return Err(wrong("there is no host in it"));
         };
-        // The client takes `0x7f.1` and `2130706433` for addresses, too: what is checked has to be what is connected to.
+        // The HTTP client also accepts `0x7f.1` and `2130706433` as addresses. The checked address must be the one that
+        // it connects to.
         let read = reqwest::Url::parse(&origin).map_err(|_| wrong("there is no host in it"))?;
         let ip = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().ok();
         let host = match (ip(written), read.host_str().and_then(ip)) {
@@ -70,7 +71,7 @@ impl Address {
     }
 }
 
-/// What is shown of an address that cannot be read: not what may be a password.
+/// Returns the printable part of an unreadable address, without anything that may be a password.
 pub(super) fn shown(text: &str) -> String {
     match text.rsplit_once('@') {
         Some((_, after)) => format!("…@{}", short(after)),

@@ -1,5 +1,5 @@
-//! Off, on, cycle. Accepted is not done: what counts is the power state, read twice in a row. A request goes again only
-//! after its deadline, because on some BMCs a repeated one starts their delay anew.
+//! Off, on, cycle. An accepted request is not proof: the power state counts, read twice in a row. A request is repeated
+//! only after its deadline, because some BMCs restart their delay at a repeated one.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::{
 };
 use crate::model::host::Mode;
 
-/// How long is waited for what.
+/// Deadlines and the polling interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// For an operating system to end.
+    /// Time for an operating system to shut down.
     pub soft: Duration,
-    /// For a machine that was cut off; after it once more.
+    /// Time for a machine after a hard power-off. The request is repeated once.
     pub off: Duration,
-    /// For a machine that was turned on; after it twice more.
+    /// Time for a machine after a power-on. The request is repeated twice.
     pub on: Duration,
-    /// Between two looks.
+    /// Interval between two reads of the power state.
     pub poll: Duration,
 }
 
@@ -31,22 +31,22 @@ impl Default for Patience {
     }
 }
 
-/// How a machine came to be off.
+/// Way in which a machine came to be off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Off {
     /// It was off already.
     Already,
-    /// Its operating system ended.
+    /// Its operating system shut down.
     Softly,
-    /// It was cut off.
+    /// Its power was cut.
     Hard,
 }
 
-/// How often turning on is asked for: a machine between off and on must not stay off.
+/// Number of power-on requests. A machine between off and on must not stay off.
 const ON_TRIES: u32 = 3;
 
 impl Bmc {
-    /// Turns the machine off and sees that it is. `tell` gets a line for a person for each step.
+    /// Turns the machine off and waits until it is. `tell` gets a line for the operator at each step.
     pub async fn off(&self, mode: Mode, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<Off, BmcError> {
         let system = self.system().await?;
         if system.power == Power::Off && self.stays(&system, &Power::Off, patience).await? {
@@ -77,7 +77,7 @@ impl Bmc {
                 Err(e) => {
                     tell(&e.to_string());
                     last = Some(e);
-                    // It may be about to end by itself, or to have ended.
+                    // It may be about to shut down by itself, or be off already.
                     if self.wait(&system, &Power::Off, patience.poll * 3, patience.poll).await.is_ok() {
                         return Ok(Off::Hard);
                     }
@@ -92,7 +92,7 @@ impl Bmc {
         Err(last.unwrap_or_else(|| self.offers(&system, "turn off")))
     }
 
-    /// Turns the machine on and sees that it is; `false` = it was on already.
+    /// Turns the machine on and waits until it is. Returns `false` if it was on already.
     pub async fn on(&self, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<bool, BmcError> {
         let system = self.system().await?;
         if system.power == Power::On && self.stays(&system, &Power::On, patience).await? {
@@ -107,7 +107,7 @@ impl Bmc {
                     true
                 }
                 Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
-                // Some refuse it for a moment after an off.
+                // Some BMCs refuse it for a moment after a power-off.
                 Err(e) => {
                     tell(&e.to_string());
                     last = Some(e);
@@ -124,9 +124,9 @@ impl Bmc {
         Err(last.unwrap_or_else(|| self.offers(&system, "turn on")))
     }
 
-    /// Turns the machine off, sees it off, and turns it on again. A machine that is off is only turned on.
+    /// Turns the machine off, waits until it is off, and turns it on again. A machine that is off is only turned on.
     pub async fn cycle(&self, mode: Mode, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<Off, BmcError> {
-        // What cannot be turned on again is not turned off.
+        // Do not turn off a machine that cannot be turned on again.
         let system = self.system().await?;
         if system.first_of(&["On", "ForceOn"]).is_none() {
             return Err(self.offers(&system, "turn on"));
@@ -137,8 +137,8 @@ impl Bmc {
         Ok(how)
     }
 
-    /// Asks once for an off, and does not wait for it; what is sent. A soft one that the BMC does not offer is an error,
-    /// as is everything but an answer that did not come: that counts as sent.
+    /// Requests a power-off once, without waiting for it. Returns the reset type that was sent. It fails if the BMC
+    /// does not offer a soft one, and for every error except a missing answer, which counts as sent.
     pub async fn ask_off(&self, system: &System, mode: Mode) -> Result<&'static str, BmcError> {
         let kind = match mode {
             Mode::Soft => "GracefulShutdown",
@@ -148,13 +148,14 @@ impl Bmc {
         self.press(system, kind).await.map(|()| kind)
     }
 
-    /// Asks once for an on, and does not wait for it; what is sent.
+    /// Requests a power-on once, without waiting for it. Returns the reset type that was sent.
     pub async fn ask_on(&self, system: &System) -> Result<&'static str, BmcError> {
         let kind = system.first_of(&["On", "ForceOn"]).ok_or_else(|| self.offers(system, "turn on"))?;
         self.press(system, kind).await.map(|()| kind)
     }
 
-    /// A request without an answer may have been taken: it counts as sent, and the machine is looked at.
+    /// Sends a reset. A request without an answer may have been taken, so it counts as sent and the power state
+    /// decides.
     async fn press(&self, system: &System, kind: &str) -> Result<(), BmcError> {
         match self.reset(system, kind).await {
             Err(BmcError::Silent { .. }) => Ok(()),
@@ -162,14 +163,14 @@ impl Bmc {
         }
     }
 
-    /// Whether a second look says the same.
+    /// Reports whether a second read returns the same state.
     async fn stays(&self, system: &System, wanted: &Power, patience: &Patience) -> Result<bool, BmcError> {
         sleep(patience.poll).await;
         Ok(self.again(system).await?.power == *wanted)
     }
 
-    /// Looks until two looks in a row show what is wanted; an answer that does not come is no look. The error is what
-    /// was seen last.
+    /// Waits until two reads in a row return the wanted state. A read without an answer does not count. The error is
+    /// the last observed state.
     async fn wait(&self, system: &System, wanted: &Power, long: Duration, poll: Duration) -> Result<(), String> {
         let until = Instant::now() + long;
         let mut seen = 0;
@@ -189,7 +190,7 @@ impl Bmc {
                 }
                 Err(e) => format!("unknown ({e})"),
             };
-            // The second of two looks may come after the deadline.
+            // The second of two reads may come after the deadline.
             if seen == 0 && Instant::now() >= until {
                 return Err(state);
             }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::talk::{Bmc, BmcError, link, short};
 
-/// Where systems usually are; the service root says it.
+/// Usual path of the systems. The service root has the actual one.
 const SYSTEMS: &str = "/redfish/v1/Systems";
 
 /// Redfish's `PowerState`.
@@ -17,9 +17,9 @@ pub enum Power {
     On,
     /// Off.
     Off,
-    /// On its way: `PoweringOn`, `PoweringOff`, or a word that we do not know (`Paused`).
+    /// In transition, `PoweringOn` or `PoweringOff`, or an unknown value such as `Paused`.
     Other(String),
-    /// The BMC does not say.
+    /// The BMC reports no power state.
     Unknown,
 }
 
@@ -45,36 +45,36 @@ impl fmt::Display for Power {
     }
 }
 
-/// What is read of a system.
+/// Facts about a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// Its path: `/redfish/v1/Systems/1`.
     pub path: String,
-    /// Its name; empty = none.
+    /// Its name. Empty: none.
     pub name: String,
     /// `PowerState`.
     pub power: Power,
-    /// How long ago `LastResetTime` was, by the BMC's clock alone: it may be wrong by hours. Few have it.
+    /// Time since `LastResetTime`, by the BMC's clock alone, so its absolute error does not matter. Few BMCs report it.
     pub reset_age: Option<Duration>,
-    /// Where a reset is posted; none = it cannot be reset.
+    /// Path to which a reset is posted. `None`: it cannot be reset.
     target: Option<String>,
-    /// The reset types on offer; none = it does not say.
+    /// Reset types on offer. `None`: the BMC does not list them.
     offered: Option<Vec<String>>,
 }
 
 impl System {
-    /// The reset types on offer; empty = the BMC does not say.
+    /// Returns the reset types on offer. Empty: the BMC does not list them.
     pub fn offered(&self) -> &[String] {
         self.offered.as_deref().unwrap_or_default()
     }
 
-    /// One that was seen in this state.
+    /// Creates a system in this state.
     #[cfg(test)]
     pub fn seen(power: Power, reset_age: Option<Duration>) -> Self {
         Self { path: String::new(), name: String::new(), power, reset_age, target: None, offered: None }
     }
 
-    /// The first of these that may be asked for: what is not on offer is not tried.
+    /// Returns the first of these reset types that is on offer. Types that are not on offer are never tried.
     pub(super) fn first_of(&self, types: &[&'static str]) -> Option<&'static str> {
         self.target.as_ref()?;
         let offered = |t: &&&str| self.offered.as_ref().is_none_or(|all| all.iter().any(|o| o == *t));
@@ -83,7 +83,7 @@ impl System {
 }
 
 impl Bmc {
-    /// The machine's system as it is now: the one that was named, else the only one there is.
+    /// Reads the machine's system: the one that was named, else the only one.
     pub async fn system(&self) -> Result<System, BmcError> {
         let root = self.open().await?;
         let systems = link(&root["Systems"]).unwrap_or(SYSTEMS).trim_end_matches('/').to_owned();
@@ -96,7 +96,7 @@ impl Bmc {
         self.read_system(path, &value, now).await
     }
 
-    /// The same system again, without looking for it.
+    /// Reads the same system again without discovery.
     pub async fn again(&self, known: &System) -> Result<System, BmcError> {
         let (value, now) = self.dated(&known.path).await?;
         let power = self.power_of(&known.path, &value)?;
@@ -130,7 +130,7 @@ impl Bmc {
         let action = &value["Actions"]["#ComputerSystem.Reset"];
         let offered = match &action["ResetType@Redfish.AllowableValues"] {
             Value::Array(values) => Some(texts(values)),
-            // Newer services say it in a resource of its own.
+            // Newer services report it in a resource of its own.
             _ => match action["@Redfish.ActionInfo"].as_str() {
                 Some(info) => self.get(info).await.ok().as_ref().and_then(of_action_info),
                 None => None,
@@ -146,7 +146,8 @@ impl Bmc {
         })
     }
 
-    /// Asks for one reset. An answer that does not come is an error like any other: the machine has to be looked at.
+    /// Requests one reset. A missing answer is an error like any other; the caller must read the power state
+    /// afterwards.
     pub(super) async fn reset(&self, system: &System, kind: &str) -> Result<(), BmcError> {
         let Some(target) = &system.target else {
             return Err(self.odd(&format!("GET {}", system.path), "the system has no action ComputerSystem.Reset"));
@@ -156,7 +157,7 @@ impl Bmc {
     }
 }
 
-/// A reset in the future is none.
+/// A reset time in the future counts as none.
 fn age(value: &Value, now: Option<Timestamp>) -> Option<Duration> {
     let at: Timestamp = value["LastResetTime"].as_str()?.parse().ok()?;
     Duration::try_from(now?.duration_since(at)).ok()

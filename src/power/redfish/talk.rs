@@ -1,4 +1,4 @@
-//! One BMC: requests, sign-in, redirects, and what its errors mean.
+//! One BMC: requests, sign-in, redirects, and the meaning of its errors.
 
 use std::{
     fmt,
@@ -16,27 +16,27 @@ use crate::{
     net::{Answer, Http, NoAnswer},
 };
 
-/// The service root, the only path that Redfish fixes.
+/// Service root, the only path that Redfish fixes.
 pub(super) const ROOT: &str = "/redfish/v1/";
-/// Redirects that are followed; a system's name instead of its id takes one.
+/// Number of redirects that are followed. A system's name instead of its id takes one.
 const MOST_REDIRECTS: usize = 3;
-/// So many characters of a BMC's words are kept, wherever they go: logs, states, statuses.
+/// Number of characters of a BMC's text that are kept in logs, states and statuses.
 const MOST_WORDS: usize = 300;
 
-/// Why a BMC did not do or say what was asked. No case holds a password.
+/// Failure of a request to a BMC. No variant holds a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BmcError {
-    /// The address in a file or in a BareMetalHost is none that Redfish can be spoken to.
+    /// The address in a file or in a BareMetalHost cannot be used for Redfish.
     #[error("{0:?} is no address of a Redfish BMC: {1}; write https://HOST or redfish://HOST/redfish/v1/Systems/ID")]
     Address(String, &'static str),
-    /// No answer: a request may or may not have been taken.
+    /// No answer. The request may or may not have been taken.
     #[error("BMC {bmc} does not answer {what}: {why}; check that it runs, its URL, and its certificate (ca-file)")]
     Silent {
         /// Its origin.
         bmc: String,
         /// Method and path.
         what: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
     /// 401, 403, or a session that was refused.
@@ -58,30 +58,30 @@ pub enum BmcError {
         what: String,
         /// The status code.
         code: u16,
-        /// Its words, one line.
+        /// Its message, on one line.
         message: String,
     },
-    /// An answer that is none of Redfish.
+    /// An answer that is not Redfish.
     #[error("BMC {bmc} answered {what} with something that is no Redfish: {why}")]
     NotRedfish {
         /// Its origin.
         bmc: String,
         /// Method and path.
         what: String,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
-    /// A link or redirect that leaves the BMC: the password would go elsewhere.
+    /// A link or redirect that leaves the BMC. Following it would send the password elsewhere.
     #[error("BMC {bmc} sends {what} to another server ({to}), which is not followed")]
     Elsewhere {
         /// Its origin.
         bmc: String,
         /// Method and path.
         what: String,
-        /// Where to.
+        /// The target.
         to: String,
     },
-    /// None or several systems, and none was named.
+    /// The BMC has no system or several, and none was named.
     #[error("BMC {bmc} has {} systems{}; name the machine's one (`system:`)", .found.len(), listed(.found))]
     Systems {
         /// Its origin.
@@ -89,28 +89,28 @@ pub enum BmcError {
         /// Their paths.
         found: Vec<String>,
     },
-    /// It offers no reset type that does what was asked.
+    /// The BMC offers no reset type for the wanted state.
     #[error("BMC {bmc} offers no reset type to {wanted} the machine, only: {}", short(&.offered.join(", ")))]
     NoResetType {
         /// Its origin.
         bmc: String,
-        /// What was wanted: `turn off`, `turn on`.
+        /// The wanted change: `turn off` or `turn on`.
         wanted: &'static str,
-        /// What it offers.
+        /// The reset types that it offers.
         offered: Vec<String>,
     },
-    /// It took the request and nothing came of it in time.
+    /// The BMC took the request, but the machine did not reach the wanted state in time.
     #[error("BMC {bmc}: the machine is {state} {seconds} s after {asked}, and was expected to be {wanted}")]
     Late {
         /// Its origin.
         bmc: String,
-        /// What was asked: a reset type.
+        /// The requested reset type.
         asked: String,
-        /// What was waited for.
+        /// The expected power state.
         wanted: &'static str,
-        /// How long it was waited.
+        /// The time that was waited, in seconds.
         seconds: u64,
-        /// What it says, or why it says nothing.
+        /// The last power state, or the reason why it is unknown.
         state: String,
     },
 }
@@ -134,26 +134,26 @@ impl fmt::Debug for Login {
     }
 }
 
-/// How a user is made known.
+/// Way to sign in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignIn {
-    /// A session where the BMC offers them, else Basic.
+    /// A session if the BMC offers them, else Basic.
     #[default]
     Auto,
     /// HTTP Basic, with each request.
     Basic,
-    /// A session, or not at all.
+    /// A session only.
     Session,
 }
 
-/// An open session: its token, and where it is closed.
+/// An open session: its token, and the path to close it.
 #[derive(Clone)]
 struct Session {
     token: String,
     place: Option<String>,
 }
 
-/// A BMC. Signs in when it is first asked; [`Bmc::close`] ends the session, of which BMCs have few.
+/// A BMC. It signs in at the first request. [`Bmc::close`] ends the session, because BMCs allow only a few.
 pub struct Bmc {
     http: Http,
     pub(super) origin: String,
@@ -169,21 +169,21 @@ impl fmt::Debug for Bmc {
     }
 }
 
-/// What came back: the headers and the body, `Null` where there is none.
+/// An answer: the headers and the body, which is `Null` if there is none.
 type Got = (HeaderMap, Value);
 
 impl Bmc {
-    /// A BMC behind this HTTP, which must not follow redirects by itself.
+    /// Creates a BMC on this HTTP client, which must not follow redirects by itself.
     pub fn new(http: Http, address: Address, login: Option<Login>, how: SignIn) -> Self {
         Self { http, origin: address.origin, system: address.system, login, how, session: Mutex::new(None) }
     }
 
-    /// Scheme, host and port: what messages name.
+    /// Returns scheme, host and port, as messages name the BMC.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// Ends the session, if there is one. What fails here costs the BMC a session until it times out, no more.
+    /// Ends the session, if there is one. A failure only costs the BMC one session until it times out.
     pub async fn close(&self) {
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Session { token, place: Some(place) }) = session else { return };
@@ -193,7 +193,7 @@ impl Bmc {
         }
     }
 
-    /// The service root, for which nobody has to sign in; signs in where sessions are offered.
+    /// Reads the service root, which needs no sign-in. Signs in if the BMC offers sessions.
     pub(super) async fn open(&self) -> Result<Value, BmcError> {
         let (_, root) = self.follow(Method::GET, ROOT, &[], None).await?;
         if root.get("Systems").is_none() {
@@ -225,7 +225,7 @@ impl Bmc {
                 Ok(())
             }
             Err(e @ BmcError::Unauthorized { .. }) => Err(e),
-            // All sessions taken, or the service is off: Basic may still do.
+            // All sessions are taken, or the session service is disabled: Basic may still work.
             Err(e) if self.how == SignIn::Auto => {
                 tracing::debug!(bmc = self.origin, error = %e, "no session; goes on with Basic");
                 Ok(())
@@ -234,12 +234,12 @@ impl Bmc {
         }
     }
 
-    /// A GET of a link.
+    /// Sends a GET of a link.
     pub(super) async fn get(&self, path: &str) -> Result<Value, BmcError> {
         Ok(self.dated(path).await?.0)
     }
 
-    /// A GET of a link, and what time it is there.
+    /// Sends a GET of a link. Also returns the BMC's time from `Date`.
     pub(super) async fn dated(&self, path: &str) -> Result<(Value, Option<Timestamp>), BmcError> {
         let (headers, value) = self.ask(Method::GET, path, None).await?;
         let date = headers.get(header::DATE).and_then(|v| v.to_str().ok());
@@ -248,7 +248,8 @@ impl Bmc {
         Ok((value, at.map(|z| z.timestamp())))
     }
 
-    /// A POST. It is sent once; a 401 of a session that ran out is no sending.
+    /// Sends a POST once. If it fails with 401 because the session expired, the BMC did not take it, so it is sent
+    /// again.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, BmcError> {
         Ok(self.ask(Method::POST, path, Some(body)).await?.1)
     }
@@ -260,14 +261,14 @@ impl Bmc {
         if !(had && matches!(answer, Err(BmcError::Unauthorized { code: 401, .. }))) {
             return answer;
         }
-        // The session ran out.
+        // The session expired.
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.open().await?;
         let session = self.session.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.follow(method, path, &self.who(session), body).await
     }
 
-    /// The header that says who asks.
+    /// Returns the authentication header.
     fn who(&self, session: Option<Session>) -> Vec<(&'static str, String)> {
         match (session, &self.login) {
             (Some(session), _) => vec![("x-auth-token", session.token)],
@@ -276,7 +277,7 @@ impl Bmc {
         }
     }
 
-    /// Sends, follows redirects that stay on the BMC, and reads the answer.
+    /// Sends a request, follows redirects that stay on the BMC, and reads the answer.
     async fn follow(
         &self,
         mut method: Method,
@@ -317,11 +318,11 @@ impl Bmc {
         request = request.header("accept", "application/json").header("odata-version", "4.0");
         for (name, value) in headers {
             let value = HeaderValue::from_str(value).map(|mut value| {
-                // no log of a library shows it either
+                // keeps it out of the logs of libraries
                 value.set_sensitive(true);
                 value
             });
-            // the message of a header that cannot be sent would hold it
+            // the error of an invalid header value would contain the value
             request = request.header(*name, value.map_err(|_| unwritten())?);
         }
         if body.is_some() {
@@ -348,13 +349,13 @@ impl Bmc {
         }
         match value {
             Ok(value) => Ok((headers, value)),
-            // Nothing, or what a success needs no words for: only a GET has to bring something.
+            // No body, or one that is no JSON: only a GET needs one.
             Err(_) if !what.starts_with("GET ") => Ok((headers, Value::Null)),
             Err(e) => Err(self.odd(what, &format!("no JSON: {e}"))),
         }
     }
 
-    /// A link as a path of this BMC.
+    /// Returns a link as a path on this BMC.
     fn here(&self, to: &str, what: &str) -> Result<String, BmcError> {
         let elsewhere = || BmcError::Elsewhere { bmc: self.origin.clone(), what: what.to_owned(), to: shown(to) };
         let path = match to.strip_prefix(&self.origin) {
@@ -375,12 +376,12 @@ fn unwritten() -> NoAnswer {
     NoAnswer("the request cannot be written: an unusual character in the user name or password?".to_owned())
 }
 
-/// The target of a link.
+/// Returns the target of a link.
 pub(super) fn link(value: &Value) -> Option<&str> {
     value["@odata.id"].as_str()
 }
 
-/// The words of an error: those of the extended information if there are any.
+/// Returns the text of an error: that of the extended information if there is any.
 fn words(value: &Value) -> Option<String> {
     let error = &value["error"];
     let more = error["@Message.ExtendedInfo"].as_array().into_iter().flatten();
@@ -389,16 +390,16 @@ fn words(value: &Value) -> Option<String> {
     Some(short(&text))
 }
 
-/// The beginning of a BMC's words, on one line and masked.
+/// Returns the beginning of a BMC's text, on one line and with secrets masked.
 pub(super) fn short(text: &str) -> String {
     let beginning = secret::beginning(text.as_bytes(), MOST_WORDS);
     beginning.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The value of a Basic header.
+/// Returns the value of a Basic authentication header.
 fn basic(login: &Login) -> String {
     let both = format!("{}:{}", login.username, login.password).into_bytes();
-    // Kubernetes' byte strings are base64 on the wire.
+    // A byte string of Kubernetes is serialised as base64.
     let encoded = serde_json::to_value(k8s_openapi::ByteString(both)).unwrap_or_default();
     format!("Basic {}", encoded.as_str().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! A BMC of a few lines, with the bad habits of spec/metal3.md.
+//! A small fake BMC with bad habits of real ones: delays, refusals, ignored requests, lost answers.
 
 use std::{
     sync::{Arc, Mutex},
@@ -16,26 +16,26 @@ use crate::{
     net::{Http, NoAnswer},
 };
 
-/// What it does, and what it was asked.
+/// State of the fake, and a log of the requests to it.
 struct Fake {
     on: bool,
-    /// The state it changes to, and when.
+    /// The next power state, and when it takes effect.
     pending: Option<(bool, Instant)>,
     delay: Duration,
-    /// Resets that were asked for.
+    /// Requested resets.
     asked: Vec<String>,
-    /// Reset types on offer; `None` = it does not say.
+    /// Reset types on offer. `None`: not listed.
     offered: Option<Vec<&'static str>>,
-    /// Reset types that are refused with this status, so often.
+    /// Reset types that are refused, with the status and the number of times.
     refused: Vec<(&'static str, u16, usize)>,
-    /// Reset types that are taken and never done.
+    /// Reset types that are accepted and never carried out.
     ignored: Vec<&'static str>,
-    /// Resets are done and not answered.
+    /// Whether resets are carried out without an answer.
     mute: bool,
-    /// So many requests for the state are not answered.
+    /// Number of requests for the state that get no answer.
     deaf: usize,
     sessions: bool,
-    /// How many requests a session is good for.
+    /// Number of requests that a session lasts for.
     session_lasts: usize,
     open: Vec<String>,
     members: Vec<&'static str>,
@@ -63,7 +63,7 @@ impl Default for Fake {
     }
 }
 
-/// Status, body, and a header beside them.
+/// Status, body, and one header.
 type Said = (u16, Value, Option<(&'static str, String)>);
 
 impl Fake {
@@ -94,7 +94,7 @@ impl Fake {
             return Ok((201, Value::Null, Some(("x-auth-token", token))));
         }
         let header = |name: &str| request.headers().get(name).map(|v| v.to_str().unwrap().to_owned());
-        // `u:p:w`
+        // Base64 of `u:p:w`.
         let basic = !self.sessions && header("authorization").as_deref() == Some("Basic dTpwOnc=");
         let token = header("x-auth-token").is_some_and(|t| self.open.contains(&t));
         if !basic && !token {
@@ -154,7 +154,7 @@ impl Fake {
     }
 }
 
-/// The fake, and a BMC that speaks to it.
+/// Returns the fake, and a BMC client that talks to it.
 fn bmc_at(fake: Fake, address: &str) -> (Arc<Mutex<Fake>>, Bmc) {
     signed_in(fake, address, "p:w")
 }
@@ -294,7 +294,7 @@ async fn soft_is_tried_first_and_then_hard_where_it_fails_is_refused_or_is_not_o
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_repeated_after_its_deadline_only_and_a_lie_ends_as_an_error() {
-    // A repeated ForceOff starts this BMC's delay anew: polling with it would never end.
+    // A repeated ForceOff restarts this BMC's delay: repeating it at each poll would never end.
     let (fake, slow) = bmc(Fake { delay: Duration::from_secs(50), ..Fake::default() });
     slow.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap();
     assert_eq!(asked(&fake), ["ForceOff"]);
@@ -324,7 +324,7 @@ async fn a_cycle_sees_the_machine_off_and_does_not_leave_it_off() {
     assert_eq!(bmc.cycle(Mode::Soft, &Patience::default(), QUIET).await, Ok(Off::Softly));
     assert_eq!(asked(&fake), ["GracefulShutdown", "On", "On", "On"]);
     assert_eq!(fake.lock().unwrap().state(), "On");
-    // What cannot be turned on again is not turned off.
+    // A machine that cannot be turned on again is not turned off.
     let (fake, bmc) = self::bmc(Fake { offered: Some(vec!["ForceOff"]), ..Fake::default() });
     let text = bmc.cycle(Mode::Hard, &Patience::default(), QUIET).await.unwrap_err().to_string();
     assert!(text.contains("no reset type to turn on the machine, only: ForceOff"), "{text}");
@@ -333,7 +333,7 @@ async fn a_cycle_sees_the_machine_off_and_does_not_leave_it_off() {
 
 #[tokio::test(start_paused = true)]
 async fn turning_on_what_is_about_to_go_off_is_seen_through() {
-    // `On` during a pending off is swallowed: the machine goes off afterwards.
+    // `On` during a pending off is lost: the machine goes off afterwards.
     let (fake, bmc) = bmc(Fake { pending: None, delay: Duration::from_secs(1), ..Fake::default() });
     let system = bmc.system().await.unwrap();
     bmc.reset(&system, "ForceOff").await.unwrap();
