@@ -1,4 +1,5 @@
-//! Today's CKE: every healthy machine of a templated role is a worker (spec/sabakan.md, Strategy `all-healthy`).
+//! Strategy `all-healthy`: every healthy machine of a templated role is a worker (SAB-47 to SAB-58), as in CKE since
+//! 2025.
 
 #![allow(clippy::unnecessary_wraps)] // all actions have one signature
 
@@ -12,7 +13,7 @@ use crate::model::{cluster::Taint, policy::Strategy};
 
 type Done = Result<Option<Step>, PlanError>;
 
-/// The first definition: control planes, then every other healthy machine of a templated role.
+/// Builds the first definition: control planes, then every other healthy machine of a templated role.
 pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
     fill(draft, limits)?;
     let reason = format!(
@@ -23,7 +24,7 @@ pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step,
     Ok(Step { action: Action::Initialize, reason })
 }
 
-/// The first action whose condition holds. Today's CKE replaces no control plane by itself.
+/// Applies the first action whose condition holds. Like CKE, it never replaces a control plane by itself (SAB-47).
 pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let actions: [fn(&mut Draft<'_>, &Limits) -> Done; 6] = [
         remove_non_existent,
@@ -42,7 +43,7 @@ pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(None)
 }
 
-/// Adds the control planes that are missing, unused machines first, then workers; then the workers that are missing.
+/// Adds missing control planes, from unused machines first and then from workers. Then adds missing workers (SAB-48).
 pub(super) fn fill(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanError> {
     add_planes(draft, limits)?;
     let target = target(draft);
@@ -83,7 +84,8 @@ fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(Some(Step { action: Action::DecreaseControlPlane, reason }))
 }
 
-/// "While healthy workers < healthy machines of any role − control planes."
+/// SAB-50: workers are added while healthy workers are fewer than healthy machines of any role minus all control
+/// planes.
 fn increase_workers(draft: &mut Draft<'_>, _: &Limits) -> Done {
     let wanted =
         (healthy(draft, |_| true) + absent(&draft.planes) + absent(&draft.workers)).saturating_sub(draft.planes.len());
@@ -96,18 +98,19 @@ fn increase_workers(draft: &mut Draft<'_>, _: &Limits) -> Done {
     }
 }
 
-/// How many workers, healthy or not, the definition is filled up to: the healthy machines of the worker templates' roles, without
-/// all control planes that have one of these roles, healthy or not.
+/// Returns *W* of SAB-49: the number of workers, healthy or not, that the definition is filled up to. It is the number
+/// of healthy machines of the worker templates' roles, minus the control planes with one of these roles, healthy or
+/// not.
 fn target(draft: &Draft<'_>) -> usize {
     let templated = |i: usize| template(draft, i).is_some();
     let planes = planes_of(draft, templated);
-    // what looks gone for its reboot is healthy, and comes back with the role that it had
+    // A machine that is absent because of its reboot counts as healthy, and keeps the role that it had.
     let gone = absent(&draft.workers) + if planes == draft.planes.len() { absent(&draft.planes) } else { 0 };
     (healthy(draft, templated) + gone).saturating_sub(planes)
 }
 
-/// The control planes that take machines of these roles from the workers: all of them where the template names such a role; those
-/// that have one where it names none.
+/// Returns the number of control planes to subtract from the machines of these roles. If the control-plane template
+/// names one of these roles, all control planes count; otherwise those whose machines have one.
 fn planes_of(draft: &Draft<'_>, of: impl Fn(usize) -> bool) -> usize {
     let own = Draft::machines_of(&draft.planes).filter(|&i| of(i)).count();
     let role = draft.input.template.control_plane.role.as_deref();
@@ -116,7 +119,7 @@ fn planes_of(draft: &Draft<'_>, of: impl Fn(usize) -> bool) -> usize {
     if named { draft.planes.len() } else { own }
 }
 
-/// Healthy machines of the whole answer.
+/// Returns the number of healthy machines in the whole answer.
 fn healthy(draft: &Draft<'_>, of: impl Fn(usize) -> bool) -> usize {
     (0..draft.input.machines.len()).filter(|&i| draft.counts_as_healthy(i) && of(i)).count()
 }
@@ -129,13 +132,14 @@ fn healthy_members(draft: &Draft<'_>, members: &[Member]) -> usize {
     absent(members) + Draft::machines_of(members).filter(|&i| draft.counts_as_healthy(i)).count()
 }
 
-/// The worker template of whose role a machine is.
+/// Returns the worker template that names a machine's role.
 fn template(draft: &Draft<'_>, i: usize) -> Option<usize> {
     let of = draft.worker_kind(i)?;
     draft.input.template.workers[of].takes(&draft.machine(i).role).then_some(of)
 }
 
-/// Makes unused machines workers while `more` are wanted, each of the template whose turn it is; returns how many.
+/// Adds unused machines as workers while `more` returns true, each of the template whose turn it is. Returns their
+/// number.
 fn add_workers(draft: &mut Draft<'_>, more: impl Fn(&Draft<'_>) -> bool) -> usize {
     let shares: Vec<i64> = (0..draft.input.template.workers.len())
         .map(|of| {
@@ -143,7 +147,7 @@ fn add_workers(draft: &mut Draft<'_>, more: impl Fn(&Draft<'_>) -> bool) -> usiz
             signed(healthy(draft, is)) - signed(planes_of(draft, is))
         })
         .collect();
-    // those that have no unused machine left
+    // templates without an unused machine
     let mut empty = vec![false; shares.len()];
     let mut added = 0;
     while more(draft)
@@ -162,22 +166,22 @@ fn signed(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// The template that has the smallest part of its machines, its workers counted healthy or not; of equal ones the first. One that has
-/// no machines for workers at all comes last.
+/// Returns the template with the smallest quotient of workers, healthy or not, and machines. Of equal quotients the
+/// first is used. A template without machines for workers comes last (SAB-51, SAB-52).
 fn turn(draft: &Draft<'_>, shares: &[i64], empty: &[bool]) -> Option<usize> {
     let open = (0..shares.len()).filter(|&of| !empty[of]);
     open.min_by(|&a, &b| {
         let (have, all) = (|of| signed(draft.share(of)), |of: usize| shares[of]);
         match (all(a) > 0, all(b) > 0) {
-            // a/b < c/d without fractions
+            // compares a/b with c/d without fractions
             (true, true) => have(a).saturating_mul(all(b)).cmp(&have(b).saturating_mul(all(a))),
             (one, other) => other.cmp(&one),
         }
     })
 }
 
-/// "A worker RETIRED (not merely retiring) for over 300 s is removed while (workers − 1) / machines ≥
-/// minimum-workers-rate % of all machines in the answer."
+/// SAB-58: a worker that has been retired, not only retiring, for more than `removal_wait_seconds` leaves. It stays if
+/// (workers − 1) / machines of the answer would be below `minimum-workers-rate` percent.
 fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     #[allow(clippy::cast_precision_loss)] // seconds
     let wait = draft.input.wait_seconds as f64;
@@ -201,7 +205,7 @@ fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
 }
 
 impl Draft<'_> {
-    /// Taints of a machine's Kubernetes Node, where it has one and they are known.
+    /// Returns the taints of a machine's Node, if it has one and they are known.
     fn taints(&self, i: usize) -> &[Taint] {
         let Some(nodes) = self.input.kubernetes_nodes else { return &[] };
         let name = match self.nodes[i].and_then(|place| self.current_node(place)) {
@@ -216,7 +220,7 @@ impl Draft<'_> {
         (!key.is_empty()).then_some(key)
     }
 
-    /// Whether nobody else keeps a machine's node for himself.
+    /// Reports whether no foreign taint reserves the machine's Node (SAB-54).
     pub(super) fn free_of_taints(&self, i: usize) -> bool {
         if self.input.strategy == Strategy::Weighted {
             return true;
@@ -230,7 +234,7 @@ impl Draft<'_> {
         })
     }
 
-    /// Where there are spare nodes among the candidates, only those are left.
+    /// Keeps only the spare nodes among the candidates, if there are any (SAB-55).
     pub(super) fn only_spares(&self, candidates: &mut Vec<usize>) {
         if self.input.strategy == Strategy::Weighted {
             return;

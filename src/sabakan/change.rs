@@ -1,5 +1,5 @@
-//! What a generated definition changes in the one in force: node by node and field by field, for the gate, for people,
-//! and as a digest that an approval names (spec/safety.md, Registry).
+//! Difference between a generated definition and the current one, by node and field. It serves the approval gate, the
+//! views, and the digest that an approval names (SAB-67 to SAB-71).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::machine::Machine;
 use crate::model::cluster::{Cluster, Node};
 
-/// What becomes of a node.
+/// Effect of a change on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -21,12 +21,12 @@ pub enum Kind {
     Promoted,
     /// It is new.
     Added,
-    /// Something else of it changes.
+    /// Other fields of it change.
     Changed,
 }
 
 impl Kind {
-    /// For screens and tables.
+    /// Returns the name for views and tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Removed => "removed",
@@ -38,14 +38,14 @@ impl Kind {
     }
 }
 
-/// One field that changes; a missing side was or will not be there.
+/// One field that changes. A missing side means that the field is absent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FieldChange {
     /// `labels[cke.cybozu.com/rack]`, `taints[cke.cybozu.com/state:NoSchedule]`, `hostname` …
     pub field: String,
-    /// What it is.
+    /// Present value.
     pub before: Option<String>,
-    /// What it will be.
+    /// New value.
     pub after: Option<String>,
 }
 
@@ -54,41 +54,41 @@ pub struct FieldChange {
 pub struct NodeChange {
     /// Its address.
     pub address: String,
-    /// What becomes of it.
+    /// The effect on it.
     pub kind: Kind,
-    /// It is a control plane, before or after.
+    /// Whether it is a control plane, before or after.
     pub control_plane: bool,
-    /// Field by field; empty for what is added or removed.
+    /// Changed fields. Empty for a node that is added or removed.
     pub fields: Vec<FieldChange>,
-    /// It gets a taint with the effect `NoExecute` that it did not have.
+    /// Whether it gets a `NoExecute` taint that it did not have.
     pub evicts: bool,
-    /// Its taints change.
+    /// Whether its taints change.
     pub taints: bool,
 }
 
-/// What changes.
+/// Difference between two definitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Nodes, what weighs most first, then by their place in the definition.
+    /// Changed nodes: the most serious kind first, then by their place in the definition.
     pub nodes: Vec<NodeChange>,
-    /// Fields of the definition beside its nodes.
+    /// Changed fields of the definition beside its nodes.
     pub fields: Vec<String>,
 }
 
-/// Whether a change waits for a person.
+/// Decision of the approval gate about a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
-    /// Removals, replacements and new `NoExecute` taints.
+    /// Number of removals, demotions and new `NoExecute` taints.
     pub weight: usize,
-    /// Nodes of the definition in force.
+    /// Number of nodes in the current definition.
     pub of: usize,
     /// Control planes that are removed or replaced.
     pub control_planes: Vec<String>,
-    /// Why it waits; none = it passes.
+    /// Reason why it waits for approval. `None`: it passes.
     pub why: Option<String>,
 }
 
-/// What `next` changes in `current`; without a current one everything is added.
+/// Returns the changes from `current` to `next`. Without a current definition all nodes are added.
 pub fn between(current: Option<&Cluster>, next: &Cluster) -> Change {
     let empty = Cluster::default();
     let current = current.unwrap_or(&empty);
@@ -155,7 +155,7 @@ fn changed(was: &Node, now: &Node) -> Option<NodeChange> {
         _ => Kind::Changed,
     };
     let control_plane = was.control_plane || now.control_plane;
-    // `null` and an empty map are the same to everybody
+    // `null` and an empty map are equivalent
     let same = fields.is_empty() && was.unknown == now.unknown;
     (!same).then(|| NodeChange {
         address: now.address.clone(),
@@ -167,7 +167,7 @@ fn changed(was: &Node, now: &Node) -> Option<NodeChange> {
     })
 }
 
-/// Names of the fields beside the nodes that differ.
+/// Returns the names of the differing fields beside the nodes.
 fn top(current: &Cluster, next: &Cluster) -> Vec<String> {
     let fields = |cluster: &Cluster| match serde_json::to_value(Cluster { nodes: Vec::new(), ..cluster.clone() }) {
         Ok(Value::Object(fields)) => fields,
@@ -184,18 +184,19 @@ fn top(current: &Cluster, next: &Cluster) -> Vec<String> {
 }
 
 impl Change {
-    /// Nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.fields.is_empty()
     }
 
-    /// Addresses that become control planes.
+    /// Returns the addresses that become control planes.
     pub fn new_control_planes(&self) -> Vec<String> {
         let new = self.nodes.iter().filter(|n| n.kind == Kind::Promoted || (n.kind == Kind::Added && n.control_plane));
         new.map(|n| n.address.clone()).collect()
     }
 
-    /// Nodes that are removed, change their kind or get other taints: what must not happen to a machine in work.
+    /// Returns the nodes that are removed, change their kind or get other taints. A machine in work must not be among
+    /// them (SAB-67).
     pub fn touched(&self) -> impl Iterator<Item = &NodeChange> {
         self.nodes.iter().filter(|n| match n.kind {
             Kind::Removed | Kind::Demoted | Kind::Promoted => true,
@@ -204,13 +205,14 @@ impl Change {
         })
     }
 
-    /// The same and nodes that are added: their machines must not be in repair when they join.
+    /// Returns the nodes of [`Self::touched`] and those that are added. Their machines must not be in repair.
     pub fn disturbed(&self) -> impl Iterator<Item = &NodeChange> {
         self.touched().chain(self.nodes.iter().filter(|n| n.kind == Kind::Added))
     }
 
-    /// Judges it against the definition in force and the machines of the answer: above `percent` of the nodes, or any
-    /// control plane removed or replaced, a person has to say yes; so does a list that has lost so many machines.
+    /// Evaluates the gate against the current definition and the machines of the answer (SAB-68). The change needs
+    /// approval if more than `percent` of the nodes are affected, if a control plane is removed or demoted, or if the
+    /// answer lacks more than `percent` of the machines.
     pub fn gate(&self, current: Option<&Cluster>, machines: &[Machine], percent: u64) -> Gate {
         let nodes = current.map_or(&[][..], |c| &c.nodes);
         let weight = self.nodes.iter().filter(|n| n.evicts || matches!(n.kind, Kind::Removed | Kind::Demoted)).count();
@@ -238,8 +240,8 @@ impl Change {
         Gate { weight, of: nodes.len(), control_planes, why }
     }
 
-    /// The same change of a field on several nodes once, with their addresses: what a template or a strategy does to
-    /// everybody is one line.
+    /// Groups equal changes of a field over several nodes, with their addresses. So a change that a template or a
+    /// strategy makes to all nodes takes one line.
     pub fn folded(&self) -> Vec<(String, Vec<String>)> {
         let mut by_field: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for node in self.nodes.iter().filter(|n| n.kind == Kind::Changed) {
@@ -255,7 +257,7 @@ impl Change {
         by_field.into_iter().filter(|(_, nodes)| nodes.len() > FOLD).collect()
     }
 
-    /// The fields of a node that are not part of a fold.
+    /// Returns the fields of a node that are not part of a group.
     pub fn own<'a>(
         &'a self,
         node: &'a NodeChange,
@@ -268,11 +270,11 @@ impl Change {
     }
 }
 
-/// Above so many nodes with the same change of a field it is told once.
+/// Equal changes of a field on more nodes than this are grouped.
 const FOLD: usize = 5;
 
-/// What an approval names: a digest of the definition, the template and the machines it was made from. Not against
-/// malice – who may write approvals may write the definition – but against a change in between.
+/// Returns the digest that an approval names, over the definition, the template and the machines. It protects against a
+/// change in between, not against malice: whoever may write approvals may also write the definition.
 pub fn digest(cluster: &str, template: &str, machines: &[Machine]) -> String {
     // FNV-1a, 64 bit
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

@@ -1,7 +1,7 @@
-//! Asking sabakan: one GraphQL question by POST to the stored URL (spec/sabakan.md, Query).
+//! Client of sabakan: one GraphQL query, sent by POST to the stored URL (SAB-1 to SAB-7).
 //!
-//! Whatever is not a complete, understood answer is an error with a sentence: a machine that is missed would look
-//! vanished, and something would be removed for it.
+//! Everything but a complete, understood answer is an error with a message. A machine that is missed would look
+//! removed, and its node would leave the definition (SAB-8).
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use crate::{
     net::Http,
 };
 
-/// How long one answer is waited for: 20,000 machines take sabakan 4.8 s.
+/// Timeout of one request. For 20,000 machines sabakan takes 4.8 s.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
-/// The largest answer that is read: some 200,000 machines.
+/// Limit of the answer's size in bytes, enough for some 200,000 machines.
 pub const MOST_BYTES: usize = 128 << 20;
 
 const FIELDS: &str = "\
     spec { serial labels { name value } rack indexInRack role ipv4 registerDate retireDate bmc { bmcType ipv4 } }
     status { state timestamp duration }";
 
-/// What is asked for.
+/// Query to sabakan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// The machines that a definition is made of.
     Members,
-    /// The machines that automatic repair looks at.
+    /// The machines that automatic repair considers.
     Broken,
 }
 
 impl Question {
-    /// The query. What it asks for by itself is its own default, which holds where a variable is absent; an explicit
-    /// `null` takes it away.
+    /// Returns the GraphQL query. The default conditions are defaults of its variables, so they hold for an absent
+    /// variable. An explicit `null` removes them (SAB-3).
     fn query(self) -> String {
         let (having, not_having) = match self {
             Self::Members => ("null", "{roles: [\"boot\"], states: [RETIRED]}"),
@@ -48,48 +48,48 @@ impl Question {
     }
 }
 
-/// Why there is no answer to act on; each sentence names the URL.
+/// Reason why there is no usable answer. Each message names the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
-    /// The URL cannot be asked.
+    /// The URL is invalid.
     #[error("sabakan: {url:?} is no URL ({why}); set it with `cketerm sabakan set-url URL`")]
     Url {
-        /// What is stored.
+        /// The stored URL.
         url: String,
-        /// Why.
+        /// The problem.
         why: String,
     },
-    /// Nobody answered, not in time, or the connection broke.
+    /// No answer, no answer in time, or the connection broke.
     #[error("sabakan at {url} does not answer: {why}")]
     Silent {
-        /// Whom we asked.
+        /// The requested URL.
         url: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// Another status than 200.
+    /// A status other than 200.
     #[error("sabakan at {url} answered {status}: {said}{remedy}")]
     Status {
-        /// Whom we asked.
+        /// The requested URL.
         url: String,
         /// The status.
         status: u16,
-        /// What the body says.
+        /// Text of the body.
         said: String,
-        /// What to do, with its separator; may be empty.
+        /// Remedy with its separator. May be empty.
         remedy: &'static str,
     },
-    /// 200, but not an answer to act on.
+    /// Status 200 with an unusable answer.
     #[error("sabakan at {url}: {cause}")]
     Answer {
-        /// Whom we asked.
+        /// The requested URL.
         url: String,
-        /// Why not.
+        /// The problem.
         cause: MachineError,
     },
 }
 
-/// Asks once, with these variables as they are stored.
+/// Sends one query with these variables as they are stored.
 pub async fn ask(
     http: &Http,
     url: &str,
@@ -101,7 +101,7 @@ pub async fn ask(
     machine::read(&text).map_err(|cause| AskError::Answer { url: secret::url(url), cause })
 }
 
-/// Sends one question and returns the body of a 200.
+/// Sends one query and returns the body of a 200.
 async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value>) -> Result<String, AskError> {
     let bad_url = |why: String| AskError::Url { url: secret::url(url), why };
     let mut body = json!({"query": query});
@@ -131,7 +131,7 @@ async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value
     String::from_utf8(answer.into_body().to_vec()).map_err(|_| silent("the answer is not text".to_owned()))
 }
 
-/// What a body that is no answer says, in one line.
+/// Returns the message of an error body, in one line.
 fn said(body: &[u8]) -> String {
     const MOST: usize = 300;
     let value: Option<Value> = serde_json::from_slice(body).ok();

@@ -1,4 +1,4 @@
-//! The definition being built: who is in it, and the moves that both strategies make.
+//! The definition being built: its members, and the moves that both strategies share.
 
 use super::{
     machine::{Machine, State},
@@ -17,14 +17,15 @@ use crate::model::{
 /// A node of the definition being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
-    /// A machine of the list, by its place.
+    /// A machine of the answer, by its index.
     Machine(usize),
-    /// A node of the definition in force, by its place: not in the list, but in the middle of a reboot. It is kept as
-    /// it is: what is rebooted looks gone for a while, above all where the variables leave out unreachable machines.
+    /// A node of the current definition, by its index. The answer lacks it, but it is being rebooted, so it is kept as
+    /// it is (SAB-24). A rebooting machine is absent for a while, above all if the variables exclude unreachable
+    /// machines.
     Absent(usize),
 }
 
-/// What a plan changes about a machine.
+/// Effect of a plan on a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Fate {
     pub(super) score: Option<i64>,
@@ -36,30 +37,30 @@ pub(super) struct Draft<'a> {
     pub(super) input: Input<'a>,
     pub(super) planes: Vec<Member>,
     pub(super) workers: Vec<Member>,
-    /// Nodes of the definition in force that sabakan no longer has.
+    /// Nodes of the current definition that the answer lacks.
     pub(super) vanished: Vec<&'a Node>,
-    /// Control planes of the definition in force.
+    /// Number of control planes in the current definition.
     pub(super) planes_before: usize,
-    /// What was said about machines that change their place.
+    /// Reasons for machines that change their place.
     pub(super) fates: QuickMap<usize, Fate>,
-    /// Conditions that hold and that nothing can be done about.
+    /// Conditions that hold but that no action can resolve.
     pub(super) hints: Vec<String>,
-    /// By machine: its place in the definition in force.
+    /// By machine: its index in the current definition.
     pub(super) nodes: Vec<Option<usize>>,
-    /// By machine: in the middle of a reboot.
+    /// By machine: whether it is being rebooted.
     rebooting: Vec<bool>,
-    /// By machine: what it is in the definition being built.
+    /// By machine: its kind in the definition being built.
     kinds: Vec<Option<Kind>>,
     plane_racks: Racks,
     worker_racks: Racks,
-    /// Workers by the template's place.
+    /// Number of workers, by worker template.
     shares: Vec<usize>,
     plane_pool: Option<Pool<'a>>,
     worker_pools: Option<Vec<Pool<'a>>>,
 }
 
 impl<'a> Draft<'a> {
-    /// Begins with the definition in force.
+    /// Starts with the current definition.
     pub(super) fn new(input: &Input<'a>) -> Result<Self, PlanError> {
         let machines = input.machines;
         let mut by_address: QuickMap<&str, usize> =
@@ -127,19 +128,19 @@ impl<'a> Draft<'a> {
         self.kinds[i]
     }
 
-    /// `10.0.0.1 (serial)`.
+    /// Returns `10.0.0.1 (serial)`.
     pub(super) fn name(&self, i: usize) -> String {
         let m = self.machine(i);
         format!("{} ({})", m.address, m.serial)
     }
 
-    /// Healthy, or only looking otherwise because it is being rebooted.
+    /// Reports whether it is healthy, or unhealthy or unreachable only because it is being rebooted.
     pub(super) fn counts_as_healthy(&self, i: usize) -> bool {
         let m = self.machine(i);
         m.healthy() || (self.rebooting[i] && matches!(m.state, State::Unhealthy | State::Unreachable))
     }
 
-    /// Machines among these members; absent ones are left out.
+    /// Returns the machines among these members, without absent ones.
     pub(super) fn machines_of(members: &[Member]) -> impl Iterator<Item = usize> {
         members.iter().filter_map(|m| match m {
             Member::Machine(i) => Some(*i),
@@ -147,18 +148,18 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Machines that are in no place and may be taken: healthy and not in the middle of a reboot.
+    /// Returns the unused machines that may be taken: in no place, healthy, and not being rebooted.
     pub(super) fn unused(&self) -> impl Iterator<Item = usize> {
         (0..self.input.machines.len())
             .filter(|&i| self.kinds[i].is_none() && self.machine(i).healthy() && !self.rebooting[i])
     }
 
-    /// The worker template for a machine.
+    /// Returns the index of the worker template for a machine.
     pub(super) fn worker_kind(&self, i: usize) -> Option<usize> {
         self.input.template.worker_kind(&self.machine(i).role)
     }
 
-    /// Workers that each worker template has.
+    /// Returns the number of workers of a worker template.
     pub(super) fn share(&self, template: usize) -> usize {
         self.shares[template]
     }
@@ -186,7 +187,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Takes machines out of their places. Scores change with that: choices begin anew.
+    /// Removes machines from their places. That changes the scores, so the candidate pools are dropped.
     pub(super) fn take_out(&mut self, machines: &[usize]) {
         for &i in machines {
             let rack = self.machine(i).rack;
@@ -209,7 +210,7 @@ impl<'a> Draft<'a> {
         (self.plane_pool, self.worker_pools) = (None, None);
     }
 
-    /// Undoes a [`Self::take_out`]: the machine goes back where it was, so that a diff shows only what changed.
+    /// Reverts a [`Self::take_out`]: the machine returns to its former place, so a diff shows only real changes.
     pub(super) fn put_back(&mut self, i: usize, kind: Kind, place: usize) {
         self.put(i, kind);
         let members = if kind == Kind::ControlPlane { &mut self.planes } else { &mut self.workers };
@@ -218,12 +219,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Says why a machine changes its place.
+    /// Records why a machine changes its place.
     pub(super) fn because(&mut self, i: usize, why: impl Into<String>) {
         self.fates.insert(i, Fate { score: None, why: Why::Because(why.into()) });
     }
 
-    /// Says how a machine came out of a comparison.
+    /// Records the result of a comparison for a machine.
     pub(super) fn chosen(&mut self, pick: &Pick, lowest: bool, what: String, of: String) {
         let next = pick.next.map(|(i, score)| (self.machine(i).serial.clone(), score));
         let chosen = Chosen { what, score: pick.score, lowest, among: pick.among, of, next };
@@ -231,7 +232,7 @@ impl<'a> Draft<'a> {
         self.fates.insert(pick.machine, fate);
     }
 
-    /// The unused machine that is best as a control plane, added.
+    /// Adds the best unused machine as a control plane.
     pub(super) fn add_plane(&mut self, reason: &str) -> Option<usize> {
         let template = &self.input.template.control_plane;
         if self.plane_pool.is_none() {
@@ -242,7 +243,7 @@ impl<'a> Draft<'a> {
         }
         let pick = self.plane_pool.as_mut()?.take(&self.plane_racks);
         let Some(pick) = pick else {
-            // the spares are used up: the others come next
+            // No spare is left: continue with the other candidates (SAB-55).
             self.plane_pool = None;
             let more = self.unused().any(|i| template.takes(&self.machine(i).role) && self.free_of_taints(i));
             return if more { self.add_plane(reason) } else { None };
@@ -253,7 +254,7 @@ impl<'a> Draft<'a> {
         Some(pick.machine)
     }
 
-    /// The unused machine that is best as a worker of one template, added.
+    /// Adds the best unused machine as a worker of one template.
     pub(super) fn add_worker(&mut self, template: usize, reason: &str) -> Option<usize> {
         if self.worker_pools.is_none() {
             let mut candidates: Vec<Vec<usize>> = vec![Vec::new(); self.input.template.workers.len()];
@@ -287,8 +288,9 @@ impl<'a> Draft<'a> {
         Some(pick.machine)
     }
 
-    /// The worker that would be the best control plane: of the healthy ones, or of all with health in their scores; of equal ones
-    /// the first in the definition's order. A control plane that `leaves` no longer counts in its rack.
+    /// Returns the best worker to promote: among the healthy ones, or among all with health in their scores. Of equal
+    /// scores the first in the definition's order is taken. A control plane that `leaves` no longer counts in its rack
+    /// (SAB-30).
     pub(super) fn best_worker(&self, only_healthy: bool, leaves: Option<usize>) -> Option<Pick> {
         let template = &self.input.template.control_plane;
         let of_role = Self::machines_of(&self.workers).filter(|&i| {
@@ -308,7 +310,7 @@ impl<'a> Draft<'a> {
         self.first(&candidates, rule, &racks)
     }
 
-    /// Sorts stably by score: equal ones keep the order that they have.
+    /// Sorts stably by score, so equal scores keep their order.
     fn sort_by_score(&self, candidates: &mut [usize], rule: Rule, racks: &Racks, wanted: Wanted) {
         candidates.sort_by_cached_key(|&i| {
             let score = self.score(i, rule, racks).total;
@@ -321,16 +323,16 @@ impl<'a> Draft<'a> {
         rule.score(machine, racks.count(machine.rack), self.input.now)
     }
 
-    /// The first of sorted candidates, with what it was preferred to.
+    /// Returns the first of sorted candidates with the next one.
     fn first(&self, sorted: &[usize], rule: Rule, racks: &Racks) -> Option<Pick> {
         let machine = *sorted.first()?;
         let next = sorted.get(1).map(|&i| (i, self.score(i, rule, racks).total));
         Some(Pick { machine, score: self.score(machine, rule, racks), among: sorted.len(), next })
     }
 
-    /// The control planes with the lowest scores, so many of them; those in the middle of a reboot are left alone. Before each choice
-    /// the list is sorted stably with the rack counts of then, and keeps that order for the next one; it begins in the definition's
-    /// order.
+    /// Returns the `count` control planes with the lowest scores, except those being rebooted. The list starts in the
+    /// definition's order. Before each choice it is sorted stably by the present rack counts and keeps that order
+    /// (SAB-29).
     pub(super) fn lowest_planes(&self, count: usize) -> Vec<Pick> {
         let (rule, mut racks) = (self.rule(Kind::ControlPlane, true), self.plane_racks.clone());
         let mut candidates: Vec<usize> = Self::machines_of(&self.planes).filter(|&i| !self.rebooting[i]).collect();
@@ -345,7 +347,7 @@ impl<'a> Draft<'a> {
         out
     }
 
-    /// Makes a worker a control plane.
+    /// Promotes a worker to a control plane.
     pub(super) fn promote(&mut self, pick: &Pick, reason: &str) {
         let of = format!("workers{}", of_role(self.input.template.control_plane.role.as_deref()));
         self.take_out(&[pick.machine]);
@@ -353,7 +355,7 @@ impl<'a> Draft<'a> {
         self.put(pick.machine, Kind::ControlPlane);
     }
 
-    /// Makes control planes workers; one whose role no worker template has leaves instead.
+    /// Demotes control planes to workers. One whose role no worker template has leaves instead (SAB-38).
     pub(super) fn demote(&mut self, machines: &[usize]) {
         self.take_out(machines);
         for &i in machines {
@@ -369,7 +371,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The workers with the lowest scores, so many of them; those in the middle of a reboot are left alone.
+    /// Returns the `count` workers with the lowest scores, except those being rebooted.
     pub(super) fn lowest_workers(&self, count: usize) -> Vec<Pick> {
         let mut racks = self.worker_racks.clone();
         let candidates: Vec<usize> = Self::machines_of(&self.workers).filter(|&i| !self.rebooting[i]).collect();
@@ -391,7 +393,7 @@ impl<'a> Draft<'a> {
         Pool::new(self.input.machines, candidates.iter().copied(), rule, wanted, racks, self.input.now)
     }
 
-    /// The state taint that a machine's node should have: of one in the middle of a reboot, what it had before.
+    /// Returns the state taint that a machine's node must have. A machine being rebooted keeps the one it had.
     pub(super) fn wanted_taint(&self, i: usize) -> Option<Taint> {
         match self.nodes[i] {
             Some(place) if self.rebooting[i] => {
@@ -402,7 +404,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The node of the definition in force at this place.
+    /// Returns the node of the current definition at this index.
     pub(super) fn current_node(&self, place: usize) -> Option<&'a Node> {
         self.input.current.and_then(|c| c.nodes.get(place))
     }

@@ -1,4 +1,4 @@
-//! Makes a definition of a draft, with the reason of every place in it.
+//! Converts a draft into a definition, with a reason for each node.
 
 use super::{
     draft::{Draft, Member},
@@ -27,8 +27,8 @@ pub(super) fn finish(mut draft: Draft<'_>, step: Option<Step>) -> Result<Plan, P
     Ok(Plan { action, reason, changed: cluster.is_some(), cluster, nodes, warnings })
 }
 
-/// "etcd cluster must not be broken": half of its members or more never go at once, whatever the action thought. Fewer
-/// on the operator's own wish is another matter.
+/// Refuses a plan that removes half of etcd's members or more at once, whatever the action (SAB-25): "etcd cluster must
+/// not be broken". A lower `control-plane-count` of the operator is exempt.
 fn keep_etcd(draft: &Draft<'_>, action: Action) -> Result<(), PlanError> {
     if matches!(action, Action::Initialize | Action::DecreaseControlPlane) {
         return Ok(());
@@ -41,7 +41,7 @@ fn keep_etcd(draft: &Draft<'_>, action: Action) -> Result<(), PlanError> {
         place.and_then(|p| draft.current_node(p)).is_some_and(|n| n.control_plane)
     };
     let kept = draft.planes.iter().filter(was_plane).count();
-    // of two one may be replaced: that is half of them, and not more
+    // one of two may be replaced, which is half of them
     let replaced_one = action == Action::ReplaceControlPlane && kept * 2 == draft.planes_before;
     if kept * 2 > draft.planes_before || replaced_one {
         return Ok(());
@@ -52,7 +52,8 @@ fn keep_etcd(draft: &Draft<'_>, action: Action) -> Result<(), PlanError> {
     )))
 }
 
-/// Control planes first, then workers, each in the order in which they are in the definition in force, new ones last.
+/// Builds the definition: control planes, then workers, each in the order of the current definition with new nodes last
+/// (SAB-73).
 fn definition(draft: &Draft<'_>, warnings: &mut Vec<String>) -> Result<Cluster, PlanError> {
     let template = draft.input.template;
     let mut nodes = Vec::with_capacity(draft.planes.len() + draft.workers.len());
@@ -80,7 +81,7 @@ fn definition(draft: &Draft<'_>, warnings: &mut Vec<String>) -> Result<Cluster, 
                     };
                     let made = node::node(machine, of, draft.wanted_taint(i), strategy, warnings);
                     let mut node = made.map_err(PlanError::Input)?;
-                    // A member keeps the name under which Kubernetes knows it: under another it would be another Node.
+                    // A member keeps its hostname. With another one it would be another Node.
                     if let Some(was) = draft.nodes[i].and_then(|place| draft.current_node(place)) {
                         node.hostname.clone_from(&was.hostname);
                     }
@@ -95,7 +96,7 @@ fn definition(draft: &Draft<'_>, warnings: &mut Vec<String>) -> Result<Cluster, 
     Ok(cluster)
 }
 
-/// The nodes of the definition after the plan in its order, then those that leave.
+/// Returns the nodes after the plan in the definition's order, then those that leave.
 fn choices(draft: &mut Draft<'_>) -> Vec<Choice> {
     let mut out = Vec::with_capacity(draft.planes.len() + draft.workers.len() + draft.vanished.len());
     let members: Vec<Member> = draft.planes.iter().chain(&draft.workers).copied().collect();

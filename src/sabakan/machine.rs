@@ -1,7 +1,7 @@
-//! A machine as sabakan answers it, and how its answer is read (spec/sabakan.md, Query).
+//! A machine in sabakan's answer, and the parser of the answer (SAB-8 to SAB-12).
 //!
-//! Sabakan's real answers have labels that are `null`, durations with fractions, dates with nanoseconds and any zone.
-//! An answer that cannot be read completely is no answer: a machine that is missed would look vanished.
+//! Real answers of sabakan have labels that are `null`, durations with fractions, and dates with nanoseconds and any
+//! zone. An answer that cannot be read completely is unusable, because a machine that is missed would look removed.
 
 mod answer;
 
@@ -12,28 +12,28 @@ use serde::{Deserialize, Serialize};
 
 pub use self::answer::read;
 
-/// Where a machine stands in sabakan's life cycle.
+/// State of a machine in sabakan's life cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Registered, not yet set up.
     Uninitialized,
-    /// Good.
+    /// Healthy.
     Healthy,
-    /// Answers and says that something is wrong.
+    /// Answers, and reports a fault.
     Unhealthy,
     /// Does not answer.
     Unreachable,
-    /// Its operating system is being exchanged.
+    /// Its operating system is being updated.
     Updating,
-    /// Is to leave; its disks are being erased.
+    /// About to leave. Its disks are being erased.
     Retiring,
-    /// Has left.
+    /// Retired.
     Retired,
 }
 
 impl State {
-    /// All of them, in the order of sabakan's schema.
+    /// All states, in the order of sabakan's schema.
     pub const ALL: [Self; 7] = [
         Self::Uninitialized,
         Self::Healthy,
@@ -44,7 +44,7 @@ impl State {
         Self::Retired,
     ];
 
-    /// In lower case: the value of the state taint, and the operation of an automatic repair.
+    /// Returns the name in lower case: the value of the state taint, and the operation of an automatic repair.
     pub fn word(self) -> &'static str {
         match self {
             Self::Uninitialized => "uninitialized",
@@ -57,7 +57,7 @@ impl State {
         }
     }
 
-    /// In upper case, as GraphQL names it.
+    /// Returns the name in upper case, as in GraphQL.
     pub fn graphql(self) -> &'static str {
         match self {
             Self::Uninitialized => "UNINITIALIZED",
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// The state with this name of GraphQL.
+    /// Returns the state with this name in GraphQL.
     pub fn from_graphql(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.graphql() == name)
     }
@@ -82,48 +82,48 @@ impl fmt::Display for State {
     }
 }
 
-/// A date of sabakan: a moment, and how it was written. CKE writes it in the zone of the answer, so ours does too.
+/// A date of sabakan with its zone. CKE writes it in the zone of the answer, and so does cketerm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Date {
     /// The moment.
     pub at: Timestamp,
-    /// The zone in which it was written.
+    /// The zone of the answer.
     #[serde(with = "seconds_east")]
     pub offset: Offset,
 }
 
 impl Date {
-    /// Reads RFC 3339 with or without a fraction and with any offset.
+    /// Parses RFC 3339 with or without a fraction and with any offset.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is not an RFC 3339 time such as 2026-06-01T00:00:00Z");
         let at: Timestamp = text.parse().map_err(|_| bad())?;
         Ok(Self { at, offset: offset(text).ok_or_else(bad)? })
     }
 
-    /// This moment in UTC.
+    /// Creates a date in UTC.
     pub fn utc(at: Timestamp) -> Self {
         Self { at, offset: Offset::UTC }
     }
 
-    /// Date and time of day where it was written.
+    /// Returns date and time of day in the date's own zone.
     pub fn civil(&self) -> civil::DateTime {
         self.offset.to_datetime(self.at)
     }
 
-    /// Year and month, `2026-06`, where it was written.
+    /// Returns year and month in the date's own zone, for example `2026-06`.
     pub fn month(&self) -> String {
         let date = self.civil();
         format!("{:04}-{:02}", date.year(), date.month())
     }
 
-    /// The year where it was written.
+    /// Returns the year in the date's own zone.
     pub fn year(&self) -> String {
         format!("{:04}", self.civil().year())
     }
 }
 
 impl fmt::Display for Date {
-    /// RFC 3339 in whole seconds, as Go writes it.
+    /// Writes RFC 3339 in whole seconds, as Go does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let d = self.civil();
         let (date, time) = (d.date(), d.time());
@@ -150,7 +150,7 @@ fn offset(text: &str) -> Option<Offset> {
     Offset::from_seconds(sign * (hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60)).ok()
 }
 
-/// A zone as seconds east of UTC, for snapshots that are written down.
+/// A zone as seconds east of UTC, for stored snapshots.
 mod seconds_east {
     use serde::Deserializer;
 
@@ -179,13 +179,13 @@ pub struct Machine {
     pub index_in_rack: i64,
     /// `spec.role`.
     pub role: String,
-    /// The first of `ipv4`: what names the machine in a cluster definition.
+    /// First address of `ipv4`. It identifies the machine in a cluster definition.
     pub address: String,
     /// `spec.ipv4`.
     pub ipv4: Vec<String>,
     /// `spec.registerDate`.
     pub register_date: Date,
-    /// `spec.retireDate`; equal to `register_date` where nobody set one.
+    /// `spec.retireDate`. Equal to `register_date` if nobody set one.
     pub retire_date: Date,
     /// `spec.bmc.bmcType`: the machine type of a repair.
     pub bmc_type: String,
@@ -193,59 +193,60 @@ pub struct Machine {
     pub bmc_ipv4: String,
     /// `status.state`.
     pub state: State,
-    /// `status.timestamp`, where it was asked for.
+    /// `status.timestamp`, if the query asked for it.
     pub since: Option<Timestamp>,
     /// `status.duration`: seconds in this state when sabakan answered.
     pub duration: f64,
 }
 
 impl Machine {
-    /// Good.
+    /// Returns true if the state is healthy.
     pub fn healthy(&self) -> bool {
         self.state == State::Healthy
     }
 
-    /// Whole days until it retires, cut toward zero; negative once that has passed.
+    /// Returns the whole days until it retires, truncated toward zero. Negative after that date.
     pub fn lifetime_days(&self, now: Timestamp) -> i64 {
         self.retire_date.at.duration_since(now).as_secs() / 86_400
     }
 
-    /// How many of 250, 500, 1,000 days its lifetime exceeds, or falls below negative: 3 to -3.
+    /// Returns the steps of SAB-26, from −3 to 3: +1 for each of 250, 500 and 1,000 days that the lifetime exceeds, −1
+    /// for each of −250, −500 and −1,000 that it falls below.
     pub fn lifetime_steps(&self, now: Timestamp) -> i64 {
         let days = self.lifetime_days(now);
         [250, 500, 1000].into_iter().map(|step| i64::from(days > step) - i64::from(days < -step)).sum()
     }
 
-    /// The order in which equal machines are taken: rack, place in it, serial.
+    /// Returns the order in which machines with equal scores are taken: rack, index in rack, serial.
     pub fn place(&self) -> (i64, i64, &str) {
         (self.rack, self.index_in_rack, &self.serial)
     }
 }
 
-/// What an answer holds.
+/// Content of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machines {
     /// Machines with an address, in the answer's order.
     pub list: Vec<Machine>,
-    /// What a person should know: machines that had to be left out.
+    /// Warnings for the operator: machines that were ignored.
     pub warnings: Vec<String>,
 }
 
-/// Why an answer is no answer.
+/// Reason why an answer is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// Not JSON, or not the shape of an answer.
     #[error("the machines are not sabakan's answer: {0}")]
     Shape(String),
-    /// Sabakan answered with errors: what it says.
+    /// Sabakan answered with errors, with their text.
     #[error("sabakan answered with an error: {0}")]
     Answered(String),
-    /// One machine cannot be understood.
+    /// One machine cannot be read.
     #[error("machine {machine}: {why}")]
     Machine {
         /// Its serial, or its place in the list.
         machine: String,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// Two machines have the same first address.

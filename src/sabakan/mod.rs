@@ -1,8 +1,8 @@
-//! The cluster definition from the machine registry: what sabakan's machines, a template and the constraints make of
-//! the definition in force (seed `cke-sabakan-integration.md`; spec/sabakan.md).
+//! Cluster definition from the machine registry: generated from sabakan's machines, a template, the constraints and the
+//! current definition (docs/spec/sabakan.md).
 //!
-//! All but [`client`] is pure: [`plan()`] looks at an [`Input`] and says what the next definition is and why. Nothing else
-//! here asks sabakan, etcd, Kubernetes or a clock.
+//! All modules except [`client`] are pure: [`plan()`] takes an [`Input`] and returns the next definition with its
+//! reasons. Nothing else here contacts sabakan, etcd or Kubernetes, or reads a clock.
 
 mod all_healthy;
 pub mod change;

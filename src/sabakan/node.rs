@@ -1,4 +1,4 @@
-//! A machine as a node of the definition: labels, annotations, taints (seed, Static and dynamic labels; Taint nodes).
+//! A machine as a node of the definition: labels, annotations, taints (SAB-59 to SAB-63).
 
 use super::{
     machine::{Machine, State},
@@ -9,12 +9,12 @@ use crate::model::{
     policy::Strategy,
 };
 
-/// Key of the taint that tells a machine's state.
+/// Key of the taint with a machine's state.
 pub const STATE_TAINT: &str = "cke.cybozu.com/state";
-/// What labels made from a machine's own labels begin with.
+/// Prefix of labels made from a machine's own labels.
 pub const LABEL_PREFIX: &str = "sabakan.cke.cybozu.com/";
 
-/// The taint of a state; `all-healthy` has none for the unhealthy ones.
+/// Returns the taint of a state. `all-healthy` has none for unhealthy machines (SAB-63).
 pub fn state_taint(state: State, strategy: Strategy) -> Option<Taint> {
     let effect = match state {
         State::Unhealthy if strategy == Strategy::AllHealthy => return None,
@@ -25,19 +25,19 @@ pub fn state_taint(state: State, strategy: Strategy) -> Option<Taint> {
     Some(Taint { key: STATE_TAINT.to_owned(), value: state.word().to_owned(), effect: effect.to_owned() })
 }
 
-/// The state taints that a node of the definition carries.
+/// Returns the state taints of a node of the definition.
 pub fn state_taints(node: &Node) -> impl Iterator<Item = &Taint> {
     node.taints.iter().flatten().filter(|t| t.key == STATE_TAINT)
 }
 
-/// Whether a node carries exactly the taint that it should.
+/// Reports whether a node has exactly this state taint.
 pub fn taint_is_right(node: &Node, wanted: Option<&Taint>) -> bool {
     let mut found = state_taints(node);
     found.next() == wanted && found.next().is_none()
 }
 
-/// Makes the node of a machine. The error names machine and label; what Kubernetes would not take of a machine's own
-/// labels is left out with a warning.
+/// Creates the node of a machine. The error names machine and label. A label of the machine that Kubernetes would
+/// refuse is left out with a warning (SAB-60).
 pub fn node(
     machine: &Machine,
     kind: &Kind,
@@ -45,7 +45,7 @@ pub fn node(
     strategy: Strategy,
     warnings: &mut Vec<String>,
 ) -> Result<Node, String> {
-    // collected at once and not one by one: a pass makes 20,000 of these; of equal keys the last holds
+    // Collected in one go and not one by one, because a pass makes 20,000 of these. Of equal keys the last one counts.
     let mut labels: Vec<(String, String)> = Vec::with_capacity(12 + kind.fixed_labels.len() + machine.labels.len());
     let role = machine.role.as_str();
     for (name, value) in &machine.labels {
@@ -58,7 +58,7 @@ pub fn node(
             labels.push((key, value.clone()));
         }
     }
-    // the template's labels come after the machine's
+    // the template's labels follow the machine's
     labels.extend(kind.fixed_labels.iter().map(|(key, value)| (key.clone(), value.clone())));
     for label in &kind.dynamic_labels {
         let place =

@@ -1,4 +1,4 @@
-//! Why a machine is in no place: the other half of every choice.
+//! Reasons for the machines that a plan leaves unused.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,31 +10,31 @@ use super::{
     score::{Kind, Rule},
 };
 
-/// A machine that is in no place of the definition after a plan.
+/// A machine that is not in the definition after a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unused {
     /// Its address.
     pub address: String,
     /// Its serial.
     pub serial: String,
-    /// sabakan's role of it.
+    /// Its role in sabakan.
     pub role: String,
     /// Its state.
     pub state: State,
-    /// Its score as the next worker, where it could be one.
+    /// Its score as the next worker, if it could be one.
     pub score: Option<i64>,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// The machines that a plan leaves unused, in the order of rack, index in rack and serial.
+/// Returns the machines that a plan leaves unused, ordered by rack, index in rack and serial.
 pub fn unused(input: &Input<'_>, plan: &Plan) -> Vec<Unused> {
     let used: HashSet<&str> =
         plan.nodes.iter().filter(|c| c.control_plane.is_some()).map(|c| c.address.as_str()).collect();
     let gone: HashSet<&str> =
         plan.nodes.iter().filter(|c| c.control_plane.is_none()).map(|c| c.address.as_str()).collect();
     let by_address: HashMap<&str, &Machine> = input.machines.iter().map(|m| (m.address.as_str(), m)).collect();
-    // the last that was taken of each role: who was taken and who was not are told apart by it
+    // the last machine taken of each role: it separates those that were taken from the others
     let mut racks: HashMap<i64, u32> = HashMap::new();
     let mut lowest: HashMap<&str, (i64, &str)> = HashMap::new();
     for choice in plan.nodes.iter().filter(|c| c.control_plane == Some(false)) {

@@ -1,4 +1,4 @@
-//! What a plan is made from, and what it says.
+//! Input and output of a plan.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use crate::model::{
     policy::Strategy,
 };
 
-/// Everything that a plan depends on.
+/// Everything that a plan depends on (SAB-21).
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// Sabakan's last good answer; the order does not matter.
@@ -24,27 +24,28 @@ pub struct Input<'a> {
     pub template: &'a Template,
     /// The constraints in force.
     pub constraints: &'a Constraints,
-    /// The definition in force; none = initialization.
+    /// The current definition. `None`: initialize.
     pub current: Option<&'a Cluster>,
-    /// Taints of the Kubernetes Nodes by Node name, where they are known (strategy `all-healthy`).
+    /// Taints of the Nodes by Node name, if they are known (strategy `all-healthy`).
     pub kubernetes_nodes: Option<&'a BTreeMap<String, Vec<Taint>>>,
     /// Addresses of machines whose reboot entry is `draining` or `rebooting`.
     pub rebooting: &'a BTreeSet<String>,
-    /// The template is newer than `cluster-revision`: regenerate when nothing else is to do.
+    /// Whether the template differs from `cluster-revision`: regenerate if no action applies.
     pub template_changed: bool,
-    /// For how long a machine must have been retiring or retired before it is removed (`removal_wait_seconds`).
+    /// Time in seconds for which a machine must have been retiring or retired before it is removed
+    /// (`removal_wait_seconds`).
     pub wait_seconds: u64,
-    /// By which rules.
+    /// The strategy.
     pub strategy: Strategy,
-    /// For lifetimes.
+    /// Present time, for lifetimes.
     pub now: Timestamp,
 }
 
-/// What a plan does, in the seed's words.
+/// Action of a plan, as the spec names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// The definition in force stays.
+    /// The current definition stays.
     None,
     /// The first definition.
     Initialize,
@@ -67,7 +68,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// As `-o json` writes it.
+    /// Returns the name in `-o json`.
     pub fn word(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -90,29 +91,29 @@ impl fmt::Display for Action {
     }
 }
 
-/// What becomes of one machine that is in the definition before or after the plan.
+/// Effect of a plan on one machine that is in the definition before or after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Its address.
     pub address: String,
-    /// Its serial; none for a node that sabakan no longer has.
+    /// Its serial. `None`: the answer lacks the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// sabakan's role of it.
+    /// Its role in sabakan.
     pub role: String,
-    /// What it is in the new definition; none = it leaves.
+    /// Whether it is a control plane in the new definition. `None`: it leaves.
     pub control_plane: Option<bool>,
-    /// What it was.
+    /// Whether it was a control plane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was_control_plane: Option<bool>,
-    /// Its score where it was compared with others.
+    /// Its score, if it was compared with others.
     pub score: Option<i64>,
-    /// Why: the terms of its score, whom it was preferred to, or why it stays.
+    /// Reason: the terms of its score, the next candidate, or why it stays.
     #[serde(serialize_with = "shown", deserialize_with = "told")]
     pub why: Why,
 }
 
-/// What was written down keeps its words.
+/// Reads a stored reason as a plain sentence.
 fn told<'de, D: Deserializer<'de>>(from: D) -> Result<Why, D::Error> {
     String::deserialize(from).map(Why::Because)
 }
@@ -121,38 +122,38 @@ fn shown<S: Serializer>(why: &Why, out: S) -> Result<S::Ok, S::Error> {
     out.collect_str(why)
 }
 
-/// The next definition and why: exactly what `sabakan plan -o json` prints.
+/// The next definition with its reasons: the output of `sabakan plan -o json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What it does.
+    /// The action.
     pub action: Action,
-    /// Why, as a sentence that names the objects.
+    /// Reason of the action, as a sentence that names the objects.
     pub reason: String,
     /// Whether there is a new definition.
     pub changed: bool,
-    /// The new definition; none where nothing changes.
+    /// The new definition. `None`: nothing changes.
     pub cluster: Option<Cluster>,
-    /// The nodes of the definition after the plan in its order, then those that leave. Empty where nothing changes.
+    /// The nodes after the plan in the definition's order, then those that leave. Empty if nothing changes.
     pub nodes: Vec<Choice>,
-    /// What a person should know.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
-/// Why there is no plan: the definition in force stays.
+/// Reason why there is no plan. The current definition stays.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Too few healthy machines for what the constraints want.
+    /// Too few healthy machines for the constraints.
     #[error("{0}")]
     NotEnough(String),
-    /// Half or more of the control plane would go: only a person may decide that.
+    /// Half or more of the control planes would leave. Only an operator may decide that (SAB-25).
     #[error("{0}")]
     TooManyControlPlanes(String),
-    /// Something in the input contradicts itself.
+    /// The input contradicts itself.
     #[error("{0}")]
     Input(String),
 }
 
-/// Makes a plan. Pure: equal inputs give equal plans, in whatever order the machines come.
+/// Makes a plan. Pure: equal inputs give equal plans, in any order of the machines.
 pub fn plan(input: &Input<'_>) -> Result<Plan, PlanError> {
     let limits = Limits::of(input)?;
     let mut draft = Draft::new(input)?;
@@ -169,7 +170,7 @@ pub fn plan(input: &Input<'_>) -> Result<Plan, PlanError> {
     finish::finish(draft, step)
 }
 
-/// The same nodes from the newer template.
+/// Regenerates the same nodes from the newer template (SAB-23).
 fn regenerate(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
     if !draft.vanished.is_empty() {
         let gone: Vec<&str> = draft.vanished.iter().map(|n| n.address.as_str()).collect();
@@ -183,19 +184,19 @@ fn regenerate(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError>
     Ok(Step { action: Action::Regenerate, reason: "the template changed".to_owned() })
 }
 
-/// An action and why.
+/// An action and its reason.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) action: Action,
     pub(super) reason: String,
 }
 
-/// The constraints, judged.
+/// The validated constraints.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) planes: usize,
     pub(super) least_workers: usize,
-    /// None = no limit.
+    /// `None`: no limit.
     pub(super) most_workers: Option<usize>,
     /// Percent.
     pub(super) worker_rate: usize,
@@ -235,7 +236,7 @@ impl Limits {
         Ok(limits)
     }
 
-    /// Whether one more worker is allowed.
+    /// Returns true if one more worker is allowed.
     pub(super) fn room(&self, workers: usize) -> bool {
         self.most_workers.is_none_or(|most| workers < most)
     }

@@ -1,5 +1,5 @@
-//! The best machine again and again, while every choice changes the scores of its rack: racks in a heap, the machines
-//! of a rack in order. A choice costs the logarithm of the number of racks, not a look at every machine.
+//! Repeated choice of the best machine, while each choice changes the scores of its rack. Racks are in a heap, the
+//! machines of a rack in order. A choice costs the logarithm of the number of racks and does not visit every machine.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -11,7 +11,7 @@ use super::{
     score::{Rule, Score},
 };
 
-/// How many nodes of one kind each rack holds.
+/// Number of nodes of one kind in each rack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Racks(QuickMap<i64, u32>);
 
@@ -31,25 +31,25 @@ impl Racks {
     }
 }
 
-/// What is looked for.
+/// Direction of the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The highest score. Between two choices nodes may only be added.
     Highest,
-    /// The lowest score; of equal ones the last, for the order of machines is one: who is taken first goes last. Between
-    /// two choices nodes may only be removed.
+    /// The lowest score. Of equal scores the last in the order of machines is chosen, because the first is added first.
+    /// Between two choices nodes may only be removed.
     Lowest,
 }
 
-/// A machine that was chosen, and what it was preferred to.
+/// A chosen machine, and the next candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pick {
-    /// Its place in the list of machines.
+    /// Its index in the list of machines.
     pub(super) machine: usize,
     pub(super) score: Score,
-    /// Machines that were compared, this one included.
+    /// Number of machines that were compared, including this one.
     pub(super) among: usize,
-    /// The next best and its score.
+    /// The next candidate and its score.
     pub(super) next: Option<(usize, i64)>,
 }
 
@@ -60,19 +60,19 @@ pub(super) struct Pool<'a> {
     now: Timestamp,
     rule: Rule,
     wanted: Wanted,
-    /// By rack: preferred first is last, so that it can be popped.
+    /// Machines by rack. The preferred one is last, so that it can be popped.
     racks: QuickMap<i64, Vec<Entry<'a>>>,
-    /// One entry a rack: what its first machine was worth when it was pushed.
+    /// One entry per rack: the worth of its first machine when it was pushed.
     heap: BinaryHeap<Reverse<Worth>>,
     left: usize,
 }
 
-/// What a rack's first machine is worth, smaller is preferred; then the rack in the order of equal ones, signed.
+/// Worth of a rack's first machine, where smaller is preferred; then the rack, signed, as the order of equal ones.
 type Worth = (i64, i64);
 
 #[derive(Debug)]
 struct Entry<'a> {
-    /// What is compared: smaller is preferred, whatever is wanted.
+    /// The compared value. Smaller is preferred in both directions.
     key: i64,
     index_in_rack: i64,
     serial: &'a str,
@@ -110,7 +110,7 @@ impl<'a> Pool<'a> {
         pool
     }
 
-    /// What the first machine of a rack is worth now; smaller is preferred.
+    /// Returns the present worth of a rack's first machine. Smaller is preferred.
     fn worth(&self, rack: i64, counts: &Racks) -> Option<i64> {
         let first = self.racks.get(&rack)?.last()?;
         Some(first.key + self.spread(rack, counts))
@@ -125,13 +125,13 @@ impl<'a> Pool<'a> {
         Some(Reverse((self.worth(rack, counts)?, self.signed(rack))))
     }
 
-    /// Smaller is preferred; its own inverse.
+    /// Returns the rack with the sign of the direction, so that smaller is preferred. It is its own inverse.
     fn signed(&self, rack: i64) -> i64 {
         if self.wanted == Wanted::Highest { rack } else { rack.wrapping_neg() }
     }
 
-    /// The rack whose first machine is preferred now. What a rack is worth only gets worse between two choices, so an
-    /// entry that still holds is the best of all.
+    /// Returns the rack whose first machine is preferred now. Between two choices the worth of a rack only gets worse,
+    /// so an entry whose worth has not changed is the best of all.
     fn first(&mut self, counts: &Racks) -> Option<Worth> {
         while let Some(&Reverse((pushed, signed))) = self.heap.peek() {
             let now = self.entry(self.signed(signed), counts);
@@ -144,7 +144,7 @@ impl<'a> Pool<'a> {
         None
     }
 
-    /// Chooses one and takes it out. The caller then changes the counts.
+    /// Chooses a machine and removes it. The caller then updates the counts.
     pub(super) fn take(&mut self, counts: &Racks) -> Option<Pick> {
         let (_, signed) = self.first(counts)?;
         let rack = self.signed(signed);

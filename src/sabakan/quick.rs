@@ -1,15 +1,15 @@
-//! A quick hash for addresses: the standard one withstands people who choose the keys, and costs as much as the rest of a
-//! pass that finds nothing to do.
+//! A fast hash for addresses. The standard hash withstands chosen keys, and takes as long as the rest of a pass that
+//! finds nothing to do.
 
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
 };
 
-/// A map with the quick hash.
+/// A map with the fast hash.
 pub(super) type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
 
-/// Multiplies and rotates, eight bytes at a time.
+/// Hasher that multiplies and rotates, eight bytes at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Quick(u64);
 
@@ -41,7 +41,7 @@ impl Hasher for Quick {
     }
 
     fn finish(&self) -> u64 {
-        // the table looks at the lowest and the highest bits
+        // the table uses the lowest and the highest bits
         self.0 ^ (self.0 >> 29)
     }
 }

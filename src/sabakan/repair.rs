@@ -1,5 +1,5 @@
-//! Automatic repair: which machines that sabakan calls sick are put into the repair queue (spec/repair.md, Automatic
-//! repair; I42).
+//! Automatic repair: chooses the unhealthy machines of sabakan's answer that enter the repair queue (REP-44 to REP-55,
+//! I42).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,24 +19,24 @@ use crate::{
 /// Everything that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairInput<'a> {
-    /// Sabakan's answer to the query of automatic repair: by default all unhealthy and unreachable machines.
+    /// Sabakan's answer to the query of automatic repair. By default all unhealthy and unreachable machines.
     pub machines: &'a [Machine],
     /// The constraints in force.
     pub constraints: &'a Constraints,
-    /// All entries of the repair queue, finished and deleted ones too.
+    /// All entries of the repair queue, including finished and deleted ones.
     pub repairs: &'a [RepairEntry],
     /// All entries of the reboot queue.
     pub reboots: &'a [RebootEntry],
-    /// The definition in force; none = no machine is a member.
+    /// The current definition. `None`: no machine is a member.
     pub current: Option<&'a Cluster>,
-    /// Machines that are off or on their way for a reason of which sabakan knows nothing, by address: why. A repair could
-    /// turn on what somebody holds off (I44).
+    /// Machines that are off or in transition for a reason that sabakan does not know, by address, with the reason. A
+    /// repair could power on a machine that a client holds off (REP-47, I44).
     pub kept: &'a BTreeMap<String, String>,
     /// The index of the first new entry.
     pub next_index: u64,
 }
 
-/// A machine that is not put into the queue.
+/// A machine that is not added to the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     /// Its address.
@@ -45,23 +45,23 @@ pub struct Skipped {
     pub serial: String,
     /// Its state, in lower case.
     pub state: State,
-    /// Why not.
+    /// The reason.
     pub why: String,
 }
 
-/// What automatic repair would do: exactly what `auto-repair plan -o json` prints.
+/// Result of automatic repair: the output of `auto-repair plan -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RepairPlan {
     /// The entries to add, in the order of the machines' serials.
     pub entries: Vec<RepairEntry>,
-    /// The others and why, in the same order.
+    /// The other machines with their reasons, in the same order.
     pub skipped: Vec<Skipped>,
-    /// Why nothing is added although machines want repair: the queue would grow above its cap.
+    /// Reason why nothing is added although machines need repair: the queue would exceed its limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capped: Option<String>,
 }
 
-/// Chooses. Pure; all or nothing under the cap, as in CKE.
+/// Chooses the entries. Pure. If the limit would be exceeded it adds none, as CKE does (REP-52).
 pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     let queued: BTreeMap<&str, &RepairEntry> = input.repairs.iter().rev().map(|e| (e.address.as_str(), e)).collect();
     let rebooting: BTreeSet<&str> = input
@@ -110,14 +110,14 @@ fn skip(machine: &Machine, why: String) -> Skipped {
     Skipped { address: machine.address.clone(), serial: machine.serial.clone(), state: machine.state, why }
 }
 
-/// "Skip a machine that has any repair entry."
+/// REP-46: a machine with any repair entry is skipped.
 fn held(entry: &RepairEntry) -> String {
     let deleted = if entry.deleted { ", marked as deleted" } else { "" };
     format!("it has the repair entry {} already ({}{deleted})", entry.index, entry.status)
 }
 
-/// "Skip an UNREACHABLE machine that has been so for less than wait-seconds-to-repair-rebooting while any of its reboot entries is
-/// rebooting or it is not a cluster member." (CKE looks at the first entry alone.)
+/// REP-48 to REP-50: skips an `UNREACHABLE` machine that has been so for less than `wait-seconds-to-repair-rebooting`,
+/// if any of its reboot entries is `rebooting` or it is not a member. CKE looks at the first entry only.
 fn young(
     machine: &Machine,
     input: &RepairInput<'_>,

@@ -1,5 +1,4 @@
-//! What a machine is worth: the terms of its score, kept apart so that a choice can be explained (seed, Node
-//! selection; spec/sabakan.md, both strategies).
+//! Score of a machine. Its terms are kept apart so that a choice can be explained (SAB-26 to SAB-30).
 
 use std::fmt;
 
@@ -8,12 +7,12 @@ use jiff::Timestamp;
 use super::machine::Machine;
 use crate::model::policy::Strategy;
 
-/// Which nodes of a rack count.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Those with an API server and etcd.
+    /// A node with an API server and etcd.
     ControlPlane,
-    /// The others.
+    /// Any other node.
     Worker,
 }
 
@@ -26,27 +25,27 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How scores are made.
+/// Rule of a score.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// By which strategy.
+    /// The strategy.
     pub strategy: Strategy,
-    /// Which nodes of the rack count.
+    /// The kind of nodes that count in a rack.
     pub kind: Kind,
-    /// Whether health counts: when a node is to go or to be promoted. New machines are healthy anyway.
+    /// Whether health counts: if a node leaves or is promoted. New machines are healthy anyway.
     pub health: bool,
 }
 
 /// A score and its terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Score {
-    /// The sum: what is compared.
+    /// The sum, which is compared.
     pub total: i64,
     /// Whole days until the machine retires.
     pub days: i64,
-    /// The term for them.
+    /// The term for its lifetime.
     pub lifetime: i64,
-    /// The term for its health; 0 where health does not count.
+    /// The term for its health. 0 if health does not count.
     pub health: i64,
     /// The term for its rack.
     pub spread: i64,
@@ -54,12 +53,12 @@ pub struct Score {
     pub rack: i64,
     /// Nodes of that kind in the rack.
     pub in_rack: u32,
-    /// Which nodes were counted.
+    /// The kind of the counted nodes.
     pub kind: Kind,
 }
 
 impl Rule {
-    /// The part of the score that does not depend on what else is in the definition.
+    /// Returns the part of the score that does not depend on the other nodes.
     pub fn base(self, machine: &Machine, now: Timestamp) -> i64 {
         self.lifetime(machine, now) + self.health(machine)
     }
@@ -80,7 +79,7 @@ impl Rule {
         }
     }
 
-    /// The term for a rack that holds so many nodes.
+    /// Returns the term for a rack with this number of nodes.
     pub fn spread(self, in_rack: u32) -> i64 {
         match self.strategy {
             Strategy::Weighted => -i64::from(in_rack.min(10)),
@@ -88,7 +87,7 @@ impl Rule {
         }
     }
 
-    /// The whole score.
+    /// Returns the whole score.
     pub fn score(self, machine: &Machine, in_rack: u32, now: Timestamp) -> Score {
         let (lifetime, health, spread) = (self.lifetime(machine, now), self.health(machine), self.spread(in_rack));
         Score {

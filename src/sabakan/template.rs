@@ -1,5 +1,4 @@
-//! The template: a cluster definition whose nodes stand for kinds of machines (seed, Cluster template; Roles and
-//! weights).
+//! The template: a cluster definition whose nodes stand for kinds of machines (SAB-13 to SAB-19).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,36 +7,36 @@ use serde_json::Value;
 use super::{gotext::GoText, node::STATE_TAINT};
 use crate::model::cluster::{self, Cluster, Node};
 
-/// Names the role of the machines that a node template is for.
+/// Label with the role of the machines that a node template is for.
 pub const ROLE_LABEL: &str = "cke.cybozu.com/role";
-/// The share of a node template among the workers.
+/// Label with the node template's share among the workers.
 pub const WEIGHT_LABEL: &str = "cke.cybozu.com/weight";
 
-/// A template that was judged.
+/// A validated template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     /// Everything but the nodes.
     pub cluster: Cluster,
-    /// What control planes are made from.
+    /// Node template of the control planes.
     pub control_plane: Kind,
-    /// What workers are made from, in the template's order; at least one.
+    /// Node templates of the workers, in the template's order. At least one.
     pub workers: Vec<Kind>,
-    /// What a person should know.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
 /// One node template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
-    /// As it was written.
+    /// The node as it is written in the template.
     pub node: Node,
-    /// The role of its machines; none = any.
+    /// The role of its machines. `None`: any.
     pub role: Option<String>,
-    /// Its share among the workers; positive.
+    /// Its share among the workers. Positive.
     pub weight: f64,
-    /// Labels that are the same for every machine.
+    /// Labels with the same value for every machine.
     pub fixed_labels: BTreeMap<String, String>,
-    /// Labels whose values are made from the machine.
+    /// Labels whose values depend on the machine.
     pub dynamic_labels: Vec<DynamicLabel>,
 }
 
@@ -50,33 +49,33 @@ pub struct DynamicLabel {
     pub value: GoText,
 }
 
-/// Why a template is refused: everything that is wrong with it, each with its place.
+/// Refusal of a template: all faults, each with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the template is refused: {}", .0.join("; "))]
 pub struct TemplateError(pub Vec<String>);
 
 impl Kind {
-    /// Whether machines of a role are of this kind.
+    /// Returns true if machines of this role are of this kind.
     pub fn takes(&self, role: &str) -> bool {
         self.role.as_deref().is_none_or(|own| own == role)
     }
 }
 
 impl Template {
-    /// Reads the JSON that is stored in etcd.
+    /// Parses the JSON that is stored in etcd.
     pub fn stored(text: &str) -> Result<Self, TemplateError> {
         let again = |e: String| format!("{e}; set it again with `cketerm sabakan set-template FILE`");
         let value = cluster::stored(text).map_err(|e| TemplateError(vec![again(e)]))?;
         Self::judge(&value)
     }
 
-    /// Reads YAML or JSON, as `sabakan set-template` takes it.
+    /// Parses YAML or JSON, as `sabakan set-template` accepts it.
     pub fn read(text: &str) -> Result<Self, TemplateError> {
         let value = cluster::parse(text).map_err(|e| TemplateError(vec![e]))?;
         Self::judge(&value)
     }
 
-    /// Judges a template that was read already.
+    /// Validates a parsed template.
     pub fn judge(value: &Value) -> Result<Self, TemplateError> {
         let checked = cluster::check_template(value);
         let mut faults: Vec<String> = checked.faults.iter().map(ToString::to_string).collect();
@@ -112,17 +111,17 @@ impl Template {
         }
     }
 
-    /// The place of the worker template for machines of a role: the only one, or the one with that role.
+    /// Returns the index of the worker template for a role: the only one, or the one with that role.
     pub fn worker_kind(&self, role: &str) -> Option<usize> {
         match self.workers.as_slice() {
-            // CKE makes any machine a worker from the only template; only new ones must have its role
+            // CKE makes a worker of any machine with a single template. Only new machines must have its role.
             [_] => Some(0),
             several => several.iter().position(|k| k.role.as_deref() == Some(role)),
         }
     }
 }
 
-/// How many of each there must be, and that every role has one template.
+/// Checks the number of node templates of each kind, and that each role has one template.
 fn count(planes: &[(usize, Kind)], workers: &[(usize, Kind)], faults: &mut Vec<String>) {
     let listed =
         |found: &[(usize, Kind)]| found.iter().map(|(i, _)| format!("nodes[{i}]")).collect::<Vec<_>>().join(", ");

@@ -1,5 +1,5 @@
-//! The variables of the question to sabakan: stored under `sabakan/query-variables` and `auto-repair/query-variables`, as a
-//! person wrote them (seed `cke-sabakan-integration.md`, Query and variables).
+//! Variables of the query to sabakan. They are stored under `sabakan/query-variables` and `auto-repair/query-variables`
+//! as the operator gave them (SAB-3 to SAB-5).
 
 use serde_json::{Map, Value};
 
@@ -7,13 +7,13 @@ use crate::model::text::nearest;
 
 /// The conditions of a `MachineParams`.
 const PARAMS: [&str; 5] = ["labels", "racks", "roles", "states", "minDaysBeforeRetire"];
-/// sabakan's states, as its schema spells them.
+/// Sabakan's states, as its schema spells them.
 pub const STATES: [&str; 7] =
     ["UNINITIALIZED", "HEALTHY", "UNHEALTHY", "UNREACHABLE", "UPDATING", "RETIRING", "RETIRED"];
 
-/// Reads and checks stored or given variables: an object with `having` and `notHaving`, each absent, `null` or a
-/// `MachineParams`. What is absent stays absent, so that the query's own default holds; an explicit `null` is passed. The
-/// error names the field and what it may be; sabakan itself takes unknown variables in silence.
+/// Parses and checks stored or given variables: an object with `having` and `notHaving`, each absent, `null` or a
+/// `MachineParams`. An absent one stays absent, so that the query's default holds. An explicit `null` is passed on. The
+/// error names the field and the accepted values; sabakan itself silently ignores unknown variables.
 pub fn parse(text: &str) -> Result<Map<String, Value>, String> {
     let value: Value = serde_json::from_str(text).map_err(|e| format!("the variables are not JSON: {e}"))?;
     let Value::Object(variables) = value else {
@@ -74,12 +74,12 @@ fn state(path: &str, value: &Value) -> Result<(), String> {
     }
     let hint = nearest(&given.to_uppercase(), STATES)
         .map_or_else(|| format!("there are {}", STATES.join(", ")), |near| format!("did you mean {near}?"));
-    // CKE's words
+    // the wording of CKE
     Err(format!("invalid state: {given} ({path}); {hint}"))
 }
 
 fn whole(path: &str, value: &Value) -> Result<(), String> {
-    // sabakan takes "1" for 1 too
+    // sabakan accepts "1" for 1 too
     let number = value.is_i64() || value.as_str().is_some_and(|t| t.parse::<i64>().is_ok());
     if number { Ok(()) } else { Err(format!("{path} must be a whole number, not {}", kind(value))) }
 }

@@ -1,5 +1,5 @@
-//! The seed's strategy: as many workers as the constraints ask for, in the ratio of the weights, and one action a pass
-//! (seed, Algorithms; spec/sabakan.md, Strategy `weighted`).
+//! Strategy `weighted`: as many workers as the constraints want, in the ratio of the weights, with one action per pass
+//! (SAB-31 to SAB-46). Quotations are from CKE's document of its sabakan integration.
 
 #![allow(clippy::unnecessary_wraps)] // all actions have one signature
 
@@ -12,7 +12,7 @@ use super::{
 
 type Done = Result<Option<Step>, PlanError>;
 
-/// The first definition: control planes, then workers up to their minimum.
+/// Builds the first definition: control planes, then workers up to `minimum-workers`.
 pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
     fill(draft, limits)?;
     let reason =
@@ -20,7 +20,7 @@ pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step,
     Ok(Step { action: Action::Initialize, reason })
 }
 
-/// The first action whose condition holds, then what the constraints lack.
+/// Applies the first action whose condition holds, then adds the machines that the constraints still want.
 pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let actions: [fn(&mut Draft<'_>, &Limits) -> Done; 7] = [
         remove_non_existent,
@@ -40,7 +40,7 @@ pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(None)
 }
 
-/// Adds what the constraints lack, from unused machines only.
+/// Adds the machines that the constraints still want, from unused machines only (SAB-32).
 pub(super) fn fill(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanError> {
     while draft.planes.len() < limits.planes {
         let reason = format!("{} of {} are there", draft.planes.len(), limits.planes);
@@ -57,7 +57,7 @@ pub(super) fn fill(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanErr
     Ok(())
 }
 
-/// "If the current cluster contains nodes that no longer exist in the list, they are removed."
+/// SAB-33, SAB-34: "If the current cluster contains nodes that no longer exist in the list, they are removed."
 pub(super) fn remove_non_existent(draft: &mut Draft<'_>, _: &Limits) -> Done {
     let gone: Vec<&str> = draft.vanished.iter().filter(|n| n.control_plane).map(|n| n.address.as_str()).collect();
     if draft.planes_before == 0 {
@@ -84,7 +84,7 @@ pub(super) fn remove_non_existent(draft: &mut Draft<'_>, _: &Limits) -> Done {
     Ok(Some(Step { action: Action::RemoveNonExistent, reason }))
 }
 
-/// "When control-plane-count constraint is increased, control plane nodes are added."
+/// SAB-35: "When control-plane-count constraint is increased, control plane nodes are added."
 fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let before = draft.planes.len();
     if before >= limits.planes {
@@ -104,8 +104,9 @@ fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(Some(Step { action: Action::IncreaseControlPlane, reason }))
 }
 
-/// "When control-plane-count constraint is decreased, control plane nodes are changed to non-control-plane nodes. If the
-/// total number of worker nodes exceeds maximum-workers, existing worker nodes are removed to satisfy the constraint."
+/// SAB-36, SAB-37: "When control-plane-count constraint is decreased, control plane nodes are changed to
+/// non-control-plane nodes. If the total number of worker nodes exceeds maximum-workers, existing worker nodes are
+/// removed to satisfy the constraint."
 fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let before = draft.planes.len();
     if !demote_surplus(draft, limits) {
@@ -127,8 +128,9 @@ fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(Some(Step { action: Action::DecreaseControlPlane, reason }))
 }
 
-/// Makes the worst surplus control planes workers as long as there may be more workers: then they leave, as in the 2019
-/// program, which spares the workers that are there. False = there is no surplus, or all of it is being rebooted.
+/// Demotes surplus control planes, lowest score first, while another worker is allowed. The rest leave the definition,
+/// as in the CKE of 2019, which spares the present workers. Returns false if there is no surplus, or if all of it is
+/// being rebooted.
 pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
     let surplus = draft.planes.len().saturating_sub(limits.planes);
     if surplus == 0 {
@@ -157,8 +159,8 @@ pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
     true
 }
 
-/// "If a control plane node is neither healthy, updating, or uninitialized, the node is demoted to a worker, and a new
-/// machine is added as a control plane node."
+/// SAB-39 to SAB-42: "If a control plane node is neither healthy, updating, or uninitialized, the node is demoted to a
+/// worker, and a new machine is added as a control plane node."
 fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     if draft.planes.len() < 2 {
         return Ok(None);
@@ -174,7 +176,7 @@ fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let place = draft.planes.iter().position(|m| *m == Member::Machine(bad)).unwrap_or(0);
     let step = |how: String| Ok(Some(Step { action: Action::ReplaceControlPlane, reason: format!("{fault}: {how}") }));
     if !limits.room(draft.workers.len()) {
-        // a demoted one would be a worker too many
+        // a demoted one would be one worker too many (SAB-41)
         if let Some(pick) = draft.best_worker(false, Some(bad)).filter(|p| draft.machine(p.machine).healthy()) {
             draft.promote(&pick, &reason);
             let new = draft.name(pick.machine);
@@ -202,7 +204,7 @@ fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     step(format!("{new} takes its place"))
 }
 
-/// Where nothing can take a bad control plane's place, later actions go on (CKE fails the whole pass).
+/// Keeps a bad control plane that nothing can replace, so that later actions go on (SAB-42). CKE fails the whole pass.
 fn pass_over(draft: &mut Draft<'_>, bad: usize, place: usize, fault: &str) -> Done {
     draft.put_back(bad, Kind::ControlPlane, place);
     draft.hints.push(format!("{fault}, and no healthy machine{} can take its place", plane_role(draft)));
@@ -216,8 +218,8 @@ fn demote_bad(draft: &mut Draft<'_>, bad: usize, state: State, new: &str) {
     }
 }
 
-/// "If the number of healthy worker nodes is less than minimum-workers and the total number of worker nodes is less than
-/// maximum-workers, new worker nodes are added."
+/// SAB-43: "If the number of healthy worker nodes is less than minimum-workers and the total number of worker nodes is
+/// less than maximum-workers, new worker nodes are added."
 fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let healthy = |m: &&Member| match m {
         Member::Machine(i) => draft.counts_as_healthy(*i),
@@ -240,7 +242,7 @@ fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(Some(Step { action: Action::IncreaseWorkers, reason }))
 }
 
-/// "If a worker node is either retiring or retired for a while": one a pass.
+/// SAB-44, SAB-45: "If a worker node is either retiring or retired for a while". One worker per pass.
 fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     #[allow(clippy::cast_precision_loss)] // seconds
     let wait = draft.input.wait_seconds as f64;
@@ -267,7 +269,7 @@ fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(Some(Step { action: Action::DecreaseWorkers, reason: format!("{fault}: {new} takes its place") }))
 }
 
-/// "CKE adds taints to nodes"; "for other machine states, the taint is removed".
+/// SAB-46: "CKE adds taints to nodes"; "for other machine states, the taint is removed".
 pub(super) fn taint_nodes(draft: &mut Draft<'_>, _: &Limits) -> Done {
     let mut wrong = Vec::new();
     let members = draft.planes.iter().chain(&draft.workers).copied().collect::<Vec<_>>();
@@ -292,8 +294,9 @@ pub(super) fn taint_nodes(draft: &mut Draft<'_>, _: &Limits) -> Done {
     Ok(Some(Step { action: Action::TaintNodes, reason: some(&wrong) }))
 }
 
-/// The best unused machine of the worker template that has the fewest workers for its weight; of equal ones the first.
-/// The 2019 program counts the workers of the definition in force; ours counts the definition being built.
+/// Adds the best unused machine of the worker template with the smallest quotient of workers and weight. Of equal
+/// quotients the first is used. The CKE of 2019 counts the current definition, cketerm the definition being built
+/// (SAB-31).
 fn add_worker(draft: &mut Draft<'_>, reason: &str) -> Option<usize> {
     draft.add_worker(next_template(draft), reason)
 }
@@ -338,7 +341,7 @@ fn workers_missing(draft: &Draft<'_>, limits: &Limits) -> String {
     )
 }
 
-/// Why the machines that are in no place were not taken.
+/// Explains why the unused machines were not taken.
 fn left(draft: &Draft<'_>, role: Option<&str>) -> String {
     let (mut sick, mut other) = (0, 0);
     for i in (0..draft.input.machines.len()).filter(|&i| draft.kind(i).is_none()) {
@@ -351,7 +354,7 @@ fn left(draft: &Draft<'_>, role: Option<&str>) -> String {
     format!("unused: {sick} not healthy, {other} of other roles")
 }
 
-/// The first few of a list, and how many there are more.
+/// Returns the first few of a list, and the number of the others.
 pub(super) fn some(list: &[&str]) -> String {
     const SHOWN: usize = 5;
     let shown = list.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");

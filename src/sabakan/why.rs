@@ -1,14 +1,14 @@
-//! Why a machine is where it is. Kept as parts and written out only where somebody reads it: most of 20,000 nodes
+//! Reason for a machine's place. It is kept in parts and formatted only where it is shown, because most of 20,000 nodes
 //! simply stay.
 
 use std::fmt;
 
 use super::score::Score;
 
-/// Why a machine is where it is in a plan.
+/// Reason for a machine's place in a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// It was in the definition and nothing is said against it.
+    /// It was in the definition, and nothing speaks against it.
     Stays,
     /// It was compared with others.
     Chosen(Box<Chosen>),
@@ -16,20 +16,20 @@ pub enum Why {
     Because(String),
 }
 
-/// How it came out of a comparison.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
-    /// What happens to it, and for what reason: "becomes a worker: 2 of at least 3 are healthy".
+    /// The effect on it with its cause: "becomes a worker: 2 of at least 3 are healthy".
     pub what: String,
     /// Its score.
     pub score: Score,
-    /// It has the lowest score and not the highest: it goes.
+    /// Whether it has the lowest score instead of the highest, so it leaves.
     pub lowest: bool,
-    /// Machines that were compared, this one included.
+    /// Number of machines that were compared, including this one.
     pub among: usize,
-    /// What these machines have in common: "unused healthy machines of role cs".
+    /// Common property of these machines: "unused healthy machines of role cs".
     pub of: String,
-    /// Serial and score of the next.
+    /// Serial and score of the next candidate.
     pub next: Option<(String, i64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Fills in one machine.
+//! Evaluation of a parsed text for one machine.
 
 use std::{borrow::Cow, cmp::Ordering, fmt::Write as _};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::sabakan::machine::{Date, Machine};
 
-/// What an expression is worth.
+/// Value of an expression.
 enum Value<'a> {
     Text(Cow<'a, str>),
     Number(i64),
@@ -78,7 +78,7 @@ fn of<'a>(field: &'a Field, machine: &'a Machine) -> Value<'a> {
     }
 }
 
-/// A label that a machine lacks is empty, as in a map of Go.
+/// Returns a label. A missing one is empty, as in a map of Go.
 fn label<'a>(labels: &'a [(String, String)], name: &str) -> Value<'a> {
     let found = labels.iter().find(|(n, _)| n == name);
     Value::Text(Cow::Borrowed(found.map_or("", |(_, value)| value)))
@@ -120,7 +120,7 @@ fn call<'a>(
     arguments: &'a [Expr],
     machine: &'a Machine,
 ) -> Result<Value<'a>, Fault> {
-    // these two look no further than they must
+    // these two evaluate no more arguments than they need
     if matches!(function, Function::And | Function::Or) {
         let mut last = Value::Flag(false);
         for argument in arguments {
@@ -202,7 +202,7 @@ fn index<'a>(expr: &Expr, values: &[Value<'a>]) -> Result<Value<'a>, Fault> {
     }
 }
 
-/// More than any label or annotation may have.
+/// Limit of a rendered text in bytes, more than any label or annotation may have.
 const LONGEST: usize = 256 << 10;
 
 fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
@@ -257,7 +257,7 @@ fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
             (false, false) => write!(out, "{text:>width$}"),
         };
         done.map_err(|e| bad(e.to_string()))?;
-        // each %q of a %q may be twice as long
+        // a %q of a %q can double the length each time
         if out.len() > LONGEST {
             return Err(bad(format!("printf: the text has more than {LONGEST} bytes")));
         }

@@ -1,8 +1,8 @@
-//! Cuts a text into what stands outside and inside of actions.
+//! Lexer: splits a text into tokens outside and inside of actions.
 
 use super::Fault;
 
-/// A piece, with the character at which it begins.
+/// A token, with the character at which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) at: usize,
@@ -11,15 +11,15 @@ pub(super) struct Token {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
-    /// Text outside, as it goes out.
+    /// Text outside of actions, as it is printed.
     Text(String),
     /// `{{`
     Open,
     /// `}}`
     Close,
-    /// `.Rack.X` as its names; empty = the dot alone.
+    /// `.Rack.X` as its names. Empty: the dot alone.
     Field(Vec<String>),
-    /// A word: a function, a keyword, `true`, `false`, `nil`.
+    /// An identifier: a function, a keyword, `true`, `false`, `nil`.
     Word(String),
     /// A string.
     Quoted(String),
@@ -45,7 +45,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, Fault> {
             piece.drain(..piece.len() - piece.trim_start().len());
         }
         let mut inside = open + 2;
-        // a minus before a digit is a number, as in Go
+        // a minus before a digit belongs to a number, as in Go
         let trims = chars.get(inside) == Some(&'-') && chars.get(inside + 1).is_some_and(|c| c.is_whitespace());
         if open < chars.len() && trims {
             piece.truncate(piece.trim_end().len());
@@ -67,7 +67,7 @@ fn find(chars: &[char], from: usize, what: &str) -> Option<usize> {
     (from..chars.len().checked_sub(what.len() - 1)?).find(|&i| chars[i..].starts_with(&what))
 }
 
-/// One action. Where the text goes on, and whether its leading space is trimmed.
+/// Reads one action. Returns where the text goes on, and whether its leading white space is trimmed.
 fn action(chars: &[char], open: usize, inside: usize, out: &mut Vec<Token>) -> Result<(usize, bool), Fault> {
     let mut at = inside;
     while chars.get(at).is_some_and(|c| c.is_whitespace()) {
@@ -94,7 +94,7 @@ fn action(chars: &[char], open: usize, inside: usize, out: &mut Vec<Token>) -> R
     }
 }
 
-/// Behind `}}` or ` -}}`, where one stands here.
+/// Returns the place after `}}` or ` -}}`, if one is here, and whether it trims.
 fn closing(chars: &[char], at: usize) -> Option<(usize, bool)> {
     let rest = chars.get(at..)?;
     if rest.starts_with(&['}', '}']) {

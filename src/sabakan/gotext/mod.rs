@@ -1,8 +1,7 @@
-//! The part of Go's template syntax that labels use: fields of a machine, `index .Labels "x"`, pipelines, `printf`,
-//! `if`/`else`, comparisons, `and`/`or`/`not`, trim markers (spec/sabakan.md, Template). Anything else is an error with
-//! its place.
+//! The part of Go's template syntax that labels use (SAB-18): fields of a machine, `index .Labels "x"`, pipelines,
+//! `printf`, `if`/`else`, comparisons, `and`/`or`/`not`, trim markers. Anything else is an error with its place.
 //!
-//! Ours and not a crate's: those that exist read far more than this and go on where a field is missing; a label must be
+//! This is no crate, because the existing ones accept far more and go on where a field is missing. A label must be
 //! right or refused before a thousand nodes carry it.
 
 mod eval;
@@ -13,13 +12,13 @@ use std::fmt;
 
 use super::machine::Machine;
 
-/// What is wrong, and at which character of the text (counted from 1).
+/// A fault and the character where it is (counted from 1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at character {at}: {what}")]
 pub struct Fault {
     /// The character.
     pub at: usize,
-    /// What is wrong there.
+    /// The problem.
     pub what: String,
 }
 
@@ -29,7 +28,7 @@ impl Fault {
     }
 }
 
-/// A text with actions between `{{` and `}}`, read and checked.
+/// A parsed and checked text with actions between `{{` and `}}`.
 #[derive(Clone, PartialEq)]
 pub struct GoText {
     text: String,
@@ -43,22 +42,22 @@ impl fmt::Debug for GoText {
 }
 
 impl GoText {
-    /// Whether a text has any action at all.
+    /// Returns true if a text has any action.
     pub fn is_dynamic(text: &str) -> bool {
         text.contains("{{")
     }
 
-    /// Reads a text; unknown fields, functions and words are found here, before any machine is looked at.
+    /// Parses a text. Unknown fields, functions and keywords are found here, before any machine is rendered.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         Ok(Self { text: text.to_owned(), nodes: parse::parse(lex::lex(text)?)? })
     }
 
-    /// As it was written.
+    /// Returns the text as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The text for one machine.
+    /// Renders the text for one machine.
     pub fn render(&self, machine: &Machine) -> Result<String, Fault> {
         let mut out = String::new();
         eval::run(&self.nodes, machine, &mut out)?;

@@ -1,4 +1,5 @@
-//! Makes a tree of the pieces, and finds what no machine could make right: unknown fields, functions and words.
+//! Parser: builds a tree of the tokens. It finds faults that hold for every machine: unknown fields, functions and
+//! keywords.
 
 use super::{
     Fault,
@@ -9,15 +10,15 @@ use crate::model::text::nearest;
 /// A part of the text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
-    /// As it is.
+    /// Literal text.
     Text(String),
     /// The value of an expression.
     Show(Expr),
-    /// One of two.
+    /// One of two branches.
     If { test: Expr, yes: Vec<Node>, no: Vec<Node> },
 }
 
-/// An expression and where it begins.
+/// An expression and the place where it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Expr {
     pub(super) at: usize,
@@ -33,7 +34,7 @@ pub(super) enum Kind {
     Call(Function, Vec<Expr>),
 }
 
-/// What a machine has.
+/// A field of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Serial,
@@ -97,8 +98,8 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Node>, Fault> {
     }
 }
 
-/// How deep ifs and parentheses may lie in each other, and how many commands a pipeline may have. Whoever writes templates into
-/// etcd must not end every engine that reads them.
+/// Limit of nested ifs, of nested parentheses, and of commands in a pipeline. A template in etcd must not be able to
+/// crash every engine that reads it.
 const DEEPEST: usize = 64;
 
 struct Reader {
@@ -108,17 +109,17 @@ struct Reader {
     parentheses: usize,
 }
 
-/// One step further into something, or why not.
+/// Enters one more level, or fails.
 fn deeper(depth: &mut usize, at: usize, what: &str) -> Result<(), Fault> {
     *depth += 1;
     if *depth > DEEPEST { Err(Fault::new(at, format!("more than {DEEPEST} {what}"))) } else { Ok(()) }
 }
 
-/// Where a list of nodes stopped: the place and the word, `else` or `end`.
+/// End of a list of nodes: the place and the keyword, `else` or `end`.
 type Stop = (usize, String);
 
 impl Reader {
-    /// Nodes up to `else`, `end` or the end of the text.
+    /// Reads nodes up to `else`, `end` or the end of the text.
     fn list(&mut self) -> Result<(Vec<Node>, Option<Stop>), Fault> {
         let mut nodes = Vec::new();
         while let Some(token) = self.tokens.next() {
@@ -139,7 +140,7 @@ impl Reader {
         Ok((nodes, None))
     }
 
-    /// A word that is no function.
+    /// Reads a keyword that is no function.
     fn keyword(&mut self) -> Option<(usize, String)> {
         let is = |t: &Token| match &t.what {
             What::Word(word) => matches!(word.as_str(), "if" | "else" | "end") || OTHER_WORDS.contains(&word.as_str()),
@@ -173,7 +174,7 @@ impl Reader {
             if word != "if" {
                 return Err(Fault::new(next, format!("{word} cannot follow else")));
             }
-            // `else if` has the end of the whole
+            // an `else if` shares the `end` of the whole
             return Ok(Node::If { test, yes, no: vec![self.branch(next)?] });
         }
         self.close()?;
@@ -203,7 +204,7 @@ impl Reader {
         Ok(value)
     }
 
-    /// One command of a pipeline; the value before it becomes its last argument.
+    /// Reads one command of a pipeline. The value before it becomes its last argument.
     fn command(&mut self, piped: Option<Expr>) -> Result<Expr, Fault> {
         let end = self.end;
         let at = self.tokens.peek().map_or(end, |t| t.at);

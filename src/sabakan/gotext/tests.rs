@@ -25,7 +25,7 @@ fn gives(text: &str, wanted: &str) {
     assert_eq!(GoText::parse(text).unwrap().render(&machine()).unwrap(), wanted, "{text}");
 }
 
-/// Refused when it is read or when it is filled in: with its place and a word of the reason.
+/// Asserts that the text is refused when it is parsed or rendered, with its place and a word of the reason.
 #[track_caller]
 fn refused(text: &str, at: usize, word: &str) {
     let fault = GoText::parse(text).and_then(|t| t.render(&machine())).unwrap_err();

@@ -1,4 +1,4 @@
-//! How sabakan's answer is read: an answer that cannot be read completely is no answer.
+//! Parser of sabakan's answer. An answer that cannot be read completely is unusable.
 
 use std::{collections::HashMap, net::IpAddr};
 
@@ -12,7 +12,7 @@ pub fn read(text: &str) -> Result<Machines, MachineError> {
     let shape = |e: serde_json::Error| MachineError::Shape(e.to_string());
     let raw = match serde_json::from_str::<Answer>(text) {
         Ok(answer) => answer.machines()?,
-        // the slow way, only to name the machine that is odd
+        // Slow second parse, only to name the machine with the fault.
         Err(_) => named(serde_json::from_str::<Value>(text).map_err(shape)?)?,
     };
     understood(raw)
@@ -58,7 +58,7 @@ fn message(error: &Value) -> String {
     error.get("message").and_then(Value::as_str).map_or_else(|| error.to_string(), str::to_owned)
 }
 
-/// Each machine by itself, so that an error can name it.
+/// Parses each machine by itself, so that an error can name it.
 fn named(value: Value) -> Result<Vec<RawMachine>, MachineError> {
     let errors = value.get("errors").and_then(Value::as_array).filter(|list| !list.is_empty());
     if let Some(errors) = errors {
@@ -159,7 +159,7 @@ fn understood(raw: Vec<RawMachine>) -> Result<Machines, MachineError> {
 fn one(raw: RawMachine) -> Result<Option<Machine>, String> {
     let (spec, status) = (raw.spec, raw.status);
     let Some(address) = spec.ipv4.iter().find(|a| !a.is_empty()) else { return Ok(None) };
-    // written in one way, so that it compares with the definition's
+    // in canonical form, so that it compares equal to the definition's
     let address: IpAddr = address.parse().map_err(|_| format!("ipv4: {address:?} is not an IP address"))?;
     let state = State::from_graphql(&status.state).ok_or_else(|| {
         let known = State::ALL.map(State::graphql).join(", ");

@@ -1,4 +1,4 @@
-//! Strategy `all-healthy` (spec/sabakan.md).
+//! Strategy `all-healthy` (SAB-47 to SAB-58).
 
 use State::{Healthy, Retired, Retiring, Unhealthy, Unreachable, Updating};
 
@@ -13,25 +13,24 @@ fn tainted(scene: &mut Scene, n: u8, key: &str) {
     scene.nodes.get_or_insert_default().insert(format!("10.0.0.{n}"), vec![taint]);
 }
 
-/// "Every healthy machine of a templated role becomes a worker."
+/// Every healthy machine of a templated role becomes a worker.
 #[test]
 fn every_healthy_machine_of_a_templated_role_is_a_worker() {
     let machines = vec![machine(1), machine(2), machine(3).is(Updating), machine(4).role("odd"), machine(5).role("ss")];
     scene(&["cs", "cs", "ss"], 1, machines.clone()).gives(Action::Initialize, &[1], &[2, 5]);
     scene(&["cs", "cs", "ss"], 1, machines).with(&[1], &[]).gives(Action::IncreaseWorkers, &[1], &[2, 5]);
-    // as many stay unused as control planes are not healthy, and none is replaced: as in CKE's recorded runs
+    // as many stay unused as control planes are unhealthy, and none is replaced, as in recorded runs of CKE
     let machines = vec![machine(1), machine(2).is(Unhealthy), machine(3), machine(4)];
     scene(&["cs", "cs"], 2, machines).with(&[1, 2], &[]).gives(Action::IncreaseWorkers, &[1, 2], &[3]);
 }
 
-/// "(1) Fill: workers up to W = healthy machines of the worker templates' roles, minus all control planes of the definition being
-/// built (healthy or not, not `control-plane-count`)."
+/// SAB-49: the fill subtracts all control planes of the definition being built, healthy or not.
 #[test]
 fn the_fill_leaves_a_machine_for_each_control_plane_that_is_not_healthy() {
     let machines = vec![machine(1), machine(2).is(Unhealthy), machine(3), machine(4)];
     let mut s = scene(&["cs", "cs"], 1, machines).with(&[1, 2], &[3, 9]);
     s.gives(Action::RemoveNonExistent, &[1, 2], &[3]);
-    // all of them healthy: one is there for each
+    // all control planes are healthy: no machine is left out
     s.machines[1].state = Healthy;
     s.gives(Action::RemoveNonExistent, &[1, 2], &[3, 4]);
     // workers count, healthy or not
@@ -40,7 +39,7 @@ fn the_fill_leaves_a_machine_for_each_control_plane_that_is_not_healthy() {
     s.gives(Action::RemoveNonExistent, &[1], &[2]);
 }
 
-/// "(2) Increase workers: while healthy workers < healthy machines of any role − control planes."
+/// SAB-50: healthy machines of any role count.
 #[test]
 fn machines_of_any_role_count_when_workers_are_wanted() {
     let machines = vec![machine(1).is(Unhealthy), machine(3), machine(4).role("odd")];
@@ -49,16 +48,14 @@ fn machines_of_any_role_count_when_workers_are_wanted() {
     scene(&["cs", "cs"], 1, machines).with(&[1], &[]).gives(Action::None, &[1], &[]);
 }
 
-/// "(3) Whose turn: the smallest (workers of the role, healthy or not) / (healthy machines of the role, minus the control planes if
-/// it is their role), ties to the first in the template; a denominator ≤ 0 comes last. A template without an unused healthy machine is
-/// passed over."
+/// SAB-51, SAB-52, SAB-53: the template's turn.
 #[test]
 fn templates_take_turns_by_the_part_of_their_machines_that_they_have() {
     let ss = |n| machine(n).role("ss");
     let kinds = ["cs", "cs", "ss"];
     let machines = vec![machine(1), machine(2), machine(3), machine(4), ss(5), ss(6)];
     scene(&kinds, 1, machines.clone()).gives(Action::Initialize, &[1], &[2, 5, 3, 6, 4]);
-    // one that is not healthy counts as a worker of its role, and not as one of its machines
+    // an unhealthy one counts as a worker of its role, but not as one of its machines
     let mut bad = machines;
     bad[1].state = Unhealthy;
     scene(&kinds, 1, bad).with(&[1], &[2]).gives(Action::IncreaseWorkers, &[1], &[2, 5, 3, 6, 4]);
@@ -67,14 +64,14 @@ fn templates_take_turns_by_the_part_of_their_machines_that_they_have() {
     scene(&kinds, 1, machines).with(&[1], &[]).gives(Action::IncreaseWorkers, &[1], &[3]);
 }
 
-/// "A control-plane template without a role beside workers with roles must work (it fails in CKE)."
+/// A control-plane template without a role works beside workers with roles. In CKE it fails.
 #[test]
 fn control_planes_without_a_role_beside_workers_with_roles() {
     let machines = vec![machine(1).role("ss"), machine(2), machine(3).role("ss")];
     scene(&["", "cs", "ss"], 1, machines).gives(Action::Initialize, &[1], &[2, 3]);
 }
 
-/// "Drop those whose Node carries foreign taints (tolerated: …)."
+/// SAB-54: a foreign taint excludes a machine as a control plane.
 #[test]
 fn foreign_taints_keep_a_machine_from_being_a_control_plane() {
     for (key, free) in [
@@ -94,7 +91,7 @@ fn foreign_taints_keep_a_machine_from_being_a_control_plane() {
     }
 }
 
-/// "Prefer spare nodes."
+/// SAB-55: spare nodes are preferred.
 #[test]
 fn spare_nodes_are_preferred() {
     let mut s = scene(&["cs", "cs"], 2, vec![machine(1), machine(2).days(2000), machine(3)]).with(&[1], &[2, 3]);
@@ -103,7 +100,7 @@ fn spare_nodes_are_preferred() {
     s.gives(Action::IncreaseControlPlane, &[1, 3], &[2]);
 }
 
-/// "Score = (100 − same-rack count)·10 ± 1 per lifetime threshold; for demotion +1000 when healthy."
+/// SAB-26, SAB-27: the terms of `all-healthy`.
 #[test]
 fn racks_count_more_than_lifetimes_and_health_most_for_staying() {
     let machines = vec![machine(1), machine(2).days(2000), machine(3).rack(1)];
@@ -115,8 +112,7 @@ fn racks_count_more_than_lifetimes_and_health_most_for_staying() {
     assert_eq!(of(&plan, 3).score, Some(990));
 }
 
-/// "A worker RETIRED (not merely retiring) for over 300 s is removed while (workers − 1) / machines ≥
-/// minimum-workers-rate % of all machines in the answer."
+/// SAB-58: the rate and the wait.
 #[test]
 fn retired_workers_leave_down_to_the_rate() {
     for (state, duration, rate, leaves) in [
@@ -137,7 +133,7 @@ fn retired_workers_leave_down_to_the_rate() {
     }
 }
 
-/// "No `unhealthy` taint; `unreachable` yes."
+/// SAB-63: no taint `unhealthy` with `all-healthy`.
 #[test]
 fn unhealthy_ones_are_not_tainted() {
     let mut s = scene(&["cs", "cs"], 1, vec![machine(1), machine(2), machine(3)]).with(&[1], &[2, 3]);
@@ -150,7 +146,7 @@ fn unhealthy_ones_are_not_tainted() {
     s.gives(Action::None, &[1], &[2, 3]);
 }
 
-/// spec/sabakan.md, Machine → node: what `all-healthy` adds.
+/// SAB-61: labels of `all-healthy`.
 #[test]
 fn nodes_have_the_labels_of_today() {
     let plan = scene(&["cs", "cs"], 1, vec![machine(1).rack(3), machine(2)]).plan().unwrap();

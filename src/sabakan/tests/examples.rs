@@ -1,4 +1,4 @@
-//! The seed's example over 200 machines, as docs/sabakan.md shows it.
+//! The example over 200 machines of docs/sabakan.md.
 
 use super::*;
 

@@ -96,7 +96,7 @@ fn errors_of_sabakan_are_told_and_never_taken_for_an_empty_list() {
     assert!(read("not json").is_err());
 }
 
-/// spec/sabakan.md: whole days, cut toward zero; a threshold is passed by more, not by equal.
+/// SAB-26: whole days, truncated toward zero. A threshold must be exceeded.
 #[test]
 fn lifetimes_are_whole_days_toward_zero() {
     let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();

@@ -1,4 +1,5 @@
-//! A small data centre for the tests of this room.
+//! A small data centre for the tests of this module. Quotations in its tests are from CKE's document of its sabakan
+//! integration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,7 @@ mod must;
 mod properties;
 mod weighted;
 
-/// A healthy machine `SNnn` at 10.0.0.n in rack 0 of role cs, without a retire date.
+/// A healthy machine `SNnn` at 10.0.0.n in rack 0 with role cs, without a retire date.
 pub(crate) fn machine(n: u8) -> Machine {
     Machine {
         serial: format!("SN{n:02}"),
@@ -66,14 +67,14 @@ impl Machine {
         self
     }
 
-    /// Retires in so many days.
+    /// Sets the days until it retires.
     fn days(mut self, days: i64) -> Self {
         self.retire_date = Date::utc(now().checked_add(jiff::SignedDuration::from_hours(24 * days)).unwrap());
         self
     }
 }
 
-/// Node templates as `role:weight`, the first for control planes; an empty role = none.
+/// Node templates as `role:weight`. The first is for control planes. An empty role means none.
 #[allow(clippy::format_push_string)] // short texts of tests
 fn template(kinds: &[&str]) -> Template {
     let mut text = "name: x\nnodes:\n".to_owned();
@@ -90,7 +91,7 @@ fn template(kinds: &[&str]) -> Template {
     Template::read(&text).unwrap()
 }
 
-/// A scene: what a plan is made from.
+/// The input of a plan.
 #[derive(Clone, Debug)]
 struct Scene {
     machines: Vec<Machine>,
@@ -104,7 +105,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Without a definition yet.
+    /// Without a definition.
     fn new(kinds: &[&str], planes: i64, workers: (i64, i64), machines: Vec<Machine>) -> Self {
         let constraints = Constraints {
             control_plane_count: planes,
@@ -124,8 +125,8 @@ impl Scene {
         }
     }
 
-    /// With these control planes and workers in the definition, by the last number of the address; as this program
-    /// would have written it.
+    /// Adds a current definition with these control planes and workers, by the last number of the address, as cketerm
+    /// would write it.
     fn with(mut self, planes: &[u8], workers: &[u8]) -> Self {
         let mut nodes = Vec::new();
         for (list, plane) in [(planes, true), (workers, false)] {
@@ -174,7 +175,7 @@ impl Scene {
         })
     }
 
-    /// What the plan does, and the last numbers of control planes and workers after it.
+    /// Asserts the plan's action, and the last numbers of control planes and workers after it.
     #[track_caller]
     fn gives(&self, action: Action, planes: &[u8], workers: &[u8]) -> Plan {
         let plan = self.plan().unwrap();
@@ -215,7 +216,7 @@ fn of(plan: &Plan, n: u8) -> &Choice {
     plan.nodes.iter().find(|c| last(&c.address) == n).unwrap()
 }
 
-/// `value:effect` of the state taint of a node of the new definition.
+/// Returns `value:effect` of the state taint of a node in the new definition.
 fn taint(plan: &Plan, n: u8) -> String {
     let node = plan.cluster.as_ref().unwrap().nodes.iter().find(|x| last(&x.address) == n).unwrap();
     super::node::state_taints(node).map(|t| [&*t.value, ":", &*t.effect].concat()).collect()

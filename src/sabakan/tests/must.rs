@@ -1,4 +1,4 @@
-//! What must hold whatever the strategy: reboots, contradictions, labels, the unused machines' reasons.
+//! Rules of both strategies: machines in reboot, contradictions, labels, reasons of the unused machines.
 
 use State::{Healthy, Retired, Unhealthy, Unreachable};
 
@@ -6,7 +6,8 @@ use super::{super::others::unused, *};
 
 const ANY: [&str; 2] = ["", ""];
 
-/// "Rebooting machines should not be removed from the cluster nor be tainted"; nor replaced for looking unreachable.
+/// SAB-24: "Rebooting machines should not be removed from the cluster nor be tainted". They are not replaced either for
+/// looking unreachable.
 #[test]
 fn a_machine_in_the_middle_of_a_reboot_is_left_alone() {
     for state in [Unreachable, Unhealthy, Retired] {
@@ -18,14 +19,14 @@ fn a_machine_in_the_middle_of_a_reboot_is_left_alone() {
         if quiet {
             scene.gives(Action::None, &[1, 2, 3], &[4, 5]);
         } else {
-            // one worker fewer is healthy: another one is added, the rebooting one stays as it is
+            // One healthy worker less: another one is added, and the rebooting one stays as it is.
             let plan = scene.gives(Action::IncreaseWorkers, &[1, 2, 3], &[4, 5, 6]);
             assert_eq!((taint(&plan, 2), taint(&plan, 4)), (String::new(), String::new()));
         }
     }
 }
 
-/// A taint that it had before its reboot it keeps until the reboot is over.
+/// A rebooting machine keeps the taint that it had until the reboot is over.
 #[test]
 fn a_rebooting_machine_keeps_the_taint_that_it_had() {
     let mut scene =
@@ -38,7 +39,8 @@ fn a_rebooting_machine_keeps_the_taint_that_it_had() {
     assert_eq!(taint(&plan, 2), "unhealthy:NoSchedule");
 }
 
-/// Variables that leave unreachable machines out make a rebooting one vanish from the answer: it is kept as it is.
+/// Variables may exclude unreachable machines, so a rebooting one can be absent from the answer. Its node stays as it
+/// is.
 #[test]
 fn a_rebooting_machine_that_is_not_in_the_answer_is_kept() {
     let mut scene = Scene::new(&ANY, 3, (1, 0), (1..=5).map(machine).collect()).with(&[1, 2, 3], &[4, 5]);
@@ -50,7 +52,7 @@ fn a_rebooting_machine_that_is_not_in_the_answer_is_kept() {
     assert!(plan.warnings[0].contains("10.0.0.3 is not in sabakan's answer and is kept"), "{:?}", plan.warnings);
 }
 
-/// A machine that is being rebooted is neither promoted nor demoted.
+/// A rebooting machine is neither promoted nor demoted.
 #[test]
 fn a_rebooting_machine_does_not_change_its_place() {
     let machines: Vec<Machine> = vec![machine(1), machine(2).days(-2000), machine(3).days(2000), machine(4)];
@@ -83,20 +85,20 @@ fn two_machines_or_two_nodes_with_one_address_are_an_error() {
     Scene::new(&ANY, 1, (1, 0), vec![machine(1), machine(2)]).with(&[1], &[2, 2]).fails(&["10.0.0.2 twice"]);
 }
 
-/// A worker whose role no template has: CKE panics; ours names it, and the definition in force stays.
+/// A worker's role may have no template. CKE panics; cketerm names the worker and keeps the current definition.
 #[test]
 fn a_worker_without_a_template_is_named() {
     let machines = vec![machine(1), machine(2).role("odd"), machine(3), machine(4).role("ss")];
     let mut scene = Scene::new(&["", "cs:1", "ss:1"], 1, (1, 0), machines).with(&[1], &[2, 3]);
     scene.template_changed = true;
     scene.fails(&["the worker 10.0.0.2 (SN02) has the role odd, and no worker template has it"]);
-    // one that is a control plane no more leaves
+    // such a control plane leaves when it is demoted
     scene = Scene { template_changed: false, ..scene }.with(&[2, 1], &[3]);
     let plan = scene.gives(Action::DecreaseControlPlane, &[1], &[3]);
     assert!(of(&plan, 2).why.to_string().starts_with("leaves, for no worker template has its role"));
 }
 
-/// Seed, Static Node Labels and Annotations; the template's labels come after the machine's.
+/// SAB-60, SAB-62: the template's labels follow the machine's.
 #[test]
 fn a_node_has_the_labels_and_annotations_of_its_machine() {
     let text = "name: x\nnodes:\n- {user: u, control_plane: true}\n- {user: w, labels: {sabakan.cke.cybozu.com/site: mine, zone: 'r{{ .Rack }}-{{ index .Labels \"product\" }}'}, annotations: {a: b}, taints: [{key: k, value: v, effect: NoSchedule}]}\n";
@@ -138,7 +140,7 @@ fn a_node_has_the_labels_and_annotations_of_its_machine() {
     scene.fails(&["machine SN02: the template's label zone", "gives \"r7-a b\", which Kubernetes does not take"]);
 }
 
-/// "Why not the others."
+/// Each unused machine has a reason.
 #[test]
 fn every_machine_that_is_not_used_has_its_reason() {
     let machines = vec![

@@ -1,5 +1,5 @@
-//! What holds for any data centre: constraints kept or an error, a fixpoint that is reached and stays, no dependence on
-//! the order of the input, never fewer healthy control planes without a reason.
+//! Properties of any data centre: constraints are kept or there is an error; a fixpoint is reached and stays; the order
+//! of the input does not matter; healthy control planes never decrease without a reason.
 
 use proptest::prelude::{ProptestConfig, Strategy as _, prop, prop_assert, prop_assert_eq, proptest};
 
@@ -62,7 +62,7 @@ fn exists(scene: &Scene, address: &str) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// "User-specified constraints must be satisfied": a new definition keeps them, or there is an error.
+    /// "User-specified constraints must be satisfied": a new definition satisfies them, or there is an error.
     #[test]
     fn a_new_definition_keeps_the_constraints(scene in scenes()) {
         let Ok(plan) = scene.plan() else { return Ok(()) };
@@ -85,7 +85,7 @@ proptest! {
         }
     }
 
-    /// Repeated passes on unchanged machines come to an end, and stay there.
+    /// Repeated passes over unchanged machines reach a fixpoint and stay there.
     #[test]
     fn a_fixpoint_is_reached_and_stays(scene in scenes()) {
         let mut scene = scene;
@@ -103,7 +103,7 @@ proptest! {
         prop_assert!(false, "after 60 passes: {:?}", scene.plan().map(|p| (p.action, p.reason)));
     }
 
-    /// The order in which sabakan lists its machines means nothing.
+    /// SAB-21: the order of sabakan's list does not matter.
     #[test]
     fn the_order_of_the_machines_does_not_matter(scene in scenes(), seed in 0..1000_usize) {
         let before = scene.plan();
@@ -122,7 +122,8 @@ proptest! {
         }
     }
 
-    /// Never fewer healthy control planes than before, but where the operator wants fewer, and never half of etcd at once.
+    /// Healthy control planes never decrease unless the operator wants fewer. Half of etcd's members never leave at
+    /// once.
     #[test]
     fn healthy_control_planes_stay(scene in scenes()) {
         let (Some(before), Ok(plan)) = (&scene.current, scene.plan()) else { return Ok(()) };
@@ -138,7 +139,7 @@ proptest! {
         prop_assert!(replaced <= 1, "one control plane a pass: {}", plan.reason);
     }
 
-    /// "Rebooting machines should not be removed from the cluster nor be tainted."
+    /// SAB-24: "Rebooting machines should not be removed from the cluster nor be tainted."
     #[test]
     fn rebooting_machines_stay_and_get_no_taint(scene in scenes()) {
         let (Some(before), Ok(plan)) = (&scene.current, scene.plan()) else { return Ok(()) };

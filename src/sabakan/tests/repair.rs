@@ -42,7 +42,7 @@ fn run(
     })
 }
 
-/// "New entry: address = first IPv4, machine type = BMC type, operation = state in lower case, serial."
+/// REP-53: the entry's fields come from sabakan's machine.
 #[test]
 fn an_entry_says_what_sabakan_says_of_the_machine() {
     let machines = [machine(2, State::Unreachable, 900.0), machine(1, State::Unhealthy, 0.0)];
@@ -53,7 +53,7 @@ fn an_entry_says_what_sabakan_says_of_the_machine() {
     assert_eq!(plan.entries[1].nodename, "", "not a member");
 }
 
-/// "Skip a machine that has any repair entry" (I42).
+/// REP-46, I42: a machine with any repair entry is skipped.
 #[test]
 fn a_machine_with_any_entry_is_skipped() {
     for (status, deleted) in
@@ -65,8 +65,7 @@ fn a_machine_with_any_entry_is_skipped() {
     }
 }
 
-/// "Skip an UNREACHABLE machine that has been so for less than … while its reboot entry is rebooting or it is not a
-/// cluster member" (I42): a young unreachable one that we ourselves reboot.
+/// REP-48 to REP-50, I42: a machine that became unreachable only lately, by cketerm's own reboot.
 #[test]
 fn a_young_unreachable_machine_is_skipped_where_there_is_another_cause() {
     let reboot = |status| RebootEntry { status, ..RebootEntry::queued(0, "10.0.0.1") };
@@ -86,7 +85,7 @@ fn a_young_unreachable_machine_is_skipped_where_there_is_another_cause() {
     }
 }
 
-/// "If existing entries plus new ones exceed maximum-repair-queue-entries (default 0), add none and say so" (I42).
+/// REP-52, I42: above the limit none is added, and the plan says so.
 #[test]
 fn above_the_cap_none_is_added_and_it_is_said() {
     let machines = [machine(1, State::Unhealthy, 1.0), machine(2, State::Unhealthy, 1.0)];
@@ -101,7 +100,7 @@ fn above_the_cap_none_is_added_and_it_is_said() {
     assert_eq!(run(&[], &old, &[], &[], 0).capped, None, "nothing to add is not above the cap");
 }
 
-/// "While any of its reboot entries is rebooting": CKE looks at the first alone (I42).
+/// REP-49: CKE looks at the first entry only (I42).
 #[test]
 fn a_young_machine_that_any_of_its_entries_reboots_is_not_added() {
     let entry = |index, status| RebootEntry { status, ..RebootEntry::queued(index, "10.0.0.1") };
@@ -110,11 +109,11 @@ fn a_young_machine_that_any_of_its_entries_reboots_is_not_added() {
     let plan = run(&machines, &[], &reboots, &["10.0.0.1"], 2);
     assert_eq!(plan.entries.iter().map(|e| e.address.as_str()).collect::<Vec<_>>(), ["10.0.0.2"]);
     assert!(plan.skipped[0].why.contains("it is being rebooted"), "{:?}", plan.skipped);
-    // it takes no place below the cap either
+    // a skipped machine does not count towards the limit either
     assert_eq!(run(&machines, &[], &reboots, &["10.0.0.1"], 1).entries.len(), 1);
 }
 
-/// I44: a repair could turn on what somebody holds off through Metal3.
+/// REP-47, I44: a repair could power on a machine that a client holds off through Metal3.
 #[test]
 fn i44_a_machine_that_its_host_explains_is_not_repaired_and_takes_no_place_below_the_cap() {
     let held = Machine { address: "10.0.0.77".to_owned(), ..machine(1, State::Unreachable, 9000.0) };

@@ -38,8 +38,8 @@ fn the_example_of_the_seed_is_read() {
     assert_eq!(t.cluster.unknown["pod_subnet"], "10.64.0.0/14");
 }
 
-/// Seed: "If a non-control plane node template lacks cke.cybozu.com/weight label, its weight becomes 1.0"; "If a node
-/// template lacks cke.cybozu.com/role label, any servers can match it".
+/// SAB-15, SAB-16: "If a non-control plane node template lacks cke.cybozu.com/weight label, its weight becomes 1.0";
+/// "If a node template lacks cke.cybozu.com/role label, any servers can match it".
 #[test]
 fn the_minimal_template_takes_any_machine_with_weight_one() {
     let t = nodes("- {user: cybozu, control_plane: true}\n- {user: cybozu, control_plane: false}\n").unwrap();
@@ -49,8 +49,7 @@ fn the_minimal_template_takes_any_machine_with_weight_one() {
     assert_eq!(t.worker_kind("anything"), Some(0));
 }
 
-/// Seed: "the template must have at least one control plane node and one non-control plane node"; the sheet: exactly
-/// one control plane.
+/// SAB-14: exactly one control-plane template and at least one worker template.
 #[test]
 fn one_control_plane_and_at_least_one_worker() {
     refused("- {user: a, control_plane: true}\n", &["no template for workers"]);
@@ -59,7 +58,8 @@ fn one_control_plane_and_at_least_one_worker() {
     refused(two, &["2 templates for control planes", "nodes[0], nodes[2]"]);
 }
 
-/// Seed: "If there are more than two templates for non-control plane nodes, they must have cke.cybozu.com/role label".
+/// SAB-15: "If there are more than two templates for non-control plane nodes, they must have cke.cybozu.com/role
+/// label".
 #[test]
 fn several_workers_need_roles_of_their_own() {
     let plane = "- {user: a, control_plane: true}\n";
@@ -94,7 +94,7 @@ fn what_a_definition_may_not_have_a_template_may_not_have_either() {
     assert!(Template::read("3").is_err());
 }
 
-/// Seed, Dynamic Node Labels: errors name the label, its text and the character.
+/// SAB-18, SAB-19: errors name the label, its text and the character.
 #[test]
 fn a_label_template_that_cannot_be_right_is_refused_with_its_place() {
     let with =

@@ -1,4 +1,4 @@
-//! One table for each sentence of the seed's Algorithms, strategy `weighted`.
+//! Strategy `weighted`: one test for each sentence of CKE's document.
 
 use State::{Healthy, Retired, Retiring, Unhealthy, Uninitialized, Unreachable, Updating};
 
@@ -47,20 +47,20 @@ fn newer_machines_are_preferred_in_steps_of_lifetime() {
     scene.gives(Action::Initialize, &[3, 2], &[]);
 }
 
-/// "If the cluster contains n machines in the same rack, - min(n, 10)": of the same kind, in what is being built.
+/// "If the cluster contains n machines in the same rack, - min(n, 10)": counted by kind, in the definition being built.
 #[test]
 fn racks_are_spread_and_counted_for_each_kind_apart() {
     let machines = vec![machine(1), machine(2), machine(3).rack(1), machine(4).rack(1), machine(5).rack(2)];
     let plan = Scene::new(&ANY, 3, (2, 0), machines).gives(Action::Initialize, &[1, 3, 5], &[2, 4]);
     assert_eq!(of(&plan, 2).score, Some(0), "control planes in its rack do not count for a worker");
-    // the rack term ends at 10: the twelfth of a rack is worth as much as the eleventh
+    // the rack term is at most 10: the twelfth machine of a rack scores like the eleventh
     let mut machines = all(1..=14);
     machines[13] = machine(14).rack(1).days(-501);
     let plan = Scene::new(&["", ""], 1, (12, 0), machines).plan().unwrap();
     assert_eq!((of(&plan, 12).score, of(&plan, 13).score), (Some(-10), Some(-10)));
 }
 
-/// "Equal scores: break ties by rack, then index in rack, then serial."
+/// SAB-29: "Equal scores: break ties by rack, then index in rack, then serial."
 #[test]
 fn equal_scores_are_broken_by_rack_index_and_serial() {
     let at = |n: u8, rack: i64, index: i64, serial: &str| Machine {
@@ -100,7 +100,7 @@ fn workers_are_in_the_ratio_of_the_weights() {
     assert!(third.contains("role ss had 0 of weight 3, the least"), "{third}");
 }
 
-/// Seed, Initialization: "The algorithm fails when available healthy nodes are not enough to satisfy constraints."
+/// "The algorithm fails when available healthy nodes are not enough to satisfy constraints."
 #[test]
 fn too_few_machines_fail_with_names_and_numbers() {
     Scene::new(&ANY, 3, (1, 0), vec![machine(1), machine(2), machine(3).is(Unhealthy)])
@@ -123,7 +123,7 @@ fn non_existent_nodes_are_removed_first_and_filled_up() {
     assert!(of(&plan, 9).why.to_string().contains("sabakan no longer has it"));
 }
 
-/// "If too many control plane nodes would be removed, this algorithm cannot work": at least half.
+/// SAB-34: "If too many control plane nodes would be removed, this algorithm cannot work": at least half.
 #[test]
 fn half_of_the_control_plane_is_never_removed() {
     for (planes, ok) in
@@ -160,8 +160,8 @@ fn control_planes_are_added_from_unused_machines_then_from_workers() {
         .fails(&["2 control planes are wanted and 1 are there"]);
 }
 
-/// "When control-plane-count constraint is decreased, control plane nodes are changed to non-control-plane nodes": those
-/// with the lowest scores; "if the machine is not healthy, -30".
+/// "When control-plane-count constraint is decreased, control plane nodes are changed to non-control-plane nodes".
+/// Those with the lowest scores are changed; "if the machine is not healthy, -30".
 #[test]
 fn the_worst_control_planes_become_workers() {
     let machines = vec![machine(1).days(-300), machine(2).is(Updating), machine(3).rack(1), machine(4)];
@@ -179,8 +179,8 @@ fn the_worst_control_planes_become_workers() {
     );
 }
 
-/// "If the total number of worker nodes exceeds maximum-workers, existing worker nodes are removed": as in the recorded
-/// runs, those that would come.
+/// SAB-36: "If the total number of worker nodes exceeds maximum-workers, existing worker nodes are removed". As in
+/// recorded runs of CKE, demoted control planes leave first.
 #[test]
 fn demoted_control_planes_leave_where_there_may_be_no_more_workers() {
     let machines = vec![machine(1), machine(2), machine(3).days(300), machine(4).days(-2000), machine(5)];
@@ -193,32 +193,30 @@ fn demoted_control_planes_leave_where_there_may_be_no_more_workers() {
     over.gives(Action::DecreaseControlPlane, &[2], &[3]);
 }
 
-/// "Control planes that go: the list starts in the definition's order; before each choice it is sorted stably by score, lowest first,
-/// with the current rack counts, and keeps that order for the next choice; the first goes."
+/// SAB-29: the order in which control planes leave.
 #[test]
 fn equal_control_planes_go_in_the_definitions_order_which_each_choice_keeps() {
     Scene::new(&ANY, 1, (0, 0), all(1..=3)).with(&[3, 1, 2], &[]).gives(Action::DecreaseControlPlane, &[2], &[3, 1]);
-    // 2 and 3 share a rack: 2 goes, then 3 and 1 are equal, and 3 was before 1 in the sorted list
+    // 2 and 3 share a rack: 2 leaves. Then 3 and 1 are equal, and 3 is before 1 in the sorted list.
     let machines = vec![machine(1), machine(2).rack(1), machine(3).rack(1)];
     Scene::new(&ANY, 1, (0, 0), machines).with(&[1, 2, 3], &[]).gives(Action::DecreaseControlPlane, &[1], &[2, 3]);
 }
 
-/// "Workers to promote: the first in the definition's order."
+/// SAB-29: of workers to promote, the first in the definition's order is taken.
 #[test]
 fn of_equal_workers_the_first_of_the_definition_is_promoted() {
     let machines = vec![machine(1), machine(3), machine(4)];
     Scene::new(&ANY, 2, (1, 0), machines).with(&[1], &[4, 3]).gives(Action::IncreaseControlPlane, &[1, 4], &[3]);
 }
 
-/// "The control plane that leaves in this step no longer counts."
+/// SAB-30: a control plane that leaves no longer counts in its rack.
 #[test]
 fn a_bad_control_plane_no_longer_counts_in_its_rack_when_its_successor_is_ranked() {
     let machines = vec![machine(1).rack(1).is(Unreachable), machine(2), machine(3).rack(1), machine(4)];
     Scene::new(&ANY, 2, (1, 2), machines).with(&[1, 2], &[4, 3]).gives(Action::ReplaceControlPlane, &[2, 3], &[4, 1]);
 }
 
-/// "Where nothing can take a bad control plane's place, it is passed over with its reason and later actions go on", also where there
-/// may be no more workers.
+/// SAB-42: a bad control plane without a successor is skipped, also if no more workers are allowed.
 #[test]
 fn a_bad_control_plane_without_a_successor_is_passed_over_at_the_maximum_of_workers() {
     let machines = vec![machine(1), machine(2).is(Unreachable), machine(3).is(Unhealthy)];
@@ -247,7 +245,8 @@ fn a_bad_control_plane_is_replaced_one_a_pass() {
     }
 }
 
-/// "When there is no unused healthy machine, a healthy worker node is selected to promote"; one alone is not replaced.
+/// SAB-40: "When there is no unused healthy machine, a healthy worker node is selected to promote". A single control
+/// plane is not replaced.
 #[test]
 fn a_worker_is_promoted_where_no_machine_is_unused() {
     let machines = vec![machine(1), machine(2).is(Unreachable), machine(3).is(Unhealthy).days(2000), machine(4)];
@@ -266,8 +265,7 @@ fn a_worker_is_promoted_where_no_machine_is_unused() {
     );
 }
 
-/// spec/sabakan.md: "With maximum-workers reached, swaps with the best worker if that one is healthy, else drops the bad
-/// one."
+/// SAB-41: at `maximum-workers` the bad control plane and a healthy worker change places, or the bad one leaves.
 #[test]
 fn at_the_maximum_of_workers_the_bad_one_changes_places_or_leaves() {
     let machines = vec![machine(1), machine(2).is(Unreachable), machine(3), machine(4)];
@@ -309,7 +307,7 @@ fn retired_workers_leave_are_replaced_or_stay() {
             scene.gives(Action::None, &[1], &[2, 3, 4]);
         }
     }
-    // at the minimum, counting healthy ones
+    // at the minimum, which counts healthy workers
     let machines = vec![machine(1), machine(2).is(Retired), machine(3).is(Unhealthy), machine(4)];
     let scene = Scene::new(&ANY, 1, (2, 2), machines.clone()).with(&[1], &[2, 3]);
     let plan = scene.gives(Action::DecreaseWorkers, &[1], &[3, 4]);
@@ -323,7 +321,7 @@ fn retired_workers_leave_are_replaced_or_stay() {
     assert!(plan.reason.contains("is left untouched"), "{}", plan.reason);
 }
 
-/// The table of the seed's Taint nodes; "for other machine states, the taint is removed".
+/// SAB-63; "for other machine states, the taint is removed".
 #[test]
 fn nodes_are_tainted_by_their_states() {
     for (state, wanted) in [
@@ -361,7 +359,7 @@ fn a_newer_template_regenerates_the_same_nodes_when_nothing_else_is_to_do() {
     scene.gives(Action::IncreaseWorkers, &[1], &[2, 3]);
 }
 
-/// The order of the seven actions: each of these scenes has two conditions, and the first wins.
+/// The order of the seven actions. In each of these scenes two conditions hold, and the first action is taken.
 #[test]
 fn the_first_action_whose_condition_holds_is_taken() {
     let bad = |n: u8, state| machine(n).is(state);
@@ -388,8 +386,8 @@ fn the_first_action_whose_condition_holds_is_taken() {
     scene.gives(Action::IncreaseWorkers, &[1], &[2, 3, 4]);
 }
 
-/// The 2019 program counts the workers of the definition in force; ours counts the definition being built
-/// (spec/sabakan.md). Recorded scenarios w215, w225 and w465 differ by this.
+/// SAB-31: the CKE of 2019 counts the workers of the current definition, cketerm those of the definition being built.
+/// Recorded scenarios w215, w225 and w465 differ by this.
 #[test]
 fn shares_are_those_of_the_definition_being_built() {
     let machines = vec![machine(1), machine(2), machine(3).role("ss")];
