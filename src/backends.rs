@@ -1,5 +1,4 @@
-//! What an engine and a console stand on: the real servers that the settings name, or a sandbox. From here on nobody can
-//! tell which.
+//! Backends of an engine and a console: the real servers of the settings, or a sandbox. Their users cannot tell which.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,10 +18,10 @@ use crate::{
     store::{Store, live::Live, members::EtcdMembers},
 };
 
-/// No webhook is waited for longer; each receiver has a time limit of its own below that.
+/// Upper bound of a webhook request. Each receiver has a shorter timeout of its own.
 pub const WEBHOOK: Duration = Duration::from_mins(1);
 
-/// So many bytes of a webhook's answer are read.
+/// Number of bytes that are read of a webhook's answer.
 pub const ANSWER: usize = 64 << 10;
 
 /// Connections, commands and probes. Cheap to clone.
@@ -30,23 +29,23 @@ pub const ANSWER: usize = 64 << 10;
 pub struct Backends {
     /// etcd.
     pub store: Store,
-    /// Kubernetes, where it is configured.
+    /// Kubernetes, if it is configured.
     pub kube: Option<Kube>,
-    /// Whether lists of Kubernetes may stream.
+    /// Whether lists of Kubernetes may be streamed.
     pub streaming: Streaming,
-    /// Runs the definition's commands.
+    /// Starts the definition's commands.
     pub spawner: Spawner,
-    /// Asks the control planes whether they live.
+    /// Client for the health probes of control planes.
     pub probes: Http,
-    /// Asks the members of the etcd of Kubernetes.
+    /// Client for the members of the etcd of Kubernetes.
     pub etcd_members: EtcdMembers,
-    /// Asks sabakan.
+    /// Client for sabakan.
     pub registry: Http,
-    /// Speaks to the BMCs of machines.
+    /// Clients for the BMCs of machines.
     pub bmcs: BmcClients,
-    /// Who is told what happens.
+    /// Receivers of notices.
     pub notices: Arc<Vec<Receiver>>,
-    /// Reaches webhooks.
+    /// Client for webhooks.
     pub webhooks: Http,
     /// TTL of an engine's lease.
     pub ttl: Duration,
@@ -57,7 +56,8 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// The real servers. Connects when first used, except that a user name of etcd is checked at once.
+    /// Connects to the real servers. Connections are opened at first use, except that a user name of etcd is checked at
+    /// once.
     pub async fn connect(settings: &Settings) -> anyhow::Result<Self> {
         let clock = Clock::Host;
         let store = Store::connect(&settings.etcd, clock.clone()).await?;
@@ -67,7 +67,7 @@ impl Backends {
             store,
             kube,
             streaming: Streaming::Auto,
-            // Not `current_exe`: an upgrade may have replaced the file under a running engine.
+            // Not `current_exe`: an upgrade may have replaced the file of a running engine.
             spawner: Spawner::new("/proc/self/exe".into(), config.as_deref(), &settings.command_env)
                 .keeping_results(ResultFolder::below(&settings.state_directory)),
             probes: Http::for_liveness(probe::TIMEOUT)?,
@@ -82,7 +82,7 @@ impl Backends {
         })
     }
 
-    /// Starts an engine: `mode` is `daemon` or `console`, `http` the address of its endpoint.
+    /// Starts an engine. `mode` is `daemon` or `console`, `http` the address of its endpoint.
     pub fn start(&self, mode: &'static str, campaign: bool, http: Option<String>) -> Handle {
         let live = Arc::new(Live::follow(&self.store));
         let copies = self.kube.clone().map(|kube| {
@@ -108,7 +108,7 @@ impl Backends {
     }
 }
 
-/// This host's name.
+/// Returns this host's name.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

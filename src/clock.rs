@@ -1,7 +1,7 @@
-//! The one injected clock: boot time and wall time (spec/safety.md, Who leads: Lease).
+//! The injected clock: boot time and wall time (SAF-2).
 //!
-//! Leases and deadlines are measured in boot time, which counts a suspended laptop's sleep and never steps. Wall
-//! time is only for what is written down and for what commands are told.
+//! Leases and deadlines are measured in boot time, which counts the suspension of a laptop and never steps. Wall time
+//! is only for stored values and for the arguments of commands.
 
 use std::{
     sync::{
@@ -16,29 +16,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::mutation::{Mutation, on};
 
-/// Where time comes from.
+/// Source of time.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The host's `CLOCK_BOOTTIME` and real-time clock.
     Host,
-    /// tokio's clock (which tests pause) plus an offset of its own for each engine.
+    /// tokio's clock, which tests pause, with an own offset for each engine.
     Tokio {
         /// tokio's time when the sandbox began.
         start: tokio::time::Instant,
-        /// Wall time at that moment, this engine's error included.
+        /// Wall time at that moment, including this engine's error.
         wall: Timestamp,
-        /// How far wall time was set since, in milliseconds.
+        /// Milliseconds by which wall time was set since.
         stepped: Arc<AtomicI64>,
     },
 }
 
 impl Clock {
-    /// tokio's clock, at this wall time now.
+    /// Creates a clock on tokio's time that shows this wall time now.
     pub fn tokio(wall: Timestamp) -> Self {
         Self::Tokio { start: tokio::time::Instant::now(), wall, stepped: Arc::default() }
     }
 
-    /// Another clock of the same sandbox that is wrong by so much.
+    /// Returns another clock of the same sandbox whose wall time is wrong by `error`.
     #[must_use]
     pub fn off_by(&self, error: SignedDuration) -> Self {
         match self {
@@ -52,7 +52,7 @@ impl Clock {
         }
     }
 
-    /// Sets wall time forth or back, for all clones; boot time never steps. The host's clock is left alone.
+    /// Sets wall time forward or back, for all clones. Boot time never steps. The host's clock stays as it is.
     pub fn step(&self, by: SignedDuration) {
         if let Self::Tokio { stepped, .. } = self {
             let millis = i64::try_from(by.as_millis()).unwrap_or(0);
@@ -60,7 +60,7 @@ impl Clock {
         }
     }
 
-    /// Time since the machine booted, suspension included.
+    /// Returns the time since the machine booted, including suspension.
     pub fn boot(&self) -> Duration {
         match self {
             Self::Host => {
@@ -71,7 +71,7 @@ impl Clock {
         }
     }
 
-    /// Wall time.
+    /// Returns the wall time.
     pub fn wall(&self) -> Timestamp {
         match self {
             Self::Host => Timestamp::now(),
@@ -89,19 +89,20 @@ impl Clock {
 pub struct Now {
     /// Boot time.
     pub boot: Duration,
-    /// Wall time, steady within one leadership: see [`Steady`].
+    /// Wall time. It never steps within one leadership: see [`Steady`].
     pub wall: Timestamp,
 }
 
 impl Now {
-    /// How far the wall clock is ahead of the boot-time clock, in seconds: the same number for as long as nobody sets the clock.
+    /// Returns by how many seconds the wall clock is ahead of the boot-time clock. The value is constant as long as
+    /// nobody sets the clock.
     pub fn offset(&self) -> f64 {
         self.wall.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64() - self.boot.as_secs_f64()
     }
 }
 
-/// Wall time that never steps: read once, then advanced by boot time, so that a clock set back or forth in the
-/// middle of a drain neither ends it early nor holds it for ever (I37).
+/// Wall time that never steps. It is read once and then advanced by boot time. So a clock that is set during a drain
+/// neither ends the drain early nor delays its end (I37).
 #[derive(Clone, Debug)]
 pub struct Steady {
     clock: Clock,
@@ -110,12 +111,12 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Begins now.
+    /// Starts now.
     pub fn new(clock: &Clock) -> Self {
         Self { clock: clock.clone(), boot: clock.boot(), wall: clock.wall() }
     }
 
-    /// This moment.
+    /// Returns the present moment.
     pub fn now(&self) -> Now {
         let boot = self.clock.boot();
         if on(Mutation::ClockTrusted) {

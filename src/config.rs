@@ -1,7 +1,7 @@
-//! The program's settings: both configuration forms, the environment, and which one wins (spec/cli.md, spec/etcd.md).
+//! Settings of the program: both forms of the file, the environment, the options, and their precedence
+//! (docs/configuration.md).
 //!
-//! Local files hold connections, looks and logs only: whatever changes a decision lies in etcd (spec/safety.md,
-//! Policy).
+//! Local files hold connections, looks and logs only. Everything that affects a decision is in etcd (`cketerm/policy`).
 
 mod form;
 mod looks;
@@ -20,34 +20,34 @@ use crate::{
     store::EtcdSettings,
 };
 
-/// CKE's own file.
+/// CKE's own configuration file.
 const CKE_FILE: &str = "/etc/cke/config.yml";
-/// Ours for the whole host.
+/// cketerm's configuration file of the whole host.
 const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 
-/// Where a daemon keeps results of commands, whoever runs it.
+/// Directory in which a daemon keeps the results of commands, for any user.
 const STATE_DIRECTORY: &str = "/var/lib/cketerm";
 
 pub use looks::{Bell, Mouse, Switch};
 
 pub use crate::kubernetes::KubeSettings;
 
-/// Settings of the console. Looks only.
+/// Settings of the console. They affect its looks only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleSettings {
-    /// The name of a theme; `terminal` = the terminal's own colours, `auto` = light or dark as the terminal is.
+    /// Name of a theme. `terminal`: the terminal's own colours. `auto`: light or dark, as the terminal is.
     pub theme: String,
-    /// The view shown first.
+    /// The first view.
     pub view: String,
     /// Whether the mouse is used.
     pub mouse: Mouse,
-    /// Whether the terminal's title says what the cluster is at.
+    /// Whether the terminal's title shows the state of the cluster.
     pub title: bool,
-    /// When the bell rings.
+    /// Condition for the bell.
     pub bell: Bell,
     /// Whether lines and borders are drawn in ASCII.
     pub ascii: Switch,
-    /// Keys that differ from the table, by command name; an empty list unbinds.
+    /// Keys that differ from the defaults, by command name. An empty list unbinds the command.
     pub keys: BTreeMap<String, Vec<String>>,
 }
 
@@ -65,38 +65,38 @@ impl Default for ConsoleSettings {
     }
 }
 
-/// Where logs go.
+/// Settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// A filter of `tracing`: `info`, `cketerm=debug`.
     pub level: String,
-    /// The folder of the rolling files; none = the state directory (console) or standard error (daemon).
+    /// Directory of the rolling files. `None`: the state directory (console) or standard error (daemon).
     pub directory: Option<PathBuf>,
-    /// JSON lines instead of text.
+    /// Whether lines are JSON instead of text.
     pub json: bool,
 }
 
-/// Everything that local files, the environment and options say.
+/// The result of local files, environment and options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// etcd.
     pub etcd: EtcdSettings,
-    /// The etcd of Kubernetes, whose members are asked before a machine that hosts one is disrupted. Without endpoints the
-    /// control planes are tried at port 2379; none = nothing to ask with.
+    /// The etcd of Kubernetes, whose members are checked before a machine that hosts one is disrupted. Without
+    /// endpoints, cketerm tries the control planes at port 2379. `None`: the members cannot be checked.
     pub cluster_etcd: Option<EtcdSettings>,
     /// Kubernetes.
     pub kube: KubeSettings,
     /// The console.
     pub console: ConsoleSettings,
-    /// The file that says which BMC a node's address has; none = no Redfish.
+    /// File with the BMC of each node's address. `None`: no Redfish.
     pub bmcs: Option<PathBuf>,
     /// Logs.
     pub log: LogSettings,
-    /// Who is told what happens.
+    /// Receivers of notices.
     pub notices: Vec<Receiver>,
-    /// Where the daemon's HTTP endpoint listens; none = nowhere.
+    /// Listen address of the daemon's HTTP endpoint. `None`: no endpoint.
     pub http: Option<String>,
-    /// Names of variables that commands of the definition get from our environment.
+    /// Names of environment variables that are passed to the definition's commands.
     pub command_env: Vec<String>,
     /// Directory in which a daemon keeps the results of commands until they are recorded.
     pub state_directory: PathBuf,
@@ -104,20 +104,20 @@ pub struct Settings {
     pub lease_ttl_seconds: u64,
     /// The files that were read, in order.
     pub files: Vec<PathBuf>,
-    /// The files that were looked for, in order, whether they are there or not.
+    /// The files that were looked for, in order, existing or not.
     pub looked_for: Vec<PathBuf>,
-    /// What named the servers, which decides whether an engine may run: `etcd` and `kubernetes` → a file, or "environment or
-    /// options"; `cke-form` → the file of that form, where etcd comes from one.
+    /// Source of the servers, which decides whether an engine may run. `etcd` and `kubernetes` map to a file or to
+    /// "environment or options". `cke-form` maps to CKE's file if etcd comes from one.
     pub sources: BTreeMap<String, String>,
-    /// Where each value came from, for people, by the setting's name (`engine.http`): a file, a variable, an option; the others are
-    /// built-in.
+    /// Source of each value by the setting's name (`engine.http`), for operators: a file, a variable, an option. A
+    /// setting that is not listed has its built-in value.
     pub from: BTreeMap<String, String>,
-    /// Files with private keys that it names.
+    /// Files with private keys that the settings name.
     pub key_files: Vec<PathBuf>,
-    /// What a person should know: CKE's file with a secret that everyone can read.
+    /// Warnings for the operator, for example a secret in CKE's file that everyone can read.
     pub warnings: Vec<String>,
 }
-/// What the command line says about settings; every field wins over files and environment.
+/// Settings from the command line. Each takes precedence over files and environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--config`.
@@ -132,11 +132,11 @@ pub struct Overrides {
     pub context: Option<String>,
     /// `--http`.
     pub http: Option<String>,
-    /// `--sandbox`: everything that names a server is ignored, wherever it stands.
+    /// `--sandbox`: all settings that name a server are ignored, whatever their source.
     pub sandbox: bool,
 }
 
-/// Why the settings cannot be used.
+/// Reason why the settings cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
@@ -165,22 +165,22 @@ impl Default for Settings {
     }
 }
 
-/// Where etcd or Kubernetes comes from, as messages name it.
+/// Source of etcd or Kubernetes other than a file, as messages name it.
 const ENVIRONMENT: &str = "environment or options";
 
-/// Whose file it is, which decides the form and what a readable secret means.
+/// Owner of a file. It decides the form, and how a readable secret is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// `/etc/cke/config.yml`: CKE's form.
     Cke,
-    /// Ours.
+    /// cketerm's own form.
     Ours,
     /// `--config`: either form.
     Named,
 }
 
 impl Settings {
-    /// Reads files and environment and puts the command line on top.
+    /// Loads files and environment, then applies the command line.
     pub fn load(overrides: &Overrides) -> Result<Self, ConfigError> {
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let own = directories::ProjectDirs::from("", "", "cketerm");
@@ -190,7 +190,7 @@ impl Settings {
         Self::load_from(overrides, environment, &places)
     }
 
-    /// One file alone, in our form or CKE's: what it says, without environment and options.
+    /// Loads one file alone, in cketerm's form or CKE's, without environment and options.
     pub fn load_file(path: &Path) -> Result<Self, ConfigError> {
         let overrides = Overrides { config: Some(path.to_owned()), ..Overrides::default() };
         Self::load_from(&overrides, |_| None, &[])
@@ -203,7 +203,7 @@ impl Settings {
     ) -> Result<Self, ConfigError> {
         let mut settings = Self::default();
         if overrides.sandbox {
-            // No file and no variable has a say in it: a broken one must not keep anybody out.
+            // No file and no variable counts in a sandbox, so a broken one cannot prevent its start.
             settings.lease_ttl_seconds = 10;
             if let Some(path) = &overrides.config {
                 settings.console = settings.looks_of(path);
@@ -216,7 +216,7 @@ impl Settings {
                 Ok(text) => {
                     let before = settings.clone();
                     match settings.take_file(*place, path, &text) {
-                        // nor must keys and certificates of CKE's that are not for us
+                        // neither must keys and certificates of CKE's that this user may not read
                         Err(e) if *place == Place::Cke && e.0.contains(form::UNREADABLE) => {
                             settings = before;
                             settings.warnings.push(format!("{} was left out: {e}", path.display()));
@@ -225,7 +225,7 @@ impl Settings {
                     }
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                // a file that is not for us must not keep a person with a file of his own out
+                // a file that this user may not read must not stop a user who has a file of their own
                 Err(e) => settings.warnings.push(format!("{} was left out: {e}", path.display())),
             }
         }
@@ -251,8 +251,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// What a file that was named says of the console: keys and themes can be tried out in a sandbox. Nothing else of it
-    /// counts there, and one that cannot be read keeps nobody out.
+    /// Returns the console settings of a file for a sandbox, so that keys and themes can be tried there. Nothing else
+    /// of it counts, and a file that cannot be read is only a warning.
     fn looks_of(&mut self, path: &Path) -> ConsoleSettings {
         let mut named = Self::default();
         let text = std::fs::read_to_string(path).map_err(|e| ConfigError(e.to_string()));
@@ -362,14 +362,14 @@ impl Settings {
         self.sources.insert("kubernetes".to_owned(), ENVIRONMENT.to_owned());
     }
 
-    /// Something names an etcd: a file, the environment or an option.
+    /// Returns true if a file, the environment or an option names an etcd.
     pub fn configured(&self) -> bool {
         self.sources.contains_key("etcd")
     }
 
-    /// Whether an engine may run with these: etcd and Kubernetes come from one source together, or etcd from CKE's
-    /// form and Kubernetes from an explicit kubeconfig or the in-cluster account (spec/safety.md, Which cluster). The
-    /// sentence says why not.
+    /// Checks whether an engine may run with these settings. Either etcd and Kubernetes come from the same source, or
+    /// etcd comes from CKE's form and Kubernetes from an explicit kubeconfig or the in-cluster account. The error names
+    /// the reason.
     pub fn engine_sources(&self) -> Result<(), String> {
         let Some(etcd) = self.sources.get("etcd") else {
             return Err("no etcd is configured; see `cketerm config default`".to_owned());
@@ -388,8 +388,8 @@ impl Settings {
         ))
     }
 
-    /// Secrets that others on this host or on the way can read: key files and kubeconfigs that everyone may read, passwords
-    /// over plain HTTP, certificates that nobody verifies. Each a sentence.
+    /// Returns warnings about secrets that others on this host or in the network can read: key files and kubeconfigs
+    /// readable by everyone, passwords over plain HTTP, certificates that are not verified.
     pub fn exposures(&self) -> Vec<String> {
         let mut all = Vec::new();
         let kubeconfig = self.kube.kubeconfig.iter();
@@ -409,25 +409,26 @@ impl Settings {
         all
     }
 
-    /// Our form with every default, commented.
+    /// Returns cketerm's form with every default, commented.
     pub fn default_yaml() -> &'static str {
         DEFAULT_YAML
     }
 }
 
-/// An address to listen on; `off` and nothing mean nowhere.
+/// Returns the listen address. `off`, `none` and the empty text mean none.
 fn listen(text: &str) -> Option<String> {
     (!matches!(text, "" | "off" | "none")).then(|| text.to_owned())
 }
 
-/// Nobody stands between.
+/// Returns true if the URL's host is this host.
 fn on_loopback(url: &str) -> bool {
     let uri = url.parse::<http::Uri>().ok();
     let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// People write `/cke` and mean `/cke/`. CKE takes its own file's prefix as it stands, so that one is left alone.
+/// Appends the slash that operators often omit: `/cke` means `/cke/`. CKE uses the prefix of its own file literally, so
+/// that one is not changed (STO-1).
 fn with_slash(prefix: &str) -> String {
     if prefix.is_empty() || prefix.ends_with('/') { prefix.to_owned() } else { format!("{prefix}/") }
 }
@@ -437,7 +438,7 @@ fn world_readable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
 }
 
-/// What `cketerm config default` prints, and what stands in docs/configuration.md.
+/// Output of `cketerm config default`, also included in docs/configuration.md.
 const DEFAULT_YAML: &str = include_str!("config/default.yaml");
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `cketerm --daemon`: the engine alone, with `/healthz`, `/readyz`, `/metrics` and `/state`; ends cleanly on SIGTERM,
-//! resigning the lock (spec/cli.md, Ways to run; spec/safety.md).
+//! `cketerm --daemon`: the engine alone, with `/healthz`, `/readyz`, `/metrics` and `/state`. On SIGTERM it resigns and
+//! ends gracefully (SAF-7).
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     for warning in settings.warnings.iter().chain(&settings.exposures()).chain(&short) {
         tracing::warn!("{warning}");
     }
-    // Without this an engine would take its clusters from wherever the environment points.
+    // Without this check an engine would take its clusters from wherever the environment points.
     settings.engine_sources().map_err(|why| anyhow::anyhow!(why))?;
     let listener = TcpListener::bind(http)
         .await
@@ -78,7 +78,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
 
 async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, counters: Arc<Counters>) {
     let mut pages = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
-    // it names machines, pods and people: for this host alone
+    // it names machines, pods and people, so it is served to this host only
     if listener.local_addr().is_ok_and(|address| address.ip().is_loopback()) {
         pages = pages.route("/state", get(state));
     }
@@ -86,7 +86,7 @@ async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, counters
     server::serve(listener, pages.merge(metrics::route(seen, &counters))).await;
 }
 
-/// Alive: the loop has made a pass within the last 30 s.
+/// Liveness: the main loop made a pass within the last 30 s.
 async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
     let last = seen.borrow().now.boot;
     let age = Clock::Host.boot().saturating_sub(last);
@@ -97,7 +97,7 @@ async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoRes
     }
 }
 
-/// Ready: etcd was read. An engine that only observes is ready too, and says why it observes.
+/// Readiness: etcd was read. An engine that only observes is ready too, and reports why it observes.
 async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
     let seen = seen.borrow().clone();
     let store = &seen.snapshot.store;
@@ -117,11 +117,11 @@ async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResp
     (StatusCode::OK, text)
 }
 
-/// Everything that this engine knows at its last pass, what it remembers included, secrets left out: for
-/// `cketerm decide --from`.
+/// Everything that this engine knew at its last pass, including its memory, without secrets. Input of `cketerm decide
+/// --from`.
 async fn state(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
     let seen = seen.borrow().clone();
-    // a large cluster's takes a while to write
+    // writing the state of a large cluster takes a while
     let written =
         tokio::task::spawn_blocking(move || written::State::of(&seen).document().map(|d| d.to_string())).await;
     match written.map_err(|e| e.to_string()).and_then(|text| text.map_err(|e| e.to_string())) {

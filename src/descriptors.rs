@@ -1,41 +1,42 @@
-//! File descriptors of this process: as many as the host allows, and some kept for the definition's commands.
+//! File descriptors of this process: the limit is raised to what the host allows, and some are reserved for the
+//! definition's commands.
 
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What connections and files take: pages over HTTP, watches of etcd and Kubernetes, logs, receivers.
+/// Descriptors for connections and files: HTTP pages, watches of etcd and Kubernetes, logs, receivers.
 const OTHERS: u64 = 192;
-/// What one command takes in this process: pipes, and what starts it.
+/// Descriptors that one command takes in this process, for its pipes and its start.
 const COMMAND: u64 = 8;
-/// Commands of power and repair that are always possible beside the checks.
+/// Number of power and repair commands that can always run beside the checks.
 const POWER: u64 = 16;
-/// Checks at once, however many descriptors there are.
+/// Upper bound of concurrent checks.
 const MOST_CHECKS: u64 = 4096;
 
-/// The soft limit that this process was started with.
+/// The soft limit at the start of this process.
 static INHERITED: OnceLock<Option<u64>> = OnceLock::new();
 
-/// Raises the soft limit to the hard one. Commands get the inherited one back: [`lower`].
+/// Raises the soft limit to the hard one. Commands get the inherited one back, see [`lower`].
 pub fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let _ = INHERITED.set(current);
-    // a limit that cannot be raised is no reason not to work
+    // cketerm also works with a limit that cannot be raised
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// The soft limit before [`raise`], for programs that walk through all descriptors there could be.
+/// Returns the soft limit before [`raise`], for programs that iterate over all possible descriptors.
 pub fn inherited() -> Option<u64> {
     INHERITED.get().copied().flatten()
 }
 
-/// Sets the soft limit of this process and of what it starts.
+/// Sets the soft limit of this process and of the programs that it starts.
 pub fn lower(soft: u64) {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum });
 }
 
-/// How many checks may run at once, so that a command of power or repair always finds its descriptors.
+/// Returns the number of checks that may run at once, so that a power or repair command always has descriptors left.
 pub fn checks_at_once() -> usize {
     checks_within(getrlimit(Resource::Nofile).current)
 }

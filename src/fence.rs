@@ -1,5 +1,5 @@
-//! The fence: nothing that the engine does begins without a [`Permit`], and only a [`Fence`] with a living lease and
-//! enough margin gives one (spec/safety.md, Who leads: Lease, and Effects; I23, I24).
+//! The fence. The engine starts no effect without a [`Permit`]. Only a [`Fence`] whose lease lives with enough margin
+//! issues one (SAF-2, SAF-8; I23, I24).
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Our leadership: the key that every write compares, and how much of the lease is left.
+/// The leadership of this engine: the key that every write compares, and the rest of the lease.
 #[derive(Clone, Debug)]
 pub struct Fence {
     key: Arc<str>,
@@ -24,51 +24,51 @@ pub struct Fence {
     life: Life,
 }
 
-/// The lease's clock, shared with the task that keeps it alive.
+/// Clock of the lease, shared with the task that keeps it alive.
 #[derive(Clone, Debug)]
 pub struct Life {
     clock: Clock,
     ttl: Duration,
-    /// Boot time in milliseconds of the *sending* of the last acknowledged keep-alive.
+    /// Boot time in milliseconds at which the last acknowledged keep-alive was *sent*.
     acknowledged: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
 }
 
-/// Leave to carry out one effect, now. Not cloneable on purpose: ask again for the next one.
+/// Permission to carry out one effect now. Deliberately not `Clone`: each effect requests its own.
 #[derive(Debug)]
 pub struct Permit {
-    /// The key in `leader/`.
+    /// The leader's key in `leader/`.
     pub leader_key: Arc<str>,
-    /// Its create revision.
+    /// Create revision of the key.
     pub create_revision: i64,
-    /// Its lease.
+    /// The leader's lease.
     pub lease: i64,
 }
 
-/// A person's word, without which nothing is written by hand: with that person's rights, and not fenced. Whoever has one
-/// is a person at a keyboard or a script in that person's name; the engine never makes one.
+/// Proof that an operator requested a write. It is required for every write that uses the operator's rights and is not
+/// fenced. The operator is a person or a script acting for one. The engine never creates it.
 #[derive(Debug)]
 pub struct Person(());
 
 impl Person {
-    /// For what this person asked for.
+    /// Creates the proof for a request of this operator.
     pub fn asks(_who: &Who) -> Self {
         Self(())
     }
 }
 
-/// Why no effect may begin.
+/// Reason why no effect may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoPermit {
-    /// The lease is lost, or about to be.
+    /// The lease is lost or about to expire.
     #[error("the leader's lease has {left_ms} ms left, an effect needs {need_ms} ms")]
     NoMargin {
-        /// Milliseconds left.
+        /// Milliseconds left of the lease.
         left_ms: u64,
-        /// Milliseconds needed.
+        /// Milliseconds that an effect needs.
         need_ms: u64,
     },
-    /// Too long ago.
+    /// The decision is too old.
     #[error("the decision is {age_ms} ms old, an effect starts within {limit_ms} ms")]
     TooOld {
         /// Milliseconds since the decision.
@@ -79,7 +79,7 @@ pub enum NoPermit {
 }
 
 impl Life {
-    /// A lease granted by a request that was sent at `sent` (boot time).
+    /// Creates the clock of a lease whose grant request was sent at boot time `sent`.
     pub fn new(clock: Clock, ttl: Duration, sent: Duration) -> Self {
         Self {
             clock,
@@ -89,17 +89,17 @@ impl Life {
         }
     }
 
-    /// A keep-alive that was sent at `sent` (boot time) has been acknowledged.
+    /// Records that the keep-alive sent at boot time `sent` was acknowledged.
     pub fn acknowledge(&self, sent: Duration) {
         self.acknowledged.fetch_max(millis(sent), Ordering::SeqCst);
     }
 
-    /// The lease is known to be gone: revoked, expired or not found.
+    /// Records that the lease is gone: revoked, expired or not found.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
     }
 
-    /// What is left of it by our own reckoning.
+    /// Returns the rest of the lease by the local clock.
     pub fn remaining(&self) -> Duration {
         if self.ended.load(Ordering::SeqCst) && !on(Mutation::LateEffect) {
             return Duration::ZERO;
@@ -111,25 +111,25 @@ impl Life {
         self.ttl.saturating_sub(Duration::from_millis(since))
     }
 
-    /// Boot time of the sending of the last acknowledged keep-alive: the lease lived then, whoever says otherwise.
+    /// Returns the boot time at which the last acknowledged keep-alive was sent. The lease certainly lived then.
     pub fn acknowledged(&self) -> Duration {
         Duration::from_millis(self.acknowledged.load(Ordering::SeqCst))
     }
 
-    /// Its time to live.
+    /// Returns the TTL of the lease.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
 }
 
 impl Fence {
-    /// The fence of a leader that won with this key and create revision.
+    /// Creates the fence of a leader that won with this key and create revision.
     pub fn new(key: &str, create_revision: i64, lease: i64, life: Life) -> Self {
         Self { key: key.into(), create_revision, lease, life }
     }
 
-    /// Leave to begin one effect that was decided at `decided` (boot time): within TTL/12 of the decision, and with
-    /// TTL/6 of the lease left.
+    /// Issues a permit for one effect that was decided at boot time `decided`: within TTL/12 of the decision, and with
+    /// at least TTL/6 of the lease left.
     pub fn permit(&self, decided: Duration) -> Result<Permit, NoPermit> {
         let (left, need) = (self.life.remaining(), self.life.ttl / 6);
         if left < need {
@@ -142,7 +142,8 @@ impl Fence {
         Ok(Permit { leader_key: Arc::clone(&self.key), create_revision: self.create_revision, lease: self.lease })
     }
 
-    /// Leave to record what has already happened: as long as the lease lives. The transaction is fenced all the same.
+    /// Issues a permit to record what has already happened, as long as the lease lives. The transaction still compares
+    /// the leader key.
     pub fn permit_record(&self) -> Result<Permit, NoPermit> {
         if self.life.remaining().is_zero() {
             return Err(NoPermit::NoMargin { left_ms: 0, need_ms: 1 });
@@ -150,28 +151,28 @@ impl Fence {
         Ok(Permit { leader_key: Arc::clone(&self.key), create_revision: self.create_revision, lease: self.lease })
     }
 
-    /// Boot time before which a command that is decided now must have begun.
+    /// Returns the boot time by which a command that is decided now must have started.
     pub fn start_before(&self) -> Duration {
         let (now, ttl) = (self.life.clock.boot(), self.life.ttl);
         now + (ttl / 12).min(self.life.remaining().saturating_sub(ttl / 6))
     }
 
-    /// The key in `leader/`.
+    /// Returns the leader's key in `leader/`.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Its create revision.
+    /// Returns the create revision of the key.
     pub fn create_revision(&self) -> i64 {
         self.create_revision
     }
 
-    /// Its lease.
+    /// Returns the leader's lease.
     pub fn lease(&self) -> i64 {
         self.lease
     }
 
-    /// The lease's clock.
+    /// Returns the clock of the lease.
     pub fn life(&self) -> &Life {
         &self.life
     }
@@ -185,7 +186,7 @@ fn millis(d: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// The engine writes by permits alone: it never makes a person's word (I23).
+    /// The engine writes with permits only and never creates a [`Person`] (I23).
     #[test]
     fn i23_the_engine_writes_nothing_by_hand() {
         fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {

@@ -1,8 +1,9 @@
-//! Heartbeat of the engine's main loop. The lease has a task of its own, so a loop that is stuck would keep the lock for
-//! ever. Here a loop that makes no turn for [`Heartbeat::limit`] is noticed: its lease is given back and the process exits.
+//! Heartbeat of the engine's main loop (SAF-6). A task of its own keeps the lease alive, so a stuck loop would hold the
+//! lock for ever. The watcher here detects a loop that makes no turn for [`Heartbeat::limit`]. It revokes the lease,
+//! and the process exits.
 //!
-//! Silence is counted in looks of the watcher, not by a clock: a process that was stopped, or a laptop that slept, ran
-//! neither loop nor watcher, and is not missing. The loop awaits no network, so a slow server never costs a beat.
+//! Silence is counted in looks of the watcher, not by a clock. While a process is stopped or a laptop sleeps, neither
+//! loop nor watcher runs, so the loop is not missing. The loop awaits no network, so a slow server never costs a beat.
 
 use std::{
     sync::{
@@ -19,16 +20,16 @@ use tokio::{
 
 use crate::mutation::{Mutation, on};
 
-/// Between two looks of the watcher.
+/// Interval between two looks of the watcher.
 const LOOK: Duration = Duration::from_secs(1);
-/// Shortest limit, whatever the TTL.
+/// Lower bound of the limit, for any TTL.
 const SHORTEST: Duration = Duration::from_secs(10);
-/// How long the process waits for etcd to take the lease back before it exits.
+/// Time that the process waits for etcd to revoke the lease before it exits.
 const GIVEN_BACK: Duration = Duration::from_secs(3);
-/// How much longer than the watcher the thread of [`Heartbeat::guard`] waits.
+/// Time that the thread of [`Heartbeat::guard`] waits longer than the watcher.
 const LAST: Duration = Duration::from_secs(10);
 
-/// Heartbeat of one engine. All clones are the same one.
+/// Heartbeat of one engine. All clones share one state.
 #[derive(Clone, Debug)]
 pub struct Heartbeat(Arc<Inner>);
 
@@ -36,21 +37,21 @@ pub struct Heartbeat(Arc<Inner>);
 struct Inner {
     limit: Duration,
     beats: AtomicU64,
-    /// Looks of the watcher: its own heartbeat.
+    /// Number of looks of the watcher, which serves as the watcher's own heartbeat.
     looks: AtomicU64,
     state: watch::Sender<State>,
     /// The lease that depends on this heartbeat.
     lease: watch::Sender<Lease>,
 }
 
-/// What has become of the newest lease under a heartbeat.
+/// State of the newest lease under a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lease {
     /// There is none, or it is gone.
     None,
-    /// It is kept alive.
+    /// A task keeps it alive.
     Kept(i64),
-    /// Nobody keeps it alive any more, and it was not revoked: it runs out.
+    /// It was not revoked, but no task keeps it alive any more, so it will expire.
     RunsOut(i64),
     /// It was revoked because the loop is missing.
     GivenBack,
@@ -63,7 +64,8 @@ enum State {
     Ended,
 }
 
-/// A lease that is kept alive under this heartbeat. Dropped, it runs out: who has revoked it says so before.
+/// A lease that is kept alive under this heartbeat. When it is dropped, the lease expires, unless its revocation was
+/// reported before.
 #[derive(Debug)]
 pub struct LeaseInUse {
     heartbeat: Heartbeat,
@@ -71,12 +73,12 @@ pub struct LeaseInUse {
 }
 
 impl LeaseInUse {
-    /// The loop is missing, and etcd has revoked the lease.
+    /// Reports that the loop is missing and that etcd has revoked the lease.
     pub fn given_back(self) {
         self.becomes(Lease::GivenBack);
     }
 
-    /// etcd does not know the lease any more, or it has run out.
+    /// Reports that the lease has expired or that etcd does not know it.
     pub fn gone(self) {
         self.becomes(Lease::None);
     }
@@ -97,7 +99,7 @@ impl Drop for LeaseInUse {
 }
 
 impl Heartbeat {
-    /// Heartbeat of an engine whose lease has this TTL. Nothing happens before [`Heartbeat::watch`] runs.
+    /// Creates the heartbeat of an engine whose lease has this TTL. It has no effect until [`Heartbeat::watch`] runs.
     pub fn new(ttl: Duration) -> Self {
         Self(Arc::new(Inner {
             limit: SHORTEST.max(ttl / 2),
@@ -108,22 +110,22 @@ impl Heartbeat {
         }))
     }
 
-    /// How long the loop may be silent: half the TTL, at least 10 s.
+    /// Returns the longest allowed silence of the loop: half the TTL, at least 10 s.
     pub fn limit(&self) -> Duration {
         self.0.limit
     }
 
-    /// One turn of the loop.
+    /// Records one turn of the loop.
     pub fn beat(&self) {
         self.0.beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of turns so far.
+    /// Returns the number of turns so far.
     pub fn beats(&self) -> u64 {
         self.0.beats.load(Ordering::Relaxed)
     }
 
-    /// Ends the watch: the loop has ended in good order, or its owner has dropped it.
+    /// Ends the watch, because the loop has ended regularly or its owner has dropped it.
     pub fn end(&self) {
         self.0.state.send_if_modified(|state| {
             let watched = *state == State::Watched;
@@ -160,7 +162,7 @@ impl Heartbeat {
         }
     }
 
-    /// Resolves once the loop is missing, and never before.
+    /// Resolves once the loop is missing, and never otherwise.
     pub fn missing(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut state = self.0.state.subscribe();
         async move {
@@ -171,14 +173,14 @@ impl Heartbeat {
         }
     }
 
-    /// Resolves once the loop is missing and its lease was given back (or etcd took too long): the process has to exit with
-    /// this sentence, which says what has become of the lease.
+    /// Resolves once the loop is missing and its lease is revoked, or etcd took too long. The process must exit with
+    /// this message, which reports the state of the lease.
     pub fn stuck(&self) -> impl Future<Output = String> + Send + 'static {
         let (missing, limit) = (self.missing(), self.0.limit.as_secs());
         let mut lease = self.0.lease.subscribe();
         async move {
             missing.await;
-            // without an answer the lease runs out by itself: nobody keeps it alive any more
+            // without an answer the lease expires by itself, since no task keeps it alive
             let _ = timeout(GIVEN_BACK, lease.wait_for(|lease| !matches!(lease, Lease::Kept(_)))).await;
             let lock = match *lease.borrow() {
                 Lease::GivenBack => "the lock was given up",
@@ -189,13 +191,13 @@ impl Heartbeat {
         }
     }
 
-    /// A lease that is kept alive only as long as this heartbeat beats. An engine has one at a time.
+    /// Registers a lease that is kept alive only while this heartbeat beats. An engine has one at a time.
     pub fn lease(&self, lease: i64) -> LeaseInUse {
         self.0.lease.send_replace(Lease::Kept(lease));
         LeaseInUse { heartbeat: self.clone(), lease }
     }
 
-    /// This lease was revoked, whoever kept it alive.
+    /// Records that this lease was revoked, by any caller.
     pub fn revoked(&self, lease: i64) {
         self.0.lease.send_modify(|newest| {
             if [Lease::Kept(lease), Lease::RunsOut(lease)].contains(newest) {
@@ -204,8 +206,9 @@ impl Heartbeat {
         });
     }
 
-    /// Ends the process with status 1 from a thread of its own where nobody else can: a stuck loop keeps the runtime's
-    /// only thread busy, or the process was told and does not exit. `before` gives the terminal back; it gets a second.
+    /// Ends the process with status 1 from a thread of its own, where no task can. A stuck loop may block the runtime's
+    /// only thread, or the process may not exit although it was notified. `before` restores the terminal and gets one
+    /// second.
     pub fn guard(&self, before: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let (inner, limit) = (Arc::downgrade(&self.0), self.0.limit + LAST);
         let thread = || std::thread::Builder::new().name("heartbeat".to_owned());
@@ -214,7 +217,7 @@ impl Heartbeat {
                 return;
             }
             tracing::error!("the process is stuck: exits");
-            // a terminal that takes nothing must not keep it
+            // a terminal that blocks must not delay the exit
             let _ = thread().spawn(before);
             std::thread::sleep(LOOK);
             std::process::exit(1);
@@ -223,8 +226,8 @@ impl Heartbeat {
     }
 }
 
-/// Waits until the watcher has not looked for `starved`, or the loop has been missing for `missing`; false where the engine
-/// has ended before.
+/// Waits until the watcher has not looked for `starved`, or the loop has been missing for `missing`. Returns false if
+/// the engine ended before.
 fn must_exit(inner: &Weak<Inner>, starved: Duration, missing: Duration) -> bool {
     let (mut seen, mut silent) = (0, Duration::ZERO);
     loop {
@@ -262,7 +265,7 @@ mod tests {
             let heartbeat = watched(ttl);
             let missing = heartbeat.missing();
             tokio::pin!(missing);
-            // a turn that takes nearly as long as is allowed is none that is missing
+            // a turn that takes almost as long as the limit is not missing
             for _ in 0..20 {
                 heartbeat.beat();
                 assert!(timeout(Duration::from_secs(limit - 2), &mut missing).await.is_err(), "TTL {ttl}");
@@ -319,7 +322,7 @@ mod tests {
         assert!(heartbeat.stuck().await.contains("was not given back"));
     }
 
-    /// Review of issue 26, 17: it said that the lock was given up wherever nobody kept a lease alive.
+    /// The message reports the real state of the lease, not only that no task keeps it alive.
     #[tokio::test(start_paused = true)]
     async fn what_is_said_of_the_lease_is_what_has_become_of_it() {
         let said = async |of: fn(&Heartbeat)| {

@@ -1,7 +1,7 @@
-//! cketerm: the console, and the controller inside it, for keeping bare-metal Kubernetes clusters running.
+//! cketerm: a console and controller for bare-metal Kubernetes clusters.
 //!
-//! Arrows point one way: `model` ← `store`, `kubernetes` ← `engine`, `actions` ← `console`, `cli`, `daemon`. `sandbox`
-//! knows the wire protocols and nothing of the others.
+//! Dependencies between modules go one way: `model` ← `store`, `kubernetes` ← `engine`, `actions` ← `console`, `cli`,
+//! `daemon`. `sandbox` implements the wire protocols and depends on none of the others.
 
 pub mod actions;
 pub mod backends;

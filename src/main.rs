@@ -1,4 +1,4 @@
-//! Chooses one of the ways to run.
+//! Entry point: selects the mode of operation.
 
 #[path = "main/console.rs"]
 mod console;
@@ -16,19 +16,20 @@ use cketerm::{
 use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// What the watches allocate and give back on several threads scatters over glibc's arenas: an engine of 5,000 nodes took
-/// three times as much memory with it. musl's own is many times slower besides. `.cargo/config.toml` sets it.
+/// The watches allocate and free on several threads, which fragments glibc's arenas: an engine of 5,000 nodes took
+/// three times as much memory with it. musl's allocator is also many times slower. `.cargo/config.toml` configures
+/// jemalloc.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     if words.next().as_deref() == Some(SUBCOMMAND) {
-        // this program as the engine's helper: no settings, no runtime
+        // this process is the engine's helper: no settings, no runtime
         return helper_main(&words.collect::<Vec<_>>());
     }
     if is_init() {
-        // in a container: commands under way would be killed with PID 1
+        // in a container: commands in progress would be killed together with PID 1
         return init_main(&std::env::args_os().collect::<Vec<_>>());
     }
     no_dump();
@@ -62,12 +63,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the program knows of etcd, Kubernetes and BMCs would lie in a dump, and can be read by whoever may trace it: other
-/// processes of the same user may not.
+/// Disables core dumps and tracing by other processes of the same user, because memory holds secrets of etcd,
+/// Kubernetes and BMCs.
 fn no_dump() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let maximum = getrlimit(Resource::Core).maximum;
-    // a limit that cannot be set is no reason not to work
+    // cketerm also works if the limit cannot be set
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
 }
 
@@ -105,7 +106,7 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
     }
 }
 
-/// Where the daemon listens; `off` gives it a port that nobody knows.
+/// Returns the daemon's listen address. With `off` it listens on a random port of loopback.
 fn listen(settings: &Settings) -> Result<SocketAddr, String> {
     let text = settings.http.as_deref().unwrap_or("127.0.0.1:0");
     text.parse().map_err(|_| format!("http: {text:?} is not an address such as 127.0.0.1:10181"))
@@ -123,15 +124,15 @@ fn unconfigured(settings: &Settings) -> String {
     )
 }
 
-/// How long the end waits for what still runs, files that are being written above all.
+/// Time that the end waits for what still runs, such as files being written.
 const AT_THE_END: Duration = Duration::from_secs(5);
 
-/// How many threads the work gets.
+/// Number of worker threads.
 #[derive(Clone, Copy)]
 enum Threads {
-    /// For a word, which has to start within milliseconds.
+    /// One, for a subcommand, which must start within milliseconds.
     One,
-    /// For a daemon or a console.
+    /// All, for a daemon or a console.
     All,
 }
 
@@ -142,7 +143,7 @@ fn with_runtime(threads: Threads, work: impl Future<Output = Result<(), (u8, Str
     };
     let worked = builder.enable_all().build().map(|runtime| {
         let worked = runtime.block_on(work);
-        // a task that never ends must not keep the process: it could be an engine that is stuck
+        // a task that never ends, such as a stuck engine, must not keep the process
         runtime.shutdown_timeout(AT_THE_END);
         worked
     });

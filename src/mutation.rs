@@ -1,159 +1,160 @@
-//! Faults put into this program on purpose, to see whether the simulation finds them (`make sim MUTATION=all`).
+//! Faults that are injected on purpose, to test whether the simulation finds them (`make sim MUTATION=all`).
 //!
-//! Only with the cargo feature `mutations`, which no shipped build has; without it every question here is answered `false` by
-//! the compiler, and nothing is left.
+//! They exist only with the cargo feature `mutations`, which no shipped build has. Without it [`on`] is a constant
+//! `false`, and the compiler removes every fault.
 
 #[cfg(all(feature = "mutations", not(debug_assertions)))]
 compile_error!(
     "the feature `mutations` is for simulations (`make sim`): no program that is optimised and shipped may have it"
 );
 
-/// What is broken.
+/// An injected fault. Each variant describes the broken behaviour; docs/reliability.md names the invariants that find
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// Transactions of the engine compare no revision of what they were decided from.
+    /// Transactions of the engine do not compare the revisions of what they were decided from.
     CompareNothing,
-    /// A Node is not let go of when its entry has ended.
+    /// A Node is not uncordoned after the end of its entry.
     ForgottenCordon,
-    /// Tries of a command are counted by the leader that ran them.
+    /// The tries of a command are counted in the leader's memory.
     RetriesInMemory,
-    /// An entry is written whatever somebody else has written to it meanwhile.
+    /// An entry is written although another program has changed it in between.
     CancelOverwritten,
-    /// That a person called an entry done is not kept until its node is uncordoned.
+    /// An operator's `done` is forgotten before the Node is uncordoned.
     DoneForgotten,
-    /// A published result is accepted for whatever attempt is open.
+    /// A published result is accepted for any open attempt.
     ResultOfAnother,
     /// Published results are never taken over.
     ResultsIgnored,
     /// All commands share one buffer for their address.
     SharedArguments,
-    /// The wait after a backoff grows by a shift that overflows.
+    /// The wait of a backoff is computed with a shift that overflows.
     BackoffOverflow,
-    /// Nodes are let go of while the queue is disabled, those that reboot too.
+    /// Nodes are uncordoned while the queue is disabled, even those that reboot.
     UncordonOnDisable,
     /// Transactions of the engine do not compare the leader key.
     UnfencedWrite,
-    /// The attempts of an entry are deleted key by key, in a transaction of any size.
+    /// The attempts of an entry are deleted key by key, in a transaction of unlimited size.
     TransactionUnbounded,
-    /// People's audit records go with the engine's, and only the newest few stay.
+    /// Audit records of operators are pruned with those of the engine, and only the newest few stay.
     AuditFlooded,
-    /// A command without an outcome is run again by the next leader.
+    /// A command of unknown outcome is run again by the next leader.
     SecondRun,
-    /// An entry that cannot be read occupies a slot.
+    /// An entry that cannot be read takes a slot.
     SlotEaten,
-    /// A power cycle that was begun is let go of when Metal3's controller is switched off.
+    /// An interrupted power cycle is dropped when the Metal3 controller is switched off.
     HalfForgotten,
-    /// A window that is shut keeps nothing back.
+    /// A closed window holds back nothing.
     WindowForgotten,
-    /// An API server in work does not keep another one back.
+    /// An API server in work does not hold back another one.
     TwoApiServers,
-    /// API servers do not wait for the workers before them.
+    /// API servers do not wait for the workers that come first.
     WorkersForgotten,
     /// Workers in work do not count against the limit.
     LimitIgnored,
-    /// A second entry of a machine is looked at while its first one waits.
+    /// A second entry of a machine starts while its first one waits.
     DuplicateStarts,
-    /// Unreachable nodes keep nothing back.
+    /// Unreachable nodes hold back nothing.
     GateForgotten,
-    /// The health of the other control planes keeps no API server back.
+    /// The health of the other control planes does not hold back an API server.
     SickControlPlane,
-    /// A freeze keeps nothing back.
+    /// A freeze holds back nothing.
     FreezeForgotten,
-    /// A cordon is made, and nothing says by whom and for what.
+    /// A cordon is made without the owner annotation.
     CordonUnrecorded,
-    /// A node that was cordoned before us is taken for one that was not.
+    /// A node that was cordoned before cketerm counts as schedulable before.
     ForeignCordonLost,
-    /// A cordon that an administrator made his goes with its entry.
+    /// A cordon marked `cketerm.io/keep-cordoned` is removed after the end of the entry.
     KeepForgotten,
     /// Entries start while their queue is disabled.
     SwitchIgnored,
-    /// The node of a cancelled reboot is let go of before its machine has come back.
+    /// The Node of a cancelled reboot is uncordoned before its machine has recovered.
     EarlyUncordon,
-    /// A budget that refuses the dry run is no blocker.
+    /// A budget that refuses the dry run does not block the preview.
     PreviewIgnored,
     /// A pod whose eviction was accepted counts as gone.
     DrainedTooEarly,
     /// Evictions and deletions name the pod without its UID.
     EvictionWithoutUid,
-    /// A pod that a budget holds is deleted, whatever protects its namespace.
+    /// A pod that a budget protects is deleted, even in a protected namespace.
     DeleteProtected,
-    /// Pods of DaemonSets are evicted like any other.
+    /// Pods of DaemonSets are evicted like any other pod.
     DaemonSetsEvicted,
-    /// Pods are deleted without their grace.
+    /// Pods are deleted without their grace period.
     ForceDelete,
-    /// A lease never runs out by our own reckoning, and a command may begin at any time.
+    /// The lease never expires by the local clock, and a command may start at any time.
     LateEffect,
-    /// Fields of an entry that we do not know are lost when it is rewritten.
+    /// Unknown fields of an entry are lost when it is rewritten.
     StrangeFieldsLost,
-    /// Of the workers that could start the last one does.
+    /// The last worker that could start is started instead of the first.
     LastFirst,
-    /// The entry of a machine that is no member is named, and stays.
+    /// The entry of a machine that is no member is reported, but not removed.
     StrangerStays,
-    /// An entry that waits for a slot says nothing.
+    /// An entry that waits for a slot has no reason.
     SilentEntry,
-    /// The wait after a backoff outlives its reset.
+    /// A backoff continues after its reset.
     ResetIgnored,
-    /// A machine that does not come back is never reported.
+    /// A machine that does not recover is never reported as stuck.
     StuckUnsaid,
-    /// Wall time is read anew for each decision.
+    /// Wall time is read again for each decision.
     ClockTrusted,
-    /// What is done to Kubernetes is not told before.
+    /// Writes to Kubernetes have no audit record before them.
     AuditForgotten,
-    /// That the queue is at rest is never written down.
+    /// The end of `reboots/running` is never written.
     RunsForEver,
-    /// Whether the success command was run is not looked at before it is run.
+    /// The success command is run without checking whether it ran already.
     SuccessTwice,
-    /// A step whose watch is over is followed by itself.
+    /// A step whose watch is over is followed by the same step.
     StepTwice,
-    /// The next step does not wait until the one before was watched.
+    /// The next step starts before the watch of the one before is over.
     StepUnwatched,
-    /// The repair queue grows above its cap.
+    /// The repair queue grows above its limit.
     OverCap,
-    /// A repair does not wait for the reboot of the same machine.
+    /// A repair does not wait for a reboot of the same machine.
     RepairBesideReboot,
-    /// A host is turned on while somebody holds it off.
+    /// A host is powered on while a client holds it off.
     KeyOfOthers,
-    /// A look at what a drain would do begins it.
+    /// A preview of a drain starts the drain.
     ReadsWrite,
-    /// That somebody has let go of the node in mid-drain is not looked at before its machine is rebooted.
+    /// The command is sent although another program uncordoned the Node during the drain.
     UncordonUnseen,
-    /// Volumes that are in use keep nothing back.
+    /// Volumes in use hold back nothing.
     VolumesForgotten,
-    /// What refused an eviction is not named.
+    /// The cause of a refused eviction is not named.
     RefusalUnnamed,
-    /// A wait after a backoff that is over goes on.
+    /// A backoff continues after its end.
     BackoffForEver,
     /// A cancelled entry stays while others are in work.
     CancelWaits,
-    /// A webhook that denies the dry run is no blocker.
+    /// A webhook that denies the dry run does not block the preview.
     DenialIgnored,
-    /// A webhook's 429 blocks the preview, so that the eviction which would start a migration is never sent.
+    /// A webhook's 429 blocks the preview, so the eviction that would start a migration is never sent.
     DeferralBlocks,
-    /// A pod is deleted whose eviction a webhook has answered with 429.
+    /// A pod is deleted after a webhook answered its eviction with 429.
     DeferredDeleted,
-    /// A drain is given up at the first 500 or time-out.
+    /// A drain is aborted at the first 500 or timeout.
     FailureFatal,
-    /// Admission webhooks are not told that a preview is a dry run.
+    /// Admission webhooks cannot see that a preview is a dry run.
     DryRunHidden,
-    /// A pod is called stuck a minute after its deletion was requested, whatever grace period it has.
+    /// A pod counts as stuck one minute after its deletion was requested, whatever its grace period.
     GraceForgotten,
-    /// Any answer of the API server counts as a proof of every watch, and none is opened again to prove itself.
+    /// Any answer of the API server counts as a proof of every watch, and no watch is reopened to prove itself.
     WatchTrusted,
-    /// Nobody notices that the engine's main loop is stuck.
+    /// A stuck main loop of the engine is not detected.
     HeartbeatIgnored,
-    /// A BMC is spoken to wherever it is said to be.
+    /// A BMC is contacted at any address.
     AllowListForgotten,
-    /// The other members of etcd keep no machine back.
+    /// The other members of etcd hold back no machine.
     QuorumForgotten,
-    /// A member of etcd that does not answer this engine counts as down wherever another one knows a leader.
+    /// A member of etcd that does not answer this engine counts as down if any other member knows a leader.
     SilenceTrusted,
-    /// Whose copy is too old for work to start is not named.
+    /// The source whose copy is too old is not named.
     StaleUnnamed,
     /// Orders and rules are accepted whoever leads.
     HoldPretended,
 }
 
-/// All of them.
+/// All faults.
 pub static ALL: &[Mutation] = &[
     Mutation::CompareNothing,
     Mutation::ForgottenCordon,
@@ -229,23 +230,23 @@ pub static ALL: &[Mutation] = &[
 
 #[cfg(feature = "mutations")]
 thread_local! {
-    /// A simulation lives on one thread: others play with something else broken meanwhile.
+    /// A simulation runs on one thread. Other threads may run with another fault at the same time.
     static CURRENT: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
 }
 
-/// Breaks that, and nothing else, on this thread from now on.
+/// Injects this fault, and no other, on this thread from now on.
 #[cfg(feature = "mutations")]
 pub fn set(mutation: Option<Mutation>) {
     CURRENT.set(mutation);
 }
 
-/// Whether that is broken.
+/// Returns true if this fault is injected.
 #[cfg(feature = "mutations")]
 pub fn on(mutation: Mutation) -> bool {
     CURRENT.get() == Some(mutation)
 }
 
-/// Whether that is broken: never in this build.
+/// Always false: this build has no injected faults.
 #[cfg(not(feature = "mutations"))]
 pub const fn on(_: Mutation) -> bool {
     false
@@ -255,7 +256,7 @@ pub const fn on(_: Mutation) -> bool {
 mod tests {
     use super::ALL;
 
-    /// The table of `docs/reliability.md`: every fault a row, and every invariant the one to be broken by some of them.
+    /// Every fault has a row in the table of `docs/reliability.md`, and every invariant has a fault that breaks it.
     #[test]
     fn the_mutations_are_those_of_the_table() {
         let document = include_str!("../docs/reliability.md");

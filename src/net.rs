@@ -1,4 +1,5 @@
-//! HTTP that is neither etcd nor Kubernetes (probes, registries, BMCs, webhooks) goes through one value: reqwest on the network, the sandbox's machines inside it (DESIGN.md, "The sandbox speaks the real protocols").
+//! HTTP client for everything but etcd and Kubernetes: probes, registries, BMCs, webhooks. It is reqwest on the
+//! network, and the sandbox's simulated machines inside the sandbox.
 
 use std::{
     fmt,
@@ -11,54 +12,54 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 
-/// The largest answer of a probe or a BMC.
+/// Limit of an answer from a probe or a BMC.
 const MOST: Most = Most { bytes: 8 << 20, large: Large::Refused };
 
-/// How much is read of an answer.
+/// Limit of the bytes read of an answer.
 #[derive(Clone, Copy)]
 struct Most {
     bytes: usize,
     large: Large,
 }
 
-/// What becomes of an answer that is larger.
+/// Treatment of a larger answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Large {
-    /// It is no answer.
+    /// It counts as no answer.
     Refused,
     /// It counts, and the rest is not read.
     Cut,
 }
 
-/// Why there is no answer, in a few words for a person.
+/// Reason why there is no answer, in a few words for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoAnswer(pub String);
 
-/// An answer, its body read to the end, or why there is none.
+/// An answer with its complete body, or the reason why there is none.
 pub type Answer = Result<Response<Bytes>, NoAnswer>;
 
-/// Whose certificates are good.
+/// Certificates that are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Those that the host trusts.
+    /// Those of the authorities that the host trusts.
     #[default]
     Host,
-    /// Those of these authorities alone, PEM.
+    /// Only those of these authorities, as PEM.
     Only(Vec<u8>),
-    /// Any: a person chose not to know who answers.
+    /// Any certificate: the operator chose not to verify it.
     Anybody,
 }
 
-/// Addresses that a connection may be made to.
+/// Filter of the addresses that a connection may be made to.
 pub type Allow = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
-/// A host that no connection is made to, and why.
+/// Refusal to connect to a host, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 struct Outside(String);
 
-/// Resolves a host name and keeps the allowed addresses: a connection is made to one of these and to no other, so a name
+/// Resolver that keeps only the allowed addresses of a host name. A connection is made only to one of these. So a name
 /// that resolves differently the next time (DNS rebinding) reaches nothing else.
 struct Guarded(Allow);
 
@@ -75,7 +76,7 @@ impl reqwest::dns::Resolve for Guarded {
     }
 }
 
-/// The allowed ones among the addresses of a host name.
+/// Returns the allowed addresses of a host name.
 fn allowed(name: &str, found: impl Iterator<Item = IpAddr>, allow: &Allow) -> Result<Vec<IpAddr>, Outside> {
     let found: Vec<IpAddr> = found.collect();
     let kept: Vec<IpAddr> = found.iter().copied().filter(|ip| allow(*ip)).collect();
@@ -86,8 +87,8 @@ fn allowed(name: &str, found: impl Iterator<Item = IpAddr>, allow: &Allow) -> Re
     Ok(kept)
 }
 
-/// Refuses a request to an address that is not allowed. Reads the host as the client does, which takes `0x7f.1` and
-/// `2130706433` for addresses too. A name is left to the resolver.
+/// Refuses a request to an address that is not allowed. It reads the host as reqwest does, which also accepts `0x7f.1`
+/// and `2130706433` as addresses. A name is left to the resolver.
 fn check_address(request: &reqwest::Request, allow: &Allow) -> Result<(), Outside> {
     let host = request.url().host_str().unwrap_or_default();
     match host.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -96,7 +97,7 @@ fn check_address(request: &reqwest::Request, allow: &Allow) -> Result<(), Outsid
     }
 }
 
-/// Sends requests. Cheap to clone.
+/// HTTP client. Cheap to clone.
 #[derive(Clone)]
 pub struct Http(Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Answer> + Send + Sync>);
 
@@ -107,10 +108,11 @@ impl fmt::Debug for Http {
 }
 
 impl Http {
-    /// Over the network. The certificate is not verified: it is liveness that is asked and not identity. Redirects are not
-    /// followed: somebody else would answer. Fails only if no client can be made.
+    /// Creates a client for health probes. The certificate is not verified, because a probe checks liveness and not
+    /// identity. Redirects are not followed, because another server would answer. Fails only if no client can be
+    /// created.
     pub fn for_liveness(timeout: Duration) -> Result<Self, reqwest::Error> {
-        // The first one counts; a second call changes nothing.
+        // Only the first installation counts; a second one changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .tls_danger_accept_invalid_certs(true)
@@ -125,8 +127,8 @@ impl Http {
         }))
     }
 
-    /// Over the network, certificates verified; an answer that is not complete in time or larger than `most` bytes is
-    /// none.
+    /// Creates a client that verifies certificates. An answer that is incomplete at the timeout or larger than `most`
+    /// bytes is an error.
     pub fn verified(timeout: Duration, most: usize) -> Self {
         Self::when_asked(
             move || reqwest::Client::builder().timeout(timeout).pool_max_idle_per_host(1).no_proxy().build(),
@@ -136,8 +138,8 @@ impl Http {
         )
     }
 
-    /// By a client that is made for the first request: to read whom the host trusts takes tens of milliseconds, in which a
-    /// console that starts could show something, and a megabyte.
+    /// Creates the reqwest client at the first request. Reading the host's authorities takes a megabyte and tens of
+    /// milliseconds, which would delay the first screen of a console.
     fn when_asked(
         make: impl Fn() -> Result<reqwest::Client, reqwest::Error> + Send + Sync + 'static,
         timeout: Duration,
@@ -159,8 +161,8 @@ impl Http {
         })
     }
 
-    /// Over the network to a BMC at an allowed address. Redirects are not followed: they could take a password elsewhere.
-    /// Fails if no client can be made, and for authorities that are no PEM.
+    /// Creates a client for a BMC at an allowed address. Redirects are not followed, because they could take a password
+    /// elsewhere. Fails if no client can be created, and for authorities that are no PEM.
     pub fn for_bmc(timeout: Duration, trust: &Trust, allow: &Allow) -> Result<Self, reqwest::Error> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let resolver = Arc::new(Guarded(Arc::clone(allow)));
@@ -186,8 +188,8 @@ impl Http {
         })
     }
 
-    /// Over the network to a webhook. Redirects are not followed: they could take a secret elsewhere. Reads at most
-    /// `most` bytes of an answer.
+    /// Creates a client for webhooks. Redirects are not followed, because they could take a secret elsewhere. Reads at
+    /// most `most` bytes of an answer.
     pub fn for_webhooks(timeout: Duration, most: usize) -> Self {
         Self::when_asked(
             move || without_redirects(timeout).build(),
@@ -197,8 +199,8 @@ impl Http {
         )
     }
 
-    /// The same as this one, for whom a host's addresses are what `resolve` says: the sandbox, which has no name server.
-    /// A request to a host without an allowed address is not sent.
+    /// Returns this client with another resolver, for the sandbox, which has no name server. A request to a host
+    /// without an allowed address is not sent.
     #[must_use]
     pub fn within(self, allow: Allow, resolve: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
         Self::by(move |request| {
@@ -213,7 +215,7 @@ impl Http {
         })
     }
 
-    /// By whatever answers: the sandbox.
+    /// Creates a client from a function that answers, for the sandbox.
     pub fn by(answer: impl Fn(Request<Bytes>) -> BoxFuture<'static, Answer> + Send + Sync + 'static) -> Self {
         Self(Arc::new(answer))
     }
@@ -223,14 +225,14 @@ impl Http {
         (self.0)(request).await
     }
 
-    /// A GET.
+    /// Sends a GET.
     pub async fn get(&self, url: &str) -> Answer {
         let request = Request::get(url).body(Bytes::new());
         self.send(request.map_err(|e| NoAnswer(format!("{url} is no URL: {e}")))?).await
     }
 }
 
-/// What is wrong with the certificate, where a connection failed for its sake.
+/// Returns the fault of the certificate, if a connection failed because of it.
 fn certificate(error: &reqwest::Error) -> Option<String> {
     let mut cause = std::error::Error::source(error);
     let mut said = None;
@@ -249,7 +251,7 @@ fn without_redirects(timeout: Duration) -> reqwest::ClientBuilder {
     builder.redirect(reqwest::redirect::Policy::none())
 }
 
-/// The refusal of the guard, where a connection was not made for its sake.
+/// Returns the guard's refusal, if a connection was refused.
 fn outside(error: &reqwest::Error) -> Option<String> {
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {

@@ -1,8 +1,9 @@
-//! Where tasks are spawned: plainly, or held by the gate of the engine that they belong to.
+//! Spawning of tasks, directly or behind the gate of the engine that they belong to.
 //!
-//! A gate stands for a process inside one process. In the sandbox each engine runs behind its own: frozen, none of its
-//! tasks moves (as after SIGSTOP); killed, each of them is dropped where it stands (as after SIGKILL). Tasks spawned
-//! from a held task are held by the same gate. Outside the sandbox there is no gate and this is `tokio::spawn`.
+//! A gate simulates a process within this process. In the sandbox each engine runs behind its own gate. If the gate is
+//! frozen, none of its tasks moves (like SIGSTOP). If it is killed, each task is dropped at its present await point
+//! (like SIGKILL). Tasks spawned by a held task are behind the same gate. Outside the sandbox there is no gate, and
+//! this is `tokio::spawn`.
 
 use std::{
     pin::Pin,
@@ -16,7 +17,7 @@ tokio::task_local! {
     static GATE: Gate;
 }
 
-/// Spawns a task behind the gate of the current one, if it has one.
+/// Spawns a task behind the gate of the current task, if it has one.
 pub fn spawn<F>(task: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -27,7 +28,7 @@ where
     }
 }
 
-/// Spawns the main loop of an engine: the one task that [`Gate::freeze_main`] stops.
+/// Spawns the main loop of an engine, the only task that [`Gate::freeze_main`] stops.
 pub fn spawn_main<F>(task: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -38,7 +39,7 @@ where
     }
 }
 
-/// [`spawn`] for a future that is spawned otherwise, into a `JoinSet` say.
+/// Wraps a future like [`spawn`], for a caller that spawns it itself, for example into a `JoinSet`.
 pub fn held<F>(task: F) -> Pin<Box<dyn Future<Output = F::Output> + Send>>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -49,7 +50,7 @@ where
     }
 }
 
-/// What a gate lets its tasks do.
+/// State of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -57,24 +58,24 @@ enum State {
     Dead,
 }
 
-/// Holds the tasks of one engine. Cheap to clone; all clones are the same gate.
+/// Gate of one engine's tasks. Cheap to clone; all clones are the same gate.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<Mutex<Inner>>);
 
-/// How the main loop behind a gate is.
+/// State of the main loop behind a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Main {
     Moves,
-    /// It waits for something that never comes.
+    /// It waits for ever.
     Waits,
-    /// It keeps its thread for ever.
+    /// It blocks its thread for ever.
     Busy,
 }
 
 #[derive(Debug)]
 struct Inner {
     state: State,
-    /// What the main loop alone does.
+    /// State of the main loop alone.
     main: Main,
     waiting: Vec<Waker>,
 }
@@ -86,7 +87,7 @@ impl Default for Inner {
 }
 
 impl Gate {
-    /// The future behind this gate.
+    /// Wraps a future so that it runs behind this gate.
     pub fn hold<F: Future>(&self, task: F) -> impl Future<Output = F::Output> + use<F> {
         self.hold_as(task, false)
     }
@@ -95,37 +96,37 @@ impl Gate {
         GATE.scope(self.clone(), Held { task: Some(Box::pin(task)), gate: self.clone(), main })
     }
 
-    /// The gate of the task that asks.
+    /// Returns the gate of the calling task.
     pub fn current() -> Option<Self> {
         GATE.try_with(Clone::clone).ok()
     }
 
-    /// Nothing behind it moves until [`Gate::thaw`]; time goes on.
+    /// Stops all tasks behind the gate until [`Gate::thaw`]. Time goes on.
     pub fn freeze(&self) {
         self.turn(State::Frozen);
     }
 
-    /// Lets everything move again.
+    /// Lets all tasks move again.
     pub fn thaw(&self) {
         self.turn(State::Open);
     }
 
-    /// The main loop behind it (see [`spawn_main`]) does not move any more; everything else does.
+    /// Stops the main loop (see [`spawn_main`]). All other tasks go on.
     pub fn freeze_main(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).main = Main::Waits;
     }
 
-    /// The same, and the loop keeps the thread on which it would have moved.
+    /// Stops the main loop and blocks the thread that it runs on.
     pub fn block_main(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).main = Main::Busy;
     }
 
-    /// Drops every task behind it the next time that it would move. For ever.
+    /// Drops every task behind the gate at its next poll. Final.
     pub fn kill(&self) {
         self.turn(State::Dead);
     }
 
-    /// Whether [`Gate::kill`] was called.
+    /// Returns true after [`Gate::kill`].
     pub fn is_dead(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).state == State::Dead
     }
@@ -173,7 +174,7 @@ impl<F: Future> Future for Held<F> {
         match (state, self.task.as_mut()) {
             (State::Open, Some(task)) => task.as_mut().poll(cx),
             (State::Dead, _) => {
-                // what it held is dropped here; nobody who could wait for it lives
+                // its values are dropped here; no task that could wait for it lives
                 self.task = None;
                 Poll::Pending
             }

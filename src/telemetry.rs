@@ -1,5 +1,5 @@
-//! Logs: to standard error for a daemon, to rolling files where a directory is configured, never to a console's
-//! screen (spec/cli.md; DESIGN.md). A console's Logs view reads the last lines from a ring.
+//! Logs: to standard error for a daemon, to rolling files where a directory is configured, never to a console's screen.
+//! A console's Logs view reads the last lines from a ring.
 
 use std::{
     collections::VecDeque,
@@ -23,25 +23,25 @@ use tracing_subscriber::{
 
 use crate::clock::Clock;
 
-/// Days of rolling logs that are kept.
+/// Number of days that rolling logs are kept.
 const KEPT: usize = 14;
-/// Lines that a ring holds.
+/// Number of lines in a ring.
 pub const LINES: usize = 2000;
-/// Characters of a line that it keeps.
+/// Number of characters kept of each line.
 const LONGEST: usize = 2000;
 
-/// Keeps the log's writer alive; what is still buffered is written when it is dropped.
+/// Guard of the log's writer. Dropping it writes the buffered lines.
 #[must_use]
 pub struct Logs(#[allow(dead_code)] Option<WorkerGuard>);
 
-/// Where logs go.
+/// Destination of logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// Standard error.
     Stderr,
     /// `cketerm.log.<date>` in this directory, one file a day.
     Directory(&'a Path),
-    /// Nowhere: a console without a directory.
+    /// Nowhere, for a console without a directory.
     Nowhere,
 }
 
@@ -50,22 +50,22 @@ pub enum Target<'a> {
 pub struct LogLine {
     /// Counted from 1.
     pub number: u64,
-    /// When.
+    /// Time of the line.
     pub at: Timestamp,
-    /// How grave.
+    /// Severity.
     pub level: Level,
-    /// The entry that it is about, where it says so: `reboots/3`.
+    /// The entry that it is about, if it names one: `reboots/3`.
     pub entry: Option<String>,
     /// The message, then the other fields.
     pub text: String,
 }
 
-/// The last lines of the log, bounded, for whoever shows them. Cheap to clone: all clones are one ring.
+/// Bounded ring of the log's last lines, for the Logs view. Cheap to clone; all clones are one ring.
 #[derive(Clone, Debug, Default)]
 pub struct Ring(Arc<Mutex<VecDeque<Arc<LogLine>>>>);
 
 impl Ring {
-    /// The lines after this number, oldest first.
+    /// Returns the lines after this number, oldest first.
     pub fn after(&self, number: u64) -> Vec<Arc<LogLine>> {
         let lines = self.lines();
         let from = lines.partition_point(|line| line.number <= number);
@@ -99,7 +99,7 @@ impl<S: Subscriber> Layer<S> for Ring {
     }
 }
 
-/// An event's fields as text.
+/// Fields of an event as text.
 #[derive(Default)]
 struct Words {
     message: String,
@@ -133,18 +133,18 @@ fn filter(level: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(level).map_err(|e| format!("log level {level:?} cannot be read: {e}"))
 }
 
-/// Whether this is a level or a filter, or what is wrong with it.
+/// Checks that this is a level or a filter. The error names the problem.
 pub fn level(level: &str) -> Result<(), String> {
     filter(level).map(drop)
 }
 
-/// Sets logging up once. `level` is a level or a filter such as `info,kube=warn`; an invalid one is an error that
-/// names it.
+/// Sets up logging once. `level` is a level or a filter such as `info,kube=warn`. An invalid one is an error that names
+/// it.
 pub fn start(target: Target<'_>, level: &str, json: bool) -> anyhow::Result<Logs> {
     start_with(target, level, json, None)
 }
 
-/// The same, and the last lines go into a ring too.
+/// Sets up logging as [`start`] does, and also writes the last lines to a ring.
 pub fn start_with(target: Target<'_>, level: &str, json: bool, ring: Option<Ring>) -> anyhow::Result<Logs> {
     let filter = filter(level).map_err(anyhow::Error::msg)?;
     match target {

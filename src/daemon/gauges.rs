@@ -1,7 +1,8 @@
-//! Every gauge of `/metrics`, in one table: name, labels, meaning, and how it is read from what the engine saw. CKE's own
-//! names first (spec/etcd.md, Names that other programs read), so that dashboards stay; then ours.
+//! Table of every gauge of `/metrics`: name, labels, help text, and the function that reads it from the engine's state.
+//! CKE's own names come first, so that dashboards keep working (STO-17).
 //!
-//! The table is read when somebody scrapes: a pass costs nothing more for it. docs/metrics.md is written from it.
+//! The table is evaluated at each scrape, so a pass of the engine costs nothing more. docs/metrics.md is generated from
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -21,24 +22,24 @@ use crate::{
     store::view::Switch,
 };
 
-/// Takes one sample: the values of the labels in the table's order, and the number.
+/// Receiver of one sample: the label values in the table's order, and the number.
 pub type Sink<'a> = dyn FnMut(&[&str], f64) + 'a;
 
 /// One gauge.
 pub struct Gauge {
-    /// With its prefix.
+    /// Name with its prefix.
     pub name: &'static str,
     /// Names of its labels.
     pub labels: &'static [&'static str],
-    /// What it says, in a sentence without a full stop.
+    /// Help text, a sentence without a full stop.
     pub help: &'static str,
-    /// Only the leader has it: elsewhere there is no sample.
+    /// Whether only the leader reports it. Other engines have no sample.
     pub leader_only: bool,
     read: fn(&Seen, &mut Sink<'_>),
 }
 
 impl Gauge {
-    /// Its samples now.
+    /// Passes its present samples to `sink`.
     pub fn read(&self, seen: &Seen, sink: &mut Sink<'_>) {
         if !self.leader_only || seen.snapshot.engine.leading.is_some() {
             (self.read)(seen, sink);
@@ -50,7 +51,7 @@ const REBOOT_STATUSES: [RebootStatus; 4] =
     [RebootStatus::Queued, RebootStatus::Draining, RebootStatus::Rebooting, RebootStatus::Cancelled];
 const REPAIR_STATUSES: [RepairStatus; 4] =
     [RepairStatus::Queued, RepairStatus::Processing, RepairStatus::Succeeded, RepairStatus::Failed];
-/// The words that our engine writes into `status`; CKE has more, which are shown as they are.
+/// Phases that cketerm writes into `status` (STO-16). CKE has more, which are exported as they are.
 const PHASES: [&str; 4] = ["uncordon-nodes", "repair-machines", "reboot-nodes", "completed"];
 
 const fn gauge(
@@ -71,7 +72,7 @@ const fn led(
     Gauge { name, labels, help, leader_only: true, read }
 }
 
-/// All of them.
+/// All gauges.
 pub const GAUGES: &[Gauge] = &[
     gauge("cke_leader", &[], "1 where this process leads", |s, put| {
         put(&[], flag(s.snapshot.engine.leading.is_some()));
@@ -254,7 +255,7 @@ fn phase_since(seen: &Seen, put: &mut Sink<'_>) {
     }
 }
 
-/// Every node of the definition with every status, as CKE has it; by the name of its Node.
+/// Every node of the definition with every status, as CKE exports it, by the name of its Node.
 fn node_reboots(seen: &Seen, put: &mut Sink<'_>) {
     let Some(definition) = seen.snapshot.store.definition() else { return };
     let mut of: BTreeMap<&str, Vec<RebootStatus>> = BTreeMap::new();
@@ -269,7 +270,7 @@ fn node_reboots(seen: &Seen, put: &mut Sink<'_>) {
     }
 }
 
-/// The definition's nodes and whatever else stands in the queue.
+/// The definition's nodes and all other machines in the repair queue.
 fn machine_repairs(seen: &Seen, put: &mut Sink<'_>) {
     let mut of: BTreeMap<&str, Vec<RepairStatus>> = BTreeMap::new();
     if let Some(definition) = seen.snapshot.store.definition() {
@@ -361,7 +362,7 @@ fn attention(seen: &Seen, put: &mut Sink<'_>) {
     }
 }
 
-/// Backoffs and gates are not counted as an end: what is asked is for how long somebody has been waiting.
+/// A backoff or a gate does not end the wait: the gauge shows how long the requester has been waiting.
 fn oldest(seen: &Seen, put: &mut Sink<'_>) {
     let finished = |id: EntryId| match id.queue {
         QueueKind::Reboot => false,
@@ -376,7 +377,7 @@ fn oldest(seen: &Seen, put: &mut Sink<'_>) {
     }
 }
 
-/// The whole of `docs/metrics.md`.
+/// Returns the whole of `docs/metrics.md`.
 #[cfg(test)]
 pub(super) fn markdown() -> String {
     use std::fmt::Write as _;

@@ -21,7 +21,7 @@ use crate::engine::{Counters, snapshot::Seen};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is read anew at every scrape.
+/// Collector of the gauges, which are read at every scrape.
 struct Gauges(watch::Receiver<Arc<Seen>>);
 
 impl fmt::Debug for Gauges {
@@ -57,7 +57,7 @@ impl Collector for Gauges {
     }
 }
 
-/// The page.
+/// Returns the route of the page.
 pub(super) fn route(seen: watch::Receiver<Arc<Seen>>, counters: &Counters) -> Router {
     let registry = Arc::new(registry(seen, counters));
     Router::new().route(

@@ -1,4 +1,5 @@
-//! Serves the daemon's pages to few connections at a time: idle ones use up no file descriptors.
+//! HTTP server of the daemon's pages. It limits the number of connections, so that idle ones cannot use up the file
+//! descriptors.
 
 use std::{
     collections::HashMap,
@@ -26,13 +27,13 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-/// Connections at once. For one more, the one that has been idle for longest is closed.
+/// Limit of concurrent connections. For a further one, the connection that has been idle for longest is closed.
 pub const MOST: usize = 64;
-/// Within this time a new connection has to send a whole request head.
+/// Time in which a new connection must send a whole request head.
 const HEAD: Duration = Duration::from_secs(10);
-/// How long a connection may ask nothing between two requests; scrapers come once a minute or more often.
+/// Time that a connection may stay without a request. Scrapers come once a minute or more often.
 const IDLE: Duration = Duration::from_secs(90);
-/// After an `accept` that failed.
+/// Wait after an `accept` that failed.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Accepts connections for ever.
@@ -64,7 +65,7 @@ fn no_descriptors(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&code))
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 struct Open {
     tasks: JoinSet<()>,
@@ -78,7 +79,7 @@ impl Open {
         self.known.insert(task.id(), (task, activity));
     }
 
-    /// Resolves when a connection has ended; never where none is open.
+    /// Resolves when a connection has ended. Never resolves if none is open.
     async fn one_ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,
@@ -94,7 +95,7 @@ impl Open {
         }
     }
 
-    /// Closes one: those that wait for an answer come last.
+    /// Closes one connection. Those that wait for an answer come last.
     async fn close_the_idlest(&mut self) {
         let order = |activity: &Activity| (activity.answering.load(Ordering::SeqCst) > 0, activity.last());
         if let Some((task, _)) = self.known.values().min_by_key(|(_, activity)| order(activity)) {
@@ -104,15 +105,15 @@ impl Open {
     }
 }
 
-/// What a connection does.
+/// Activity of a connection.
 struct Activity {
-    /// When it was opened, or a request began or ended.
+    /// Time at which it was opened, or at which a request last began or ended; and the allowed idle time.
     last: Mutex<(Instant, Duration)>,
-    /// Requests that are being answered.
+    /// Number of requests being answered.
     answering: AtomicUsize,
 }
 
-/// A request that is being answered.
+/// Guard of a request being answered.
 struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
@@ -141,7 +142,7 @@ impl Activity {
         Answering(Arc::clone(self))
     }
 
-    /// Resolves when it has asked nothing for too long.
+    /// Resolves when the connection has been idle for too long.
     async fn too_idle(&self) {
         loop {
             let (last, most) = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,13 +150,13 @@ impl Activity {
             if !answering && last.elapsed() >= most {
                 return;
             }
-            // an answer that is being made is not idleness: look again when it may have been sent
+            // a connection with a request in progress is not idle: check again when the answer may have been sent
             sleep_until(if answering { Instant::now() + HEAD } else { last + most }).await;
         }
     }
 }
 
-/// One connection, until it ends or is idle for too long.
+/// Serves one connection until it ends or is idle for too long.
 async fn one(stream: TcpStream, app: Router, activity: Arc<Activity>) {
     let counted = Arc::clone(&activity);
     let app = app.layer(from_fn(move |request: Request, next: Next| {
@@ -170,7 +171,7 @@ async fn one(stream: TcpStream, app: Router, activity: Arc<Activity>) {
     let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
     tokio::select! {
         biased;
-        // a client that goes away in mid-answer is nobody's news
+        // a client that disconnects during an answer is no error
         _ = connection => {}
         () = activity.too_idle() => {}
     }

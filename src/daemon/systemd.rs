@@ -1,4 +1,4 @@
-//! What systemd is told, where it asks to be told (`sd_notify(3)`).
+//! Notifications to systemd, if it requests them (`sd_notify(3)`).
 
 use std::{
     os::{
@@ -23,7 +23,8 @@ pub fn notify(state: &str) {
     }
 }
 
-/// Feeds the unit's `WatchdogSec` from the heartbeat of the engine's main loop: silent, it is not fed.
+/// Feeds the unit's `WatchdogSec` from the heartbeat of the engine's main loop. While the loop is silent, nothing is
+/// sent.
 pub async fn feed_watchdog(heartbeat: Heartbeat) {
     let variable = |name: &str| std::env::var(name).ok();
     let Some(limit) = watchdog(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), std::process::id()) else { return };
@@ -38,10 +39,10 @@ pub async fn feed_watchdog(heartbeat: Heartbeat) {
     }
 }
 
-/// The unit's watchdog would end a process before it can give the lock up by itself: what to change.
+/// Returns a warning if the unit's watchdog would end the process before it can give up the lock by itself.
 pub fn watchdog_too_short(ttl: Duration) -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok();
-    // the variable of the process is not asked for: `config check` looks for another one
+    // the variable with the process id is ignored, because `config check` runs in another process
     let asked = watchdog(variable("WATCHDOG_USEC"), None, 0)?;
     too_short(asked, Heartbeat::new(ttl).limit())
 }
@@ -58,7 +59,7 @@ fn too_short(asked: Duration, silent: Duration) -> Option<String> {
     })
 }
 
-/// Within what time the unit wants to hear of this process.
+/// Returns the unit's watchdog interval for this process.
 fn watchdog(micros: Option<String>, pid: Option<String>, own: u32) -> Option<Duration> {
     let micros = micros?.parse().ok().filter(|micros| *micros > 0)?;
     let ours = pid.is_none_or(|pid| pid.parse() == Ok(own));

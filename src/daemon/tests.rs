@@ -1,4 +1,4 @@
-//! The table of gauges, the documents made from it, and the page.
+//! Tests of the table of gauges, the documents generated from it, and the page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +41,7 @@ fn stored<T>(key: &str, value: Result<T, String>) -> Stored<T> {
     Stored { key: key.to_owned(), mod_revision: 1, value: value.map(Arc::new) }
 }
 
-/// A leader with three reboots, one of them unreadable, and a repair.
+/// A leader with three reboots, one of them unreadable, and one repair.
 fn seen() -> Seen {
     let mut seen =
         Seen { now: Now { boot: std::time::Duration::from_secs(100), wall: Timestamp::UNIX_EPOCH }, ..Seen::default() };
@@ -73,7 +73,7 @@ fn page(seen: Seen) -> String {
     text
 }
 
-/// spec/etcd.md, Names that other programs read.
+/// Names of CKE's metrics (STO-17).
 #[test]
 fn cke_names_are_all_there_and_all_but_one_are_the_leaders() {
     let cke = [
@@ -128,7 +128,7 @@ fn the_page_says_what_the_engine_saw() {
     assert!(text.ends_with("# EOF\n"));
 }
 
-/// As the console calls it, so that a pager and a screen say the same.
+/// The same condition as in the console, so that alerts and views agree.
 #[test]
 fn an_entry_needs_attention_once_it_is_stuck() {
     let line =
@@ -160,7 +160,7 @@ fn who_does_not_lead_says_only_what_is_his_own() {
     assert_eq!(text.lines().filter(spoken).count(), 0, "{text}");
 }
 
-/// Names from etcd are written by anybody.
+/// Names in etcd may hold any text.
 #[test]
 fn a_hostile_name_stays_inside_its_quotes() {
     let mut seen = seen();

@@ -1,4 +1,4 @@
-//! The console with an engine beside it, in one process: what ends when, and who is told.
+//! The console with an engine in one process: the order in which they start and end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,12 +22,13 @@ use cketerm::{
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// After the engine has resigned for a stop (Ctrl-Z), the process stops; when it goes on, so does this.
+/// Delay after the engine resigned for a stop (Ctrl-Z). The process stops in that time, and a new engine starts
+/// afterwards.
 const AFTER_A_STOP: Duration = Duration::from_secs(2);
-/// An end that takes longer is explained.
+/// Time after which a slow end is explained to the operator.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// What the options ask for, or why they cannot be taken.
+/// Converts options and settings for the console, or returns the reason why they are invalid.
 pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<ConsoleOptions, String> {
     let view: View = run.view.as_deref().unwrap_or(&settings.console.view).parse()?;
     let colour = match when {
@@ -65,8 +66,8 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
     Ok(options)
 }
 
-/// Runs both until the console is left; the engine then ends what runs and resigns. The console is there at once: what
-/// it stands on is connected behind it.
+/// Runs both until the operator leaves the console. The engine then ends what runs and resigns. The console starts at
+/// once; its backends connect in the background.
 pub async fn run(
     backends: impl Future<Output = anyhow::Result<Backends>> + Send + 'static,
     campaign: bool,
@@ -87,7 +88,7 @@ pub async fn run(
     let mut engine = std::pin::pin!(engine);
     tokio::select! {
         ended = show(seen, hand, options) => {
-            // the options are gone, and with them the sender: the engine ends
+            // the options are gone, and with them the sender, so the engine ends
             let ends = if let Ok(ends) = tokio::time::timeout(SILENT, engine.as_mut()).await {
                 ends
             } else {
@@ -98,12 +99,12 @@ pub async fn run(
             ends.context("the engine ended badly")??;
             ended
         }
-        // before the console: the servers cannot be used, or the engine is stuck; the terminal is given back
+        // Before the console: the servers cannot be used, or the engine is stuck. The terminal is restored.
         failed = &mut engine => failed.context("the engine ended badly")?,
     }
 }
 
-/// On a screen, or as lines.
+/// Runs the console on a screen or as lines.
 async fn show(
     seen: watch::Receiver<Arc<Seen>>,
     clients: ClientsReceiver,
@@ -112,21 +113,21 @@ async fn show(
     if options.plain { console::plain::run(seen, options).await } else { console::run(seen, clients, options).await }
 }
 
-/// A sandbox as ground: the scenario is played beside the console until the program ends.
+/// Creates the backends of a sandbox. The scenario runs beside the console until the program ends.
 pub async fn stage(scenario: Scenario, how: scenario::Options) -> anyhow::Result<Backends> {
     let stage = Stage::set(scenario, how, Clock::Host).await.map_err(anyhow::Error::msg)?;
     let backends = stage.backends(&host_name());
     tokio::spawn(async move {
         stage.play().await;
-        // the data centre goes on
+        // the simulated data centre goes on
         std::future::pending::<()>().await;
         drop(stage);
     });
     Ok(backends)
 }
 
-/// Hands on what the engine sees, lets it resign when asked, and ends it when nobody can ask any more. Fails once its main
-/// loop is stuck: the program has to end.
+/// Forwards the engine's state to the console, lets the engine resign on request, and ends it when the console is gone.
+/// Fails if the main loop is stuck, so that the program ends.
 async fn keep(
     backends: Backends,
     campaign: bool,
@@ -160,12 +161,12 @@ async fn keep(
     }
 }
 
-/// To files: a console's screen is no place for logs.
+/// Starts logging to files, because a console's screen cannot show logs.
 pub fn logs(settings: &Settings, sandbox: bool, ring: &Ring) -> anyhow::Result<Logs> {
     let log = &settings.log;
     let start = |target: Target<'_>| telemetry::start_with(target, &log.level, log.json, Some(ring.clone()));
     if sandbox {
-        // what happens in it is nobody's history
+        // the events of a sandbox need no log
         return start(Target::Nowhere);
     }
     let own = directories::ProjectDirs::from("", "", "cketerm");

@@ -1,4 +1,4 @@
-//! A listener on loopback that answers everything with 200 and counts connections.
+//! A listener on loopback that answers every request with 200 and counts connections.
 
 use std::{
     io::{Read, Write},
@@ -13,7 +13,7 @@ struct Listener {
     connections: Arc<AtomicUsize>,
 }
 
-/// Listens, and sends this many bytes of body to whoever connects.
+/// Starts a listener that sends a body of this many bytes to every client.
 fn listen(body: usize) -> Listener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (port, connections) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
@@ -39,8 +39,8 @@ fn only(ip: &str) -> Allow {
     Arc::new(move |ip| ip == only)
 }
 
-/// The client connects to an allowed address alone, whether the host is written as an address or as a name: a name is
-/// resolved for each connection, and what it resolves to is checked then.
+/// The client connects to allowed addresses only, whether the host is an address or a name. A name is resolved for each
+/// connection, and its addresses are checked then.
 #[tokio::test]
 async fn i50_names_and_addresses_outside_the_allowed_networks_are_not_connected_to() {
     let second = Duration::from_secs(5);

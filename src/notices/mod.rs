@@ -1,5 +1,5 @@
-//! Who is told, and in which words: receivers as the local configuration has them, and their templates (docs/notices.md).
-//! What is told, when, and that it arrives, is `engine::notices`'.
+//! Receivers of notices and their templates, as the local configuration defines them (docs/notices.md).
+//! `engine::notices` decides which notices are sent and delivers them.
 
 mod receiver;
 mod samples;

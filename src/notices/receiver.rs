@@ -1,4 +1,4 @@
-//! One receiver: a program of this host or a webhook, and what it is told.
+//! One receiver: a program of this host or a webhook, with the kinds of notices that it gets.
 
 use std::{
     collections::BTreeSet,
@@ -10,27 +10,27 @@ use std::{
 use super::template::Template;
 use crate::model::notice::Kind;
 
-/// A receiver, as the configuration has it.
+/// A receiver, as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiver {
-    /// Its name: small letters, digits, `-`; part of a key in etcd.
+    /// Its name: lower-case letters, digits, `-`. Part of a key in etcd.
     pub name: String,
-    /// What it is told of.
+    /// The kinds of notices that it gets.
     pub kinds: BTreeSet<Kind>,
-    /// How it is told.
+    /// Delivery method.
     pub way: Way,
-    /// In which words.
+    /// Template of its body.
     pub template: Template,
-    /// How patiently, and how often.
+    /// Timeout and rate limit.
     pub limits: Limits,
 }
 
-/// How patiently a receiver is told, and how often.
+/// Timeout and rate limit of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For one delivery.
+    /// Timeout of one delivery.
     pub timeout: Duration,
-    /// Deliveries in a minute; what is more is folded into one.
+    /// Deliveries per minute. Further notices are combined into one.
     pub per_minute: u32,
 }
 
@@ -40,35 +40,35 @@ impl Default for Limits {
     }
 }
 
-/// How a receiver is told.
+/// Delivery method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// A program and its arguments; the notice on its standard input.
+    /// A program and its arguments. It reads the notice from standard input.
     Program(Vec<String>),
     /// A POST.
     Webhook {
-        /// Where.
+        /// The URL.
         url: Origin,
-        /// A file with headers, a line each.
+        /// A file with headers, one per line.
         headers: Option<PathBuf>,
     },
 }
 
-/// Where a URL is taken from: often it is a secret itself.
+/// Source of a URL, which often is a secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The configuration.
     Here(Hidden),
-    /// A file that holds it, read at every delivery.
+    /// A file that holds it, read for every delivery.
     File(PathBuf),
 }
 
-/// A URL of which only scheme and host are ever shown.
+/// A URL of which only scheme and host are ever printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(String);
 
 impl Hidden {
-    /// An `http` or `https` URL without a password in it.
+    /// Parses an `http` or `https` URL without user and password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let uri: http::Uri = text.trim().parse().map_err(|_| "is no URL such as https://host/path".to_owned())?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
@@ -80,13 +80,13 @@ impl Hidden {
         Ok(Self(text.trim().to_owned()))
     }
 
-    /// It has a path or a query, which often are a secret: nobody can tell by looking at it.
+    /// Returns true if it has a path or a query. They often are a secret, which cannot be told from their form.
     pub fn hides_something(&self) -> bool {
         let uri: http::Uri = self.0.parse().unwrap_or_default();
         uri.path_and_query().is_some_and(|p| p.as_str() != "/")
     }
 
-    /// The whole of it: for requests alone.
+    /// Returns the whole URL, for requests only.
     pub fn whole(&self) -> &str {
         &self.0
     }
@@ -117,7 +117,7 @@ impl fmt::Display for Way {
 }
 
 impl Receiver {
-    /// The files that hold its secrets.
+    /// Returns the files that hold its secrets.
     fn secrets(&self) -> Vec<(&'static str, &Path)> {
         let Way::Webhook { url, headers } = &self.way else { return Vec::new() };
         let url = match url {
@@ -127,7 +127,7 @@ impl Receiver {
         url.into_iter().chain(headers.as_deref().map(|h| ("header_file", h))).collect()
     }
 
-    /// What would keep it from being told from this host, each a sentence; nobody is asked.
+    /// Returns the faults that would prevent a delivery from this host, without contacting the receiver.
     pub fn faults(&self, has_program: impl Fn(&str) -> bool) -> Vec<String> {
         let mut faults: Vec<String> = self
             .secrets()
@@ -147,8 +147,8 @@ impl Receiver {
         faults
     }
 
-    /// The POST that tells it; none for a program. Secrets are read anew, so that they can be changed under a running
-    /// engine. The error is without them.
+    /// Builds the POST of a delivery. Returns none for a program. Secrets are read each time, so they can be changed
+    /// under a running engine. The error contains no secret.
     pub fn request(&self, body: &str) -> Result<Option<http::Request<bytes::Bytes>>, String> {
         let Way::Webhook { url, headers } = &self.way else { return Ok(None) };
         let url = match url {
@@ -178,7 +178,7 @@ impl Receiver {
     }
 }
 
-/// A secret from its file, which must not be readable by everyone.
+/// Reads a secret from its file, which must not be readable by everyone.
 pub fn secret(file: &Path) -> Result<String, String> {
     use std::{io::Read, os::unix::fs::PermissionsExt};
     let shown = file.display();

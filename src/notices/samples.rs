@@ -1,10 +1,10 @@
-//! A notice of every kind, as it could be: templates are tried on them, `notices test` sends one.
+//! A sample notice of every kind. Templates are checked with them, and `notices test` sends one.
 
 use jiff::Timestamp;
 
 use crate::model::notice::{Kind, Notice, Severity};
 
-/// A sample of a kind.
+/// Returns a sample of this kind.
 pub fn sample(kind: Kind) -> Notice {
     let at = Timestamp::from_second(1_780_000_000).unwrap_or_default();
     let mut n = match kind {

@@ -1,18 +1,18 @@
-//! A receiver's own words: a Jinja template that renders a notice as JSON. What stands in `{{ … }}` becomes a JSON value by
-//! itself, quotes included, so that no text of a pod or a person can break out of it.
+//! Template of a receiver: a Jinja template that renders a notice as JSON. Each `{{ … }}` becomes a JSON value with its
+//! quotes, so that no text of a pod or a user can break out of it.
 
 use minijinja::{Environment, UndefinedBehavior, value::Serde};
 
 use super::samples::sample;
 use crate::model::notice::{Kind, Notice};
 
-/// The name decides how values are written: as JSON.
+/// Template name. Its extension makes minijinja write values as JSON.
 const NAME: &str = "notice.json";
 
-/// Bytes of one expression at most: the language takes a step down its stack for each operator.
+/// Limit of one expression in bytes, because minijinja's stack grows with each operator.
 const LONGEST: usize = 2000;
 
-/// What stands between `{{` or `{%` and its end.
+/// Returns the text between `{{` or `{%` and its end.
 fn expressions(source: &str) -> impl Iterator<Item = &str> {
     let begun = source.match_indices("{{").map(|at| (at, "}}")).chain(source.match_indices("{%").map(|at| (at, "%}")));
     begun.map(|((at, _), end)| {
@@ -21,12 +21,13 @@ fn expressions(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// How a notice is written for one receiver; without a source it is the notice's own fields.
+/// Format of a notice for one receiver. Without a source it is the notice's own fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template(Option<String>);
 
 impl Template {
-    /// A template that renders JSON for a sample of every kind. The error names the line, the kind and what is wrong.
+    /// Creates a template that renders JSON for a sample of every kind. The error names the line, the kind and the
+    /// problem.
     pub fn new(source: &str) -> Result<Self, String> {
         if let Some(long) = expressions(source).find(|inside| inside.len() > LONGEST) {
             let begins: String = long.chars().take(40).collect();
@@ -39,7 +40,7 @@ impl Template {
         Ok(template)
     }
 
-    /// The notice in this receiver's words. Fails where the template does, or where it renders no JSON.
+    /// Renders a notice. Fails if the template does, or if the result is no JSON.
     pub fn render(&self, notice: &Notice) -> Result<String, String> {
         let Some(source) = &self.0 else { return serde_json::to_string(notice).map_err(|e| e.to_string()) };
         let mut jinja = Environment::new();
