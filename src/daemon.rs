@@ -78,7 +78,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
 
 async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, counters: Arc<Counters>) {
     let mut pages = Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz));
-    // it names machines, pods and people, so it is served to this host only
+    // it names machines, pods and users, so it is served to this host only
     if listener.local_addr().is_ok_and(|address| address.ip().is_loopback()) {
         pages = pages.route("/state", get(state));
     }

@@ -1,6 +1,6 @@
 //! Heartbeat of the engine's main loop (SAF-6). A task of its own keeps the lease alive, so a stuck loop would hold the
-//! lock for ever. The watcher here detects a loop that makes no turn for [`Heartbeat::limit`]. It revokes the lease,
-//! and the process exits.
+//! lock for ever. A watcher detects a loop that makes no turn for [`Heartbeat::limit`]. The lease is then revoked, and
+//! the process exits.
 //!
 //! Silence is counted in looks of the watcher, not by a clock. While a process is stopped or a laptop sleeps, neither
 //! loop nor watcher runs, so the loop is not missing. The loop awaits no network, so a slow server never costs a beat.

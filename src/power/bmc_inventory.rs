@@ -134,7 +134,7 @@ pub struct Found {
 enum NamedBy {
     /// The operator, in the file itself.
     File,
-    /// A BareMetalHost or a registry: everybody who may write there.
+    /// A BareMetalHost or a registry: any user who may write there.
     Elsewhere,
 }
 
@@ -250,7 +250,7 @@ impl BmcInventory {
         Ok((place, allow))
     }
 
-    /// Returns a BMC that a BareMetalHost or a registry names. It must be in an allowed network, whoever's login is
+    /// Returns a BMC that a BareMetalHost or a registry names. It must be in an allowed network, whatever login is
     /// used. Missing settings come from the defaults. `any_certificate` counts only where its network allows it; there
     /// it takes precedence over the authorities. Elsewhere the certificate is verified.
     pub fn other(

@@ -104,7 +104,7 @@ fn increase_workers(draft: &mut Draft<'_>, _: &Limits) -> Done {
 fn target(draft: &Draft<'_>) -> usize {
     let templated = |i: usize| template(draft, i).is_some();
     let planes = planes_of(draft, templated);
-    // A machine that is absent because of its reboot counts as healthy, and keeps the role that it had.
+    // A machine in work that the answer lacks counts as healthy, and keeps the role that it had.
     let gone = absent(&draft.workers) + if planes == draft.planes.len() { absent(&draft.planes) } else { 0 };
     (healthy(draft, templated) + gone).saturating_sub(planes)
 }

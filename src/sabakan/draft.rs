@@ -19,7 +19,7 @@ use crate::model::{
 pub(super) enum Member {
     /// A machine of the answer, by its index.
     Machine(usize),
-    /// A node of the current definition, by its index. The answer lacks it, but it is being rebooted, so it is kept as
+    /// A node of the current definition, by its index. The answer lacks it, but it is in work, so it is kept as
     /// it is (SAB-24). A rebooting machine is absent for a while, above all if the variables exclude unreachable
     /// machines.
     Absent(usize),
@@ -47,7 +47,7 @@ pub(super) struct Draft<'a> {
     pub(super) hints: Vec<String>,
     /// By machine: its index in the current definition.
     pub(super) nodes: Vec<Option<usize>>,
-    /// By machine: whether it is being rebooted.
+    /// By machine: whether it is in work (a reboot or a repair).
     rebooting: Vec<bool>,
     /// By machine: its kind in the definition being built.
     kinds: Vec<Option<Kind>>,
@@ -134,7 +134,7 @@ impl<'a> Draft<'a> {
         format!("{} ({})", m.address, m.serial)
     }
 
-    /// Reports whether it is healthy, or unhealthy or unreachable only because it is being rebooted.
+    /// Reports whether it is healthy, or unhealthy or unreachable only because it is in work.
     pub(super) fn counts_as_healthy(&self, i: usize) -> bool {
         let m = self.machine(i);
         m.healthy() || (self.rebooting[i] && matches!(m.state, State::Unhealthy | State::Unreachable))
@@ -148,7 +148,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Returns the unused machines that may be taken: in no place, healthy, and not being rebooted.
+    /// Returns the unused machines that may be taken: in no place, healthy, and not in work.
     pub(super) fn unused(&self) -> impl Iterator<Item = usize> {
         (0..self.input.machines.len())
             .filter(|&i| self.kinds[i].is_none() && self.machine(i).healthy() && !self.rebooting[i])
@@ -330,7 +330,7 @@ impl<'a> Draft<'a> {
         Some(Pick { machine, score: self.score(machine, rule, racks), among: sorted.len(), next })
     }
 
-    /// Returns the `count` control planes with the lowest scores, except those being rebooted. The list starts in the
+    /// Returns the `count` control planes with the lowest scores, except those in work. The list starts in the
     /// definition's order. Before each choice it is sorted stably by the present rack counts and keeps that order
     /// (SAB-29).
     pub(super) fn lowest_planes(&self, count: usize) -> Vec<Pick> {
@@ -371,7 +371,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Returns the `count` workers with the lowest scores, except those being rebooted.
+    /// Returns the `count` workers with the lowest scores, except those in work.
     pub(super) fn lowest_workers(&self, count: usize) -> Vec<Pick> {
         let mut racks = self.worker_racks.clone();
         let candidates: Vec<usize> = Self::machines_of(&self.workers).filter(|&i| !self.rebooting[i]).collect();
@@ -393,7 +393,7 @@ impl<'a> Draft<'a> {
         Pool::new(self.input.machines, candidates.iter().copied(), rule, wanted, racks, self.input.now)
     }
 
-    /// Returns the state taint that a machine's node must have. A machine being rebooted keeps the one it had.
+    /// Returns the state taint that a machine's node must have. A machine in work keeps the one it had.
     pub(super) fn wanted_taint(&self, i: usize) -> Option<Taint> {
         match self.nodes[i] {
             Some(place) if self.rebooting[i] => {

@@ -28,7 +28,7 @@ pub struct Input<'a> {
     pub current: Option<&'a Cluster>,
     /// Taints of the Nodes by Node name, if they are known (strategy `all-healthy`).
     pub kubernetes_nodes: Option<&'a BTreeMap<String, Vec<Taint>>>,
-    /// Addresses of machines whose reboot entry is `draining` or `rebooting`.
+    /// Addresses of machines in work: the reboot entry is `draining` or `rebooting`, or a repair claims the machine.
     pub rebooting: &'a BTreeSet<String>,
     /// Whether the template differs from `cluster-revision`: regenerate if no action applies.
     pub template_changed: bool,

@@ -130,7 +130,7 @@ fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
 
 /// Demotes surplus control planes, lowest score first, while another worker is allowed. The rest leave the definition,
 /// as in the CKE of 2019, which spares the present workers. Returns false if there is no surplus, or if all of it is
-/// being rebooted.
+/// in work.
 pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
     let surplus = draft.planes.len().saturating_sub(limits.planes);
     if surplus == 0 {
