@@ -36,52 +36,52 @@ use crate::{
     store::keys::Folder,
 };
 
-/// A BareMetalHost's identity: namespace and name.
+/// Identity of a BareMetalHost: namespace and name.
 pub type HostId = (String, String);
 
-/// What a detail pane, or a verb, is about.
+/// Object that a detail pane shows or a verb acts on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// An entry.
+    /// An entry of either queue.
     Entry(EntryId),
-    /// A Node by name.
+    /// A Node, by name.
     Node(String),
-    /// A machine by its address.
+    /// A machine, by its address.
     Machine(String),
-    /// The same change of a field on many nodes.
+    /// The same change of one field on many nodes.
     Fold(String),
     /// A BareMetalHost.
     Host(HostId),
-    /// A value of a folder that is read on demand.
+    /// A record of an etcd folder that is read on demand.
     Past(Folder, PastId),
     /// A line of the log.
     Line(LineId),
 }
 
-/// An open detail pane, bound to an object, not to a row.
+/// Open detail pane, bound to an object, not to a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pane {
-    /// Whose.
+    /// The object that the pane shows.
     pub of: Target,
     /// First visible line.
     pub scroll: usize,
 }
 
-/// How long a chord waits for its next key.
+/// Longest wait for the next key of a chord, and longest time between the two presses that force a stop.
 const CHORD: Duration = Duration::from_secs(5);
-/// What the overlay shows.
+/// Content of the overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sheet {
-    /// The keys.
+    /// The key help.
     #[default]
     Help,
     /// The last messages.
     Messages,
-    /// What keeps pods.
+    /// The objects that block drains.
     Blockers,
 }
 
-/// A place that something led away from, for the way back.
+/// A place that a jump left; Esc goes back to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The view.
@@ -90,127 +90,127 @@ pub struct Place {
     pub of_cke: bool,
     /// Whether Machines and Diff showed the racks.
     pub racks: bool,
-    /// Its pane.
+    /// The open pane.
     pub pane: Option<Pane>,
-    /// What a verb was about there.
+    /// The object that a verb acted on there.
     pub at: Option<Target>,
-    /// Filter and marks of the view that was led to, as they were found; none = whoever goes back peels them first.
+    /// Filter and number of marks of the destination on arrival. `None` = Esc first clears the filter and the marks.
     pub found: Option<(String, usize)>,
-    /// The filter that was there before the one that led there.
+    /// The destination's filter before the jump set its own.
     pub under: Option<String>,
 }
 
-/// The state.
+/// State of the console.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// Fixed.
+    /// Settings that never change while the console runs.
     pub looks: Looks,
-    /// What this person may not change.
+    /// The changes that the operator has no permission for.
     pub rights: Rights,
-    /// What was seen last.
+    /// The latest state that the engine published.
     pub seen: Arc<Seen>,
-    /// Sums over it.
+    /// Sums over `seen`.
     pub totals: Totals,
-    /// This moment, by the console's clock.
+    /// The current time, by the console's clock.
     pub now: Now,
     /// The terminal's size.
     pub size: Size,
     /// The open view.
     pub view: View,
-    /// Rows of the reboot queue.
+    /// Rows of Reboots.
     pub reboots: List<EntryId>,
-    /// Rows of the nodes.
+    /// Rows of Nodes.
     pub nodes: List<String>,
-    /// Rows of the repair queue.
+    /// Rows of Repairs.
     pub repairs: List<EntryId>,
-    /// Rows of sabakan's machines.
+    /// Rows of Machines (sabakan).
     pub machines: List<Serial>,
-    /// Rows of the Diff.
+    /// Rows of Diff.
     pub diff: List<Row>,
-    /// Rows of the hosts.
+    /// Rows of Hosts.
     pub hosts: List<HostId>,
     /// Lines of the Overview that can be opened.
     pub spots: List<Spot>,
-    /// Entries that ended.
+    /// Rows of History: entries that ended.
     pub history: List<PastId>,
-    /// CKE's records, which History shows in their place.
+    /// Rows of History while it shows CKE's records.
     pub records: List<PastId>,
-    /// Who did what.
+    /// Rows of Audit.
     pub audit: List<PastId>,
-    /// This process's log lines.
+    /// Rows of Logs.
     pub log: List<LineId>,
-    /// What was taken over of them.
+    /// This process's log lines, as read from its ring buffer.
     pub logs: Logs,
-    /// The command line while it is typed.
+    /// The command line while it is open.
     pub line: Option<CommandLine>,
-    /// The last messages, with the hour, oldest first.
+    /// The last messages with their time, oldest first.
     pub messages: VecDeque<(Timestamp, Message)>,
-    /// What the overlay shows while `help` is set.
+    /// Content of the overlay while `help` is set.
     pub sheet: Sheet,
-    /// History shows CKE's records.
+    /// Whether History shows CKE's records.
     pub of_cke: bool,
-    /// What was read of the past.
+    /// The history, audit and CKE records that were read.
     pub past: Past,
     /// Sums of the Overview.
     pub summary: Summary,
-    /// Previews that were begun.
+    /// Number of previews that were started.
     pub plans: u64,
-    /// Where Esc leads back to.
+    /// The places that Esc goes back to.
     pub before: Vec<Place>,
-    /// The columns that were chosen.
+    /// The columns that the operator chose.
     pub chosen: Chosen,
-    /// The list in which they are chosen, while it is open.
+    /// The column picker, while it is open.
     pub picker: Option<Picker>,
-    /// Keys of a chord that is not through.
+    /// Keys of an unfinished chord.
     pub chord: Vec<Stroke>,
-    /// Boot time at which a stop was asked for that gives the lock back.
+    /// Boot time of the last request to stop the process (which resigns the lock).
     pub stop_asked: Option<Duration>,
-    /// Boot time at which its last key was pressed.
+    /// Boot time of the chord's last key.
     pub chord_at: Duration,
-    /// Lines that were carried out, oldest first.
+    /// Command lines that were executed, oldest first.
     pub lines: Vec<String>,
-    /// The way back of what is being done.
+    /// The undo of the action in progress.
     pub leaving: Option<Way>,
-    /// The way back that is offered.
+    /// The undo on offer.
     pub undo: Option<Offer>,
-    /// The first steps in the sandbox, while they are taken.
+    /// The sandbox tour, while it runs.
     pub tour: Option<Tour>,
-    /// Something for whoever runs the console, after this event.
+    /// Effects to carry out after this event.
     pub effects: Vec<Effect>,
-    /// Sums over the registry.
+    /// Sums over the machine registry.
     pub registry: registry::RegistrySummary,
-    /// Machines and Diff show the racks in place of their rows.
+    /// Whether Machines and Diff show the racks instead of their rows.
     pub racks: bool,
-    /// The Nodes show the map of the racks in place of their rows.
+    /// The map of the racks, while Nodes shows it instead of its rows.
     pub map: Option<racks::Map>,
     /// The open detail pane.
     pub pane: Option<Pane>,
-    /// The filter while it is typed, and the one before.
+    /// The filter while it is typed, and the filter before.
     pub typing: Option<(Input, String)>,
-    /// What stands in that field was there before, and nothing has been done to it: the first letter begins it anew.
+    /// Whether the field still holds the previous text unchanged: the first letter then replaces it.
     pub untouched: bool,
     /// The open dialog.
     pub dialog: Option<Dialog>,
-    /// First visible line of the help, while it is open.
+    /// First visible line of the overlay, while it is open.
     pub help: Option<usize>,
-    /// What is looked for in it.
+    /// The text that is searched for in the overlay.
     pub sought: String,
     /// The message line.
     pub message: Option<Message>,
-    /// Actions under way.
+    /// Number of actions in progress.
     pub busy: usize,
-    /// The sources that are lost, and the boot-time seconds at which they were heard last.
+    /// The lost sources, each with the boot-time seconds at which it last answered.
     pub lost: BTreeMap<&'static str, f64>,
-    /// Who sits here, once it is known: his own deeds are no news to him.
+    /// The operator of this console, once known. The console does not announce the operator's own actions.
     pub me: Option<Who>,
-    /// The revision up to which the deeds of others were told.
+    /// Revision up to which other people's actions were announced.
     pub heard_of: Option<i64>,
-    /// Until when a console that was started read-only may change things: boot time, and the hour to show.
+    /// End of the time in which a console started read-only may change things: boot time, and wall-clock time to show.
     pub writes_until: Option<(Duration, Timestamp)>,
 }
 
 impl App {
-    /// A console that has seen nothing yet.
+    /// Creates a console that has seen nothing yet.
     pub fn new(looks: Looks, view: View, now: Now) -> Self {
         Self {
             looks,
@@ -268,26 +268,26 @@ impl App {
         }
     }
 
-    /// Whether changes are refused: it was started so, and nobody allowed them for a while.
+    /// Returns true if changes are refused: the console was started read-only, and no `:write` is in force.
     pub fn read_only(&self) -> bool {
         self.looks.read_only && self.writes_until.is_none_or(|(until, _)| self.now.boot >= until)
     }
 
-    /// The moment up to which the state of the queues is known: while etcd is lost ages go no further.
+    /// Returns the time up to which the state of the queues is known. Ages stop there while etcd is lost.
     pub fn known(&self) -> Timestamp {
         let boot = self.now.boot.as_secs_f64();
         let heard = sources::etcd_lost(&self.seen, boot).and_then(|lost| lost.heard);
         heard.map_or(self.now.wall, |heard| sources::moment(self, heard))
     }
 
-    /// The same of what Kubernetes has told: it can be lost while etcd is not, and the other way round.
+    /// Returns the time up to which the state of Kubernetes is known. Kubernetes and etcd are lost independently.
     pub fn known_of_kube(&self) -> Timestamp {
         let boot = self.now.boot.as_secs_f64();
         let heard = sources::kube_lost(&self.seen, boot).and_then(|lost| lost.heard);
         heard.map_or(self.now.wall, |heard| sources::moment(self, heard))
     }
 
-    /// Says when the time is over for which changes were allowed.
+    /// Ends the time that `:write` allowed, and reports it.
     pub fn expire_writing(&mut self) {
         if self.writes_until.is_some_and(|(until, _)| self.now.boot >= until) {
             self.writes_until = None;
@@ -295,12 +295,12 @@ impl App {
         }
     }
 
-    /// Whether the way back of what was done last can be taken now.
+    /// Returns true if the undo on offer can be executed now.
     pub fn undo_stands(&self) -> bool {
         self.undo.as_ref().is_some_and(|offer| offer.refusal(self).is_none())
     }
 
-    /// Keeps something of the open view for the next time.
+    /// Saves a setting of the open view for the next start.
     pub fn keep(&mut self, of_open: impl FnOnce(&Self) -> settings::Change) {
         if self.looks.kept {
             let change = of_open(self);
@@ -308,40 +308,41 @@ impl App {
         }
     }
 
-    /// Whether the stop is asked for a second time within some seconds.
+    /// Returns true if this is the second request to stop within `CHORD` (5 s).
     pub fn stops_twice(&mut self) -> bool {
         let before = self.stop_asked.replace(self.now.boot);
         before.is_some_and(|before| self.now.boot.saturating_sub(before) <= CHORD)
     }
 
-    /// Drops a chord that nobody goes on with: its next key would be pressed for something else.
+    /// Drops a chord whose next key did not come in time. A later key would be meant for something else.
     pub fn expire_chord(&mut self) {
         if self.now.boot.saturating_sub(self.chord_at) > CHORD {
             self.chord.clear();
         }
     }
 
-    /// The cluster's name, as the definition has it.
+    /// Returns the cluster's name from the definition.
     pub fn cluster(&self) -> Option<&str> {
         self.seen.snapshot.store.definition().map(|d| d.cluster.name.as_str()).filter(|n| !n.is_empty())
     }
 
-    /// What large changes ask to be typed: the badge's word, else the cluster's name; as it is shown, and so it is typed.
+    /// Returns the word that the operator types to confirm a large change: the cluster's name, else the badge, else
+    /// `cluster`. It is typed exactly as it is shown.
     pub fn cluster_word(&self) -> String {
         short_text::safe(self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster"))
     }
 
-    /// The key of a command, for sentences; the command line's word where none is bound.
+    /// Returns a command's key for use in a sentence, or its command-line name if no key is bound.
     pub fn key(&self, name: &str) -> String {
         self.looks.keymap.shown(name)
     }
 
-    /// Whether the cursor was moved because what it stood on is gone, and nobody has looked since.
+    /// Returns true if the cursor was moved because its object disappeared, and the operator has not looked since.
     pub fn strayed(&mut self) -> bool {
         self.list_mut().take_strayed()
     }
 
-    /// The open view's list, whatever its rows stand for.
+    /// Returns the open view's list.
     pub fn list(&self) -> &dyn Rows {
         match self.view {
             View::Overview => &self.spots,
@@ -358,7 +359,7 @@ impl App {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the open view's list, mutable.
     pub fn list_mut(&mut self) -> &mut dyn Rows {
         match self.view {
             View::Overview => &mut self.spots,
@@ -375,7 +376,7 @@ impl App {
         }
     }
 
-    /// All lists.
+    /// Returns all lists.
     pub fn lists_mut(&mut self) -> [&mut dyn Rows; 11] {
         [
             &mut self.spots,
@@ -392,7 +393,7 @@ impl App {
         ]
     }
 
-    /// Counts an action as begun.
+    /// Counts an action as started, and reports it.
     pub fn begin(&mut self, action: &Action) {
         self.busy += 1;
         self.say(action.doing());

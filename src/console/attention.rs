@@ -1,6 +1,6 @@
-//! What reaches somebody who looks elsewhere: the terminal's title, and its bell.
+//! Terminal title and bell, for an operator who looks elsewhere.
 //!
-//! The title is written only when it changes and rarely; an idle console writes nothing.
+//! The title is written only when it changes, and at most once per `PACE`. An idle console writes nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,49 +17,49 @@ use super::{
 };
 use crate::{config::Bell, engine::trouble, model::entry::EntryId};
 
-/// Between two titles at least.
+/// Shortest time between two titles.
 const PACE: Duration = Duration::from_secs(3);
-/// For so long the same entry does not ring again.
+/// Time for which the same entry does not ring again.
 const AGAIN: Duration = Duration::from_mins(1);
-/// Columns of a title at most: what a tab shows, and more.
+/// Longest title, in columns: more than a tab shows.
 const MOST: usize = 80;
-/// Keeps the title that the terminal had on its own stack.
+/// Saves the terminal's current title on its title stack.
 pub const KEEP_TITLE: &str = "\u{1b}[22;0t";
-/// Gives it back.
+/// Restores the title from the stack.
 pub const GIVE_TITLE_BACK: &str = "\u{1b}[23;0t";
 const RING: &str = "\u{7}";
 
-/// Whether a terminal has a title: the others print it.
+/// Reports whether a terminal has a title. Terminals without one would print the text.
 pub fn has_title(term: Option<&str>) -> bool {
     !matches!(term, None | Some("" | "dumb" | "linux" | "vt100" | "vt102" | "vt220"))
 }
 
-/// What was told last.
+/// State of the title and the bell.
 #[derive(Clone, Debug, Default)]
 pub struct Attention {
-    /// Titles are written.
+    /// Whether titles are written.
     title: bool,
     bell: Bell,
-    /// The title that stands there, and since when (boot time).
+    /// The current title, and when it was written (boot time).
     told: Option<(String, Duration)>,
-    /// Who was stuck, and how many were in work, when that was looked at last.
+    /// The stuck entries and the number of entries in progress, at the last look.
     before: Option<(BTreeSet<Stuck>, usize)>,
-    /// For whom it rang, and when (boot time): one that comes and goes is no news.
+    /// The entries that rang, and when (boot time). An entry that flaps does not ring again.
     rung: BTreeMap<Stuck, Duration>,
 }
 
 impl Attention {
-    /// One that writes titles, or does not, and rings.
+    /// Creates one that writes titles (or not) and rings as configured.
     pub fn new(title: bool, bell: Bell) -> Self {
         Self { title, bell, told: None, before: None, rung: BTreeMap::new() }
     }
 
-    /// Somebody else wrote a title meanwhile: a shell, while the console was stopped.
+    /// Forgets the title: a shell may have replaced it while the process was stopped.
     pub fn forget(&mut self) {
         self.told = None;
     }
 
-    /// What to write now; empty almost always.
+    /// Returns the bytes to write now; almost always none.
     pub fn heed(&mut self, app: &App) -> String {
         let mut out = String::new();
         if self.title {
@@ -78,9 +78,9 @@ impl Attention {
         out
     }
 
-    /// Whether something has become stuck, or the last work has ended, since the last look.
+    /// Returns true if an entry became stuck, or the last entry in progress ended, since the last look.
     fn rings(&mut self, app: &App) -> bool {
-        // what is not read is not known: nothing begins or ends with it
+        // Before the first sync nothing is known, so nothing begins or ends.
         if !app.seen.snapshot.store.synced {
             return false;
         }
@@ -94,7 +94,7 @@ impl Attention {
     }
 }
 
-/// An entry, or a node whose cordon was left.
+/// An entry, or the name of a node with an orphaned cordon.
 type Stuck = (Option<EntryId>, String);
 
 fn who_is_stuck(app: &App) -> BTreeSet<Stuck> {
@@ -112,7 +112,7 @@ fn in_work(app: &App) -> usize {
     of(&app.totals.reboots) + of(&app.totals.repairs)
 }
 
-/// `cketerm tokyo0: 2 stuck`.
+/// Returns the title, for example `cketerm tokyo0: 2 stuck`.
 fn title(app: &App) -> String {
     let name = app.looks.badge.as_deref().or(app.cluster());
     let name = name.map(|name| format!(" {name}")).unwrap_or_default();

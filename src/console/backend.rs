@@ -1,7 +1,9 @@
-//! What ratatui draws to: one write per frame between synchronized-update escapes, and none where nothing changed.
+//! ratatui backend that writes each frame at once, between synchronized-update escapes, and writes nothing if nothing
+//! changed.
 //!
-//! ratatui writes escapes even for an empty difference, hides the cursor in every frame and asks terminals where it
-//! is; over a slow line, or on a terminal that does not answer, each of these costs. None of them gets through here.
+//! ratatui writes escapes even for an empty difference, hides the cursor in every frame, and queries the terminal for
+//! the cursor position. Each of these costs time on a slow link or on a terminal that does not answer. This backend
+//! suppresses all three.
 
 use std::{
     io::{self, Write},
@@ -18,7 +20,7 @@ use ratatui::{
 /// Bytes that a frame rarely exceeds.
 const ROOM: usize = 256 * 1024;
 
-/// Gathers a frame, then writes it at once.
+/// Collects a frame, then writes it at once.
 pub struct Quiet<W: Write> {
     inner: CrosstermBackend<Gathered>,
     frame: Gathered,
@@ -27,7 +29,7 @@ pub struct Quiet<W: Write> {
     cursor: Option<Position>,
 }
 
-/// The bytes of the frame under way, shared with the backend that makes them.
+/// The bytes of the frame in progress, shared with the inner backend that produces them.
 #[derive(Clone)]
 struct Gathered(Arc<Mutex<Vec<u8>>>);
 
@@ -43,25 +45,25 @@ impl Write for Gathered {
         Ok(bytes.len())
     }
 
-    /// ratatui flushes in mid-frame: nothing leaves before the frame's end.
+    /// Does nothing: ratatui flushes in mid-frame, and nothing may leave before the frame ends.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
 impl<W: Write> Quiet<W> {
-    /// Writes to `out`; the terminal's cursor is hidden already.
+    /// Creates a backend that writes to `out`. The terminal's cursor must be hidden already.
     pub fn new(out: W, size: Size) -> Self {
         let frame = Gathered(Arc::new(Mutex::new(Vec::with_capacity(ROOM))));
         Self { inner: CrosstermBackend::new(frame.clone()), frame, out, size, cursor: None }
     }
 
-    /// The terminal has another size.
+    /// Sets the terminal's new size.
     pub fn resize(&mut self, size: Size) {
         self.size = size;
     }
 
-    /// Writes something that is no part of a frame, at once: a title, a bell, a text for the clipboard.
+    /// Writes text that is not part of a frame, at once: a title, a bell, or text for the clipboard.
     pub fn say(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
@@ -81,7 +83,7 @@ impl<W: Write> Quiet<W> {
     }
 }
 
-/// Neither ASCII nor box drawing.
+/// Reports whether a symbol is neither ASCII nor box drawing.
 fn foreign(symbol: &str) -> bool {
     !symbol.is_ascii() && !symbol.chars().all(|c| matches!(c, '\u{2500}'..='\u{259f}'))
 }
@@ -98,7 +100,7 @@ impl<W: Write> Backend for Quiet<W> {
             return Ok(());
         }
         let before = self.cursor.take();
-        // terminals do not agree how wide other scripts are: behind such a cell the place is said anew
+        // Terminals disagree about the width of other scripts, so the cursor position is sent again after such a cell.
         for part in cells.split_inclusive(|(_, _, cell)| foreign(cell.symbol())) {
             self.inner.draw(part.iter().copied())?;
         }
@@ -113,7 +115,7 @@ impl<W: Write> Backend for Quiet<W> {
     }
 
     fn show_cursor(&mut self) -> io::Result<()> {
-        // together with its position
+        // ratatui sets the position right after; the cursor is shown there.
         Ok(())
     }
 

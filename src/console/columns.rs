@@ -1,4 +1,4 @@
-//! What each column of each view says of a row: for filters and for sorting. The tables show the same in their own form.
+//! Value of each column of each view, for filters and sorting. The tables show the same data in their own form.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ use crate::{
     },
 };
 
-/// The columns of the open view, by the names that filters and `:sort` use; none where there is no table.
+/// Returns the columns of the open view, by the names that filters and `:sort` use. Empty if the view has no table.
 pub fn of(app: &App) -> &'static [&'static str] {
     of_table(app.view, app.of_cke)
 }
 
-/// The name of a view's table: the view's, but for CKE's records.
+/// Returns the name of a view's table: the view's name, or `records` for CKE's records.
 pub fn table(view: View, of_cke: bool) -> &'static str {
     if view == View::History && of_cke { "records" } else { view.name() }
 }
 
-/// The columns that a table shows of itself where it is wide enough.
+/// Returns the columns that a table shows by default if it is wide enough.
 pub fn own(view: View, of_cke: bool) -> &'static [&'static str] {
     match view {
         View::Overview => &[],
@@ -59,12 +59,12 @@ pub fn own(view: View, of_cke: bool) -> &'static [&'static str] {
         View::Hosts => {
             &["host", "namespace", "node", "power", "online", "state", "asked", "held", "pending", "last-on", "remarks"]
         }
-        // those that filters know, in their order
+        // The columns that filters know, in their order.
         _ => of_table(view, of_cke),
     }
 }
 
-/// All columns that can be shown in a table: its own, then those that only filters know.
+/// Returns all columns that a table can show: its default ones, then those that only filters know.
 pub fn all(view: View, of_cke: bool) -> Vec<&'static str> {
     let mut all = own(view, of_cke).to_vec();
     let more: Vec<&'static str> = of_table(view, of_cke).iter().filter(|name| !all.contains(name)).copied().collect();
@@ -72,7 +72,7 @@ pub fn all(view: View, of_cke: bool) -> Vec<&'static str> {
     all
 }
 
-/// The name of a table's column with this title.
+/// Returns the name of the column with this title.
 pub fn name(table: &str, title: &str) -> String {
     match (table, title) {
         (_, "MACHINE") => "node".to_owned(),
@@ -84,7 +84,7 @@ pub fn name(table: &str, title: &str) -> String {
     }
 }
 
-/// The same of any view.
+/// Returns the columns of a view, by the names that filters and `:sort` use.
 pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
     match view {
         View::Overview => &[],
@@ -118,7 +118,7 @@ pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
     }
 }
 
-/// A row of a view together with what it is looked up in.
+/// A row of a view, together with the objects it refers to.
 pub struct RowCells<'a, Id: ?Sized> {
     app: &'a App,
     id: &'a Id,
@@ -126,7 +126,7 @@ pub struct RowCells<'a, Id: ?Sized> {
 }
 
 impl<'a, Id: Columns + ?Sized> RowCells<'a, Id> {
-    /// This row.
+    /// Looks up the objects of a row.
     pub fn new(app: &'a App, id: &'a Id) -> Self {
         Self { app, id, found: id.find(app) }
     }
@@ -138,29 +138,30 @@ impl<Id: Columns + ?Sized> Cells for RowCells<'_, Id> {
     }
 }
 
-/// What several columns of a row are told from, looked up once: a filter asks all columns of ten thousand rows at each letter.
+/// Objects that several columns of a row are read from, looked up once. At each letter a filter reads all columns of
+/// ten thousand rows.
 #[derive(Default)]
 pub struct Found<'a> {
     reboot: Option<&'a RebootEntry>,
     repair: Option<&'a RepairEntry>,
     request: Option<&'a Request>,
     address: &'a str,
-    /// Its machine's name.
+    /// The machine's name.
     name: &'a str,
     node: Option<&'a Arc<NodeRow>>,
     member: Option<&'a Node>,
-    /// A machine's entries.
+    /// The machine's reboot and repair.
     entries: [Option<EntryId>; 2],
 }
 
-/// An identity whose columns can be told.
+/// Identity of a row, whose columns can be read.
 pub trait Columns {
-    /// Looks up what is asked for more than once.
+    /// Looks up the objects that more than one column needs.
     fn find<'a>(&'a self, _app: &'a App) -> Found<'a> {
         Found::default()
     }
 
-    /// What a column says of it.
+    /// Returns the value of a column.
     fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a>;
 }
 
@@ -168,7 +169,7 @@ fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
     at.map_or(Value::None, |at| span(at, app.now.wall))
 }
 
-/// A Node's role: an API server's under the name of the screen and under that of the words.
+/// Returns a Node's role. An API server matches under the name on the screen (`api`) and as `control-plane`.
 fn role<'a>(app: &App, found: &Found<'a>) -> Value<'a> {
     match queries::role_of(&app.seen, found.node, found.member) {
         api @ "api" => Value::Known(api.into(), "control-plane"),
@@ -181,7 +182,7 @@ fn count(n: impl TryInto<i32>) -> Value<'static> {
 }
 
 fn whole(n: u64) -> Value<'static> {
-    // indexes are shown and compared as numbers; above 2^32 nobody has any
+    // Indexes are shown and compared as numbers; values above 2^32 do not occur.
     u32::try_from(n).map_or(Value::None, |n| Value::Number(f64::from(n)))
 }
 
@@ -223,7 +224,7 @@ impl Columns for EntryId {
                 let why = seen.reasons.get(self).map(|why| short_text::reason(why, now)).unwrap_or_default();
                 let mark = if trouble::is_stuck(seen, *self) { "! " } else { "" };
                 let order = short_text::order(seen, *self);
-                // most are neither
+                // Most entries have neither.
                 let before = !mark.is_empty() || !order.is_empty();
                 return Value::text(if before { format!("{mark}{order}{why}") } else { why });
             }
@@ -260,7 +261,7 @@ impl Columns for String {
     }
 }
 
-/// A node's name.
+/// The columns of a node, by its name.
 impl Columns for str {
     fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
         let (node, member) = (queries::node(&app.seen, self), queries::member(&app.seen, self));

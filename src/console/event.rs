@@ -1,4 +1,4 @@
-//! What happens to the console, and what it wants done.
+//! Events that reach the console, and effects that it requests.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A key was pressed.
@@ -28,47 +28,47 @@ pub enum Event {
     Paste(String),
     /// The mouse did something.
     Mouse(MouseEvent),
-    /// The terminal has another size (columns, rows).
+    /// The terminal has a new size (columns, rows).
     Resize(u16, u16),
-    /// The terminal said whether it is light or dark: the theme for it.
+    /// The terminal reported a light or dark background: the theme for it.
     Themed(Box<Theme>),
-    /// The engine published what it saw.
+    /// The engine published a new state.
     Seen(Arc<Seen>),
     /// Time passed.
     Tick(Now),
-    /// An action ended: what is to be said of it.
+    /// An action ended: its outcome, or the error message.
     Done(Result<ActionOutcome, String>),
     /// A question was answered.
     Answered(Box<Answer>),
-    /// What was to be kept was written: what is to be said of it.
+    /// A setting was saved: a message, if there is one, or the error.
     Kept(Result<Option<String>, String>),
 }
 
-/// What came of an action.
+/// Outcome of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActionOutcome {
-    /// What is to be said of it.
+    /// The message for the operator.
     pub said: String,
-    /// The entries that it queued.
+    /// The entries that the action queued.
     pub queued: Vec<EntryId>,
-    /// The revision at which it wrote the one thing that it changed.
+    /// The revision of its write, if it changed a single thing.
     pub wrote: Option<i64>,
-    /// What it replaced.
+    /// The value that it replaced.
     pub replaced: Option<Replaced>,
-    /// Of several entries those for which it was done; none where all were.
+    /// The entries for which it succeeded, if it acted on several. `None` = all of them.
     pub done: Option<Vec<EntryId>>,
-    /// It was not done for others, which `said` names.
+    /// Whether it failed for some objects, which `said` names.
     pub partly: bool,
 }
 
-/// What an action replaced, as the store had it when it was written: the screen may have been behind.
+/// Value that an action replaced, read from the store at the write. The screen may have been older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replaced {
-    /// This value of a constraint; none = it was not set.
+    /// The previous value of a constraint. `None` = it was not set.
     Constraint(Option<i64>),
-    /// Somebody's freeze.
+    /// An earlier freeze.
     Freeze,
-    /// A switch that was off already, or of which nobody can know: turning it on would not bring back what was.
+    /// A switch that was off already or whose state is unknown. Enabling it would not restore the earlier state.
     Off,
 }
 
@@ -78,168 +78,167 @@ impl<T: Into<String>> From<T> for ActionOutcome {
     }
 }
 
-/// Something that the console wants done by whoever runs it.
+/// Request to whoever runs the console.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Carry this out, then tell by [`Event::Done`].
+    /// Execute the action, then send [`Event::Done`].
     Act(Action),
-    /// Read this, then tell by [`Event::Answered`].
+    /// Read the data, then send [`Event::Answered`].
     Ask(Question),
-    /// Keep this for the next time, then tell by [`Event::Kept`].
+    /// Save the setting, then send [`Event::Kept`].
     Keep(Change),
-    /// Leave.
+    /// Quit the console.
     Quit,
-    /// Stop the process as Ctrl-Z does, the terminal restored.
+    /// Restore the terminal and stop the process, as Ctrl-Z does.
     Suspend,
-    /// Paint everything again.
+    /// Redraw every cell.
     Repaint,
-    /// Hand this text to the terminal's clipboard.
+    /// Copy the text to the terminal's clipboard.
     Copy(String),
 }
 
-/// What can be asked of `actions`: the thing that a dialog confirms, bound to what was shown.
+/// Request to `actions`: the action that a dialog confirms, bound to the state that was shown.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Queue a reboot of each address.
     AddReboots {
-        /// IP addresses, in the order of the screen.
+        /// IP addresses, in the order on the screen.
         addresses: Vec<String>,
         /// Reason or ticket.
         reason: Option<String>,
     },
     /// Queue a repair of each machine.
     AddRepairs {
-        /// IP addresses, in the order of the screen.
+        /// IP addresses, in the order on the screen.
         addresses: Vec<String>,
-        /// The type of all of them.
+        /// The machine type of all of them.
         machine_type: String,
         /// The operation.
         operation: String,
         /// Reason or ticket.
         reason: Option<String>,
     },
-    /// Cancel reboots, delete repairs.
+    /// Cancel reboots, or delete repairs.
     Cancel {
-        /// Which, whatever they have come to since they were shown.
+        /// The entries, whatever their state is by now.
         entries: Vec<EntryId>,
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
     /// Remove an entry that cannot be read.
     Remove {
-        /// Which.
+        /// The entry.
         entry: EntryId,
         /// The `ModRevision` that was shown.
         seen: i64,
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
     /// End the backoff of entries.
     ResetBackoff {
-        /// Which.
+        /// The entries.
         entries: Vec<EntryId>,
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
-    /// Keep entries from starting, or let them go.
+    /// Put entries on hold, or release them.
     Hold {
-        /// Each with the `ModRevision` that was shown; none = whatever it has come to since.
+        /// Each entry with the `ModRevision` that was shown. `None` = whatever its state is by now.
         entries: Vec<(EntryId, Option<i64>)>,
-        /// Keep, or let go.
+        /// True = hold, false = release.
         hold: bool,
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
     /// Enable or disable a queue.
     Switch {
-        /// Which.
+        /// The queue.
         queue: QueueKind,
         /// The new state.
         enabled: bool,
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
     /// Disable both queues.
     Stop {
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
-    /// Enable what the last stop disabled.
+    /// Enable the queues that the last stop disabled.
     Resume {
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
-    /// Something about what is generated from the registry.
+    /// Change the generation of the definition from the machine registry.
     Registry {
-        /// What.
+        /// The change.
         what: Registering,
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
-    /// Leave an order for whoever leads.
+    /// Store an order for the leader.
     Order {
-        /// For which entry.
+        /// The entry.
         entry: EntryId,
-        /// What.
+        /// The order's verb.
         verb: Verb,
-        /// The `ModRevision` that was shown; none where the entry is gone (an orphaned cordon).
+        /// The `ModRevision` that was shown. `None` if the entry is gone (an orphaned cordon).
         seen: Option<i64>,
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
-    /// Something about hosts of Metal3.
+    /// Act on BareMetalHosts.
     Hosts {
-        /// Each by `namespace/name`, with the UID that was shown.
+        /// Each host as `namespace/name`, with the UID that was shown.
         hosts: Vec<(String, String)>,
-        /// What; none until it is chosen.
+        /// The action. `None` until the operator chooses it.
         action: Option<HostAction>,
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
     /// Freeze both queues.
     Freeze {
-        /// Until then.
+        /// End of the freeze.
         until: jiff::Timestamp,
-        /// Why.
+        /// Reason or ticket.
         reason: String,
     },
-    /// End a freeze before its time.
+    /// End a freeze early.
     Unfreeze {
-        /// Why.
+        /// Reason or ticket.
         reason: Option<String>,
     },
-    /// Make a node's cordon the administrator's, or give it back.
+    /// Mark a node's cordon as the administrator's, or undo that.
     KeepCordoned {
-        /// The Node.
+        /// The Node's name.
         node: String,
-        /// Keep or give back.
+        /// True = keep the cordon, false = undo that.
         keep: bool,
     },
 }
 
-/// A verb about what is generated from the registry.
+/// Change of the generation of the definition from the machine registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Registering {
     /// Enable or disable the integration.
     Enable(bool),
-    /// Let the change with this digest pass.
+    /// Approve the change with this digest.
     Approve(String),
-    /// Stop all applying, or let it go on.
-    /// It is bound to the hold of this `ModRevision`, 0 = none.
+    /// Stop all applying, or resume it. Bound to the hold at this `ModRevision`; 0 = no hold.
     Hold(bool, i64),
     /// Enable or disable automatic repair.
     AutoRepair(bool),
     /// Set a constraint.
     Constraint {
-        /// Which; empty until it is chosen.
+        /// The constraint's name. Empty until the operator chooses it.
         name: String,
-        /// Its value as it was typed.
+        /// The value as it was typed.
         value: String,
     },
 }
 
 impl Action {
-    /// Puts the reason in that was typed.
+    /// Sets the typed reason.
     #[must_use]
     pub fn with_reason(mut self, why: Option<String>) -> Self {
         match &mut self {
@@ -261,7 +260,7 @@ impl Action {
         self
     }
 
-    /// Puts the machine type and the operation in that were chosen.
+    /// Sets the chosen machine type and operation, constraint name, or host action.
     #[must_use]
     pub fn with_operation(mut self, chosen: Option<(&str, &str)>) -> Self {
         if let (Self::AddRepairs { machine_type, operation, .. }, Some((of, name))) = (&mut self, chosen) {
@@ -278,7 +277,7 @@ impl Action {
         self
     }
 
-    /// Puts the value in that was typed.
+    /// Sets the typed value.
     #[must_use]
     pub fn with_value(mut self, typed: Option<&str>) -> Self {
         if let (Self::Registry { what: Registering::Constraint { value, .. }, .. }, Some(typed)) = (&mut self, typed) {
@@ -287,7 +286,7 @@ impl Action {
         self
     }
 
-    /// What is being done, for the message line while it is.
+    /// Returns the text of the message line while the action is in progress.
     pub fn doing(&self) -> String {
         match self {
             Self::AddReboots { addresses, .. } => format!("queueing {} ...", count(addresses.len(), "reboot")),
@@ -337,7 +336,7 @@ impl Action {
     }
 }
 
-/// `1 entry`, `3 entries`, `2 reboots`.
+/// Returns a number with its noun: `1 entry`, `3 entries`, `2 reboots`.
 pub fn count(n: usize, noun: &str) -> String {
     match (n, noun.strip_suffix('y')) {
         (1, _) => format!("1 {noun}"),

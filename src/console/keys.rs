@@ -1,4 +1,4 @@
-//! The one key table: dispatch, the footer's hints, the `?` overlay and `docs/keys.md` all come from it.
+//! The single key table. Dispatch, the footer's hints, the `?` overlay and `docs/keys.md` are derived from it.
 //!
 //! A verb that changes the cluster has one capital letter, the same in every view, and no harmless command shares it.
 
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 pub use super::keymap::{Heard, Keymap, Stroke, named, normal, parse};
 
-/// Where a key works.
+/// Place where a key works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Context {
     /// In tables and detail panes.
@@ -17,13 +17,13 @@ pub enum Context {
     Detail,
     /// In a dialog, outside its text fields.
     Dialog,
-    /// While text is typed: the filter, a reason, a confirmation.
+    /// While text is typed: a filter, a reason or a confirmation.
     Field,
 }
 
-/// What a key does.
+/// Command that a key executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // the table below says it, for people
+#[allow(missing_docs)] // the table below describes each, for people
 pub enum Command {
     Down,
     Up,
@@ -102,22 +102,22 @@ pub enum Command {
     Drop,
 }
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
-    /// Where it works.
+    /// The place where it works.
     pub context: Context,
-    /// Its keys, the one to show first.
+    /// Its keys; the first one is shown.
     pub keys: &'static [&'static str],
-    /// What it does.
+    /// The command.
     pub command: Command,
-    /// Its name in the configuration.
+    /// Its name in the configuration and on the command line.
     pub name: &'static str,
-    /// A word for the footer; empty = not shown there.
+    /// Word for the footer. Empty = not shown there.
     pub hint: &'static str,
-    /// A sentence for the help.
+    /// Sentence for the help.
     pub help: &'static str,
-    /// Changes the cluster.
+    /// Whether the command changes the cluster.
     pub changes: bool,
 }
 
@@ -144,7 +144,7 @@ const fn verb(
 
 use Context::{Detail, Dialog, Everywhere, Field, Table};
 
-/// All keys.
+/// All key bindings.
 #[rustfmt::skip]
 pub const TABLE: &[Binding] = &[
     look(Table, &["enter"], Command::Open, "open", "detail", "Open the detail pane of the row"),
@@ -229,7 +229,7 @@ pub const TABLE: &[Binding] = &[
     look(Field, &["up"], Command::Earlier, "field-up", "", "The field before; on the command line: the line that was typed before this one"),
 ];
 
-/// A key as people read it: `X`, `Esc`, `Ctrl-f`.
+/// Returns a key as it is shown to people: `X`, `Esc`, `Ctrl-f`.
 pub fn title(key: &str) -> String {
     if key.contains(' ') {
         return key.split_whitespace().map(title).collect::<Vec<_>>().join(" ");
@@ -245,12 +245,12 @@ pub fn title(key: &str) -> String {
     }
 }
 
-/// Whether names of this context can be typed on the command line.
+/// Returns true if names of this context can be typed on the command line.
 pub fn typed(context: Context) -> bool {
     matches!(context, Everywhere | Table)
 }
 
-/// The whole of `docs/keys.md`.
+/// Returns the whole of `docs/keys.md`.
 pub fn markdown() -> String {
     let mut out = String::from(
         "# Keys\n\nGenerated from the key table in `src/console/keys.rs`; a test compares them \

@@ -1,8 +1,8 @@
-//! The terminal console: state, update, views, dialogs, the key table, themes.
+//! Terminal console: state, update, views, dialogs, key table and themes.
 //!
-//! One direction: [`event::Event`] → [`update::update`] → effects → [`views::draw`], which reads and never changes.
-//! What is shown comes from [`crate::engine::snapshot::Seen`]; what is done goes through `actions`. No decision is
-//! made here, no client library is known here, and nothing but [`run`] touches a terminal.
+//! Data flows in one direction: [`event::Event`] → [`update::update`] → effects → [`views::draw`]. Drawing reads the
+//! state and never changes it. The views show [`crate::engine::snapshot::Seen`]; every change to the cluster goes
+//! through `actions`. The console decides nothing, knows no client library, and only [`run`] touches a terminal.
 
 pub mod app;
 pub mod attention;

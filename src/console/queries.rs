@@ -1,4 +1,4 @@
-//! Look-ups over what was seen, and the few sums that are made once for each change instead of once a frame.
+//! Look-ups in the published state, and sums that are computed once per change instead of once per frame.
 
 use std::{collections::HashSet, mem::discriminant, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
     store::view::{Candidate, StoreView},
 };
 
-/// Entries of one queue by what becomes of them next.
+/// Entries of one queue, counted by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Waiting for their turn.
@@ -35,56 +35,57 @@ pub struct Counts {
     pub backoff: usize,
     /// Draining.
     pub draining: usize,
-    /// After a command: rebooting, or watching.
+    /// Rebooting, or watching after a repair command.
     pub after: usize,
-    /// Repairs that have succeeded.
+    /// Succeeded repairs.
     pub succeeded: usize,
-    /// Repairs that have failed.
+    /// Failed repairs.
     pub failed: usize,
-    /// They cannot be read.
+    /// Entries that cannot be read.
     pub broken: usize,
-    /// They need a person.
+    /// Entries that need an operator.
     pub trouble: usize,
 }
 
 /// Entries by Node name (or address).
 type Entries = foldhash::HashMap<String, EntryId>;
 
-/// Counts of the header, and the entries of each machine.
+/// Counts for the header, and the entries of each machine.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     of: Option<Arc<StoreView>>,
-    /// The first live reboot of each machine, by Node name (or address).
+    /// First live reboot of each machine, by Node name (or address).
     by_node: Entries,
-    /// The first unfinished repair of each machine, else its first failed one; likewise.
+    /// First unfinished repair of each machine, else its first failed one, by Node name (or address).
     repairs_by_node: Entries,
-    /// Of the reboot queue; orphaned cordons are among its trouble.
+    /// Counts of the reboot queue; `trouble` includes orphaned cordons.
     pub reboots: Counts,
-    /// Of the repair queue.
+    /// Counts of the repair queue.
     pub repairs: Counts,
-    /// What holds whole queues: one that waits for it, and how many do.
+    /// Reasons that hold whole queues: the first entry that waits for each reason, and the number of entries.
     pub holds: Vec<(EntryId, usize)>,
-    /// What is wrong with the stored definition.
+    /// Faults of the stored definition.
     pub faults: Vec<String>,
-    /// Nodes that are not Ready, by name, and that nobody sent away: no command was run for them, and nobody holds or
-    /// restarts their host.
+    /// Names of Nodes that are unexpectedly not Ready: no command ran for them, and nobody holds or restarts their
+    /// host.
     pub unready: Vec<String>,
-    /// Members of the definition without a Node, by name; none while Kubernetes has not told of its Nodes.
+    /// Names of members of the definition without a Node. Empty until the list of Nodes is known.
     pub missing: Vec<String>,
-    /// Hosts by what a person should know of them.
+    /// Hosts, grouped by what an operator should know about them.
     pub hosts: Hosts,
-    /// How many nodes there are, in Kubernetes or in the definition.
+    /// Number of nodes in Kubernetes or in the definition.
     pub names: usize,
-    /// Columns that the longest node name takes.
+    /// Width of the longest node name, in columns.
     pub name_width: usize,
-    /// What both were counted from, and how often that has changed.
+    /// Inputs of `names`, `name_width` and `missing`.
     named: Option<Named>,
-    /// Counts up when names may have changed.
+    /// Counter that increases whenever names may have changed.
     pub namings: u64,
 }
 
 impl Totals {
-    /// Takes the sums anew; the index by machine and the definition's faults only when etcd's copy changed.
+    /// Recomputes the sums. The index by machine is rebuilt only when the live copy of etcd changed, the definition's
+    /// faults only when the definition changed.
     pub fn refresh(&mut self, seen: &Seen) {
         let store = &seen.snapshot.store;
         if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, store)) || self.by_node.is_empty() {
@@ -144,17 +145,17 @@ impl Totals {
         }
     }
 
-    /// The first live reboot of a machine, by Node name (or address).
+    /// Returns the first live reboot of a machine, by Node name (or address).
     pub fn reboot_of(&self, name: &str) -> Option<EntryId> {
         self.by_node.get(name).copied()
     }
 
-    /// The first unfinished repair of a machine, else its first failed one.
+    /// Returns the first unfinished repair of a machine, else its first failed one.
     pub fn repair_of(&self, name: &str) -> Option<EntryId> {
         self.repairs_by_node.get(name).copied()
     }
 
-    /// Both.
+    /// Returns both.
     pub fn entries_of(&self, name: &str) -> impl Iterator<Item = EntryId> + use<> {
         self.reboot_of(name).into_iter().chain(self.repair_of(name))
     }
@@ -164,7 +165,7 @@ fn revision_of(store: &StoreView) -> Option<i64> {
     store.cluster.as_ref().map(|c| c.mod_revision)
 }
 
-/// What `cluster set` would have refused in the sections of the queues, and what cannot be read at all.
+/// Returns the faults for which `cluster set` would refuse the queue sections, or the parse error of the definition.
 fn definition_faults(store: &StoreView) -> Vec<String> {
     match store.cluster.as_ref().map(|c| &c.value) {
         Some(Ok(definition)) => queue_faults(&definition.cluster).iter().map(ToString::to_string).collect(),
@@ -212,8 +213,8 @@ fn repairs(seen: &Seen) -> Counts {
     counts
 }
 
-/// What holds whole queues and is told nowhere else: the first entry that waits for it, and how many do. Why our own engine
-/// only observes is told where it does not lead.
+/// Returns the reasons that hold whole queues and are shown nowhere else: the first entry that waits for each, and the
+/// number of entries. Why this engine only observes is shown elsewhere if it does not lead.
 fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
     let engine = &seen.snapshot.engine;
     let told = engine.leading.is_none() && !engine.observing.is_empty();
@@ -232,17 +233,17 @@ fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
     holds.into_iter().map(|(_, id, n)| (id, n)).collect()
 }
 
-/// A host.
+/// Returns a host.
 pub fn host<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<HostRow>> {
     seen.snapshot.kube.hosts.get(id)
 }
 
-/// The Node of a host.
+/// Returns the Node of a host.
 pub fn host_node<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<NodeRow>> {
     host(seen, id)?.node_in(&seen.snapshot.kube).map(|(node, _)| node)
 }
 
-/// Until when an entry is not tried again, whatever else keeps it meanwhile.
+/// Returns the end of an entry's backoff, regardless of other reasons that hold it.
 pub fn backs_off(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     let expires = match id.queue {
         QueueKind::Reboot => entry(seen, id).filter(|e| e.status == RebootStatus::Queued)?.drain_backoff_expire,
@@ -254,7 +255,7 @@ pub fn backs_off(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     expires.filter(|until| *until > seen.now.wall)
 }
 
-/// Why an entry of either queue cannot be read.
+/// Returns the parse error of an entry of either queue.
 pub fn broken(seen: &Seen, id: EntryId) -> Option<&str> {
     let store = &seen.snapshot.store;
     let why = match id.queue {
@@ -264,7 +265,7 @@ pub fn broken(seen: &Seen, id: EntryId) -> Option<&str> {
     why.map(String::as_str)
 }
 
-/// An entry of the reboot queue as it lies in etcd.
+/// Returns an entry of the reboot queue as stored in etcd.
 pub fn stored(seen: &Seen, id: EntryId) -> Option<&Stored<RebootEntry>> {
     match id.queue {
         QueueKind::Reboot => seen.snapshot.store.reboots.entries.get(&id.index),
@@ -272,18 +273,18 @@ pub fn stored(seen: &Seen, id: EntryId) -> Option<&Stored<RebootEntry>> {
     }
 }
 
-/// A readable entry of the reboot queue.
+/// Returns a readable entry of the reboot queue.
 pub fn entry(seen: &Seen, id: EntryId) -> Option<&RebootEntry> {
     stored(seen, id).and_then(Stored::get)
 }
 
-/// A readable entry of the repair queue.
+/// Returns a readable entry of the repair queue.
 pub fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
     let repairs = &seen.snapshot.store.repairs.entries;
     repairs.get(&id.index).filter(|_| id.queue == QueueKind::Repair).and_then(Stored::get)
 }
 
-/// What an entry of either queue lies under, and the revision that a confirmation is bound to; none when it is gone.
+/// Returns the key of an entry of either queue and the revision that a confirmation is bound to. `None` if it is gone.
 pub fn lies(seen: &Seen, id: EntryId) -> Option<(&str, i64)> {
     let store = &seen.snapshot.store;
     match id.queue {
@@ -292,7 +293,7 @@ pub fn lies(seen: &Seen, id: EntryId) -> Option<(&str, i64)> {
     }
 }
 
-/// The address of an entry's machine; none where the entry cannot be read.
+/// Returns the address of an entry's machine. `None` if the entry cannot be read.
 pub fn address_of(seen: &Seen, id: EntryId) -> Option<&str> {
     match id.queue {
         QueueKind::Reboot => entry(seen, id).map(|e| e.node.as_str()),
@@ -300,24 +301,24 @@ pub fn address_of(seen: &Seen, id: EntryId) -> Option<&str> {
     }
 }
 
-/// The name of an entry's machine: its Node's, else the address.
+/// Returns the name of an entry's machine: the Node's name, else the address.
 pub fn machine(seen: &Seen, id: EntryId) -> Option<String> {
     address_of(seen, id).map(|address| seen.snapshot.machine(address))
 }
 
-/// The operation that a repair names, where the definition has it.
+/// Returns the operation that a repair names, if the definition has it.
 pub fn operation<'a>(seen: &'a Seen, entry: &RepairEntry) -> Option<&'a Operation> {
     let definition = seen.snapshot.store.definition()?;
     definition.cluster.repair.operation(&entry.machine_type, &entry.operation).ok()
 }
 
-/// What the health check of a repair said last: as this engine asked it, else as the leader published it.
+/// Returns the latest answer of a repair's health check: this engine's own, else the one that the leader published.
 pub fn health(seen: &Seen, id: EntryId) -> Option<&CheckAnswer> {
     let ours = seen.snapshot.work.get(&id).and_then(|w| w.check.as_ref()).map(|(_, answer)| answer);
     ours.or_else(|| progress(seen, id)?.check.as_ref().map(|(_, answer)| answer))
 }
 
-/// When what a repair does now is over at the latest: the watch of its step, its drain, or its backoff.
+/// Returns the deadline of a repair's current phase: the watch of its step, its drain, or its backoff.
 pub fn deadline(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     let entry = repair(seen, id).filter(|e| e.unfinished())?;
     let moved = entry.last_transition_time;
@@ -337,18 +338,18 @@ pub fn deadline(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     }
 }
 
-/// The member of the definition behind a Node's name.
+/// Returns the member of the definition with this Node name.
 pub fn member<'a>(seen: &'a Seen, node: &str) -> Option<&'a Node> {
     let definition = seen.snapshot.store.definition()?;
     definition.members.by_name(&definition.cluster, node)
 }
 
-/// The Kubernetes Node of that name.
+/// Returns the Kubernetes Node with this name.
 pub fn node<'a>(seen: &'a Seen, name: &str) -> Option<&'a Arc<NodeRow>> {
     seen.snapshot.kube.by_name.get(name)
 }
 
-/// Whether a Node runs an API server: the definition says, or without one the Node's role.
+/// Returns true if a Node runs an API server: by the definition, or by the Node's role if there is no definition.
 pub fn is_api_server(seen: &Seen, name: &str) -> bool {
     runs_api_server(seen, node(seen, name), member(seen, name))
 }
@@ -360,12 +361,12 @@ fn runs_api_server(seen: &Seen, node: Option<&Arc<NodeRow>>, member: Option<&Nod
     }
 }
 
-/// `api` for an API server, else the node's role label, else `worker`.
+/// Returns `api` for an API server, else the node's role label, else `worker`.
 pub fn role<'a>(seen: &'a Seen, name: &str) -> &'a str {
     role_of(seen, node(seen, name), member(seen, name))
 }
 
-/// The same of what is looked up already.
+/// Same as [`role`], for objects that are looked up already.
 pub fn role_of<'a>(seen: &Seen, node: Option<&'a Arc<NodeRow>>, member: Option<&Node>) -> &'a str {
     if runs_api_server(seen, node, member) {
         return "api";
@@ -376,12 +377,12 @@ pub fn role_of<'a>(seen: &Seen, node: Option<&'a Arc<NodeRow>>, member: Option<&
     by_value.or_else(by_key).unwrap_or("worker")
 }
 
-/// The rack, or the zone where no rack is told; empty without either.
+/// Returns the rack, or the zone if no rack is known. Empty without either.
 pub fn rack<'a>(seen: &'a Seen, name: &str) -> &'a str {
     rack_of(node(seen, name), member(seen, name))
 }
 
-/// The same of what is looked up already.
+/// Same as [`rack`], for objects that are looked up already.
 pub fn rack_of<'a>(node: Option<&'a Arc<NodeRow>>, member: Option<&'a Node>) -> &'a str {
     let own = || node.into_iter().flat_map(|n| &n.shown_labels).map(|(k, v)| (k.as_str(), v.as_str()));
     let defined = || member.and_then(|m| m.labels.as_ref()).into_iter().flatten();
@@ -390,50 +391,51 @@ pub fn rack_of<'a>(node: Option<&'a Arc<NodeRow>>, member: Option<&'a Node>) -> 
     of("/rack").or_else(|| of("/zone")).unwrap_or_default()
 }
 
-/// The address that names a Node in the queue: the definition's, else the Node's first IP address.
+/// Returns the address that names a Node in the queue: the definition's, else the Node's first IP address.
 pub fn address(seen: &Seen, name: &str) -> Option<String> {
     let named = member(seen, name).map(|m| m.address.as_str());
     named.or_else(|| ip_of(node(seen, name)?)).map(str::to_owned)
 }
 
-/// A Node's first IP address.
+/// Returns a Node's first IP address.
 pub fn ip_of(node: &NodeRow) -> Option<&str> {
     node.addresses.iter().map(String::as_str).find(|a| a.parse::<std::net::IpAddr>().is_ok())
 }
 
-/// What the leader published about an entry.
+/// Returns the progress that the leader published for an entry.
 pub fn progress(seen: &Seen, id: EntryId) -> Option<&Progress> {
     seen.snapshot.store.progress.get(&id).and_then(Stored::get)
 }
 
-/// The attempt of an entry whose command runs: it is open, and the engine that began it is there.
+/// Returns the attempt of an entry whose command runs: the attempt is open, and the engine that started it still holds
+/// its lease.
 pub fn running(seen: &Seen, id: EntryId) -> Option<&Attempt> {
     let store = &seen.snapshot.store;
     let last = store.attempts_of(id).next_back().and_then(Stored::get)?;
     (last.open() && store.candidates.values().any(|c| c.lease == last.lease)).then_some(last)
 }
 
-/// An order that was given and not yet taken up.
+/// Returns the verb of an order that is not processed yet.
 pub fn order(seen: &Seen, id: EntryId) -> Option<Verb> {
     seen.snapshot.store.orders.get(&id).and_then(Stored::get).map(|o| o.verb)
 }
 
-/// Who leads.
+/// The current leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leader {
-    /// This program.
+    /// This process.
     Us,
-    /// Another cketerm on that host.
+    /// Another cketerm, on this host.
     Other(String),
-    /// CKE on that host.
+    /// CKE, on this host.
     Cke(String),
     /// Nobody.
     Nobody,
-    /// etcd does not answer, and this program does not lead: whose key lies there now is not known.
+    /// Unknown: etcd does not answer, and this process does not lead.
     Unknown,
 }
 
-/// Who leads.
+/// Returns the current leader.
 pub fn leader(seen: &Seen) -> Leader {
     let store = &seen.snapshot.store;
     let ours = |c: &Candidate| seen.snapshot.engine.leading.as_ref().is_some_and(|l| l.key == c.key);

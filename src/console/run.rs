@@ -1,7 +1,8 @@
-//! The loop: input, what was seen, time and signals in; frames and effects out.
+//! Event loop of the console. Its inputs are keys, published states, time and signals; its outputs are frames and
+//! effects.
 //!
-//! A key is answered at once; news of the cluster are gathered and drawn at most ten times a second, everything
-//! together at most thirty times. An idle console writes nothing.
+//! A key is answered at once. Published states are collected and drawn at most ten times a second; all frames together
+//! at most thirty times a second. An idle console writes nothing.
 
 use std::{
     future::pending,
@@ -46,34 +47,34 @@ use crate::{
     telemetry::Ring,
 };
 
-/// Between two frames that nobody asked for by a key.
+/// Shortest time between two frames that no key caused.
 const NEWS: Duration = Duration::from_millis(100);
-/// The same for so long after the start: what is waited for is shown as soon as it is there.
+/// The same during the first `START` seconds: what the operator waits for is shown as soon as it arrives.
 const SOON: Duration = Duration::from_millis(10);
 const START: Duration = Duration::from_secs(3);
-/// Without news for so long the ages on the screen go on by themselves: a little longer than the engine, which tells what
-/// it sees once a second, so that an idle console wakes once and not twice.
+/// Longest time without a published state before the ages on the screen advance anyway. It is a little longer than the
+/// engine's interval of one second, so an idle console wakes once a second, not twice.
 const TICK: Duration = Duration::from_millis(1100);
-/// How long an engine may take to resign before the process is stopped: a moment more than it takes at most. A stopped
-/// process would keep the lock, and a machine between off and on, for as long as nobody looks.
+/// Longest wait for the engine to resign before the process stops: two seconds more than the longest shutdown. A
+/// stopped process would keep the lock, and a machine between power-off and power-on, until somebody notices.
 const RESIGN: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
 
-/// What the console reads and acts through, once the servers are connected.
+/// Clients through which the console reads and acts, once the servers are connected.
 #[derive(Clone)]
 pub struct Clients {
     /// Reads what the live copy does not hold.
     pub store: Store,
-    /// Reads the pods that a drain would meet.
+    /// Lists the pods that a drain would evict.
     pub kube: Option<Kube>,
-    /// Who acts for the operator; a console that was started read-only asks it only while `:write` allows it.
+    /// Acts for the operator. A console started read-only uses it only while `:write` is in force.
     pub operator: Option<Operator>,
 }
 
-/// The same, when it comes.
+/// Receives the [`Clients`] once they exist.
 pub type ClientsReceiver = watch::Receiver<Option<Clients>>;
 
-/// Runs the console until it is left (`q`, SIGTERM, SIGHUP). The terminal is restored however it ends. To be awaited on
-/// the main thread: only its panics tear the screen down.
+/// Runs the console until the operator quits (`q`) or SIGTERM, SIGINT or SIGHUP arrives. The terminal is restored
+/// however it ends. The caller must await it on the main thread: only a panic of that thread restores the screen.
 pub async fn run(
     seen: watch::Receiver<Arc<Seen>>,
     clients: ClientsReceiver,
@@ -92,13 +93,14 @@ pub async fn run(
     ended
 }
 
-/// What is read of the user's home: before the terminal is taken, since a home may lie on a server that does not answer.
+/// Data from the user's home. It is read before the terminal is taken, because a home may be on a file server that does
+/// not answer.
 struct Ready {
     looks: Looks,
-    /// Those of `auto`, by what the terminal may say of its background; one that cannot be read leaves the terminal's own
-    /// colours.
+    /// Themes of `auto`, by the background that the terminal reports. A theme that cannot be read leaves the terminal's
+    /// own colours.
     themes: Themes,
-    /// Columns and orders of the last time, and where they lie.
+    /// The saved columns and sort orders, and their path.
     kept: Option<(PathBuf, Result<Settings, String>)>,
 }
 
@@ -115,7 +117,7 @@ impl Ready {
     }
 }
 
-/// Puts columns and orders of the last time into force; what is wrong with the file is said, and the file left alone.
+/// Applies the saved columns and sort orders. Reports errors in the file and leaves the file unchanged.
 fn recall(app: &mut App, path: &Path, kept: Result<Settings, String>) {
     let said = match kept {
         Ok(kept) => settings::apply(app, &kept),
@@ -153,11 +155,12 @@ struct Console {
     input_reader: InputReader,
     clients: ClientsReceiver,
     logs: Option<Ring>,
-    /// What became of actions and questions; bounded by what a person confirms, and by one question a folder.
+    /// Sends outcomes of actions and answers to questions. The channel is unbounded, but the load is bounded: by what
+    /// an operator confirms, and by one question per folder.
     tell: mpsc::UnboundedSender<Event>,
     done: mpsc::UnboundedReceiver<Event>,
     pace: FrameLimiter,
-    /// The servers were asked what this person may change.
+    /// Whether the operator's permissions were requested.
     asked_rights: bool,
     keeper: Option<SettingsWriter>,
     attention: Attention,
@@ -207,7 +210,7 @@ impl Console {
         self.draw()?;
         let mut tick = tokio::time::interval_at(Instant::now() + TICK, TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        // when the next frame is due, if one is
+        // Time of the next frame, if one is due.
         let mut due: Option<Instant> = None;
         let began = Instant::now();
         let mut news_at = began;
@@ -237,7 +240,7 @@ impl Console {
                 () = sleep_until(news_at), if fresh => {
                     fresh = false;
                     news_at = Instant::now() + if began.elapsed() < START { SOON } else { NEWS };
-                    // news come with the time of day: no tick is needed beside them
+                    // A published state carries the time too, so no tick is needed.
                     tick.reset();
                     if began.elapsed() > TICK {
                         self.ask_rights();
@@ -246,7 +249,7 @@ impl Console {
                     Event::Seen(Arc::clone(&seen.borrow_and_update()))
                 }
                 changed = seen.changed(), if !fresh && publisher => {
-                    // a publisher that ended leaves its last word: it ages on the screen
+                    // The last state of a publisher that ended stays and ages on the screen.
                     publisher = changed.is_ok();
                     fresh = publisher;
                     continue;
@@ -296,7 +299,7 @@ impl Console {
     fn act(&mut self, action: super::event::Action) {
         let (clients, done) = (self.clients.borrow().clone(), self.tell.clone());
         if self.app.read_only() {
-            // `update` asks for nothing then; whoever adds a way to it meets this
+            // `update` requests no action while read-only. This guards against future code that does.
             let _ = done.send(Event::Done(Err("read-only: nothing was done".to_owned())));
             return;
         }
@@ -305,16 +308,16 @@ impl Console {
             let _ = done.send(Event::Done(Err(why)));
             return;
         };
-        // what comes back through the watch is known for one's own
+        // The operator's identity tells own changes from others when they return through the watch.
         self.app.me.get_or_insert_with(|| operator.who.clone());
         tokio::spawn(async move {
             let result = perform(&operator, action).await;
-            // the console may have been left
+            // The send fails if the console has quit.
             let _ = done.send(Event::Done(result));
         });
     }
 
-    /// Once, as soon as somebody could change something.
+    /// Requests the operator's permissions once, as soon as the console can change something.
     fn ask_rights(&mut self) {
         if self.app.me.is_none() {
             self.app.me =
@@ -351,14 +354,14 @@ impl Console {
         Ok(())
     }
 
-    /// Draws every cell again, without asking the terminal anything.
+    /// Redraws every cell, without a query to the terminal.
     fn repaint(&mut self) -> anyhow::Result<()> {
         let size = self.app.size;
         self.terminal.resize(ratatui::layout::Rect::new(0, 0, size.width, size.height))?;
         self.draw()
     }
 
-    /// Gives the terminal back and stops the process; takes it again when the process goes on.
+    /// Restores the terminal and stops the process. Takes the terminal again when the process continues.
     async fn suspend(&mut self, options: &ConsoleOptions) -> anyhow::Result<()> {
         if let Some(resign) = &options.resign {
             let (ask, answer) = oneshot::channel();
@@ -373,19 +376,20 @@ impl Console {
             }
             self.app.message = None;
         }
-        // the reader owns stdin: it ends before the shell gets it back, and before another can be made
+        // The reader owns stdin. It must end before the shell gets stdin back, and before a new reader starts.
         self.input_reader.hear_out().await;
         self.input_reader.end();
         terminal::leave(options.modes);
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
-        // the process was stopped here; it goes on after SIGCONT
+        // The process stops here and continues after SIGCONT.
         terminal::enter(options.modes)?;
         self.attention.forget();
         self.input_reader.begin();
         let (columns, rows) = crossterm::terminal::size()?;
         self.app.now = self.steady.now();
         self.terminal.backend_mut().resize(Size::new(columns, rows));
-        // taken in by the loop, since what it asks for has to be carried out: a question nobody asked would be waited for
+        // The loop must process the resize, because `update` may request effects for it. A question that never starts
+        // would be awaited for ever.
         self.input_reader.push(Event::Resize(columns, rows));
         self.repaint()
     }

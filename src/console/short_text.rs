@@ -1,5 +1,5 @@
-//! Reasons and states in few words, the object first, so that a row of 80 columns says what blocks it.
-//! The full sentence is the reason's own `Display`, in the detail pane.
+//! Reasons and states in few words, the object first, so that an 80-column row shows what blocks it. The full sentence
+//! is the reason's `Display`; the detail pane shows it.
 
 mod rows;
 
@@ -15,7 +15,7 @@ use crate::model::{
     text::visible,
 };
 
-/// A reason for a row.
+/// Returns a reason as text for a row.
 pub fn reason(reason: &Reason, now: Timestamp) -> String {
     let text = match reason {
         Reason::BlockedByPdb { pod, pdb, healthy, needed } => {
@@ -37,7 +37,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::Backoff { count, until, cause: None } => {
             format!("backed off {count}x, next {}", when::until(*until, now))
         }
-        // what ends it before what narrow screens cut
+        // The remedy comes before the text that narrow screens cut off.
         Reason::Backoff { until, cause: Some(cause), .. } if cause.starts_with(SWITCHED_OFF) => {
             format!("{}, or reset-backoff ({SWITCHED_OFF})", when::until(*until, now))
         }
@@ -55,12 +55,12 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             if last.is_empty() { format!("command failed: {how}") } else { format!("command failed: {how}: {last}") }
         }
         Reason::WaitingForBoot { since, last, stuck } => {
-            // what a check says of a machine that boots reads like a failure, and is none
+            // A failing check of a machine that is booting is not an error.
             if *stuck {
                 let check = if last.is_empty() { String::new() } else { format!(", check: {last}") };
                 format!("STUCK, no boot for {}{check}", when::age(*since, now))
             } else if last.starts_with("done by order") {
-                // the order stands, and this is what it waits for
+                // The order is in force; the text is what it waits for.
                 last.clone()
             } else {
                 let check = if last.is_empty() { "" } else { ", not back yet" };
@@ -81,7 +81,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             format!("frozen, ends {}{why}", when::until(*until, now))
         }
         Reason::WaitingForGroup { by, group, holder } => format!("waits for {by} {group} (#{})", holder.index),
-        // which of its parts, and where it is, is told in the banner and in the pane
+        // The banner and the pane show which part of the source is silent, and where it runs.
         Reason::Stale { source, since } => {
             let source = source.split(" (").next().unwrap_or_default();
             format!("{source} silent for {}", when::age(*since, now))
@@ -97,7 +97,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
     made_safe(text)
 }
 
-/// What a reason is stuck on, in words that are the same for all that are stuck on the same thing.
+/// Returns the cause that an entry is stuck on. Entries stuck on the same cause get the same text.
 pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
     let text = match why {
         Reason::BlockedByPdb { pdb, healthy, needed, .. } => format!("pdb {pdb} {healthy}/{needed}"),
@@ -130,7 +130,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
     made_safe(text)
 }
 
-/// What an entry waits for when nothing is wrong with it.
+/// Returns what an entry waits for when nothing is wrong with it.
 pub fn waits_for(why: &Reason) -> &'static str {
     match why {
         Reason::WaitingForSlot { .. } => "a slot",
@@ -162,22 +162,22 @@ pub fn waits_for(why: &Reason) -> &'static str {
     }
 }
 
-/// The whole sentence, for the detail pane.
+/// Returns the full sentence, for the detail pane.
 pub fn sentence(reason: &Reason) -> String {
     safe(&reason.to_string())
 }
 
-/// Text from outside for one line: nothing that steers a terminal, and ASCII where the words are ours.
+/// Makes external text safe for one line: no terminal control characters, and ASCII for cketerm's own words.
 pub fn safe(text: &str) -> String {
     if text.is_ascii() { visible(text, false) } else { visible(&text.replace('\u{d7}', "x"), false) }
 }
 
-/// The same of a text of its own: nothing is copied where nothing is to be changed, which is nearly always.
+/// Same as [`safe`] for an owned text. It copies only if something must change, which is rare.
 fn made_safe(text: String) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text } else { safe(&text) }
 }
 
-/// The sentence of a budget's or a Job's hold (the cause of a backoff is kept as text) in few words, the object first.
+/// Shortens the text of a budget or Job that blocks an eviction, the object first. A backoff stores its cause as text.
 fn condensed(cause: &str) -> String {
     let Some((pod, why)) = cause.strip_prefix("pod ").and_then(|rest| rest.split_once(' ')) else {
         return cause.to_owned();
@@ -192,7 +192,7 @@ fn condensed(cause: &str) -> String {
     }
 }
 
-/// A name that does not fit loses its middle: host names differ at either end.
+/// Shortens a name by dropping its middle: host names differ at both ends.
 pub fn squeezed(name: &str, width: usize) -> String {
     let name = safe(name);
     let length = name.chars().count();
@@ -205,7 +205,7 @@ pub fn squeezed(name: &str, width: usize) -> String {
     format!("{head}~{tail}")
 }
 
-/// `pod` without its namespace where the other object lies in the same one.
+/// Returns `pod` without its namespace if the other object is in the same namespace.
 fn below<'a>(pod: &'a str, other: &str) -> &'a str {
     match (pod.split_once('/'), other.split_once('/')) {
         (Some((one, name)), Some((two, _))) if one == two => name,
@@ -213,7 +213,7 @@ fn below<'a>(pod: &'a str, other: &str) -> &'a str {
     }
 }
 
-/// Only `true` is healthy; whatever else a check prints, `OK` for example, is shown as the odd word it is.
+/// Returns a check's output for a row. Only `true` is healthy; any other output, for example `OK`, is quoted.
 fn health_word(said: &str) -> String {
     let said = said.trim();
     match said {
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Review 9 of the operator, 23: the hint was what a row of 80 columns cut.
+    /// The remedy must come first: a row of 80 columns cut it off at the end.
     #[test]
     fn whom_the_switch_sent_back_is_told_first_what_ends_the_wait() {
         let cause = Some("the queue was disabled (reset-backoff ends the wait)".to_owned());
