@@ -1,28 +1,28 @@
-//! What people would rather look at than read: the phases of an entry as lengths, numbers over time as heights.
-//! Letters and signs of ASCII, which every font has.
+//! Charts for people: the phases of an entry as lengths, numbers over time as heights. ASCII letters and signs, which
+//! every font has, unless the terminal has block characters.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::when;
 use crate::model::attempt::Attempt;
 
-/// From then on an entry was in this phase, until the next one began.
+/// A phase of an entry. It lasts until the next one starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// When it began.
+    /// Start of the phase.
     pub from: Timestamp,
-    /// Its letter in the bar: that of the map of the racks, where there is one.
+    /// Its letter in the bar. The map of the racks uses the same letter, if it has one.
     pub letter: char,
-    /// Its word.
+    /// Its name.
     pub word: &'static str,
 }
 
-/// A phase.
+/// Creates a phase.
 pub fn phase(from: Timestamp, letter: char, word: &'static str) -> Phase {
     Phase { from, letter, word }
 }
 
-/// The phases of attempts: each command, and what comes after it.
+/// Returns the phases of attempts: each command, and the wait after it.
 pub fn attempts<'a>(all: impl Iterator<Item = &'a Attempt>) -> Vec<Phase> {
     let each = all.filter(|a| a.began()).flat_map(|a| {
         let after = a.outcome.as_ref().map(|o| phase(o.at, 'w', "waiting for the machine"));
@@ -31,11 +31,11 @@ pub fn attempts<'a>(all: impl Iterator<Item = &'a Attempt>) -> Vec<Phase> {
     each.collect()
 }
 
-/// Most columns of a bar: a wider one tells no more.
+/// Widest bar, in columns: a wider one shows no more.
 const WIDEST: usize = 72;
 
-/// `[qqqqqqqqqqddddrr]` in so many columns, and `q queued 11m  d draining 3m  r rebooting 42s` below it. Nothing where
-/// there are not two phases to be compared.
+/// Returns a bar of at most `width` columns, such as `[qqqqqqqqqqddddrr]`, and its legend, such as `q queued 11m  d
+/// draining 3m  r rebooting 42s`. Empty if there are fewer than two phases.
 pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> {
     all.sort_by_key(|phase| phase.from);
     all.dedup_by(|later, first| later.letter == first.letter);
@@ -44,7 +44,7 @@ pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> 
         && all.iter().any(|p| p.letter == 'c')
         && let Some(first) = all.first_mut().filter(|p| p.letter == 'q')
     {
-        // when its drain began nobody has told
+        // The start of the drain is unknown.
         first.word = "before the command";
     }
     if all.len() < 2 || room < all.len() {
@@ -54,7 +54,7 @@ pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> 
     let spans: Vec<SignedDuration> =
         all.iter().zip(ends).map(|(p, end)| end.duration_since(p.from).max(SignedDuration::ZERO)).collect();
     let total: f64 = spans.iter().map(SignedDuration::as_secs_f64).sum::<f64>().max(1.0);
-    // every phase has one column, the rest is divided by their lengths
+    // Every phase gets one column; the rest is divided by their lengths.
     let free = room - all.len();
     let mut bar = String::from("[");
     let (mut past, mut drawn) = (0.0, 0);
@@ -76,7 +76,7 @@ pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> 
     vec![bar, words.collect::<Vec<_>>().join("  ")]
 }
 
-// a share of a screen's width
+// A share of a screen's width.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
 fn columns(share: f64, of: usize) -> usize {
     ((share.clamp(0.0, 1.0) * of as f64).round() as usize).min(of)
@@ -84,11 +84,11 @@ fn columns(share: f64, of: usize) -> usize {
 
 /// Heights in ASCII: nothing, some, more, most.
 const ASCII: [char; 4] = ['_', '.', ':', '|'];
-/// Heights where the terminal's characters are UTF-8: the first is nothing.
+/// Heights for UTF-8 terminals; the first one is nothing.
 const BLOCKS: [char; 9] =
     ['_', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
 
-/// Numbers as heights, a column each; whatever is more than nothing is seen.
+/// Draws numbers as heights, one column each. Any number above zero is visible.
 pub fn spark(values: &[u64], blocks: bool) -> String {
     let signs: &[char] = if blocks { &BLOCKS } else { &ASCII };
     let steps = u64::try_from(signs.len() - 1).unwrap_or(1);

@@ -1,4 +1,4 @@
-//! What keeps pods on nodes that are to go, by what keeps them: the one thing that a person could mend for most nodes.
+//! Objects that keep pods on draining nodes, sorted by the number of nodes: the fixes that help most drains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use crate::{
     },
 };
 
-/// Something that keeps pods, with all that it keeps.
+/// An object that blocks evictions, with everything it blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// What: a budget, a job, one pod's own trouble.
+    /// The object: a budget, a job, a webhook, or one pod's own problem.
     pub what: String,
-    /// The nodes that cannot go on.
+    /// The nodes whose drain it blocks.
     pub nodes: BTreeSet<String>,
     /// The pods that are known.
     pub pods: BTreeSet<String>,
 }
 
-/// All of them, the one that keeps the most nodes first.
+/// Returns all blockers, the one that blocks the most nodes first.
 pub fn all(app: &App) -> Vec<Holder> {
     let (seen, store) = (&app.seen, &app.seen.snapshot.store);
     let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
@@ -37,7 +37,7 @@ pub fn all(app: &App) -> Vec<Holder> {
     for id in reboots.chain(repairs) {
         let Some(node) = queries::machine(seen, id) else { continue };
         let blockers = queries::progress(seen, id).map(|p| p.blockers.as_slice()).unwrap_or_default();
-        // what an entry met that does not drain now is a thing of the past
+        // The blockers of an entry that is not draining now are outdated.
         let blockers = if overview::in_work(seen, id) { blockers } else { &[] };
         let mut told = false;
         for blocker in blockers {
@@ -72,18 +72,18 @@ pub fn all(app: &App) -> Vec<Holder> {
     all
 }
 
-/// What keeps several drains from their end.
+/// An object that blocks several drains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocks {
-    /// `pdb shop/web`, `job batch/report`.
+    /// Its kind and name: `pdb shop/web`, `job batch/report`.
     pub what: String,
-    /// The drains, the oldest first.
+    /// The drains, oldest first.
     pub drains: Vec<EntryId>,
-    /// The pods, as far as they are known.
+    /// The pods that are known.
     pub pods: BTreeSet<String>,
 }
 
-/// What blocks more than one of the drains that are held up.
+/// Returns the objects that block more than one of the stuck drains.
 pub fn of_several(app: &App) -> Vec<Blocks> {
     let seen = &app.seen;
     let mut all: BTreeMap<String, Blocks> = BTreeMap::new();
@@ -99,7 +99,7 @@ pub fn of_several(app: &App) -> Vec<Blocks> {
             Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
             Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
             Reason::Backoff { .. } => {
-                // `pdb shop/web 2/2`: as what it is stuck on says it, without the numbers
+                // The text is `pdb shop/web 2/2`; the numbers are dropped.
                 let on = short_text::stuck_on(why, app.now.wall);
                 let words: Vec<&str> = on.split(' ').take(2).collect();
                 if matches!(words.first(), Some(&"pdb" | &"job")) {

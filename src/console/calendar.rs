@@ -1,4 +1,4 @@
-//! What screens say of windows and freezes (policy `windows`, `freeze`).
+//! Texts about windows and freezes (policy `windows`, `freeze`), and times in the site's zone.
 
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -10,12 +10,12 @@ use crate::model::{
     window::{Stands, clock},
 };
 
-/// The freeze that is on.
+/// Returns the freeze that is in force.
 pub fn freeze(app: &App) -> Option<Freeze> {
     app.seen.snapshot.store.policy().freeze.clone().filter(|freeze| freeze.holds(app.now.wall))
 }
 
-/// `FROZEN until 08:00 UTC: quarter end (ann)`.
+/// Returns the banner of a freeze: `FROZEN until 08:00 UTC: quarter end (ann)`.
 pub fn frozen(app: &App) -> Option<String> {
     let freeze = freeze(app)?;
     let until = moment(app, freeze.until);
@@ -24,7 +24,7 @@ pub fn frozen(app: &App) -> Option<String> {
     Some(short_text::safe(&format!("FROZEN until {until}: {}{by}{not}", freeze.reason)))
 }
 
-/// A text with its times told as all others are: whole seconds, in the site's zone.
+/// Rewrites the times in a text as the console shows all times: whole seconds, in the site's zone.
 pub fn retold(app: &App, text: &str) -> String {
     let word = |word: &str| {
         let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -34,13 +34,13 @@ pub fn retold(app: &App, text: &str) -> String {
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The zone that all times are told in: that of the general window; none = UTC.
+/// Returns the zone of all times on the screen: the zone of the general window. `None` = UTC.
 fn zone(app: &App) -> Option<TimeZone> {
     let policy = app.seen.snapshot.store.policy();
     policy.windows.as_ref().and_then(|windows| windows.all().next().map(|(_, window)| window.zone.clone()))
 }
 
-/// A moment in minutes: `10:10Z`, `19:10 JST`, `Mon 22:00 JST`.
+/// Formats a time to the minute: `10:10Z`, `19:10 JST`, `Mon 22:00 JST`.
 pub fn moment(app: &App, at: Timestamp) -> String {
     match zone(app) {
         Some(zone) => clock(&zone, at, app.now.wall),
@@ -48,7 +48,7 @@ pub fn moment(app: &App, at: Timestamp) -> String {
     }
 }
 
-/// A moment in seconds, with the date where it is another day: `10:10:05Z`, `19:10:05 JST`.
+/// Formats a time to the second, with the date if it is another day: `10:10:05Z`, `19:10:05 JST`.
 pub fn time(app: &App, at: Timestamp) -> String {
     match zone(app) {
         _ if when::unread(at) => when::UNREAD.to_owned(),
@@ -60,7 +60,7 @@ pub fn time(app: &App, at: Timestamp) -> String {
     }
 }
 
-/// The same in eleven columns at most: another day's without seconds, and without the zone's name where it is not UTC.
+/// Formats a time in at most eleven columns. Another day's time has no seconds; a zone other than UTC is not named.
 pub fn short(app: &App, at: Timestamp) -> String {
     match zone(app) {
         _ if when::unread(at) => when::UNREAD.to_owned(),
@@ -77,13 +77,14 @@ pub fn short(app: &App, at: Timestamp) -> String {
     }
 }
 
-/// How the general window of this queue stands; none where it has none.
+/// Returns the state of this queue's general window. `None` if it has none.
 pub fn stands(app: &App, policy: &Policy, queue: QueueKind) -> Option<Stands> {
     let windows = policy.windows.as_ref().filter(|windows| windows.bind(queue))?;
     windows.all().next().map(|(_, window)| window.stands(app.now.wall))
 }
 
-/// `window opens Mon 22:00 JST`, `window closes 05:00 JST`, and whether it is open; none where there is none.
+/// Returns a text about the window, and whether it is open: `window opens Mon 22:00 JST`, `window closes 05:00 JST`.
+/// `None` if there is no window.
 pub fn window(app: &App, queue: QueueKind) -> Option<(String, bool)> {
     let policy = app.seen.snapshot.store.policy();
     let windows = policy.windows.as_ref()?;

@@ -1,25 +1,25 @@
-//! What is put right in a drawn screen before it goes out: wide characters that something lies half over, and, where the
-//! terminal cannot show them, lines and other scripts.
+//! Corrections of a drawn screen before it is sent: wide characters that another cell covers by half and, if the
+//! terminal cannot show them, box drawing and other scripts.
 
 use ratatui::buffer::Buffer;
 use unicode_width::UnicodeWidthStr;
 
 use crate::config::Switch;
 
-/// What the terminal can show.
+/// Characters that the terminal can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Letters {
-    /// Everything.
+    /// All characters.
     #[default]
     All,
-    /// Everything, but lines and borders are asked for in ASCII.
+    /// All characters, but the operator wants lines and borders in ASCII.
     PlainLines,
-    /// ASCII: what is none becomes `?`.
+    /// ASCII only: any other character becomes `?`.
     Ascii,
 }
 
 impl Letters {
-    /// By the setting, and by what the environment says of the locale.
+    /// Chooses the charset by the setting and by the locale in the environment.
     pub fn of(ascii: Switch, environment: impl Fn(&str) -> Option<String>) -> Self {
         match (ascii, utf8(environment)) {
             (_, false) => Self::Ascii,
@@ -29,8 +29,8 @@ impl Letters {
     }
 }
 
-/// Whether the locale is UTF-8, by the first of its variables that is set. One that nobody set says nothing: so it is in
-/// containers and under sudo, and their terminals are UTF-8 all the same.
+/// Returns true if the locale is UTF-8, by the first of its variables that is set. Returns true if none is set: so it
+/// is in containers and under sudo, whose terminals are UTF-8 all the same.
 fn utf8(environment: impl Fn(&str) -> Option<String>) -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| environment(name).filter(|v| !v.is_empty()));
     set.is_none_or(|locale| {
@@ -39,12 +39,12 @@ fn utf8(environment: impl Fn(&str) -> Option<String>) -> bool {
     })
 }
 
-/// Whether a terminal that shows UTF-8 has the eight blocks: not one whose font is known to lack them.
+/// Reports whether a UTF-8 terminal has the eight block characters. Some console fonts are known to lack them.
 pub fn has_blocks(term: Option<&str>) -> bool {
     !matches!(term, None | Some("linux" | "dumb" | "vt100" | "vt220"))
 }
 
-/// Puts it right.
+/// Applies the corrections to a screen.
 pub fn settle(buffer: &mut Buffer, letters: Letters) {
     let width = usize::from(buffer.area.width);
     for at in 0..buffer.content.len() {
@@ -71,7 +71,7 @@ pub fn settle(buffer: &mut Buffer, letters: Letters) {
     }
 }
 
-/// A character of box drawing or a block, in ASCII.
+/// Returns the ASCII replacement of a box-drawing character or a block.
 fn line(symbol: &str) -> Option<char> {
     let c = symbol.chars().next()?;
     match c {
@@ -84,7 +84,7 @@ fn line(symbol: &str) -> Option<char> {
     }
 }
 
-/// An accent goes from its letter; of everything else nothing is left.
+/// Drops the accent of an ASCII letter. Anything else becomes `?`.
 fn base(symbol: &str) -> char {
     symbol.chars().next().filter(char::is_ascii).unwrap_or('?')
 }

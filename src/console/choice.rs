@@ -1,4 +1,4 @@
-//! What a verb is about: the pane's object, what is marked, or the row under the cursor.
+//! Objects that a verb acts on: the pane's object, the marked rows, or the row under the cursor.
 
 use super::{
     app::{App, HostId, Pane, Target, View},
@@ -9,7 +9,7 @@ use super::{
 use crate::{model::entry::EntryId, store::keys::Folder};
 
 impl App {
-    /// What a verb is about: the pane's object, else the row under the cursor.
+    /// Returns the object of a verb: the pane's object, else the row under the cursor.
     pub fn target(&self) -> Option<Target> {
         if let Some(pane) = &self.pane {
             return Some(pane.of.clone());
@@ -36,7 +36,7 @@ impl App {
         }
     }
 
-    /// The addresses of machines that a verb is about, in the registry's views.
+    /// Returns the addresses of the machines that a verb acts on, in Machines, Diff and History.
     pub fn chosen_addresses(&self) -> Vec<String> {
         let address = |serial: &Serial| self.registry.machine(&self.seen, serial).map(|m| m.address.clone());
         let ended = |id: &PastId| self.past.history.get(id).map(|e| e.address.clone());
@@ -53,8 +53,8 @@ impl App {
         }
     }
 
-    /// The entries that a verb is about: those marked, of the pane, or under the cursor; of nodes, their live entries
-    /// of both queues.
+    /// Returns the entries that a verb acts on: of the pane, marked, or under the cursor. For nodes these are their
+    /// live entries in both queues.
     pub fn chosen_entries(&self) -> Vec<EntryId> {
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Entry(id), .. }), _) => vec![*id],
@@ -70,7 +70,7 @@ impl App {
         }
     }
 
-    /// The nodes that a verb is about.
+    /// Returns the nodes that a verb acts on.
     pub fn chosen_nodes(&self) -> Vec<String> {
         let machine = |id: &EntryId| queries::machine(&self.seen, *id);
         match (&self.pane, self.view) {
@@ -87,7 +87,7 @@ impl App {
         }
     }
 
-    /// The hosts that a verb is about.
+    /// Returns the hosts that a verb acts on.
     pub fn chosen_hosts(&self) -> Vec<HostId> {
         match (&self.pane, self.view) {
             (Some(Pane { of: Target::Host(id), .. }), _) => vec![id.clone()],
@@ -96,7 +96,7 @@ impl App {
         }
     }
 
-    /// Why nothing is chosen, and what to do.
+    /// Returns a message that nothing is chosen, and what to do.
     pub fn nothing_chosen(&self, what: &str) -> String {
         format!("no {what} is chosen: move the cursor to one, or mark some with {}", self.key("mark"))
     }

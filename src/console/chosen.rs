@@ -1,5 +1,5 @@
-//! The columns that a person chose of each table: one choice that every table is drawn by. A column of the table is taken
-//! as it is; one that only filters know is made from what they read.
+//! Columns that the operator chose for each table. Every table is drawn from this choice. A column of the table is
+//! drawn as usual; a column that only filters know is made from the values that they read.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use super::{
     when,
 };
 
-/// The choices by table; one that has none is drawn as it is.
+/// The chosen columns by table. A table without a choice is drawn with its own columns.
 pub type Chosen = BTreeMap<&'static str, Vec<&'static str>>;
 
-/// The widest that a column grows beyond the width it has of itself.
+/// Widest that a column grows beyond its own width.
 const WIDEST: u16 = 40;
-/// Fewer columns than that say nothing: the last one is left out then.
+/// Narrowest useful column: the last column is left out if it would get less.
 const LEAST: u16 = 6;
 
-/// Draws a table with the columns that were chosen of it, or with its own.
+/// Draws a table with the chosen columns, or with its own.
 pub fn draw<Id: Columns>(
     app: &App,
     (buffer, area): (&mut Buffer, Rect),
@@ -61,7 +61,7 @@ pub fn draw<Id: Columns>(
     table::draw(buffer, area, theme, &picked, &shown, stale);
 }
 
-/// Leaves out at the right what does not fit; the last one that does takes what is left.
+/// Drops the columns at the right that do not fit. The last one that fits gets the rest of the width.
 fn fit(columns: &mut Vec<Column>, width: u16) {
     let mut left = width.saturating_sub(GUTTER);
     let fits = columns.iter().position(|column| {
@@ -75,7 +75,7 @@ fn fit(columns: &mut Vec<Column>, width: u16) {
     }
 }
 
-/// The title of a column that no table has of itself.
+/// Returns the title of a column that no table has by default.
 fn title(name: &'static str) -> &'static str {
     match name {
         "rack" => "RACK",
@@ -89,7 +89,7 @@ fn title(name: &'static str) -> &'static str {
     }
 }
 
-/// What a cell of such a column says.
+/// Returns the text of a cell in such a column.
 fn text(value: &Value) -> String {
     match value {
         Value::Text(text) | Value::Known(text, _) => short_text::safe(text),
@@ -99,7 +99,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Reads names separated by commas or spaces: columns of the table that is open, each once.
+/// Parses names separated by commas or spaces. They must be columns of the open table, each at most once.
 pub fn read(app: &App, text: &str) -> Result<Vec<&'static str>, String> {
     let all = columns::all(app.view, app.of_cke);
     let mut names: Vec<&'static str> = Vec::new();

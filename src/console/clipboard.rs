@@ -1,4 +1,4 @@
-//! Copying through the terminal (OSC 52): it works over SSH, where no other clipboard is near.
+//! Copying through the terminal (OSC 52). It works over SSH, where no other clipboard is in reach.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -8,22 +8,24 @@ use super::{
 };
 use crate::store::keys::Folder;
 
-/// Bytes that are copied at most: many terminals drop a sequence of 100,000 characters, and base64 takes four for three.
+/// Most bytes that are copied. Many terminals drop a sequence of 100,000 characters, and base64 turns three bytes into
+/// four.
 const MOST: usize = 60_000;
 
-/// A pane's lines are not broken where the screen ends.
+/// Width for a pane's lines, so that they are not wrapped at the screen's edge.
 const WIDE: u16 = 1000;
 
-/// Something to copy. It came from outside: what is pasted into a shell holds no newline that nobody sees.
+/// A text to copy. It is external text: it must contain no hidden newline, because it may be pasted into a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// The text.
     pub text: String,
-    /// What it is, for the message.
+    /// Description of the text, for the message.
     pub what: String,
 }
 
-/// What `copy` means now: the whole text of an open pane, else what the cursor is on.
+/// Returns the text that `copy` copies now: the whole text of an open pane, else the name of the object under the
+/// cursor.
 pub fn chosen(app: &App) -> Option<Copied> {
     let target = app.target()?;
     if app.pane.is_some() {
@@ -38,7 +40,7 @@ pub fn chosen(app: &App) -> Option<Copied> {
     Some(Copied { what: text.clone(), text })
 }
 
-/// What a row is called where it is typed again: in `goto`, in a shell.
+/// Returns an object's name as it can be typed again, in `goto` or in a shell.
 fn name(app: &App, target: &Target) -> Option<String> {
     Some(match target {
         Target::Entry(id) => id.to_string(),
@@ -55,7 +57,7 @@ fn name(app: &App, target: &Target) -> Option<String> {
     .filter(|text| !text.is_empty())
 }
 
-/// The first bytes of it, and whether that is all.
+/// Truncates a text to `MOST` bytes. Returns it, and whether it is complete.
 fn cut(mut text: String) -> (String, bool) {
     if text.len() <= MOST {
         return (text, true);
@@ -65,7 +67,7 @@ fn cut(mut text: String) -> (String, bool) {
     (text, false)
 }
 
-/// The sequence that hands it to the terminal.
+/// Returns the escape sequence that copies a text.
 pub fn sequence(text: &str) -> String {
     format!("\u{1b}]52;c;{}\u{7}", STANDARD.encode(text))
 }

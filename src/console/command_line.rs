@@ -1,5 +1,5 @@
-//! The command line: what can be typed after `:`, and the proposals that tab goes through. Its words are the key
-//! table's names and a few that need an argument.
+//! The command line: commands that can be typed after `:`, and the completions that tab goes through. Its commands are
+//! the names of the key table and a few that need an argument.
 
 use std::borrow::Cow;
 
@@ -16,42 +16,42 @@ use super::{
 };
 use crate::model::entry::EntryId;
 
-/// Most proposals that are made.
+/// Most completions.
 const MOST: usize = 40;
 
-/// The line while it is typed.
+/// The open command line.
 #[derive(Clone, Debug, Default)]
 pub struct CommandLine {
     /// The text.
     pub input: Input,
-    /// Why the text could not be carried out, until another letter is typed.
+    /// The error of the text, until another letter is typed.
     pub error: Option<String>,
-    /// What tab puts in, and which of it was put in last; the text before it.
+    /// The completions that tab goes through, and the one that is inserted.
     pub proposals: Option<Proposals>,
-    /// What could be put in, as the text stands.
+    /// The completions of the present text.
     pub offers: Proposals,
-    /// The line of before that stands in place of what was typed, counted from the last one.
+    /// The recalled line that replaces the typed text, counted from the last one.
     pub recalled: Option<usize>,
 }
 
-/// What could stand at the end of the line.
+/// Completions for the end of the line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proposals {
-    /// The text in front of the word that is completed.
+    /// The text before the word that is completed.
     pub before: String,
-    /// The words, best first.
+    /// The completions, best first.
     pub words: Vec<String>,
-    /// The one that stands in the line.
+    /// Index of the inserted one.
     pub at: usize,
 }
 
-/// A word of its own, beside the names of the key table.
+/// A command that is not in the key table.
 pub struct Word {
-    /// The word.
+    /// Its name.
     pub name: &'static str,
-    /// What is typed after it; empty = nothing.
+    /// Its argument. Empty = none.
     pub argument: &'static str,
-    /// What it does.
+    /// Its help text.
     pub help: &'static str,
 }
 
@@ -59,7 +59,7 @@ const fn word(name: &'static str, argument: &'static str, help: &'static str) ->
     Word { name, argument, help }
 }
 
-/// The words that are no names of the key table.
+/// The commands that are not in the key table.
 pub const WORDS: &[Word] = &[
     word("goto", "NODE|ADDRESS|ENTRY", "Go to a node by name or address, or to an entry such as reboots/3"),
     word("view", "NAME", "Open a view"),
@@ -91,24 +91,24 @@ pub const WORDS: &[Word] = &[
     word("q", "", "Leave"),
 ];
 
-/// Verbs that take rows as an argument: a filter, or names, addresses, indexes.
+/// Verbs that take rows as an argument: a filter, or names, addresses or indexes.
 pub const ON_ROWS: [&str; 9] =
     ["reboot", "repair", "cancel", "hold", "unhold", "reset-backoff", "retry", "done", "force"];
 
-/// A line that was understood.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Press the key of this command.
+    /// Execute this command, as its key does.
     Press(Command),
-    /// A verb on the rows that an argument names (none = those that are chosen), and its reason.
+    /// A verb with the rows that its argument names (`None` = the chosen ones), and its reason.
     Verb(Command, Option<String>, Option<String>),
-    /// The backoff of all entries, and why.
+    /// Reset the backoff of all entries, with the reason.
     AllBackoffs(Option<String>),
     /// One of [`WORDS`] with its argument.
     Word(&'static str, String),
 }
 
-/// Reads a line.
+/// Parses a command line.
 pub fn read(text: &str) -> Result<Said, String> {
     let (name, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
     let rest = rest.trim();
@@ -145,10 +145,10 @@ pub fn read(text: &str) -> Result<Said, String> {
     Ok(Said::Verb(binding.command, rows, reason))
 }
 
-/// What stands between a verb's rows and its reason.
+/// Separator between a verb's rows and its reason.
 pub const REASON: &str = "--";
 
-/// `rack=3 -- kernel 6.12`: the rows and the reason, each if it is there.
+/// Splits `rack=3 -- kernel 6.12` into the rows and the reason. Either may be missing.
 fn reasoned(text: &str) -> (Option<String>, Option<String>) {
     let words = || text.split(' ');
     let said = |part: &str| Some(part.trim().to_owned()).filter(|part| !part.is_empty());
@@ -161,7 +161,7 @@ fn reasoned(text: &str) -> (Option<String>, Option<String>) {
     }
 }
 
-/// The verbs with what they take on the command line, for the help and the document.
+/// Returns the verbs with their arguments on the command line, for the help and the document.
 pub fn verb_forms() -> impl Iterator<Item = (String, &'static str)> {
     TABLE.iter().filter(|b| b.changes && b.name != "keep-cordoned").map(|b| {
         let rows = match b.name {
@@ -173,17 +173,17 @@ pub fn verb_forms() -> impl Iterator<Item = (String, &'static str)> {
     })
 }
 
-/// What ROWS may be.
+/// Explanation of ROWS.
 pub const ROWS: &str = "ROWS are names or addresses of nodes, indexes of entries, or a filter such as rack=3 or \
     node:w1; without them a verb is about what is marked or under the cursor. It asks as its key does.";
 
-/// All first words.
+/// Returns all commands.
 fn names() -> impl Iterator<Item = &'static str> {
     let table = TABLE.iter().filter(|b| typed(b.context)).map(|b| b.name);
     WORDS.iter().map(|w| w.name).chain(table)
 }
 
-/// What the first word of a line means, for the hint beside it.
+/// Returns the meaning of a line's first word, for the hint beside it.
 pub fn meaning(text: &str) -> Option<String> {
     let name = text.split_whitespace().next()?;
     if let Some(word) = WORDS.iter().find(|w| w.name == name) {
@@ -196,7 +196,7 @@ pub fn meaning(text: &str) -> Option<String> {
     Some(format!("{takes}{}", binding.help))
 }
 
-/// A first word with what it takes, and what it does.
+/// Returns a command with its arguments, and its help text.
 pub fn told(name: &str) -> (String, String) {
     if let Some(word) = WORDS.iter().find(|w| w.name == name) {
         return (format!("{name} {}", word.argument).trim_end().to_owned(), word.help.to_owned());
@@ -206,23 +206,23 @@ pub fn told(name: &str) -> (String, String) {
     form.map_or_else(|| (name.to_owned(), help().to_owned()), |(form, help)| (form, help.to_owned()))
 }
 
-/// Times that are proposed where one is typed.
+/// Completions for times.
 const TIMES: [&str; 6] = ["15m", "30m", "1h", "2h", "8h", "1d"];
 
-/// The proposals for the last word of a line, by the kind of argument that stands there.
+/// Returns the completions for the last word of a line, by the kind of argument at that place.
 pub fn proposals(app: &App, text: &str) -> Proposals {
     let commas = text.starts_with("columns ");
-    // a space may be wider than one byte: input methods type U+3000
+    // A space may be wider than one byte: input methods type U+3000.
     let last = text.rsplit(|c: char| c.is_whitespace() || (commas && c == ',')).next().unwrap_or_default();
     let before = &text[..text.len() - last.len()];
     let mut words = before.split_whitespace();
     let (first, place) = (words.next(), words.count());
     let argument = first.and_then(|name| WORDS.iter().find(|w| w.name == name)).map(|w| w.argument);
-    // only those that are proposed are copied
+    // Only the completions are copied.
     let nodes = || app.seen.snapshot.kube.nodes.keys().map(|name| Cow::Borrowed(name.as_str()));
     let owned = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<String>>();
     let words: Vec<String> = match (first, argument) {
-        // of a reason nothing is known
+        // A reason has no completions.
         (Some(_), None) if before.split_whitespace().any(|word| word == REASON) => Vec::new(),
         (None, _) => propose(last, names().map(str::to_owned)),
         (Some("view"), _) => propose(last, View::ALL.iter().map(|v| v.name().to_owned())),
@@ -250,7 +250,7 @@ pub fn proposals(app: &App, text: &str) -> Proposals {
     Proposals { before: before.to_owned(), words, at: 0 }
 }
 
-/// The entries of the queues.
+/// Returns the entries of the queues.
 fn entries(app: &App, reboots: bool, repairs: bool) -> impl Iterator<Item = String> {
     let store = &app.seen.snapshot.store;
     let of_reboots = store.reboots.entries.keys().filter(move |_| reboots).map(|i| EntryId::reboot(*i).to_string());
@@ -258,7 +258,7 @@ fn entries(app: &App, reboots: bool, repairs: bool) -> impl Iterator<Item = Stri
     of_reboots.chain(of_repairs)
 }
 
-/// The words that a text may mean, best first: those that begin with it, or where none does, those that resemble it.
+/// Returns the completions of a text, best first: words that start with it or, if none does, words that resemble it.
 fn propose<T: AsRef<str> + Into<String>>(text: &str, words: impl Iterator<Item = T>) -> Vec<String> {
     if text.is_empty() {
         return words.take(MOST).map(Into::into).collect();

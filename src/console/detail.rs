@@ -1,4 +1,4 @@
-//! The text of detail panes: everything about one entry or one node, wrapped, nothing cut.
+//! Text of detail panes: everything about one object, wrapped, never cut.
 
 mod host;
 mod machine;
@@ -37,7 +37,7 @@ use crate::{
     },
 };
 
-/// Columns of the labels.
+/// Width of the labels, in columns.
 const LABEL: usize = 11;
 
 /// Commands, and what they do to an entry.
@@ -48,14 +48,14 @@ const FORCE: (&str, &str) = ("force", "force (skip what is left)");
 const RETRY: (&str, &str) = ("retry", "again (retry)");
 const RESET: (&str, &str) = ("reset-backoff", "reset backoff");
 
-/// Lines under way.
+/// Lines under construction.
 struct Text<'a> {
     app: &'a App,
     width: usize,
     lines: Vec<Line<'static>>,
 }
 
-/// The lines of a pane of that width.
+/// Returns the lines of a pane of this width.
 pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
     match of {
@@ -70,7 +70,7 @@ pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     text.lines
 }
 
-/// The pane's title.
+/// Returns the pane's title.
 pub fn title(app: &App, of: &Target) -> String {
     match of {
         Target::Entry(id) => match queries::address_of(&app.seen, *id) {
@@ -98,7 +98,7 @@ impl Text<'_> {
         self.app.known()
     }
 
-    /// A labelled text, wrapped under itself.
+    /// Adds a labelled text, wrapped with an indent.
     fn field(&mut self, label: &str, text: &str, style: Style) {
         let width = self.width.saturating_sub(LABEL);
         let mut label = format!("{label:<LABEL$}");
@@ -110,13 +110,13 @@ impl Text<'_> {
         }
     }
 
-    /// The commands that make sense here: each with its key and what it does.
+    /// Adds the commands that make sense here, each with its key and its effect.
     fn you_can(&mut self, actions: &[(&str, &str)]) {
         let can: Vec<String> = actions.iter().map(|(name, does)| format!("{} {does}", self.app.key(name))).collect();
         self.field("you can", &can.join("  "), self.app.looks.theme.key);
     }
 
-    /// A line of the log in full.
+    /// Adds a log line in full.
     fn logged(&mut self, id: LineId) {
         let Some(line) = self.app.logs.get(&id).cloned() else {
             self.plain("", "the line is gone: only the last ones are kept");
@@ -141,12 +141,13 @@ impl Text<'_> {
         self.moment_by(at, self.now())
     }
 
-    /// What is over grows older whatever is lost; what Kubernetes has told stands still with Kubernetes.
+    /// Formats a time with its age. The caller passes `now`: ages of past events always advance, ages from Kubernetes
+    /// stop while Kubernetes is lost.
     fn moment_by(&self, at: Timestamp, now: Timestamp) -> String {
         format!("{} ({} ago)", calendar::time(self.app, at), when::age(at, now))
     }
 
-    /// An entry of either queue. `alone`: the pane is the entry's; else the node's lines stand above already.
+    /// Adds an entry of either queue. `alone` = the pane is the entry's; otherwise the node's lines are above already.
     fn any_entry(&mut self, id: EntryId, alone: bool) {
         let store = Arc::clone(&self.app.seen.snapshot.store);
         let broken = match id.queue {
@@ -175,7 +176,7 @@ impl Text<'_> {
         }
     }
 
-    /// A reboot.
+    /// Adds a reboot.
     fn entry(&mut self, id: EntryId, alone: bool) {
         let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
@@ -238,13 +239,13 @@ impl Text<'_> {
         }
     }
 
-    /// The pods that a drain still waits for, each with what holds it.
+    /// Adds the pods that a drain still waits for, each with its blocker.
     fn pods_left(&mut self, id: EntryId) {
         let seen = Arc::clone(&self.app.seen);
         let Some(p) = queries::progress(&seen, id) else { return };
         self.heading(format!("Pods left: {}", p.blockers.len()));
         for blocker in &p.blockers {
-            // a preview's refusal is in the reason before any eviction was sent
+            // The dry run's refusal is in the reason before any eviction is sent.
             let why = match seen.reasons.get(&id) {
                 Some(Reason::BlockedByPdb { pod, pdb, healthy, needed })
                     if *pod == blocker.pod && blocker.why == PodHold::Leaving =>
@@ -272,7 +273,7 @@ impl Text<'_> {
         self.plain("asked", &text);
     }
 
-    /// The phases of an entry that is not through, as a bar.
+    /// Adds the phases of an unfinished entry as a bar.
     fn phases(&mut self, id: EntryId) {
         let (seen, mut all) = (&self.app.seen, Vec::new());
         let store = &seen.snapshot.store;
@@ -283,13 +284,13 @@ impl Text<'_> {
             (_, Some(e)) => e.last_transition_time.filter(|_| e.unfinished() && e.step_status == StepStatus::Draining),
             _ => None,
         };
-        // the drain of one that reboots already: as the audit has it, where it was read
+        // If an entry reboots already, its drain is known only from the audit records, if they were read.
         let on = id.to_string();
         let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
         let read: Vec<_> = read.filter(|audit| audit.on == on).collect();
         let of = |what: &'static str| read.iter().filter(move |audit| audit.what == what).map(|audit| audit.at);
         all.extend(drains.into_iter().chain(of("drain")).map(|at| phase(at, 'd', "draining")));
-        // between two drains nothing is drained
+        // Between two drains nothing is drained.
         let moved = match (queries::entry(seen, id), queries::repair(seen, id)) {
             (Some(e), _) => e.last_transition_time,
             (_, Some(e)) => e.last_transition_time,
@@ -302,13 +303,13 @@ impl Text<'_> {
         self.bar(all, end.unwrap_or(self.now()));
     }
 
-    /// A bar, and its words below it.
+    /// Adds a bar and its legend.
     fn bar(&mut self, phases: Vec<Phase>, end: Timestamp) {
         let lines = bar::phases(phases, end, self.width.saturating_sub(3));
         self.lines.extend(lines.into_iter().map(|line| Line::from(format!("  {line}"))));
     }
 
-    /// What is known of the entry's past, oldest first.
+    /// Adds the known events of an entry, oldest first.
     fn timeline(&mut self, id: EntryId, moved: Option<Timestamp>, status: &str) {
         let store = &self.app.seen.snapshot.store;
         let mut events: Vec<(Timestamp, String)> = Vec::new();
@@ -352,7 +353,7 @@ impl Text<'_> {
         self.tries(&seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect::<Vec<_>>());
     }
 
-    /// Attempts with what their commands said, the last one first.
+    /// Adds attempts with the output of their commands, newest first.
     fn tries(&mut self, attempts: &[&Attempt]) {
         if attempts.is_empty() {
             return;
@@ -362,7 +363,7 @@ impl Text<'_> {
             let end = a.outcome.as_ref().map_or_else(
                 || format!("no outcome recorded, bound {} s", a.bound_seconds),
                 |o| match &o.end {
-                    // that says it
+                    // The text contains the time already.
                     Ended::TimedOut(_) => o.end.to_string(),
                     _ => format!("{} after {}", o.end, when::age(a.start, o.at)),
                 },
@@ -381,7 +382,7 @@ impl Text<'_> {
     }
 }
 
-/// Which of a repair's commands an attempt was: ` of step 2`; nothing for reboots.
+/// Returns which of a repair's commands an attempt ran, such as ` of step 2`. Empty for reboots.
 fn of_step(attempt: &Attempt) -> String {
     match attempt.step {
         _ if attempt.success => " of the success command".to_owned(),

@@ -1,5 +1,5 @@
-//! How long it takes until a queue is through, by the pace at which its entries ended lately. An estimate: it says from
-//! what it was made, and says nothing where there is too little.
+//! Estimated time until a queue is empty, from the rate at which its entries ended lately. The text shows the data
+//! behind the estimate. Without enough data there is no estimate.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,35 +9,38 @@ use crate::{
     model::entry::QueueKind,
 };
 
-/// From so many entries on a pace is told.
+/// Fewest ended entries that give a rate.
 const FEWEST: usize = 3;
-/// Most entries that are looked at.
+/// Most ended entries that are counted.
 const MOST: usize = 50;
-/// Two entries that ended further apart are not of the same work.
+/// Two entries whose ends are further apart do not belong to the same batch of work.
 const GAP: SignedDuration = SignedDuration::from_hours(1);
 
-/// The pace of a queue.
+/// Throughput of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throughput {
-    /// From one entry that ended well to the next.
+    /// Time from one successful end to the next.
     pub each: SignedDuration,
-    /// How long one of them takes from its command to its end: several at once end faster one after the other.
+    /// Time that one entry takes from its command to its end. With several at once, ends follow faster than that.
     pub one: SignedDuration,
-    /// Made from so many entries.
+    /// Number of entries that it was computed from.
     pub of: usize,
 }
 
-/// From how many entries a pace is told where so many are in work at once: what ends together is no pace.
+/// Returns the fewest ended entries that give a rate for this number of slots. Entries that run at once also end at
+/// once, which is not a rate.
 pub fn fewest(slots: Option<i64>) -> usize {
     slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).saturating_mul(2).clamp(FEWEST, MOST / 2)
 }
 
-/// A time between two ends that is so many times the usual one, or as many times as make the fewest entries, is a pause: the queue
-/// was frozen, shut, or empty.
+/// Factor that makes a gap between two ends a pause: the queue was frozen, closed or empty. The gap is a pause if it is
+/// longer than the usual gap times this factor, or times `fewest` if that is more.
 const PAUSE: usize = 5;
 
-/// The pace of the entries that ended well lately, newest first; none where fewer than `fewest` did. Pauses tell nothing of it,
-/// nor does the time since the last end while nothing is in work; `busy` = since when something is.
+/// Computes the throughput from the entries that succeeded lately, newest first. `None` if fewer than `fewest` did.
+///
+/// Pauses do not count, nor does the time since the last end while nothing is in progress. `busy` = time since which
+/// something is in progress.
 pub fn throughput<'a>(
     ended: impl Iterator<Item = &'a Ended>,
     queue: QueueKind,
@@ -65,7 +68,7 @@ pub fn throughput<'a>(
     let usual = mean(&gaps)?;
     gaps.retain(|gap| *gap <= usual * i32::try_from(fewest.max(PAUSE)).unwrap_or(i32::MAX));
     let each = mean(&gaps)?;
-    // nothing has ended for longer than that: it is slower by now
+    // Nothing has ended for longer than that, so the rate is slower by now.
     gaps.push(now.duration_since(began));
     let each = each.max(mean(&gaps)?);
     let one = mean(&away).unwrap_or_default();
@@ -77,47 +80,48 @@ fn mean(gaps: &[SignedDuration]) -> Option<SignedDuration> {
     Some(gaps.iter().sum::<SignedDuration>() / parts)
 }
 
-/// What is left of a queue, and how fast and from when on it goes.
+/// Entries that are left in a queue, their rate, and the time from which they can start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Left {
-    /// Entries that will still come to their end by themselves.
+    /// Entries that will end without an operator.
     pub left: usize,
-    /// Of these, those that end whatever keeps the others from starting.
+    /// Of these, the ones that end even if no other entry may start.
     pub ending: usize,
-    /// Entries that a person holds.
+    /// Entries on hold.
     pub held: usize,
-    /// Entries that need a person.
+    /// Entries that need an operator.
     pub stuck: usize,
-    /// Entries that wait behind one that does not move: of a machine that is held, backs off or is stuck otherwise.
+    /// Entries that wait behind another entry of the same machine, which is on hold, backs off or is stuck.
     pub behind: usize,
-    /// Entries that back off and are tried again by themselves, and when the first of them is.
+    /// Number of entries in backoff, and the earliest retry.
     pub backoff: Option<(usize, Timestamp)>,
-    /// Of those that are left, API servers: each goes alone.
+    /// Of `left`, the API servers: each reboots alone.
     pub alone: usize,
-    /// How many of the others go at once.
+    /// Number of other entries that run at once.
     pub slots: usize,
-    /// The pace of those that ended.
+    /// Throughput of the ended entries.
     pub throughput: Option<Throughput>,
-    /// From how many a pace is told; none while history was not read.
+    /// Fewest ended entries that give a rate. `None` until the history was read.
     pub fewest: Option<usize>,
-    /// From when on something starts.
+    /// The time from which entries can start.
     pub start: Option<Start>,
 }
 
-/// How much a piece of text matters.
+/// Importance of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// It is so.
+    /// Plain fact.
     Plain,
-    /// It keeps a person waiting.
+    /// An operator has to wait for it.
     Trouble,
-    /// What it was made from.
+    /// Basis of the estimate.
     Aside,
 }
 
 impl Left {
-    /// `about 4m for 8 reboots; 6 on hold (those done by 10:10 UTC, one every 18s as the last 16)`, `8 reboots not before 04:51 UTC
-    /// (freeze)`: what matters first, since narrow screens cut the end. Empty where nothing is left.
+    /// Returns the estimate as text: `about 4m for 8 reboots; 6 on hold (those done by 10:10 UTC, one every 18s as the
+    /// last 16)`, `8 reboots not before 04:51 UTC (freeze)`. The most important part comes first, because narrow
+    /// screens cut off the end. Empty if nothing is left.
     pub fn said(&self, what: &str, clock: impl Fn(Timestamp) -> String) -> Vec<(String, Tone)> {
         if self.nothing() {
             return Vec::new();
@@ -157,11 +161,11 @@ impl Left {
         };
         if let (Some(throughput), true) = (&self.throughput, self.left > 0) {
             let work = self.work(throughput);
-            // what is in work ends, whatever keeps others from starting: no window counts for it
+            // Entries in progress end even if no other may start: no window applies to them.
             let start = self.start.as_ref().filter(|start| bar.is_some() || start.bar.is_none());
             let end = start.and_then(|start| start.end(work)).map(|(at, openings)| {
                 let windows = if openings > 1 { format!(" in {openings} windows") } else { String::new() };
-                // those that rest are not among them
+                // Entries on hold, in backoff or stuck are not among them.
                 let which = if self.held + self.behind + self.resting() > 0 { "those done by" } else { "done by" };
                 format!("{which} {}{windows}", clock(at))
             });
@@ -188,12 +192,12 @@ impl Left {
         said
     }
 
-    /// Whether nothing is left, in whatever state.
+    /// Returns true if no entry is left in any state.
     pub fn nothing(&self) -> bool {
         self.left + self.held + self.behind + self.resting() == 0
     }
 
-    /// Entries that are stuck or back off.
+    /// Returns the number of entries that are stuck or in backoff.
     pub fn resting(&self) -> usize {
         self.stuck + self.backoff.map_or(0, |(n, _)| n)
     }
@@ -203,13 +207,14 @@ impl Left {
     }
 }
 
-/// So many entries take as long as these: with several slots the pace is that of several at once, and an API server goes alone.
+/// Returns how many entries, started one after another, take as long as these. The rate is that of several slots at
+/// once, but an API server reboots alone.
 pub fn as_one_by_one(entries: usize, alone: usize, slots: usize) -> usize {
     entries + alone.min(entries) * slots.saturating_sub(1)
 }
 
 impl Throughput {
-    /// How long so many entries take: never less than one does.
+    /// Returns the time that so many entries take: at least the time of one.
     pub fn through(&self, left: usize) -> SignedDuration {
         (self.each * i32::try_from(left).unwrap_or(i32::MAX)).max(self.one)
     }
@@ -255,7 +260,7 @@ mod tests {
         assert_eq!(throughput.through(5).as_secs(), 600);
     }
 
-    /// Review 9 of the operator, 4: "5s each" of machines that are away for ten, three at once.
+    /// A single entry takes as long as one entry takes, even if entries run three at once.
     #[test]
     fn one_alone_takes_no_less_than_one_did() {
         let three_at_once = |i: i64| Ended { commanded: Some(after(now(), -60 - 5 * i)), ..end(50 + 5 * i) };
@@ -265,7 +270,7 @@ mod tests {
         assert_eq!([1, 2, 4].map(|n| throughput.through(n).as_secs()), [10, 10, 20]);
     }
 
-    /// Review 9 of the operator, 4: what waits behind a held one was "about 5s".
+    /// An entry behind one on hold must not be promised a start.
     #[test]
     fn what_backs_off_behind_a_closed_queue_is_not_said_to_start() {
         let left = Left { backoff: Some((4, after(now(), 420))), behind: 1, ..Left::default() };
@@ -301,7 +306,7 @@ mod tests {
         assert_eq!(told(&[1200, 1260, 1320]).map(|p| p.each.as_secs()), Some(440));
     }
 
-    /// Review of the operator, 8.2: a freeze of six minutes counted as work.
+    /// A freeze of six minutes must not count as work.
     #[test]
     fn a_pause_is_no_work_and_waves_are_no_pauses() {
         let ago = |from: i64, n: i64| (0..n).map(move |i| from + 4 * i);
@@ -320,7 +325,7 @@ mod tests {
         assert_eq!(told_of(&[7200, 7260, 7320], true).map(|p| p.each.as_secs()), Some(60));
     }
 
-    /// Review of the operator, 2: a time that ignores all that stops the queue.
+    /// The estimate names everything that stops the queue.
     #[test]
     fn i8_what_is_left_is_told_with_all_that_stops_it() {
         let throughput = Some(Throughput { each: SignedDuration::from_secs(18), one: SignedDuration::ZERO, of: 16 });

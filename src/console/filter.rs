@@ -1,7 +1,7 @@
-//! The filter language of every table: words, `/regex/`, `!`, `column:word`, comparisons, `or`.
+//! Filter language of every table: words, `/regex/`, `!`, `column:word`, comparisons, `or`.
 //!
-//! `worker /db-[0-9]+/ !queued rack=3 since>10m or status:failed`: terms side by side must all hold, `or` parts
-//! alternatives; `"two words"` is one term.
+//! Example: `worker /db-[0-9]+/ !queued rack=3 since>10m or status:failed`. Terms side by side must all hold; `or`
+//! separates alternatives; `"two words"` is one term.
 
 use std::{borrow::Cow, fmt, fmt::Write as _};
 
@@ -9,33 +9,33 @@ use regex::{Regex, RegexBuilder};
 
 use super::when;
 
-/// What a column says of a row: to be searched, compared and sorted by.
+/// Value of a column in a row, for searching, comparing and sorting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
     /// Text as the screen shows it.
     Text(Cow<'a, str>),
     /// A number.
     Number(f64),
-    /// A duration in seconds, shown as `3m`. Words without a column pass it by: `12` means a name, not an age.
+    /// A duration in seconds, shown as `3m`. Words without a column skip it: `12` means a name, not an age.
     Span(f64),
-    /// Text as the screen shows it, and another word under which people know the same.
+    /// Text as the screen shows it, and another common word for it.
     Known(Cow<'a, str>, &'static str),
-    /// Nothing.
+    /// No value.
     None,
 }
 
 impl<'a> Value<'a> {
-    /// A text; nothing where it is empty.
+    /// Wraps a text; `None` if it is empty.
     pub fn text(text: impl Into<Cow<'a, str>>) -> Self {
         let text = text.into();
         if text.is_empty() { Self::None } else { Self::Text(text) }
     }
 
-    /// What a word is searched in.
+    /// Returns the text that words are searched in.
     fn words(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) | Self::Known(text, _) => Cow::Borrowed(text),
-            #[allow(clippy::cast_possible_truncation)] // asked for right before
+            #[allow(clippy::cast_possible_truncation)] // checked on the next line
             Self::Number(n) if n.fract() == 0.0 && n.abs() < 1e9 => Cow::Owned((*n as i64).to_string()),
             Self::Number(n) => Cow::Owned(n.to_string()),
             Self::Span(seconds) => Cow::Owned(when::seconds(*seconds)),
@@ -43,7 +43,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The order of rows: nothing last, numbers before texts, texts with their numbers as numbers.
+    /// Returns the sort key of a row: numbers before texts, no value last. Numbers within texts sort as numbers.
     pub fn key(&self) -> (u8, i64, String) {
         match self {
             #[allow(clippy::cast_possible_truncation)]
@@ -54,7 +54,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Text whose numbers sort as numbers: `w9` before `w10`.
+/// Pads the numbers in a text so that they sort as numbers: `w9` before `w10`.
 fn natural(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut digits = String::new();
@@ -71,13 +71,13 @@ fn natural(text: &str) -> String {
     out
 }
 
-/// A row as filters see it.
+/// A row as seen by filters.
 pub trait Cells {
-    /// What a column says.
+    /// Returns the value of a column.
     fn value(&self, column: &str) -> Value<'_>;
 }
 
-/// A filter that was understood. The empty one lets everything through.
+/// A parsed filter. An empty one passes every row.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     any: Vec<Vec<Term>>,
@@ -99,12 +99,12 @@ enum Test {
     Compares(char, bool, Number),
 }
 
-/// A number with what it was typed as.
+/// A parsed number or duration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Number(f64);
 
 impl Filter {
-    /// Reads a filter for a view with these columns; the error says which part is wrong, and what can be written there.
+    /// Parses a filter for a view with these columns. The error names the wrong part, and what is possible there.
     pub fn parse(text: &str, columns: &'static [&'static str]) -> Result<Self, String> {
         let (mut any, mut all) = (Vec::new(), Vec::new());
         for word in words(text)? {
@@ -122,12 +122,12 @@ impl Filter {
         Ok(Self { any, columns })
     }
 
-    /// Lets everything through.
+    /// Returns true if the filter passes every row.
     pub fn is_empty(&self) -> bool {
         self.any.is_empty()
     }
 
-    /// Whether a row passes.
+    /// Reports whether a row passes.
     pub fn passes(&self, row: &impl Cells) -> bool {
         self.any.is_empty() || self.any.iter().any(|all| all.iter().all(|term| self.holds(term, row)))
     }
@@ -159,13 +159,13 @@ impl Test {
                     return true;
                 }
                 let whole = value.words().to_lowercase();
-                // a person is shown by name alone where there is little room
+                // Narrow tables show people by their user name alone.
                 whole == *word || whole.split_once('@').is_some_and(|(name, _)| name == word)
             }
             Self::Compares(sign, or_equal, Number(wanted)) => {
                 let found = match value {
                     Value::Number(n) | Value::Span(n) => *n,
-                    // `38/40` counts as 38, `v1.35` as nothing
+                    // `38/40` counts as 38; `v1.35` is not a number.
                     Value::Text(text) => match number(text.split('/').next().unwrap_or_default()) {
                         Some(Number(n)) => n,
                         None => return false,
@@ -179,7 +179,7 @@ impl Test {
     }
 }
 
-/// Whether a text has this word of small letters in it, whatever its own are.
+/// Reports whether a text contains a lower-case word, ignoring case.
 fn contains(text: &str, word: &str) -> bool {
     if !text.is_ascii() {
         return text.to_lowercase().contains(word);
@@ -191,7 +191,7 @@ fn contains(text: &str, word: &str) -> bool {
         .any(|at| text[at].to_ascii_lowercase() == *first && text[at..at + word.len()].eq_ignore_ascii_case(word))
 }
 
-/// Words, quoted ones and regular expressions kept whole.
+/// Splits a text into words. Quoted words and regular expressions stay whole.
 fn words(text: &str) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -245,10 +245,11 @@ fn term(word: &str, columns: &'static [&'static str]) -> Result<Term, String> {
     let Some(sign) = sign.filter(|_| !name.is_empty()) else {
         return Ok(Term { not, column: None, test: plain(rest)? });
     };
-    // the reason that a person gave is a column of its own beside the engine's, and the only one elsewhere
+    // In views with the engine's `reason`, the operator's reason is the column `why`. In other views `reason` means
+    // `why`.
     let meant = if name == "reason" && !columns.contains(&"reason") { "why" } else { name };
     let Some(column) = columns.iter().find(|c| c.eq_ignore_ascii_case(meant)).copied() else {
-        // an address with a port, a URL, a hardware address: no column, so it is text
+        // An address with a port, a URL or a MAC address does not name a column: it is text.
         let words = name.chars().all(|c| c.is_ascii_alphabetic());
         if sign == ':' && (!words || tail[1..].starts_with("//") || tail[1..].contains(':')) {
             return Ok(Term { not, column: None, test: plain(rest)? });
@@ -281,7 +282,7 @@ fn plain(word: &str) -> Result<Test, String> {
     Ok(Test::Contains(unquoted(word).to_lowercase()))
 }
 
-/// The last line of a regular expression's error: what is wrong, without the drawing.
+/// Returns the last line of a regular expression's error: the cause, without the drawing.
 fn first_cause(error: &impl fmt::Display) -> String {
     let text = error.to_string();
     text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
@@ -291,7 +292,7 @@ fn unquoted(word: &str) -> String {
     word.replace('\u{1}', "")
 }
 
-/// `7`, `1.5`, `90s`, `10m`, `2h`, `2h05m`, `3d`: a number, or a duration in seconds.
+/// Parses a number, or a duration in seconds: `7`, `1.5`, `90s`, `10m`, `2h`, `2h05m`, `3d`.
 fn number(text: &str) -> Option<Number> {
     if let Ok(n) = text.parse::<f64>() {
         return n.is_finite().then_some(Number(n));
@@ -314,7 +315,7 @@ fn number(text: &str) -> Option<Number> {
     (digits.is_empty() && !text.is_empty()).then_some(Number(sum))
 }
 
-/// A duration such as `90s`, `15m`, `2h05m`, in seconds.
+/// Parses a duration such as `90s`, `15m` or `2h05m`, in seconds.
 pub fn duration(text: &str) -> Option<f64> {
     number(text).map(|Number(seconds)| seconds)
 }

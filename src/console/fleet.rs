@@ -1,4 +1,4 @@
-//! The nodes and hosts that there are: their names, and which hosts a person should know of.
+//! Nodes and hosts of the cluster: their names, and the hosts that an operator should know about.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -11,17 +11,17 @@ use crate::{
     store::view::Definition,
 };
 
-/// Where nodes have their names, racks and roles from. Cheap to make and to compare.
+/// Sources of node names, racks and roles. Cheap to create and to compare.
 #[derive(Clone, Debug)]
 pub struct Named {
     nodes: OrdMap<String, Arc<NodeRow>>,
     definition: Option<Arc<Definition>>,
-    /// Kubernetes has told of all its Nodes.
+    /// Whether the first list of all Nodes is complete.
     synced: bool,
 }
 
 impl Named {
-    /// As it is seen.
+    /// Takes them from the published state.
     pub fn by(seen: &Seen) -> Self {
         let definition = seen.snapshot.store.cluster.as_ref().and_then(|stored| stored.value.as_ref().ok());
         let kube = &seen.snapshot.kube;
@@ -29,7 +29,7 @@ impl Named {
         Self { nodes: kube.nodes.clone(), definition: definition.cloned(), synced }
     }
 
-    /// Walks over all of them once.
+    /// Counts all nodes, in one pass.
     pub fn count(&self, seen: &Seen) -> Count {
         let mut count = Count::default();
         for (name, node) in with_nodes(seen) {
@@ -42,30 +42,30 @@ impl Named {
         count
     }
 
-    /// Nothing has changed.
+    /// Returns true if nothing has changed.
     pub fn is(&self, other: &Self) -> bool {
         let definition = |of: &Self| of.definition.as_ref().map(Arc::as_ptr);
         self.nodes.ptr_eq(&other.nodes) && definition(self) == definition(other) && self.synced == other.synced
     }
 }
 
-/// The nodes, counted.
+/// Counts of the nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Count {
-    /// How many there are, in Kubernetes or in the definition.
+    /// Number of nodes in Kubernetes or in the definition.
     pub names: usize,
-    /// Columns that the longest name takes.
+    /// Width of the longest name, in columns.
     pub width: usize,
-    /// Members of the definition without a Node, by name; none while Kubernetes has not told of all its Nodes.
+    /// Names of members of the definition without a Node. Empty until the first list of all Nodes is complete.
     pub missing: Vec<String>,
 }
 
-/// The names of all nodes, Kubernetes' and the definition's, in order and each once.
+/// Returns the names of all nodes, from Kubernetes and the definition, sorted and each once.
 pub fn names(seen: &Seen) -> impl Iterator<Item = &str> {
     with_nodes(seen).map(|(name, _)| name)
 }
 
-/// The same, each with whether Kubernetes has a Node of that name.
+/// Same as [`names`], each with whether Kubernetes has a Node of that name.
 fn with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
     let definition = seen.snapshot.store.definition().into_iter();
     let mut members = definition.flat_map(|d| d.members.by_order_of_name(&d.cluster)).map(Node::node_name).peekable();
@@ -88,27 +88,27 @@ fn with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// Whether there is a node of that name, in Kubernetes or in the definition.
+/// Returns true if Kubernetes or the definition has a node of that name.
 pub fn known(seen: &Seen, name: &str) -> bool {
     queries::node(seen, name).is_some() || queries::member(seen, name).is_some()
 }
 
-/// Hosts by what a person should know of them.
+/// Hosts, grouped by what an operator should know about them.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
-    /// Those with an error, and those whose request something keeps from being carried out.
+    /// Hosts with an error, and hosts whose request is blocked.
     pub trouble: Vec<HostId>,
-    /// The others that somebody holds off.
+    /// The other hosts that somebody holds powered off.
     pub held: Vec<HostId>,
-    /// Those of which that is carried out, or a restart: their Nodes are away because it was asked for.
+    /// Hosts without trouble that are held or restarted: their Nodes are away because somebody requested it.
     pub away: Vec<HostId>,
-    /// What both were counted from.
+    /// Inputs of the groups.
     of: OrdMap<HostId, Arc<HostRow>>,
     ours: Option<Arc<Metal3>>,
 }
 
 impl Hosts {
-    /// Takes them anew where something has changed.
+    /// Recomputes the groups if something has changed.
     pub(super) fn refresh(&mut self, seen: &Seen) {
         let (hosts, ours) = (&seen.snapshot.kube.hosts, &seen.snapshot.metal3);
         if self.of.ptr_eq(hosts) && self.ours.as_ref().is_some_and(|of| Arc::ptr_eq(of, ours)) {

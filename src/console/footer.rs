@@ -1,4 +1,4 @@
-//! The footer: the last message, and the hints of the key table.
+//! Footer: the last message, and the hints from the key table.
 
 use ratatui::{
     Frame,
@@ -18,14 +18,15 @@ use super::{
     tour, update,
 };
 
-/// Most lines a message takes.
+/// Most lines of a message.
 const MOST: usize = 3;
 
-/// What is wrong with what is being typed, in full; else the last message. Whether it went wrong.
+/// Returns the lines of the message and whether it is an error: the error of the text being typed, in full, else the
+/// last message.
 fn message(app: &App) -> (Vec<String>, bool) {
     let typed = app.line.as_ref().and_then(|line| line.error.as_deref());
     let typed = typed.or_else(|| app.typing.as_ref().filter(|_| app.help.is_none()).and_then(|_| app.list().fault()));
-    // what is about an open dialog stands in it
+    // A message about an open dialog is shown in the dialog.
     let shown = app.message.as_ref().filter(|message| app.dialog.is_none() || !message.here);
     let (text, failed) = match (typed, shown) {
         (Some(why), _) => (why, true),
@@ -36,13 +37,13 @@ fn message(app: &App) -> (Vec<String>, bool) {
     (cut(&short_text::safe(&text), usize::from(app.size.width), MOST), failed)
 }
 
-/// Lines of the footer: one for the message at least, one for the hints.
+/// Returns the number of lines: at least one for the message, and one for the hints.
 pub fn height(app: &App) -> u16 {
     let tour = app.tour.as_ref().map_or(0, |_| tour::LINES);
     u16::try_from(message(app).0.len().max(1)).unwrap_or(1) + 1 + tour
 }
 
-/// Draws it.
+/// Draws the footer.
 pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     let theme = &app.looks.theme;
     let area = match &app.tour {
@@ -62,7 +63,7 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         palette::draw(app, line, frame.buffer_mut(), area);
         let said = match &line.error {
             Some(_) => (String::new(), theme.muted),
-            // the list above says it of every name
+            // The list above shows the meaning of every command.
             None if line.offers.before.is_empty() && !line.offers.words.is_empty() => (String::new(), theme.muted),
             None => (command_line::meaning(line.input.value()).unwrap_or_default(), theme.muted),
         };
@@ -90,11 +91,11 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
     frame.buffer_mut().set_line(area.x, hints, &line, area.width);
 }
 
-/// A text that is being typed, and beside it what is to be said of it.
+/// Draws a text that is being typed, and a remark beside it.
 fn prompt(app: &App, frame: &mut Frame, (area, y): (Rect, u16), label: &str, input: &Input, said: (String, Style)) {
     let width = usize::from(area.width);
     let (said, style) = said;
-    // the text keeps a third of the line at least
+    // The text gets at least a third of the line.
     let room = width.saturating_sub(said.width() + 2).max(width / 3);
     let scroll = input.visual_scroll(room.saturating_sub(label.len() + 1));
     let text: String = input.value().chars().skip(scroll).collect();
@@ -106,7 +107,7 @@ fn prompt(app: &App, frame: &mut Frame, (area, y): (Rect, u16), label: &str, inp
     frame.set_cursor_position((area.x + u16::try_from(column).unwrap_or(0), y));
 }
 
-/// The commands of a view that the footer names, the most wanted first.
+/// Returns the commands that the footer names in the open view, most important first.
 fn of_view(app: &App) -> &'static [&'static str] {
     match app.view {
         View::Overview => &["open", "cancel", "switch", "reboots", "nodes", "repairs", "history", "logs-of"],
@@ -186,12 +187,12 @@ fn of_view(app: &App) -> &'static [&'static str] {
     }
 }
 
-/// Hints of this context, as many as fit; help, the command line and leaving always do.
+/// Returns the hints of this context, as many as fit. Help, the command line and quit always fit.
 fn hint_line(app: &App, width: usize) -> Line<'static> {
     let here = update::context(app);
     let names: Vec<&str> = match here {
         Context::Table => of_view(app).to_vec(),
-        // a pane names the commands of its object itself
+        // A pane names the commands of its object itself.
         Context::Detail if app.help.is_some() => vec!["close", "find"],
         Context::Detail => {
             ["close", "jump", "logs-of"].into_iter().chain(of_view(app).iter().copied().skip(1)).collect()
@@ -231,10 +232,10 @@ struct Hint {
     width: usize,
 }
 
-/// A command's key and word; none where it is unbound.
+/// Returns a command's key and word. `None` if it is unbound or cannot be used now.
 fn hint(app: &App, name: &str) -> Option<Hint> {
     match name {
-        // nothing is offered that would only say why it cannot be done
+        // The footer does not offer a command that would only report why it cannot run.
         "jump" if app.pane.is_some() || app.view == View::Audit => drop(update::counterpart(app)?),
         "logs-of" if app.pane.is_some() || app.view == View::Audit => drop(update::log_filter(app)?),
         _ => {}

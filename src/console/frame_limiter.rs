@@ -1,33 +1,33 @@
-//! How often the screen is drawn.
+//! Limit on the frame rate.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Between two frames on average: thirty a second.
+/// Average time between two frames: thirty a second.
 const FRAME: Duration = Duration::from_millis(34);
-/// How many frames may come sooner than that, so that a key is answered at once although news were just drawn.
+/// Frames that may come earlier, so that a key is answered at once although a new state was just drawn.
 const BURST: u32 = 3;
 
-/// Lets frames through: thirty a second on average, a few at once.
+/// Token bucket for frames: thirty a second on average, a few at once.
 #[derive(Debug)]
 pub struct FrameLimiter {
-    /// Until when the frames so far have used up the time.
+    /// Time up to which the frames so far have used up the rate.
     paid: Instant,
 }
 
 impl FrameLimiter {
-    /// Nothing was drawn yet.
+    /// Creates a limiter with no frame drawn yet.
     pub fn new() -> Self {
         Self { paid: Instant::now() }
     }
 
-    /// When the next frame may be drawn.
+    /// Returns the earliest time of the next frame.
     pub fn next(&self) -> Instant {
         self.paid.checked_sub(FRAME * BURST).unwrap_or(self.paid)
     }
 
-    /// A frame is drawn now.
+    /// Counts a frame as drawn now.
     pub fn spend(&mut self) {
         self.paid = self.paid.max(Instant::now()) + FRAME;
     }

@@ -1,4 +1,4 @@
-//! The header: which cluster, who leads, what mode, how many of what; and the banner when a source is lost.
+//! Header: cluster, leader, mode and counts; and the banner, for example when a source is lost.
 
 use ratatui::{
     buffer::Buffer,
@@ -20,10 +20,11 @@ use crate::{
     model::entry::{QueueKind, Stored},
 };
 
-/// Most lines that one text of the banner takes.
+/// Most lines of one text in the banner.
 const MOST: usize = 2;
 
-/// What must not be overlooked: lost sources, and why this engine only observes. Wrapped; empty when all is well.
+/// Returns what must not be overlooked, wrapped: lost sources, the reason why this engine only observes, freezes, stops
+/// and faults. Empty when all is well.
 pub fn banner(app: &App) -> Vec<(String, Style)> {
     let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
     let mut texts = sources::banner(app);
@@ -36,7 +37,7 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         let text = format!("STOPPED by {} since {}{why}; :resume", stopped.who, calendar::time(app, stopped.at));
         texts.push((short_text::safe(&text), theme.danger));
     }
-    // what holds both queues alike is said once
+    // A reason that holds both queues is shown once.
     let mut held: Vec<(String, usize)> = Vec::new();
     for (id, n) in &app.totals.holds {
         let Some(why) = app.seen.reasons.get(id).map(|why| short_text::safe(&why.to_string())) else { continue };
@@ -46,7 +47,7 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         }
     }
     for (why, n) in held {
-        // of those that wait a leader tells others so many
+        // A leader publishes only the first `WAITING` waiting entries to others.
         let more = if engine.leading.is_none() && n >= WAITING { " or more" } else { "" };
         let wait = if n == 1 { "1 entry waits".to_owned() } else { format!("{n}{more} entries wait") };
         texts.push((format!("! {wait}: {why}"), theme.trouble));
@@ -72,12 +73,12 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     lines
 }
 
-/// Draws three lines and the banner.
+/// Draws the three header lines and the banner.
 pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
     buffer.set_line(area.x, area.y, &counts(app), area.width);
     let (leader, status) = (leader(app), status(app));
     buffer.set_line(area.x, area.y + 1, &leader, area.width);
-    // what the rows below are goes before who leads, where both do not fit
+    // If both do not fit, the status of the rows below has priority over the leader.
     let width = u16::try_from(status.width()).unwrap_or(area.width).min(area.width);
     if width > 0 {
         let at = u16::try_from(leader.width()).unwrap_or(area.width).min(area.width - width);
@@ -144,7 +145,7 @@ fn counts(app: &App) -> Line<'static> {
     for (n, what) in
         [(counts.queued, "queued"), (counts.draining, "draining"), (counts.after, after), (counts.backoff, "backoff")]
     {
-        // the repair queue has more states than a line of 80 columns
+        // The repair queue has more states than fit in 80 columns.
         if n > 0 || queue == QueueKind::Reboot || app.repairs.total == 0 {
             states.push((n, what, if n == 0 { theme.muted } else { Style::new() }));
         }
@@ -162,14 +163,14 @@ fn counts(app: &App) -> Line<'static> {
     if line.width() <= usize::from(app.size.width) {
         return line;
     }
-    // what a person has to see comes first, and what is not there is not told
+    // The counts that an operator must see come first; zero counts are left out.
     let mut line = Line::from(spans);
     let told = states.into_iter().filter(|(n, ..)| *n > 0);
     line.extend(bad.map(span).chain(off).chain(told.chain(good).map(span)));
     line
 }
 
-/// Who leads and in what mode this console is.
+/// Returns the line with the leader and this console's mode.
 fn leader(app: &App) -> Line<'static> {
     let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
     let mut spans = Vec::new();
@@ -220,7 +221,7 @@ fn leader(app: &App) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The views, and what is filtered, marked and stuck in the open one: in as many words as the line takes.
+/// Returns the tabs of the views, with as much text as fits.
 fn tabs(app: &App) -> Vec<(View, Span<'static>)> {
     let width = usize::from(app.size.width);
     let lines = [2, 1, 0].map(|words| tab_line(app, words));
@@ -228,7 +229,7 @@ fn tabs(app: &App) -> Vec<(View, Span<'static>)> {
     lines.into_iter().nth(fits.unwrap_or(2)).unwrap_or_default()
 }
 
-/// The view whose tab lies there.
+/// Returns the view whose tab is at this position.
 pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
     let mut left = usize::from(x);
     tabs(app).into_iter().filter(|_| y == 2).find_map(|(view, tab)| match left.checked_sub(tab.width()) {
@@ -240,7 +241,7 @@ pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
     })
 }
 
-/// The tabs: with names and numbers (2), with the numbers of what is stuck alone (1), with names short (0).
+/// Returns the tabs: with names and numbers (2), with numbers only for stuck entries (1), or with short names (0).
 fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
     let theme = &app.looks.theme;
     let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);
@@ -250,7 +251,7 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
     for view in View::ALL {
         let open = app.view == view;
         let shown = match view {
-            // who has no registry has no use for them, nor who has no Metal3 for the hosts
+            // Without a machine registry these views are useless; without Metal3, so is Hosts.
             View::Machines | View::Diff => store.registry.url.is_some() || app.view.registry(),
             View::Hosts => app.hosts.total > 0 || open,
             _ => true,
@@ -271,7 +272,7 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
         let name = if words == 0 && !open { name.get(..3).unwrap_or(name) } else { name };
         let key = app.looks.keymap.key(view.name()).map(|key| format!("{key} ")).unwrap_or_default();
         let total = total.filter(|_| words == 2 || open).map(|n| format!(" {n}")).unwrap_or_default();
-        // where the next one is that needs a person
+        // Marks the tabs where something needs an operator.
         let mark = if trouble > 0 && !open { "!" } else { "" };
         let text = format!("{key}{name}{total}{mark}");
         let tab = match (open, words) {
@@ -284,7 +285,7 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
     spans
 }
 
-/// What is stuck, filtered, sorted and marked in the open view.
+/// Returns what is stuck, filtered, sorted and marked in the open view.
 fn status(app: &App) -> Line<'static> {
     let theme = &app.looks.theme;
     let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);

@@ -1,4 +1,5 @@
-//! What the terminal sends, in its order: keys, clicks, pastes, sizes, and among the keys its answer about its background.
+//! Input from the terminal, in order: keys, clicks, pastes, sizes and, among the keys, the terminal's answer about its
+//! background.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,34 +15,34 @@ use super::{
     },
 };
 
-/// For so long after the question an answer may still be under way.
+/// Time after the query during which an answer may still arrive.
 const HEAR_OUT: Duration = Duration::from_secs(2);
 
-/// The themes of `auto`: read before they are wanted, since nothing is read while keys are answered.
+/// Themes of `auto`. They are read in advance, because no file is read while keys are answered.
 #[derive(Debug, Default)]
 pub struct Themes {
-    /// On a light background.
+    /// For a light background.
     pub light: Option<Theme>,
-    /// On a dark one.
+    /// For a dark background.
     pub dark: Option<Theme>,
 }
 
-/// Hears the terminal.
+/// Reads the terminal's input.
 pub struct InputReader {
-    /// None only while the process is about to stop.
+    /// `None` only while the process is about to stop.
     input: Option<EventStream>,
-    /// Takes what the terminal says of its background out of the keys.
+    /// Separates the terminal's answer about its background from the keys.
     ear: Ear,
-    /// When the terminal was asked, and when a key came last.
+    /// Time of the query, and of the last key.
     asked: Instant,
     pressed: Instant,
-    /// What was made of the keys and has not been taken in yet.
+    /// Decoded events that nobody has taken yet.
     heard: VecDeque<Event>,
     themes: Themes,
 }
 
 impl InputReader {
-    /// Begins to hear.
+    /// Starts to read.
     pub fn new(themes: Themes) -> Self {
         Self { input: Some(EventStream::new()), ..Self::deaf(themes) }
     }
@@ -51,13 +52,13 @@ impl InputReader {
         Self { input: None, ear: Ear::default(), asked: now, pressed: now, heard: VecDeque::new(), themes }
     }
 
-    /// The terminal was asked whether it is light or dark.
+    /// Expects the terminal's answer: the query was just sent.
     pub fn expect_answer(&mut self) {
         self.ear = Ear::open();
         self.asked = Instant::now();
     }
 
-    /// What came next; none when the terminal is gone. Nothing is lost where this is not waited for to its end.
+    /// Returns the next event. `None` if the terminal is gone. Cancel-safe: no event is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.heard.pop_front() {
@@ -68,20 +69,21 @@ impl InputReader {
         }
     }
 
-    /// Something that is to be taken in like what the terminal sends.
+    /// Queues an event as if the terminal had sent it.
     pub fn push(&mut self, event: Event) {
         self.heard.push_back(event);
     }
 
-    /// Lets the terminal's input go: somebody else reads it from now on.
+    /// Releases the terminal's input: another program reads it from now on.
     pub fn end(&mut self) {
         self.input = None;
-        // the end of the reader wakes whoever polls next; left there for the next reader, it would hide the first key that
-        // comes with it (crossterm reads on edges, and forgets the rest of a batch after a wake)
+        // The end of the reader leaves a wake-up for the next poll. If it were left for the next reader, it would hide
+        // the first key that arrives with it: crossterm reads on edges, and forgets the rest of a batch after a
+        // wake-up.
         let _ = crossterm::event::poll(Duration::ZERO);
     }
 
-    /// Takes it again.
+    /// Reads the terminal's input again.
     pub fn begin(&mut self) {
         self.input = Some(EventStream::new());
     }
@@ -105,12 +107,13 @@ impl InputReader {
             TerminalEvent::Resize(columns, rows) => Event::Resize(columns, rows),
             TerminalEvent::FocusGained | TerminalEvent::FocusLost => return,
         };
-        // a key that was held back came before it
+        // A key that was held back came before it.
         self.heard.extend(self.ear.interrupted().into_iter().map(Event::Key));
         self.heard.push_back(event);
     }
 
-    /// Once a second: what was held back for an answer that did not go on is a person's.
+    /// Releases keys that were held back for an answer which did not continue: the operator typed them. Called once a
+    /// second.
     pub fn let_go(&mut self) {
         let keys = if self.asked.elapsed() > background::TIMEOUT {
             self.ear.close()
@@ -122,7 +125,7 @@ impl InputReader {
         self.heard.extend(keys.into_iter().map(Event::Key));
     }
 
-    /// Waits a moment for an answer that is under way: the shell would take it for typing.
+    /// Waits a moment for an answer that is still arriving. Otherwise the shell would read it as typed text.
     pub async fn hear_out(&mut self) {
         let answered = async {
             while self.ear.expects() {
@@ -133,7 +136,7 @@ impl InputReader {
                 }
             }
         };
-        // who has not answered by now does not answer such questions
+        // A terminal that has not answered by now does not support the query.
         if self.asked.elapsed() < HEAR_OUT {
             let _ = tokio::time::timeout(background::BUDGET, answered).await;
         }
@@ -167,7 +170,7 @@ mod tests {
         input_reader.heard.drain(..).map(name).collect()
     }
 
-    /// Review 9 of the engineer: `/foo]` and a paste of `bar` gave `foobar]`.
+    /// Without this order, `/foo]` and a paste of `bar` gave `foobar]`.
     #[tokio::test]
     async fn a_paste_does_not_overtake_a_key_that_is_held_back_for_an_answer() {
         let mut input_reader = InputReader::deaf(Themes::default());
@@ -176,7 +179,7 @@ mod tests {
         assert_eq!(taken(&mut input_reader), [""; 0], "it may be an answer's");
         input_reader.hear(TerminalEvent::Paste("bar".into()));
         assert_eq!(taken(&mut input_reader), ["]", "paste bar"]);
-        // in the midst of an answer nothing is a person's
+        // Keys in the middle of an answer are never the operator's.
         "]11;rgb:ff".chars().for_each(|c| input_reader.hear(key(c)));
         input_reader.hear(TerminalEvent::Resize(90, 30));
         assert_eq!(taken(&mut input_reader), ["Resize(90, 30)"]);
@@ -185,7 +188,7 @@ mod tests {
         assert!(!input_reader.ear.expects(), "the answer came to its end");
     }
 
-    /// Review 9 of the engineer, 8: theme files were read between two keys.
+    /// Themes are read before the answer arrives, so no file is read between two keys.
     #[tokio::test]
     async fn the_theme_of_an_answer_was_read_before_it_came() {
         let dark = Some(Theme::bare());
