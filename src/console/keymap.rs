@@ -1,4 +1,4 @@
-//! The keys in force: what the configuration made of the key table, and what a press, or a chord of them, comes to.
+//! Active keys: the key table with the changes of the configuration, and the look-up of key presses and chords.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use super::keys::{
     TABLE, title, typed,
 };
 
-/// One press.
+/// A key press.
 pub type Stroke = (KeyCode, KeyModifiers);
 
-/// A command's key, or chord of keys, in force.
+/// An active key, or chord of keys, of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct InForce {
     context: Context,
     strokes: Vec<Stroke>,
     command: Command,
     name: &'static str,
-    /// The configuration says so.
+    /// Whether it comes from the configuration.
     changed: bool,
 }
 
 impl InForce {
-    /// Where it was bound, for whoever looks for it.
+    /// Returns where the key was bound, for error messages.
     fn place(&self) -> String {
         if self.changed { format!("keys.{}", self.name) } else { "the default table".to_owned() }
     }
 }
 
-/// What a press comes to.
+/// Result of a key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A command.
+    /// Execute a command.
     Command(Command),
-    /// A chord that is not through.
+    /// The chord is incomplete.
     Begun,
-    /// Nothing.
+    /// The key has no command here.
     Nothing,
 }
 
-/// The keys in force: the table and what the configuration changed.
+/// The active keys: the table with the changes of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keymap {
     keys: Vec<InForce>,
@@ -51,14 +51,14 @@ pub struct Keymap {
 
 impl Default for Keymap {
     fn default() -> Self {
-        // the built-in table is valid: a test holds it
+        // The built-in table is valid; a test checks it.
         Self::new(&BTreeMap::new()).unwrap_or(Self { keys: Vec::new(), names: BTreeMap::new() })
     }
 }
 
 impl Keymap {
-    /// The table with some commands bound to other keys (an empty list unbinds). Duplicates are refused, and so are
-    /// chords that begin with a key that does something alone.
+    /// Creates the active keys from the table and the rebound commands (an empty list unbinds one). Refuses duplicates,
+    /// and chords that start with a key that has a command of its own.
     pub fn new(changed: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
         if let Some(name) = changed.keys().find(|name| !TABLE.iter().any(|b| b.name == name.as_str())) {
             let names: Vec<_> = TABLE.iter().map(|b| b.name).collect();
@@ -92,7 +92,7 @@ impl Keymap {
         Ok(Self { keys, names })
     }
 
-    /// What a key does here, alone.
+    /// Returns the command of a single key here.
     pub fn lookup(&self, context: Context, key: KeyEvent) -> Option<Command> {
         match self.hear(context, &[], key) {
             Heard::Command(command) => Some(command),
@@ -100,7 +100,7 @@ impl Keymap {
         }
     }
 
-    /// What a key does here after those that were pressed of a chord.
+    /// Returns the result of a key after the earlier keys of a chord.
     pub fn hear(&self, context: Context, before: &[Stroke], key: KeyEvent) -> Heard {
         let stroke = normal(key.code, key.modifiers);
         let (mut begun, mut elsewhere) = (false, None);
@@ -127,7 +127,7 @@ impl Keymap {
         }
     }
 
-    /// The chords that go on from these presses: the keys that are left, and the command's name.
+    /// Returns the chords that continue these key presses: the remaining keys, and the command's name.
     pub fn chords(&self, before: &[Stroke]) -> Vec<(String, &'static str)> {
         let rest = |one: &InForce| {
             let rest = one.strokes.strip_prefix(before).filter(|rest| !rest.is_empty())?;
@@ -136,17 +136,17 @@ impl Keymap {
         self.keys.iter().filter_map(rest).collect()
     }
 
-    /// The first key of a command, for hints; none where it is unbound.
+    /// Returns the first key of a command, for hints. `None` if it is unbound.
     pub fn key(&self, name: &str) -> Option<&str> {
         self.names.get(name).and_then(|keys| keys.first()).map(String::as_str)
     }
 
-    /// The first key of a command as sentences name it; `:NAME` where it is unbound.
+    /// Returns the first key of a command for use in a sentence, or `:NAME` if it is unbound.
     pub fn shown(&self, name: &str) -> String {
         self.key(name).map_or_else(|| format!(":{name}"), title)
     }
 
-    /// All keys of a binding, for the help; the command line's word where there is none.
+    /// Returns all keys of a binding for the help, or its command-line name if it has none.
     pub fn all(&self, binding: &Binding) -> String {
         match self.names.get(binding.name).map(|keys| keys.join(" ")).filter(|keys| !keys.is_empty()) {
             Some(keys) => keys,
@@ -156,7 +156,7 @@ impl Keymap {
     }
 }
 
-/// What a terminal sends for a key with control that is another key to it.
+/// Returns the key that a terminal sends instead of this ctrl combination, if it cannot send the combination.
 fn never_heard((code, modifiers): Stroke) -> Option<&'static str> {
     if !modifiers.contains(KeyModifiers::CONTROL) {
         return None;
@@ -167,7 +167,7 @@ fn never_heard((code, modifiers): Stroke) -> Option<&'static str> {
         KeyCode::Char('[' | '3') => Some("esc"),
         KeyCode::Char('8') => Some("backspace"),
         KeyCode::Char('@' | '2' | '`') => Some("ctrl-space"),
-        // the four signs behind the letters
+        // The four control codes after those of the letters.
         KeyCode::Char('\\') => Some("ctrl-4"),
         KeyCode::Char(']') => Some("ctrl-5"),
         KeyCode::Char('^') => Some("ctrl-6"),
@@ -182,8 +182,8 @@ fn never_heard((code, modifiers): Stroke) -> Option<&'static str> {
     }
 }
 
-/// What a command may not be bound to: chords where text is typed, and for a verb that changes the cluster keys that
-/// fingers press for something harmless.
+/// Refuses bindings that a command must not have: chords where text is typed and, for verbs that change the cluster,
+/// keys that people press for something harmless.
 fn fits(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String> {
     let name = binding.name;
     if let Some((heard, stroke)) = strokes.iter().find_map(|stroke| Some((never_heard(*stroke)?, *stroke))) {
@@ -213,7 +213,7 @@ fn fits(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String>
     Ok(())
 }
 
-/// Why two cannot be in force together, in the name of the one that the configuration changed.
+/// Returns why two bindings cannot both be active. The message blames the one from the configuration.
 fn clash(one: &InForce, other: &InForce) -> Option<String> {
     if !overlap(one.context, other.context) {
         return None;
@@ -238,13 +238,13 @@ fn clash(one: &InForce, other: &InForce) -> Option<String> {
     })
 }
 
-/// Whether two contexts can hear the same key press.
+/// Returns true if the same key press can reach both contexts.
 fn overlap(one: Context, other: Context) -> bool {
     let typing = |c| matches!(c, Dialog | Field);
     one == other || (one == Everywhere && !typing(other)) || (other == Everywhere && !typing(one))
 }
 
-/// Reads `X`, `ctrl-f`, `space`, `pgdn` …
+/// Parses a key: `X`, `ctrl-f`, `space`, `pgdn`, and so on.
 pub fn parse(text: &str) -> Option<(KeyCode, KeyModifiers)> {
     let (rest, modifiers) = match (text.strip_prefix("ctrl-"), text.strip_prefix("alt-")) {
         (Some(rest), _) => (rest, KeyModifiers::CONTROL),
@@ -277,13 +277,13 @@ pub fn parse(text: &str) -> Option<(KeyCode, KeyModifiers)> {
     Some((code, modifiers))
 }
 
-/// Reads one key, or several after one another: `ctrl-x c`.
+/// Parses one key, or several in sequence: `ctrl-x c`.
 fn chord(text: &str) -> Option<Vec<Stroke>> {
     let strokes: Option<Vec<Stroke>> = text.split_whitespace().map(parse).collect();
     strokes.filter(|strokes| !strokes.is_empty())
 }
 
-/// A key as [`parse`] reads it.
+/// Formats a key as [`parse`] reads it.
 pub fn named((code, modifiers): Stroke) -> String {
     let name = match code {
         KeyCode::Char(' ') => "space".to_owned(),
@@ -303,7 +303,7 @@ pub fn named((code, modifiers): Stroke) -> String {
     format!("{before}{name}")
 }
 
-/// Shift is in the character already; terminals disagree about saying so.
+/// Drops the shift modifier: the character contains it already, and terminals disagree about reporting it.
 pub fn normal(code: KeyCode, modifiers: KeyModifiers) -> Stroke {
     (code, modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT))
 }
@@ -359,7 +359,7 @@ mod tests {
         assert!(change(&[("top", "z esc")]).unwrap_err().contains("Esc drops a chord"));
     }
 
-    /// console.md: "destructive keys beside harmless ones".
+    /// Destructive keys must not be next to harmless ones.
     #[test]
     fn a_verb_is_not_bound_to_a_key_that_looks_harmless() {
         for key in ["ctrl-d", "ctrl-k", "enter", "space", "pgdn", "left"] {
@@ -371,7 +371,7 @@ mod tests {
         assert!(Keymap::new(&change).is_ok(), "one that only looks may have it");
     }
 
-    /// Review 9 of the engineer: such keys were taken, and nobody could press them.
+    /// Such keys must be refused, because nobody could press them.
     #[test]
     fn a_key_that_a_terminal_sends_as_another_one_is_refused() {
         for (key, heard) in [("ctrl-i", "tab"), ("ctrl-m", "enter"), ("ctrl-[", "esc"), ("ctrl-x ctrl-m", "enter")] {
@@ -379,7 +379,7 @@ mod tests {
             let why = Keymap::new(&change).unwrap_err();
             assert!(why.contains(&format!(" as {heard}: take another key")), "{why}");
         }
-        // Review 10 of the engineer, E7: the signs behind the letters, and what has no code with control at all
+        // The control codes after the letters, and keys that have no control code at all.
         for key in ["ctrl-\\", "ctrl-]", "ctrl-^", "ctrl-_", "ctrl-/", "ctrl-1", "ctrl-9", "ctrl-;", "ctrl-enter"] {
             let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);
             assert!(Keymap::new(&change).unwrap_err().contains(": take another key"), "{key}");

@@ -1,4 +1,5 @@
-//! Commands that the leader would not honour: refused before a dialog opens, and left out of the footer (`model/acceptance`).
+//! Commands that the leader would not honour. The console refuses them before a dialog opens, and leaves them out of
+//! the footer (`src/model/acceptance.rs`).
 
 use super::{
     app::{App, View},
@@ -10,7 +11,7 @@ use crate::{
     model::acceptance::{Asked, Lead},
 };
 
-/// Row of the table for a key in this view; none for one that changes nothing.
+/// Returns the table row for a command in this view. `None` if the command changes nothing.
 pub fn asked(command: Command, view: View) -> Option<Asked> {
     let registry = matches!(view, View::Machines | View::Diff);
     Some(match command {
@@ -37,7 +38,7 @@ pub fn asked(command: Command, view: View) -> Option<Asked> {
     })
 }
 
-/// Row of the table for an action.
+/// Returns the table row for an action.
 fn asked_of(action: &Action) -> Asked {
     match action {
         Action::AddReboots { .. } | Action::AddRepairs { .. } => Asked::Add,
@@ -66,17 +67,18 @@ fn asked_of(action: &Action) -> Asked {
     }
 }
 
-/// Why the leader would not honour it; an order for an entry in work is judged by that entry when it is given.
+/// Returns why the leader would not honour a command. An order for an entry in progress is checked against that entry
+/// when it is given.
 pub fn refusal(app: &App, asked: Asked) -> Option<String> {
     actions::refusal(asked, &app.seen.snapshot.store.leadership(), true, false)
 }
 
-/// The same for an action that a dialog confirms.
+/// Same as [`refusal`], for an action that a dialog confirms.
 pub fn refusal_of(app: &App, action: &Action) -> Option<String> {
     refusal(app, asked_of(action))
 }
 
-/// Why the rules of the policy keep nothing back now; none where they do.
+/// Returns why the policy's rules are not in force now. `None` if they are.
 pub fn not_in_force(app: &App) -> Option<&'static str> {
     (app.seen.snapshot.store.leadership().lead == Lead::Cke).then_some("NOT IN FORCE: CKE does not know it")
 }

@@ -1,42 +1,42 @@
-//! A list whose cursor and marks follow the identity of what they stand on, never a row number.
+//! List whose cursor and marks follow the identity of objects, never a row number.
 
 use std::collections::BTreeSet;
 
 use super::filter::Filter;
 
-/// The rows of one view, by identity, in order.
+/// Rows of one view, by identity, in order.
 #[derive(Clone, Debug)]
 pub struct List<Id> {
-    /// The rows that pass the filter, in the order of the screen.
+    /// The rows that pass the filter, in the order on the screen.
     pub rows: Vec<Id>,
-    /// How many there are without the filter.
+    /// Number of rows without the filter.
     pub total: usize,
-    /// What the cursor stands on; none only while the list is empty.
+    /// The object under the cursor. `None` only while the list is empty.
     pub cursor: Option<Id>,
-    /// Where the cursor was last.
+    /// The last row of the cursor.
     pub place: usize,
     /// The first visible row.
     pub top: usize,
-    /// The marked ones, hidden ones included.
+    /// The marked objects, including hidden ones.
     pub marks: BTreeSet<Id>,
     /// The filter as it was typed.
     pub filter: String,
-    /// The filter in force: the last one that was understood.
+    /// The active filter: the last valid one.
     pub good: Filter,
-    /// What is wrong with the one that was typed.
+    /// The error of the typed filter.
     pub fault: Option<String>,
-    /// The column that the rows are sorted by, and whether the largest comes first; none = the view's own order.
+    /// The sort column, and whether the largest value comes first. `None` = the view's own order.
     pub sort: Option<(&'static str, bool)>,
-    /// The rows are in another order than that of their identities.
+    /// Whether the rows are not ordered by identity.
     pub unordered: bool,
-    /// Somebody has moved the cursor.
+    /// Whether the operator has moved the cursor.
     pub moved: bool,
-    /// Where the cursor was when something led away: the object, its row, the first visible row, the filter.
+    /// Cursor positions from before jumps: the object, its row, the first visible row and the filter.
     pub left: Vec<(Option<Id>, usize, usize, String)>,
-    /// The cursor's object vanished, and the cursor was put on its neighbour: a verb pressed right then was meant for
-    /// the other one.
+    /// Whether the cursor's object disappeared and the cursor moved to its neighbour. A verb pressed right then was
+    /// meant for the old object.
     pub strayed: bool,
-    /// Which state of the world the rows were made from, where that is counted and nothing is filtered or sorted; else 0.
+    /// Counter of the state that the rows were made from, if there is one and nothing is filtered or sorted; else 0.
     pub made_of: u64,
 }
 
@@ -63,7 +63,7 @@ impl<Id> Default for List<Id> {
 }
 
 impl<Id: Ord + Clone> List<Id> {
-    /// Puts new rows in; `exists` tells which marks still stand for something.
+    /// Sets new rows. `exists` decides which marks are kept.
     pub fn refresh(&mut self, rows: Vec<Id>, total: usize, exists: impl Fn(&Id) -> bool) {
         self.rows = rows;
         self.total = total;
@@ -71,7 +71,8 @@ impl<Id: Ord + Clone> List<Id> {
         match self.cursor.as_ref().map(|id| self.place_of(id)) {
             Some(Some(place)) => self.place = place,
             Some(None) => {
-                // hidden by a filter: the first row; gone from the world: the row that took its place
+                // If a filter hides the object, the cursor goes to the first row. If the object is gone, the cursor
+                // goes to the row in its place.
                 let gone = self.cursor.as_ref().is_some_and(|id| !exists(id));
                 self.select(if gone { self.place } else { 0 });
                 self.strayed = gone && self.cursor.is_some();
@@ -80,25 +81,25 @@ impl<Id: Ord + Clone> List<Id> {
         }
     }
 
-    /// The world has changed while the list is not shown: its rows are made when it is.
+    /// Takes a new state while the list is not shown. Its rows are made when it is shown.
     pub fn stay_closed(&mut self, total: usize, exists: impl Fn(&Id) -> bool) {
         self.total = total;
         self.marks.retain(exists);
     }
 
-    /// Puts the cursor on a row, or on the last one.
+    /// Moves the cursor to a row, or to the last row.
     pub fn select(&mut self, place: usize) {
         self.place = place.min(self.rows.len().saturating_sub(1));
         self.cursor = self.rows.get(self.place).cloned();
         self.strayed = false;
     }
 
-    /// Where an object is shown.
+    /// Returns the row of an object.
     pub fn place_of(&self, id: &Id) -> Option<usize> {
         if self.unordered { self.rows.iter().position(|row| row == id) } else { self.rows.binary_search(id).ok() }
     }
 
-    /// Puts the cursor on an object, if it is shown.
+    /// Moves the cursor to an object. Returns false if it is not shown.
     pub fn go_to(&mut self, id: &Id) -> bool {
         let found = self.place_of(id);
         if let Some(place) = found {
@@ -107,7 +108,7 @@ impl<Id: Ord + Clone> List<Id> {
         found.is_some()
     }
 
-    /// Moves the cursor by so many rows.
+    /// Moves the cursor by a number of rows.
     pub fn step(&mut self, by: isize) {
         let from = self.place.min(self.rows.len().saturating_sub(1));
         self.select(from.saturating_add_signed(by));
@@ -125,7 +126,7 @@ impl<Id: Ord + Clone> List<Id> {
         self.rows.get(self.top.min(end)..end).unwrap_or_default()
     }
 
-    /// Marks or unmarks what the cursor stands on, and moves on.
+    /// Marks or unmarks the object under the cursor, and moves the cursor down.
     pub fn toggle_mark(&mut self) {
         if let Some(id) = self.cursor.clone() {
             if !self.marks.remove(&id) {
@@ -135,7 +136,7 @@ impl<Id: Ord + Clone> List<Id> {
         }
     }
 
-    /// Marks all that pass the filter; when they all are, unmarks them.
+    /// Marks all rows that pass the filter, or unmarks them if all are marked.
     pub fn toggle_all(&mut self) {
         if self.rows.iter().all(|id| self.marks.contains(id)) {
             for id in &self.rows {
@@ -146,52 +147,52 @@ impl<Id: Ord + Clone> List<Id> {
         }
     }
 
-    /// The marked ones, or else what the cursor stands on.
+    /// Returns the marked objects, else the object under the cursor.
     pub fn chosen(&self) -> Vec<Id> {
         if self.marks.is_empty() { self.cursor.iter().cloned().collect() } else { self.marks.iter().cloned().collect() }
     }
 }
 
-/// What can be done with a list whatever its rows stand for.
+/// Operations of a list that do not depend on the type of its rows.
 pub trait Rows {
-    /// How many rows pass the filter, and how many there are without it.
+    /// Returns the number of rows that pass the filter, and the number without the filter.
     fn counts(&self) -> (usize, usize);
-    /// How many are marked.
+    /// Returns the number of marked objects.
     fn marked(&self) -> usize;
-    /// How many marked ones the filter hides.
+    /// Returns the number of marked objects that the filter hides.
     fn hidden_marks(&self) -> usize;
-    /// The filter in force.
+    /// Returns the filter as it was typed.
     fn filter(&self) -> &str;
-    /// Another filter for a view with these columns; the rows are made anew by whoever sets it. One that cannot be
-    /// understood leaves the last good one in force.
+    /// Sets the filter for a view with these columns. The caller must recompute the rows. An invalid filter leaves the
+    /// last valid one in force.
     fn set_filter(&mut self, text: &str, columns: &'static [&'static str]);
-    /// What is wrong with the filter.
+    /// Returns the error of the typed filter.
     fn fault(&self) -> Option<&str>;
-    /// The column that it is sorted by, and whether the largest comes first.
+    /// Returns the sort column, and whether the largest value comes first.
     fn sort(&self) -> Option<(&'static str, bool)>;
-    /// Another order; the rows are made anew by whoever sets it.
+    /// Sets the order. The caller must recompute the rows.
     fn set_sort(&mut self, by: Option<(&'static str, bool)>);
-    /// Rows above the first visible one.
+    /// Returns the number of rows above the first visible one.
     fn above(&self) -> usize;
-    /// Moves the cursor by so many rows.
+    /// Moves the cursor by a number of rows.
     fn go(&mut self, by: isize);
-    /// Puts the cursor on a visible row, counted from the first one; false where there is none.
+    /// Moves the cursor to a visible row, counted from the first visible one. Returns false if there is none.
     fn point(&mut self, visible: usize) -> bool;
     /// Scrolls so that the cursor is among `height` visible rows.
     fn show_cursor(&mut self, height: usize);
     /// Marks or unmarks the row under the cursor.
     fn mark(&mut self);
-    /// Marks all that pass the filter; when they all are, unmarks them.
+    /// Marks all rows that pass the filter, or unmarks them if all are marked.
     fn mark_all(&mut self);
-    /// Forgets all marks.
+    /// Removes all marks.
     fn unmark(&mut self);
-    /// Remembers where the cursor is.
+    /// Saves the cursor position.
     fn leave(&mut self);
-    /// Goes back to where it was when it was left last; the rows are made anew by whoever calls it.
+    /// Restores the last saved cursor position. The caller must recompute the rows.
     fn come_back(&mut self, columns: &'static [&'static str]);
-    /// Forgets the ways back.
+    /// Drops the saved cursor positions.
     fn forget(&mut self);
-    /// Whether the cursor was moved because what it stood on is gone; asked once.
+    /// Returns whether the cursor moved because its object disappeared, and clears that flag.
     fn take_strayed(&mut self) -> bool;
 }
 

@@ -1,33 +1,33 @@
-//! This process's own log lines, newest first, as far as the screen's ring goes back.
+//! This process's own log lines, newest first, as far as the ring buffer goes back.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::telemetry::LogLine;
 
-/// Between two looks at the ring.
+/// Shortest time between two reads of the ring buffer.
 const PAUSE: Duration = Duration::from_millis(400);
-/// Lines that are kept here.
+/// Most lines that are kept here.
 const MOST: usize = crate::telemetry::LINES;
 
-/// A line by its number, the newest first.
+/// Number of a line; the newest sorts first.
 pub type LineId = Reverse<u64>;
 
-/// The lines that were taken over.
+/// The lines that were read.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
-    /// By number.
+    /// The lines by number.
     pub lines: BTreeMap<LineId, Arc<LogLine>>,
     asked: bool,
     not_before: Duration,
 }
 
 impl Logs {
-    /// A line.
+    /// Returns a line.
     pub fn get(&self, id: &LineId) -> Option<&Arc<LogLine>> {
         self.lines.get(id)
     }
 
-    /// After which number lines are wanted now, if any.
+    /// Returns the number after which to read lines now. `None` if it is not time to read.
     pub fn wants(&mut self, boot: Duration) -> Option<u64> {
         if self.asked || boot < self.not_before {
             return None;
@@ -36,7 +36,7 @@ impl Logs {
         Some(self.lines.keys().next().map_or(0, |id| id.0))
     }
 
-    /// Takes lines over; says whether there were any.
+    /// Takes new lines. Returns false if there were none.
     pub fn take(&mut self, lines: Vec<Arc<LogLine>>, boot: Duration) -> bool {
         self.asked = false;
         self.not_before = boot + PAUSE;

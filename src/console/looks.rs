@@ -1,30 +1,30 @@
-//! How the console looks, and what it may: what does not change while it runs.
+//! Appearance and permissions of the console, which do not change while it runs.
 
 use super::{charset::Letters, keys::Keymap, theme::Theme};
 
-/// What does not change while the console runs.
+/// Settings that do not change while the console runs.
 #[allow(clippy::struct_excessive_bools)] // each is a switch of its own
 #[derive(Clone, Debug)]
 pub struct Looks {
-    /// Colours; those of `auto` change once, when the terminal says whether it is light or dark.
+    /// Colours. Those of `auto` change once, when the terminal reports a light or dark background.
     pub theme: Theme,
-    /// Keys in force.
+    /// Active keys.
     pub keymap: Keymap,
-    /// The badge's word; none = the cluster's name.
+    /// Text of the badge. `None` = the cluster's name.
     pub badge: Option<String>,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
-    /// Actions are refused.
+    /// Whether actions are refused.
     pub read_only: bool,
-    /// Heights are drawn with the block characters of UTF-8; else with ASCII.
+    /// Whether heights are drawn with UTF-8 block characters instead of ASCII.
     pub blocks: bool,
-    /// It is a sandbox: leaving ends it, and harms nobody.
+    /// Whether this is a sandbox: quitting ends it, and affects nobody.
     pub sandbox: bool,
-    /// Columns and orders are kept for the next time.
+    /// Whether columns and sort orders are saved for the next start.
     pub kept: bool,
-    /// The terminal takes what is copied.
+    /// Whether the terminal accepts copied text.
     pub copies: bool,
-    /// What the terminal can show.
+    /// Characters that the terminal can show.
     pub letters: Letters,
 }
 

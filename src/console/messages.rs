@@ -1,29 +1,29 @@
-//! What is said to whoever sits here: one line, which goes after a while, and a list that keeps the last ones.
+//! Messages to the operator: one line that disappears after a while, and a list of the last ones.
 
 use std::time::Duration;
 
 use super::{app::App, short_text};
 
-/// Messages that are kept.
+/// Most messages that are kept.
 const MESSAGES: usize = 200;
-/// Bytes of a message, above which it is shortened to a quarter: nobody reads more of it on a line.
+/// Longest message in bytes. A longer one is shortened to a quarter of this, because nobody reads more on a line.
 const LONGEST: usize = 4000;
 
-/// How the last action ended, or why a key did nothing.
+/// Outcome of the last action, or the reason why a key had no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What.
+    /// The text.
     pub text: String,
-    /// Whether it went wrong.
+    /// Whether it is an error.
     pub failed: bool,
-    /// Boot time at which it came.
+    /// Boot time of the message.
     pub at: Duration,
-    /// It tells of what is on the screen: it goes with its view.
+    /// Whether it is about the open view, and disappears with it.
     pub here: bool,
 }
 
 impl Message {
-    /// For how long it is shown: long enough to be read, and longer where something went wrong.
+    /// Returns how long the message is shown: by its length, and longer for an error.
     fn shown_for(&self) -> Duration {
         let words = u64::try_from(self.text.len() / 16).unwrap_or(0);
         Duration::from_secs((if self.failed { 20 } else { 8 } + words).min(60))
@@ -31,12 +31,12 @@ impl Message {
 }
 
 impl App {
-    /// Says that something went wrong or cannot be done, with what to do.
+    /// Shows an error or a refusal, with what to do.
     pub fn refuse(&mut self, text: impl Into<String>) {
         self.tell(text.into(), true);
     }
 
-    /// The same of what is on the screen now: it goes with it.
+    /// Shows an error about the open view. It disappears with the view.
     pub fn refuse_here(&mut self, text: impl Into<String>) {
         self.tell(text.into(), true);
         if let Some(message) = &mut self.message {
@@ -44,7 +44,7 @@ impl App {
         }
     }
 
-    /// Says what is so of the view that is open, and of no other.
+    /// Shows a message about the open view. It disappears with the view.
     pub fn say_here(&mut self, text: impl Into<String>) {
         self.tell(text.into(), false);
         if let Some(message) = &mut self.message {
@@ -52,7 +52,7 @@ impl App {
         }
     }
 
-    /// Says what happened.
+    /// Shows a message.
     pub fn say(&mut self, text: impl Into<String>) {
         self.tell(text.into(), false);
     }
@@ -62,7 +62,7 @@ impl App {
         self.message = self.messages.back().map(|(_, message)| message.clone());
     }
 
-    /// Keeps a message for whoever looks for it, without showing it now.
+    /// Adds a message to the list without showing it.
     pub fn note(&mut self, text: String, failed: bool) {
         let text = if text.len() > LONGEST { short_text::squeezed(&text, LONGEST / 4) } else { text };
         let message = Message { text, failed, at: self.now.boot, here: false };
@@ -72,7 +72,7 @@ impl App {
         }
     }
 
-    /// Takes the message away once it has stood for long enough; never while what it tells of is under way.
+    /// Removes an old message from the screen, except while an action is in progress.
     pub fn expire_message(&mut self) {
         let old = |m: &Message| self.now.boot.saturating_sub(m.at) > m.shown_for();
         if self.busy == 0 && self.message.as_ref().is_some_and(old) {

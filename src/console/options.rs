@@ -1,4 +1,4 @@
-//! How the console looks and begins, as settings, flags and the terminal have it.
+//! Appearance and start of the console, from the settings, the flags and the terminal.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -13,52 +13,52 @@ use super::{
 };
 use crate::{clock::Clock, config::Bell, telemetry::Ring};
 
-/// How the console looks and begins.
+/// Appearance and start of the console.
 #[allow(clippy::struct_excessive_bools)] // each is a switch of its own
 #[derive(Debug)]
 pub struct ConsoleOptions {
     /// The first view.
     pub view: View,
-    /// The badge's word; none = the cluster's name.
+    /// Text of the badge. `None` = the cluster's name.
     pub cluster_badge: Option<String>,
-    /// The badge's colour: one of the 16 by name.
+    /// Colour of the badge: the name of one of the 16 colours.
     pub badge_colour: Option<String>,
-    /// A theme's name; `auto` = light or dark as the terminal is.
+    /// Name of the theme; `auto` = light or dark, like the terminal.
     pub theme: String,
-    /// Where themes lie.
+    /// Directories of the themes.
     pub shelf: Shelf,
-    /// The terminal may be asked whether it is light or dark, and has a say in the theme.
+    /// Whether to query the terminal for its background, and choose the theme by the answer.
     pub ask_background: bool,
-    /// What the terminal can show.
+    /// Characters that the terminal can show.
     pub letters: Letters,
-    /// Title and mouse.
+    /// Terminal modes: title and mouse.
     pub modes: Modes,
-    /// When the bell rings.
+    /// Events that ring the bell.
     pub bell: Bell,
     /// Whether colours are used: false for `NO_COLOR` and `--color never`.
     pub colour: bool,
     /// Keys that differ from the table, by command name; an empty list unbinds.
     pub keys: BTreeMap<String, Vec<String>>,
-    /// No actions.
+    /// Whether actions are refused.
     pub read_only: bool,
-    /// Lines in place of a screen.
+    /// Whether to print lines instead of drawing a screen.
     pub plain: bool,
-    /// It is a sandbox that ends with the console.
+    /// Whether this is a sandbox that ends with the console.
     pub sandbox: bool,
-    /// The file in which columns and orders are kept; none = they are not.
+    /// File for columns and sort orders. `None` = they are not saved.
     pub settings: Option<PathBuf>,
-    /// The terminal's characters are UTF-8, and its font has blocks.
+    /// Whether the terminal uses UTF-8 and its font has block characters.
     pub blocks: bool,
-    /// The terminal takes what is copied.
+    /// Whether the terminal accepts copied text.
     pub copies: bool,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
-    /// Where ages come from.
+    /// Clock for ages.
     pub clock: Clock,
     /// The last lines of this process's log.
     pub logs: Option<Ring>,
-    /// Asked before the process stops (Ctrl-Z, SIGTSTP), so that the engine beside us resigns first; it answers when
-    /// it has.
+    /// Notified before the process stops (Ctrl-Z, SIGTSTP), so that this process's engine resigns first. The engine
+    /// answers when it has resigned.
     pub resign: Option<mpsc::Sender<oneshot::Sender<()>>>,
 }
 
@@ -91,9 +91,9 @@ impl Default for ConsoleOptions {
 }
 
 impl ConsoleOptions {
-    /// Theme and keys, or what is wrong with them: to be called before the terminal is taken.
+    /// Returns theme and keys, or their error. Call this before taking the terminal.
     pub fn looks(&self) -> Result<Looks, String> {
-        // until it is known whether the terminal is light or dark, its own colours do for both
+        // Until the background is known, the terminal's own colours suit both.
         let name = if self.theme == theme::AUTO { theme::DEFAULT } else { &self.theme };
         Ok(Looks {
             theme: self.theme_named(name)?,
@@ -109,7 +109,7 @@ impl ConsoleOptions {
         })
     }
 
-    /// The theme for a terminal like that; none where it may not be asked, or the theme cannot be read.
+    /// Returns the theme for this background. `None` if the terminal may not be queried or the theme cannot be read.
     pub(super) fn background_theme(&self, background: Background) -> Option<Theme> {
         self.ask_background.then(|| self.theme_named(background.theme()).ok()).flatten()
     }

@@ -1,5 +1,5 @@
-//! What other people do is said when they do it: the watch over etcd brings the audit as it is written, nothing is read
-//! for it.
+//! Announcements of other people's actions. The etcd watch delivers the audit records as they are written, so the
+//! console reads nothing extra.
 
 use super::{
     app::App,
@@ -8,17 +8,18 @@ use super::{
 };
 use crate::{model::cketerm_records::Audit, store::fresh::Fresh};
 
-/// Characters of a deed that are said; the whole of it stands in Audit.
+/// Longest announcement of an action, in characters; Audit shows all of it.
 const MOST: usize = 500;
 
-/// Says what others did since the console looked last.
+/// Announces the actions of others since the last call.
 pub fn follow(app: &mut App) {
     let store = std::sync::Arc::clone(&app.seen.snapshot.store);
     if !store.synced {
         return;
     }
     let known = app.heard_of.replace(store.revision);
-    // what was done before this console came is in the Overview; another history of etcd begins anew
+    // The Overview shows the actions from before this console started. A lower revision means a different etcd history:
+    // start again.
     let Some(known) = known.filter(|known| *known <= store.revision) else { return };
     let mine = |audit: &Audit| app.me.as_ref() == Some(&audit.who);
     let told: Vec<String> =
@@ -31,7 +32,7 @@ pub fn follow(app: &mut App) {
     for text in before {
         app.note(text.clone(), false);
     }
-    // what went wrong here is read to its end first, and a question stays what it is
+    // The operator must be able to read an error to its end, and a dialog must not change.
     if app.busy > 0
         || app.dialog.is_some()
         || app.help.is_some()
@@ -43,14 +44,14 @@ pub fn follow(app: &mut App) {
     }
 }
 
-/// How many deeds after this revision came before those that are kept: `6 deeds before are not told here`.
+/// Returns a note about the actions after this revision that are not kept any more: `6 deeds before are not told here`.
 pub fn untold(fresh: &Fresh, revision: i64) -> Option<String> {
     let (dropped, at_least) = fresh.dropped_after(revision);
     let least = if at_least { "at least " } else { "" };
     (dropped > 0).then(|| format!("{least}{} before are not told here", count(dropped, "deed")))
 }
 
-/// `bob@ops2 cancelled reboots/7: wrong rack`.
+/// Returns an audit record as a sentence: `bob@ops2 cancelled reboots/7: wrong rack`.
 pub fn sentence(audit: &Audit) -> String {
     let did = match audit.what.as_str() {
         "reboot add" => "queued a reboot of",
@@ -90,7 +91,8 @@ fn told(audit: &Audit, did: &str) -> String {
 /// Most objects that are named one by one.
 const NAMED: usize = 3;
 
-/// The first of many objects; the audit has them all. ASCII, as all words of ours.
+/// Returns the first of many objects; the audit record has them all. The result is ASCII, like all of cketerm's own
+/// text.
 fn few(on: &str) -> String {
     let on = on.replace('\u{2013}', "-");
     let objects: Vec<&str> = on.split(' ').collect();

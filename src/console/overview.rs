@@ -1,5 +1,5 @@
-//! The sums of the Overview: what is in work, what is stuck on what, what waits for what. Made once for each change, and
-//! only while the Overview is shown.
+//! Sums of the Overview: entries in progress, what is stuck and why, what waits and for what. They are computed once
+//! per change, and only while the Overview is shown.
 
 mod day;
 
@@ -37,28 +37,28 @@ use crate::{
 /// A line of the Overview that can be opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spot {
-    /// An entry in work.
+    /// An entry in progress.
     Work(EntryId),
-    /// What is stuck, by what it is stuck on; the entry or the node that is stuck for longest.
+    /// Objects stuck on the same cause: the cause, and the entry or node that has been stuck longest.
     Stuck(String, Option<EntryId>, Option<String>),
-    /// What entries wait on, by that; the one that does for longest.
+    /// Entries that wait for the same thing: the cause, and the entry that has waited longest.
     WaitsOn(String, EntryId),
-    /// What blocks most drains, by its name; the entry that it blocks for longest.
+    /// An object that blocks several drains: its name, and the entry that it has blocked longest.
     Blocks(String, EntryId),
-    /// A change of the definition that waits for a person.
+    /// A change of the definition that waits for approval.
     Gate,
-    /// Nodes that are not Ready and were not sent away, and members without a Node.
+    /// Nodes that are unexpectedly not Ready, and members without a Node.
     Unready,
-    /// Hosts that a person should look at, or that somebody holds off.
+    /// Hosts that an operator should look at, or that somebody holds off.
     Hosts,
     /// An entry that ended.
     Ended(PastId),
-    /// Something that a person did.
+    /// An action of an operator.
     DialogAction(PastId),
 }
 
 impl Spot {
-    /// The object behind it.
+    /// Returns the object behind the line.
     pub fn target(&self, app: &App) -> Option<Target> {
         match self {
             Self::Work(id) | Self::Blocks(_, id) | Self::WaitsOn(_, id) | Self::Stuck(_, Some(id), _) => {
@@ -76,69 +76,69 @@ impl Spot {
     }
 }
 
-/// Entries, or nodes, that are stuck on the same thing, or wait on it.
+/// Entries or nodes that are stuck on the same cause, or wait for the same thing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
-    /// On what.
+    /// The cause.
     pub on: String,
-    /// How many.
+    /// Number of entries or nodes.
     pub count: usize,
-    /// Since when the oldest of them stands where it stands.
+    /// Time since which the oldest of them has been in its state.
     pub since: Option<Timestamp>,
-    /// The oldest, where it is an entry.
+    /// The oldest, if it is an entry.
     pub entry: Option<EntryId>,
-    /// The oldest's node.
+    /// The node of the oldest.
     pub node: Option<String>,
 }
 
-/// One queue in numbers.
+/// Numbers of one queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Slots that are in use.
+    /// Slots in use.
     pub used: usize,
-    /// Those of them whose entry needs a person.
+    /// Of these, slots whose entry needs an operator.
     pub used_stuck: usize,
-    /// Those of them whose entry waits on something.
+    /// Of these, slots whose entry waits for something.
     pub used_waits: usize,
-    /// Slots that there are; none without a definition.
+    /// Number of slots. `None` without a definition.
     pub slots: Option<i64>,
-    /// What is left, and how long it takes.
+    /// The remaining entries, and the estimated time.
     pub left: Left,
 }
 
-/// The sums.
+/// Sums of the Overview.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The reboot queue.
     pub reboots: Work,
     /// The repair queue.
     pub repairs: Work,
-    /// In work, longest first.
+    /// Entries in progress, the longest first.
     pub work: Vec<EntryId>,
-    /// What is stuck, oldest first.
+    /// Stuck objects, oldest first.
     pub stuck: Vec<Stuck>,
-    /// What entries wait on that is not called stuck yet, likewise.
+    /// Entries that wait for something but are not stuck yet, oldest first.
     pub waits_on: Vec<Stuck>,
-    /// What blocks several drains at once, the most first.
+    /// Objects that block several drains, the one that blocks most first.
     pub blocks: Vec<Blocks>,
-    /// What ended in the last day.
+    /// Statistics of the last day.
     pub day: Day,
-    /// What the others wait for, the most first.
+    /// Causes that the other entries wait for, the most frequent first.
     pub waits: Vec<(String, usize)>,
-    /// Who waits for longest.
+    /// The entry that has waited longest.
     pub oldest: Option<(EntryId, Timestamp)>,
-    /// A change of the definition waits for a person.
+    /// The change of the definition that waits for approval.
     pub gate: Option<String>,
     /// The newest entries that ended.
     pub ended: Vec<PastId>,
-    /// The newest deeds of people.
+    /// The newest actions of operators.
     pub actions: Vec<PastId>,
 }
 
 /// Most rows of the past that any screen shows here.
 const PAST: usize = 40;
 
-/// Makes the sums.
+/// Computes the sums.
 pub fn summary(app: &App) -> Summary {
     let seen = &app.seen;
     let mut sums = Summary { gate: gate(seen), ..Summary::default() };
@@ -185,7 +185,7 @@ pub fn summary(app: &App) -> Summary {
             queue.left.left += 1;
             queue.left.ending += usize::from(ends_anyway(seen, id));
             let address = queries::address_of(seen, id);
-            // repairs have no rule of their own for API servers
+            // Repairs have no special rule for API servers.
             let alone = id.queue == QueueKind::Reboot && address.is_some_and(|address| control_plane(app, address));
             queue.left.alone += usize::from(alone);
         }
@@ -224,7 +224,7 @@ pub fn summary(app: &App) -> Summary {
     sums
 }
 
-/// From when on something of a queue starts, and at which pace it goes.
+/// Computes from when entries of a queue can start, and at which rate they end.
 fn how_long(app: &App, queue: QueueKind, work: &mut Work) {
     let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !held(&app.seen, **id));
     let addresses: Vec<&str> = waiting.filter_map(|id| queries::address_of(&app.seen, *id)).collect();
@@ -239,7 +239,7 @@ fn how_long(app: &App, queue: QueueKind, work: &mut Work) {
     work.left.start = Some(start);
 }
 
-/// When something of a queue may start on one of these machines.
+/// Returns when entries of a queue may start on one of these machines.
 pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item = &'a str>) -> Start {
     let snap = &app.seen.snapshot;
     let observing = snap.engine.leading.is_some() && !snap.engine.observing.is_empty();
@@ -247,7 +247,7 @@ pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item 
     start.or_held(gate_of(app, queue))
 }
 
-/// What the leader says of a gate that holds all of a queue that waits for its start.
+/// Returns the leader's reason for a gate that holds all waiting entries of a queue.
 fn gate_of(app: &App, queue: QueueKind) -> Option<String> {
     let held = app
         .totals
@@ -257,12 +257,12 @@ fn gate_of(app: &App, queue: QueueKind) -> Option<String> {
     held.and_then(|(id, _)| app.seen.reasons.get(id)).map(|why| short_text::safe(&why.to_string()))
 }
 
-/// An API server that is not well holds back the others alone.
+/// Reports whether a reason holds the whole queue. An unhealthy API server holds back only the other API servers.
 fn bars_all(why: &Reason) -> bool {
     matches!(why, Reason::UnreachableGate { .. })
 }
 
-/// The pace of a queue's entries that ended lately, with so many slots.
+/// Returns the throughput of a queue with this number of slots, from the entries that ended lately.
 pub fn pace_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Throughput> {
     let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
     let seen = &app.seen;
@@ -271,13 +271,13 @@ pub fn pace_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> 
     throughput(ended, queue, fewest(slots), app.now.wall, busy)
 }
 
-/// The machine with this address is an API server.
+/// Reports whether the machine with this address is an API server.
 pub fn control_plane(app: &App, address: &str) -> bool {
     let definition = app.seen.snapshot.store.definition();
     definition.and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|member| member.control_plane)
 }
 
-/// A person keeps it: it will not come to its end before he lets it go. CKE knows no holds.
+/// Returns true if an entry is on hold: it does not end before an operator releases it. CKE does not support holds.
 fn held(seen: &Seen, id: EntryId) -> bool {
     if matches!(queries::leader(seen), Leader::Cke(_)) {
         return false;
@@ -287,10 +287,10 @@ fn held(seen: &Seen, id: EntryId) -> bool {
         || (queries::order(seen, id) == Some(Verb::Hold) && waits())
 }
 
-/// Entries of one machine that wait for each other, at most.
+/// Longest chain of entries of one machine that wait for each other.
 const LINKS: usize = 8;
 
-/// It waits for another entry of its machine, and that one does not move by itself.
+/// Returns true if an entry waits for another entry of its machine that does not move by itself.
 fn behind(seen: &Seen, id: EntryId) -> bool {
     let mut at = id;
     for _ in 0..LINKS {
@@ -306,7 +306,7 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
     false
 }
 
-/// Its command was run: it waits for nothing but its machine.
+/// Returns true if an entry's command was run: the entry only waits for its machine.
 pub fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
@@ -321,7 +321,7 @@ fn oldest_first(groups: BTreeMap<String, Stuck>) -> Vec<Stuck> {
     groups
 }
 
-/// Puts one more to those that are stuck on the same; the oldest gives its name.
+/// Adds one to the group with the same cause. The oldest represents the group.
 fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
     match all.get_mut(&one.on) {
         None => {
@@ -337,7 +337,7 @@ fn add(all: &mut BTreeMap<String, Stuck>, one: Stuck) {
     }
 }
 
-/// What an entry is stuck on, in words that are the same for all that are stuck on it.
+/// Returns the cause that an entry is stuck on, as the same text for all entries stuck on it.
 fn stuck_on(app: &App, id: EntryId) -> String {
     let seen = &app.seen;
     match (seen.reasons.get(&id).filter(|why| trouble::own(why)), queries::repair(seen, id)) {
@@ -349,7 +349,7 @@ fn stuck_on(app: &App, id: EntryId) -> String {
     }
 }
 
-/// Whether it holds a slot.
+/// Returns true if an entry is in progress, so that it holds a slot.
 pub fn in_work(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => {
@@ -377,7 +377,7 @@ fn gate(seen: &Seen) -> Option<String> {
     }
 }
 
-/// Engines that stand by: registered, and not the one that leads.
+/// Returns the standby engines: registered, but not leading.
 pub fn standing_by(seen: &Seen) -> Vec<String> {
     let store = &seen.snapshot.store;
     let leads = store.leader().map(|c| c.lease);

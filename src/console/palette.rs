@@ -1,4 +1,4 @@
-//! What the command line proposes while it is typed: a list above the line.
+//! List of completions above the command line.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use unicode_width::UnicodeWidthStr;
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::model::entry::EntryId;
 
-/// Lines that the list takes at most.
+/// Most lines of the list.
 const MOST: usize = 6;
-/// Columns of the proposals where that is enough for them.
+/// Width of the completions in columns, if that is enough.
 const WORDS: usize = 30;
 
-/// Draws the list; its last line stands right above `area`.
+/// Draws the list. Its last line is right above `area`.
 pub fn draw(app: &App, line: &CommandLine, buffer: &mut Buffer, area: Rect) {
     let offered = line.proposals.as_ref().unwrap_or(&line.offers);
     if offered.words.is_empty() || line.error.is_some() {
@@ -61,7 +61,7 @@ pub fn draw(app: &App, line: &CommandLine, buffer: &mut Buffer, area: Rect) {
     }
 }
 
-/// What is to be known of a proposal that is a node or an entry.
+/// Returns a description of a completion that is a node or an entry.
 fn about(app: &App, word: &str) -> String {
     if let Ok(id) = word.parse::<EntryId>() {
         let reboot = queries::entry(&app.seen, id).map(|e| short_text::status(e, app.now.wall));

@@ -1,5 +1,5 @@
-//! What lies behind: entries that ended, who did what, CKE's records. Read in pages, newest first, only while somebody
-//! looks; what is written meanwhile is read after it. Start-up and memory do not grow with the folders.
+//! History: ended entries, audit records, CKE's records. They are read in pages, newest first, only while somebody
+//! looks at them; newer values are read afterwards. Start-up time and memory do not grow with the folders.
 
 use std::{
     cmp::Reverse,
@@ -28,44 +28,44 @@ use crate::{
     telemetry::LogLine,
 };
 
-/// Values that are asked for at once.
+/// Values per page.
 pub const PAGE: u32 = 200;
-/// Pages of older values that a key press pays for: a person who reads on presses keys.
+/// Pages of older values that a key press allows: an operator who keeps reading keeps pressing keys.
 pub const PAGES_A_KEY: u8 = 5;
-/// After a question that failed, and between two questions about what is new.
+/// Pause after a failed read.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Between two questions about what was written meanwhile, and between two pages of older ones.
+/// Pause between two reads of newer values, and between two pages of older ones.
 const CALM: Duration = Duration::from_secs(1);
 
-/// The identity of a value: newest first, then by key.
+/// Identity of a value: newest first, then by key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PastId {
-    /// `ModRevision` at which it was read first.
+    /// `ModRevision` at which it was first read.
     pub revision: Reverse<i64>,
     /// Its whole key.
     pub key: String,
 }
 
-/// An entry that ended, without its attempts' output: that is read when somebody opens it.
+/// An ended entry, without the output of its attempts. The output is read when somebody opens the entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
     /// The entry.
     pub entry: EntryId,
     /// Its machine's address.
     pub address: String,
-    /// Its Node's name, where an attempt names it.
+    /// Its Node's name, if an attempt has it.
     pub node: Option<String>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: String,
-    /// It ended as it was meant to.
+    /// Whether it ended successfully.
     pub good: bool,
-    /// When.
+    /// Time of its end.
     pub at: Timestamp,
-    /// Who asked for it, when, why.
+    /// The request: who, when and why.
     pub request: Option<Request>,
-    /// When its first command began.
+    /// Start of its first command.
     pub commanded: Option<Timestamp>,
-    /// How many attempts it took.
+    /// Number of attempts.
     pub attempts: usize,
 }
 
@@ -85,33 +85,33 @@ impl From<&Ending> for Ended {
     }
 }
 
-/// The whole story of an entry that ended.
+/// The full timeline of an ended entry.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// As it lies in etcd.
+    /// The record as stored in etcd.
     pub ending: Ending,
-    /// What happened, oldest first; the audit's records of the time are among it.
+    /// The events, oldest first, including the audit records of that time.
     pub moments: Vec<Moment>,
-    /// Why the audit is not among it.
+    /// The reason why audit records are missing.
     pub gap: Option<String>,
 }
 
-/// What the console asks of etcd.
+/// A read that the console requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// A page of a folder.
     Page(Folder, Part),
-    /// The whole story of an entry that ended, by its key.
+    /// The full timeline of an ended entry, by its key.
     Ending(String),
     /// The log lines after this number.
     Logs(u64),
-    /// What the drains of these nodes would meet under a queue's rules; for the dialog with this number.
+    /// The blockers that drains of these nodes would meet under a queue's rules, for the dialog with this number.
     Plan(u64, QueueKind, Vec<String>),
-    /// What this person may change.
+    /// The operator's permissions.
     Rights,
 }
 
-/// What was answered, or a sentence that says why not.
+/// Answer to a [`Question`], or an error message.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// Entries that ended.
@@ -120,30 +120,30 @@ pub enum Answer {
     Audit(Part, Result<Page<Audit>, String>),
     /// CKE's records.
     Records(Part, Result<Page<Record>, String>),
-    /// The whole story of an entry that ended, by its key.
+    /// The full timeline of an ended entry, by its key.
     Ending(String, Result<Arc<Story>, String>),
     /// Log lines.
     Logs(Vec<Arc<LogLine>>),
-    /// What drains would meet, for the dialog with this number.
+    /// The blockers that the drains would meet, for the dialog with this number.
     Plan(u64, Result<Drains, String>),
-    /// What this person may not change.
+    /// The changes that the operator has no permission for.
     Rights(Rights),
 }
 
-/// A folder as far as it was read.
+/// The part of a folder that was read.
 #[derive(Clone, Debug)]
 pub struct Read<T> {
-    /// Newest first; broken ones with what is wrong.
+    /// Newest first. Unreadable values have their error.
     pub rows: BTreeMap<PastId, Result<Arc<T>, String>>,
-    /// Older ones may be there.
+    /// Whether there may be older values.
     pub more: bool,
-    /// Why the last question was not answered.
+    /// The error of the last read.
     pub error: Option<String>,
-    /// The first page was read.
+    /// Whether the first page was read.
     pub begun: bool,
     ids: HashMap<String, PastId>,
     upto: i64,
-    /// The copy's revision when it was last looked at: it never goes back by itself.
+    /// The live copy's revision at the last look. It never decreases within one etcd history.
     seen: i64,
     asked: bool,
     not_before: Duration,
@@ -166,13 +166,13 @@ impl<T> Default for Read<T> {
 }
 
 impl<T> Read<T> {
-    /// The page that is wanted now, if any: the first, what was written meanwhile, older ones where `older` says so.
+    /// Returns the next page to read, if any: the first one, values written meanwhile, or older ones if `older` is set.
     pub fn wants(&mut self, folder: Folder, store: &StoreView, older: bool, boot: Duration) -> Option<Question> {
         if self.asked || !store.synced || boot < self.not_before {
             return None;
         }
         if store.revision < self.seen {
-            // another history of etcd: nothing that was read is of it
+            // This is a different etcd history: nothing that was read belongs to it.
             *self = Self { not_before: self.not_before, ..Self::default() };
         }
         self.seen = store.revision;
@@ -187,7 +187,7 @@ impl<T> Read<T> {
         Some(Question::Page(folder, part))
     }
 
-    /// Takes an answer in.
+    /// Takes an answer.
     pub fn take(&mut self, part: Part, answer: Result<Page<T>, String>, boot: Duration) {
         self.asked = false;
         let page = match answer {
@@ -206,7 +206,7 @@ impl<T> Read<T> {
                 self.more = page.more;
                 self.not_before = boot + CALM;
             }
-            // what a full page left over is asked for next
+            // If the page was full, the next read continues after it.
             Part::After(_) => {
                 self.upto = if page.more {
                     page.values.first().map_or(page.revision, |s| s.mod_revision)
@@ -222,9 +222,9 @@ impl<T> Read<T> {
         }
     }
 
-    /// Keeps the newest `n`, and knows that there are older ones.
+    /// Keeps the newest `n` values, and remembers that there are older ones.
     pub fn keep(&mut self, n: usize) {
-        // an answer under way is about what lies beyond the last one
+        // An answer in progress continues after the oldest value, so that value must stay.
         while !self.asked && self.rows.len() > n {
             let Some((id, _)) = self.rows.pop_last() else { return };
             self.ids.remove(&id.key);
@@ -232,31 +232,31 @@ impl<T> Read<T> {
         }
     }
 
-    /// A value that can be read.
+    /// Returns a readable value.
     pub fn get(&self, id: &PastId) -> Option<&Arc<T>> {
         self.rows.get(id)?.as_ref().ok()
     }
 }
 
-/// All that was read of the past.
+/// Everything that was read of the past.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     /// Entries that ended.
     pub history: Read<Ended>,
-    /// Who did what.
+    /// Audit records.
     pub audit: Read<Audit>,
     /// CKE's records.
     pub records: Read<Record>,
-    /// The story that was read last, by its key.
+    /// The timeline that was read last, by its key.
     pub ending: Option<(String, Result<Arc<Story>, String>)>,
-    /// The story that is asked for.
+    /// The key of the timeline that is being read.
     pub asked: Option<String>,
-    /// Pages of older values that may still be asked for before somebody presses a key.
+    /// Pages of older values that may be read before the next key press.
     pub paid: u8,
 }
 
 impl Past {
-    /// Takes an answer in.
+    /// Takes an answer.
     pub fn take(&mut self, answer: Answer, boot: Duration) {
         match answer {
             Answer::History(part, page) => self.history.take(part, page, boot),
@@ -274,7 +274,7 @@ impl Past {
 }
 
 impl Question {
-    /// The answer of whoever cannot read.
+    /// Returns the answer that reports a failed read.
     pub fn refused(self, why: String) -> Answer {
         match self {
             Self::Page(Folder::History, part) => Answer::History(part, Err(why)),
@@ -283,13 +283,13 @@ impl Question {
             Self::Ending(key) => Answer::Ending(key, Err(why)),
             Self::Logs(_) => Answer::Logs(Vec::new()),
             Self::Plan(number, ..) => Answer::Plan(number, Err(why)),
-            // the servers say no themselves
+            // The servers refuse changes themselves.
             Self::Rights => Answer::Rights(Rights::default()),
         }
     }
 }
 
-/// A page with its values made smaller.
+/// Reduces the values of a page.
 pub fn small<T, S>(page: Page<T>, of: impl Fn(&T) -> S) -> Page<S> {
     let values = page.values.into_iter().map(|s| Stored {
         key: s.key,

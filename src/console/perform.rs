@@ -1,4 +1,4 @@
-//! Carries an action out through `actions`, and says in a sentence what came of it.
+//! Executes an action through `actions`, and reports the outcome in a sentence.
 
 use futures::{StreamExt, stream};
 
@@ -12,12 +12,12 @@ use crate::{
     store::{StoreError, keys::SwitchName},
 };
 
-/// Entries that are cancelled at the same time: each costs a read and a write.
+/// Entries that are cancelled concurrently. Each costs a read and a write.
 const AT_ONCE: usize = 8;
-/// How often a hold is tried again after its entry moved on between a read and a write.
+/// Retries of a hold whose entry changed between a read and a write.
 const RACES: usize = 3;
 
-/// Carries it out. The error is what a person should read: what failed, on which object, what to do.
+/// Executes an action. The error is a message for the operator: what failed, on which object, what to do.
 pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcome, String> {
     Ok(match action {
         Action::AddReboots { addresses, reason } => {
@@ -68,7 +68,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             let verb = if hold { Verb::Hold } else { Verb::Unhold };
             for (id, revision) in entries {
                 let mut said = operator.order(id, verb, revision, reason.as_deref()).await;
-                // a hold gets through although the entry moves on
+                // A hold succeeds even if the entry changes meanwhile.
                 for _ in 0..RACES {
                     if said.is_ok() || revision.is_some() {
                         break;
@@ -153,7 +153,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
     })
 }
 
-/// Turns a switch. One that was off already, however lately, is not ours to turn on again.
+/// Sets a switch. If it was off already, the undo must not enable it.
 async fn switch(
     operator: &Operator,
     name: SwitchName,
@@ -169,7 +169,7 @@ async fn switch(
     Ok(ActionOutcome { wrote: Some(turned.revision), replaced, ..said.into() })
 }
 
-/// Cancels and deletes, some at once. What ended on the way to it is as good as cancelled.
+/// Cancels reboots and deletes repairs, several at once. An entry that ended meanwhile counts as cancelled.
 async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) -> Result<ActionOutcome, String> {
     let each = stream::iter(entries.to_vec()).map(|id| async move {
         let said = match id.queue {
@@ -212,7 +212,7 @@ fn indexes(all: &[EntryId]) -> String {
     }
 }
 
-/// What came of one thing done for several entries; an error where it was done for none.
+/// Returns the outcome of one operation on several entries. It is an error if the operation failed for all of them.
 fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<ActionOutcome, String> {
     let all = done.len() + failed.len();
     let said = match failed {
@@ -228,7 +228,7 @@ fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<ActionOutco
 mod tests {
     use super::*;
 
-    /// Review 10 of the engineer, E6: what had been done was forgotten for the one that failed.
+    /// A failure for one entry must not hide the successes for others.
     #[test]
     fn what_was_done_for_some_is_known_although_it_failed_for_others() {
         let done = [EntryId::reboot(3), EntryId::reboot(5)];

@@ -1,20 +1,20 @@
-//! The list in which the columns of a table are chosen and put in order.
+//! Dialog in which the operator chooses and orders the columns of a table.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use super::{app::App, columns, dialog::draw::outline, table::put};
 
-/// The list while it is open.
+/// The open column picker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picker {
     /// All columns of the table in the order of the list, each with whether it is shown.
     pub columns: Vec<(&'static str, bool)>,
-    /// The one under the cursor.
+    /// Index of the column under the cursor.
     pub at: usize,
 }
 
 impl Picker {
-    /// Of the open view; none where it has no table.
+    /// Opens the picker for the open view. `None` if the view has no table.
     pub fn open(app: &App) -> Option<Self> {
         let all = columns::all(app.view, app.of_cke);
         let own = columns::own(app.view, app.of_cke).to_vec();
@@ -24,7 +24,7 @@ impl Picker {
         (!columns.is_empty()).then_some(Self { columns, at: 0 })
     }
 
-    /// Moves the cursor, round the ends.
+    /// Moves the cursor; it wraps around at the ends.
     pub fn step(&mut self, forward: bool) {
         let all = self.columns.len().max(1);
         self.at = (self.at + if forward { 1 } else { all - 1 }) % all;
@@ -37,7 +37,7 @@ impl Picker {
         }
     }
 
-    /// Moves the column under the cursor to the left or to the right in the table.
+    /// Moves the column under the cursor left or right in the table.
     pub fn shift(&mut self, right: bool) {
         let to = if right { self.at + 1 } else { self.at.wrapping_sub(1) };
         if to < self.columns.len() {
@@ -46,13 +46,13 @@ impl Picker {
         }
     }
 
-    /// The columns that are shown.
+    /// Returns the columns that are shown.
     pub fn chosen(&self) -> Vec<&'static str> {
         self.columns.iter().filter(|(_, shown)| *shown).map(|(name, _)| *name).collect()
     }
 }
 
-/// Draws it in the middle of the screen.
+/// Draws the picker in the middle of the screen.
 pub fn draw(app: &App, picker: &Picker, buffer: &mut Buffer) {
     let (screen, theme) = (buffer.area, &app.looks.theme);
     let width = screen.width.min(56);

@@ -1,5 +1,5 @@
-//! The console without a screen (`--plain`): what changes is printed, a line each, for logs, screen readers and
-//! terminals that cannot draw. Time, object, what it came to, why.
+//! The console without a screen (`--plain`): prints a line for each change, for logs, screen readers and terminals that
+//! cannot draw. A line has the time, the object, its new state and the reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,13 +28,13 @@ use crate::{
     },
 };
 
-/// What was told of an entry last: its state, and why it does not move.
+/// The last printed state of an entry, and the reason why it does not move.
 type Told = (String, String);
 
-/// Tells what changed between two looks.
+/// Prints the changes between two states.
 #[derive(Debug, Default)]
 pub struct Teller {
-    /// Something was told already: from there on only what changes.
+    /// Whether a state was printed already; from then on only changes are printed.
     begun: bool,
     entries: BTreeMap<EntryId, (String, Told)>,
     states: BTreeMap<&'static str, String>,
@@ -44,7 +44,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// The lines of what is otherwise than before. Nothing before etcd was read.
+    /// Returns the lines for the changes. Empty until etcd was read.
     pub fn tell(&mut self, seen: &Seen, now: Now) -> Vec<String> {
         let store = &seen.snapshot.store;
         if !store.synced {
@@ -52,7 +52,7 @@ impl Teller {
         }
         let mut lines = Vec::new();
         if self.upto == 0 {
-            // what was done before is in the audit
+            // The audit records have the earlier actions.
             self.upto = store.revision;
         }
         lines.extend(others::untold(&store.fresh, self.upto).map(|said| format!("{said}: `cketerm audit` has them")));
@@ -90,7 +90,7 @@ impl Teller {
         });
     }
 
-    /// What there is one of: the leader, the switches, the freeze, the gate.
+    /// Adds the changes of things that exist once: the leader, the switches, the freeze, the gate.
     fn states(&mut self, seen: &Seen, lines: &mut Vec<String>) {
         let store = &seen.snapshot.store;
         let leader = match queries::leader(seen) {
@@ -173,7 +173,7 @@ impl Teller {
     }
 }
 
-/// A reason without what counts on by itself: while that alone changes, nothing is told.
+/// Returns a reason without its counters. If only these change, nothing is printed.
 fn kind(why: &Reason) -> String {
     match why {
         Reason::Ready | Reason::Working { .. } => String::new(),
@@ -186,7 +186,7 @@ fn kind(why: &Reason) -> String {
     }
 }
 
-/// Prints until it is ended by a signal, or nobody reads any more.
+/// Prints until a signal arrives or the reader closes the output.
 pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) -> anyhow::Result<()> {
     let steady = Steady::new(&options.clock);
     let mut signals = Signals::new()?;
@@ -215,7 +215,7 @@ pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) 
     }
 }
 
-/// Whether somebody still reads.
+/// Prints lines. Returns false if the reader has closed the output.
 fn print(lines: &[String]) -> io::Result<bool> {
     if lines.is_empty() {
         return Ok(true);

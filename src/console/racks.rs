@@ -1,5 +1,5 @@
-//! The map of the racks: every machine a letter by its state. Made anew when what is seen changes; only what the screen
-//! shows is drawn of it. The cursor and the marks are those of the Nodes.
+//! Map of the racks: each machine is a letter that shows its state. The map is recomputed when the state changes; only
+//! its visible part is drawn. Cursor and marks are those of the Nodes view.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,37 +23,37 @@ use crate::{
     },
 };
 
-/// What becomes of a machine, as far as a letter can say it; the first that is true.
+/// State of a machine, as far as a letter can show it. The first that applies wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// A person should look: its drain is held up, its repair has failed, a cordon was left behind.
+    /// An operator should look: its drain is stuck, its repair has failed, or its cordon is orphaned.
     Stuck,
-    /// It is drained.
+    /// Its node is being drained.
     Draining,
-    /// It reboots.
+    /// It is rebooting.
     Rebooting,
-    /// It is repaired.
+    /// It is being repaired.
     Repairing,
-    /// It is not Ready, and nothing is done about it.
+    /// It is not Ready, and nothing is being done about it.
     NotReady,
     /// Its entry is on hold.
     Held,
-    /// Its entry backs off.
+    /// Its entry is in backoff.
     Backoff,
-    /// Its entry waits.
+    /// Its entry is waiting.
     Queued,
     /// It is cordoned.
     Cordoned,
-    /// In the definition and not in Kubernetes.
+    /// It is in the definition but not in Kubernetes.
     NoNode,
-    /// Kubernetes has not told yet.
+    /// The list of Nodes is not known yet.
     Unknown,
-    /// All is well.
+    /// It is healthy.
     Ready,
 }
 
 impl State {
-    /// All of them, in the order of the legend.
+    /// All states, in the order of the legend.
     const ALL: [Self; 12] = [
         Self::Ready,
         Self::Queued,
@@ -69,7 +69,7 @@ impl State {
         Self::Unknown,
     ];
 
-    /// Its letter; a capital for API servers, a sign of its own where there is no capital.
+    /// Returns its letter: a capital for API servers, or a sign of its own if there is no capital.
     pub fn letter(self, api_server: bool) -> char {
         let (one, api) = match self {
             Self::Ready => ('.', 'A'),
@@ -105,12 +105,12 @@ impl State {
         }
     }
 
-    /// It is being worked on.
+    /// Returns true if the machine is being worked on.
     pub fn moves(self) -> bool {
         matches!(self, Self::Draining | Self::Rebooting | Self::Repairing)
     }
 
-    /// What becomes of this machine.
+    /// Returns the state of a machine.
     pub fn of(app: &App, name: &str) -> Self {
         let seen = &app.seen;
         let entries = || app.totals.entries_of(name);
@@ -163,16 +163,16 @@ fn of_entry(app: &App, id: EntryId) -> Option<State> {
 pub struct Machine {
     /// The Node's name.
     pub name: String,
-    /// What becomes of it.
+    /// Its state.
     pub state: State,
-    /// It runs an API server.
+    /// Whether it runs an API server.
     pub api_server: bool,
 }
 
 /// A rack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rack {
-    /// Its name; empty for the machines of which no rack is known.
+    /// Its name. Empty for the machines whose rack is unknown.
     pub name: String,
     /// Its machines, in the order of the list.
     pub machines: Vec<Machine>,
@@ -181,24 +181,24 @@ pub struct Rack {
 /// The map.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
-    /// The racks, by their names' letters and then numbers.
+    /// The racks, sorted by name, with numbers as numbers.
     pub racks: Vec<Rack>,
-    /// The first line that is shown.
+    /// The first visible line.
     pub top: usize,
-    /// Rack and place of each machine.
+    /// Rack and position of each machine.
     places: HashMap<String, (usize, usize)>,
-    /// Machines by state.
+    /// Number of machines by state.
     counts: BTreeMap<State, usize>,
     api_servers: bool,
-    /// Machines of the largest rack.
+    /// Number of machines in the largest rack.
     widest: usize,
-    /// Columns of the names.
+    /// Width of the names, in columns.
     pub label: usize,
-    /// What it was made from.
+    /// Inputs of the map.
     of: Option<Basis>,
 }
 
-/// What the machines' states, racks and roles are made from.
+/// Inputs of the machines' states, racks and roles.
 #[derive(Clone, Debug)]
 struct Basis {
     named: Named,
@@ -208,7 +208,7 @@ struct Basis {
     orders: OrdMap<EntryId, Stored<Order>>,
     reasons: Arc<BTreeMap<EntryId, Reason>>,
     orphans: Arc<BTreeMap<String, Reason>>,
-    /// Entries that back off, and that are stuck: both by the clock too.
+    /// Number of entries in backoff, and of stuck entries. Both also depend on the clock.
     by_clock: (usize, usize),
 }
 
@@ -228,7 +228,7 @@ impl Basis {
         }
     }
 
-    /// Nothing has changed, as far as can be told without looking at every machine.
+    /// Returns true if nothing has changed, as far as can be found without a look at every machine.
     fn is(&self, other: &Self) -> bool {
         self.named.is(&other.named)
             && (self.synced, self.by_clock) == (other.synced, other.by_clock)
@@ -240,13 +240,13 @@ impl Basis {
     }
 }
 
-/// Most columns of a rack's name.
+/// Widest name of a rack, in columns.
 const LABEL: usize = 12;
-/// Columns in front of the machines, beside the name: the cursor's mark, and spaces.
+/// Columns before the machines, besides the name: the cursor's mark, and spaces.
 const EDGES: usize = 3;
 
 impl Map {
-    /// The map of the nodes that pass the filter.
+    /// Creates the map of the nodes that pass the filter.
     pub fn of(app: &App, top: usize) -> Self {
         let mut map = Self { top, of: Some(Basis::of(app)), ..Self::default() };
         let mut racks: BTreeMap<(String, u64, String), Vec<Machine>> = BTreeMap::new();
@@ -262,7 +262,7 @@ impl Map {
             racks.entry(order(rack)).or_default().push(machine);
         }
         map.racks = racks.into_iter().map(|((_, _, name), machines)| Rack { name, machines }).collect();
-        // those of which no rack is known come last
+        // Machines whose rack is unknown come last.
         map.racks.sort_by_key(|rack| rack.name.is_empty());
         for (at, rack) in map.racks.iter().enumerate() {
             map.widest = map.widest.max(rack.machines.len());
@@ -274,7 +274,7 @@ impl Map {
         map
     }
 
-    /// Machines that a line holds, and racks beside one another.
+    /// Returns the number of machines on a line, and the number of racks side by side.
     pub fn grid(&self, width: usize) -> (usize, usize) {
         let most = width.saturating_sub(self.label + EDGES).max(1);
         if self.widest > most {
@@ -284,12 +284,12 @@ impl Map {
         (per_line, ((width + 1) / (per_line + self.label + EDGES + 1)).max(1))
     }
 
-    /// Lines that a rack takes.
+    /// Returns the number of lines of a rack.
     fn lines_of(&self, rack: usize, per_line: usize) -> usize {
         self.racks.get(rack).map_or(0, |r| r.machines.len().div_ceil(per_line).max(1))
     }
 
-    /// The line on which a machine stands.
+    /// Returns the line of a machine.
     pub fn line_of(&self, (rack, place): (usize, usize), width: usize) -> usize {
         let (per_line, beside) = self.grid(width);
         if beside > 1 {
@@ -298,7 +298,7 @@ impl Map {
         (0..rack).map(|r| self.lines_of(r, per_line)).sum::<usize>() + place / per_line
     }
 
-    /// All lines.
+    /// Returns the number of lines.
     pub fn lines(&self, width: usize) -> usize {
         let (per_line, beside) = self.grid(width);
         if beside > 1 {
@@ -307,7 +307,7 @@ impl Map {
         (0..self.racks.len()).map(|r| self.lines_of(r, per_line)).sum()
     }
 
-    /// What a line shows: each piece's rack, and the places of its machines.
+    /// Returns the contents of a line: the rack of each piece, and the positions of its machines.
     pub fn line(&self, line: usize, width: usize) -> Vec<(usize, std::ops::Range<usize>)> {
         let (per_line, beside) = self.grid(width);
         let whole = |rack: usize| (rack, 0..self.racks.get(rack).map_or(0, |r| r.machines.len()));
@@ -325,12 +325,12 @@ impl Map {
         Vec::new()
     }
 
-    /// Where a machine stands.
+    /// Returns the position of a machine.
     pub fn place_of(&self, name: &str) -> Option<(usize, usize)> {
         self.places.get(name).copied()
     }
 
-    /// Whether it would be the same if it were made again.
+    /// Returns true if the map is up to date.
     fn stands(&self, app: &App) -> bool {
         let mut filled = vec![0; self.racks.len()];
         let mut in_order = |name: &String| {
@@ -348,7 +348,7 @@ impl Map {
         machines.get(place.min(machines.len().saturating_sub(1))).map(|m| m.name.clone())
     }
 
-    /// The machine that is so many places further on, over the racks' ends.
+    /// Returns the machine that is `by` positions further, across the ends of racks.
     pub fn along(&self, name: &str, by: isize) -> Option<String> {
         let (mut rack, mut place) = self.place_of(name)?;
         for _ in 0..by.unsigned_abs() {
@@ -366,7 +366,7 @@ impl Map {
         self.name_at(rack, place)
     }
 
-    /// The machine that is so many lines further down.
+    /// Returns the machine that is `by` lines further down.
     pub fn down(&self, name: &str, by: isize, width: usize) -> Option<String> {
         let at = self.place_of(name)?;
         let (per_line, beside) = self.grid(width);
@@ -378,7 +378,7 @@ impl Map {
         self.name_at(rack, (range.start + column).min(range.end.saturating_sub(1)))
     }
 
-    /// What the letters mean, with how many machines each.
+    /// Returns the legend of the letters, with the number of machines for each.
     pub fn legend(&self) -> String {
         let states = State::ALL.iter().filter_map(|state| {
             let n = self.counts.get(state)?;
@@ -389,24 +389,24 @@ impl Map {
     }
 }
 
-/// A rack's name as the map has it.
+/// Returns a rack's name as shown on the map.
 pub fn shown(name: &str) -> &str {
     if name.is_empty() { "no rack" } else { name }
 }
 
-/// `rack-2` before `rack-10`.
+/// Returns the sort key of a rack's name: `rack-2` comes before `rack-10`.
 fn order(name: &str) -> (String, u64, String) {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name.get(stem.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(0);
     (stem.to_owned(), number, name.to_owned())
 }
 
-/// The map is what the Nodes show now.
+/// Returns true if Nodes shows the map now.
 pub fn open(app: &App) -> bool {
     app.view == super::app::View::Nodes && app.map.is_some()
 }
 
-/// Makes the map anew where it is shown, and shows another thing now.
+/// Recomputes the map if it is shown and out of date.
 pub fn refresh(app: &mut App) {
     if open(app) && !app.map.as_ref().is_some_and(|map| map.stands(app)) {
         let top = app.map.as_ref().map_or(0, |map| map.top);
@@ -414,7 +414,7 @@ pub fn refresh(app: &mut App) {
     }
 }
 
-/// Moves the cursor: by lines, or along them.
+/// Moves the cursor by lines, or along a line.
 pub fn go(app: &mut App, lines: isize, along: isize) {
     let (Some(map), Some(name)) = (&app.map, &app.nodes.cursor) else { return };
     let to = match lines {
@@ -426,7 +426,7 @@ pub fn go(app: &mut App, lines: isize, along: isize) {
     }
 }
 
-/// Marks or unmarks the machine under the cursor, and goes on to the next.
+/// Marks or unmarks the machine under the cursor, and moves to the next one.
 pub fn mark(app: &mut App) {
     let Some(name) = app.nodes.cursor.clone() else { return };
     if !app.nodes.marks.remove(&name) {
@@ -435,7 +435,7 @@ pub fn mark(app: &mut App) {
     go(app, 0, 1);
 }
 
-/// Scrolls so that the cursor is among `height` lines.
+/// Scrolls so that the cursor is within `height` lines.
 pub fn reveal(app: &mut App, height: usize) {
     let (width, cursor) = (usize::from(app.size.width), app.nodes.cursor.clone());
     let Some(map) = &mut app.map else { return };

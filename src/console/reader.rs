@@ -1,4 +1,4 @@
-//! Answers the console's questions from etcd: the only place where it reads what the live copy does not hold.
+//! Reads that the console requests. Only this module reads data that the live copy does not hold.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ use crate::{
     },
 };
 
-/// Audit records that are read for a story at once, and how often.
+/// Audit records per read for a timeline, and most reads.
 const RECORDS: u32 = 2000;
 const READS: usize = 10;
 
-/// Reads it. An error is a sentence.
+/// Executes a read. The error is a message for the operator.
 pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Question) -> Answer {
     match question {
         Question::Plan(number, queue, nodes) => Answer::Plan(number, plan(kube, seen, queue, &nodes).await),
@@ -45,7 +45,7 @@ pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Que
             Answer::Records(part, page(store, seen, Folder::Records, part).await.map_err(|e| e.to_string()))
         }
         Question::Rights => Answer::Rights(rights(store, kube).await),
-        // the ring is read by whoever has it
+        // The event loop, which has the ring buffer, reads it.
         Question::Logs(_) => Answer::Logs(Vec::new()),
         Question::Ending(key) => {
             let told = story(store, &key).await.map(Arc::new);
@@ -54,7 +54,8 @@ pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Que
     }
 }
 
-/// One page of a folder; of what was written lately only the keys that the watch has named, where it has named them all.
+/// Reads one page of a folder. For recent values it reads only the keys that the watch reported, if the watch reported
+/// them all.
 async fn page<T: DeserializeOwned>(
     store: &Store,
     seen: &Seen,
@@ -71,7 +72,7 @@ async fn page<T: DeserializeOwned>(
     }
 }
 
-/// What the drains of these nodes would meet now.
+/// Returns what drains of these nodes would meet now.
 async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[String]) -> Result<Drains, String> {
     let kube = kube.ok_or("no Kubernetes is configured")?;
     let definition = seen.snapshot.store.definition().ok_or("there is no cluster definition")?;
@@ -84,12 +85,12 @@ async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[Strin
     Ok(drains(kube, &rows, rules, totals).await)
 }
 
-/// The story of an entry that ended, with the audit records of its time.
+/// Returns the timeline of an ended entry, with the audit records of that time.
 async fn story(store: &Store, key: &str) -> Result<Story, String> {
     let raw = store.raw(key).await.map_err(|e| e.to_string())?;
     let raw = raw.ok_or_else(|| format!("{key} is gone: only the newest 10,000 of 90 days are kept"))?;
     let ending: Ending = serde_json::from_str(&raw.text).map_err(|e| format!("{key}: {e}"))?;
-    // the leader writes for a while after it; nobody knows when an entry of ckecli's began
+    // The leader writes records for a while after the end. The start of an entry from ckecli is unknown.
     let from = ending.begins().unwrap_or_else(|| after(ending.at, -86_400));
     let to = after(ending.at, 600);
     let read = |from| store.between::<Audit>(Folder::Audit, (from, to), RECORDS);
@@ -98,7 +99,8 @@ async fn story(store: &Store, key: &str) -> Result<Story, String> {
     Ok(Story { moments: ending.timeline(&records), ending, gap })
 }
 
-/// All records of a time, `n` at once and at most `reads` times; what is missing is said. Ids begin with their time.
+/// Reads all audit records of a period, `n` per read and with at most `reads` reads. Also returns a note about missing
+/// records. The ids of records start with their time.
 async fn whole<E: std::fmt::Display, F: Future<Output = Result<Vec<Stored<Audit>>, E>>>(
     read: impl Fn(Timestamp) -> F,
     from: Timestamp,
@@ -112,7 +114,7 @@ async fn whole<E: std::fmt::Display, F: Future<Output = Result<Vec<Stored<Audit>
             Err(e) => return (all, Some(format!("the audit of that time was not read to its end: {e}"))),
         };
         let full = page.len() >= n;
-        // those of the same moment come again
+        // The next read repeats the records of the same moment.
         let known = all.len();
         let behind = all.last().map(|s| s.key.clone()).unwrap_or_default();
         all.extend(page.into_iter().filter(|new| new.key > behind));
@@ -127,7 +129,7 @@ async fn whole<E: std::fmt::Display, F: Future<Output = Result<Vec<Stored<Audit>
     (all, Some(said))
 }
 
-/// The time that a record's key begins with.
+/// Returns the time that a record's key starts with.
 fn begins(key: &str) -> Option<Timestamp> {
     let id = key.rsplit('/').next()?;
     Timestamp::from_nanosecond(id.split('-').next()?.parse().ok()?).ok()

@@ -1,5 +1,5 @@
-//! The registry's rows and sums: made anew only when sabakan answered or a plan was made, so that a frame costs the
-//! screen's size.
+//! Rows and sums of the machine registry. They are recomputed only when sabakan answered or a plan was made, so that a
+//! frame costs only the screen's size.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,41 +18,41 @@ use crate::{
     },
 };
 
-/// A machine's identity: its serial.
+/// Identity of a machine: its serial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Serial(pub String);
 
-/// A row of the Diff: what happens to everybody first, then what weighs most.
+/// A row of the Diff: first what affects all nodes, then the most important changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Row {
-    /// A field of the definition beside its nodes.
+    /// A field of the definition outside its nodes.
     Field(String),
-    /// The same change of a field on many nodes.
+    /// The same change of one field on many nodes.
     Fold(String),
-    /// One node: its weight, its address.
+    /// One node: the kind of change, and its address.
     Node(Kind, String),
 }
 
-/// Sums over the registry.
+/// Sums over the machine registry.
 #[derive(Clone, Debug, Default)]
 pub struct RegistrySummary {
     of: Option<Arc<Registry>>,
     cluster: i64,
-    /// Machines by serial.
+    /// Index of each machine by serial.
     pub machines: BTreeMap<Serial, usize>,
     by_address: HashMap<String, usize>,
     choices: HashMap<String, usize>,
     changes: HashMap<String, usize>,
-    /// What happens to many nodes alike.
+    /// Changes that are the same on many nodes, with these nodes.
     pub folds: Vec<(String, Vec<String>)>,
-    /// The rows of the Diff, sorted.
+    /// Rows of the Diff, sorted.
     pub rows: Vec<Row>,
-    /// Racks as counts by role and state, a line each.
+    /// A line for each rack: counts by role and state.
     pub racks: Vec<String>,
 }
 
 impl RegistrySummary {
-    /// Makes them anew where something has changed; says whether it has.
+    /// Recomputes the sums if something has changed. Returns false if nothing has.
     pub fn refresh(&mut self, seen: &Seen) -> bool {
         let (registry, store) = (&seen.snapshot.registry, &seen.snapshot.store);
         let cluster = store.cluster.as_ref().map_or(0, |c| c.mod_revision);
@@ -86,27 +86,27 @@ impl RegistrySummary {
         true
     }
 
-    /// A machine by its serial.
+    /// Returns a machine by its serial.
     pub fn machine<'a>(&self, seen: &'a Seen, serial: &Serial) -> Option<&'a Machine> {
         list(seen).get(*self.machines.get(serial)?)
     }
 
-    /// A machine by its address.
+    /// Returns a machine by its address.
     pub fn at<'a>(&self, seen: &'a Seen, address: &str) -> Option<&'a Machine> {
         list(seen).get(*self.by_address.get(address)?)
     }
 
-    /// What the plan says of an address.
+    /// Returns the plan's choice for an address.
     pub fn choice<'a>(&self, seen: &'a Seen, address: &str) -> Option<&'a crate::sabakan::Choice> {
         proposed(seen)?.plan.nodes.get(*self.choices.get(address)?)
     }
 
-    /// What changes at an address.
+    /// Returns the planned change at an address.
     pub fn change<'a>(&self, seen: &'a Seen, address: &str) -> Option<&'a NodeChange> {
         proposed(seen)?.change.nodes.get(*self.changes.get(address)?)
     }
 
-    /// How many nodes a fold is about.
+    /// Returns the number of nodes of a fold.
     pub fn folded(&self, what: &str) -> usize {
         self.folds.iter().find(|(w, _)| w == what).map_or(0, |(_, nodes)| nodes.len())
     }
@@ -116,12 +116,12 @@ fn list(seen: &Seen) -> &[Machine] {
     seen.snapshot.registry.members.good.as_ref().map_or(&[], |g| &g.machines.list)
 }
 
-/// The plan, where there is one.
+/// Returns the plan, if there is one.
 pub fn proposed(seen: &Seen) -> Option<&Proposed> {
     seen.snapshot.registry.proposal.as_ref()?.outcome.as_ref().ok()
 }
 
-/// Where a machine stands in the definition.
+/// Returns the role of a machine in the definition.
 pub fn place(seen: &Seen, address: &str) -> &'static str {
     let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
     match member {
@@ -131,13 +131,14 @@ pub fn place(seen: &Seen, address: &str) -> &'static str {
     }
 }
 
-/// Seconds that a machine is in its state by now.
+/// Returns the seconds that a machine has been in its state by now.
 pub fn in_state(seen: &Seen, machine: &Machine) -> f64 {
     let good = seen.snapshot.registry.members.good.as_ref();
     machine.duration + good.map_or(0.0, |g| (seen.now.boot.as_secs_f64() - g.at).max(0.0))
 }
 
-/// `rack 3   cs 10/12   ss 4/4   unhealthy 1`: of each role those in the definition and all, then who is not healthy.
+/// Returns a line for each rack, such as `rack 3   cs 10/12   ss 4/4   unhealthy 1`: for each role the machines in the
+/// definition and all machines, then the unhealthy ones.
 fn racks(list: &[Machine], members: &HashMap<&str, &Node>) -> Vec<String> {
     #[derive(Default)]
     struct Rack<'a> {

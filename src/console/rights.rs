@@ -1,4 +1,5 @@
-//! What this person may not do, said before a dialog opens: the servers were asked when the console began.
+//! Permissions that the operator lacks, shown before a dialog opens. The console queries the servers for them when it
+//! starts.
 
 use super::{
     app::{App, View},
@@ -7,7 +8,7 @@ use super::{
 };
 use crate::model::{entry::QueueKind, rights::Area};
 
-/// What the command changes in this view; none = nothing that is asked for beforehand.
+/// Returns the area that a command changes in this view. `None` if its permission is not queried in advance.
 pub fn area(command: Command, view: View) -> Option<Area> {
     let queue = of_queue(view.queue());
     let registry = matches!(view, View::Machines | View::Diff);
@@ -20,7 +21,7 @@ pub fn area(command: Command, view: View) -> Option<Area> {
         Command::Hold | Command::Unhold | Command::Retry | Command::Done | Command::Force | Command::Release => {
             Area::Orders
         }
-        // the two switches lie beside each other: who may write one may write both
+        // Both switches are in the same place: a user who may write one may write both.
         Command::Reboot | Command::CancelAll | Command::Stop | Command::Resume => Area::Reboots,
         Command::Repair | Command::DeleteFinished | Command::DeleteUnfinished => Area::Repairs,
         Command::Cancel | Command::ResetBackoff | Command::Switch => queue,
@@ -29,7 +30,7 @@ pub fn area(command: Command, view: View) -> Option<Area> {
     })
 }
 
-/// What the action changes, where a dialog of any view may have led to it.
+/// Returns the area that an action changes, for dialogs that can be opened from any view.
 pub fn area_of(action: &Action) -> Option<Area> {
     Some(match action {
         Action::AddReboots { .. } | Action::Stop { .. } | Action::Resume { .. } => Area::Reboots,
@@ -52,7 +53,7 @@ fn of_queue(queue: QueueKind) -> Area {
 }
 
 impl App {
-    /// Why this command is not for this person, in the view that is open.
+    /// Returns why the operator has no permission for this command in the open view.
     pub fn may_not(&self, command: Command) -> Option<&str> {
         self.rights.refusal(area(command, self.view)?)
     }

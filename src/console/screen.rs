@@ -1,10 +1,10 @@
-//! One screen as text: for tests, and for words that print a frame.
+//! One screen as text, for tests and for subcommands that print a frame.
 
 use ratatui::{Terminal, backend::TestBackend, buffer::Buffer, style::Modifier};
 
 use super::{app::App, views};
 
-/// Draws the state into a buffer of its own size.
+/// Draws the state into a buffer of the console's size.
 pub fn buffer(app: &App) -> Buffer {
     let backend = TestBackend::new(app.size.width, app.size.height);
     let drawn = Terminal::new(backend).and_then(|mut terminal| {
@@ -17,7 +17,7 @@ pub fn buffer(app: &App) -> Buffer {
     }
 }
 
-/// The screen's lines, without trailing blanks.
+/// Returns the screen's lines, without trailing blanks.
 pub fn text(app: &App) -> String {
     let buffer = buffer(app);
     let mut out = String::new();
@@ -32,7 +32,7 @@ pub fn text(app: &App) -> String {
     out
 }
 
-/// Which cells have a colour of their own, and which modifiers occur: what `NO_COLOR` is about.
+/// Returns the number of cells with a colour, and the modifiers in use, to test `NO_COLOR`.
 pub fn colours(app: &App) -> (usize, Modifier) {
     let buffer = buffer(app);
     let coloured =

@@ -1,5 +1,5 @@
-//! What the console keeps for the next time: columns and order of each table. A file of its own, so that nobody's
-//! configuration is written, and one that may be thrown away.
+//! Settings that the console saves for the next start: columns and sort order of each table. They are in a separate
+//! file, so that the console never writes the configuration. The file may be deleted.
 
 use std::{
     collections::BTreeMap,
@@ -15,25 +15,25 @@ use super::{
     columns,
 };
 
-/// The form of the file that this program writes.
+/// Version of the file format that this program writes.
 const VERSION: u32 = 1;
 const HEAD: &str = "# Written by cketerm's console (:columns, :sort); `:settings forget` removes it.\n\
                     # What you configure yourself stands in config.yaml.\n";
 
-/// What every form of the file has.
+/// The part that every version of the file has.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
 }
 
-/// What is kept of a table.
+/// Saved settings of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfTable {
-    /// The columns; empty = its own.
+    /// The columns. Empty = the table's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// `COLUMN`, or `COLUMN desc`; none = its own order.
+    /// `COLUMN`, or `COLUMN desc`. `None` = the table's own order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sort: Option<String>,
 }
@@ -53,38 +53,38 @@ impl Default for Settings {
     }
 }
 
-/// Something to be written: each is put over what the file says then, so that two consoles do not take each other's choices
-/// away.
+/// A change to save. Each change is applied to the file's present contents, so that two consoles do not undo each
+/// other's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A table's columns; none = its own.
+    /// Columns of a table. Empty = its own.
     Columns(&'static str, Vec<String>),
-    /// A table's order.
+    /// Sort order of a table. `None` = its own.
     Sort(&'static str, Option<String>),
-    /// The file goes.
+    /// Delete the file.
     Forget,
 }
 
-/// Why a file says nothing.
+/// Reason why a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Unread {
-    /// It was not given out.
+    /// The read failed.
     Failed(String),
     /// A newer program wrote it.
     Newer(String),
-    /// It cannot be understood.
+    /// It cannot be parsed.
     Broken(String),
 }
 
-/// More than this is something else.
+/// Largest file that is read, in bytes. A larger one is not a settings file.
 const LARGEST: u64 = 64 * 1024;
 
-/// Where the file lies; none where this person has no home.
+/// Returns the path of the file. `None` if the user has no home.
 pub fn path() -> Option<PathBuf> {
     directories::ProjectDirs::from("", "", "cketerm").map(|own| own.config_dir().join("console.yaml"))
 }
 
-/// Reads the file; one that is not there is empty.
+/// Reads the file. A missing file is empty.
 pub fn read(path: &Path) -> Result<Settings, String> {
     found(path).map_err(|why| match why {
         Unread::Failed(why) | Unread::Newer(why) | Unread::Broken(why) => why,
@@ -97,7 +97,7 @@ fn found(path: &Path) -> Result<Settings, Unread> {
         Ok(file) if !file.is_file() => return Err(Unread::Failed("it is no file".to_owned())),
         Ok(file) if file.len() > LARGEST => return Err(Unread::Broken(format!("it has {} bytes", file.len()))),
         Ok(_) => {}
-        // a home that is none is no fault of the file
+        // A missing home is not an error of the file.
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(Settings::default());
         }
@@ -113,8 +113,8 @@ fn found(path: &Path) -> Result<Settings, Unread> {
     serde_yaml::from_slice(&bytes).map_err(broken)
 }
 
-/// Writes a change over what the file says now. One that cannot be understood is kept under another name, which is
-/// returned; one that a newer program wrote is left alone.
+/// Applies a change to the file's present contents. A file that cannot be parsed is renamed, and its new path returned.
+/// A file of a newer program is left unchanged.
 pub fn write(path: &Path, change: &Change) -> Result<Option<PathBuf>, String> {
     let failed = |e: io::Error| format!("{} cannot be written: {e}", path.display());
     if *change == Change::Forget {
@@ -160,7 +160,7 @@ impl Settings {
     }
 }
 
-/// Puts what was kept into force; returns what of it means nothing to this program.
+/// Applies saved settings. Returns the parts that this program does not know.
 pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
     let mut odd = Vec::new();
     let open = (app.view, app.of_cke);
@@ -190,7 +190,7 @@ pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
     odd
 }
 
-/// The columns of the open view's table, to be kept.
+/// Returns the columns of the open view's table, to be saved.
 pub fn columns_of_open(app: &App) -> Change {
     let table = columns::table(app.view, app.of_cke);
     let chosen = app.chosen.get(table);
@@ -200,7 +200,7 @@ pub fn columns_of_open(app: &App) -> Change {
     )
 }
 
-/// Its order, to be kept.
+/// Returns the sort order of the open view's table, to be saved.
 pub fn sort_of_open(app: &App) -> Change {
     let sort = app.list().sort().map(|(by, desc)| format!("{by}{}", if desc { " desc" } else { "" }));
     Change::Sort(columns::table(app.view, app.of_cke), sort)
@@ -220,7 +220,7 @@ mod tests {
         let path = dir.path().join("new/console.yaml");
         assert_eq!(read(&path), Ok(Settings::default()));
         assert_eq!(write(&path, &columns("nodes", &["node", "rack"])), Ok(None));
-        // another console that knows nothing of these columns
+        // Another console that knows nothing of these columns.
         assert_eq!(write(&path, &Change::Sort("nodes", Some("rack desc".to_owned()))), Ok(None));
         assert_eq!(write(&path, &columns("audit", &["who"])), Ok(None));
         let text = fs::read_to_string(&path).unwrap();

@@ -1,5 +1,5 @@
-//! Writes what is kept for the next time, beside the console: a home may lie on a server that does not answer, and keys are
-//! answered all the same.
+//! Background writer of the settings. A home may be on a file server that does not answer, and the console must answer
+//! keys all the same.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,10 +14,10 @@ use super::{
     settings::{self, Change},
 };
 
-/// How long the end of the console waits for what is not written yet.
+/// Longest time that quitting waits for unwritten changes.
 const END: Duration = Duration::from_secs(1);
 
-/// Writes one change after the other, in the order in which they were asked for.
+/// Writes the changes one after another, in the order of the requests.
 #[derive(Debug)]
 pub struct SettingsWriter {
     changes: mpsc::UnboundedSender<Change>,
@@ -25,7 +25,7 @@ pub struct SettingsWriter {
 }
 
 impl SettingsWriter {
-    /// Writes to this file from now on, and tells what came of it.
+    /// Starts to write to this file, and sends the outcome of each write.
     pub fn new(path: PathBuf, tell: mpsc::UnboundedSender<Event>) -> Self {
         let (changes, mut asked) = mpsc::unbounded_channel::<Change>();
         let work = tokio::spawn(async move {
@@ -35,20 +35,20 @@ impl SettingsWriter {
                 let said = written.unwrap_or_else(|e| Err(format!("the settings were not written: {e}")));
                 let said = said
                     .map(|aside| aside.map(|aside| format!("what could not be read is kept as {}", aside.display())));
-                // the console may have been left
+                // The send fails if the console has quit.
                 let _ = tell.send(Event::Kept(said));
             }
         });
         Self { changes, work }
     }
 
-    /// Something to be written.
+    /// Queues a change.
     pub fn keep(&self, change: Change) {
-        // bounded by what a person presses
+        // The channel is bounded by what an operator presses.
         let _ = self.changes.send(change);
     }
 
-    /// Waits a moment for what is not written yet.
+    /// Waits a moment for unwritten changes.
     pub async fn end(self) {
         drop(self.changes);
         let _ = timeout(END, self.work).await;

@@ -1,5 +1,5 @@
-//! One frame without a terminal: the state after some keys, as text, as escapes, or as a picture. Nothing that a key asks
-//! for is carried out.
+//! One frame without a terminal: the state after some keys, as text, as escape sequences, or as a picture. No key
+//! executes an action.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -21,10 +21,10 @@ use super::{
 };
 use crate::{clock::Now, engine::snapshot::Seen, kubernetes::Kube, model::text::visible, store::Store};
 
-/// How often answers may lead to further questions.
+/// Most rounds of answers that lead to further reads.
 const ROUNDS: usize = 8;
 
-/// Key presses in the key table's notation, separated by white space; text to type stands in double quotes.
+/// Parses key presses in the key table's notation, separated by white space. Text to type is in double quotes.
 pub fn presses(text: &str) -> Result<Vec<KeyEvent>, String> {
     let mut presses = Vec::new();
     let mut press = |name: &str| {
@@ -47,7 +47,7 @@ pub fn presses(text: &str) -> Result<Vec<KeyEvent>, String> {
     Ok(presses)
 }
 
-/// The console after these keys on what was seen. Questions are answered from etcd; actions are left out.
+/// Returns the console's state after these keys. Reads are executed; actions are not.
 pub async fn after(
     options: &ConsoleOptions,
     size: Size,
@@ -66,7 +66,7 @@ pub async fn after(
             for event in events {
                 for effect in update(&mut app, event) {
                     match effect {
-                        // a picture asks no server what may be changed
+                        // A picture does not query permissions.
                         Effect::Ask(Question::Rights)
                         | Effect::Suspend
                         | Effect::Repaint
@@ -74,7 +74,7 @@ pub async fn after(
                         | Effect::Copy(_) => {}
                         Effect::Ask(Question::Logs(after)) => {
                             let lines = options.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
-                            // asked again at once for what is new: there is nothing
+                            // The console would immediately read again for newer lines; there are none.
                             if !lines.is_empty() {
                                 answers.push(Event::Answered(Box::new(Answer::Logs(lines))));
                             }
@@ -100,7 +100,7 @@ pub async fn after(
     Ok(app)
 }
 
-/// Cells beside each other that look alike.
+/// Adjacent cells with the same style.
 struct Run {
     column: u16,
     width: u16,
@@ -132,18 +132,18 @@ fn runs(buffer: &Buffer, row: u16) -> Vec<Run> {
     out
 }
 
-/// A frame for a terminal. Only [`picture`] makes one: its escape sequences are ours.
+/// A frame for a terminal. Only [`picture`] creates one, so its escape sequences are cketerm's own.
 #[derive(Debug)]
 pub struct Picture(String);
 
 impl Picture {
-    /// As it is printed.
+    /// Returns the text to print.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The screen with escapes for colours, a line each.
+/// Returns the screen's lines with escape sequences for colours.
 pub fn picture(app: &App) -> Picture {
     Picture(ansi(app))
 }
@@ -168,7 +168,7 @@ fn ansi(app: &App) -> String {
     out
 }
 
-/// The code of a colour, from the code of black on.
+/// Returns the code of a colour. `base` = the code of black.
 fn sgr(colour: Color, base: u8) -> Option<String> {
     let index = match colour {
         Color::Reset => return None,
@@ -179,7 +179,7 @@ fn sgr(colour: Color, base: u8) -> Option<String> {
     Some(if index < 8 { base + index } else { base + 60 + index - 8 }.to_string())
 }
 
-/// The place of a named colour among the sixteen.
+/// Returns the index of a named colour among the sixteen.
 fn sixteen(colour: Color) -> Option<u8> {
     let names = [
         Color::Black,
@@ -202,18 +202,18 @@ fn sixteen(colour: Color) -> Option<u8> {
     names.iter().position(|name| *name == colour).and_then(|place| u8::try_from(place).ok())
 }
 
-/// The sixteen as a dark terminal shows them.
+/// The sixteen colours, as on a dark terminal.
 const PALETTE: [&str; 16] = [
     "#1d1f21", "#cc6666", "#8fa876", "#de935f", "#81a2be", "#b294bb", "#8abeb7", "#c5c8c6", "#7c7f83", "#e07a7a",
     "#b5bd68", "#f0c674", "#9cc2e5", "#c9a6d4", "#9fd6cf", "#ffffff",
 ];
 const PAPER: &str = "#16181a";
 const INK: &str = "#d4d6d4";
-/// Of one cell, in pixels.
+/// Size of a cell, in pixels.
 const WIDE: f32 = 8.4;
 const HIGH: f32 = 18.0;
 
-/// The screen as a picture.
+/// Returns the screen as an SVG picture.
 pub fn svg(app: &App) -> String {
     let buffer = screen::buffer(app);
     let (width, height) = (f32::from(buffer.area.width) * WIDE + 16.0, f32::from(buffer.area.height) * HIGH + 16.0);
@@ -259,7 +259,7 @@ fn hex(colour: Color, other: &str) -> String {
     match colour {
         Color::Rgb(r, g, b) => format!("#{r:02x}{g:02x}{b:02x}"),
         Color::Indexed(n) if n < 16 => PALETTE[usize::from(n)].to_owned(),
-        // the cube of 6×6×6, and the greys behind it
+        // The cube of 6×6×6 colours, then the greys.
         Color::Indexed(n @ 16..=231) => {
             let part = |step: u8| if step == 0 { 0 } else { 55 + 40 * step };
             let n = n - 16;

@@ -1,5 +1,5 @@
-//! The sources of what is shown: which is lost, since when, how old its rows are, why, and when it is tried again; and
-//! which answers slowly.
+//! State of the data sources: which one is lost, since when, how old its rows are, why, and when the next try is; and
+//! which one answers slowly.
 
 use jiff::{SignedDuration, Timestamp};
 use ratatui::style::Style;
@@ -12,29 +12,29 @@ use super::{
 };
 use crate::engine::snapshot::Seen;
 
-/// A source that has not been heard for too long, or whose last answer was none.
+/// A source that has been silent for too long, or whose last answer was an error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
     /// `etcd`, `Kubernetes` or `sabakan`.
     pub source: &'static str,
-    /// Boot-time seconds of the last sign of life; none where it never gave one.
+    /// Boot-time seconds of the last answer. `None` if it never answered.
     pub heard: Option<f64>,
-    /// What went wrong last.
+    /// The last error.
     pub error: Option<String>,
-    /// Boot-time seconds of the next try; none, or past: it is being tried.
+    /// Boot-time seconds of the next try. `None` or past = it is being tried now.
     pub retry: Option<f64>,
 }
 
-/// Seconds of silence above which a source counts as stale.
+/// Seconds of silence after which a source counts as stale.
 pub const STALE_SECONDS: f64 = 10.0;
-/// Seconds of silence above which a source that is asked every few seconds is slow, lost or not.
+/// Seconds of silence after which a source that is queried every few seconds counts as slow, lost or not.
 pub const SILENT: f64 = 7.0;
-/// Seconds above which an answer is slow.
+/// Seconds after which an answer counts as slow.
 const SLOW: u64 = 3;
-/// The same for sabakan, which lists all machines at once.
+/// The same limit for sabakan, which lists all machines at once.
 const SLOW_LIST: u64 = 5;
 
-/// etcd, when it is stale. Before the first complete read nothing is stale: the screen says "connecting".
+/// Returns etcd if it is stale. Nothing is stale before the first complete read: the screen shows "connecting".
 pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
     let store = &seen.snapshot.store;
     let stale = store.synced && boot - store.heard > STALE_SECONDS;
@@ -46,7 +46,7 @@ pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
     })
 }
 
-/// Who leads, as far as it can be known now (`boot`: boot time in seconds).
+/// Returns the leader, as far as it is known now (`boot`: boot time in seconds).
 pub fn leader_now(seen: &Seen, boot: f64) -> Leader {
     match queries::leader(seen) {
         Leader::Us => Leader::Us,
@@ -55,7 +55,7 @@ pub fn leader_now(seen: &Seen, boot: f64) -> Leader {
     }
 }
 
-/// Kubernetes, when its nodes are stale.
+/// Returns Kubernetes if one of its watches is stale.
 pub fn kube_lost(seen: &Seen, boot: f64) -> Option<Lost> {
     let sources = seen.snapshot.kube.sources.values().filter(|s| s.synced);
     let oldest = sources.min_by(|a, b| a.heard.total_cmp(&b.heard))?;
@@ -67,7 +67,7 @@ pub fn kube_lost(seen: &Seen, boot: f64) -> Option<Lost> {
     })
 }
 
-/// sabakan, when there is one and its last answer was none: it is asked too seldom to be silent.
+/// Returns sabakan if it is configured and its last answer was an error. It is queried too seldom for silence to count.
 pub fn sabakan_lost(seen: &Seen) -> Option<Lost> {
     let (store, members) = (&seen.snapshot.store, &seen.snapshot.registry.members);
     store.registry.url.as_ref()?;
@@ -80,13 +80,13 @@ pub fn sabakan_lost(seen: &Seen) -> Option<Lost> {
     })
 }
 
-/// The sources that are lost.
+/// Returns the sources that are lost.
 pub fn lost(app: &App) -> Vec<Lost> {
     let (seen, boot) = (&app.seen, app.now.boot.as_secs_f64());
     [etcd_lost(seen, boot), kube_lost(seen, boot), sabakan_lost(seen)].into_iter().flatten().collect()
 }
 
-/// What the banner says of the sources, each text with its look.
+/// Returns the banner's texts about the sources, each with its style.
 pub fn banner(app: &App) -> Vec<(String, Style)> {
     let theme = &app.looks.theme;
     let mut texts: Vec<(String, Style)> = lost(app)
@@ -114,14 +114,13 @@ fn said(app: &App, lost: &Lost) -> String {
     short_text::safe(&format!("! {} {heard}; {effect}; {}{error}", lost.source, next_try(app, lost)))
 }
 
-/// The hour of a moment in boot-time seconds.
+/// Converts boot-time seconds to wall-clock time.
 pub fn moment(app: &App, boot: f64) -> Timestamp {
     let ago = SignedDuration::try_from_secs_f64(app.now.boot.as_secs_f64() - boot).unwrap_or_default();
     app.now.wall.checked_sub(ago).unwrap_or(app.now.wall)
 }
 
-/// An error without the addresses of who was asked: they are long, everybody here knows them, and what is to be done
-/// stands behind them.
+/// Removes addresses from an error. They are long and well known, and would push the remedy off the screen.
 fn without_addresses(error: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in error.split_whitespace() {
@@ -140,7 +139,7 @@ fn without_addresses(error: &str) -> String {
     words.join(" ")
 }
 
-/// `next try in 4s`, or that it is being tried.
+/// Returns `next try in 4s`, or that the source is being tried now.
 pub fn next_try(app: &App, lost: &Lost) -> String {
     match lost.retry.map(|at| (at - app.now.boot.as_secs_f64()).ceil()) {
         Some(left) if left > 0.0 => format!("next try in {}", when::seconds(left)),
@@ -148,7 +147,7 @@ pub fn next_try(app: &App, lost: &Lost) -> String {
     }
 }
 
-/// The sources that answer slowly and are not lost.
+/// Returns texts about the sources that are slow but not lost.
 pub fn slow(app: &App) -> Vec<String> {
     let (snap, boot) = (&app.seen.snapshot, app.now.boot.as_secs_f64());
     let mut texts = Vec::new();
@@ -172,7 +171,7 @@ pub fn slow(app: &App) -> Vec<String> {
     texts
 }
 
-/// Why nothing can be written while etcd is lost, and what to do about it.
+/// Returns why nothing can be written while etcd is lost, and what to do.
 pub fn refusal(app: &App) -> Option<String> {
     let boot = app.now.boot.as_secs_f64();
     let lost = etcd_lost(&app.seen, boot)?;
@@ -184,7 +183,7 @@ pub fn refusal(app: &App) -> Option<String> {
     ))
 }
 
-/// Notes what was lost, and says what is back.
+/// Records newly lost sources, and reports the recovered ones.
 pub fn follow(app: &mut App) {
     let boot = app.now.boot.as_secs_f64();
     let now = lost(app);

@@ -1,57 +1,58 @@
-//! A table that costs the screen's size: only visible rows are made, columns are computed for the width.
+//! Table whose cost depends on the screen's size: only visible rows are made, and columns are computed for the width.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::theme::Theme;
 
-/// One column.
+/// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// Its title.
     pub title: &'static str,
-    /// Its width; 0 = takes what is left.
+    /// Its width; 0 = the rest of the line.
     pub width: u16,
-    /// It is shown only where the table is at least that wide.
+    /// The narrowest table that shows the column.
     pub from: u16,
 }
 
-/// One cell.
+/// A cell.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// How.
+    /// Its style.
     pub style: Style,
 }
 
 impl Cell {
-    /// A cell in the terminal's own colours.
+    /// Creates a cell in the terminal's own colours.
     pub fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), style: Style::new() }
     }
 
-    /// A cell with a look.
+    /// Creates a cell with a style.
     pub fn styled(text: impl Into<String>, style: Style) -> Self {
         Self { text: text.into(), style }
     }
 }
 
-/// One visible row; its cells are those of all columns, hidden ones included.
+/// A visible row. It has the cells of all columns, including hidden ones.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     /// The cells.
     pub cells: Vec<Cell>,
-    /// The cursor stands on it.
+    /// Whether the cursor is on it.
     pub cursor: bool,
-    /// It is marked.
+    /// Whether it is marked.
     pub marked: bool,
 }
 
-/// Columns of the gutter: the cursor's mark and the mark.
+/// Width of the gutter, in columns: the cursor's mark and the mark.
 pub const GUTTER: u16 = 2;
 
-/// Draws titles and rows. The cursor is a gutter sign and a bold first cell: few bytes a move over a slow line.
+/// Draws titles and rows. The cursor is a sign in the gutter and a bold first cell, so that a move costs few bytes on a
+/// slow link.
 pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], old: bool) {
     let shown: Vec<(usize, u16, u16)> = places(columns, area);
     for (i, x, width) in &shown {
@@ -75,20 +76,20 @@ pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], 
     }
 }
 
-/// Columns that a cell of these rows needs, within bounds.
+/// Returns the columns that a cell of these rows needs, within bounds.
 pub fn needs(rows: &[Row], cell: usize, least: u16, most: u16) -> u16 {
     let longest = rows.iter().filter_map(|row| row.cells.get(cell)).map(|cell| cell.text.width()).max();
     u16::try_from(longest.unwrap_or(0)).unwrap_or(most).clamp(least, most)
 }
 
-/// Columns of the screen that are left for the one without a width.
+/// Returns the width that is left for the column without a width.
 pub fn rest(columns: &[Column], area: Rect) -> u16 {
     let shown: Vec<u16> = columns.iter().filter(|c| c.from <= area.width).map(|c| c.width).collect();
     let gaps = u16::try_from(shown.len().saturating_sub(1)).unwrap_or(0);
     area.width.saturating_sub(GUTTER + gaps + shown.iter().sum::<u16>())
 }
 
-/// Index, left end and width of each column that is shown.
+/// Returns index, left end and width of each visible column.
 fn places(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
     let shown: Vec<(usize, &Column)> = columns.iter().enumerate().filter(|(_, c)| c.from <= area.width).collect();
     let rest = rest(columns, area);
@@ -102,7 +103,7 @@ fn places(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
     places
 }
 
-/// Writes text, cut with `~` where it does not fit.
+/// Writes text, truncated with `~` if it does not fit.
 pub fn put(buffer: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: Style) {
     if width == 0 || !buffer.area.contains((x, y).into()) {
         return;
@@ -113,7 +114,7 @@ pub fn put(buffer: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: S
     }
 }
 
-/// Breaks text at spaces (or in mid-word where a word is longer than a line) into lines of `width` columns.
+/// Wraps text at spaces into lines of `width` columns. A word that is longer than a line is broken.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(8);
     let mut lines = Vec::new();
@@ -148,7 +149,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Wraps it to so many lines at most; a `~` stands at the cut.
+/// Wraps text to at most `most` lines. A `~` marks the cut.
 pub fn cut(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = wrap(text, width);
     if lines.len() > most {
@@ -160,7 +161,7 @@ pub fn cut(text: &str, width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// Puts a `~` at the end of a line that something is missing after, within its width.
+/// Puts a `~` at the end of a truncated line, within its width.
 pub fn mark_cut(line: &mut String, width: usize) {
     while line.width() + 1 > width.max(1) {
         line.pop();

@@ -1,4 +1,4 @@
-//! The terminal's modes: entered, left, and left again whatever happens.
+//! Modes of the terminal: set at the start, and restored however the console ends.
 
 use std::{
     io::{self, Write},
@@ -21,29 +21,30 @@ use crossterm::{
 
 use super::attention;
 
-/// The terminal while the console has it; gives it back when dropped.
+/// The terminal while the console uses it. Dropping it restores the terminal.
 pub struct Held {
     hook: bool,
     modes: Modes,
 }
 
-/// What is asked of the terminal beside a screen of its own.
+/// Optional modes of the terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modes {
-    /// Its title is written.
+    /// Whether its title is written.
     pub title: bool,
-    /// It tells of clicks and the wheel.
+    /// Whether it reports clicks and the wheel.
     pub mouse: bool,
 }
 
-/// Clicks and the wheel, in the form that has no largest column; never motion, which floods a line.
+/// Reports of clicks and the wheel, in the form without a largest column. Motion is never reported, because it floods a
+/// slow link.
 const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
 const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
 
-/// Whether the console has the terminal: a panic gives it back before `Held` does.
+/// Whether the console has the terminal: a panic restores it before `Held` does.
 static HELD: AtomicBool = AtomicBool::new(false);
 
-/// Raw mode, alternate screen, hidden cursor, pasted text marked as such.
+/// Sets raw mode, alternate screen, hidden cursor and bracketed paste.
 pub fn enter(modes: Modes) -> io::Result<()> {
     HELD.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
@@ -53,7 +54,8 @@ pub fn enter(modes: Modes) -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, Hide, EnableBracketedPaste, more, Clear(ClearType::All))
 }
 
-/// Everything back as it was; once, since a terminal keeps titles on a stack, and the second one is somebody else's. Errors are of no use to anybody here: the terminal may be gone.
+/// Restores everything, once: a terminal keeps titles on a stack, and the next one belongs to another program. Errors
+/// are ignored, because the terminal may be gone.
 pub fn leave(modes: Modes) {
     if !HELD.swap(false, Ordering::SeqCst) {
         return;
@@ -66,7 +68,8 @@ pub fn leave(modes: Modes) {
     let _ = io::stdout().flush();
 }
 
-/// Where a panic ends the program, a terminal that takes nothing must not keep it: its engine would hold the lock and do nothing.
+/// Aborts after a second if a panic ends the program: a terminal that accepts no output must not keep the process,
+/// because its engine would hold the lock and do nothing.
 fn give_up_in_a_second() {
     if cfg!(panic = "abort") {
         let _ = thread::Builder::new().spawn(|| {
@@ -77,9 +80,9 @@ fn give_up_in_a_second() {
 }
 
 impl Held {
-    /// Takes the terminal. A panic that ends the program gives it back first: any in the program that is shipped (profile
-    /// `dist`), one of this thread in others. One of another thread (a task) is only logged there, since the program lives on
-    /// and its screen must stay whole.
+    /// Takes the terminal. A panic that ends the program restores it first. In the shipped program (profile `dist`)
+    /// every panic ends it; in others only a panic of this thread does. There a panic of another thread (a task) is
+    /// only logged, because the program continues and its screen must stay whole.
     pub fn take(modes: Modes) -> io::Result<Self> {
         enter(modes)?;
         let (here, before) = (thread::current().id(), Arc::new(panic::take_hook()));

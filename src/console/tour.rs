@@ -1,4 +1,4 @@
-//! The first steps in the sandbox: a panel that says what to do next, and waits until it was done.
+//! Tour of the sandbox: a panel that names the next step, and waits until it is done.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -13,29 +13,29 @@ use crate::model::{
     reboot::RebootStatus,
 };
 
-/// Lines that the panel takes.
+/// Lines of the panel.
 pub const LINES: u16 = 4;
 
-/// How far somebody has come.
+/// Progress of the tour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tour {
     /// The step, from 0.
     pub at: usize,
-    /// Addresses of the reboots that were queued on the way.
+    /// Addresses of the reboots that were queued during the tour.
     queued: Vec<String>,
-    /// The newest entry that was there before them.
+    /// Index of the newest entry before them.
     newest: Option<u64>,
-    /// Something was cancelled in this step.
+    /// Whether an own entry was cancelled in this step.
     cancelled: bool,
-    /// The next row in trouble was asked for in this step.
+    /// Whether the command for the next stuck row was used in this step.
     looked: bool,
 }
 
-/// One step.
+/// A step.
 struct Step {
-    /// What to do; `{name}` stands for a command's key.
+    /// Instruction; `{name}` stands for a command's key.
     text: &'static str,
-    /// Whether it was done.
+    /// Reports whether it is done.
     done: fn(&App, &Tour) -> bool,
 }
 
@@ -75,7 +75,7 @@ const STEPS: [Step; 10] = [
     Step {
         text: "Take your reboots back: mark them in Reboots ({reboots}, {mark}), or put the cursor on one, and press \
                {cancel}. {undo} would queue again what had only waited.",
-        // they may have ended by themselves
+        // The entries may have ended by themselves.
         done: |app, tour| tour.cancelled || queued(app, tour).next().is_none(),
     },
     Step {
@@ -89,7 +89,7 @@ const STEPS: [Step; 10] = [
     },
 ];
 
-/// The entries of the tour's own reboots.
+/// Returns the entries of the tour's own reboots.
 fn queued<'a>(app: &'a App, tour: &'a Tour) -> impl Iterator<Item = u64> + 'a {
     let entries = app.seen.snapshot.store.reboots.entries.iter();
     entries
@@ -98,13 +98,13 @@ fn queued<'a>(app: &'a App, tour: &'a Tour) -> impl Iterator<Item = u64> + 'a {
         .map(|(index, _)| *index)
 }
 
-/// Whether a drain or a reboot goes on.
+/// Returns true if a drain or a reboot is in progress.
 fn working(app: &App) -> bool {
     let mut entries = app.seen.snapshot.store.reboots.entries.values().filter_map(Stored::get);
     entries.any(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting))
 }
 
-/// Begins it, or ends it.
+/// Starts the tour, or ends it.
 pub fn turn(app: &mut App) {
     if app.tour.take().is_some() {
         return;
@@ -117,14 +117,14 @@ pub fn turn(app: &mut App) {
     app.tour = Some(Tour::default());
 }
 
-/// Ends it where it is through.
+/// Ends the tour if it is at its last step.
 pub fn leave(app: &mut App) {
     if app.tour.as_ref().is_some_and(|tour| tour.at + 1 == STEPS.len()) {
         app.tour = None;
     }
 }
 
-/// Goes on as far as what to do was done.
+/// Skips the steps that are done.
 pub fn advance(app: &mut App) {
     let Some(mut tour) = app.tour.take() else { return };
     while STEPS.get(tour.at).is_some_and(|step| (step.done)(app, &tour)) {
@@ -134,14 +134,14 @@ pub fn advance(app: &mut App) {
     app.tour = Some(tour);
 }
 
-/// A command was carried out.
+/// Notes that a command was executed.
 pub fn pressed(app: &mut App, command: Command) {
     if let Some(tour) = &mut app.tour {
         tour.looked |= command == Command::Trouble;
     }
 }
 
-/// An action was confirmed.
+/// Notes that an action was confirmed.
 pub fn began(app: &mut App, action: &Action) {
     let newest = app.seen.snapshot.store.reboots.entries.keys().next_back().copied();
     let Some(mut tour) = app.tour.take() else { return };
@@ -150,7 +150,7 @@ pub fn began(app: &mut App, action: &Action) {
             tour.newest = tour.newest.or(newest);
             tour.queued.extend(addresses.iter().cloned());
         }
-        // somebody else's are not what was meant
+        // Cancelling other people's entries does not count.
         Action::Cancel { entries, .. } => {
             let own = queued(app, &tour).any(|index| entries.contains(&EntryId::reboot(index)));
             tour.cancelled |= own;
@@ -160,7 +160,7 @@ pub fn began(app: &mut App, action: &Action) {
     app.tour = Some(tour);
 }
 
-/// What the step says, with the keys in force.
+/// Returns the text of a step, with the active keys.
 fn text(app: &App, at: usize) -> String {
     let mut said = String::new();
     let mut rest = STEPS.get(at).map_or("", |step| step.text);

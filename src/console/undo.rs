@@ -1,5 +1,5 @@
-//! The way back of what this console did last: offered where there is one, for a minute, and only while what was done
-//! stands as it was done. It opens the confirmation of the inverse action, nothing else.
+//! Undo of this console's last action. It is offered for a minute, if there is one, and only while the result of the
+//! action is unchanged. It opens the confirmation of the inverse action and does nothing else.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     store::keys::SwitchName,
 };
 
-/// For how long it is offered.
+/// Time for which an undo is offered.
 const OFFERED: Duration = Duration::from_mins(1);
 
 /// A reboot that was cancelled before anything was done for it.
@@ -36,58 +36,58 @@ pub struct Waited {
     pub address: String,
 }
 
-/// What takes an action back.
+/// Inverse of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// A switch on that was turned off.
+    /// Enable a switch that was disabled.
     Enable(SwitchName),
-    /// Entries let go that were held.
+    /// Release entries that were put on hold.
     LetGo(Vec<EntryId>),
-    /// Applying goes on.
+    /// Resume applying.
     Apply,
-    /// The end of the freeze until then, for that reason.
+    /// End the freeze with this end and reason.
     Unfreeze(Timestamp, String),
-    /// A constraint's old value.
+    /// Restore a constraint's old value.
     Constraint {
-        /// Which.
+        /// The constraint's name.
         name: String,
-        /// What it was.
+        /// The old value.
         old: i64,
-        /// What it was set to.
+        /// The new value.
         new: i64,
     },
-    /// Entries cancelled that were queued, as far as nothing was done for them.
+    /// Cancel the queued entries for which nothing was done yet.
     Unqueue(Vec<EntryId>),
-    /// A host released that was held off.
+    /// Release a host that was held off.
     Release(HostId),
-    /// Reboots queued again that had only waited.
+    /// Queue again the cancelled reboots that had only waited.
     Queue {
-        /// Those.
+        /// These reboots.
         waited: Vec<Waited>,
-        /// So many others were cancelled too, for which something was done already.
+        /// Number of other cancelled reboots, for which something was done already.
         others: usize,
-        /// Their reason, where they had the same.
+        /// Their reason, if it was the same for all.
         reason: Option<String>,
     },
 }
 
-/// A way back that is offered.
+/// An undo on offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Which.
+    /// The inverse action.
     pub way: Way,
     /// Boot time at which the action ended.
     since: Duration,
-    /// The revision at which it was written, where it was one thing.
+    /// The revision of the write, if the action wrote a single thing.
     wrote: Option<i64>,
-    /// What stands since the action, once that was seen.
+    /// Fingerprint of the action's result, once the live copy showed it.
     stands: Option<String>,
-    /// It was something else meanwhile.
+    /// Whether the result has changed meanwhile.
     changed: bool,
 }
 
 impl Way {
-    /// What takes this action back, as things are before it is done; none where nothing truly does.
+    /// Returns the inverse of an action, from the state before it. `None` if nothing truly reverts it.
     pub fn of(app: &App, action: &Action) -> Option<Self> {
         let store = &app.seen.snapshot.store;
         Some(match action {
@@ -102,12 +102,12 @@ impl Way {
                 (old != new).then(|| Self::Constraint { name: name.clone(), old, new })?
             }
             Action::Hold { entries, hold: true, .. } => Self::LetGo(entries.iter().map(|(id, _)| *id).collect()),
-            // in place of another freeze: its end would not bring that one back
+            // If a freeze was in force already, the end of the new one would not bring it back.
             Action::Freeze { until, reason } if calendar::freeze(app).is_none() => {
                 Self::Unfreeze(*until, reason.clone())
             }
             Action::Cancel { entries, .. } => queue(app, entries)?,
-            // which ones, is known when they are queued
+            // The entries are known once they are queued.
             Action::AddReboots { .. } | Action::AddRepairs { .. } => Self::Unqueue(Vec::new()),
             Action::Hosts { hosts, action: Some(HostAction::Hold(_)), .. } => {
                 let [(name, _)] = hosts.as_slice() else { return None };
@@ -118,7 +118,8 @@ impl Way {
         })
     }
 
-    /// The same after it was done, by what was written and what that replaced; none where it takes nothing back by now.
+    /// Adapts the inverse to the outcome: what was written, and what that replaced. `None` if there is nothing left to
+    /// revert.
     pub fn after(mut self, came: &ActionOutcome) -> Option<Self> {
         if let Some(done) = &came.done {
             match &mut self {
@@ -131,7 +132,7 @@ impl Way {
             (Self::Unqueue(_), _) => (!came.queued.is_empty()).then(|| Self::Unqueue(came.queued.clone())),
             (Self::Queue { waited, .. }, _) if waited.is_empty() => None,
             (Self::LetGo(ids), _) if ids.is_empty() => None,
-            // in place of somebody's that was not seen yet: the end of ours would not bring that one back
+            // The action replaced somebody's value that this console had not seen. The undo would not bring it back.
             (Self::Enable(_), Some(Replaced::Off)) | (Self::Unfreeze(..), Some(Replaced::Freeze)) => None,
             (Self::Constraint { name, new, .. }, Some(Replaced::Constraint(old))) => {
                 let old = old.filter(|old| *old != new)?;
@@ -141,7 +142,7 @@ impl Way {
         }
     }
 
-    /// The revision of the one thing that it is about; none where it is about several.
+    /// Returns the revision of the thing that it reverts. `None` if there are several.
     fn revision(&self, app: &App) -> Option<i64> {
         match self {
             Self::Enable(name) => Some(dialog::bound::found(&app.seen, *name).mod_revision),
@@ -150,12 +151,12 @@ impl Way {
         }
     }
 
-    /// Where it was otherwise before.
+    /// Returns the inverse if the state differed before the action.
     fn was(self, app: &App) -> Option<Self> {
         self.stands(app).is_none().then_some(self)
     }
 
-    /// What stands of the action, for comparing; none while it is not seen.
+    /// Returns a fingerprint of the action's result, for comparison. `None` while the result is not visible.
     fn stands(&self, app: &App) -> Option<String> {
         let (seen, store) = (&app.seen, &app.seen.snapshot.store);
         match self {
@@ -197,7 +198,7 @@ impl Way {
                     queries::lies(seen, id).is_none()
                         || queries::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Cancelled)
                 };
-                // another entry of the same machine that came after
+                // A later entry of the same machine.
                 let mine: BTreeSet<u64> = waited.iter().map(|w| w.entry.index).collect();
                 let first = mine.first().copied().unwrap_or_default();
                 let later = store.reboots.entries.range(first..).filter(|(index, _)| !mine.contains(index));
@@ -209,7 +210,7 @@ impl Way {
         }
     }
 
-    /// What it does, after the key's name.
+    /// Returns what it does, as the text after the key's name.
     pub fn word(&self) -> String {
         match self {
             Self::Enable(_) => "enables it again".to_owned(),
@@ -257,14 +258,15 @@ impl Way {
 }
 
 impl Offer {
-    /// Offers it from now on.
+    /// Creates an offer that starts now.
     pub fn new(app: &App, way: Way, wrote: Option<i64>) -> Self {
         let mut offer = Self { way, since: app.now.boot, wrote, stands: None, changed: false };
         offer.look(app);
         offer
     }
 
-    /// Looks at what stands now: only what was written is taken for ours, never what somebody wrote over it.
+    /// Compares the present result with the earlier one. Only what this console wrote counts as its own, never what
+    /// somebody wrote over it.
     fn look(&mut self, app: &App) {
         let mut now = self.way.stands(app);
         if let (Some(wrote), Some(found)) = (self.wrote, self.way.revision(app)) {
@@ -277,7 +279,7 @@ impl Offer {
         }
     }
 
-    /// Why it cannot be taken any more.
+    /// Returns why the undo is not possible any more.
     pub fn refusal(&self, app: &App) -> Option<&'static str> {
         if app.now.boot.saturating_sub(self.since) > OFFERED {
             return Some("the way back was offered for a minute, which is over: do it as anything else is done");
@@ -306,10 +308,10 @@ impl Offer {
     }
 }
 
-/// Looks at what was done after news: a way back is bound to it.
+/// Compares the results of the last action with a new state; an undo is bound to them.
 pub fn look(app: &mut App) {
     if let Some(Way::Queue { waited, others, .. }) = &mut app.leaving {
-        // one that began to move before it was cancelled is no more what it was
+        // An entry that started before it was cancelled is not restored by queueing it again.
         let before = waited.len();
         waited.retain(|w| queries::entry(&app.seen, w.entry).is_none_or(|e| waits(e.status)));
         *others += before - waited.len();
@@ -323,7 +325,7 @@ fn waits(status: RebootStatus) -> bool {
     matches!(status, RebootStatus::Queued | RebootStatus::Cancelled)
 }
 
-/// This console has seen an entry, or that its index was given out.
+/// Returns true if this console has seen an entry, or has seen that its index was assigned.
 fn arrived(app: &App, id: EntryId) -> bool {
     let store = &app.seen.snapshot.store;
     let next = match id.queue {
@@ -333,18 +335,18 @@ fn arrived(app: &App, id: EntryId) -> bool {
     queries::lies(&app.seen, id).is_some() || next.as_ref().is_ok_and(|next| *next > id.index)
 }
 
-/// The value of a constraint; none where it is not set.
+/// Returns the value of a constraint. `None` if it is not set.
 fn constraint(app: &App, name: &str) -> Option<i64> {
     let all = serde_json::to_value(&*app.seen.snapshot.store.constraints()).ok()?;
     all.get(name)?.as_i64()
 }
 
-/// Those of cancelled entries that had only waited: queued, never drained.
+/// Returns the inverse of a cancellation: it queues again the entries that had only waited and never drained.
 fn queue(app: &App, entries: &[EntryId]) -> Option<Way> {
     let store = &app.seen.snapshot.store;
     let waited = entries.iter().filter_map(|id| {
         let entry = queries::entry(&app.seen, *id)?;
-        // a hold or another order dies with its entry: queued anew without it, it would start
+        // A hold or another order is deleted with its entry. Queued again without the hold, the entry would start.
         let ordered = store.orders.contains_key(id);
         let only = entry.status == RebootStatus::Queued && entry.drain_backoff_count == 0 && !ordered;
         let node = app.seen.snapshot.machine(&entry.node);

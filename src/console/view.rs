@@ -2,10 +2,10 @@
 
 use crate::model::entry::QueueKind;
 
-/// The views.
+/// A view of the console.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
-    /// Is it moving, what is stuck on what, who leads, how long to go.
+    /// Summary: progress, what is stuck and why, the leader, the remaining time.
     #[default]
     Overview,
     /// The reboot queue.
@@ -16,20 +16,20 @@ pub enum View {
     Repairs,
     /// sabakan's machines.
     Machines,
-    /// The definition in force against the generated one.
+    /// The definition in force compared with the generated one.
     Diff,
     /// BareMetalHosts.
     Hosts,
-    /// Entries that ended, and CKE's records.
+    /// Ended entries, and CKE's records.
     History,
-    /// Who did what.
+    /// Audit records.
     Audit,
     /// This process's own log lines.
     Logs,
 }
 
 impl View {
-    /// All of them, in the order of their keys.
+    /// All views, in the order of their keys.
     pub const ALL: [Self; 10] = [
         Self::Overview,
         Self::Reboots,
@@ -43,7 +43,7 @@ impl View {
         Self::Logs,
     ];
 
-    /// Its name: of its command, of `--view` and of `:view`.
+    /// Returns its name, which is also its command and its name for `--view` and `:view`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Overview => "overview",
@@ -59,7 +59,7 @@ impl View {
         }
     }
 
-    /// Its name as the tabs have it.
+    /// Returns its name in the tabs.
     pub fn title(self) -> &'static str {
         match self {
             Self::Overview => "Overview",
@@ -75,19 +75,19 @@ impl View {
         }
     }
 
-    /// The view after this one.
+    /// Returns the next view.
     #[must_use]
     pub fn next(self) -> Self {
         let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
         Self::ALL.get(at + 1).copied().unwrap_or_default()
     }
 
-    /// The queue that a verb about a whole queue means here.
+    /// Returns the queue that a verb about a whole queue means here.
     pub fn queue(self) -> QueueKind {
         if self == Self::Repairs { QueueKind::Repair } else { QueueKind::Reboot }
     }
 
-    /// About what sabakan and the plan say.
+    /// Returns true for the views about sabakan and the plan.
     pub fn registry(self) -> bool {
         matches!(self, Self::Machines | Self::Diff)
     }

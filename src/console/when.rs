@@ -1,32 +1,33 @@
-//! Ages and moments as screens show them. Seconds tick only under a minute, so that an idle screen stays idle.
+//! Ages and times as screens show them. Seconds are shown only under a minute, so that an idle screen stays idle.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The age of `then`, e.g. `42s`, `3m`, `2h05m`, `4d`; `0s` for the future, `?` for what could not be read.
+/// Returns the age of `then`, for example `42s`, `3m`, `2h05m`, `4d`. It is `0s` for the future, and `?` for a time
+/// that could not be read.
 pub fn age(then: Timestamp, now: Timestamp) -> String {
     if unread(then) { UNREAD.to_owned() } else { span(now.duration_since(then)) }
 }
 
-/// What stands for a time that could not be read.
+/// Text for a time that could not be read.
 pub const UNREAD: &str = "?";
 
-/// It is no time that anybody wrote: one that cannot be read is kept as the nearest end of our calendar.
+/// Returns true for a time that could not be read. Such a time is kept as the nearest end of the calendar.
 pub fn unread(at: Timestamp) -> bool {
     at == Timestamp::MIN || at == Timestamp::MAX
 }
 
-/// The time until `then`, e.g. `in 4m`; `now` where it has passed.
+/// Returns the time until `then`, for example `in 4m`, or `now` if it has passed.
 pub fn until(then: Timestamp, now: Timestamp) -> String {
     let left = then.duration_since(now);
     if left <= SignedDuration::ZERO { "now".to_owned() } else { format!("in {}", span(left)) }
 }
 
-/// The time left until `then`, e.g. `4m`; `0s` where it has passed.
+/// Returns the time left until `then`, for example `4m`, or `0s` if it has passed.
 pub fn left(then: Timestamp, now: Timestamp) -> String {
     span(then.duration_since(now))
 }
 
-/// A duration in at most six characters.
+/// Formats a duration in at most six characters.
 pub fn span(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     match seconds {
@@ -37,12 +38,12 @@ pub fn span(duration: SignedDuration) -> String {
     }
 }
 
-/// Seconds of boot time as an age.
+/// Formats seconds of boot time as an age.
 pub fn seconds(seconds: f64) -> String {
     span(SignedDuration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default())
 }
 
-/// A moment in UTC: the time of day, with the date where it is another day.
+/// Formats a time in UTC: the time of day, with the date if it is another day.
 pub fn moment(then: Timestamp, now: Timestamp) -> String {
     if unread(then) {
         return UNREAD.to_owned();
@@ -51,7 +52,8 @@ pub fn moment(then: Timestamp, now: Timestamp) -> String {
     then.strftime(if same_day { "%H:%M:%SZ" } else { "%F %H:%M:%SZ" }).to_string()
 }
 
-/// A moment in UTC in eleven columns at most: the time of day, another day's without seconds, another year's date.
+/// Formats a time in UTC in at most eleven columns: the time of day, another day without seconds, another year as the
+/// date.
 pub fn short(then: Timestamp, now: Timestamp) -> String {
     if unread(then) {
         return UNREAD.to_owned();
@@ -65,7 +67,7 @@ pub fn short(then: Timestamp, now: Timestamp) -> String {
     then.strftime(format).to_string()
 }
 
-/// Seconds as an age that ticks by minutes.
+/// Formats seconds as an age that advances by minutes.
 pub fn coarse(seconds: f64) -> String {
     if seconds < 60.0 { "under 1m".to_owned() } else { self::seconds(seconds) }
 }
@@ -74,7 +76,7 @@ pub fn coarse(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Review 10 of the engineer, D3: a text of somebody's stood there as the year -9999.
+    /// A time that could not be read must not show as the year -9999.
     #[test]
     fn a_time_that_could_not_be_read_is_a_question_mark() {
         let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
