@@ -1,5 +1,5 @@
-//! Corrections of a drawn screen before it is sent: wide characters that another cell covers by half and, if the
-//! terminal cannot show them, box drawing and other scripts.
+//! Corrections of a drawn screen before it is sent. They replace wide characters that another cell covers by half and,
+//! if the terminal cannot show them, box drawing and other scripts.
 
 use ratatui::buffer::Buffer;
 use unicode_width::UnicodeWidthStr;

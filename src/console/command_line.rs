@@ -104,7 +104,7 @@ pub enum Said {
     Verb(Command, Option<String>, Option<String>),
     /// Reset the backoff of all entries, with the reason.
     AllBackoffs(Option<String>),
-    /// One of [`WORDS`] with its argument.
+    /// A command of [`WORDS`] with its argument.
     Word(&'static str, String),
 }
 

@@ -78,7 +78,7 @@ impl InputReader {
     pub fn end(&mut self) {
         self.input = None;
         // The end of the reader leaves a wake-up for the next poll. If it were left for the next reader, it would hide
-        // the first key that arrives with it: crossterm reads on edges, and forgets the rest of a batch after a
+        // the first key that arrives with it. Crossterm reads on edges, and forgets the rest of a batch after a
         // wake-up.
         let _ = crossterm::event::poll(Duration::ZERO);
     }

@@ -3,7 +3,7 @@
 use super::{charset::Letters, keys::Keymap, theme::Theme};
 
 /// Settings that do not change while the console runs.
-#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
+#[allow(clippy::struct_excessive_bools)] // independent switches
 #[derive(Clone, Debug)]
 pub struct Looks {
     /// Colours. Those of `auto` change once, when the terminal reports a light or dark background.
@@ -14,7 +14,7 @@ pub struct Looks {
     pub badge: Option<String>,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
-    /// Whether actions are refused.
+    /// Whether the console was started read-only.
     pub read_only: bool,
     /// Whether heights are drawn with UTF-8 block characters instead of ASCII.
     pub blocks: bool,

@@ -14,7 +14,7 @@ use super::{
 use crate::{clock::Clock, config::Bell, telemetry::Ring};
 
 /// Appearance and start of the console.
-#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
+#[allow(clippy::struct_excessive_bools)] // independent switches
 #[derive(Debug)]
 pub struct ConsoleOptions {
     /// The first view.
@@ -39,7 +39,7 @@ pub struct ConsoleOptions {
     pub colour: bool,
     /// Keys that differ from the table, by command name; an empty list unbinds.
     pub keys: BTreeMap<String, Vec<String>>,
-    /// Whether actions are refused.
+    /// Whether to start read-only, so that actions are refused.
     pub read_only: bool,
     /// Whether to print lines instead of drawing a screen.
     pub plain: bool,

@@ -1,5 +1,5 @@
-//! History: ended entries, audit records, CKE's records. They are read in pages, newest first, only while somebody
-//! looks at them; newer values are read afterwards. Start-up time and memory do not grow with the folders.
+//! History: ended entries, audit records, CKE's records. The console reads them in pages, newest first, only while they
+//! are shown. It reads newer values afterwards. Start-up time and memory do not grow with the folders.
 
 use std::{
     cmp::Reverse,

@@ -429,7 +429,7 @@ pub enum Leader {
     Other(String),
     /// CKE, on this host.
     Cke(String),
-    /// Nobody.
+    /// No leader.
     Nobody,
     /// Unknown: etcd does not answer, and this process does not lead.
     Unknown,

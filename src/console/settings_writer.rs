@@ -44,7 +44,7 @@ impl SettingsWriter {
 
     /// Queues a change.
     pub fn keep(&self, change: Change) {
-        // The channel is bounded by what an operator presses.
+        // The channel is unbounded, but key presses bound its load.
         let _ = self.changes.send(change);
     }
 

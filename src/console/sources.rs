@@ -1,5 +1,5 @@
-//! State of the data sources: which one is lost, since when, how old its rows are, why, and when the next try is; and
-//! which one answers slowly.
+//! State of the data sources. For a lost source: since when, how old its rows are, why, and when the next try is. Also
+//! the sources that answer slowly.
 
 use jiff::{SignedDuration, Timestamp};
 use ratatui::style::Style;

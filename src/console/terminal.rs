@@ -68,8 +68,8 @@ pub fn leave(modes: Modes) {
     let _ = io::stdout().flush();
 }
 
-/// Aborts after a second if a panic ends the program: a terminal that accepts no output must not keep the process,
-/// because its engine would hold the lock and do nothing.
+/// Aborts after a second if a panic ends the program. A terminal that accepts no output must not keep the process
+/// alive, because its engine would hold the lock and do nothing.
 fn give_up_in_a_second() {
     if cfg!(panic = "abort") {
         let _ = thread::Builder::new().spawn(|| {

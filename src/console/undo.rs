@@ -1,5 +1,5 @@
-//! Undo of this console's last action. It is offered for a minute, if there is one, and only while the result of the
-//! action is unchanged. It opens the confirmation of the inverse action and does nothing else.
+//! Undo of this console's last action. It is offered for a minute, and only while the result of the action is
+//! unchanged. It only opens the confirmation of the inverse action. Not every action can be undone.
 
 use std::{collections::BTreeSet, time::Duration};
 
