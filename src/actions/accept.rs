@@ -1,4 +1,4 @@
-//! Whether the leader honours what an operator asks for, before anything is written (I52; `model/acceptance`).
+//! Check, before any write, that the leader honours an operator's command (I52, SAF-40; `model/acceptance`).
 
 use super::{ActionError, Operator};
 use crate::{
@@ -7,10 +7,10 @@ use crate::{
     store::{leadership::Leadership, settings::Accepted},
 };
 
-/// How often a command is judged anew because another program took the lead between the look and the write.
+/// Number of times a command is checked, because another program may take the lead between the check and the write.
 pub(super) const JUDGED: usize = 3;
 
-/// The sentence of a refusal; none where the command is accepted.
+/// Returns the message of a refusal, or `None` if the command is accepted.
 pub fn refusal(asked: Asked, leadership: &Leadership, in_work: bool, handover: bool) -> Option<String> {
     let refused = match acceptance(asked, leadership.lead) {
         Acceptance::Accepted | Acceptance::NextLeader => false,
@@ -31,7 +31,7 @@ pub fn refusal(asked: Asked, leadership: &Leadership, in_work: bool, handover: b
     })
 }
 
-/// What a person should know of a command that was accepted; none where nothing is to be said.
+/// Returns a note for the operator about an accepted command, or `None` if there is nothing to add.
 pub fn note(asked: Asked, leadership: &Leadership) -> Option<String> {
     let said = &leadership.said;
     match acceptance(asked, leadership.lead) {
@@ -45,7 +45,7 @@ pub fn note(asked: Asked, leadership: &Leadership) -> Option<String> {
     }
 }
 
-/// The same table for a change of the policy, asked at the moment of its write.
+/// Applies the same table to a policy change, at the moment of its write.
 pub(super) fn judge(asked: Asked, leadership: &Leadership, handover: bool) -> Result<Accepted, String> {
     if let Some(why) = refusal(asked, leadership, false, handover) {
         return Err(why);
@@ -53,13 +53,13 @@ pub(super) fn judge(asked: Asked, leadership: &Leadership, handover: bool) -> Re
     Ok(match acceptance(asked, leadership.lead) {
         Acceptance::ForHandover => Accepted::ForHandover,
         Acceptance::Accepted if asked.always() => Accepted::Anyway,
-        // a CKE that takes over meanwhile is no reason to refuse what nobody promised
+        // nobody promised these, so a CKE that takes the lead meanwhile is no reason to refuse them
         Acceptance::Accepted | Acceptance::NextLeader | Acceptance::InWork | Acceptance::Refused => Accepted::InForce,
     })
 }
 
 impl Operator {
-    /// Who leads now, where the leader honours this; else the refusal.
+    /// Returns the current leadership if the leader honours this command, else the refusal.
     pub(super) async fn accepted(&self, asked: Asked) -> Result<Leadership, ActionError> {
         let leadership = self.store.leadership().await?;
         match refusal(asked, &leadership, false, self.handover) {
@@ -68,7 +68,8 @@ impl Operator {
         }
     }
 
-    /// What a person should know of a command that was just accepted: it is asked again, for who leads may have changed.
+    /// Returns a note for the operator about a command that was just accepted. It reads the leadership again, because
+    /// the leader may have changed.
     pub async fn note_on(&self, asked: Asked) -> Option<String> {
         note(asked, &self.store.leadership().await.ok()?)
     }

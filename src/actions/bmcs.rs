@@ -1,5 +1,5 @@
-//! Which BMC a machine has, as far as a person's process can know: the file, a BareMetalHost, sabakan's registry
-//! (docs/power.md, Which BMC).
+//! Lookup of a machine's BMC from an operator's process: the file, a BareMetalHost, sabakan's registry (docs/power.md,
+//! Which BMC).
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -15,47 +15,47 @@ use crate::{
     store::Store,
 };
 
-/// Where BMCs are looked for. Cheap to clone.
+/// Sources in which BMCs are looked up. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Bmcs {
     reach: BmcClients,
-    /// The URL of sabakan is in the one, and is asked through the other.
+    /// Store that holds sabakan's URL, and the HTTP client for its queries.
     registry: Option<Arc<(Store, Http)>>,
 }
 
-/// What the registry knows of an address.
+/// Result of a registry lookup for an address.
 #[derive(Debug)]
 pub enum Registered {
-    /// This BMC, of the machine with this serial.
+    /// The BMC, and the serial of its machine.
     Found(Box<Found>, String),
-    /// None to speak to, and why.
+    /// No usable BMC; the reason.
     Missing(String),
 }
 
 impl Bmcs {
-    /// By the file of `power.bmcs`, and of the hosts themselves.
+    /// Creates a lookup in the file of `power.bmcs` and in the hosts themselves.
     pub fn new(reach: BmcClients) -> Self {
         Self { reach, registry: None }
     }
 
-    /// By the registry too, whose URL is in this store.
+    /// Adds the registry whose URL is in this store.
     #[must_use]
     pub fn and_registry(mut self, store: Store, http: Http) -> Self {
         self.registry = Some(Arc::new((store, http)));
         self
     }
 
-    /// The file as it is now.
+    /// Returns the current content of the file.
     pub fn book(&self) -> Result<Arc<BmcInventory>, ActionError> {
         self.reach.book().map_err(|e| ActionError::misused(e.to_string()))
     }
 
-    /// The one that the file names for an address.
+    /// Returns the BMC that the file names for an address.
     pub fn in_file(&self, address: &str, book: &BmcInventory) -> Result<Option<Found>, ActionError> {
         book.find(address, &self.reach).map_err(|e| ActionError::misused(e.to_string()))
     }
 
-    /// The one that a BareMetalHost names, with the login of its Secret.
+    /// Returns the BMC that a BareMetalHost names, with the login of its Secret.
     pub async fn of_host(&self, kube: &Kube, host: &HostRow) -> Result<Found, ActionError> {
         let name = host.full_name();
         let login = if host.credentials.is_empty() {
@@ -72,7 +72,7 @@ impl Bmcs {
         self.reach.of_host(host, login).map_err(|e| ActionError::misused(e.to_string()))
     }
 
-    /// The one that sabakan has for an address.
+    /// Returns the BMC that sabakan has for an address.
     pub async fn in_registry(&self, address: &str, book: &BmcInventory) -> Result<Registered, ActionError> {
         let missing = |why: String| Ok(Registered::Missing(why));
         let Some((store, http)) = self.registry.as_deref() else {
@@ -98,7 +98,7 @@ impl Bmcs {
     }
 }
 
-/// Where the BMC of a machine of the registry is. Redfish is spoken alone.
+/// Returns the BMC URL of a registered machine. cketerm supports only Redfish.
 fn bmc_url(kind: &str, ip: &str, port: Option<u16>) -> Result<String, String> {
     if kind.to_ascii_uppercase().starts_with("IPMI") {
         return Err(format!("its BMC is of the type {kind}, and only Redfish is spoken"));

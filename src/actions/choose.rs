@@ -1,4 +1,4 @@
-//! Which nodes of the definition a person means who names attributes in place of addresses.
+//! Selection of nodes of the definition by attributes in place of addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,24 +9,25 @@ use crate::model::{
     selector::Selector,
 };
 
-/// Attributes, all of which must hold.
+/// Attributes, all of which must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choosing {
-    /// The label `…/role`; `api` and `control-plane` are the API servers where no label says so.
+    /// Value of the label `…/role`. `api` and `control-plane` mean the API servers if no label has that value.
     pub role: Option<String>,
-    /// The label `…/rack`.
+    /// Value of the label `…/rack`.
     pub rack: Option<u64>,
-    /// Any labels.
+    /// Selector over any labels.
     pub selector: Option<Selector>,
 }
 
 impl Choosing {
-    /// Nothing was named.
+    /// Returns true if no attribute is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The role names the API servers, and no label says it of anybody: as the console's ROLE, and as `nodes list`.
+    /// Reports whether the role means the API servers: it is `api` or `control-plane`, and no node has that value as
+    /// its label. The console's ROLE column and `nodes list` use the same rule.
     fn means_api_servers(&self, all: &[(&Node, Labels)]) -> bool {
         let role = self.role.as_ref().filter(|role| matches!(role.as_str(), "api" | "control-plane"));
         role.is_some_and(|role| !all.iter().any(|(_, labels)| attribute(labels, "role") == Some(role)))
@@ -42,8 +43,9 @@ impl Choosing {
 }
 
 impl Operator {
-    /// Addresses of the members that have these attributes, in the definition's order: by its labels, and by those of
-    /// their Nodes where Kubernetes is configured. Refused where it is and does not answer, and where no node has them.
+    /// Returns the addresses of the members with these attributes, in the definition's order. It matches the
+    /// definition's labels and, if Kubernetes is configured, those of the Nodes. It refuses if a configured Kubernetes
+    /// does not answer, or if no node matches.
     pub async fn choose(&self, what: &Choosing) -> Result<Vec<String>, ActionError> {
         let cluster = self.definition().await?;
         let nodes = match &self.kube {
@@ -56,7 +58,8 @@ impl Operator {
     }
 }
 
-/// `nodes` are the labels of Kubernetes' Nodes by name; they win over the definition's.
+/// Returns the addresses of the matching nodes. `nodes` are the labels of the Kubernetes Nodes by name; they override
+/// the definition's labels.
 fn chosen(cluster: &Cluster, nodes: &BTreeMap<String, Labels>, what: &Choosing) -> Result<Vec<String>, ActionError> {
     let labels = |node: &Node| -> Labels {
         let mut labels = node.labels.clone().unwrap_or_default();
@@ -115,7 +118,7 @@ mod tests {
         assert!(why.contains("3 nodes") && why.contains("roles: cs, ss; racks: 0, 1"), "{why}");
     }
 
-    /// Review of the operator, 7: the console's ROLE says `api`.
+    /// The console's ROLE column says `api`.
     #[test]
     fn api_servers_are_known_under_both_names_unless_a_label_says_them() {
         let mut cluster = cluster();
@@ -126,7 +129,7 @@ mod tests {
             assert_eq!(chosen(&cluster, &none, &role(name)).unwrap(), ["10.0.0.2"], "{name}");
         }
         assert_eq!(chosen(&cluster, &none, &role("ss")).unwrap(), ["10.0.0.3"]);
-        // workers of a site that calls them so are not the API servers
+        // on a site with workers of this role, the label wins over the API servers
         let label = ("cke.cybozu.com/role".to_owned(), "api".to_owned());
         cluster.nodes[2].labels = Some([label].into());
         assert_eq!(chosen(&cluster, &none, &role("api")).unwrap(), ["10.0.0.3"]);

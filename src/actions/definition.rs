@@ -1,4 +1,4 @@
-//! Actions on the cluster definition, and on which cluster it belongs to.
+//! Actions on the cluster definition and on the identity of its cluster.
 
 use super::{ActionError, Operator};
 use crate::model::{
@@ -6,28 +6,28 @@ use crate::model::{
     cluster::{Fault, check, parse, written},
 };
 
-/// What came of setting a definition.
+/// Result of setting a definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SetCluster {
-    /// Fields that were kept without being known, missing commands.
+    /// Unknown fields that were kept, missing commands.
     pub warnings: Vec<Fault>,
-    /// The sabakan integration will overwrite it.
+    /// Whether the sabakan integration will overwrite the definition.
     pub overwritten_by_sabakan: bool,
-    /// What CKE would refuse, where it was never here.
+    /// Note about what CKE would refuse; set only if CKE has never worked on this etcd.
     pub note: Option<String>,
 }
 
-/// Whether etcd and Kubernetes belong together.
+/// Identities that etcd and Kubernetes report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identified {
-    /// What etcd says.
+    /// Identity stored in etcd.
     pub stored: Option<Identity>,
-    /// What Kubernetes says: the UID of its `kube-system` namespace.
+    /// Identity of Kubernetes: the UID of its `kube-system` namespace.
     pub found: String,
 }
 
 impl Identified {
-    /// They differ.
+    /// Returns true if the two identities differ.
     pub fn mismatch(&self) -> bool {
         self.stored.as_ref().is_some_and(|s| s.uid != self.found)
     }
@@ -56,8 +56,8 @@ impl Operator {
         })
     }
 
-    /// CKE ends at its start with a definition without `options.kubelet.cri_endpoint`, and its leader stops working: refused where
-    /// CKE is or was at work, said elsewhere.
+    /// Checks `options.kubelet.cri_endpoint` (CLU-38). CKE ends at its start with a definition without it, and its
+    /// leader stops working. So it is refused if CKE works or has worked here; elsewhere a note is returned.
     async fn without_endpoint(&self, definition: &serde_json::Value) -> Result<Option<String>, ActionError> {
         const PATH: &str = "/options/kubelet/cri_endpoint";
         let set =
@@ -67,7 +67,7 @@ impl Operator {
         }
         let mut trace = self.store.trace_of_cke().await?;
         if trace.is_none() {
-            // a definition that CKE has worked with has it
+            // a definition that CKE has worked with has this field
             let current = self.store.cluster_text().await?;
             let stored = current.and_then(|raw| serde_json::from_str(&raw.text).ok());
             trace = stored.filter(set).map(|_| "the definition in force has it".to_owned());
@@ -85,7 +85,7 @@ impl Operator {
         }
     }
 
-    /// What etcd and Kubernetes say about which cluster this is. Needs both.
+    /// Reads the cluster's identity from etcd and Kubernetes. Needs both.
     pub async fn identify(&self) -> Result<Identified, ActionError> {
         let kube = self.kube("cluster identify")?;
         let stored = self.store.identity().await?;
@@ -101,8 +101,8 @@ impl Operator {
         Ok(Identified { stored, found })
     }
 
-    /// A person's word that this etcd prefix and this Kubernetes cluster belong together; `replace` names the UID of
-    /// the cluster that was there before.
+    /// Confirms that this etcd prefix and this Kubernetes cluster belong together. `replace` names the UID of the
+    /// cluster that was confirmed before.
     pub async fn confirm_identity(&self, replace: Option<&str>) -> Result<Identity, ActionError> {
         let seen = self.identify().await?;
         Ok(self.store.confirm_identity(&seen.found, replace, &self.who).await?)

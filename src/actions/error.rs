@@ -1,17 +1,18 @@
-//! Why an action was not done, and which exit status that is (spec/cli.md).
+//! Errors of actions, and the exit status of each kind (CLI-1).
 
 use crate::store::StoreError;
 
-/// The ways not to be done, or not wholly.
+/// Ways in which an action can fail, or be done only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something broke: exit 1.
+    /// An operation failed: exit status 1.
     Failed,
-    /// It was asked for wrongly: exit 2.
+    /// The action was requested with wrong arguments: exit status 2.
     Misused,
-    /// The rules or the moment do not allow it: exit 3.
+    /// A rule or the current state does not allow the action: exit status 3.
     Refused,
-    /// It was done, but for what in etcd cannot be read: exit 5 (4 is `status` without one, as in `ckecli`).
+    /// The action was done except for unreadable entries: exit status 5. (4 is `status` without an entry, as in
+    /// `ckecli`.)
     Unreadable,
 }
 
@@ -27,33 +28,33 @@ impl Kind {
     }
 }
 
-/// Why an action was not done: what failed, on which object, what to do.
+/// Reason why an action was not done: what failed, on which object, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ActionError {
-    /// Which way.
+    /// Kind of the error.
     pub kind: Kind,
-    /// The sentence.
+    /// Message for the operator.
     pub text: String,
 }
 
 impl ActionError {
-    /// Something broke.
+    /// Creates an error of the kind [`Kind::Failed`].
     pub fn failed(text: impl Into<String>) -> Self {
         Self { kind: Kind::Failed, text: text.into() }
     }
 
-    /// It was asked for wrongly.
+    /// Creates an error of the kind [`Kind::Misused`].
     pub fn misused(text: impl Into<String>) -> Self {
         Self { kind: Kind::Misused, text: text.into() }
     }
 
-    /// It was done, but for what in etcd cannot be read.
+    /// Creates an error of the kind [`Kind::Unreadable`].
     pub fn unreadable(text: impl Into<String>) -> Self {
         Self { kind: Kind::Unreadable, text: text.into() }
     }
 
-    /// The rules or the moment do not allow it.
+    /// Creates an error of the kind [`Kind::Refused`].
     pub fn refused(text: impl Into<String>) -> Self {
         Self { kind: Kind::Refused, text: text.into() }
     }

@@ -1,5 +1,5 @@
-//! The line of the reboot queue before it is walked: in work, wave by wave, what waits and for what. By the engine's own
-//! rules, as if one led now; nothing is written.
+//! Forecast of the reboot queue's schedule: what is in progress, each wave, and what waits for what. It uses the
+//! engine's own rules, as if an engine led now, and writes nothing.
 
 use std::sync::Arc;
 
@@ -17,51 +17,52 @@ use crate::{
     store::view::{StoreView, Switch},
 };
 
-/// Where a machine stands.
+/// Position of a machine in the forecast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// An entry works on it: its status.
+    /// An entry works on it: the entry's status.
     InWork(String),
-    /// It starts with this wave, counted from 1; and what keeps it from starting now, where that is more than its turn.
+    /// It starts with this wave, counted from 1. The reason why it cannot start now, unless it only waits for its turn.
     Wave(usize, Option<String>),
-    /// It is not looked at before something changes: what.
+    /// It starts only after something changes: what has to change.
     Waits(String),
 }
 
-/// A machine of the queue, or one that was asked about.
+/// A machine of the queue, or one that the caller named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Its address.
+    /// Address of the machine.
     pub address: String,
-    /// Its Node's name; the address of one that is no member.
+    /// Name of its Node, or the address if it is not a member.
     pub name: String,
     /// Whether it is an API server.
     pub api_server: bool,
-    /// Its entry; none where it was only asked about.
+    /// Index of its entry, or `None` if the caller only named the machine.
     pub entry: Option<u64>,
-    /// Where it stands.
+    /// Its position in the forecast.
     pub place: Place,
 }
 
-/// The queue, or what would become of some machines in it.
+/// Forecast of the queue, or of some machines if they were added to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
-    /// What keeps everything from starting: a disabled queue, no command, nobody who leads, too many unreachable nodes.
+    /// Reasons why nothing at all can start: a disabled queue, no command, no leader, too many unreachable nodes.
     pub notes: Vec<String>,
-    /// In work first, then by wave, then those that wait.
+    /// Machines in progress first, then by wave, then those that wait.
     pub placed: Vec<Placed>,
 }
 
 impl Forecast {
-    /// How many waves there are.
+    /// Returns the number of waves.
     pub fn waves(&self) -> usize {
         let wave = |p: &Placed| if let Place::Wave(n, _) = p.place { n } else { 0 };
         self.placed.iter().map(wave).max().unwrap_or(0)
     }
 }
 
-/// What a leader would do with the queue as it is, or with reboots of these addresses behind it, by its own rules: what
-/// keeps all of it back is a note, and the waves are those that would follow without it. None without a definition.
+/// Forecasts what a leader would do with the queue, or with reboots of these addresses behind it, by its own rules.
+/// Whatever blocks the whole queue becomes a note, and the waves are those that would follow without it. Returns `None`
+/// without a definition.
 pub fn forecast(store: &StoreView, kube: &KubeView, asked: &[String], now: Now) -> Option<Forecast> {
     let definition = store.definition()?;
     let (cluster, members) = (&definition.cluster, &definition.members);
@@ -117,7 +118,8 @@ pub fn forecast(store: &StoreView, kube: &KubeView, asked: &[String], now: Now) 
     Some(Forecast { notes, placed: in_work.into_iter().chain(starts).chain(waits).collect() })
 }
 
-/// Says what keeps everything back, and takes it away, so that what would follow can be seen.
+/// Removes everything that blocks the whole queue, and returns it as notes, so that the forecast can show what would
+/// follow.
 fn open_up(store: &mut StoreView) -> Vec<String> {
     let mut notes = Vec::new();
     if !store.reboots.switch.enabled() {
@@ -154,7 +156,7 @@ fn open_up(store: &mut StoreView) -> Vec<String> {
     notes
 }
 
-/// Where an entry that is queued stands by what a leader would say of it.
+/// Derives the position of a queued entry from the reason that a leader would give for it.
 fn standing(reason: &Reason, notes: &mut Vec<String>) -> Place {
     match reason {
         Reason::Ready
@@ -176,8 +178,8 @@ fn standing(reason: &Reason, notes: &mut Vec<String>) -> Place {
     }
 }
 
-/// Workers as many at a time as the definition allows, and in the first wave as many as there are free slots; API servers
-/// one by one. Which come first is the policy's.
+/// Splits the starts into waves. Each wave has as many workers as the definition allows, the first one as many as there
+/// are free slots. API servers go one by one. The policy decides whether API servers or workers come first.
 fn in_waves(starts: Vec<Placed>, most: usize, free: usize, api_first: bool) -> Vec<Placed> {
     let (planes, workers): (Vec<Placed>, Vec<Placed>) = starts.into_iter().partition(|p| p.api_server);
     let (now, later) = workers.split_at(free.min(workers.len()));
@@ -217,7 +219,7 @@ mod tests {
         Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(value)) }
     }
 
-    /// API servers 1 and 2, workers 3 to 7, two at once; entries by index and the last part of their address.
+    /// API servers 1 and 2, workers 3 to 7, two at once. Entries by index and the last part of their address.
     fn scene(
         entries: &[(u64, u8)],
         change: impl FnOnce(&mut Cluster, &mut StoreView, &mut KubeView),
@@ -253,7 +255,7 @@ mod tests {
         forecast(&store, &kube, &asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>(), now()).unwrap()
     }
 
-    /// The last part of each address, with its wave; 0 = not in one.
+    /// Last part of each address, with its wave; 0 = in no wave.
     fn waves(line: &Forecast) -> Vec<(&str, usize)> {
         let wave = |p: &Place| if let Place::Wave(n, _) = p { *n } else { 0 };
         line.placed.iter().map(|p| (&p.address[7..], wave(&p.place))).collect()
@@ -279,7 +281,7 @@ mod tests {
         assert_eq!(waves(&first), [("1", 1), ("2", 2), ("3", 3), ("4", 3), ("5", 4)]);
     }
 
-    /// Operator's review 8: "2 at once: w01, w01".
+    /// A machine that is named twice appears once in the waves.
     #[test]
     fn i4_one_machine_is_in_one_wave_once() {
         let twice = planned(scene(&[], |_, _, _| {}), &["10.0.0.3", "10.0.0.3", "10.0.0.4"]);

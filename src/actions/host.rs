@@ -1,5 +1,5 @@
-//! What an operator can do to BareMetalHosts as a client of Metal3's reboot interface: ask for a reboot, hold a host
-//! off, release it (spec/metal3.md, Roles). Only ever our own keys are added and removed (I44).
+//! Actions on BareMetalHosts, as a client of Metal3's reboot interface: request a reboot, hold a host off, release it
+//! (MET-13 to MET-21). Only cketerm's own keys are added and removed (I44, MET-16).
 
 use std::{net::IpAddr, time::Duration};
 
@@ -17,14 +17,14 @@ use crate::{
     },
 };
 
-/// Our key; `--as NAME` makes it `cketerm-NAME`.
+/// Key of cketerm; `--as NAME` makes it `cketerm-NAME`.
 const KEY: &str = "cketerm";
-/// How often a write is decided anew: the operator writes hosts all the time.
+/// Number of attempts of a write. Metal3's operator writes hosts frequently.
 pub(super) const TRIES: u32 = 8;
-/// Between two looks.
+/// Interval between two reads of a host.
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
-/// A person who asks for something of a host, with the rights of the kubeconfig.
+/// Client that acts on hosts with the rights of the kubeconfig.
 #[derive(Debug)]
 pub struct Hosts {
     pub(super) kube: Kube,
@@ -33,16 +33,16 @@ pub struct Hosts {
     why: Option<String>,
 }
 
-/// What came of asking.
+/// Result of a request.
 #[derive(Debug)]
 pub struct Asking {
-    /// The host right after our annotation was on it.
+    /// The host right after it got cketerm's annotation.
     pub host: HostRow,
-    /// It was on it already, with this value.
+    /// Value of the annotation if the host had it before.
     pub already: Option<String>,
 }
 
-/// Our key, with this name or without one.
+/// Returns cketerm's key, with or without this name.
 pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
     let Some(name) = name else { return Ok(KEY.to_owned()) };
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -56,31 +56,32 @@ pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
 }
 
 impl Hosts {
-    /// The person who runs this process.
+    /// Creates a client for the user who runs this process.
     pub fn new(kube: Kube) -> Self {
         Self { kube, bmcs: None, who: who::here(), why: None }
     }
 
-    /// Asks these BMCs where the proof of off is wanted and the host alone does not give it.
+    /// Sets the BMCs to query if a proof of off is needed and the host alone does not give it.
     #[must_use]
     pub fn with_bmcs(mut self, bmcs: Option<Bmcs>) -> Self {
         self.bmcs = bmcs;
         self
     }
 
-    /// The reason that goes into the annotation's value.
+    /// Sets the reason that goes into the annotation's value.
     #[must_use]
     pub fn because(mut self, why: Option<&str>) -> Self {
         self.why = why.map(str::to_owned);
         self
     }
 
-    /// All hosts.
+    /// Lists all hosts.
     pub async fn list(&self) -> Result<Vec<HostRow>, ActionError> {
         self.kube.hosts().await.map_err(|e| ActionError::failed(e.to_string()))
     }
 
-    /// The host whose address, or whose Node's, this is: what commands of a cluster definition are given.
+    /// Returns the host with this address, or whose Node has it (MET-12). Commands of a cluster definition are given an
+    /// address.
     pub async fn at(&self, address: &str) -> Result<HostRow, ActionError> {
         let (hosts, nodes) = tokio::join!(self.list(), self.kube.nodes());
         let mut view = KubeView::default();
@@ -90,7 +91,7 @@ impl Hosts {
         only(address, hosts?, &view).map_err(ActionError::failed)
     }
 
-    /// The host with this name or `namespace/name`, or the one at this address.
+    /// Returns the host with this name or `namespace/name`, or the one at this address.
     pub async fn find(&self, name: &str) -> Result<HostRow, ActionError> {
         if name.parse::<IpAddr>().is_ok() {
             return self.at(name).await;
@@ -112,8 +113,8 @@ impl Hosts {
         }
     }
 
-    /// Fire and forget: the host is turned off and on again, and the controller takes the annotation off. One that is
-    /// there already is somebody's: it is left as it is.
+    /// Requests one power cycle and does not wait for it: the controller turns the host off and on again and removes
+    /// the annotation. An annotation that is there already belongs to another client and is left as it is (MET-13).
     pub async fn reboot(&self, name: &str, mode: Mode) -> Result<Asking, ActionError> {
         for _ in 0..TRIES {
             let host = self.ready(name).await?;
@@ -136,7 +137,8 @@ impl Hosts {
         Err(busy(name))
     }
 
-    /// Holds the host off under our key until it is released. A hold of ours that is softer becomes hard.
+    /// Holds the host off under cketerm's key until it is released. A soft hold of cketerm becomes hard if `mode` is
+    /// hard.
     pub async fn hold(&self, name: &str, key: &str, mode: Mode) -> Result<Asking, ActionError> {
         for _ in 0..TRIES {
             let host = self.ready(name).await?;
@@ -152,7 +154,8 @@ impl Hosts {
         Err(busy(name))
     }
 
-    /// Takes our key off. The answer is the host afterwards: others' keys still hold it. Works on every host.
+    /// Removes cketerm's key and returns the updated host, which keys of other clients may still hold off. Works on
+    /// every host.
     pub async fn release(&self, name: &str, key: &str) -> Result<HostRow, ActionError> {
         for _ in 0..TRIES {
             let host = self.find(name).await?;
@@ -172,7 +175,8 @@ impl Hosts {
         Err(busy(name))
     }
 
-    /// Waits until the host was seen off and on again after the request. That the annotation goes proves nothing.
+    /// Waits until the host was seen off and on again after the request (MET-19). A removed annotation alone proves
+    /// nothing.
     pub async fn until_rebooted(&self, asked: &HostRow, seconds: u64) -> Result<(), ActionError> {
         let until = Instant::now() + Duration::from_secs(seconds);
         let (mut host, mut on, mut off) = (asked.clone(), false, false);
@@ -195,7 +199,7 @@ impl Hosts {
         }
     }
 
-    /// The host, unless something is known that keeps a request from being carried out.
+    /// Returns the host, or an error if a known condition keeps a request from being carried out (MET-17).
     pub(super) async fn ready(&self, name: &str) -> Result<HostRow, ActionError> {
         let host = self.find(name).await?;
         match host.hindrance() {
@@ -204,7 +208,8 @@ impl Hosts {
         }
     }
 
-    /// What the annotation holds: "whatever placed the annotation can have a way of tracing it back to its source".
+    /// Returns the annotation's value, which names the requester. Metal3's proposal: "whatever placed the annotation
+    /// can have a way of tracing it back to its source".
     fn value(&self, mode: Mode) -> String {
         let by = format!("{}@{}", self.who.user, self.who.host);
         let since = Timestamp::now().round(jiff::Unit::Second).unwrap_or_default();
@@ -216,7 +221,7 @@ impl Hosts {
     }
 }
 
-/// The host's error, where it has one.
+/// Returns the host's error as a suffix for a message, or an empty text.
 pub(super) fn state(host: &HostRow) -> String {
     match host.hindrance() {
         Some(why) => format!(": {why}"),
@@ -227,7 +232,7 @@ pub(super) fn state(host: &HostRow) -> String {
 
 pub(super) fn again(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
     match e {
-        // The operator wrote it in between, or the answer was lost: read again before anything else.
+        // Metal3's operator wrote the host in between, or the answer was lost: read the host again first.
         WriteError::Conflict | WriteError::NoAnswer(_) => Ok(()),
         e => Err(ActionError::failed(format!("{}: {e}", host.full_name()))),
     }
@@ -237,7 +242,7 @@ pub(super) fn busy(name: &str) -> ActionError {
     ActionError::failed(format!("{name} changes all the time or does not answer: try again"))
 }
 
-/// The only host with this address, or whose Node has it.
+/// Returns the only host that has this address, or whose Node has it.
 fn only(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, String> {
     let has = |addresses: &[String]| addresses.iter().any(|a| a == address);
     let is_it = |host: &HostRow| has(&host.addresses) || host.node_in(view).is_some_and(|(n, _)| has(&n.addresses));

@@ -1,4 +1,4 @@
-//! What a person does to hosts from the console, with an audit record before and after; fencing as one action.
+//! Actions of an operator on hosts from the console, with an audit record before and after. Fencing is one action.
 
 use super::{
     ActionError, Hosts, Operator,
@@ -13,29 +13,29 @@ use crate::{
     store::operator::Note,
 };
 
-/// How long fencing waits for the proof that the host is off, in seconds: a soft shutdown that hangs is cut off long
-/// before.
+/// Longest wait of a fence for the proof that the host is off, in seconds. A soft shutdown that hangs is cut off long
+/// before that.
 const PROOF: u64 = 900;
-/// The key under which fencing holds a host.
+/// Name under which a fence holds a host.
 const FENCE: &str = "fence";
 
-/// What can be done to one host.
+/// Actions on one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostAction {
     /// One power cycle.
     Reboot(Mode),
-    /// Off, and held off under our key until it is released.
+    /// Hold the host off under cketerm's key until it is released.
     Hold(Mode),
-    /// Takes this key of ours off.
+    /// Remove this key of cketerm.
     Release(String),
-    /// `spec.online`.
+    /// Set `spec.online`.
     Online(bool),
-    /// Hold it off hard, wait for the proof of off, delete its Node (name and UID), release it.
+    /// Hold the host off hard, wait for the proof of off, delete its Node (name and UID), release the host.
     Fence(String, String),
 }
 
 impl HostAction {
-    /// What it is called in the audit.
+    /// Name of the action in the audit.
     fn what(&self) -> String {
         match self {
             Self::Reboot(mode) => format!("host reboot ({mode})"),
@@ -49,8 +49,8 @@ impl HostAction {
 }
 
 impl Operator {
-    /// Does it to the host `namespace/name`; what came of it, in a sentence. `uid` is the host that was shown: another
-    /// one of that name is refused.
+    /// Carries out the action on the host `namespace/name` and returns the result as a sentence. `uid` identifies the
+    /// host that was shown to the operator; another host of that name is refused.
     pub async fn host(
         &self,
         name: &str,
@@ -109,7 +109,7 @@ impl Hosts {
         }
     }
 
-    /// The same for a host and a Node by their names, which have to belong together.
+    /// Fences a host and a Node given by their names, which have to belong together.
     pub async fn fence_node(&self, name: &str, node: &str) -> Result<String, ActionError> {
         let host = self.ready(name).await?;
         let full = host.full_name();
@@ -145,8 +145,9 @@ impl Hosts {
         Err(busy(name))
     }
 
-    /// The Node goes only while the host is known to be off: "the caller can perform any required actions while the node
-    /// is in a known safe state". Where there is no proof the host stays held and the Node stays.
+    /// Deletes the Node only while the host is known to be off. Metal3's proposal: "the caller can perform any required
+    /// actions while the node is in a known safe state". Without a proof the host stays held and the Node stays
+    /// (MET-27).
     async fn fence(&self, name: &str, node: &str, uid: &str) -> Result<String, ActionError> {
         let key = own_key(Some(FENCE))?;
         let asking = self.hold(name, &key, Mode::Hard).await?;
@@ -156,7 +157,7 @@ impl Hosts {
             self.last_look(&asking.host, Some(node), &key, by, &proof).await.map(|()| by)
         };
         let answer = answer.await;
-        // Right after the last look: the BMC's session can wait.
+        // Delete right after the last look; closing the BMC's session can wait.
         let deleted = if answer.is_ok() { Some(self.kube.delete_node(node, uid).await) } else { None };
         proof.close().await;
         let by = answer.map_err(|e| {
@@ -167,7 +168,7 @@ impl Hosts {
         })?;
         let deleted = match deleted {
             Some(Ok(())) => "deleted",
-            // Deleted by somebody else, or by a request of ours whose answer was lost.
+            // Another client deleted it, or an earlier request of cketerm whose answer was lost.
             Some(Err(WriteError::NotFound)) | None => "gone already",
             Some(Err(e)) => {
                 return Err(ActionError::failed(format!(

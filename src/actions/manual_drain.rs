@@ -1,8 +1,8 @@
-//! A drain by a person's hand: the rules of the queues on one node, with the person's rights (spec/safety.md, Effects; I15–I22).
+//! Manual drain: the queue's drain rules on one node, with the operator's rights (SAF-36; I15–I22).
 //!
-//! The rules are asked as if an entry were draining that node: they say what to preview, to evict, to delete, when to wait and
-//! when to give up. Where they would run the reboot command, the drain is done; where they would back off, it is not, and
-//! the node stays cordoned.
+//! The decision code gets an entry that drains this node. It decides what to preview, evict and delete, when to wait
+//! and when to give up. When it would run the reboot command, the drain is done. When it would back off, the drain has
+//! failed and the node stays cordoned.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,54 +34,55 @@ use crate::{
     },
 };
 
-/// The entry that the rules are shown. It lies nowhere.
+/// Entry that the decision code gets. It is not stored anywhere.
 const ENTRY: EntryId = EntryId { queue: crate::model::entry::QueueKind::Reboot, index: 0 };
-/// The lease of whoever drains, in the rules' eyes.
+/// Lease of the draining process, as the decision code sees it.
 const LEASE: i64 = 1;
-/// A look at least so often.
+/// Longest interval between two decisions.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How far a drain is.
+/// Progress of a drain.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Progress {
-    /// Pods that are gone.
+    /// Number of pods that are gone.
     pub pods_gone: u32,
-    /// Pods that had to leave at the start.
+    /// Number of pods that had to leave at the start.
     pub pods_at_start: u32,
-    /// What is waited for.
+    /// Reason why the drain waits.
     pub reason: Option<Reason>,
-    /// The pods that are left, each with what holds it.
+    /// Remaining pods, each with what blocks it.
     pub blockers: Vec<Blocker>,
 }
 
-/// Why a drain ended before the node was empty. The node stays as it is, cordoned.
+/// Reason why a drain ended before the node was empty. The node stays cordoned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stopped {
-    /// The rules gave it up.
+    /// The rules gave up the drain.
     Blocked(Progress),
-    /// An entry of a queue has begun to work on it.
+    /// An entry of a queue has begun to work on the node.
     Claimed(String),
-    /// Somebody has uncordoned it.
+    /// Somebody has uncordoned the node.
     Uncordoned,
-    /// The Node is gone, or another one.
+    /// The Node is gone, or was replaced by another one.
     Gone,
 }
 
-/// What a drain by hand stands on.
+/// Clients and live copies that a manual drain needs.
 pub(super) struct Grounds<'a> {
-    /// Kubernetes, and its live copy.
+    /// Client of Kubernetes.
     pub kube: &'a Kube,
-    /// Its live copy.
+    /// Live copy of Kubernetes.
     pub live: &'a KubeLive,
-    /// etcd's: nothing is done before it is whole, nor while it is older than 10 s, for an entry may have begun.
+    /// Live copy of etcd. The drain does nothing before it is complete or while it is older than 10 s, because an entry
+    /// may have begun in the meantime.
     pub entries: &'a Live,
-    /// The definition, for the rules of its drains.
+    /// Definition, for its drain rules.
     pub definition: Option<&'a Cluster>,
-    /// Whose rights.
+    /// Operator whose rights are used.
     pub person: Person,
 }
 
-/// Drains a node that is cordoned. `claimed` says whether an entry works on it now; `tell` is told of every change.
+/// Drains a cordoned node. `claimed` returns the entry that works on the node now. `tell` is called on every change.
 pub(super) async fn drain(
     on: &Grounds<'_>,
     node: &NodeRow,
@@ -104,7 +105,7 @@ pub(super) async fn drain(
         scene.look(&live.borrow(), &etcd, now)?;
         let decision = decide(&scene.snap, now);
         let progress = scene.progress(decision.reasons.get(&ENTRY));
-        // before the first look at the pods there is nothing to tell
+        // there is no progress to report before the first read of the pods
         let looked = scene.snap.kube.synced() && scene.snap.kube.pods.get(&node.name).is_some_and(|p| p.synced);
         if progress != last {
             if looked || progress.reason.as_ref().is_some_and(|r| etcd.synced && matches!(r, Reason::Stale { .. })) {
@@ -132,7 +133,7 @@ pub(super) async fn drain(
                 _ => EffectOutcome::Done,
             };
             memory::remember(&mut scene.snap.work, ENTRY, &effect, &came, steady.now());
-            // what came of it may be all that the next step needs
+            // the result may be all that the next step needs
             if !matches!(came, EffectOutcome::Done) {
                 continue;
             }
@@ -146,7 +147,7 @@ pub(super) async fn drain(
 
 type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
-/// All at once; each answer with the budgets as they were when it was asked.
+/// Sends all requests at once. Each answer is judged with the budgets as they were when it was requested.
 async fn ask(on: &Grounds<'_>, pods: &[Budgeted], dry_run: bool, now: Now) -> BTreeMap<String, Answer> {
     let each = pods.iter().map(|(pod, budgets)| async move {
         let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
@@ -168,7 +169,7 @@ fn answer(verdict: Verdict, budgets: &[Arc<BudgetRow>], now: Now) -> Answer {
     Answer { verdict, at: secs(now.boot), budgets, undecided: 0 }
 }
 
-/// What the rules are shown: one node, one entry that drains it, and the cluster's real pods and budgets.
+/// Input of the decision code: one node, one entry that drains it, and the cluster's real pods and budgets.
 struct Scene {
     snap: Snapshot,
     node: NodeRow,
@@ -179,7 +180,7 @@ impl Scene {
     fn new(definition: Option<&Cluster>, node: &NodeRow, now: Now) -> Self {
         let address = node.addresses.first().cloned().unwrap_or_else(|| node.name.clone());
         let mut reboot = definition.map(|d| d.reboot.clone()).unwrap_or_default();
-        // never run: that they would be run now is the sign that the node is empty
+        // these commands never run: the decision to run them is the sign that the node is empty
         (reboot.reboot_command, reboot.boot_check_command) =
             (Some(vec!["drained".into()]), Some(vec!["drained".into()]));
         let hostname = Some(node.name.clone()).filter(|name| *name != address).unwrap_or_default();
@@ -201,7 +202,8 @@ impl Scene {
         Self { snap, node: node.clone(), address }
     }
 
-    /// Takes Kubernetes as it is now: the node carries the entry's record, as one that an engine cordoned would.
+    /// Takes over the current view of Kubernetes. The node gets the entry's owner record, as if an engine had cordoned
+    /// it.
     fn look(&mut self, kube: &Arc<KubeView>, etcd: &StoreView, now: Now) -> Result<(), Stopped> {
         let mut view = KubeView::clone(kube);
         if view.synced() {
@@ -223,7 +225,7 @@ impl Scene {
             view.put_node(row);
         }
         self.snap.kube = Arc::new(view);
-        // an entry may have begun on it since etcd was last heard: the rules do nothing from such a copy
+        // an entry may have begun on the node since etcd last answered: the rules do nothing from a stale copy
         let store = Arc::make_mut(&mut self.snap.store);
         (store.synced, store.error) = (etcd.synced, etcd.error.clone());
         if etcd.synced {
@@ -287,7 +289,7 @@ mod tests {
         (node, Arc::new(kube))
     }
 
-    /// Engineer's review 14: with etcd away it went on evicting after an entry had begun on that node.
+    /// The drain must not go on evicting while etcd is unreachable, because an entry may have begun on that node.
     #[test]
     fn i20_a_drain_by_hand_does_nothing_before_etcd_was_read_nor_while_it_is_silent() {
         let (node, kube) = cluster();

@@ -1,7 +1,8 @@
-//! What an operator can do: check, write, leave an audit record. The console and the words call the same ones.
+//! Actions of an operator: check, write, leave an audit record. The console and the subcommands call the same
+//! functions.
 //!
-//! An action refuses before it writes, says what it refuses on which object and what to do instead, and never
-//! decides what the engine decides. Nothing here draws, parses arguments or prints.
+//! An action checks before it writes. A refusal names the object, the reason and what to do instead. An action never
+//! makes a decision of the engine. Nothing in this module draws, parses arguments or prints.
 
 mod accept;
 mod bmcs;
@@ -52,46 +53,46 @@ use crate::{
     store::{Store, keys::SwitchName, operator::Note, queue::SwitchSet},
 };
 
-/// How long an action waits for what Kubernetes can add to it: a person's word never hangs on an API server that is
-/// away, which is when many a reboot is wanted.
+/// Longest wait for data that Kubernetes can add to an action. An operator's command must not hang while the API server
+/// is unreachable, because many reboots are requested in exactly that situation.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A person at a keyboard, or a script in that person's name.
+/// An operator at a keyboard, or a script that runs in the operator's name.
 #[derive(Clone)]
 pub struct Operator {
     /// etcd.
     pub store: Store,
-    /// Kubernetes, where it was configured *and* the action may ask it: words that touch only etcd never do.
+    /// Kubernetes, if it is configured *and* the action may query it. Subcommands that touch only etcd never set it.
     pub kube: Option<Kube>,
-    /// Who it is, for the audit.
+    /// Identity of the operator, for the audit.
     pub who: Who,
-    /// The BMCs of machines, for the proof that a host is off; none = not asked.
+    /// BMCs of machines, for the proof that a host is off. `None`: no BMC is queried.
     pub bmcs: Option<Bmcs>,
-    /// Rules that the leader does not know are stored for the one that comes after it.
+    /// Whether rules that the current leader does not know are stored for the next leader.
     pub handover: bool,
 }
 
 impl Operator {
-    /// The person who runs this process.
+    /// Creates an operator for the user who runs this process.
     pub fn new(store: Store, kube: Option<Kube>) -> Self {
         Self { store, kube, who: who::here(), bmcs: None, handover: false }
     }
 
-    /// One who can ask these BMCs.
+    /// Adds the BMCs that this operator can query.
     #[must_use]
     pub fn with_bmcs(mut self, bmcs: Bmcs) -> Self {
         self.bmcs = Some(bmcs);
         self
     }
 
-    /// One who stores rules for a later leader, too (`--for-handover`).
+    /// Sets whether rules are also stored for a later leader (`--for-handover`).
     #[must_use]
     pub fn for_handover(mut self, handover: bool) -> Self {
         self.handover = handover;
         self
     }
 
-    /// Turns one of the four switches.
+    /// Enables or disables one of the four switches.
     pub async fn set_switch(
         &self,
         name: SwitchName,
@@ -104,8 +105,8 @@ impl Operator {
         Ok(self.store.set_switch(name, enabled, &self.who, reason).await?)
     }
 
-    /// Makes a cordon of ours the administrator's (or gives it back). Needs Kubernetes. Whether there is a cordon to keep
-    /// is for the caller to look at: [`Operator::keep_cordon_of`].
+    /// Turns a cordon of cketerm into the administrator's, or gives it back. Needs Kubernetes. The caller checks that
+    /// there is a cordon to keep: [`Operator::keep_cordon_of`].
     pub async fn keep_cordoned(&self, node: &str, keep: bool, reason: Option<&str>) -> Result<(), ActionError> {
         let kube = self.kube("keep-cordoned")?;
         self.accepted(if keep { Asked::KeepCordoned } else { Asked::GiveCordonBack }).await?;
@@ -128,8 +129,8 @@ impl Operator {
         })
     }
 
-    /// Refuses to start work when etcd and Kubernetes do not belong together. Kubernetes that does not answer, or an
-    /// identity that nobody confirmed, is no mismatch (spec/safety.md, Which cluster).
+    /// Refuses to start work if etcd and Kubernetes belong to different clusters (STO-25). A Kubernetes API server that
+    /// does not answer is no mismatch, and neither is an unconfirmed identity.
     pub(crate) async fn refuse_mismatch(&self) -> Result<(), ActionError> {
         let Some(kube) = &self.kube else { return Ok(()) };
         let asked = tokio::time::timeout(TIMEOUT, kube.cluster_uid());

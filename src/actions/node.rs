@@ -1,5 +1,5 @@
-//! What a person does to one node by hand, with the person's own rights: cordon, uncordon, drain, keep a cordon
-//! (spec/safety.md, Effects and Cordons). Refused while an entry of a queue works on it.
+//! Manual actions on one node with the operator's own rights: cordon, uncordon, drain, keep a cordon (SAF-36). They are
+//! refused while an entry of a queue works on the node.
 
 use super::{
     ActionError, Operator,
@@ -16,20 +16,20 @@ use crate::{
     store::{live::Live, operator::Note, view::StoreView},
 };
 
-/// How often a write is decided anew: kubelets write Nodes all the time.
+/// Number of attempts of a write. Kubelets write Nodes all the time.
 const TRIES: u32 = 5;
 
-/// What came of a cordon or an uncordon.
+/// Result of a cordon or an uncordon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
-    /// Done.
+    /// The node was changed.
     Done,
-    /// It was so before.
+    /// The node was in that state before.
     Already,
 }
 
 impl Operator {
-    /// The Node with this name, or with this address.
+    /// Returns the Node with this name or address.
     pub async fn node_named(&self, name: &str) -> Result<NodeRow, ActionError> {
         let kube = self.kube("this word")?;
         if name.trim().is_empty() {
@@ -44,24 +44,24 @@ impl Operator {
         found.ok_or_else(|| ActionError::failed(format!("Kubernetes has no Node {name}: see `cketerm nodes list`")))
     }
 
-    /// Cordons a node for the administrator: no engine takes that cordon away.
+    /// Cordons a node for the administrator. No engine removes that cordon.
     pub async fn cordon_node(&self, name: &str, reason: Option<&str>) -> Result<Turned, ActionError> {
         self.refuse_mismatch().await?;
         self.turn(name, true, reason).await
     }
 
-    /// Takes a cordon away, whosever it was, with all marks of it.
+    /// Removes a cordon of any owner, with all its marks.
     pub async fn uncordon_node(&self, name: &str, reason: Option<&str>) -> Result<Turned, ActionError> {
         self.refuse_mismatch().await?;
         self.turn(name, false, reason).await
     }
 
-    /// Makes the cordon of a node the administrator's, or gives it back. Refused where there is no cordon to keep, or no
-    /// mark to take back.
+    /// Turns the cordon of a node into the administrator's, or gives it back. Refused if there is no cordon to keep, or
+    /// no mark to remove.
     pub async fn keep_cordon_of(&self, name: &str, keep: bool, reason: Option<&str>) -> Result<String, ActionError> {
         let row = self.node_named(name).await?;
         if keep && !row.unschedulable {
-            // an entry that works on it cordons it in a moment
+            // an entry that works on the node is about to cordon it
             if claim(&self.store.read_view().await?, &row).is_none() {
                 return Err(ActionError::refused(format!(
                     "node {0} is not cordoned and no entry works on it: there is no cordon to keep; `cketerm nodes cordon \
@@ -103,8 +103,8 @@ impl Operator {
         Err(ActionError::refused(format!("node {name} changes all the time: nothing was done, try again")))
     }
 
-    /// Cordons and drains a node by the queues' rules. Returns when it is empty; `tell` hears of every change. Whatever
-    /// ends it, the node stays cordoned.
+    /// Cordons and drains a node by the queues' rules. Returns when the node is empty; `tell` is called on every
+    /// change. The node stays cordoned, however the drain ends.
     pub async fn drain_node(
         &self,
         name: &str,
@@ -164,7 +164,8 @@ fn refuse_claimed(view: &StoreView, row: &NodeRow) -> Result<(), ActionError> {
     })
 }
 
-/// The entry that works on a node now: drains it, reboots it, repairs it, or whose command may still be running.
+/// Returns the entry that works on a node now: it drains, reboots or repairs the node, or its command may still be
+/// running.
 fn claim(view: &StoreView, row: &NodeRow) -> Option<String> {
     let of_definition = view.definition().and_then(|d| d.members.by_name(&d.cluster, &row.name));
     let mine = |address: &str| {

@@ -1,4 +1,4 @@
-//! What the drains of some nodes would meet now, before anything is done. Read, never written.
+//! Preview of the drains of some nodes. Read only.
 
 use std::sync::Arc;
 
@@ -14,30 +14,31 @@ use crate::{
     },
 };
 
-/// Nodes whose pods are read at once, and most nodes that are looked at: a preview costs less than the work.
+/// Number of nodes whose pods are read at once, and the most nodes of one preview: it has to cost less than the work.
 const AT_ONCE: usize = 8;
 const MOST: usize = 200;
 
-/// What the drains of some nodes would meet now, summed.
+/// Summed preview of the drains of some nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drains {
-    /// Nodes that were looked at.
+    /// Number of nodes that were previewed.
     pub nodes: usize,
-    /// Nodes that were not, since there are so many.
+    /// Number of nodes beyond the limit, which were not previewed.
     pub more: usize,
-    /// Pods to evict.
+    /// Number of pods to evict.
     pub evict: usize,
-    /// Pods to delete.
+    /// Number of pods to delete.
     pub delete: usize,
-    /// Pods that stay.
+    /// Number of pods that stay.
     pub stay: usize,
-    /// What blocks now, by node.
+    /// Current blockers, by node.
     pub blocked: Vec<(String, Vec<Blocker>)>,
-    /// Nodes whose pods were not read, and why.
+    /// Nodes whose pods could not be read, and the reason.
     pub unread: Vec<(String, String)>,
 }
 
-/// Reads the pods of these nodes, of the first 200 at most, and judges them as a drain would; in the order of the nodes.
+/// Reads the pods of these nodes (at most the first 200) and judges them as a drain would. The result keeps the order
+/// of the nodes.
 pub async fn previews(
     kube: &Kube,
     nodes: &[Arc<NodeRow>],
@@ -52,7 +53,7 @@ pub async fn previews(
         .await
 }
 
-/// The same, summed.
+/// Sums up the [`previews`] of these nodes.
 pub async fn drains(kube: &Kube, nodes: &[Arc<NodeRow>], rules: Eviction<'_>, facts: &KubeView) -> Drains {
     let mut sum = Drains { more: nodes.len().saturating_sub(MOST), ..Drains::default() };
     for (name, preview) in previews(kube, nodes, rules, facts).await {

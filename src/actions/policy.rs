@@ -1,4 +1,4 @@
-//! Actions on what decisions are made by: policy and constraints.
+//! Actions on the settings that decisions use: policy and constraints.
 
 use serde_json::{Map, Value};
 
@@ -19,10 +19,10 @@ use crate::{
     store::operator::Note,
 };
 
-/// The fields that are written as YAML or JSON, or `none`.
+/// Policy fields that are written as YAML or JSON, or as `none`.
 pub const DOCUMENTS: [&str; 3] = ["windows", "freeze", "groups"];
 
-/// The constraints by name.
+/// Names of the constraints.
 pub const CONSTRAINTS: [&str; 7] = [
     "control-plane-count",
     "minimum-workers-rate",
@@ -34,7 +34,8 @@ pub const CONSTRAINTS: [&str; 7] = [
 ];
 
 impl Operator {
-    /// Sets one field of the policy, judged by its type; `windows`, `freeze` and `groups` from YAML or JSON, or `none`.
+    /// Sets one field of the policy, validated by its type. `windows`, `freeze` and `groups` take YAML or JSON, or
+    /// `none`.
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
         let set_by = SetBy { who: &self.who, now: self.store.clock().wall() };
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
@@ -52,7 +53,8 @@ impl Operator {
         Ok(set.await?)
     }
 
-    /// Nothing new starts until then, in either queue. Kubernetes is never asked. Returns the freeze that was on before.
+    /// Freezes both queues until this time, so that nothing new starts. Never queries Kubernetes. Returns the freeze
+    /// that was in force before.
     pub async fn freeze(&self, until: Timestamp, reason: &str) -> Result<Option<Freeze>, ActionError> {
         let now = self.store.clock().wall();
         let reason = one_line(reason).map_err(ActionError::misused)?;
@@ -72,7 +74,7 @@ impl Operator {
         Ok(before)
     }
 
-    /// Ends a freeze before its time; returns it, where one was on.
+    /// Ends a freeze early and returns it, if there was one in force.
     pub async fn unfreeze(&self, reason: Option<&str>) -> Result<Option<Freeze>, ActionError> {
         let now = self.store.clock().wall();
         let mut before = None;
@@ -95,7 +97,7 @@ impl Operator {
         self.replace_constraint(name, value, reason).await.map(|set| set.now)
     }
 
-    /// The same, with what it replaced.
+    /// Sets one constraint and returns the value that it replaced.
     pub async fn replace_constraint(
         &self,
         name: &str,
@@ -119,23 +121,23 @@ impl Operator {
     }
 }
 
-/// What became of the constraints when one was set.
+/// Result of setting a constraint.
 #[derive(Clone, Debug)]
 pub struct ConstraintSet {
-    /// All of them.
+    /// All constraints after the write.
     pub now: Constraints,
-    /// What that one was before; none where it was not set.
+    /// Previous value of the constraint, or `None` if it was not set.
     pub before: Option<i64>,
-    /// The revision of the write.
+    /// Revision of the write.
     pub revision: i64,
 }
 
-/// A constraint's value; none where it is not set.
+/// Returns a constraint's value, or `None` if it is not set.
 fn value_of(constraints: &Constraints, name: &str) -> Option<i64> {
     serde_json::to_value(constraints).ok()?.get(name)?.as_i64()
 }
 
-/// `settle_seconds to 5`, as the audit trail names it; of a document its first words.
+/// Returns `settle_seconds to 5`, for the audit record. Of a document it keeps the first words.
 fn set_to(name: &str, value: &str) -> String {
     const MOST: usize = 60;
     let words = value.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -145,7 +147,7 @@ fn set_to(name: &str, value: &str) -> String {
     }
 }
 
-/// A constraint's number from text; the sentence says what is wrong with its name or its value.
+/// Parses a constraint's number. The error says what is wrong with the name or the value.
 pub fn constraint(name: &str, value: &str) -> Result<i64, String> {
     if !CONSTRAINTS.contains(&name) {
         return Err(unknown_constraint(name));
@@ -161,7 +163,7 @@ pub fn constraint(name: &str, value: &str) -> Result<i64, String> {
     Ok(number)
 }
 
-/// That there is no constraint of this name, and which one was probably meant.
+/// Returns the message that there is no constraint of this name, with the closest known name.
 pub fn unknown_constraint(name: &str) -> String {
     unknown("constraint", name, CONSTRAINTS)
 }
@@ -175,7 +177,7 @@ fn put(c: &mut Constraints, name: &str, number: i64) {
         "wait-seconds-to-repair-rebooting" => c.wait_seconds_to_repair_rebooting = number,
         "minimum-workers" => c.minimum_workers = Some(number),
         "maximum-workers" => c.maximum_workers = Some(number),
-        _ => {} // `set_constraint` let nothing else through
+        _ => {} // `constraint` accepts no other name
     }
 }
 
@@ -187,14 +189,14 @@ fn unknown(what: &str, name: &str, known: impl IntoIterator<Item = impl AsRef<st
     }
 }
 
-/// Who sets it, when.
+/// Operator who sets a field, and the time.
 #[derive(Clone, Copy)]
 struct SetBy<'a> {
     who: &'a Who,
     now: Timestamp,
 }
 
-/// A reason as headers show it: something, and of one line.
+/// Normalizes a reason for the header: not empty, and on one line.
 fn one_line(reason: &str) -> Result<String, String> {
     let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.chars().count() {
@@ -204,7 +206,7 @@ fn one_line(reason: &str) -> Result<String, String> {
     }
 }
 
-/// `windows`, `freeze` or `groups` from a document.
+/// Sets `windows`, `freeze` or `groups` from a document.
 fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
     let none = text.trim() == "none";
     let mut policy = policy.clone();
@@ -234,7 +236,7 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
     Ok(policy)
 }
 
-/// `policy` with one field set from text; the sentence says why not.
+/// Returns `policy` with one field set from text. The error says what is wrong.
 fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Result<Policy, String> {
     if DOCUMENTS.contains(&name) {
         return with_document(policy, name, text, set_by);
@@ -257,7 +259,7 @@ fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Res
     within(name, &value)?;
     let mut all = fields(policy)?;
     all.insert(name.to_owned(), value);
-    // the only values that can still be wrong are words: serde names those it knows
+    // only words of an enumeration can still be wrong; serde's error lists the known ones
     serde_json::from_value(Value::Object(all)).map_err(|e| format!("policy {name}: {e}"))
 }
 

@@ -1,5 +1,5 @@
-//! The BMC's own word for a host that is held off: the proof of off where nothing will be seen to change any more,
-//! because others hold it too. Every BMC that is known for the host is asked, and all have to say off.
+//! Proof by the BMC that a held host is off (MET-23, MET-24). It is needed if the host shows no further change of
+//! power, because other clients hold it too. Every known BMC of the host is queried, and all have to report off.
 
 use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
@@ -19,39 +19,40 @@ use crate::{
     power::{Found, redfish::Power},
 };
 
-/// The least time for which a BMC has to say off: one that was told to turn the machine on does so within seconds, and a
-/// Node whose machine is off is not Ready after 50.
+/// Least time for which a BMC has to report off. A BMC that was asked to turn the machine on does so within seconds,
+/// and the Node of a machine that is off is no longer Ready after 50 s.
 const LEAST: Duration = Duration::from_mins(1);
-/// The least time between two questions.
+/// Least interval between two queries.
 const ASK: Duration = Duration::from_secs(2);
 
-/// What the BMCs say.
+/// Combined answer of the BMCs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// All of them: off.
+    /// All of them report off.
     Off,
-    /// One of them says something else: what.
+    /// One of them reports another power state, which is named.
     Other(String),
-    /// One of them gives no answer, or none is known: why.
+    /// One of them gives no answer, or none is known; the reason.
     None(String),
 }
 
-/// The BMCs of one host, and what they said since its key was there.
+/// BMCs of one host, and their answers since cketerm's key was set.
 #[derive(Debug)]
 pub struct PowerOffProof {
     found: Vec<Found>,
-    /// Known ones that cannot be asked, and why: what the others say proves nothing then.
+    /// Known BMCs that cannot be queried, and why. While there are any, the answers of the others prove nothing.
     mute: Vec<String>,
-    /// Why there are none.
+    /// Reasons why no BMC was found.
     missing: Vec<String>,
-    /// The host's Node, where it is known.
+    /// Name of the host's Node, if it is known.
     node: Option<String>,
     heard: Mutex<(Stretch, Option<Word>)>,
     began: Instant,
 }
 
 impl PowerOffProof {
-    /// Those that the file names for one of the addresses, and the host's own; the registry's where there is neither.
+    /// Collects the BMCs that the file names for one of the addresses, and the host's own. If there is neither, it uses
+    /// the registry's.
     pub async fn of(host: &HostRow, view: &KubeView, kube: &Kube, bmcs: Option<&Bmcs>) -> Self {
         let (mut found, mut mute, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         let node = host.node_in(view).map(|(node, _)| node);
@@ -89,7 +90,7 @@ impl PowerOffProof {
         Self { found, mute, missing, node, heard: Mutex::default(), began: Instant::now() }
     }
 
-    /// Asks again and again until it is dropped.
+    /// Queries the BMCs again and again until the future is dropped.
     pub async fn listen(&self) {
         if self.found.is_empty() {
             std::future::pending::<()>().await;
@@ -105,18 +106,18 @@ impl PowerOffProof {
         }
     }
 
-    /// Whether what they said since the beginning proves that the machine is off and nothing is under way that turns it
+    /// Reports whether the answers since the beginning prove that the machine is off and nothing is about to turn it
     /// on.
     pub fn proves(&self) -> bool {
         self.heard.lock().is_ok_and(|heard| heard.0.proves(self.long()))
     }
 
-    /// How long they have to say off.
+    /// Returns the time for which the BMCs have to report off.
     fn long(&self) -> Duration {
         self.found.iter().map(|found| found.patience.on).max().unwrap_or_default().max(LEAST)
     }
 
-    /// Asks all of them once.
+    /// Queries all BMCs once.
     pub async fn ask(&self) -> Word {
         for found in &self.found {
             let origin = found.bmc.origin();
@@ -141,7 +142,7 @@ impl PowerOffProof {
         format!("no BMC is known to ask{why}")
     }
 
-    /// What a person is told when there is no proof.
+    /// Returns the text for the operator if there is no proof.
     pub fn told(&self) -> String {
         match self.heard.lock().ok().and_then(|heard| heard.1.clone()) {
             Some(Word::Off) => format!("its BMC says off, not yet for {} s", self.long().as_secs()),
@@ -160,8 +161,8 @@ impl PowerOffProof {
 }
 
 impl Hosts {
-    /// Waits until the host is proven to be off after our key was on it, and looks once more: what whoever fences by it
-    /// needs. `asked` is the host right after the write.
+    /// Waits until the host is proven to be off while cketerm's key is on it, and then checks once more (MET-25), as
+    /// fencing needs it. `asked` is the host right after the write.
     pub async fn until_off(&self, asked: &HostRow, key: &str, seconds: u64) -> Result<By, ActionError> {
         let proof = self.proof(asked).await;
         let answer = async {
@@ -173,7 +174,7 @@ impl Hosts {
         answer
     }
 
-    /// The BMCs of this host. Where Nodes may not be listed only the host's own addresses are looked for.
+    /// Returns the BMCs of this host. If listing Nodes is forbidden, only the host's own addresses are looked up.
     pub(super) async fn proof(&self, host: &HostRow) -> PowerOffProof {
         let mut view = KubeView::default();
         let nodes = self.kube.nodes().await;
@@ -187,7 +188,7 @@ impl Hosts {
         proof
     }
 
-    /// Watches the host, and listens to its BMC meanwhile.
+    /// Watches the host, and queries its BMC meanwhile.
     pub(super) async fn watch(
         &self,
         asked: &HostRow,
@@ -227,16 +228,16 @@ impl Hosts {
                 )));
             }
             sleep(POLL).await;
-            // Silence is no sign.
+            // A failed read proves nothing.
             if let Ok(now) = self.find(&name).await {
                 host = now;
             }
         }
     }
 
-    /// Right before the effect that needs a machine that is off: its BMC, the Node, then the host, once more. A BMC that
-    /// does not answer spoils only the proof that was its own; and where a BMC alone says off for a minute, a Node that is
-    /// Ready says that it lies.
+    /// Last check right before the effect that needs a machine that is off: its BMC, the Node, and then the host. A BMC
+    /// that does not answer invalidates only a proof that came from the BMC. If the proof came from the BMC and the
+    /// Node is Ready, the BMC's answer is wrong.
     pub(super) async fn last_look(
         &self,
         asked: &HostRow,

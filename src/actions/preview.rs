@@ -1,4 +1,5 @@
-//! What a drain would meet on a node now: read, never asked of the Eviction API, for a preview writes nowhere.
+//! Preview of one node's drain. It judges what it reads and sends no dry run to the Eviction API, so that it writes
+//! nothing.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -15,22 +16,22 @@ use crate::{
     },
 };
 
-/// The preview of one node's drain.
+/// Preview of one node's drain.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub struct Preview {
     /// Pods that would be evicted, `namespace/name`.
     pub evict: Vec<String>,
-    /// Pods that would be deleted: of Jobs that are not protected.
+    /// Pods that would be deleted: pods of unprotected Jobs.
     pub delete: Vec<String>,
-    /// Pods that stay: mirror pods, those of DaemonSets, finished ones, pending ones of Jobs.
+    /// Pods that stay: mirror pods, pods of DaemonSets, finished pods, pending pods of Jobs.
     pub ignored: Vec<String>,
-    /// What would hold the drain up now.
+    /// Current blockers of the drain.
     pub blockers: Vec<Blocker>,
     /// Volumes that have to be detached.
     pub volumes: Vec<String>,
 }
 
-/// Not in any build that is shipped: the fault put in on purpose that a simulation has to find (I45).
+/// Deliberate fault that a simulation has to find (I45). It is not in any shipped build.
 #[cfg(feature = "mutations")]
 async fn evict_all_the_same(kube: &Kube, pods: &[PodRow]) {
     use crate::{fence::Person, model::cketerm_records::Who, mutation};
@@ -80,7 +81,7 @@ impl Preview {
         preview
     }
 
-    /// In a few words: `7 to evict, 1 to delete, 3 stay`.
+    /// Returns a short summary: `7 to evict, 1 to delete, 3 stay`.
     pub fn summary(&self) -> String {
         let mut text =
             format!("{} to evict, {} to delete, {} stay", self.evict.len(), self.delete.len(), self.ignored.len());
@@ -90,13 +91,13 @@ impl Preview {
         text
     }
 
-    /// The lines under the summary: what blocks now.
+    /// Returns the lines under the summary: the current blockers.
     pub fn lines(&self) -> Vec<String> {
         self.blockers.iter().map(|b| visible(&format!("! {}: {}", b.pod, b.why), false)).collect()
     }
 }
 
-/// The budget that allows no eviction of this pod now, or the several that make it impossible.
+/// Returns the budget that allows no eviction of this pod now, or the several budgets that make it impossible.
 fn budget_hold(pod: &PodRow, facts: &KubeView) -> Option<PodHold> {
     let budgets: Vec<_> = facts.budgets_of(pod).collect();
     match budgets.as_slice() {

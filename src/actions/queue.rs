@@ -15,20 +15,20 @@ use crate::{
     store::{StoreError, leadership::Under, view::StoreView},
 };
 
-/// What came of adding entries.
+/// Result of adding entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Added {
-    /// Their indexes, in the order of the addresses.
+    /// Indexes of the new entries, in the order of the addresses.
     pub indexes: Vec<u64>,
-    /// What a person should know: duplicates, a disabled queue.
+    /// Notes for the operator: duplicates, a disabled queue.
     pub notes: Vec<String>,
 }
 
-/// Above so many addresses one list of all Nodes costs less than a request each.
+/// Number of addresses above which one list of all Nodes costs less than one request per Node.
 const SINGLE_NODE_READS: usize = 20;
 
 impl Operator {
-    /// Queues a reboot of each address. All are checked before any entry is written.
+    /// Queues a reboot of each address. All addresses are checked before any entry is written.
     pub async fn add_reboots(&self, addresses: &[String], reason: Option<&str>) -> Result<Added, ActionError> {
         if addresses.is_empty() {
             return Ok(Added::default());
@@ -46,7 +46,7 @@ impl Operator {
         Ok(Added { indexes, notes })
     }
 
-    /// Everything that [`Self::add_reboots`] refuses for, without a write: the definition, and what a person should know.
+    /// Runs all checks of [`Self::add_reboots`] without a write. Returns the definition and notes for the operator.
     pub async fn check_reboots(&self, addresses: &[String]) -> Result<(Cluster, Vec<String>), ActionError> {
         let cluster = self.definition().await?;
         let members = Members::of(&cluster);
@@ -67,8 +67,8 @@ impl Operator {
         Ok((cluster, notes))
     }
 
-    /// Cancels one entry; `seen` is the `ModRevision` that the person saw, where there was a screen. One that cannot be read
-    /// is refused, with the word that removes it.
+    /// Cancels one entry. `seen` is the `ModRevision` that the operator saw, if there was a screen. An unreadable entry
+    /// is refused, and the message names the command that removes it.
     pub async fn cancel_reboot(&self, index: u64, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
         if let Some(refused) = self.unreadable(EntryId::reboot(index)).await? {
             return Err(refused);
@@ -76,12 +76,12 @@ impl Operator {
         Ok(self.store.cancel_reboot(index, seen, &self.who, reason).await?)
     }
 
-    /// Cancels every entry; returns the indexes.
+    /// Cancels every entry and returns their indexes.
     pub async fn cancel_all_reboots(&self, reason: Option<&str>) -> Result<Vec<u64>, ActionError> {
         Ok(self.store.cancel_all_reboots(&self.who, reason).await?)
     }
 
-    /// Ends the backoff of one entry or of all; returns the indexes that had one.
+    /// Ends the backoff of one entry or of all, and returns the indexes that had one.
     pub async fn reset_backoff(
         &self,
         queue: QueueKind,
@@ -91,7 +91,7 @@ impl Operator {
         Ok(self.store.reset_backoff(queue, only, &self.who, reason).await?)
     }
 
-    /// Leaves an order for whoever leads. Only `hold`, `unhold` and `uncordon` need no reason.
+    /// Stores an order for the leader. Only `hold`, `unhold` and `uncordon` need no reason.
     pub async fn order(
         &self,
         entry: EntryId,
@@ -109,14 +109,15 @@ impl Operator {
         loop {
             let (expect, under) = self.judge_order(entry, verb, seen).await?;
             match self.store.give_order(entry, verb, expect, &self.who, reason, under.as_ref()).await {
-                // the leader that was looked at leads no longer: what the next one makes of the order is another question
+                // another leader has taken over: whether it honours the order has to be checked again
                 Err(StoreError::LeaderChanged) if judged < JUDGED => judged += 1,
                 given => return Ok(given?),
             }
         }
     }
 
-    /// The revision that an order is given for and the leader that it is tied to, where it makes sense and is honoured.
+    /// Checks that an order makes sense and that the leader honours it. Returns the entry's revision and the leader
+    /// that the order is tied to.
     async fn judge_order(
         &self,
         entry: EntryId,
@@ -151,8 +152,8 @@ impl Operator {
         Ok((seen, (!asked.always()).then_some(leadership.under)))
     }
 
-    /// What a person who says `done` should know: the Node of the entry's machine is not Ready, and without that nothing is
-    /// uncordoned. None where it is, or where Kubernetes does not say so in time.
+    /// Returns a warning for the order `done` if the Node of the entry's machine is not Ready, because cketerm does not
+    /// uncordon it before. Returns `None` if it is Ready, or if Kubernetes does not answer in time.
     pub async fn not_ready(&self, entry: EntryId) -> Option<String> {
         let kube = self.kube.as_ref()?;
         let view = self.store.read_view().await.ok()?;
@@ -167,7 +168,7 @@ impl Operator {
             .then(|| format!("note: Node {} is not Ready: {entry} ends, and is uncordoned, once it is", row.name))
     }
 
-    /// The stored definition, or what to do without one.
+    /// Returns the stored definition, or an error that says how to set one.
     pub(super) async fn definition(&self) -> Result<Cluster, ActionError> {
         let raw = self.store.cluster_text().await?;
         let raw = raw.ok_or_else(|| {
@@ -181,7 +182,7 @@ impl Operator {
         })
     }
 
-    /// What a person who adds entries should know. Costs one read of the queue.
+    /// Returns notes for an operator who adds entries. Costs one read of the queue.
     async fn notes_on(&self, addresses: &[String]) -> Result<Vec<String>, ActionError> {
         let view = self.store.read_view().await?;
         let mut notes = Vec::new();
@@ -202,7 +203,8 @@ impl Operator {
         Ok(notes)
     }
 
-    /// UIDs of the Nodes by address, as far as Kubernetes says in time; without them the drain's start notes the UID.
+    /// Returns the UIDs of the Nodes by address, as far as Kubernetes answers in time. Without them, the drain's start
+    /// records the UID.
     async fn node_uids(&self, addresses: &[String], cluster: &Cluster, members: &Members) -> BTreeMap<String, String> {
         let Some(kube) = &self.kube else { return BTreeMap::new() };
         let named: Vec<&Node> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
@@ -220,7 +222,7 @@ impl Operator {
     }
 }
 
-/// An entry and its revision, or why there is none to give an order for.
+/// Returns an entry and its revision, or the reason why it cannot get an order.
 fn readable<E>(stored: Option<&Stored<E>>, id: EntryId) -> Result<(&E, i64), ActionError> {
     let list = match id.queue {
         QueueKind::Reboot => "cketerm rq list",
@@ -237,11 +239,11 @@ fn readable<E>(stored: Option<&Stored<E>>, id: EntryId) -> Result<(&E, i64), Act
     Ok((found, stored.mod_revision))
 }
 
-/// Whether an order makes sense for an entry that stands there.
+/// Checks that an order makes sense for the current state of the entry.
 fn fits(entry: &RebootEntry, id: EntryId, verb: Verb) -> Result<(), ActionError> {
     let (fits, when) = match verb {
         Verb::Retry | Verb::Done => (entry.status == RebootStatus::Rebooting, "after its reboot command (rebooting)"),
-        // A budget that refuses at the first look puts the entry back at once: it is forced from there.
+        // A budget that refuses at the first look puts the entry back at once, so it is forced while it is queued.
         Verb::Force => (
             matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued),
             "before its reboot command (queued or draining)",
@@ -255,7 +257,7 @@ fn fits(entry: &RebootEntry, id: EntryId, verb: Verb) -> Result<(), ActionError>
     Err(ActionError::refused(format!("{verb} is for an entry {when}; {id} ({}) is {}", entry.node, entry.status)))
 }
 
-/// A second command beside one that runs would be the very thing that attempts prevent.
+/// Refuses while a command is running. A second command beside it is what attempts have to prevent (I25).
 fn refuse_running(view: &StoreView, id: EntryId) -> Result<(), ActionError> {
     let last = view.attempts_of(id).next_back().and_then(Stored::get);
     let running = last.filter(|a| a.open() && view.candidates.values().any(|c| c.lease == a.lease));
@@ -267,7 +269,7 @@ fn refuse_running(view: &StoreView, id: EntryId) -> Result<(), ActionError> {
     })
 }
 
-/// The sentence for addresses that are nobody's, with what may have been meant.
+/// Returns the message for addresses that belong to no member, with the names that were probably meant.
 pub fn not_members(cluster: &Cluster, members: &Members, unknown: &[&str]) -> String {
     let known = || cluster.nodes.iter().map(|n| n.address.as_str());
     let each = unknown.iter().take(5).map(|name| match members.by_name(cluster, name) {

@@ -1,4 +1,4 @@
-//! Actions on what the cluster definition is generated from: sabakan's URL, the template, the variables of the questions.
+//! Actions on the input of the generated cluster definition: sabakan's URL, the template, the query variables.
 
 use super::{ActionError, Operator};
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Operator {
-    /// Stores where sabakan answers: an absolute http(s) URL, `/graphql` appended where its path does not end so, as
-    /// `ckecli` does. Returns what was stored.
+    /// Stores sabakan's URL, an absolute http(s) URL. `/graphql` is appended if its path does not end so, as `ckecli`
+    /// does. Returns the stored URL.
     pub async fn set_sabakan_url(&self, url: &str, reason: Option<&str>) -> Result<String, ActionError> {
         let stored = graphql_url(url).map_err(ActionError::failed)?;
         let note = Note { who: &self.who, what: "sabakan set-url", on: &stored, reason };
@@ -21,7 +21,7 @@ impl Operator {
         Ok(stored)
     }
 
-    /// Checks a template (YAML or JSON) and stores it in CKE's form; returns what a person should know.
+    /// Checks a template (YAML or JSON) and stores it in CKE's form. Returns notes for the operator.
     pub async fn set_sabakan_template(&self, text: &str, reason: Option<&str>) -> Result<Vec<String>, ActionError> {
         let template = parse(text).map_err(|e| ActionError::failed(format!("the template {e}")))?;
         let judged = Template::judge(&template)
@@ -32,15 +32,15 @@ impl Operator {
         Ok(judged.warnings)
     }
 
-    /// Lets the change with this digest pass the gate, for an hour. Refused while applying is on hold.
+    /// Approves the change with this digest at the gate, for one hour. Refused while applying is on hold.
     pub async fn approve(&self, digest: &str, reason: Option<&str>) -> Result<Approval, ActionError> {
         self.refuse_mismatch().await?;
         let leadership = self.accepted(Asked::Approve).await?;
         Ok(self.store.approve(digest, &self.who, reason, Some(&leadership.under)).await?)
     }
 
-    /// Stops all applying of generated definitions, or (`hold` false) takes that back; where `seen` is given, only while the hold
-    /// is the one of this `ModRevision` (0 = none).
+    /// Stops all applying of generated definitions, or (`hold` false) resumes it. If `seen` is given, the write
+    /// succeeds only while the hold has this `ModRevision` (0 = none).
     pub async fn hold_registry(&self, hold: bool, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
         let under = if hold {
             Some(self.accepted(Asked::HoldApplying).await?.under)
@@ -51,8 +51,8 @@ impl Operator {
         Ok(self.store.set_hold(hold, seen, &self.who, reason, under.as_ref()).await?)
     }
 
-    /// Checks and stores the variables of a question to sabakan, as they were written: those of the integration or of
-    /// automatic repair.
+    /// Checks and stores the variables of a query to sabakan, byte for byte: those of the integration or of automatic
+    /// repair.
     pub async fn set_query_variables(
         &self,
         of: SwitchName,
@@ -69,7 +69,7 @@ impl Operator {
     }
 }
 
-/// The URL that is stored for one that a person gave.
+/// Returns the URL to store for the one that an operator gave.
 fn graphql_url(text: &str) -> Result<String, String> {
     let remedy = "write it as http://HOST:PORT";
     let uri: http::Uri = text.parse().map_err(|e| format!("{text:?} is no URL: {e}; {remedy}"))?;
@@ -80,7 +80,7 @@ fn graphql_url(text: &str) -> Result<String, String> {
         return Err(format!("{text:?} has a query, which sabakan does not take; {remedy}"));
     }
     let (path, base) = (uri.path(), text.trim_end_matches('/'));
-    // as ckecli does, the doubled path for `…/graphql/` included: `set-url` says what was stored
+    // as ckecli does, including the doubled path for `…/graphql/`; `set-url` prints the stored URL
     Ok(if path.ends_with("/graphql") { text.to_owned() } else { format!("{base}/graphql") })
 }
 

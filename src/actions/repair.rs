@@ -1,4 +1,4 @@
-//! Actions on the repair queue's entries (spec/repair.md, Adding; seed `cke-repair.md`).
+//! Actions on the repair queue's entries (REP-7 to REP-10).
 
 use std::net::IpAddr;
 
@@ -14,22 +14,22 @@ use crate::{
     store::{repairs::Which, view::StoreView},
 };
 
-/// A repair that somebody wants.
+/// A requested repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedRepair {
-    /// The operation's name.
+    /// Name of the operation.
     pub operation: String,
-    /// The machine's type, which names the procedure.
+    /// Type of the machine, which selects the procedure.
     pub machine_type: String,
-    /// The machine's IP address; it need not be a member of the cluster.
+    /// IP address of the machine; it need not be a member of the cluster.
     pub address: String,
-    /// The machine's serial number.
+    /// Serial number of the machine.
     pub serial: Option<String>,
 }
 
 impl Operator {
-    /// Queues one repair. Refused where the definition has no such operation for the machine type, naming those it
-    /// has.
+    /// Queues one repair. If the definition has no such operation for the machine type, it is refused and the message
+    /// names the known ones.
     pub async fn add_repair(&self, wanted: &WantedRepair, reason: Option<&str>) -> Result<Added, ActionError> {
         let Ok(address) = wanted.address.parse::<IpAddr>() else {
             return Err(ActionError::misused(format!(
@@ -44,7 +44,7 @@ impl Operator {
             .map_err(|why| ActionError::refused(format!("{why}; no entry was written; see `cketerm cluster get`")))?;
         self.refuse_mismatch().await?;
         let members = Members::of(&cluster);
-        // as the definition spells it, so that both queues mean the same machine
+        // use the definition's spelling, so that both queues name the machine alike
         let spelled = cluster.nodes.iter().find(|n| n.address.parse() == Ok(address)).map(|n| n.address.clone());
         let address = spelled.unwrap_or_else(|| address.to_string());
         let view = self.store.read_view().await?;
@@ -61,8 +61,8 @@ impl Operator {
         Ok(Added { indexes: vec![index], notes })
     }
 
-    /// Marks one repair as deleted, whatever its state; `seen` is the `ModRevision` that the person saw, where there
-    /// was a screen. Whoever leads removes it. One that cannot be read is refused, with the word that removes it.
+    /// Marks one repair as deleted, in any state; the leader removes it. `seen` is the `ModRevision` that the operator
+    /// saw, if there was a screen. An unreadable entry is refused, and the message names the command that removes it.
     pub async fn delete_repair(&self, index: u64, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
         if let Some(refused) = self.unreadable(EntryId::repair(index)).await? {
             return Err(refused);
@@ -70,12 +70,12 @@ impl Operator {
         Ok(self.store.delete_repair(index, seen, &self.who, reason).await?)
     }
 
-    /// Marks all finished or all unfinished repairs as deleted; returns their indexes.
+    /// Marks all finished or all unfinished repairs as deleted, and returns their indexes.
     pub async fn delete_repairs(&self, which: Which, reason: Option<&str>) -> Result<Vec<u64>, ActionError> {
         Ok(self.store.delete_repairs(which, &self.who, reason).await?)
     }
 
-    /// UID of the machine's Node, as far as Kubernetes says in time.
+    /// Returns the UID of the machine's Node, if Kubernetes answers in time.
     async fn uid_of(&self, cluster: &Cluster, members: &Members, address: &str) -> Option<String> {
         let (kube, member) = (self.kube.as_ref()?, members.by_address(cluster, address)?);
         let asked = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await;
@@ -83,7 +83,7 @@ impl Operator {
     }
 }
 
-/// What a person who adds an entry should know.
+/// Returns notes for an operator who adds an entry.
 fn notes(view: &StoreView, cluster: &Cluster, members: &Members, address: &str) -> Vec<String> {
     let mut notes = Vec::new();
     if !view.repairs.switch.enabled() {
@@ -109,7 +109,7 @@ fn notes(view: &StoreView, cluster: &Cluster, members: &Members, address: &str) 
     notes
 }
 
-/// Whether an order makes sense for an entry that stands there.
+/// Checks that an order makes sense for the current state of the entry.
 pub(super) fn fits(entry: &RepairEntry, id: EntryId, verb: Verb) -> Result<(), ActionError> {
     let processing = entry.status == RepairStatus::Processing && !entry.deleted;
     let watching = processing && entry.step_status == StepStatus::Watching;
@@ -132,7 +132,7 @@ pub(super) fn fits(entry: &RepairEntry, id: EntryId, verb: Verb) -> Result<(), A
     Err(ActionError::refused(format!("{verb} is for an entry {when}; {id} ({}) is {state}{remedy}", entry.address)))
 }
 
-/// Where an entry stands, in words: `processing, step 1 watching`.
+/// Returns the state of an entry: `processing, step 1 watching`.
 pub fn state(entry: &RepairEntry) -> String {
     let mark = if entry.deleted { ", marked as deleted" } else { "" };
     match entry.status {

@@ -1,4 +1,4 @@
-//! What a person may do, asked before he tries: nothing is written for it.
+//! Check of an operator's rights before anything is tried. It writes nothing.
 
 use futures::future::join_all;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Asks etcd, and Kubernetes where it is configured, for everything that a person may change.
+/// Checks, in etcd and (if configured) in Kubernetes, everything that an operator may change.
 pub async fn rights(store: &Store, kube: Option<&Kube>) -> Rights {
     let asked = Area::ALL.into_iter().map(async |area| {
         let answer = tokio::time::timeout(TIMEOUT, refused(store, kube, area)).await;
@@ -49,9 +49,9 @@ async fn refused(store: &Store, kube: Option<&Kube>, area: Area) -> Option<Strin
     })
 }
 
-/// Keys of the kinds that a word of this area writes in one transaction.
+/// Returns keys of all kinds that a command of this area writes in one transaction.
 fn keys(keys: &Keys, area: Area) -> Vec<String> {
-    // an entry that will never be there
+    // the index of an entry that never exists
     let (reboot, repair) = (EntryId::reboot(u64::MAX), EntryId::repair(u64::MAX));
     let mut all = match area {
         Area::Reboots => vec![keys.entry(reboot), keys.request(reboot), keys.switch(SwitchName::Reboots)],

@@ -1,5 +1,5 @@
-//! When something of a queue may start, as far as switch, leader, policy, freeze and windows tell: the same for the
-//! Overview, for the preview of an order and for `rq plan`. The rules themselves stay in `engine::decide`.
+//! Earliest start of a queue's work, as far as switch, leader, policy, freeze and windows determine it. The Overview,
+//! the preview of an order and `rq plan` share it. The rules themselves are in `engine::decide`.
 
 use std::collections::BTreeSet;
 
@@ -16,24 +16,24 @@ use crate::{
     store::view::StoreView,
 };
 
-/// Openings that are looked through for the end of some work.
+/// Number of window openings that are searched for the end of some work.
 const LOOKED_AT: usize = 100;
 
-/// What keeps everything of a queue from starting.
+/// Condition that keeps everything of a queue from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bar {
     /// The queue is disabled.
     Disabled,
-    /// Nobody knows until when: `while nobody leads`.
+    /// Blocked for an unknown time, for example `while nobody leads`.
     Not(&'static str),
-    /// Until then, and by what: `freeze`, `window`.
+    /// Blocked until this time, and the cause: `freeze`, `window`.
     Before(Timestamp, &'static str),
-    /// While this lasts, which holds all that waits: the sentence of a gate.
+    /// Blocked by a gate that holds everything that waits: the gate's message.
     Held(String),
 }
 
 impl Bar {
-    /// To be read after "not" or "nothing starts": `before Mon 22:00 JST (window)`, `while nobody leads`.
+    /// Returns the text that follows "not" or "nothing starts": `before Mon 22:00 JST (window)`, `while nobody leads`.
     pub fn said(&self, clock: impl Fn(Timestamp) -> String) -> String {
         match self {
             Self::Disabled => "while the queue is disabled".to_owned(),
@@ -43,38 +43,38 @@ impl Bar {
         }
     }
 
-    /// Whether an entry that is in work ends all the same: its command was run, and waits for nothing but its machine.
+    /// Reports whether an entry in progress ends nevertheless. Its command was run, and it only waits for its machine.
     pub fn lets_end(&self) -> bool {
         !matches!(self, Self::Not(_))
     }
 }
 
-/// When something of a queue may start.
+/// Earliest start of a queue's work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
-    /// What keeps it from starting now; none = nothing of these.
+    /// Condition that blocks a start now, or `None` if there is none of these.
     pub bar: Option<Bar>,
     now: Timestamp,
-    /// The windows of its machines, each once; none = at any time.
+    /// Windows of the machines, without duplicates; none = at any time.
     windows: Vec<Window>,
 }
 
 impl Start {
-    /// At this moment, at any time of which no window says no; and what keeps it from starting.
+    /// Creates a start at this moment without windows, blocked by `bar`.
     #[cfg(test)]
     pub fn at(now: Timestamp, bar: Option<Bar>) -> Self {
         Self { bar, now, windows: Vec::new() }
     }
 
-    /// The same, held by a gate where nothing else keeps it.
+    /// Adds a gate as the blocker if there is no other one.
     #[must_use]
     pub fn or_held(mut self, gate: Option<String>) -> Self {
         self.bar = self.bar.or(gate.map(Bar::Held));
         self
     }
 
-    /// When something of this queue may start on one of these machines, by their addresses. `observing`: the engine that
-    /// leads starts nothing, as far as one knows.
+    /// Computes when something of this queue may start on one of these machines, given by their addresses. `observing`:
+    /// the leading engine starts nothing, as far as is known.
     pub fn of<'a>(
         store: &StoreView,
         kube: &KubeView,
@@ -90,7 +90,7 @@ impl Start {
             None if !switch.enabled() => not("while nobody leads, and the queue is disabled"),
             None => not("while nobody leads"),
             Some(_) if !switch.enabled() => Some(Bar::Disabled),
-            // it asks nobody for our policy
+            // CKE does not read cketerm's policy
             Some(leader) if store.is_cke(leader) => None,
             Some(_) if store.policy.as_ref().is_some_and(|stored| stored.value.is_err()) => {
                 not("while the policy cannot be read")
@@ -101,7 +101,8 @@ impl Start {
         start
     }
 
-    /// The first moment, from the end of a freeze on, at which a window of one of them is open for longer than the margin.
+    /// Returns the bar until the first time, after any freeze, at which a window of one of the machines stays open for
+    /// at least the margin.
     fn by_the_calendar<'a>(
         &mut self,
         store: &StoreView,
@@ -128,8 +129,8 @@ impl Start {
         }
     }
 
-    /// When so much work is through, and over how many openings of the window it goes; none where nobody knows when it
-    /// starts, or where its machines have different windows.
+    /// Returns when this much work is done, and how many openings of the window it takes. Returns `None` if the start
+    /// is unknown, or if the machines have different windows.
     pub fn end(&self, work: SignedDuration) -> Option<(Timestamp, usize)> {
         let from = match self.bar {
             None => self.now,
@@ -152,7 +153,7 @@ impl Start {
     }
 }
 
-/// The windows of these machines, each once; the general one where no machine is named.
+/// Returns the windows of these machines without duplicates, or the general window if no machine is named.
 fn windows_of<'a>(
     windows: &Windows,
     store: &StoreView,
@@ -170,7 +171,7 @@ fn windows_of<'a>(
     all.filter(|(place, _)| places.contains(place)).map(|(_, (_, window))| window.clone()).collect()
 }
 
-/// Labels of a machine as the rules take them: the definition's, else those of its Node that screens show.
+/// Returns the labels of a machine as the rules take them: the definition's, else those of its Node that screens show.
 fn labels(store: &StoreView, kube: &KubeView, address: &str) -> Labels {
     let member = store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
     if let Some(labels) = member.and_then(|m| m.labels.as_ref()).filter(|labels| !labels.is_empty()) {
@@ -250,7 +251,7 @@ mod tests {
             (NIGHTS, Some("2026-11-21T12:00:00Z"), "not before 2026-11-23T02:00:00Z (freeze, window)"),
             (NIGHTS, Some("2026-11-23T03:00:00Z"), "not before 2026-11-23T03:00:00Z (freeze)"),
             ("allow: ['* 10 * * *']", None, "now"),
-            // within the margin of the end, and an opening that is shorter than it
+            // within the margin of the window's end, and an opening that is shorter than the margin
             ("allow: ['0-2 10 * * *', '* 12 * * *']", None, "not before 2026-11-21T12:00:00Z (window)"),
             ("allow: ['* 1 * * *']\ndeny: ['* * * * *']", None, "not at all: the window never opens for long enough"),
             ("allow: ['* 1 * * *']\nqueues: [repair]", None, "now"),

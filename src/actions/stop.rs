@@ -1,4 +1,4 @@
-//! Both queues at once: the way to stop them that works under every leader. What else an engine does goes on, and is said.
+//! Stopping both queues at once. It works under every leader. Whatever else an engine does goes on and is reported.
 
 use super::{ActionError, Operator};
 use crate::{
@@ -6,16 +6,16 @@ use crate::{
     store::{keys::SwitchName, stop::Turned},
 };
 
-/// What `stop` did, and what it left running.
+/// Result of `stop`, and what it left running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// The queues.
+    /// The queues that it changed.
     pub turned: Turned,
-    /// What goes on and acts on machines or queues. None = it could not be read.
+    /// Integrations that still act on machines or queues. `None`: they could not be read.
     pub goes_on: Option<Vec<GoesOn>>,
 }
 
-/// What changes machines, queues or the definition although both queues are disabled.
+/// Integration that changes machines, queues or the definition although both queues are disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoesOn {
     /// The integration with sabakan.
@@ -27,7 +27,7 @@ pub enum GoesOn {
 }
 
 impl GoesOn {
-    /// What it does, and the command that stops it.
+    /// Returns what it does, and the command that stops it.
     fn told(self) -> &'static str {
         match self {
             Self::Sabakan => {
@@ -45,7 +45,7 @@ impl Operator {
     /// Disables both queues, under every leader.
     pub async fn stop(&self, reason: Option<&str>) -> Result<Stop, ActionError> {
         let turned = self.store.stop(&self.who, reason).await?;
-        // read after it: what cannot be read must not keep anybody from stopping
+        // read after the write: an unreadable setting must not prevent a stop
         Ok(Stop { turned, goes_on: self.goes_on().await.ok() })
     }
 
@@ -54,7 +54,7 @@ impl Operator {
         let enabled = async |name| store.switch(name).await.map(|switch| switch.enabled());
         let set_up = async |name| store.raw(&store.keys().sabakan(name)).await.map(|value| value.is_some());
         let most = async || store.constraints().await.map(|c| c.unwrap_or_default().maximum_repair_queue_entries);
-        // nothing leads with a policy that cannot be read
+        // no engine leads with an unreadable policy
         let policy = store.policy().await?;
         let policy = policy.as_ref().and_then(Stored::get);
         let mut all = Vec::new();
@@ -68,14 +68,14 @@ impl Operator {
         Ok(all)
     }
 
-    /// Enables what the last stop disabled; none where nothing is stopped.
+    /// Enables the queues that the last stop disabled. Returns `None` if no stop is in force.
     pub async fn resume(&self, reason: Option<&str>) -> Result<Option<Turned>, ActionError> {
         self.refuse_mismatch().await?;
         Ok(self.store.resume(&self.who, reason).await?)
     }
 }
 
-/// What a stop did, and what goes on.
+/// Returns the message about a stop and what goes on.
 pub fn stopped(stop: &Stop) -> String {
     let done = &stop.turned;
     let left = left(&done.left, "was disabled already");
@@ -95,7 +95,7 @@ pub fn stopped(stop: &Stop) -> String {
     [vec![queues.as_str()], goes_on].concat().join("\n")
 }
 
-/// What a resume did.
+/// Returns the message about a resume.
 pub fn resumed(done: Option<&Turned>) -> String {
     let Some(done) = done else {
         return "nothing is stopped: no `cketerm stop` waits to be resumed".to_owned();

@@ -1,10 +1,10 @@
-//! Removing an entry that cannot be read: what lies there is shown first, and only that is removed.
+//! Removal of an unreadable entry: its content is shown first, and only that content is removed.
 
 use super::{ActionError, Operator};
 use crate::model::entry::{EntryId, QueueKind};
 
 impl Operator {
-    /// Removes the key of an entry that cannot be read, as it was shown at this `ModRevision`.
+    /// Removes the key of an unreadable entry, if it still has the `ModRevision` that was shown.
     pub async fn remove_unreadable(
         &self,
         entry: EntryId,
@@ -14,8 +14,8 @@ impl Operator {
         Ok(self.store.remove_unreadable(entry, revision, &self.who, reason).await?)
     }
 
-    /// The refusal for one that cannot be read, with what lies there and the word that removes just that; none where it
-    /// can be read.
+    /// Returns the refusal for an unreadable entry, with its content and the command that removes it. Returns `None` if
+    /// the entry can be read.
     pub(super) async fn unreadable(&self, entry: EntryId) -> Result<Option<ActionError>, ActionError> {
         let Some(found) = self.store.unreadable(entry).await? else { return Ok(None) };
         Ok(Some(ActionError::refused(format!(
@@ -29,7 +29,7 @@ impl Operator {
     }
 }
 
-/// The word that removes an entry of this queue.
+/// Returns the command that removes an entry of this queue.
 pub fn removing(queue: QueueKind) -> &'static str {
     match queue {
         QueueKind::Reboot => "rq cancel",
@@ -37,5 +37,5 @@ pub fn removing(queue: QueueKind) -> &'static str {
     }
 }
 
-/// What becomes of a node that is cordoned for it: nothing that was begun is undone by the removal.
+/// Text about a node that is cordoned for the entry: the removal undoes nothing that was begun.
 pub const LEFT: &str = "stays cordoned until the leader lets it go: where a command was run, not before it has booted";

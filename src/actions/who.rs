@@ -1,15 +1,15 @@
-//! Who runs this process, for requests and audit records.
+//! Identity of the user who runs this process, for requests and audit records.
 
 use std::{env, fs};
 
 use crate::model::cketerm_records::Who;
 
-/// The name of this host.
+/// Returns the name of this host.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The person behind this process: under sudo the one who called it.
+/// Returns the user behind this process; under sudo, the user who called it.
 pub(super) fn here() -> Who {
     let uid = rustix::process::getuid();
     let sudo = env::var("SUDO_USER").ok().filter(|_| uid.is_root());
@@ -22,7 +22,7 @@ pub(super) fn here() -> Who {
     }
 }
 
-/// The login name in `/etc/passwd`: a variable could be set to anything.
+/// Returns the login name from `/etc/passwd`, because an environment variable could be set to anything.
 fn name_of(uid: u32) -> Option<String> {
     let passwd = fs::read_to_string("/etc/passwd").ok()?;
     passwd.lines().find_map(|line| {
