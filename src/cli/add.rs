@@ -39,7 +39,7 @@ pub struct AddArgs {
     pub reason: Reason,
 }
 
-/// Queues them.
+/// Queues the selected nodes.
 pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     let listed = args.file.as_deref().map(read).transpose()?;
     let listed: Option<Vec<String>> = listed.map(|text| text.split_whitespace().map(str::to_owned).collect());
@@ -58,7 +58,7 @@ pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     Ok(())
 }
 
-/// Those of the file, those with the attributes, or those that are both: never more than either says.
+/// Returns the addresses of the file, those with the attributes, or (with both) the addresses in both sets.
 async fn addresses(
     args: &AddArgs,
     listed: Option<Vec<String>>,
@@ -72,7 +72,7 @@ async fn addresses(
         )),
         None => operator.choose(&what).await,
         Some(listed) => {
-            // an address that is nobody's is an error here too
+            // an address that belongs to no member is an error here too
             operator.check_reboots(&listed).await?;
             let chosen: BTreeSet<String> = operator.choose(&what).await?.into_iter().collect();
             Ok(listed.into_iter().filter(|address| chosen.contains(address)).collect())

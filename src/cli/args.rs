@@ -1,4 +1,4 @@
-//! The tree of words and the options that all of them take.
+//! Tree of subcommands, and the global options.
 
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
@@ -153,14 +153,15 @@ pub struct RunOptions {
     pub choice: Choice,
 }
 
-/// An address, or `off`.
+/// Parses an address, or `off`.
 fn http(text: &str) -> Result<String, String> {
     let good = text == "off" || text.parse::<SocketAddr>().is_ok();
     good.then(|| text.to_owned()).ok_or_else(|| "expected an address such as 127.0.0.1:10181, or off".to_owned())
 }
 
 impl RunOptions {
-    /// One of them was given: they make no sense beside a word, and a `--read-only` that is not kept would be worse.
+    /// Reports whether any of them was given. They make no sense beside a subcommand, and an ignored `--read-only`
+    /// would be worse than an error.
     pub fn any(&self) -> bool {
         self.daemon
             || self.observe
@@ -333,7 +334,8 @@ pub enum MachinesWord {
 }
 
 impl Cli {
-    /// The word asks no server that the settings name: a broken file keeps nobody from it.
+    /// Reports whether the subcommand contacts no server from the settings. A broken configuration file then does not
+    /// matter.
     fn needs_no_settings(&self) -> bool {
         match &self.command {
             Some(Command::Sandbox { .. } | Command::Decide(_) | Command::Completions { .. } | Command::Man { .. }) => {
@@ -349,7 +351,7 @@ impl Cli {
         }
     }
 
-    /// What the command line says about settings.
+    /// Returns the settings that the command line overrides.
     pub fn overrides(&self) -> Overrides {
         let g = self.globals.clone();
         Overrides {
@@ -381,7 +383,7 @@ pub struct Handover {
 }
 
 impl Reason {
-    /// As actions take it.
+    /// Returns the reason in the form that actions take.
     pub fn get(&self) -> Option<&str> {
         self.reason.as_deref()
     }

@@ -1,4 +1,4 @@
-//! `audit`: who did what on what, when, why, from where.
+//! `audit`: who did what to which object, when, why and from where.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{actions::ActionError, model::cketerm_records::Audit};
 
-/// How many are printed where nobody says.
+/// Number of records to print without `-n`.
 const SHOWN: usize = 100;
 
-/// Characters of a cell in the table: a policy that was set would push every row off the screen.
+/// Longest cell of the table, in characters. The full value of a policy would make every row too wide for the screen.
 const CELL: usize = 48;
 
 fn beginning(text: &str) -> String {
@@ -22,7 +22,7 @@ fn beginning(text: &str) -> String {
     }
 }
 
-/// Prints the records, newest first; a table has the beginnings of long cells, the other forms the whole.
+/// Prints the records, newest first. The table cuts long cells; the other forms print them whole.
 pub async fn run(much: Much, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let folder = store.keys().audit_prefix();
@@ -51,7 +51,7 @@ pub async fn run(much: Much, context: &Context) -> Result<(), ActionError> {
 mod tests {
     use super::beginning;
 
-    /// Review of the operator, 9: a policy that was set made every row 500 columns wide.
+    /// A long cell, such as the value of a policy, must not widen every row.
     #[test]
     fn a_long_cell_is_cut_with_a_sign_and_a_short_one_is_whole() {
         assert_eq!(beginning("done"), "done");

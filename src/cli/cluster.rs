@@ -1,4 +1,4 @@
-//! `cluster`: the definition, and which cluster it is.
+//! `cluster`: the definition, and the identity of its cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ pub enum ClusterWord {
     },
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: ClusterWord, context: &Context) -> Result<(), ActionError> {
     match word {
         ClusterWord::Set { file, reason } => {

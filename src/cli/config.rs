@@ -44,7 +44,7 @@ pub enum ConfigWord {
     },
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError> {
     match word {
         ConfigWord::Default => context.out.text(Settings::default_yaml()),
@@ -117,7 +117,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// What is wrong, and what a person should know, beyond what reading the files told already.
+/// Collects errors and warnings beyond those that reading the files has reported already.
 async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), ActionError> {
     let (mut errors, mut warnings) = (Vec::new(), s.warnings.clone());
     warnings.extend(s.exposures());
@@ -160,7 +160,7 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
         errors.push("cluster_etcd: tls-cert and tls-key belong together; one of them is missing".to_owned());
     }
     if !s.kube.is_none() {
-        // reads the kubeconfig; the server is not asked
+        // reads the kubeconfig only; the server is not contacted
         errors.extend(Kube::connect(&s.kube, Clock::Host).await.err().map(|e| format!("kubernetes: {e}")));
     }
     if let Some(why) = ResultFolder::below(&s.state_directory).fault() {

@@ -26,7 +26,7 @@ pub enum ConstraintsWord {
     Show,
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: ConstraintsWord, context: &Context) -> Result<(), ActionError> {
     match word {
         ConstraintsWord::Set { name, value, reason } => {

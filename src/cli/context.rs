@@ -1,4 +1,4 @@
-//! What every word has at hand: settings, the connection when it needs one, and the way to print.
+//! Context of every subcommand: settings, the connection if it needs one, and the output.
 
 use super::{
     args::{AskedOutput, Globals, Output},
@@ -12,24 +12,24 @@ use crate::{
     store::Store,
 };
 
-/// For one run of the program.
+/// Context of one run of the program.
 #[derive(Debug)]
 pub struct Context {
     /// Local settings.
     pub settings: Settings,
-    /// Where data goes.
+    /// Output for data and messages.
     pub out: Out,
     output: Option<AskedOutput>,
     verbose: bool,
 }
 
 impl Context {
-    /// For these settings and options.
+    /// Creates a context for these settings and options.
     pub fn new(settings: Settings, globals: &Globals) -> Self {
         Self { settings, out: Out, output: globals.output, verbose: globals.verbose > 0 }
     }
 
-    /// The form of output asked for, or the word's own.
+    /// Returns the requested form of output, or the subcommand's default.
     pub fn output(&self, default: Output) -> Output {
         match self.output {
             Some(AskedOutput::Table | AskedOutput::Simple) => Output::Table,
@@ -39,24 +39,24 @@ impl Context {
         }
     }
 
-    /// Whether the columns of `ckecli` were asked for, and no others.
+    /// Reports whether the user requested exactly the columns of `ckecli`.
     pub fn simple(&self) -> bool {
         self.output == Some(AskedOutput::Simple)
     }
 
-    /// etcd.
+    /// Connects to etcd.
     pub async fn store(&self) -> Result<Store, ActionError> {
         Ok(Box::pin(Store::connect(&self.settings.etcd, Clock::Host)).await?)
     }
 
-    /// An operator who touches only etcd: Kubernetes is never asked.
+    /// Returns an operator that uses only etcd and never queries Kubernetes.
     pub async fn operator(&self) -> Result<Operator, ActionError> {
         Ok(Operator::new(self.store().await?, None))
     }
 
-    /// Actions for the words that start work: where Kubernetes is configured they are refused for another cluster's etcd,
-    /// and note which machine is meant. One that cannot be asked is said and keeps nobody out (spec/safety.md, Which
-    /// cluster).
+    /// Returns the operator for subcommands that start work. If Kubernetes is configured, such actions are refused for
+    /// the etcd of another cluster, and they record the UID of the machine's Node. A Kubernetes that does not answer
+    /// causes a warning and prevents nothing (STO-25).
     pub async fn starting_operator(&self) -> Result<Operator, ActionError> {
         if self.settings.kube.is_none() {
             return self.operator().await;
@@ -71,7 +71,7 @@ impl Context {
         Ok(Operator::new(self.store().await?, kube))
     }
 
-    /// Kubernetes, for the words that are about it.
+    /// Connects to Kubernetes, for the subcommands that need it.
     pub async fn kube(&self, what: &str) -> Result<Kube, ActionError> {
         if self.settings.kube.is_none() {
             return Err(ActionError::misused(format!(
@@ -82,12 +82,12 @@ impl Context {
         Kube::connect(&self.settings.kube, Clock::Host).await.map_err(|e| ActionError::failed(format!("{what}: {e}")))
     }
 
-    /// A line on standard error.
+    /// Prints a line on standard error.
     pub fn say(&self, text: &str) {
         self.out.message(text);
     }
 
-    /// A line on standard error with `-v` only.
+    /// Prints a line on standard error, with `-v` only.
     pub fn say_more(&self, text: &str) {
         if self.verbose {
             self.out.message(text);

@@ -1,4 +1,5 @@
-//! `sabakan diff` and `approve`: what a look at etcd and sabakan would change, and where applying it stands.
+//! `sabakan diff` and `approve`: the changes that etcd's and sabakan's current data would cause, and the state of
+//! applying them.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ use crate::{
     store::view::StoreView,
 };
 
-/// `sabakan diff`: the definition in force against the generated one, by machine and by field.
+/// `sabakan diff`: compares the definition in force with the generated one, by machine and by field.
 pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
     if nodes {
@@ -51,14 +52,15 @@ pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// Why a person has to let this change pass; none where it passes, was approved, or the policy asks nobody.
+/// Returns the reason why an operator has to approve this change. Returns `None` if it passes, is approved already, or
+/// the policy requires no approval.
 fn asks<'a>(view: &StoreView, proposed: &'a Proposed, now: Timestamp) -> Option<&'a str> {
     let approved = view.registry.approvals.get(&proposed.digest).and_then(Stored::get).is_some_and(|a| now < a.until);
     let asked = proposed.plan.changed && view.policy().approval == Approval::Gate && !approved;
     proposed.gate.why.as_deref().filter(|_| asked)
 }
 
-/// Where applying stands, a line each.
+/// Returns the state of applying, one line each.
 fn stands(proposed: &Proposed, standing: &Applying, waits: Option<&str>) -> Vec<String> {
     let gate = waits.map(|why| format!("waits for approval of {}: {why}", proposed.digest));
     let now = match standing {
@@ -71,7 +73,8 @@ fn stands(proposed: &Proposed, standing: &Applying, waits: Option<&str>) -> Vec<
     now.into_iter().chain(gate).collect()
 }
 
-/// The diff for people: where it stands, what happens to everybody once, then what happens to each.
+/// Renders the diff for people: the state of applying, then the changes that all machines share, then those of each
+/// machine.
 fn text(proposed: &Proposed, stands: &[String]) -> String {
     let (plan, change) = (&proposed.plan, &proposed.change);
     let mut out = Lines::default();
@@ -122,7 +125,7 @@ fn place(node: &NodeChange) -> String {
     }
 }
 
-/// `sabakan diff --nodes`: what node synchronisation would do; a dry run.
+/// `sabakan diff --nodes`: dry run of the node synchronisation.
 fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
     let nodes = look.nodes.as_ref().ok_or_else(|| {
         ActionError::misused(
@@ -156,7 +159,7 @@ fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// `sabakan approve [DIGEST]`.
+/// `sabakan approve [DIGEST]`: approves the pending change.
 pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
     let (proposed, standing) = look.standing()?;

@@ -1,4 +1,4 @@
-//! `explain`: the runbook's section of a reason, on the host where it is needed.
+//! `explain`: prints a reason's section of the runbook, on the host where it is needed.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Prints the section of one reason, or what there is.
+/// Prints the section of one reason, or the list of reasons.
 pub fn run(reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
     let value = |s: Section| json!({"reason": s.name, "means": s.part("Means"), "check": s.part("Check"), "helps": s.part("Helps")});
     let form = context.output(Output::Table);

@@ -1,4 +1,4 @@
-//! `history`: CKE's records as `ckecli` prints them; and the entries that ended, with their timelines, from
+//! `history`: CKE's records as `ckecli` prints them, or the entries that ended with their timelines, from
 //! `cketerm/history/`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ use crate::{
     store::Store,
 };
 
-/// More entries than this are looked for in one reading of the whole history.
+/// Number of entries above which one read of the whole history replaces single reads.
 const MANY: usize = 20;
 
 /// What to print.
@@ -57,7 +57,7 @@ impl HistoryArgs {
     }
 }
 
-/// Prints it.
+/// Prints the selected records.
 pub async fn run(args: &HistoryArgs, context: &Context) -> Result<(), ActionError> {
     if args.of_entries() {
         if args.much.follow {
@@ -91,7 +91,7 @@ fn cells(record: &Record) -> Vec<String> {
     [vec![record.id.to_string()], what.to_vec(), times.to_vec()].concat()
 }
 
-/// An entry that ended, as it is printed.
+/// An ended entry in the form that is printed.
 #[derive(Serialize)]
 struct EndingTimeline<'a> {
     #[serde(flatten)]
@@ -99,7 +99,7 @@ struct EndingTimeline<'a> {
     timeline: Vec<Moment>,
 }
 
-/// The entries that ended: newest first.
+/// Prints the entries that ended, newest first.
 async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let address = match &args.node {
@@ -124,7 +124,7 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
         args.since.is_none_or(|since| e.at >= since) && !(args.failed && e.good()) && args.node.iter().all(of_node)
     };
     let mut endings: Vec<&Ending> = all.iter().filter_map(Stored::get).filter(wanted).collect();
-    // their keys sort by queue and index
+    // the keys sort by queue and index, not by time
     endings.sort_by_key(|e| std::cmp::Reverse((e.at, e.entry)));
     endings.truncate(args.much.count(usize::MAX));
     let audit = audit_of(&store, &endings).await?;
@@ -147,19 +147,19 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
     Err(ActionError::failed(format!("cannot be read, and left alone: {}", broken.join("; "))))
 }
 
-/// The audit records of the time in which these entries lived.
+/// Returns the audit records from the lifetime of these entries.
 async fn audit_of(store: &Store, endings: &[&Ending]) -> Result<Vec<Stored<Audit>>, ActionError> {
     if endings.is_empty() {
         return Ok(Vec::new());
     }
     let folder = store.keys().audit_prefix();
-    // one that nobody of ours asked for may be as old as it likes
+    // an entry that no cketerm command added may be of any age
     let begin = endings.iter().map(|e| e.begins().unwrap_or_default()).min().unwrap_or_default();
     let from = format!("{folder}{:020}", begin.as_nanosecond().max(0));
     Ok(store.downwards(&folder, &from).await?.1)
 }
 
-/// The address of a machine that the definition names so, or that has this address.
+/// Returns the address of the machine with this name or address in the definition.
 async fn address_of(store: &Store, name: &str) -> Result<Option<String>, ActionError> {
     let view = store.read_view().await?;
     let found = view
@@ -168,14 +168,14 @@ async fn address_of(store: &Store, name: &str) -> Result<Option<String>, ActionE
     Ok(found.map(|node| node.address.clone()))
 }
 
-/// As a document: what looks like a secret in a command line or an output is left out.
+/// Serializes a value and masks everything in command lines and outputs that looks like a secret.
 pub(super) fn shown(value: &impl Serialize) -> Result<Value, serde_json::Error> {
     let mut value = serde_json::to_value(value)?;
     mask(&mut value);
     Ok(value)
 }
 
-/// An entry's story for people: a headline and a line for each moment.
+/// Renders an entry's timeline for people: a headline and one line per event.
 fn text(told: &EndingTimeline<'_>) -> String {
     let ending = told.ending;
     let mut out = Lines::default();
@@ -189,10 +189,10 @@ fn text(told: &EndingTimeline<'_>) -> String {
     out.done()
 }
 
-/// The endings of these entries, as far as they are recorded.
+/// Returns the endings of these entries, as far as they are recorded.
 pub async fn endings(store: &Store, wanted: &BTreeSet<EntryId>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
     let keys = store.keys();
-    // few by their keys, many in one reading; a record that cannot be read hides nothing but itself
+    // few are read by their keys, many in one read; an unreadable record affects only itself
     if wanted.len() > MANY {
         let (_, all) = store.newest_at::<Ending>(&keys.history_prefix(), usize::MAX).await?;
         let ended = all.iter().filter_map(Stored::get).filter(|e| wanted.contains(&e.entry));

@@ -68,7 +68,7 @@ impl How {
     }
 }
 
-/// A host as it is listed.
+/// A host in the form that is listed.
 #[derive(Debug, Serialize)]
 struct Listed {
     namespace: String,
@@ -76,9 +76,9 @@ struct Listed {
     powered_on: Option<bool>,
     online: bool,
     provisioning: String,
-    /// The modes asked for: `reboot` is the basic annotation, the rest are keys.
+    /// Requested modes: `reboot` is the basic annotation, the others are keys.
     asked: Vec<String>,
-    /// Why a request would not be carried out.
+    /// Reason why a request would not be carried out.
     hindrance: Option<String>,
     error: Option<String>,
     pending_reboot_since: Option<jiff::Timestamp>,
@@ -106,7 +106,7 @@ impl From<HostRow> for Listed {
     }
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("hosts").await?;
     let hosts = Hosts::new(kube).with_bmcs(Some(bmcs(context).await));
@@ -158,11 +158,11 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
     }
 }
 
-/// The BMCs that can be asked for the proof of off.
+/// Returns the BMCs that can be queried for the proof of off.
 async fn bmcs(context: &Context) -> Bmcs {
     let settings = &context.settings;
     let bmcs = Bmcs::new(BmcClients::network(settings.bmcs.clone()));
-    // A registry has no passwords: without the file nobody could sign in. And etcd that is away keeps nobody out.
+    // The registry has no passwords, so it is of no use without the file. An unreachable etcd is no error.
     if settings.bmcs.is_none() || !settings.sources.contains_key("etcd") {
         return bmcs;
     }

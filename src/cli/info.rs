@@ -1,4 +1,4 @@
-//! `info`: what a bug report needs to begin with. No secrets.
+//! `info`: the basic data of a bug report. No secrets.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::{
     store::{EtcdSettings, Store},
 };
 
-/// How long one server may take to answer.
+/// Longest wait for one server.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What this person lacks the rights for.
+/// Label of the rights that the user lacks.
 const LACKING: &str = "you may not change";
 
-/// Prints it. A server that does not answer is said so, and fails nothing.
+/// Prints the report. A server that does not answer is named and is no error.
 pub async fn run(context: &Context) -> Result<(), ActionError> {
     let s = &context.settings;
     let mut all = Map::new();
@@ -64,7 +64,7 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// Each endpoint, with its version or why there is none.
+/// Returns each endpoint with its version, or with the reason why it has none.
 async fn etcd(settings: &EtcdSettings) -> Value {
     let mut out = Map::new();
     for endpoint in &settings.endpoints {
@@ -90,7 +90,7 @@ async fn kubernetes(kube: &Kube) -> Value {
     json!({ kube.server(): said })
 }
 
-/// What lies in etcd about who works here.
+/// Returns a summary of etcd's content: leader, engines, identity, definition, queues.
 async fn stored(store: &Store) -> Map<String, Value> {
     let view = match tokio::time::timeout(TIMEOUT, store.read_view()).await {
         Ok(Ok(view)) => view,

@@ -24,7 +24,7 @@ pub async fn leader(context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// Prints what the leader is at.
+/// Prints the leader's current phase.
 pub async fn status(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let key = store.keys().status();

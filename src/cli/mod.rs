@@ -1,7 +1,7 @@
-//! The words: one file per noun, and what they print.
+//! Subcommands: one file per top-level command, and their output.
 //!
-//! A word parses its arguments, asks the store or an action, and prints. Checks that an operator in the console needs
-//! too belong to `actions`; decisions belong to the engine.
+//! A subcommand parses its arguments, calls the store or an action, and prints. Checks that the console needs too
+//! belong to `actions`; decisions belong to the engine.
 
 mod add;
 mod args;
@@ -48,7 +48,7 @@ pub use output::Out;
 
 use crate::actions::ActionError;
 
-/// Runs one word.
+/// Runs one subcommand.
 pub async fn run(command: Command, context: &Context) -> Result<(), ActionError> {
     match command {
         Command::RebootQueue { word } => Box::pin(reboot_queue::run(word, context)).await,

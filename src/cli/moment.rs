@@ -1,10 +1,10 @@
-//! Moments as people write them on a command line.
+//! Times as users write them on a command line.
 
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 
 use crate::model::time::span;
 
-/// A moment that has been: RFC 3339, a day (UTC), or how long ago (`90m`, `12h`, `7d`, `1h30m`).
+/// Parses a time in the past: RFC 3339, a day (UTC), or an age (`90m`, `12h`, `7d`, `1h30m`).
 pub fn past(text: &str) -> Result<Timestamp, String> {
     from(text, Timestamp::now())
 }

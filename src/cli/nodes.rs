@@ -53,23 +53,23 @@ pub struct ByHand {
     pub reason: Reason,
 }
 
-/// A node as it is listed.
+/// A node in the form that is listed.
 #[derive(Debug, Serialize)]
 struct Listed {
     name: String,
     address: String,
     control_plane: bool,
-    /// Whether the definition names it.
+    /// Whether the definition contains it.
     member: bool,
-    /// Kubernetes' word: `None` = no such Node.
+    /// Ready condition that Kubernetes reports; `None` = no such Node.
     ready: Option<bool>,
     schedulable: Option<bool>,
     kubelet: Option<String>,
-    /// The entries of both queues that name it.
+    /// Entries of both queues for this machine.
     entries: Vec<String>,
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: NodesWord, context: &Context) -> Result<(), ActionError> {
     match word {
         NodesWord::List => print(context).await,
@@ -87,7 +87,7 @@ pub async fn run(word: NodesWord, context: &Context) -> Result<(), ActionError> 
     }
 }
 
-/// The person, with Kubernetes: without it nothing can be done by hand.
+/// Returns the operator with Kubernetes, which every manual action needs.
 async fn by_hand(context: &Context) -> Result<Operator, ActionError> {
     let kube = context.kube("this word").await?;
     Ok(Operator::new(context.store().await?, Some(kube)))
@@ -110,13 +110,13 @@ async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
     let table = context.output(Output::Table) == Output::Table;
     let (mut last, mut named) = (String::new(), BTreeSet::new());
     let tell = |progress: &Progress| {
-        // that a command would be next only says that the drain is over
+        // the decision to run the command only means that the drain is over
         let reason = progress.reason.as_ref().filter(|r| !matches!(r, Why::Working { .. }));
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let line = format!("{}/{} pods gone{reason}", progress.pods_gone, progress.pods_at_start);
         let blocked = progress.blockers.iter().filter(|b| b.why != PodHold::Leaving);
         let blocked: BTreeSet<String> = blocked.map(|b| format!("  {}: {}", b.pod, b.why)).collect();
-        // each pod once, and again when something else holds it
+        // each pod is printed once, and again if its blocker changes
         let new: Vec<&String> = blocked.difference(&named).collect();
         if table && (line != last || !new.is_empty()) {
             let at = jiff::Timestamp::now().strftime("%H:%M:%S");
@@ -221,12 +221,12 @@ fn list(view: &StoreView, rows: Vec<NodeRow>) -> Vec<Listed> {
     listed
 }
 
-/// The first address that is an IP address.
+/// Returns the first address that is an IP address.
 pub(super) fn internal_address(row: &NodeRow) -> String {
     row.addresses.iter().find(|a| a.parse::<std::net::IpAddr>().is_ok()).cloned().unwrap_or_default()
 }
 
-/// Whether the Node's role label says so.
+/// Reports whether the Node's role label marks a control plane.
 pub(super) fn control_plane(row: &NodeRow) -> bool {
     let role = |key: &str| key.strip_prefix("node-role.kubernetes.io/").map(str::to_owned);
     row.shown_labels.iter().filter_map(|(key, _)| role(key)).any(|r| matches!(r.as_str(), "control-plane" | "master"))

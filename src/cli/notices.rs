@@ -1,4 +1,4 @@
-//! `notices`: the receivers of this host's configuration, what they still have to be told, and a try (docs/notices.md).
+//! `notices`: the receivers of this host's configuration, their pending notifications, and a test (docs/notices.md).
 
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
@@ -45,7 +45,7 @@ pub enum NoticesWord {
     },
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: NoticesWord, context: &Context) -> Result<(), ActionError> {
     match word {
         NoticesWord::List => list(context).await,
@@ -56,7 +56,7 @@ pub async fn run(word: NoticesWord, context: &Context) -> Result<(), ActionError
     }
 }
 
-/// A row of the list.
+/// Row of the list.
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -158,7 +158,7 @@ async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> 
     }
 }
 
-/// What is sent: a sample that says so.
+/// Returns the sample that is sent. It identifies itself as a test.
 fn trial(kind: Option<&str>) -> Result<Notice, ActionError> {
     let kind = match kind {
         None => Kind::Test,

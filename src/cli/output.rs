@@ -1,6 +1,7 @@
-//! The one way out of every subcommand: data to standard output, messages to standard error. Whatever comes from etcd,
-//! Kubernetes, sabakan, BMCs, receivers or files cannot steer the terminal: a test runs every subcommand on hostile values
-//! (`tests/it/commands/hostile.rs`), another one lets no other source of `src/cli` print (`tests/it/house.rs`).
+//! Output of all subcommands: data to standard output, messages to standard error. Values from etcd, Kubernetes,
+//! sabakan, BMCs, receivers or files cannot send control sequences to the terminal. A test runs every subcommand on
+//! hostile values (`tests/it/commands/hostile.rs`); another one lets no other source of `src/cli` print
+//! (`tests/it/house.rs`).
 
 use std::{
     fmt::{Display, Write as _},
@@ -17,24 +18,24 @@ use crate::{
     model::text::{steers, visible},
 };
 
-/// Where a subcommand prints.
+/// Output of a subcommand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Out;
 
 impl Out {
-    /// Lines for people. What is in them is made safe; lines that hold values of others come from [`Lines`] or [`columns`],
-    /// where no value begins a line of its own.
+    /// Prints lines for people and makes control characters visible. Lines with external values come from [`Lines`] or
+    /// [`columns`], in which no value can begin a line of its own.
     pub fn text(self, text: impl AsRef<str>) -> Result<(), ActionError> {
         self.write(&visible(text.as_ref(), true))
     }
 
-    /// One line.
+    /// Prints one line.
     pub fn line(self, text: &str) -> Result<(), ActionError> {
         self.write(&(visible(text, false) + "\n"))
     }
 
-    /// A value as JSON, indented by four as `ckecli` does, or as YAML. What could steer a terminal is escaped: whoever parses
-    /// it reads the value as it is.
+    /// Prints a value as JSON, indented by four as `ckecli` does, or as YAML. Terminal control characters are escaped,
+    /// so a parser reads the value unchanged.
     pub fn value(self, value: &impl Serialize, output: Output) -> Result<(), ActionError> {
         if output == Output::Yaml {
             let failed = |e: &dyn Display| ActionError::failed(format!("cannot be written as YAML: {e}"));
@@ -47,12 +48,12 @@ impl Out {
         self.write(&json(value)?)
     }
 
-    /// A JSON document as it is stored, but for what could steer a terminal.
+    /// Prints a JSON document as it is stored, with terminal control characters escaped.
     pub fn stored_json(self, text: &str) -> Result<(), ActionError> {
         let mut out = String::with_capacity(text.len());
         for c in text.trim_end().chars() {
             match c {
-                // outside of strings these are no JSON, inside they have to be escaped
+                // outside of strings these characters are invalid JSON, inside they have to be escaped
                 c if c.is_ascii_control() && steers(c) => out.push_str(&visible(c.encode_utf8(&mut [0; 4]), false)),
                 c if steers(c) => out.push_str(&escaped(c)),
                 c => out.push(c),
@@ -62,17 +63,19 @@ impl Out {
         self.write(&out)
     }
 
-    /// A YAML document as `ckecli` prints it.
+    /// Prints a YAML document in the form of `ckecli`.
     pub fn document(self, value: &Value) -> Result<(), ActionError> {
         self.write(&yaml::document(value))
     }
 
-    /// A frame of the console, whose cells are safe already and whose colours are escape sequences of ours.
+    /// Prints a frame of the console. Its cells are safe already, and its escape sequences for colours are cketerm's
+    /// own.
     pub fn picture(self, picture: &Picture) -> Result<(), ActionError> {
         self.write(picture.as_str())
     }
 
-    /// A line on standard error; what came from outside cannot steer the terminal, nor look like a message of its own.
+    /// Prints a line on standard error. External values cannot control the terminal or look like a message of their
+    /// own.
     #[allow(clippy::unused_self)]
     pub fn message(self, text: &str) {
         let mut lines = visible(text, true);
@@ -84,8 +87,8 @@ impl Out {
         let _ = writeln!(io::stderr().lock(), "{lines}");
     }
 
-    /// What was made safe. A reader that has gone (`| head`) ends the program quietly.
-    #[allow(clippy::unused_self)] // one door for all output
+    /// Writes text that was made safe. If the reader has closed the pipe (`| head`), the program ends quietly.
+    #[allow(clippy::unused_self)] // the only function that writes to standard output
     fn write(self, safe: &str) -> Result<(), ActionError> {
         let mut out = io::stdout().lock();
         match out.write_all(safe.as_bytes()).and_then(|()| out.flush()) {
@@ -95,23 +98,23 @@ impl Out {
     }
 }
 
-/// Lines for people, each safe: a value in one of them neither steers the terminal nor begins another line.
+/// Lines for people. A value in a line can neither control the terminal nor begin another line.
 #[derive(Debug, Default)]
 pub struct Lines(String);
 
 impl Lines {
-    /// Adds one.
+    /// Adds one line.
     pub fn line(&mut self, line: impl Display) {
         self.0.push_str(&visible(&line.to_string(), false));
         self.0.push('\n');
     }
 
-    /// Adds what [`columns`] made.
+    /// Adds the output of [`columns`].
     pub fn table(&mut self, table: &str) {
         self.0.push_str(table);
     }
 
-    /// All of them.
+    /// Returns all lines.
     pub fn done(self) -> String {
         self.0
     }
@@ -132,7 +135,7 @@ fn json(value: &impl Serialize) -> Result<String, ActionError> {
     String::from_utf8(text).map_err(|e| ActionError::failed(format!("cannot be written as JSON: {e}")))
 }
 
-/// `\uXXXX`, twice where one does not hold it.
+/// Returns `\uXXXX`, as a surrogate pair if needed.
 fn escaped(c: char) -> String {
     let mut text = String::new();
     for unit in c.encode_utf16(&mut [0; 2]) {
@@ -141,7 +144,7 @@ fn escaped(c: char) -> String {
     text
 }
 
-/// Indented JSON in whose strings nothing steers a terminal.
+/// Formatter for indented JSON that escapes terminal control characters in strings.
 struct Escaping(serde_json::ser::PrettyFormatter<'static>);
 
 impl Formatter for Escaping {
@@ -192,7 +195,7 @@ impl Formatter for Escaping {
     }
 }
 
-/// Columns as `ckecli -o simple` prints them: each as wide as its widest cell, one space between, one after the last
+/// Formats columns as `ckecli -o simple` does: each as wide as its widest cell, one space between, one after the last
 /// cell of a row but not of the header.
 pub fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Vec<String>> = rows.iter().map(|r| r.iter().map(|c| visible(c, false)).collect()).collect();
@@ -222,13 +225,13 @@ pub fn columns(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Rows that come one by one below a table: nobody knows how wide their columns will be.
+/// Formats rows that are added one by one below a table, when the final column widths are unknown.
 pub fn rows(rows: &[Vec<String>]) -> String {
     let line = |cells: &Vec<String>| cells.iter().map(|c| visible(c, false)).collect::<Vec<_>>().join("  ");
     rows.iter().map(|cells| line(cells) + "\n").collect()
 }
 
-/// A value's cell in a table.
+/// Returns a value's cell in a table.
 pub fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),

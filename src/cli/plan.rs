@@ -1,4 +1,4 @@
-//! `sabakan plan` and `auto-repair plan` from files: what would be done and why, without any server.
+//! `sabakan plan` and `auto-repair plan` from files, without any server.
 
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
@@ -108,7 +108,7 @@ pub struct RepairPlanArgs {
     pub now: Option<Timestamp>,
 }
 
-/// `sabakan plan --machines FILE …`.
+/// `sabakan plan --machines FILE …`: prints the plan from files.
 pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> Result<(), ActionError> {
     let template = args
         .template
@@ -139,7 +139,7 @@ pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> R
     show_plan(&input, plan(&input), &machines, context)
 }
 
-/// Prints a plan, wherever its input came from: exit 1 and `error` where there is none.
+/// Prints a plan from any input. Without a plan it returns `error` as exit status 1.
 pub fn show_plan(
     input: &Input<'_>,
     made: Result<Plan, PlanError>,
@@ -235,7 +235,7 @@ fn table(plan: &Plan, others: &[Unused]) -> String {
     out.done()
 }
 
-/// `auto-repair plan --machines FILE …`.
+/// `auto-repair plan --machines FILE …`: prints the plan from files.
 pub fn repairs_from_files(args: &RepairPlanArgs, machines: &Path, context: &Context) -> Result<(), ActionError> {
     let machines = machine::read(&read(machines)?).map_err(|e| in_file(machines, &e))?;
     let constraints = constraints(args.constraints.as_deref(), context)?;
@@ -254,7 +254,7 @@ pub fn repairs_from_files(args: &RepairPlanArgs, machines: &Path, context: &Cont
     show_repairs(&made, &machines, context)
 }
 
-/// Prints what automatic repair would do, wherever its input came from.
+/// Prints the plan of automatic repair from any input.
 pub fn show_repairs(made: &RepairPlan, machines: &Machines, context: &Context) -> Result<(), ActionError> {
     for warning in &machines.warnings {
         context.say(&format!("warning: {warning}"));
@@ -278,7 +278,8 @@ pub fn show_repairs(made: &RepairPlan, machines: &Machines, context: &Context) -
     }
 }
 
-/// The constraints of a file, else the defaults. What we do not know is named: it changes no plan, and may be misspelt.
+/// Returns the constraints of a file, else the defaults. Unknown names cause a warning: they change no plan, but may be
+/// misspelt.
 fn constraints(file: Option<&Path>, context: &Context) -> Result<Constraints, ActionError> {
     let Some(file) = file else { return Ok(Constraints::default()) };
     let constraints: Constraints = value(file)?;
@@ -288,14 +289,14 @@ fn constraints(file: Option<&Path>, context: &Context) -> Result<Constraints, Ac
     Ok(constraints)
 }
 
-/// A file's YAML or JSON as a value of ours.
+/// Parses a file's YAML or JSON into a typed value.
 fn value<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, ActionError> {
     let text = read(file)?;
     let parsed: Value = cluster::parse(&text).map_err(|e| in_file(file, &e))?;
     serde_json::from_value(parsed).map_err(|e| in_file(file, &e))
 }
 
-/// Taints by Node name, of a NodeList.
+/// Returns the taints of a NodeList by Node name.
 fn taints(file: &Path) -> Result<BTreeMap<String, Vec<Taint>>, ActionError> {
     #[derive(serde::Deserialize)]
     struct List {

@@ -35,7 +35,7 @@ pub enum PolicyWord {
     },
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError> {
     match word {
         PolicyWord::Show => {
@@ -76,7 +76,7 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
     }
 }
 
-/// A document that is given as such, or as the file that it lies in.
+/// Returns a document that is given literally, or the content of the file that is named.
 fn document(value: &str) -> Result<String, ActionError> {
     let itself = value.trim() == "none" || value.contains(['{', '\n', ':']);
     if itself && !std::path::Path::new(value).is_file() {

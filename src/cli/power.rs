@@ -62,7 +62,7 @@ impl Switch {
     }
 }
 
-/// A machine as `status` shows it.
+/// A machine in the form that `status` prints.
 #[derive(Debug, Serialize)]
 struct Shown {
     address: String,
@@ -74,7 +74,7 @@ struct Shown {
     seconds_since_reset: Option<u64>,
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> {
     let tell = |text: &str| context.say(text);
     match word {
@@ -156,7 +156,7 @@ fn status(address: String, found: &Found, system: &System, context: &Context) ->
     }
 }
 
-/// The Node with this address.
+/// Returns the Node with this address.
 async fn node(address: &str, context: &Context) -> Result<Option<NodeRow>, ActionError> {
     let kube = context.kube("power booted").await?;
     let failed = |e: crate::kubernetes::KubeError| ActionError::failed(format!("power booted: {e}"));
@@ -167,15 +167,15 @@ async fn node(address: &str, context: &Context) -> Result<Option<NodeRow>, Actio
     }
 }
 
-/// Refuses an address that several Nodes claim: a Node's status is its kubelet's word, and another machine's boot id proves
-/// nothing. Asked only where a Node's word is about to count.
+/// Refuses an address that several Nodes claim. A Node's status comes from its kubelet, and the boot id of another
+/// machine proves nothing. It is checked only where a Node's status is about to count.
 async fn claimed_once(address: &str, context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("power booted").await?;
     let nodes = kube.nodes().await.map_err(|e| ActionError::failed(format!("power booted: {e}")))?;
     several(address, &nodes).map_or(Ok(()), |why| Err(ActionError::failed(why)))
 }
 
-/// Why nobody can say which of these Nodes has this address.
+/// Returns the message if several of these Nodes have this address.
 fn several(address: &str, nodes: &[NodeRow]) -> Option<String> {
     let claim = nodes.iter().filter(|row| row.addresses.iter().any(|a| a == address));
     let names: Vec<&str> = claim.map(|row| row.name.as_str()).collect();
@@ -187,9 +187,9 @@ fn several(address: &str, nodes: &[NodeRow]) -> Option<String> {
     })
 }
 
-/// Whether the machine booted after `since`, and why we think so. That it is on proves nothing: the power command may
-/// have failed. What proves it is a boot id other than the one that the drain wrote down, or the BMC's own account of
-/// its last reset.
+/// Reports whether the machine booted after `since`, and the evidence. Being on proves nothing, because the power
+/// command may have failed. The proof is a boot id other than the one that the drain recorded, or the BMC's time of its
+/// last reset.
 fn booted(
     system: &System,
     node: Option<&NodeRow>,
@@ -210,7 +210,7 @@ fn booted(
     }
     if let Some(age) = system.reset_age {
         let passed = now.duration_since(since);
-        // A second for the whole seconds of both clocks.
+        // One second of tolerance for the whole seconds of both clocks.
         let new = i128::try_from(age.as_millis()).is_ok_and(|age| age < passed.as_millis() - 1_000);
         return (new, format!("its last reset was {} s ago, by the BMC's word", age.as_secs()));
     }

@@ -1,4 +1,4 @@
-//! `rq plan`, `repair-queue plan`: what would happen, without writing anywhere.
+//! `rq plan`, `repair-queue plan`: previews that write nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,27 +26,27 @@ use crate::{
     store::view::StoreView,
 };
 
-/// What would happen to one node.
+/// Preview of one node.
 #[derive(Debug, Serialize)]
 struct Planned {
-    /// Counted from 1; none where it is in work or waits.
+    /// Number of its wave, counted from 1; `None` if it is in progress or waits.
     wave: Option<usize>,
     address: String,
     name: String,
     api_server: bool,
-    /// Its entry, where it is in the queue.
+    /// Index of its entry, if it is in the queue.
     entry: Option<u64>,
-    /// The status of an entry that is in work.
+    /// Status of an entry in progress.
     in_work: Option<String>,
-    /// What it waits for, beyond its turn.
+    /// Reason why it waits, beyond waiting for its turn.
     waits: Option<String>,
-    /// What its drain would meet; none where Kubernetes has no such Node, or it was not asked.
+    /// Preview of its drain; `None` if Kubernetes has no such Node or was not queried.
     drain: Option<Preview>,
-    /// Why its pods were not looked at.
+    /// Reason why its pods were not read.
     unread: Option<String>,
 }
 
-/// `rq plan`: these nodes, or the queue as it is.
+/// `rq plan`: previews these nodes, or the queue as it is.
 pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("rq plan").await?;
     let store = context.store().await?;
@@ -73,7 +73,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     let members = line.placed.iter().map(|p| p.address.as_str());
     let start = Start::of(&view, &facts, false, QueueKind::Reboot, members, now.wall);
     super::windows::tell(&view, QueueKind::Reboot, now.wall, context);
-    // what has no end stands among the notes of the line, with its remedy
+    // a bar without an end is among the forecast's notes, with its remedy
     if let Some(bar @ Bar::Before(..)) = start.bar {
         context.say(&format!("note: nothing starts {}", bar.said(|at| super::windows::moment(&view.policy(), at))));
     }
@@ -92,7 +92,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     }
 }
 
-/// A machine's drain is told where it is named first.
+/// Moves a machine's drain preview into the first row that names the machine.
 fn of(placed: Placed, previews: &mut BTreeMap<String, Result<Preview, KubeError>>) -> Planned {
     let (wave, in_work, waits) = match placed.place {
         Place::InWork(status) => (None, Some(status), None),
@@ -150,7 +150,7 @@ fn text(planned: &[Planned]) -> String {
     out.done()
 }
 
-/// What a drain of this member would meet; none where Kubernetes has no such Node.
+/// Previews the drain of this member; `None` if Kubernetes has no such Node.
 async fn drain(
     kube: &Kube,
     member: &Node,
@@ -162,7 +162,7 @@ async fn drain(
     Preview::of(kube, &row, rules, facts).await.map(Some).map_err(failed)
 }
 
-/// `repair-queue plan`: the steps of an operation, and what its drains would meet now.
+/// `repair-queue plan`: prints the steps of an operation and the preview of its drains.
 pub async fn repair(operation: &str, machine_type: &str, address: &str, context: &Context) -> Result<(), ActionError> {
     if address.parse::<std::net::IpAddr>().is_err() {
         return Err(ActionError::misused(format!("{address:?} is not an IP address")));
@@ -173,7 +173,7 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
     let found = cluster.repair.operation(machine_type, operation).map_err(ActionError::refused)?;
     let member = definition.members.by_address(cluster, address);
     let drains = found.steps().iter().any(|s| s.need_drain.unwrap_or(false));
-    // Kubernetes is asked only for what a drain would meet
+    // Kubernetes is queried only for the drain's preview
     let drain = match member.filter(|_| drains) {
         Some(member) if !context.settings.kube.is_none() => {
             let kube = context.kube("repair-queue plan").await?;

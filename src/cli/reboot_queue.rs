@@ -1,4 +1,4 @@
-//! `reboot-queue`, `rq`: the words that `ckecli` has, and the ways out when an entry does not move.
+//! `reboot-queue`, `rq`: the subcommands of `ckecli`, and those for an entry that does not move.
 
 use std::io::Read;
 
@@ -100,7 +100,7 @@ pub struct Order {
     pub reason: Reason,
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError> {
     match word {
         RebootWord::Switch(word) => switches::run(word, SwitchName::Reboots, context).await,
@@ -138,12 +138,12 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
     }
 }
 
-/// Entries that cannot be read.
+/// Returns the indexes of unreadable entries.
 pub(super) fn unreadable(view: &StoreView) -> Vec<u64> {
     view.reboots.entries.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| *index).collect()
 }
 
-/// These cannot be read and were left: exit status 5.
+/// Returns the error for unreadable entries that were left: exit status 5.
 pub(super) fn not_read(left: &[u64]) -> Result<(), ActionError> {
     let Some(first) = left.first() else { return Ok(()) };
     Err(ActionError::unreadable(format!(
@@ -172,16 +172,16 @@ async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), Ac
     Ok(())
 }
 
-/// Removes an entry of either queue that cannot be read, as it lies at this revision.
+/// Removes an unreadable entry of either queue, if it still has this revision.
 pub(super) async fn remove(id: EntryId, revision: i64, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     context.operator().await?.remove_unreadable(id, revision, reason.get()).await?;
     context.say(&format!("removed: {}; a node that is cordoned for it {LEFT}", id.index));
     Ok(())
 }
 
-/// Leaves an order for an entry of either queue.
+/// Stores an order for an entry of either queue.
 pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: &Context) -> Result<(), ActionError> {
-    // Holding back never asks anybody; what starts work does.
+    // Holding back never queries Kubernetes; starting work does.
     let operator = match verb {
         Verb::Retry | Verb::Done | Verb::Force => context.starting_operator().await?,
         Verb::Hold | Verb::Unhold | Verb::Uncordon => context.operator().await?,
@@ -198,7 +198,7 @@ pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: 
     Ok(())
 }
 
-/// A file, or standard input for `-`.
+/// Reads a file, or standard input for `-`.
 pub(super) fn read(file: &std::path::Path) -> Result<String, ActionError> {
     let mut bytes = Vec::new();
     let done = if file.as_os_str() == "-" {
@@ -219,13 +219,13 @@ const COLUMNS: [(&str, &str); 6] = [
     ("DrainBackOffExpire", "drain_backoff_expire"),
 ];
 
-/// As Go writes a time that is none.
+/// Zero time as Go writes it.
 const GO_ZERO: &str = "0001-01-01T00:00:00Z";
 
-/// Columns behind those of `ckecli`, which are all that `-o simple` has.
+/// Columns that follow those of `ckecli`; `-o simple` leaves them out.
 const FOR_PEOPLE: [&str; 3] = ["Name", "Who", "Reason"];
 
-/// The Node's name, who asked for it and why, and whether it is held.
+/// Returns the Node's name, who requested the entry and why, and whether it is held.
 fn for_people(entry: &Value, view: &StoreView) -> [String; 3] {
     let index = entry.get("index").and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or_default();
     let id = EntryId::reboot(index);
@@ -243,7 +243,7 @@ fn for_people(entry: &Value, view: &StoreView) -> [String; 3] {
     ]
 }
 
-/// Times as `ckecli` prints them: other programs may have written fractions of seconds.
+/// Cuts times to whole seconds as `ckecli` prints them, because other programs may have written fractions.
 fn in_whole_seconds(entry: &mut Value) {
     for field in ["last_transition_time", "drain_backoff_expire"] {
         let Some(Value::String(text)) = entry.get_mut(field) else { continue };
@@ -266,7 +266,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
                     cells[4].push('0'); // CKE leaves a count of 0 out of the JSON
                 }
                 if !context.simple() {
-                    // Go's zero time is for those who read what `ckecli` prints
+                    // Go's zero time is only for scripts that read the output of `ckecli`
                     for cell in cells.iter_mut().filter(|cell| *cell == GO_ZERO) {
                         "-".clone_into(cell);
                     }
@@ -291,7 +291,8 @@ async fn list(context: &Context) -> Result<(), ActionError> {
     broken
 }
 
-/// The entries that can be read; and an error that names those that cannot, to be returned once the others are out.
+/// Returns the readable entries, and an error that names the unreadable ones. The caller returns the error after it has
+/// printed the others.
 pub(super) fn readable<T: Serialize + Clone>(
     queue: QueueKind,
     entries: &OrdMap<u64, Stored<T>>,
@@ -317,7 +318,7 @@ pub(super) fn readable<T: Serialize + Clone>(
     (good, told)
 }
 
-/// Puts a row for each entry that cannot be read among the others, which are in the order of their indexes.
+/// Inserts a row for each unreadable entry among the others, which are sorted by index.
 pub(super) fn put_broken<T: Clone>(
     rows: &mut Vec<Vec<String>>,
     entries: &OrdMap<u64, Stored<T>>,

@@ -1,4 +1,4 @@
-//! What the tree of words prints about itself: `docs/commands.md`, man pages, completion scripts.
+//! Output about the tree of subcommands: `docs/commands.md`, man pages, completion scripts.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -16,7 +16,7 @@ pub fn completions(shell: Shell, context: &Context) -> Result<(), ActionError> {
     context.out.text(String::from_utf8_lossy(&script))
 }
 
-/// Writes a man page for every word into a folder, which is made where it is not there.
+/// Writes a man page for every subcommand into a folder, and creates the folder if it does not exist.
 pub fn man(folder: &Path, context: &Context) -> Result<(), ActionError> {
     let failed = |e: std::io::Error| ActionError::failed(format!("{}: {e}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
@@ -25,7 +25,7 @@ pub fn man(folder: &Path, context: &Context) -> Result<(), ActionError> {
     Ok(())
 }
 
-/// The whole of `docs/commands.md`.
+/// Renders `docs/commands.md`.
 pub fn markdown() -> String {
     let mut command = Cli::command();
     command.build();

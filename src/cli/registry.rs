@@ -1,4 +1,4 @@
-//! What sabakan's machines make of the definition, asked here and now: one look at everything, the plans, `machines list`.
+//! Queries of sabakan for the definition: one read of all sources, the plans, `machines list`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,19 +29,19 @@ use crate::{
     store::{Store, view::StoreView},
 };
 
-/// One look at everything: etcd, sabakan, and Kubernetes where it is configured.
+/// One read of all sources: etcd, sabakan, and Kubernetes if it is configured.
 pub struct Look {
-    /// etcd.
+    /// Client of etcd.
     pub store: Store,
-    /// What lies there.
+    /// State that was read from etcd.
     pub view: StoreView,
-    /// sabakan's answer.
+    /// Sabakan's answer.
     pub good: Good,
-    /// The Nodes, where Kubernetes is configured and answers.
+    /// Nodes, if Kubernetes is configured and answers.
     pub nodes: Option<Vec<NodeRow>>,
 }
 
-/// Reads etcd and asks sabakan; nothing is written. Errors are sentences with a remedy.
+/// Reads etcd and queries sabakan; writes nothing. Errors are sentences with a remedy.
 pub async fn look(context: &Context, question: Question) -> Result<Look, ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
@@ -70,7 +70,7 @@ pub async fn look(context: &Context, question: Question) -> Result<Look, ActionE
     Ok(Look { nodes: nodes(context).await, store, view, good })
 }
 
-/// The Nodes; what Kubernetes cannot say now is said and keeps nobody out.
+/// Returns the Nodes. If Kubernetes does not answer, it prints a warning and goes on.
 async fn nodes(context: &Context) -> Option<Vec<NodeRow>> {
     if context.settings.kube.is_none() {
         return None;
@@ -84,7 +84,7 @@ async fn nodes(context: &Context) -> Option<Vec<NodeRow>> {
 }
 
 impl Look {
-    /// The plan and what it changes.
+    /// Returns the plan and its changes.
     pub fn proposed(&self) -> Result<Proposed, ActionError> {
         self.proposal()?.outcome.map_err(ActionError::failed)
     }
@@ -94,7 +94,7 @@ impl Look {
         Ok(propose(&self.view, &self.good, taints.as_ref(), self.store.clock().wall()))
     }
 
-    /// The plan, what it changes, and where applying it stands, as far as this look tells.
+    /// Returns the plan, its changes, and the state of applying, as far as this read shows it.
     pub fn standing(&self) -> Result<(Proposed, Applying), ActionError> {
         let proposal = self.proposal()?;
         let proposed = proposal.outcome.clone().map_err(ActionError::failed)?;
@@ -117,7 +117,7 @@ impl Look {
     }
 }
 
-/// `sabakan plan` without files.
+/// `sabakan plan` without files: prints the plan from the servers' data.
 pub async fn plan(context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
     let (taints, now) = (look.taints()?, look.store.clock().wall());
@@ -128,7 +128,7 @@ pub async fn plan(context: &Context) -> Result<(), ActionError> {
     .map_err(ActionError::failed)?
 }
 
-/// `auto-repair plan` without files.
+/// `auto-repair plan` without files: prints the plan from the servers' data.
 pub async fn repairs(context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Broken).await?;
     let mut kube = KubeView::default();
@@ -140,8 +140,8 @@ pub async fn repairs(context: &Context) -> Result<(), ActionError> {
     super::plan::show_repairs(&made, &look.good.machines, context)
 }
 
-/// Machines that their BareMetalHosts explain, by address: the engine that leads asks the same, and adds nothing while it
-/// gets no answer.
+/// Returns the machines whose state their BareMetalHosts explain, by address. The leading engine does the same query,
+/// and adds no repair while it gets no answer.
 async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String, String>, ActionError> {
     if context.settings.kube.is_none() {
         context.say("warning: goes on without Kubernetes: machines that BareMetalHosts hold off are not known");
@@ -161,7 +161,7 @@ async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String,
     kept_by_hosts(view, heard).map_err(ActionError::failed)
 }
 
-/// `machines list`.
+/// `machines list`: prints sabakan's machines.
 pub async fn machines(context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
     let now = look.store.clock().wall();
@@ -170,7 +170,7 @@ pub async fn machines(context: &Context) -> Result<(), ActionError> {
         let member = definition.members.by_address(&definition.cluster, address)?;
         Some(if member.control_plane { "control-plane" } else { "worker" })
     };
-    // without a plan the machines are there all the same; that nothing was set up to plan from is nobody's trouble
+    // the machines are listed without a plan too; a missing template is no error
     let proposed = look.proposed();
     if let Err(why) = proposed.as_ref().map_err(|e| &e.text)
         && look.view.registry.template.is_some()
@@ -235,7 +235,7 @@ fn machines_of(
     machines.list.iter().map(row).collect()
 }
 
-/// A length of time in its largest unit.
+/// Formats a duration in its largest unit.
 fn span(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => format!("{s:.0}s"),

@@ -1,4 +1,4 @@
-//! `repair-queue`: the words that `ckecli` has, and the ways out when an entry does not move.
+//! `repair-queue`: the subcommands of `ckecli`, and those for an entry that does not move.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ const COLUMNS: [(&str, &str); 11] = [
     ("LastTransitionTime", "last_transition_time"),
 ];
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: RepairWord, context: &Context) -> Result<(), ActionError> {
     match word {
         RepairWord::Switch(word) => switches::run(word, SwitchName::Repairs, context).await,
@@ -193,7 +193,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
     broken
 }
 
-/// The deleted indexes one a line, as `ckecli` prints them.
+/// Prints the deleted indexes one per line, as `ckecli` does.
 async fn delete(which: Which, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let deleted = context.operator().await?.delete_repairs(which, reason.get()).await?;
     match context.output(Output::Table) {
@@ -202,7 +202,7 @@ async fn delete(which: Which, reason: &Reason, context: &Context) -> Result<(), 
     }
 }
 
-/// `ckecli`'s lines: the count at each look, until the queue is empty or the time is over.
+/// Prints `ckecli`'s lines, the count at each read, until the queue is empty or the timeout has passed.
 async fn wait(timeout: Duration, interval: Duration, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let until = tokio::time::Instant::now() + timeout;

@@ -1,4 +1,4 @@
-//! Rolls: folders of etcd that only grow, printed newest first, or followed with `-f`.
+//! Append-only folders of etcd, printed newest first, or followed with `-f`.
 
 use clap::Args;
 use serde::{Serialize, de::DeserializeOwned};
@@ -14,7 +14,7 @@ use crate::{
     store::{Store, tail::Tailed},
 };
 
-/// How many are shown before those that come, where nobody says.
+/// Number of values that `-f` prints before it follows, without `-n`.
 const BEFORE_FOLLOWING: usize = 20;
 
 /// How much of a roll.
@@ -29,7 +29,7 @@ pub struct Much {
 }
 
 impl Much {
-    /// How many, where `all` is how many without `-n`.
+    /// Returns the number of values; `all` is the number without `-n`.
     pub fn count(self, all: usize) -> usize {
         match self.n {
             Some(0) => usize::MAX,
@@ -40,18 +40,18 @@ impl Much {
     }
 }
 
-/// How the values of a roll are printed.
+/// Output format of the values.
 pub struct Form<'a, T> {
     /// JSON objects one after another, YAML documents, or a table.
     pub output: Output,
-    /// The table's header.
+    /// Header of the table.
     pub header: &'a [&'a str],
-    /// The table's cells.
+    /// Function that returns the table's cells.
     pub cells: &'a dyn Fn(&T) -> Vec<String>,
 }
 
 impl<T: Serialize> Form<'_, T> {
-    /// All of them.
+    /// Prints all values.
     pub fn print(&self, values: &[&T], context: &Context) -> Result<(), ActionError> {
         if self.output == Output::Table {
             let cells: Vec<Vec<String>> = values.iter().map(|v| (self.cells)(v)).collect();
@@ -60,7 +60,7 @@ impl<T: Serialize> Form<'_, T> {
         values.iter().try_for_each(|value| self.one(value, context))
     }
 
-    /// One more, below what is there.
+    /// Prints one more value below the earlier ones.
     fn one(&self, value: &T, context: &Context) -> Result<(), ActionError> {
         match self.output {
             Output::Table => context.out.text(rows(&[(self.cells)(value)])),
@@ -73,14 +73,15 @@ impl<T: Serialize> Form<'_, T> {
     }
 }
 
-/// Prints values as they lie; those that cannot be read are named at the end, and make the word end with 5.
+/// Prints stored values. Unreadable ones are named at the end and cause exit status 5.
 pub fn print<T: Serialize>(stored: &[Stored<T>], form: &Form<'_, T>, context: &Context) -> Result<(), ActionError> {
     form.print(&stored.iter().filter_map(Stored::get).collect::<Vec<_>>(), context)?;
     let broken: Vec<String> = stored.iter().filter_map(|s| s.value.as_ref().err()).map(|e| unreadable(e)).collect();
     if broken.is_empty() { Ok(()) } else { Err(ActionError::unreadable(broken.join("\n"))) }
 }
 
-/// Prints every value below `folder` that is written after `revision`, if `wanted`; ends only with the reader.
+/// Prints every value below `folder` that is written after `revision`, if `wanted`. It ends only when the reader closes
+/// the pipe.
 pub async fn follow<T: Serialize + DeserializeOwned>(
     store: &Store,
     folder: &str,
@@ -104,7 +105,7 @@ pub async fn follow<T: Serialize + DeserializeOwned>(
         .await
 }
 
-/// `error` names the key.
+/// Returns the message about an unreadable value; `error` names the key.
 fn unreadable(error: &str) -> String {
     format!("{error}: cannot be read; it is left alone, mend or delete it with etcdctl")
 }

@@ -1,4 +1,4 @@
-//! `sabakan` and `auto-repair`: what the definition is generated from, and who asks for repairs.
+//! `sabakan` and `auto-repair`: the input of the generated definition, and automatic repair.
 
 use std::path::PathBuf;
 
@@ -88,7 +88,7 @@ pub struct File {
     reason: Reason,
 }
 
-/// Runs a word of the integration.
+/// Runs a subcommand of the integration.
 pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError> {
     match word {
         SabakanWord::Switch(word) => switches::run(word, SwitchName::Sabakan, context).await,
@@ -138,7 +138,7 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
     }
 }
 
-/// Runs a word of automatic repair.
+/// Runs a subcommand of automatic repair.
 pub async fn run_auto_repair(word: AutoRepairWord, context: &Context) -> Result<(), ActionError> {
     match word {
         AutoRepairWord::Switch(word) => switches::run(word, SwitchName::AutoRepair, context).await,

@@ -51,12 +51,12 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 impl Choice {
-    /// One of them was given.
+    /// Reports whether any of them was given.
     pub fn any(&self) -> bool {
         self.nodes.is_some() || self.scenario.is_some() || self.seed.is_some() || self.speed.is_some()
     }
 
-    /// The scenario, and how it is played.
+    /// Returns the scenario and its options.
     pub fn made(&self) -> Result<(Scenario, scenario::Options), String> {
         let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(scenario::DEFAULT));
         let mut scenario = scenario.map_err(|e| format!("--scenario: {e}"))?;
@@ -103,7 +103,7 @@ pub enum SandboxWord {
     },
 }
 
-/// Runs one word.
+/// Runs one subcommand.
 pub async fn run(word: SandboxWord, context: &Context) -> Result<(), ActionError> {
     match word {
         SandboxWord::Serve { choice, dir, pace, empty } => Box::pin(serve(&choice, dir, pace, empty, context)).await,
@@ -143,12 +143,11 @@ async fn serve(
         "--at".to_owned(),
         machines.clone(),
     ];
-    // what the kubeconfig below says
-    // each token is its user's name; the second one can be told from the first in the audit
+    // the kubeconfig below uses the first token; each token is its user's name, so the audit distinguishes the two
     options.api.tokens.extend(["admin", "bench"].map(|user| (user.to_owned(), user.to_owned())));
     options.sabakan = ports.sabakan_url().map_err(failed)?;
     let redfish = ports.redfish_url().map_err(failed)?;
-    // whoever carries the reboot interface out: the engine, once the policy says so
+    // for the controller of the reboot interface: the engine, once the policy enables it
     scenario.population.metal3.get_or_insert_default().redfish = Some(redfish.clone());
     options.probe = format!("{machines}/machines/{{address}}/readyz");
     let ground = if empty {
@@ -165,10 +164,10 @@ async fn serve(
     .map_err(failed)?;
     let own = dir.is_none();
     let dir = dir.unwrap_or_else(|| std::env::temp_dir().join(format!("cketerm-sandbox-{}", std::process::id())));
-    // what is written there names the kubeconfig, and is read from elsewhere
+    // the files in it name the kubeconfig's path and are read from other directories
     let dir = std::path::absolute(&dir).unwrap_or(dir);
     if own {
-        // nobody else's, and for nobody else's eyes: one that is there already is refused
+        // a new directory that only this user can read; an existing one is refused
         std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;
     } else {
         std::fs::create_dir_all(&dir).map_err(failed)?;
@@ -191,7 +190,7 @@ async fn serve(
     let line = json!({"etcd": etcd, "kubeconfig": kubeconfig, "config": config, "kubernetes": kubernetes, "machines": machines,
         "sabakan": format!("http://{}", served.sabakan), "redfish": redfish});
     context.out.line(&line.to_string())?;
-    // A script needs an engine to look at; without a scenario's name the data centre is quiet.
+    // A script needs an engine that acts; without a scenario's name nothing happens in the data centre.
     let script = async {
         if let Ground::Stage(stage) = &ground
             && choice.scenario.is_some()
@@ -208,17 +207,17 @@ async fn serve(
         () = served.ended() => return Err(ActionError::failed("one of the sandbox's servers ended: see the log")),
     }
     if own {
-        // nothing else was put there by us
+        // this process wrote everything in this directory
         let _ = std::fs::remove_dir_all(&dir);
     }
     Ok(())
 }
 
-/// What is served.
+/// Backend that is served.
 enum Ground {
-    /// Nothing is set up.
+    /// Empty sandbox.
     Bare(Box<Sandbox>),
-    /// A scenario's data centre.
+    /// Data centre of a scenario.
     Stage(Box<Stage>),
 }
 
@@ -227,7 +226,7 @@ fn read_pace(file: &Path) -> Result<Durations, String> {
     serde_yaml::from_str(&text).map_err(|e| e.to_string())
 }
 
-/// Which system of the service is whose.
+/// Renders the file of `power.bmcs`: which system of the Redfish service belongs to which address.
 fn bmcs_text(machines: &Machines, redfish: &str) -> String {
     let all = machines.list().into_iter().map(|m| (m.address, json!({"url": redfish, "system": m.name})));
     let bmcs: serde_json::Map<_, _> = all.collect();
@@ -237,7 +236,7 @@ fn bmcs_text(machines: &Machines, redfish: &str) -> String {
 }
 
 fn kubeconfig_text(server: &str) -> String {
-    // kubectl sends no token without TLS, but what stands in the URL
+    // kubectl sends no token without TLS, but it sends the credentials of the URL
     let server = server.replacen("://", "://admin:admin@", 1);
     let text = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "sandbox",
@@ -248,12 +247,12 @@ fn kubeconfig_text(server: &str) -> String {
     format!("{text}\n")
 }
 
-/// One command of the definition, sent to the served machines.
+/// Sends one command of the definition to the served machines.
 async fn machine(at: &str, argv: Vec<String>, context: &Context) -> Result<Infallible, ActionError> {
     let of = |name: &str| std::env::var(name).unwrap_or_default();
     let order = Order { argv, entry: of("CKETERM_ENTRY"), attempt: of("CKETERM_ATTEMPT") };
     let failed = |why: String| ActionError::failed(format!("the sandbox's machines at {at}: {why}"));
-    // the helper ends it when its time is over; this is only so that it ends at all
+    // the helper enforces the command's timeout; this one only makes sure that the request ends
     let http = Http::for_liveness(Duration::from_hours(24)).map_err(|e| failed(e.to_string()))?;
     let body = serde_json::to_vec(&order).map_err(|e| failed(e.to_string()))?;
     let request = Request::post(format!("{at}/machines")).header("content-type", "application/json");
@@ -264,6 +263,6 @@ async fn machine(at: &str, argv: Vec<String>, context: &Context) -> Result<Infal
     if !ran.stderr.is_empty() {
         context.out.message(ran.stderr.trim_end());
     }
-    // as the command that it stands for: its status is what the engine judges
+    // exit as the simulated command did: the engine judges the status
     std::process::exit(ran.code)
 }

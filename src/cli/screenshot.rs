@@ -76,13 +76,13 @@ fn size(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Prints it.
+/// Prints the frame.
 pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> {
     if args.choice.any() && !args.sandbox {
         return Err(ActionError::misused("--nodes, --scenario, --seed and --speed are for --sandbox"));
     }
     let ring = Ring::default();
-    // the engine of the sandbox is in this process: what it logs is what the view shows
+    // the engine of the sandbox runs in this process, and the view shows its log
     let _logs = args.sandbox.then(|| telemetry::start_with(Target::Nowhere, "info", false, Some(ring.clone())));
     let (backends, seen, _stage) = if args.sandbox { Box::pin(simulated(args)).await? } else { real(context).await? };
     let settings = &context.settings;
@@ -106,19 +106,19 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
     }
 }
 
-/// What is shown, what the past is read from, and the data centre where it is simulated.
+/// Input of a frame: the backends, the state to show, and the data centre if it is simulated.
 type Look = (Backends, Arc<Seen>, Option<Box<Stage>>);
 
-/// The configured servers, seen by an engine that only observes.
+/// Connects to the configured servers and reads them with an engine that only observes.
 async fn real(context: &Context) -> Result<Look, ActionError> {
-    // one reading that says at once what is wrong with the connection
+    // one read reports connection errors at once
     context.store().await?.leader().await?;
     let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
     let seen = whole(&backends, context).await;
     Ok((backends, seen, None))
 }
 
-/// A sandbox in which a scenario has been played for a while.
+/// Starts a sandbox and plays a scenario in it for a while.
 async fn simulated(args: &ShotArgs) -> Result<Look, ActionError> {
     let (scenario, options) = args.choice.made().map_err(ActionError::misused)?;
     let stage = Stage::set(scenario, options, Clock::Host).await.map_err(ActionError::failed)?;

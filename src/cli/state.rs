@@ -1,4 +1,5 @@
-//! `state` and `decide`: everything that is known at one moment, and what the rules make of it. Neither writes anywhere.
+//! `state` and `decide`: a snapshot of everything that is known, and the decision of the rules on it. Neither writes
+//! anything.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,7 +29,7 @@ use crate::{
     },
 };
 
-/// How long the copies may take to be whole.
+/// Longest wait until the live copies are complete.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What to decide on.
@@ -42,13 +43,13 @@ pub struct DecideArgs {
     pub as_leader: bool,
 }
 
-/// Looks as an engine that only observes does, until everything has been read once, and prints what it sees.
+/// Runs an engine that only observes until everything has been read once, and prints its snapshot.
 pub async fn state(context: &Context) -> Result<(), ActionError> {
     let form = match context.output(Output::Json) {
         Output::Table => return Err(ActionError::misused("state is printed as json or yaml: there is no table of it")),
         form => form,
     };
-    // one reading that says at once what is wrong with the connection
+    // one read reports connection errors at once
     context.store().await?.leader().await?;
     let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
     let last = whole(&backends, context).await;
@@ -59,7 +60,8 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
     context.out.value(&document, form)
 }
 
-/// What an engine that only observes sees, once everything has been read; what is missing after a while is said.
+/// Returns the snapshot of an engine that only observes, once everything has been read. After a timeout it names what
+/// is missing.
 pub(super) async fn whole(backends: &Backends, context: &Context) -> Arc<Seen> {
     let engine = backends.start("console", false, None);
     let mut seen = engine.seen();
@@ -78,7 +80,7 @@ pub(super) async fn whole(backends: &Backends, context: &Context) -> Arc<Seen> {
     last
 }
 
-/// What has not been read yet.
+/// Returns the sources that have not been read yet.
 fn missing(seen: &Seen, with_kubernetes: bool) -> Vec<String> {
     let (snap, mut out) = (&seen.snapshot, Vec::new());
     if !snap.store.synced {
@@ -102,7 +104,7 @@ fn missing(seen: &Seen, with_kubernetes: bool) -> Vec<String> {
     out
 }
 
-/// What only a leader reads, where a decision on this state would ask for it.
+/// Returns a note about data that only a leader reads, if a decision on this state would need it.
 fn only_leaders_read(seen: &Seen) -> Option<String> {
     let store = &seen.snapshot.store;
     let drains = store.reboots.entries.values().filter_map(Stored::get).any(|e| e.status == RebootStatus::Draining)
@@ -115,7 +117,7 @@ fn only_leaders_read(seen: &Seen) -> Option<String> {
     })
 }
 
-/// Makes the decision of a written state again.
+/// Repeats the decision of a stored state.
 pub fn decide(args: &DecideArgs, context: &Context) -> Result<(), ActionError> {
     let text = read(&args.from)?;
     let mut state = State::read(&text).map_err(|e| ActionError::failed(format!("{} {e}", args.from.display())))?;
@@ -135,7 +137,7 @@ pub fn decide(args: &DecideArgs, context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// The decision, each effect with its word and each reason with its sentence.
+/// Serializes the decision, each effect with its name and each reason with its sentence.
 pub(super) fn written(decision: &Decision) -> Result<Value, serde_json::Error> {
     let mut value = serde_json::to_value(decision)?;
     let effect = |planned: &Planned| -> Result<Value, serde_json::Error> {
@@ -183,7 +185,7 @@ fn table(decision: &Decision) -> String {
     out.done()
 }
 
-/// Where applying what is generated stands.
+/// Returns the state of applying the generated definition.
 fn standing(applying: &Applying) -> String {
     match applying {
         Applying::Off => "nothing to generate from".to_owned(),
@@ -196,7 +198,7 @@ fn standing(applying: &Applying) -> String {
     }
 }
 
-/// What an effect is about, in a line.
+/// Returns a one-line summary of an effect.
 fn detail(effect: &Effect) -> String {
     let pods = |n: usize, what: &str| format!("{n} {what}");
     match effect {

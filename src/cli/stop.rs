@@ -1,4 +1,4 @@
-//! `stop`, `resume`: both queues at once, under every leader.
+//! `stop`, `resume`: disable and enable both queues at once, under every leader.
 
 use super::{Context, args::Reason};
 use crate::actions::{ActionError, resumed, stopped};

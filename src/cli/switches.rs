@@ -1,4 +1,4 @@
-//! `enable`, `disable`, `is-enabled`: the same three words for all four switches.
+//! `enable`, `disable`, `is-enabled`: the same three subcommands for all four switches.
 
 use clap::Subcommand;
 
@@ -16,7 +16,7 @@ pub enum SwitchWord {
     IsEnabled,
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub async fn run(word: SwitchWord, name: SwitchName, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator().await?;
     match word {

@@ -1,4 +1,4 @@
-//! `theme`: the console's looks. No server is asked.
+//! `theme`: the console's looks. No server is contacted.
 
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
@@ -38,13 +38,14 @@ pub enum ThemeWord {
 }
 
 impl ThemeWord {
-    /// A broken configuration keeps nobody from it; `list` says which theme is the one in force.
+    /// Reports whether a broken configuration does not matter to the subcommand. `list` reads it to show the theme in
+    /// force.
     pub fn needs_no_settings(&self) -> bool {
         !matches!(self, Self::List)
     }
 }
 
-/// Runs one of them.
+/// Runs one of the subcommands.
 pub fn run(word: &ThemeWord, context: &Context) -> Result<(), ActionError> {
     let shelf = Shelf::here();
     match word {

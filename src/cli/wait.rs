@@ -1,4 +1,4 @@
-//! `rq wait`: follows entries until they have ended, and says how they ended.
+//! `rq wait`: follows entries until they have ended, and prints how they ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +16,11 @@ use crate::{
     store::{Store, live::Live, view::StoreView},
 };
 
-/// How often the endings are asked for, and how long lies in between: an etcd that is slow for a moment changes nothing of how
-/// they ended.
+/// Number of reads of the endings, and the interval between them. A slow etcd does not change how the entries ended.
 const TRIES: u32 = 10;
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What was last said of an entry.
+/// Last state that was printed of an entry.
 #[derive(Default)]
 struct Seen {
     node: String,
@@ -29,12 +28,12 @@ struct Seen {
     line: String,
 }
 
-/// Prints each change until all are gone, then how each ended.
+/// Prints each change until all entries are gone, then how each ended.
 pub async fn run(indexes: &[u64], timeout: Option<u64>, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
-    // one read that says at once what is wrong with the connection
+    // one read reports connection errors at once
     let view = store.read_view().await?;
-    // nobody can tell what becomes of these
+    // the end of an unreadable entry cannot be followed
     let mut broken = unreadable(&view);
     let all: BTreeSet<u64> = if indexes.is_empty() {
         view.reboots.entries.keys().copied().filter(|index| !broken.contains(index)).collect()
@@ -99,7 +98,7 @@ async fn follow(
     }
 }
 
-/// Prints what changed of one entry; whether it is still there.
+/// Prints the change of one entry, and returns whether the entry is still there.
 fn tell(view: &StoreView, index: u64, seen: &mut Seen, store: &Store, context: &Context) -> Result<bool, ActionError> {
     let Some(stored) = view.reboots.entries.get(&index) else { return Ok(false) };
     let now = store.clock().wall();
@@ -153,7 +152,7 @@ async fn summary(
         let last = seen.get(&index);
         let (good, node, how) = match recorded.get(&EntryId::reboot(index)) {
             Some(ending) => (ending.good(), ending.address.clone(), ending.outcome.clone()),
-            // CKE keeps no such record: it removes what it saw boot, and what was cancelled
+            // CKE keeps no such record: it removes entries that have booted and entries that were cancelled
             None => match last.and_then(|s| s.status) {
                 Some(RebootStatus::Rebooting) => {
                     (true, String::new(), "removed while rebooting (no record)".to_owned())

@@ -1,4 +1,4 @@
-//! `rq why`, `repair-queue why`: the reason for which an entry does not move, without asking Kubernetes.
+//! `rq why`, `repair-queue why`: the reason why an entry does not move, without a query of Kubernetes.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::{
     store::view::StoreView,
 };
 
-/// Prints it.
+/// Prints the reason.
 pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
@@ -36,7 +36,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
         })?;
         return tell_ending(&format!("{id} ({})", ending.address), ending, context);
     };
-    // a repair that has ended stays until somebody deletes it: nothing is next for it
+    // a repair that has ended stays until an operator deletes it, and has no next step
     if let Some(repair) = finished(&view, id) {
         let ended = history::endings(&store, &BTreeSet::from([id])).await?;
         if let Some(ending) = ended.get(&id) {
@@ -79,18 +79,18 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     }
 }
 
-/// A moment for people.
+/// Formats a time for people.
 fn seconds(at: jiff::Timestamp) -> impl std::fmt::Display {
     at.strftime("%FT%TZ")
 }
 
-/// A repair that has succeeded or failed and lies there still.
+/// Returns a repair that has succeeded or failed and is still stored.
 fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
     let stored = view.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair)?;
     stored.get().filter(|e| e.finished())
 }
 
-/// How an entry ended, and why so: of one that is gone, and of one that lies there still.
+/// Prints how an entry ended and why, whether it is deleted or still stored.
 fn tell_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => context.out.line(&format!("{what} ended at {}: {}", seconds(ending.at), ending.outcome)),
@@ -101,7 +101,7 @@ fn tell_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), Act
     }
 }
 
-/// An entry as a line names it, and as JSON (null where it cannot be read); none where there is no such entry.
+/// Returns an entry's label and its JSON (null if it is unreadable), or `None` if there is no such entry.
 fn entry(view: &StoreView, id: EntryId) -> Option<(String, Value)> {
     fn value<E: serde::Serialize>(entry: Option<&E>) -> Value {
         entry.and_then(|e| serde_json::to_value(e).ok()).unwrap_or(Value::Null)
@@ -121,13 +121,13 @@ fn entry(view: &StoreView, id: EntryId) -> Option<(String, Value)> {
     }
 }
 
-/// What the leader published, else what etcd itself tells; Kubernetes is not asked.
+/// Returns the reason that the leader published, else the one that etcd's state gives. Kubernetes is not queried.
 pub fn reason(view: &StoreView, id: EntryId, clock: &Clock) -> Reason {
     let now = Now { boot: clock.boot(), wall: clock.wall() };
     explain(view, id, now).unwrap_or(Reason::Ready)
 }
 
-/// The leader's word on the entry.
+/// Returns the progress that the leader published for the entry.
 pub fn published(view: &StoreView, id: EntryId) -> Option<&Progress> {
     view.progress.get(&id).and_then(|s| s.get())
 }

@@ -1,4 +1,4 @@
-//! `freeze`, `unfreeze`, `windows`: when work may start.
+//! `freeze`, `unfreeze`, `windows`: limits on the time in which work may start.
 
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
     let until = ahead(&args.until, now).map_err(|why| ActionError::misused(format!("--until {why}")))?;
     let before = operator.freeze(until, &args.reason).await?;
     let instead = before.map_or_else(String::new, |b| format!(" (it was until {}: {})", b.until, b.reason));
-    // an engine of another program asks nobody for our policy
+    // the engine of another program does not read cketerm's policy
     match operator.note_on(Asked::Freeze).await {
         Some(note) => context.say(&format!("stored: frozen until {until}{instead}; {note}")),
         None => context
@@ -69,7 +69,7 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
     Ok(())
 }
 
-/// Ends a freeze before its time.
+/// Ends a freeze early.
 pub async fn unfreeze(reason: &Reason, context: &Context) -> Result<(), ActionError> {
     match context.operator().await?.unfreeze(reason.get()).await? {
         Some(freeze) => context.say(&format!("the freeze is over; it was until {}: {}", freeze.until, freeze.reason)),
@@ -78,7 +78,7 @@ pub async fn unfreeze(reason: &Reason, context: &Context) -> Result<(), ActionEr
     Ok(())
 }
 
-/// Whether the windows are open, and when next.
+/// Prints whether the windows are open, and when they open next.
 pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), ActionError> {
     let (policy, now, not) = asked(args, context).await?;
     let at = match &args.at {
@@ -103,7 +103,7 @@ pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), Action
     }
 }
 
-/// The file's windows, or the policy; what time it is; and why the policy is not in force.
+/// Returns the file's windows or the policy, the time, and the reason why the policy is not in force.
 async fn asked(args: &WindowsArgs, context: &Context) -> Result<(Policy, Timestamp, Option<String>), ActionError> {
     if let Some(file) = &args.check {
         let windows = Windows::read(&read(file)?);
@@ -126,7 +126,7 @@ async fn asked(args: &WindowsArgs, context: &Context) -> Result<(Policy, Timesta
     }
 }
 
-/// A moment with weekday and offset.
+/// Formats a time with weekday and offset.
 fn said(zone: &TimeZone, at: Timestamp) -> String {
     at.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
 }
@@ -187,13 +187,13 @@ fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {
     })
 }
 
-/// A moment in the zone of the windows, or in UTC where there are none.
+/// Formats a time in the zone of the windows, or in UTC without windows.
 pub(super) fn moment(policy: &Policy, at: Timestamp) -> String {
     let general = policy.windows.as_ref().and_then(|windows| windows.all().next());
     general.map_or_else(|| at.to_string(), |(_, window)| said(&window.zone, at))
 }
 
-/// Says what holds new work of this queue back, and which rules are not in force.
+/// Prints what blocks new work of this queue, and which rules are not in force.
 pub(super) fn tell(view: &StoreView, queue: QueueKind, now: Timestamp, context: &Context) {
     if let Some(stopped) = view.stopped.as_ref().and_then(Stored::get) {
         context.say(&format!(
@@ -208,13 +208,13 @@ pub(super) fn tell(view: &StoreView, queue: QueueKind, now: Timestamp, context: 
     }
 }
 
-/// Why windows, freezes and groups keep nothing back now; none where they do, or where none are set.
+/// Returns the reason why windows, freezes and groups are not in force, or `None` if they are or none are set.
 pub(super) fn not_in_force(view: &StoreView) -> Option<String> {
     let leadership = view.leadership();
     (leadership.lead == Lead::Cke).then_some(leadership.said)
 }
 
-/// What holds new work back now, in a line for those who look at a queue; none = nothing.
+/// Returns one line about what blocks new work now, or `None`.
 pub(super) fn notice(policy: &Policy, queue: QueueKind, now: Timestamp) -> Option<String> {
     if let Some(freeze) = frozen(policy, now) {
         return Some(format!("FROZEN until {}: {} ({})", freeze.until, freeze.reason, freeze.who));
@@ -243,7 +243,7 @@ mod tests {
     fn the_next_openings_are_told_in_their_own_zone() {
         let nights =
             policy("time_zone: Europe/Berlin\nallow: ['* 22-23 * * 1-5', '* 0-4 * * 2-6']\ndeny: ['* * 1 * *']");
-        // the clock goes back in the night to Sunday; Monday's night is a summer hour's neighbour no longer
+        // the clocks go back on Sunday night, so Monday's window is no longer in summer time
         let at = "2026-10-23T12:00:00Z".parse().unwrap();
         assert_eq!(
             text(&nights, at, 2),

@@ -1,5 +1,5 @@
-//! YAML in the dress of `ckecli cluster get`: sorted keys, and double quotes around what another reader could take for
-//! a number or a boolean. A site that keeps the definition in a repository sees no difference when the program changes.
+//! YAML in the format of `ckecli cluster get`: sorted keys, and double quotes around text that another parser could
+//! read as a number or a boolean. A site that keeps the definition in a repository sees no difference.
 
 use std::cmp::Ordering;
 
@@ -7,19 +7,19 @@ use serde_json::{Map, Value};
 
 use crate::model::text::steers;
 
-/// How the fields of an object follow each other.
+/// Order of the fields of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fields {
     Sorted,
     AsTheyStand,
 }
 
-/// A JSON value as such a document.
+/// Returns a JSON value as such a document.
 pub fn document(value: &Value) -> String {
     written(value, Fields::Sorted)
 }
 
-/// The same with the fields in their own order.
+/// Returns the same document with the fields in their own order.
 pub fn as_it_stands(value: &Value) -> String {
     written(value, Fields::AsTheyStand)
 }
@@ -44,7 +44,7 @@ fn object(fields: &Map<String, Value>, indent: &str, order: Fields, out: &mut St
     }
     let mut first = true;
     for name in names {
-        // the first field of a list's item stands behind its dash
+        // the first field of a list's item follows its dash
         if !first || !out.ends_with("- ") {
             out.push_str(indent);
         }
@@ -103,11 +103,12 @@ fn text(s: &str, indent: &str) -> String {
     }
     let plain = serde_yaml::to_string(s).unwrap_or_else(|_| format!("{s:?}"));
     let plain = plain.strip_suffix('\n').unwrap_or(&plain);
-    // a block of lines is indented below its field
+    // indents the lines of a block below its field
     plain.replace('\n', &format!("\n{indent}"))
 }
 
-/// Between double quotes, with escapes for what could steer a terminal: some of it YAML would let stand as it is.
+/// Returns the text between double quotes. Terminal control characters are escaped, also those that YAML allows
+/// literally.
 fn quoted(s: &str) -> String {
     let inner = s.chars().map(|c| match c {
         '"' => "\\\"".to_owned(),
@@ -124,7 +125,7 @@ fn quoted(s: &str) -> String {
     format!("\"{}\"", inner.collect::<String>())
 }
 
-/// What YAML 1.1 reads as something other than text.
+/// Reports whether YAML 1.1 reads the text as something other than text.
 fn ambiguous(s: &str) -> bool {
     const WORDS: [&str; 12] = ["", "~", "y", "n", "yes", "no", "on", "off", "true", "false", "null", "<<"];
     if WORDS.contains(&s.to_ascii_lowercase().as_str()) {
@@ -146,7 +147,7 @@ fn ambiguous(s: &str) -> bool {
     digits.parse::<f64>().is_ok() || radix("0x") || radix("0b") || radix("0o") || base_60 || date
 }
 
-/// Letters behind everything else, as Go's YAML sorts keys.
+/// Compares keys with letters after everything else, as Go's YAML sorts them.
 fn in_order(a: &str, b: &str) -> Ordering {
     for (x, y) in a.chars().zip(b.chars()) {
         if x != y {

@@ -1,5 +1,5 @@
-//! Which BMC a node's address has: the file that `power.bmcs` names, then BareMetalHosts, then sabakan's registry – each
-//! where it is configured. The first that knows it counts.
+//! Lookup of the BMC of a node's address: the file that `power.bmcs` names, then BareMetalHosts, then sabakan's
+//! registry, each if it is configured. The first one that knows the address counts.
 
 use crate::{
     actions::{ActionError, Bmcs, Hosts, Registered},
@@ -9,10 +9,10 @@ use crate::{
     sabakan::client,
 };
 
-/// Where it was looked for in vain, and why.
+/// Places without a result, and the reasons.
 type Misses = Vec<String>;
 
-/// The BMC of a node's address; a refusal says where it was looked for.
+/// Returns the BMC of a node's address; the refusal names the places that were searched.
 pub(super) async fn find(address: &str, context: &Context) -> Result<Found, ActionError> {
     let bmcs = Bmcs::new(BmcClients::network(context.settings.bmcs.clone()));
     let book = bmcs.book()?;
@@ -25,7 +25,7 @@ pub(super) async fn find(address: &str, context: &Context) -> Result<Found, Acti
     if found.is_none() && !context.settings.kube.is_none() {
         found = among_hosts(address, &bmcs, context, &mut misses).await?;
     }
-    // a registry has no passwords: without the file nobody could sign in
+    // the registry has no passwords, so it is of no use without the file
     if found.is_none() && context.settings.bmcs.is_some() && context.settings.sources.contains_key("etcd") {
         found = Box::pin(in_registry(address, bmcs, &book, context, &mut misses)).await?;
     }
