@@ -1,6 +1,6 @@
-//! The two forms of a configuration file: ours, in sections, and CKE's, which is that of its etcd utility.
+//! Two forms of a configuration file: cketerm's, in sections, and CKE's, which is the form of its etcd utility.
 //!
-//! Every key is asked for by name; a key that nobody asked for is an error with the nearest one that is.
+//! The code requests every key by name. A key that it did not request is an error, which names the nearest known key.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use serde_yaml::{Mapping, Value};
 use super::{ConfigError, KubeSettings, Place, Settings, listen, notices, schema};
 use crate::store::EtcdSettings;
 
-/// The keys of CKE's form, which are also those of our `etcd` section.
+/// Keys of CKE's form, which are also those of cketerm's `etcd` section.
 const ETCD_KEYS: [&str; 11] = [
     "endpoints",
     "prefix",
@@ -27,12 +27,12 @@ const ETCD_KEYS: [&str; 11] = [
     "tls-key",
     "tls-key-file",
 ];
-/// What is said of a file that one of the keys names.
+/// Message about a file that one of the keys names.
 pub(super) const UNREADABLE: &str = "cannot be read";
-/// The sections of our form.
+/// Sections of cketerm's form.
 const SECTIONS: [&str; 8] = ["etcd", "cluster_etcd", "kubernetes", "engine", "console", "power", "log", "notices"];
 
-/// Takes a file over; returns whether it has CKE's form and whether it holds a secret.
+/// Adds a file to the settings. Returns whether it has CKE's form and whether it holds a secret.
 pub(super) fn take(
     settings: &mut Settings,
     place: Place,
@@ -60,7 +60,7 @@ pub(super) fn take(
         },
     };
     let valid: Vec<&str> = if cke && place == Place::Named && !has(&ETCD_KEYS) {
-        // neither form is recognized: any key of both may have been meant
+        // neither form is recognized: the key may belong to either one
         ETCD_KEYS.iter().chain(&SECTIONS).copied().collect()
     } else if cke {
         ETCD_KEYS.to_vec()
@@ -83,7 +83,7 @@ pub(super) fn take(
         secret = etcd(settings, &mut section, path)?;
         settings.etcd.prefix = super::with_slash(&settings.etcd.prefix);
         section.finish()?;
-        // a section that names no servers adds to those of an earlier file
+        // a section without endpoints adds to those of an earlier file
         if named || !settings.configured() {
             settings.sources.insert("etcd".to_owned(), file.clone());
             settings.sources.remove("cke-form");
@@ -92,7 +92,7 @@ pub(super) fn take(
     if let Some(mut section) = root.section("cluster_etcd")? {
         note(settings, "cluster_etcd", Some(&section), &file);
         let endpoints = section.list("endpoints")?;
-        // as for etcd: a password is for the servers that it was written for
+        // as for etcd: a password is only for the servers that it was written for
         let before = settings.cluster_etcd.take().filter(|_| endpoints.is_none());
         let anew = || EtcdSettings { endpoints: endpoints.unwrap_or_default(), ..EtcdSettings::default() };
         let mut members = before.unwrap_or_else(anew);
@@ -156,8 +156,8 @@ pub(super) fn take(
     Ok((false, secret))
 }
 
-/// Notes where a section's settings come from. What replaces a whole section – servers that are named anew – takes what
-/// earlier places said of it away.
+/// Records the source of a section's settings. If the file replaces a whole section, because it names endpoints, the
+/// records of earlier files are removed.
 fn note(settings: &mut Settings, name: &str, section: Option<&Section>, file: &str) {
     let Some(section) = section else { return };
     let keys: Vec<String> =
@@ -177,8 +177,8 @@ fn note(settings: &mut Settings, name: &str, section: Option<&Section>, file: &s
     }
 }
 
-/// The etcd keys of either form; returns whether there was a secret among them. A file that names endpoints replaces
-/// what other files said: a password is for the servers that it was written for.
+/// Reads the etcd keys of either form, and returns whether there was a secret among them. A file that names endpoints
+/// replaces the settings of other files: a password is only for the servers that it was written for.
 fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<bool, ConfigError> {
     let endpoints = section.list("endpoints")?;
     if let Some(endpoints) = endpoints {
@@ -194,7 +194,7 @@ fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<b
     credentials(etcd, &mut settings.key_files, section, path)
 }
 
-/// User, password and certificates of an etcd; returns whether there was a secret among them.
+/// Reads user, password and certificates of an etcd, and returns whether there was a secret among them.
 fn credentials(
     etcd: &mut EtcdSettings,
     key_files: &mut Vec<PathBuf>,
@@ -248,18 +248,18 @@ fn kubernetes(settings: &mut Settings, section: &mut Section, path: &Path) -> Re
     Ok(())
 }
 
-/// PEM is text with a frame; anything else is said here, not by a handshake that fails.
+/// Checks that the content is PEM, so that the error comes from here and not from a failed handshake.
 fn pem(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let framed = bytes.windows(11).any(|w| w == b"-----BEGIN ");
     if framed { Ok(bytes) } else { Err("no PEM: there is no -----BEGIN line".to_owned()) }
 }
 
-/// A path as the file means it: relative to the folder that holds the file.
+/// Resolves a path relative to the folder of the configuration file.
 pub(super) fn beside(file: &Path, path: &str) -> PathBuf {
     file.parent().map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
 }
 
-/// Go's way to write a time: `2s`, `1m30s`, `500ms`, `1.5h`.
+/// Parses a duration in Go's notation: `2s`, `1m30s`, `500ms`, `1.5h`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total = 0.0;
@@ -283,13 +283,13 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     (!text.trim().is_empty()).then(|| Duration::try_from_secs_f64(total).ok()).flatten()
 }
 
-/// Keys are the same whatever their case (as CKE's reader has it), and whether they are joined by `-` or `_`.
+/// Compares keys. Case (as in CKE's reader) and the choice of `-` or `_` do not matter.
 fn same(a: &str, b: &str) -> bool {
     let plain = |t: &str| t.to_lowercase().replace('_', "-");
     plain(a) == plain(b)
 }
 
-/// Some keys of a file, asked for one by one.
+/// Mapping of a file whose keys are requested one by one.
 pub(super) struct Section {
     file: String,
     path: String,
@@ -324,7 +324,7 @@ impl Section {
         }
     }
 
-    /// A list of such sections.
+    /// Returns a list of sections.
     fn sections(&mut self, name: &str) -> Result<Option<Vec<Self>>, ConfigError> {
         let values = match self.take(name) {
             None => return Ok(None),
@@ -338,7 +338,7 @@ impl Section {
         each.collect::<Result<_, _>>().map(Some)
     }
 
-    /// Errors from here on say which one of a list it is.
+    /// Sets the name that errors use for this item of a list from now on.
     pub(super) fn call(&mut self, name: &str) {
         self.path = format!("{} ({name}).", self.path.trim_end_matches('.'));
     }
@@ -352,7 +352,7 @@ impl Section {
         }
     }
 
-    /// A word, or a switch that knows a word more.
+    /// Returns a word of an enumeration; a boolean counts as its word.
     fn word<T: std::str::FromStr<Err = String>>(&mut self, name: &str) -> Result<Option<T>, ConfigError> {
         let text = match self.take(name) {
             None => return Ok(None),
@@ -395,7 +395,7 @@ impl Section {
         }
     }
 
-    /// Lists of texts by name.
+    /// Returns lists of texts by name.
     fn lists(&mut self, name: &str) -> Result<BTreeMap<String, Vec<String>>, ConfigError> {
         // a digit is a text here too
         let text = |value: &mut Value| {
@@ -430,7 +430,7 @@ impl Section {
         self.finish_with(&asked.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Nothing may be left that nobody asked for.
+    /// Fails if a key is left that the code did not request.
     fn finish_with(self, valid: &[&str]) -> Result<(), ConfigError> {
         let Some(key) = self.left.keys().next() else { return Ok(()) };
         let key = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);

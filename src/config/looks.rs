@@ -1,20 +1,20 @@
-//! What the section `console` may say beside text: words and switches.
+//! Types of the section `console` other than text: words and switches.
 
 use std::{fmt, str::FromStr};
 
-/// Whether the mouse is used.
+/// Use of the mouse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mouse {
     /// Never.
     #[default]
     Never,
-    /// Where no SSH lies between: a terminal's own marking and copying goes on working there.
+    /// Without SSH only, because over SSH the terminal's own selecting and copying has to keep working.
     Near,
     /// Over SSH too.
     Always,
 }
 
-/// When the terminal's bell rings.
+/// Occasions on which the terminal's bell rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bell {
     /// Never.
@@ -28,10 +28,10 @@ pub enum Bell {
     Both,
 }
 
-/// A switch that may be left to what the environment says.
+/// Switch that may be left to the environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Switch {
-    /// As the environment says.
+    /// As the environment determines.
     #[default]
     Auto,
     /// On.
@@ -41,7 +41,7 @@ pub enum Switch {
 }
 
 impl Mouse {
-    /// Whether it is used in a session that came over SSH, or that did not.
+    /// Reports whether the mouse is used; `ssh`: the session came over SSH.
     pub fn used(self, ssh: bool) -> bool {
         match self {
             Self::Never => false,
@@ -52,12 +52,12 @@ impl Mouse {
 }
 
 impl Bell {
-    /// Whether it rings when something becomes stuck.
+    /// Reports whether the bell rings when something becomes stuck.
     pub fn stuck(self) -> bool {
         matches!(self, Self::Stuck | Self::Both)
     }
 
-    /// Whether it rings when the last work ends.
+    /// Reports whether the bell rings when the last work ends.
     pub fn ended(self) -> bool {
         matches!(self, Self::Ended | Self::Both)
     }

@@ -1,4 +1,4 @@
-//! `notices:` of our form: a list of receivers (docs/notices.md).
+//! Section `notices` of cketerm's form: a list of receivers (docs/notices.md).
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::{
     notices::{Hidden, Limits, Origin, Receiver, Template, Way},
 };
 
-/// The longest time that one delivery may take.
+/// Longest timeout of one delivery.
 const LONGEST: std::time::Duration = std::time::Duration::from_mins(1);
-/// More than that in a minute is no notice any more.
+/// Upper limit of notifications per minute; more are of no use to a receiver.
 const MOST: u64 = 600;
 
-/// The receivers of a file; they replace those of an earlier one.
+/// Reads the receivers of a file; they replace those of an earlier one.
 pub(super) fn take(sections: Vec<Section>, path: &Path) -> Result<Vec<Receiver>, ConfigError> {
     let mut receivers: Vec<Receiver> = Vec::with_capacity(sections.len());
     for mut section in sections {
@@ -94,7 +94,7 @@ fn way(section: &mut Section, path: &Path) -> Result<Way, ConfigError> {
         }
         (Some(_), None, None) => Err(section.wrong("header_file", "is for webhooks; a program has no headers")),
         (None, Some(url), None) => {
-            // the URL itself may be a secret: it is not repeated
+            // the URL itself may be a secret, so the error does not repeat it
             let url = Hidden::parse(&url).map_err(|why| section.wrong("url", &why))?;
             Ok(Way::Webhook { url: Origin::Here(url), headers })
         }

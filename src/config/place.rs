@@ -1,11 +1,13 @@
-//! Where an engine keeps the results of commands, where the settings do not say it: that depends on who runs it.
+//! Default directory for the results of commands, if the settings name none. It depends on the user who runs the
+//! engine.
 
 use std::path::{Path, PathBuf};
 
 use super::Settings;
 
 impl Settings {
-    /// As a daemon has them: where they name no state directory, it is the one that systemd made for the unit.
+    /// Returns the settings of a daemon: without a state directory in the settings it is the one that systemd made for
+    /// the unit.
     #[must_use]
     pub fn of_a_daemon(self) -> Self {
         // several are separated by colons
@@ -13,17 +15,17 @@ impl Settings {
         self.keeping_results_in(made.split(':').map(PathBuf::from).find(|path| path.is_absolute()))
     }
 
-    /// As the engine beside a person's console has them: without root it cannot write to the host's state directory, and
-    /// keeps what it has to keep in that person's home.
+    /// Returns the settings of the engine beside an operator's console. Without root it cannot write to the host's
+    /// state directory, so it uses a directory in the operator's home.
     #[must_use]
     pub fn of_a_console(self) -> Self {
         let own = directories::ProjectDirs::from("", "", "cketerm");
         let state = own.as_ref().and_then(|d| d.state_dir()).filter(|_| !rustix::process::geteuid().is_root());
-        // a user of a container without a passwd has `/` as home, which is none
+        // a user of a container without a passwd file has the home `/`, which is unusable
         self.keeping_results_in(state.filter(|path| !path.starts_with("/.local")).map(Path::to_owned))
     }
 
-    /// What the settings themselves name wins.
+    /// Uses this directory, unless the settings themselves name one.
     pub(super) fn keeping_results_in(mut self, place: Option<PathBuf>) -> Self {
         if let Some(place) = place.filter(|_| !self.from.contains_key("engine.state_directory")) {
             self.state_directory = place;

@@ -1,24 +1,24 @@
-//! Every key of a configuration file of our form: what the published JSON schema is made from. The reader asks for no
-//! key that is not here (a debug assertion), and a test asks the reader for every one that is.
+//! All keys of a configuration file in cketerm's form, from which the published JSON schema is made. A debug assertion
+//! checks that the reader requests no other key, and a test checks that it requests every one of them.
 
 use serde_json::{Map, Value, json};
 
 use crate::model::notice::Kind;
 
-/// What a key's value may be.
+/// Type of a key's value.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     /// Text; a number is taken as its digits.
     Text,
-    /// Go's way to write a time: `2s`, `1m30s`.
+    /// Duration in Go's notation: `2s`, `1m30s`.
     Time,
     /// True or false.
     Flag,
-    /// A number from there on.
+    /// Number with this minimum.
     From(u64),
     /// Texts, or one text with commas.
     List,
-    /// Some of these.
+    /// Several of these words.
     Some(fn() -> Vec<&'static str>),
     /// One of these words, true or false.
     Word(&'static [&'static str]),
@@ -26,10 +26,10 @@ enum Form {
     Lists,
 }
 
-/// A key: its name, what its value may be, what it means.
+/// Key: its name, the type of its value, its meaning.
 type Key = (&'static str, Form, &'static str);
 
-/// The sections with their keys.
+/// Sections with their keys.
 const SECTIONS: &[(&str, &[Key])] = &[
     (
         "etcd",
@@ -101,7 +101,7 @@ const SECTIONS: &[(&str, &[Key])] = &[
     ),
 ];
 
-/// The keys of a receiver of notices.
+/// Keys of a receiver of notifications.
 const RECEIVER: &[Key] = &[
     ("name", Form::Text, "up to 40 small letters, digits or -"),
     ("kinds", Form::Some(kinds), "what it is told of"),
@@ -144,7 +144,7 @@ impl Form {
     }
 }
 
-/// Numbers with units, as Go writes times.
+/// Numbers with units, in Go's notation of durations.
 const TIME: &str = "^([0-9.]+(ns|us|ms|s|m|h))+$";
 
 fn object(keys: &[Key]) -> Map<String, Value> {
@@ -154,23 +154,23 @@ fn object(keys: &[Key]) -> Map<String, Value> {
     all.as_object().cloned().unwrap_or_default()
 }
 
-/// Whether a key of this path (`etcd.`, `notices[0] (chat).`, or nothing) is one that is described here.
+/// Reports whether a key of this path (`etcd.`, `notices[0] (chat).`, or empty) is described here.
 pub(super) fn knows(path: &str, name: &str) -> bool {
     let has = |keys: &[Key]| keys.iter().any(|(key, ..)| *key == name);
     match path.split_once(['.', '[']) {
-        // CKE's form is etcd's section alone
+        // CKE's form consists of the keys of the section `etcd`
         None => {
             name == "notices"
                 || SECTIONS.iter().any(|(section, keys)| *section == name || (*section == "etcd" && has(keys)))
         }
         Some(("notices", _)) => has(RECEIVER),
-        // names of commands: whoever reads them knows which there are
+        // names of commands: their reader knows the valid ones
         Some(("console", below)) if below.starts_with("keys") => true,
         Some((section, _)) => SECTIONS.iter().any(|(of, keys)| *of == section && has(keys)),
     }
 }
 
-/// The JSON schema of our form, for editors and for checks before a file is rolled out.
+/// Returns the JSON schema of cketerm's form, for editors and for checks before a rollout.
 pub fn schema() -> Value {
     let mut properties: Map<String, Value> =
         SECTIONS.iter().map(|(name, keys)| ((*name).to_owned(), Value::Object(object(keys)))).collect();
@@ -190,7 +190,7 @@ pub fn schema() -> Value {
     })
 }
 
-/// The same as it is printed and published.
+/// Returns the schema as it is printed and published.
 pub fn printed() -> String {
     format!("{:#}\n", schema())
 }

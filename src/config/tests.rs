@@ -1,4 +1,4 @@
-//! Both forms, which of them wins, and what is refused.
+//! Tests of both forms, of their precedence, and of what is refused.
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -91,7 +91,7 @@ fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
     }
 }
 
-/// console.md: "every key can be remapped or unbound in the configuration".
+/// Every key can be remapped or unbound in the configuration.
 #[test]
 fn keys_are_read_by_the_names_of_their_commands() {
     let text = "console:\n  keys: {cancel: [\"ctrl-x c\", f8], nodes: [2], hold: f9, force: []}\n";
@@ -172,10 +172,10 @@ fn later_places_win_and_a_file_with_endpoints_does_not_inherit_another_files_pas
     let overrides = Overrides { sandbox: true, ..overrides };
     let sandbox = Settings::load_from(&overrides, environment, &places).unwrap();
     assert!(!sandbox.configured() && sandbox.etcd == EtcdSettings::default() && sandbox.files.is_empty());
-    // a file that cannot be read keeps nobody out of the sandbox
+    // an unreadable file does not prevent the sandbox
     let broken = Overrides { config: Some("/nonexistent".into()), sandbox: true, ..Overrides::default() };
     assert_eq!(Settings::load_from(&broken, environment, &places).unwrap().warnings.len(), 1);
-    // keys can be tried out there, and nothing else of the file counts
+    // the sandbox takes the file's keys and nothing else
     let keys = "etcd:\n  endpoints: [\"http://b:1\"]\nconsole:\n  theme: plain\n  keys:\n    top: [\"g g\"]\n";
     let tried = Overrides { config: Some(desk.file("keys.yaml", keys)), ..broken };
     let tried = Settings::load_from(&tried, environment, &places).unwrap();
@@ -221,7 +221,7 @@ fn ckes_file_whose_certificates_we_may_not_read_keeps_nobody_out() {
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
 
-/// The part between the marks is what `config default` prints. `UPDATE_DOCS=1` writes it.
+/// Compares the part between the marks with the output of `config default`. `UPDATE_DOCS=1` writes it.
 #[test]
 fn the_document_of_the_configuration_has_the_file_that_is_printed() {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
@@ -237,7 +237,7 @@ fn the_document_of_the_configuration_has_the_file_that_is_printed() {
     }
 }
 
-/// Every field of the policy has a row with its default, and no row is of a field that is gone.
+/// Every field of the policy has a row with its default, and no row names an unknown field.
 #[test]
 fn the_document_of_the_policy_names_every_field_with_its_default() {
     use crate::model::policy::Policy;
@@ -251,7 +251,7 @@ fn the_document_of_the_policy_names_every_field_with_its_default() {
         }
     }
     let serde_json::Value::Object(mut fields) = serde_json::to_value(Policy::default()).unwrap() else { panic!() };
-    // absent until somebody sets them
+    // absent until they are set
     for name in ["windows", "freeze", "groups"] {
         fields.insert(name.to_owned(), "none".into());
     }
@@ -263,7 +263,7 @@ fn the_document_of_the_policy_names_every_field_with_its_default() {
     assert_eq!(rows, wanted);
 }
 
-/// Operator's review 10: "From" was kept for each section, and said of most that they are built-in.
+/// The source is kept for each setting, not for each section.
 #[test]
 fn where_each_setting_came_from_is_told_by_its_own_name() {
     let dir = tempfile::TempDir::new().unwrap();

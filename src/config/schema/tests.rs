@@ -1,4 +1,4 @@
-//! The schema, the reader and the samples agree.
+//! Tests that the schema, the reader and the samples agree.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::config::Settings;
 
 const PUBLISHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/config.schema.json");
 
-/// What a schema of the words used here says is wrong; a word that is not known here is a fault of the test.
+/// Returns the faults by a schema of the keywords used here. An unknown keyword is a fault of the test.
 fn faults(schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (word, rule) in schema.as_object().unwrap() {
@@ -80,7 +80,7 @@ fn judged(text: &str) -> Vec<String> {
     faults(&schema(), &serde_yaml::from_str::<Value>(text).unwrap(), "")
 }
 
-/// `UPDATE_DOCS=1` writes it.
+/// `UPDATE_DOCS=1` writes the document.
 #[test]
 fn the_document_of_the_schema_is_what_is_printed() {
     let wanted = printed();
@@ -92,7 +92,7 @@ fn the_document_of_the_schema_is_what_is_printed() {
     }
 }
 
-/// The default file as it is, and with every line in force that it has as a comment.
+/// Tests the default file as it is, and with every commented line in force.
 #[test]
 fn the_default_file_and_all_that_it_proposes_fit_the_schema() {
     assert_eq!(judged(Settings::default_yaml()), Vec::<String>::new());
@@ -142,7 +142,7 @@ fn what_config_check_refuses_for_its_form_the_schema_refuses_too() {
     }
 }
 
-/// A key that is described and that nobody asks for would be refused by the reader.
+/// A key that is described but not requested would be refused by the reader.
 #[test]
 fn the_reader_asks_for_every_key_of_the_schema() {
     let dir = tempfile::tempdir().unwrap();
