@@ -20,11 +20,11 @@ pub enum Bell {
     /// Never.
     #[default]
     Never,
-    /// When something becomes stuck.
+    /// Rings when something becomes stuck.
     Stuck,
-    /// When the last work ends.
+    /// Rings when the last work ends.
     Ended,
-    /// Both.
+    /// Rings on both occasions.
     Both,
 }
 

@@ -1,4 +1,4 @@
-//! Choosing columns: keys in their list, and the word of the command line.
+//! Choice of columns: keys in the list of columns, and the command `:columns`.
 
 use crossterm::event::{KeyCode, KeyEvent};
 
@@ -10,7 +10,7 @@ use crate::console::{
     settings,
 };
 
-/// Opens the list.
+/// Opens the list of columns.
 pub(super) fn open(app: &mut App) {
     app.picker = Picker::open(app);
     if app.picker.is_none() {
@@ -18,7 +18,7 @@ pub(super) fn open(app: &mut App) {
     }
 }
 
-/// A key while the list is open.
+/// Handles a key while the list is open.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     let Some(mut picker) = app.picker.take() else { return };
     match (command, key.code) {
@@ -40,7 +40,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     app.picker = Some(picker);
 }
 
-/// `:columns`.
+/// Carries out `:columns`.
 pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
     if app.view == View::Overview {
         return Err("the Overview has no columns to choose: choose a view".to_owned());
@@ -59,7 +59,7 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts a choice into force; the table's own columns are none.
+/// Applies a choice of columns. The table's default columns are stored as no choice.
 fn put(app: &mut App, names: Vec<&'static str>) {
     let table = columns::table(app.view, app.of_cke);
     if names == columns::own(app.view, app.of_cke) {

@@ -1,4 +1,4 @@
-//! Keys on the command line, and what its words do.
+//! Keys on the command line, and the effects of its commands.
 
 use crossterm::event::{Event as Terminal, KeyEvent};
 use tui_input::{Input, backend::crossterm::EventHandler};
@@ -23,14 +23,14 @@ use crate::{
 
 use super::look;
 
-/// Begins to type a command.
+/// Opens the command line.
 pub(super) fn begin(app: &mut App) {
     app.help = None;
     let offers = command_line::proposals(app, "");
     app.line = Some(CommandLine { offers, ..CommandLine::default() });
 }
 
-/// A key while a command is typed.
+/// Handles a key while a command is typed.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
     let Some(mut line) = app.line.take() else { return Vec::new() };
     match command {
@@ -64,10 +64,10 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
     Vec::new()
 }
 
-/// Lines that are kept for going back to.
+/// Number of lines in the command history.
 const LINES: usize = 100;
 
-/// Keeps a line that was carried out; the same one twice only once.
+/// Adds a line that was carried out to the history, without duplicates.
 fn keep(app: &mut App, text: &str) {
     let text = text.trim().to_owned();
     app.lines.retain(|line| *line != text);
@@ -77,7 +77,7 @@ fn keep(app: &mut App, text: &str) {
     }
 }
 
-/// Puts the line in that was typed before, or after, the one that stands there.
+/// Replaces the current line by the previous or next line of the history.
 fn recall(app: &App, line: &mut CommandLine, earlier: bool) {
     let at = match (line.recalled, earlier) {
         (None, true) => Some(0),
@@ -95,7 +95,7 @@ fn recall(app: &App, line: &mut CommandLine, earlier: bool) {
     line.offers = command_line::proposals(app, line.input.value());
 }
 
-/// Puts the next proposal in.
+/// Inserts the next proposal.
 fn complete(app: &App, line: &mut CommandLine, forward: bool) {
     let mut proposals = match line.proposals.take() {
         Some(mut again) if !again.words.is_empty() => {
@@ -109,7 +109,7 @@ fn complete(app: &App, line: &mut CommandLine, forward: bool) {
         line.error = Some("nothing fits here".to_owned());
         return;
     };
-    // a single one is done with
+    // a single proposal completes the word
     let end = if proposals.words.len() == 1 && !word.ends_with(':') { " " } else { "" };
     line.input = Input::new(format!("{}{word}{end}", proposals.before));
     line.error = None;
@@ -119,7 +119,7 @@ fn complete(app: &App, line: &mut CommandLine, forward: bool) {
     line.proposals = Some(proposals).filter(|p| !p.words.is_empty());
 }
 
-/// Carries a line out; an error leaves it open.
+/// Carries out a line; after an error the line stays open.
 fn run(app: &mut App, text: &str) -> Result<Vec<Effect>, String> {
     match command_line::read(text)? {
         Said::Press(command) => Ok(super::carry_out(app, command)),
@@ -180,7 +180,7 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
     Ok(Vec::new())
 }
 
-/// What `goto` means.
+/// Resolves the argument of `goto`.
 fn find(app: &App, text: &str) -> Result<Target, String> {
     if let Ok(id) = text.parse::<EntryId>() {
         let there = queries::lies(&app.seen, id).is_some();
@@ -200,8 +200,8 @@ fn find(app: &App, text: &str) -> Result<Target, String> {
     Err(format!("{text:?} is no node, no address of one, and no entry such as reboots/3"))
 }
 
-/// Marks the rows of the open view that pass, in place of those that were marked; where none does, those stay unless
-/// `none` may be the answer. Returns how many pass.
+/// Marks the rows of the open view that pass the filter, in place of the earlier marks. If no row passes, the earlier
+/// marks stay, unless `none` allows an empty result. Returns the number of rows that pass.
 fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
     let columns = columns::of(app);
     let good = Filter::parse(filter, columns)?;
@@ -233,7 +233,7 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
     Ok(n)
 }
 
-/// Goes to the view that a verb is about, and marks there what its argument names.
+/// Opens the view of a verb, and marks the rows that its argument names.
 fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
     let view = match command {
         Command::Reboot | Command::Repair => View::Nodes,
@@ -257,8 +257,8 @@ fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
     found
 }
 
-/// Marks what an argument names. A word alone is a name, an address or an index: one that means nothing is an error, not a
-/// filter that other rows happen to pass.
+/// Marks the rows that an argument names. A single word is a name, an address or an index. If it matches none of them,
+/// that is an error, because as a filter it could match other rows by chance.
 fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
     let words: Vec<&str> = rows.split([' ', ',']).filter(|w| !w.is_empty()).collect();
     if words.is_empty() {
@@ -267,7 +267,7 @@ fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
     let bare =
         |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c)) && !word.starts_with('/');
     let joins = |word: &&str| ["or", "and"].contains(word);
-    // an address may have colons, and so has a filter of a column
+    // an address may contain colons, as a filter of a column does
     let filter = |word: &&str| (!bare(word) && word.parse::<std::net::IpAddr>().is_err()) || joins(word);
     if words.iter().any(filter) {
         if mark(app, rows, false)? == 0 {
@@ -294,7 +294,7 @@ fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The entries of the view's queue that a word means: by index, by id, or by node.
+/// Returns the entries of the view's queue that a word names: by index, by id, or by node.
 fn entries(app: &App, view: View, word: &str) -> Result<Vec<EntryId>, String> {
     let queue = if view == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
     let id = word.parse::<u64>().map(|index| EntryId { queue, index }).ok().or_else(|| word.parse().ok());
@@ -307,7 +307,7 @@ fn entries(app: &App, view: View, word: &str) -> Result<Vec<EntryId>, String> {
     if found.is_empty() { Err(format!("{node} has no entry in the {queue} queue")) } else { Ok(found) }
 }
 
-/// A host by its name, with or without its namespace, or by its node's.
+/// Returns the host with this name, with or without its namespace, or the host of this node.
 fn host(app: &App, word: &str) -> Result<HostId, String> {
     let (seen, node) = (&app.seen, app.seen.snapshot.machine(word));
     let named = |id: &&HostId| id.1 == word || format!("{}/{}", id.0, id.1) == word;
@@ -324,7 +324,7 @@ fn host(app: &App, word: &str) -> Result<HostId, String> {
     }
 }
 
-/// A node by its name or address.
+/// Returns the node with this name or address.
 fn named(app: &App, word: &str) -> Result<String, String> {
     match find(app, word) {
         Ok(Target::Node(name)) => Ok(name),
@@ -332,10 +332,10 @@ fn named(app: &App, word: &str) -> Result<String, String> {
     }
 }
 
-/// Longest time for which changes are allowed at once.
+/// Longest time for which `:write` allows changes.
 const LONGEST: f64 = 8.0 * 3600.0;
 
-/// Allows changes for a while in a console that was started read-only, or ends that.
+/// Allows changes for a while in a console that was started read-only, or ends that permission.
 fn write(app: &mut App, how: &str) -> Result<(), String> {
     if !app.looks.read_only {
         return Err("this console may write: it was not started with --read-only".to_owned());

@@ -1,5 +1,5 @@
-//! Keys in a dialog. A key that writes a letter writes it: into the field that has the focus, else into the reason. Only
-//! on the buttons `y` says yes. A dialog that expired takes nothing but the key that closes it.
+//! Keys in a dialog. A key for a letter always writes: into the field that has the focus, else into the reason. `y`
+//! means yes only on the buttons. An expired dialog takes only the key that closes it.
 
 use crossterm::event::{Event as Terminal, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::backend::crossterm::EventHandler;
@@ -14,10 +14,10 @@ use crate::console::{
 /// Lines that one key scrolls a long list by: fewer than any dialog shows of one.
 const SCROLL: usize = 3;
 
-/// A key while a dialog is open.
+/// Handles a key while a dialog is open.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
     let effects = heard(app, command, key);
-    // what was asked for and is there now, and what was said of a dialog that is closed
+    // removes a message whose request is fulfilled, or whose dialog is closed
     let obeyed = |text: &str| app.dialog.as_ref().is_none_or(|dialog| dialog.obeyed(text));
     if app.message.as_ref().is_some_and(|message| message.here && obeyed(&message.text)) {
         app.message = None;
@@ -32,7 +32,7 @@ fn heard(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> 
         Some(Command::PageDown) if !writes => dialog.scroll += SCROLL,
         Some(Command::PageUp) if !writes => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
         _ if dialog.expired.is_some() => {
-            // whatever comes now was meant for what is gone
+            // any further key was meant for the entry that is gone
             let closes = matches!(command, Some(Command::No | Command::Drop)) && !writes;
             if closes || key.code == KeyCode::Esc {
                 app.dialog = None;
@@ -50,7 +50,7 @@ fn heard(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> 
             app.say("Cancel was chosen: nothing was done");
         }
         Some(Command::Press) if dialog.focus == Focus::Confirm && !writes => return confirm(app),
-        // Enter in a field, and in a choice, goes on: only a button does something
+        // Enter in a field or in a choice moves on; only a button acts
         Some(Command::Press | Command::Accept) if !writes => {
             if let Some(missing) = dialog.go_on() {
                 app.refuse_here(missing);
@@ -61,8 +61,8 @@ fn heard(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> 
     Vec::new()
 }
 
-/// A key that no command takes: into the field that has the focus. Whoever types a reason, or the value that is missing,
-/// elsewhere means that field.
+/// Handles a key that no command takes: it goes into the field that has the focus. If the focus is elsewhere, typing
+/// goes to the missing value, else to the reason.
 fn write(dialog: &mut Dialog, key: KeyEvent, writes: bool) {
     if dialog.field().is_none() && writes && key.code != KeyCode::Char(' ') && dialog.why != Why::Never {
         dialog.focus = if dialog.value.is_some() { Focus::Value } else { Focus::Reason };
@@ -72,12 +72,12 @@ fn write(dialog: &mut Dialog, key: KeyEvent, writes: bool) {
     }
 }
 
-/// A key that writes a letter.
+/// Reports whether a key writes a letter.
 pub(super) fn writes(key: KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
-/// Does it, if nothing is missing and nothing has changed.
+/// Starts the action, if no input is missing and nothing has changed.
 fn confirm(app: &mut App) -> Vec<Effect> {
     let Some(dialog) = &mut app.dialog else { return Vec::new() };
     dialog.check(&app.seen);

@@ -1,5 +1,5 @@
-//! From an object to what belongs to it: from an entry to its node and back, from a record to what it is about, to the log
-//! lines of either. What can be reached is asked by the footer too: it offers nothing else.
+//! Jumps between related objects: from an entry to its node and back, from a record to its object, to the log lines of
+//! either. The footer uses the same functions, so that it offers only jumps that work.
 
 use super::look::{arrived, depart, enter, return_, visit};
 use crate::{
@@ -13,10 +13,10 @@ use crate::{
     store::keys::Folder,
 };
 
-/// Where `jump` leads from here: from an entry to its node, from a node to its entry – its reboot first, from there over
-/// the node to its repair –, from an audit record to what it is about.
+/// Returns the target of `jump`: from an entry to its node; from a node to its reboot entry, and from that entry over
+/// the node to its repair; from an audit record to its object.
 pub fn counterpart(app: &App) -> Option<Target> {
-    // those lists are closed: what they would show is asked of the world and of their filters
+    // these lists are closed, so their content is derived from the snapshot and their filters
     let node = |name: String| {
         let shown = queries::known(&app.seen, &name) && app.nodes.good.passes(&RowCells::new(app, &name));
         shown.then_some(Target::Node(name))
@@ -44,7 +44,7 @@ pub fn counterpart(app: &App) -> Option<Target> {
     }
 }
 
-/// The filter of the log lines of what is chosen.
+/// Returns the filter for the log lines of the selected object.
 pub fn log_filter(app: &App) -> Option<String> {
     let of_entry = |id: EntryId| match queries::machine(&app.seen, id) {
         Some(node) => format!("entry={id} or text:{node}"),
@@ -64,13 +64,13 @@ pub fn log_filter(app: &App) -> Option<String> {
     })
 }
 
-/// What an audit record is about.
+/// Object of an audit record.
 enum About {
     Entry(EntryId),
     Node(String),
 }
 
-/// The first entry or node that a record names: `reboots/3`, `repairs 5-7,9`, `node w3`, `10.0.0.14 10.0.0.15`.
+/// Returns the first entry or node that a record names: `reboots/3`, `repairs 5-7,9`, `node w3`, `10.0.0.14 10.0.0.15`.
 fn about(app: &App, id: &PastId) -> Option<About> {
     let on = app.past.audit.get(id)?.on.clone();
     for queue in [QueueKind::Reboot, QueueKind::Repair] {
@@ -87,19 +87,19 @@ fn about(app: &App, id: &PastId) -> Option<About> {
     [word, &by_address].into_iter().find(known).map(|name| About::Node(name.to_owned()))
 }
 
-/// The end of an entry, among those that were read.
+/// Returns the history record of an entry that ended, if it was read.
 fn ended(app: &App, entry: EntryId) -> Option<PastId> {
     let mut read = app.past.history.rows.iter();
     read.find(|(_, row)| row.as_ref().is_ok_and(|e| e.entry == entry)).map(|(id, _)| id.clone())
 }
 
-/// Goes to the counterpart; an open pane stays open on it.
+/// Goes to the counterpart; an open pane stays open and shows it.
 pub(super) fn jump(app: &mut App) {
     let (to, piece) = (counterpart(app), app.pane.is_some());
     match to {
-        // whoever comes from a record goes back to it
+        // Esc leads back to the record
         Some(of) if app.view == View::Audit => visit(app, of),
-        // to and fro is no longer way
+        // jumping back and forth adds nothing to the history of places
         Some(of) if app.before.last().is_some_and(|place| place.at.as_ref() == Some(&of)) => {
             return_(app);
         }
@@ -113,7 +113,7 @@ pub(super) fn jump(app: &mut App) {
     }
 }
 
-/// Opens the log lines of what is chosen; Esc leads back.
+/// Opens the log lines of the selected object; Esc leads back.
 pub(super) fn logs_of(app: &mut App) {
     let Some(filter) = log_filter(app) else {
         app.refuse(app.nothing_chosen("entry or node"));

@@ -1,4 +1,4 @@
-//! Looking around: moving, opening, going from an entry to its node. Nothing here changes the cluster.
+//! Navigation: moving, opening, jumping from an entry to its node. Nothing here changes the cluster.
 
 use crate::console::{
     app::{App, Pane, Place, Sheet, Target, View},
@@ -19,7 +19,7 @@ use crate::{
     store::keys::Folder,
 };
 
-/// Carries out a command that only looks.
+/// Carries out a command that only navigates.
 pub(super) fn go(app: &mut App, command: Command) {
     match command {
         Command::Down => by(app, 1),
@@ -39,7 +39,7 @@ pub(super) fn go(app: &mut App, command: Command) {
         Command::NextView => show(app, app.view.next()),
         Command::Overview => show(app, View::Overview),
         Command::History => {
-            // CKE's records are looked at, and left: its key is that of what ended
+            // the key of the history leaves CKE's records again
             app.of_cke &= app.view == View::History;
             show(app, View::History);
         }
@@ -71,7 +71,7 @@ pub(super) fn go(app: &mut App, command: Command) {
             super::seen::rows(app);
         }
         Command::Racks => {
-            // from elsewhere it is shown, whatever it was before
+            // from another view the map is always opened, whatever its state was
             let shown = app.view == View::Nodes && app.map.is_some();
             app.map = (!shown).then(racks::Map::default);
             if app.view == View::Nodes { racks::refresh(app) } else { show(app, View::Nodes) }
@@ -91,7 +91,7 @@ fn sheet(app: &mut App, sheet: Sheet) {
     app.sought.clear();
 }
 
-/// Keeps the cursor visible and the scrolled texts inside their bounds.
+/// Keeps the cursor visible and the scroll positions of texts within bounds.
 pub(super) fn reveal(app: &mut App) {
     if app.view == View::Overview {
         super::past::spots(app);
@@ -143,10 +143,10 @@ pub(super) fn show(app: &mut App, view: View) {
     enter(app, view);
 }
 
-/// Ways back that are kept.
+/// Number of places that are kept for the way back.
 const DEEP: usize = 64;
 
-/// Remembers where we are, for the way back.
+/// Stores the current place for the way back.
 pub(super) fn depart(app: &mut App) {
     if app.before.len() >= DEEP {
         app.before.clear();
@@ -165,7 +165,7 @@ pub(super) fn depart(app: &mut App) {
     });
 }
 
-/// Notes how the view was found that was led to: as long as it stays like that, Esc goes back at once.
+/// Stores the state in which the target view was found. While it stays unchanged, Esc goes back at once.
 pub(super) fn arrived(app: &mut App) {
     let found = (app.list().filter().to_owned(), app.list().marked());
     if let Some(place) = app.before.last_mut() {
@@ -173,14 +173,14 @@ pub(super) fn arrived(app: &mut App) {
     }
 }
 
-/// Whether nothing was filtered or marked since.
+/// Returns true if the filter and the marks have not changed since the arrival.
 fn untouched(app: &App) -> bool {
     let now = (app.list().filter(), app.list().marked());
     let found = app.before.last().and_then(|place| place.found.as_ref());
     found.is_some_and(|(filter, marks)| (filter.as_str(), *marks) == now)
 }
 
-/// Goes back to where something led away from: the view, its cursor, filter and pane. False where nothing did.
+/// Restores the previous place: the view, its cursor, filter and pane. Returns false if there is none.
 pub(super) fn return_(app: &mut App) -> bool {
     let Some(place) = app.before.pop() else { return false };
     if let Some(filter) = place.under.filter(|_| place.found.is_some_and(|(found, _)| found == app.list().filter())) {
@@ -195,7 +195,7 @@ pub(super) fn return_(app: &mut App) -> bool {
     true
 }
 
-/// Forgets columns and orders, here and in the file.
+/// Resets columns and orders, in memory and in the file.
 pub(super) fn forget(app: &mut App) {
     app.chosen.clear();
     app.lists_mut().into_iter().for_each(|list| {
@@ -211,7 +211,7 @@ pub(super) fn forget(app: &mut App) {
     app.say(format!("columns and orders are those of the views again{next}"));
 }
 
-/// Opens a view, whatever is to be remembered of the one before.
+/// Opens a view without storing the previous place.
 pub(super) fn enter(app: &mut App, view: View) {
     app.view = view;
     if app.message.as_ref().is_some_and(|message| message.here) {
@@ -221,12 +221,12 @@ pub(super) fn enter(app: &mut App, view: View) {
     app.help = None;
     match view {
         View::Overview => super::past::sums(app),
-        // a list that was closed has its rows made now
+        // the rows of a closed list are made now
         _ => super::seen::rows(app),
     }
 }
 
-/// The next column of the view, after the last one its own order.
+/// Sorts by the next column of the view; after the last one comes the default order.
 fn sort(app: &mut App) {
     let columns = columns::of(app);
     let now = app.list().sort();
@@ -237,7 +237,7 @@ fn sort(app: &mut App) {
     sorted(app, next.map(|column| (*column, false)));
 }
 
-/// Puts another order into force.
+/// Applies another order.
 pub(super) fn sorted(app: &mut App, by: Option<(&'static str, bool)>) {
     if app.view == View::Overview {
         app.refuse("the Overview has its own order: choose a view");
@@ -248,7 +248,7 @@ pub(super) fn sorted(app: &mut App, by: Option<(&'static str, bool)>) {
     app.keep(settings::sort_of_open);
 }
 
-/// Goes to an object in its view, its pane open; Esc leads back here.
+/// Goes to an object in its view and opens its pane; Esc leads back here.
 pub(super) fn visit(app: &mut App, of: Target) {
     let view = match &of {
         Target::Entry(id) if id.queue == QueueKind::Reboot => View::Reboots,
@@ -307,7 +307,7 @@ fn open(app: &mut App) {
     }
 }
 
-/// Peels off one layer: help, pane, filter, marks, message.
+/// Closes one layer: help, pane, filter, marks, message.
 fn back(app: &mut App) {
     let (filter, marks) = (!app.list().filter().is_empty(), app.list().marked() > 0);
     if app.help.is_some() && !app.sought.is_empty() {
@@ -316,7 +316,7 @@ fn back(app: &mut App) {
         return;
     }
     if app.pane.take().is_some() {
-        // whoever came here for this one object goes back at once
+        // the view was opened for this one object: go back at once
         return_(app);
         return;
     }
@@ -333,7 +333,7 @@ fn back(app: &mut App) {
     }
 }
 
-/// The next row that needs a person, round the end.
+/// Moves to the next row that needs an operator, wrapping around at the end.
 fn trouble(app: &mut App) {
     let found = worse(app, Trouble::Stuck);
     if !found && worse(app, Trouble::Waits) {
@@ -343,7 +343,7 @@ fn trouble(app: &mut App) {
     }
 }
 
-/// The same for one that stands like this at least.
+/// Moves to the next row whose trouble is at least this severe.
 fn worse(app: &mut App, least: Trouble) -> bool {
     let entry = |id: &EntryId| trouble::of(&app.seen, *id) >= Some(least);
     let found = match app.view {

@@ -1,4 +1,4 @@
-//! `update`: the only place where the console's state changes.
+//! `update`: the only function that changes the console's state.
 
 mod columns;
 mod command_line;
@@ -23,7 +23,7 @@ use super::{
     tour,
 };
 
-/// Takes in what happened; returns what is to be done about it.
+/// Applies an event to the state and returns the resulting effects.
 pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
     let mut effects = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
@@ -74,7 +74,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             match said {
                 Ok(Some(text)) => app.refuse(text),
                 Err(why) if app.looks.kept => {
-                    // once: a home that takes nothing takes nothing the next time either
+                    // reported once: if the home directory cannot be written now, the next attempt fails too
                     app.looks.kept = false;
                     app.refuse(format!("{why}; columns and orders are not kept for the next time"));
                 }
@@ -97,14 +97,14 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
     effects
 }
 
-/// What has had its time goes.
+/// Removes everything that has expired.
 fn expire(app: &mut App) {
     app.expire_chord();
     app.expire_message();
     app.expire_writing();
 }
 
-/// Where a key would be heard now.
+/// Returns the context in which a key would be looked up now.
 pub fn context(app: &App) -> Context {
     if app.picker.is_some() {
         return Context::Dialog;
@@ -134,11 +134,11 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
         && (typed && dialog::writes(key)
             || !matches!(command, Some(Command::Quit | Command::Suspend | Command::Repaint)))
     {
-        // nobody confirms what cannot be seen, and what is typed blindly stays text
+        // an invisible dialog cannot be confirmed, and text that is typed blindly stays text
         return Vec::new();
     }
     if command.is_none() && context == Context::Field && app.dialog.is_some() && !dialog::writes(key) {
-        // what is no text works in a dialog wherever the focus is
+        // keys that are no text work in a dialog independent of the focus
         let elsewhere = app.looks.keymap.lookup(Context::Dialog, key);
         let meant = |c: &Command| matches!(c, Command::Yes | Command::No | Command::PageDown | Command::PageUp);
         command = elsewhere.filter(meant);
@@ -166,11 +166,11 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     command.map(|command| carry_out(app, command)).unwrap_or_default()
 }
 
-/// What a key comes to after those of a chord that were pressed.
+/// Looks up a key together with the earlier keys of its chord.
 fn heard(app: &mut App, context: Context, key: KeyEvent) -> Heard {
     let before = std::mem::take(&mut app.chord);
     if !before.is_empty() && key.code == KeyCode::Esc {
-        // it drops the chord, and does nothing else
+        // Esc only drops the chord
         return Heard::Begun;
     }
     let heard = app.looks.keymap.hear(context, &before, key);
@@ -184,7 +184,7 @@ fn heard(app: &mut App, context: Context, key: KeyEvent) -> Heard {
         Heard::Nothing if !before.is_empty() => {
             let pressed = so_far.map(|s| keys::title(&keys::named(s))).collect::<Vec<_>>().join(" ");
             app.say_here(format!("{pressed} is the key of nothing"));
-            // the press was meant for the chord
+            // the key was meant for the chord
             return Heard::Begun;
         }
         _ => {}
@@ -192,14 +192,14 @@ fn heard(app: &mut App, context: Context, key: KeyEvent) -> Heard {
     heard
 }
 
-/// Carries a command out that a key, or a word of the command line, stands for.
+/// Carries out the command of a key or of the command line.
 fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
     tour::pressed(app, command);
     match command {
         Command::Undo => return verbs::undo(app),
         Command::Columns => columns::open(app),
         Command::Tour => tour::turn(app),
-        // the engine gives the lock back first: what leaving asks for, stopping asks for too
+        // the engine gives the lock back first, so stopping needs the same confirmation as leaving
         Command::Suspend if super::dialog::quit::open(app).is_some() && !app.stops_twice() => {
             let key = app.key("suspend");
             app.refuse(format!(
@@ -238,7 +238,7 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Hands what is chosen to the terminal, and says so: whether it took it nobody is told.
+/// Sends the selection to the terminal's clipboard and reports it. Terminals do not confirm whether they took it.
 fn copy(app: &mut App) -> Vec<Effect> {
     let Some(copied) = super::clipboard::chosen(app) else {
         app.say_here("nothing here can be copied: move the cursor to a row");

@@ -1,15 +1,15 @@
-//! The mouse, for those who want it: it moves the cursor, the focus and the text, and opens views. It never confirms and
-//! never changes the cluster.
+//! Optional mouse support: it moves the cursor, the focus and the text, and opens views. It never confirms and never
+//! changes the cluster.
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
 use super::look;
 use crate::console::{app::App, dialog, header, views};
 
-/// Rows that a step of the wheel goes.
+/// Rows per step of the wheel.
 const WHEEL: isize = 3;
 
-/// Takes in what it did.
+/// Handles a mouse event.
 pub(super) fn take_in(app: &mut App, event: MouseEvent) {
     // the list of columns is for keys alone
     if views::too_small(app.size) || app.picker.is_some() {
@@ -23,12 +23,12 @@ pub(super) fn take_in(app: &mut App, event: MouseEvent) {
     }
 }
 
-/// What is scrolled is what lies on top; a pane beside its table leaves the table's own rows to it.
+/// Scrolls the topmost element. A pane beside its table leaves the wheel over the table to the table.
 fn wheel(app: &mut App, y: u16, by: isize) {
     if let Some(dialog) = &mut app.dialog {
         dialog.scroll = dialog.scroll.saturating_add_signed(by);
     } else if app.typing.is_some() || app.line.is_some() {
-        // a key would write text now
+        // while the user types, the wheel does nothing
     } else if app.help.is_none() && app.pane.is_some() && views::row_at(app, y).is_some() {
         app.list_mut().go(by);
     } else {

@@ -1,4 +1,4 @@
-//! What is read of the past: asked for while somebody looks at it, taken in, put into rows.
+//! Data of the past: requested while a view shows it, added to the state, turned into rows.
 
 use crate::{
     console::{
@@ -11,17 +11,17 @@ use crate::{
     store::{keys::Folder, pages::Part},
 };
 
-/// Deeds of people that the Overview looks for, and records that it looks through at most.
+/// Number of operators' actions that the Overview shows, and the most audit records that it reads for them.
 const DEEDS: usize = 12;
 const LOOKED: usize = 1000;
 
-/// Values that are kept of a folder, and how many beyond the one under the cursor.
+/// Number of values that are kept of a folder, and the number beyond the one under the cursor.
 const KEPT: usize = LOOKED;
 const BEYOND: usize = 2 * PAGE as usize;
-/// The same while a filter or an order makes any of them wanted: more than a folder holds.
+/// The same while a filter or an order may need any of them: more than a folder holds.
 const ALL: usize = 12_000;
 
-/// Lets go of what nobody looks at: a console that is left open keeps no more of the past than one that was opened now.
+/// Drops values that no view shows. A console that stays open for a long time keeps no more of the past than a new one.
 fn trim(app: &mut App) {
     macro_rules! trim {
         ($read:expr, $list:expr) => {{
@@ -36,7 +36,7 @@ fn trim(app: &mut App) {
     trim!(app.past.records, app.records);
 }
 
-/// Takes an answer in.
+/// Adds an answer to the state.
 pub(super) fn take_in(app: &mut App, answer: Answer) {
     if let Answer::Logs(lines) = answer {
         if app.logs.take(lines, app.now.boot) {
@@ -68,17 +68,17 @@ pub(super) fn take_in(app: &mut App, answer: Answer) {
     }
 }
 
-/// The sums of the Overview, anew.
+/// Recomputes the sums of the Overview.
 pub(super) fn sums(app: &mut App) {
     app.summary = overview::summary(app);
 }
 
-/// The lines of the Overview that can be opened: as many as the screen shows.
+/// Updates the Overview's lines that can be opened: as many as the screen shows.
 pub(super) fn spots(app: &mut App) {
     let spots = views::overview_spots(app);
     let total = spots.len();
     let exists = spots.clone();
-    // a message that stays for a moment covers the last lines: whoever had chosen one of them has it again afterwards
+    // a temporary message covers the last lines; a selected line among them is selected again afterwards
     let hidden = app.spots.cursor.clone().filter(|spot| app.spots.moved && !exists.contains(spot));
     let covered = hidden.filter(|spot| {
         let message = app.message.take();
@@ -90,21 +90,21 @@ pub(super) fn spots(app: &mut App) {
     if covered.is_some() {
         app.spots.cursor = covered;
     } else if !app.spots.moved {
-        // the first line as long as nobody has chosen another
+        // the first line is selected until the operator selects another one
         app.spots.select(0);
     }
-    // nobody aims at a line here that could be mistaken: its neighbour is as good
+    // a line whose neighbour is selected instead cannot be mistaken here
     app.spots.strayed = false;
 }
 
-/// What has to be asked now.
+/// Returns the queries that are needed now.
 pub(super) fn questions(app: &mut App) -> Vec<Effect> {
     let store = std::sync::Arc::clone(&app.seen.snapshot.store);
     let boot = app.now.boot;
     let mut asked: Vec<Question> = Vec::new();
-    // a screen ahead of the cursor
+    // one screen ahead of the cursor
     let near_end = |place: usize, rows: usize| place + 2 * views::table_height(app) >= rows;
-    // a filter that little passes would read a whole folder: each key that is pressed pays for some pages
+    // a filter that few rows pass would read a whole folder, so each key press allows a few pages
     let paid = app.past.paid > 0;
     match app.view {
         View::Overview => {
@@ -137,7 +137,7 @@ pub(super) fn questions(app: &mut App) -> Vec<Effect> {
         asked.push(Question::Plan(plan.number, plan.queue, plan.nodes.clone()));
     }
     if app.dialog.as_ref().is_some_and(|d| d.plan.is_some()) && !app.past.history.begun {
-        // how long similar entries took
+        // to estimate how long similar entries took
         asked.extend(app.past.history.wants(Folder::History, &store, false, boot));
     }
     if let Some(Pane { of: Target::Past(Folder::History, id), .. }) = &app.pane {

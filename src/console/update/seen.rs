@@ -1,4 +1,4 @@
-//! Taking in what the engine saw: rows anew, cursor and marks by identity, dialogs checked.
+//! Handling of a new snapshot: new rows, cursor and marks kept by identity, dialogs checked.
 
 use std::{borrow::Borrow, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     store::keys::Folder,
 };
 
-/// Takes in a newer snapshot.
+/// Takes over a newer snapshot.
 pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
     app.seen = seen;
     if app.seen.now.boot > app.now.boot {
@@ -36,8 +36,8 @@ pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
     }
 }
 
-/// Makes the rows of the open view anew, its filter applied. Of the other lists only what is shown wherever one looks: how
-/// many rows they have, and which marks still stand for something; their rows are made when they are opened.
+/// Makes the rows of the open view and applies its filter. Of the other lists it updates only what is shown in every
+/// view: the number of rows, and the marks that still exist. Their rows are made when they are opened.
 pub(super) fn rows(app: &mut App) {
     let seen = Arc::clone(&app.seen);
     let (store, kube) = (&seen.snapshot.store, &seen.snapshot.kube);
@@ -45,7 +45,7 @@ pub(super) fn rows(app: &mut App) {
         ($list:ident of $view:ident, $total:expr, $ids:expr, $exists:expr) => {
             list!($list of $view, 0, $total, $ids, $exists)
         };
-        // `made_of`: counts the states of the world that have other rows; 0 = nobody counts them
+        // `made_of`: counter of the states that change the rows; 0 = there is no such counter
         ($list:ident of $view:ident, $made_of:expr, $total:expr, $ids:expr, $exists:expr) => {{
             let mut list = std::mem::take(&mut app.$list);
             if app.view == View::$view {
@@ -90,7 +90,7 @@ pub(super) fn rows(app: &mut App) {
     }
 }
 
-/// The rows of the log. Who looks at the newest line goes on looking at the newest.
+/// Makes the rows of the log. A cursor on the newest line stays on the newest line.
 fn log(app: &mut App) {
     let ids: Vec<LineId> = app.logs.lines.keys().copied().collect();
     let (mut list, total) = (std::mem::take(&mut app.log), ids.len());
@@ -102,7 +102,7 @@ fn log(app: &mut App) {
     app.log = list;
 }
 
-/// The rows of what was read of the past.
+/// Makes the rows of what was read of the past.
 fn past(app: &mut App, folder: Folder) {
     let (ids, list): (Vec<PastId>, _) = match folder {
         Folder::History => (app.past.history.rows.keys().cloned().collect(), &mut app.history),
@@ -117,7 +117,7 @@ fn past(app: &mut App, folder: Folder) {
     };
     list.refresh(arranged(app, &list, ids.iter()), total, exists);
     if !list.moved {
-        // whoever has not chosen a row looks at the newest
+        // until the operator selects a row, the newest one is selected
         list.select(0);
     }
     *match folder {
@@ -127,7 +127,7 @@ fn past(app: &mut App, folder: Folder) {
     } = list;
 }
 
-/// The rows that the filter of a list lets through, in its order.
+/// Returns the rows that pass the filter of a list, in its order.
 fn arranged<'a, Id, Shown>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a Shown>) -> Vec<Id>
 where
     Id: Columns + Ord + Clone + Borrow<Shown> + Send + Sync,
@@ -141,7 +141,7 @@ where
     if let Some((column, largest_first)) = list.sort {
         all.sort_by_cached_key(|id| RowCells::new(app, id).value(column).key());
         if largest_first {
-            // what says nothing stays last
+            // rows without a value stay last
             let said = all.partition_point(|id| RowCells::new(app, id).value(column) != Value::None);
             if let Some(said) = all.get_mut(..said) {
                 said.reverse();
@@ -151,12 +151,13 @@ where
     all
 }
 
-/// From so many rows on they are looked at by several threads: a filter is asked anew with every letter, and that is felt.
+/// Number of rows from which several threads filter them. A filter is applied with every letter, so a delay would be
+/// noticed.
 const MANY: usize = 2_000;
-/// More threads are not worth what it takes to start them.
+/// Upper limit of the threads; more do not pay off.
 const THREADS: usize = 4;
 
-/// Those that pass, in their order.
+/// Returns the rows that pass, in their order.
 fn passing<Shown, Id>(all: &[&Shown], passes: &(impl Fn(&Shown) -> bool + Sync)) -> Vec<Id>
 where
     Shown: ToOwned<Owned = Id> + Sync + ?Sized,
@@ -172,7 +173,7 @@ where
         let mut parts = all.chunks(all.len().div_ceil(threads));
         let first = parts.next().unwrap_or_default();
         let others: Vec<_> = parts
-            // a system that has no thread for us has time
+            // if the system starts no thread, this thread does the work
             .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || look(part)).ok()))
             .collect();
         let mut found = look(first);

@@ -1,4 +1,4 @@
-//! Typing a filter. It takes effect with every key; Esc brings the one before back.
+//! Typing of a filter. It takes effect with every key; Esc restores the previous filter.
 
 use crossterm::event::{Event as Terminal, KeyCode, KeyEvent, KeyModifiers};
 use tui_input::{Input, backend::crossterm::EventHandler};
@@ -22,7 +22,7 @@ pub(super) fn begin_filter(app: &mut App) {
     begin(app, before);
 }
 
-/// Begins to type what is looked for in the overlay.
+/// Begins to type a search in the overlay.
 pub(super) fn begin_find(app: &mut App) {
     if app.help.is_none() {
         begin_filter(app);
@@ -36,7 +36,7 @@ fn begin(app: &mut App, before: String) {
     app.typing = Some((Input::new(before.clone()), before));
 }
 
-/// What was there goes with the first letter; a key that moves or erases keeps it, to be mended.
+/// Clears the previous text if the first key is a letter. A key that moves or erases keeps the text for editing.
 fn anew(app: &mut App, letter: bool) {
     if std::mem::take(&mut app.untouched)
         && letter
@@ -46,7 +46,7 @@ fn anew(app: &mut App, letter: bool) {
     }
 }
 
-/// Takes what is typed so far.
+/// Applies the text that was typed so far.
 fn take(app: &mut App, text: &str) {
     if app.help.is_some() {
         text.clone_into(&mut app.sought);
@@ -56,10 +56,10 @@ fn take(app: &mut App, text: &str) {
     }
 }
 
-/// A key while the filter is typed.
+/// Handles a key while the filter is typed.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     match command {
-        // one that cannot be understood is mended or dropped, never kept
+        // an invalid filter can be fixed or dropped, but not accepted
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier)
             if app.help.is_none() && app.list().fault().is_some() => {}
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier) => {
@@ -81,7 +81,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     }
 }
 
-/// Pasted text goes into the field that has the focus, and nowhere else: it never presses keys.
+/// Inserts pasted text into the field that has the focus. Pasted text never acts as keys.
 pub(super) fn paste(app: &mut App, text: &str) {
     let text = visible(text.trim(), false);
     if app.dialog.is_none() && app.line.is_none() {
@@ -101,7 +101,7 @@ pub(super) fn paste(app: &mut App, text: &str) {
     }
 }
 
-/// Puts a filter into force.
+/// Applies a filter.
 pub(super) fn set_filter(app: &mut App, text: &str) {
     let columns = columns::of(app);
     app.list_mut().set_filter(text, columns);

@@ -1,4 +1,5 @@
-//! Verbs that change the cluster: refused while reading only or while etcd is stale, then confirmed by a dialog.
+//! Verbs that change the cluster. They are refused while the console is read-only or etcd is stale; then a dialog asks
+//! for confirmation.
 
 use crate::{
     console::{
@@ -14,9 +15,9 @@ use crate::{
     model::cketerm_records::Verb,
 };
 
-/// A verb's key was pressed.
+/// Starts the verb of a key.
 ///
-/// What was typed after `--` on the command line is the reason of the dialog.
+/// The text after `--` on the command line becomes the reason of the dialog.
 pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> Vec<Effect> {
     if let Some(why) = refusal(app) {
         app.refuse(why);
@@ -25,15 +26,15 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     if let Some(why) = app.may_not(command).map(str::to_owned) {
         return not_granted(app, why);
     }
-    // giving a cordon back has the key of keeping it: that is judged once it is known which is meant
+    // giving a cordon back has the same key as keeping it: it is judged once it is known which one is meant
     let asked = leaders::asked(command, app.view).filter(|_| command != Command::Keep);
     if let Some(why) = asked.and_then(|asked| leaders::refusal(app, asked)) {
         app.refuse(why);
         return Vec::new();
     }
-    // what is marked was marked by name: where the cursor stands does not matter to it
+    // marked rows are identified by name, so the cursor's place does not matter
     if app.pane.is_none() && app.list().marked() == 0 && app.strayed() && !whole_queue(command) {
-        // the key was on its way to a row that ended under the cursor, and so is the reason that may follow it
+        // the key was meant for a row that has just ended under the cursor, and so is any reason that follows
         let why = "the row under the cursor ended, and the cursor went to its neighbour: look, and press the key again";
         show(app, Dialog::gone("Nothing was asked", why));
         return Vec::new();
@@ -86,7 +87,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     Vec::new()
 }
 
-/// Opens the dialog of a word that changes the cluster; an error leaves the command line open.
+/// Opens the dialog of a command that changes the cluster; after an error the command line stays open.
 pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<Effect>, String> {
     if let Some(why) = refusal(app) {
         return Err(why);
@@ -106,13 +107,14 @@ pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<
     Ok(Vec::new())
 }
 
-/// The servers would refuse it. They are asked again, so that the next press finds what was granted meanwhile.
+/// Refuses an action that the servers would reject. The rights are queried again, so that the next press finds new
+/// ones.
 fn not_granted(app: &mut App, why: String) -> Vec<Effect> {
     app.refuse(why);
     vec![Effect::Ask(Question::Rights)]
 }
 
-/// Shows one, its preview known by a number.
+/// Shows a dialog and numbers its preview, so that the answer can be assigned to it.
 fn show_numbered(app: &mut App, mut opened: Dialog) {
     if let Some(plan) = &mut opened.plan {
         app.plans += 1;
@@ -121,19 +123,19 @@ fn show_numbered(app: &mut App, mut opened: Dialog) {
     show(app, opened);
 }
 
-/// Opens it; nothing that was said before stands beside it.
+/// Opens the dialog and removes the previous message.
 pub(super) fn show(app: &mut App, dialog: Dialog) {
     app.help = None;
     app.message = None;
     app.dialog = Some(dialog);
 }
 
-/// The pane's entry ended while it was looked at.
+/// Returns true if the pane's entry ended while it was shown.
 fn gone(app: &App) -> bool {
     matches!(&app.pane, Some(Pane { of: Target::Entry(id), .. }) if queries::lies(&app.seen, *id).is_none())
 }
 
-/// Verbs that are not about the row under the cursor.
+/// Reports whether a verb is independent of the row under the cursor.
 fn whole_queue(command: Command) -> bool {
     use Command::{Approve, AutoRepair, CancelAll, Constraint, DeleteFinished, DeleteUnfinished, Resume, Stop, Switch};
     matches!(
@@ -142,13 +144,13 @@ fn whole_queue(command: Command) -> bool {
     )
 }
 
-/// Hands a confirmed action over, unless writing became impossible meanwhile.
+/// Starts a confirmed action, unless writing has become impossible meanwhile.
 pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     if let Some(why) = refusal(app) {
         app.refuse(why);
         return Vec::new();
     }
-    // who leads may have changed while the dialog was read
+    // the leader may have changed while the dialog was open
     if let Some(why) = leaders::refusal_of(app, &action) {
         app.refuse(why);
         return Vec::new();
@@ -165,7 +167,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     if of_rows {
         app.list_mut().unmark();
     }
-    // with two under way nobody knows which one ended: neither is taken back
+    // with two actions under way it is unknown which one ended, so neither can be undone
     let way = Way::of(app, &action);
     app.leaving = way.filter(|_| app.busy == 0);
     app.undo = None;
@@ -174,7 +176,7 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     vec![Effect::Act(action)]
 }
 
-/// An action ended: what is to be said of it, and the way back where there is one.
+/// Reports the end of an action, and offers its undo if there is one.
 pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
     let way = app.leaving.take().filter(|_| app.busy == 0);
     let came = match result {
@@ -196,7 +198,7 @@ pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
     }
 }
 
-/// Opens the confirmation of what takes the last action back.
+/// Opens the confirmation of undoing the last action.
 pub(super) fn undo(app: &mut App) -> Vec<Effect> {
     let Some(offer) = app.undo.clone() else {
         app.say_here("there is nothing to undo: what this console did last has no way back, or it did nothing");
@@ -213,7 +215,7 @@ pub(super) fn undo(app: &mut App) -> Vec<Effect> {
     })
 }
 
-/// Why nothing can be written now.
+/// Returns the reason why nothing can be written now.
 fn refusal(app: &App) -> Option<String> {
     if app.read_only() {
         return Some("read-only: this console was started so; `:write 15m` allows changes for that long".to_owned());
@@ -224,7 +226,7 @@ fn refusal(app: &App) -> Option<String> {
     sources::refusal(app)
 }
 
-/// Keep-cordoned asks nothing: it can be taken back by the same key.
+/// Toggles keep-cordoned. It needs no confirmation, because the same key reverts it.
 fn keep(app: &mut App) -> Vec<Effect> {
     let boot = app.now.boot.as_secs_f64();
     if queries::kube_lost(&app.seen, boot).is_some() {

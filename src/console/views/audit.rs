@@ -1,4 +1,4 @@
-//! Audit: who did what, when, why, from where; newest first.
+//! Audit: who did what, when, why and from where; newest first.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -15,7 +15,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let wide = area.width >= 120;
     let visible = app.audit.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    // as wide as what they say now: on a narrow screen the objects need the room
+    // columns are as wide as their content, because on a narrow screen the objects need the space
     let needs = |cell: usize, least: u16, most: u16| table::needs(&rows, cell, least, most);
     let columns = [
         Column { title: "AT", width: needs(0, 9, 11), from: 0 },
@@ -38,7 +38,7 @@ fn row(app: &App, id: &PastId) -> Row {
     let mut cells = Vec::new();
     match app.past.audit.rows.get(id) {
         Some(Ok(audit)) => {
-            // what an engine did stands back behind what people did
+            // the engine's records are muted compared with those of operators
             let style = if audit.by_engine() { theme.muted } else { Style::new() };
             let narrow = app.size.width < 120;
             let who = if narrow { audit.who.user.clone() } else { format!("{}@{}", audit.who.user, audit.who.host) };

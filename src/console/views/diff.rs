@@ -1,4 +1,5 @@
-//! The definition in force against the generated one: by machine and by field, noise folded, with reason and scores.
+//! Comparison of the definition in force with the generated one: by machine and by field, noise folded, with reason and
+//! scores.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -85,7 +86,7 @@ fn line(what: &str, text: &str) -> Vec<Cell> {
     std::iter::once(Cell::plain(what)).chain(empty).chain([Cell::plain(short_text::safe(text))]).collect()
 }
 
-/// What the plan is, where applying and automatic repair stand.
+/// Returns the lines about the plan, the state of applying, and automatic repair.
 pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     let (seen, theme) = (&app.seen, &app.looks.theme);
     if !seen.snapshot.store.synced {
@@ -131,12 +132,12 @@ pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String,
         .collect()
 }
 
-/// What the plan found that it cannot mend.
+/// Returns the plan's warnings.
 fn warnings(app: &App) -> &[String] {
     registry::proposed(&app.seen).map_or(&[], |p| &p.plan.warnings)
 }
 
-/// Why there is no row, in full: what stands above the table is cut.
+/// Returns the full reason why there is no row, because the line above the table is cut.
 fn empty(app: &App, width: usize) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;

@@ -35,13 +35,13 @@ fn lines(app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-/// Whether a text has all the words that are looked for.
+/// Reports whether a text contains all searched words.
 fn has(app: &App, text: &str) -> bool {
     let text = text.to_lowercase();
     app.sought.to_lowercase().split_whitespace().all(|word| text.contains(word))
 }
 
-/// The last messages, the newest first.
+/// Returns the last messages, newest first.
 fn messages(app: &App) -> Vec<Line<'static>> {
     let theme = &app.looks.theme;
     let mut lines = Vec::new();
@@ -56,7 +56,7 @@ fn messages(app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-/// What keeps pods, the most nodes first.
+/// Returns what blocks pods, with the most affected nodes first.
 fn holders(app: &App) -> Vec<Line<'static>> {
     let theme = &app.looks.theme;
     let width = usize::from(app.size.width).saturating_sub(8);
@@ -82,8 +82,8 @@ fn holders(app: &App) -> Vec<Line<'static>> {
     lines
 }
 
-/// A section of the help: its title, and what it says of each key or word that is looked for; nothing where that is none.
-/// By the names of the configuration too, which are the field's words (`hold`, `done`, `force`).
+/// Returns a section of the help: its title, and the text of each key or command that matches the search, or nothing.
+/// The search also matches the names used in the configuration (`hold`, `done`, `force`).
 fn section<'a>(
     app: &App,
     title: &str,
@@ -124,19 +124,19 @@ fn keys(app: &App) -> Vec<Line<'static>> {
     lines.extend(section(app, "Everywhere", of(Context::Everywhere, false)));
     lines.extend(section(app, "In dialogs", of(Context::Dialog, false)));
     lines.extend(section(app, "On the command line, beside every name of docs/keys.md", words.chain(verbs)));
-    // the first one has the frame above itself
+    // the first section has the frame above it
     lines.drain(..lines.len().min(1));
     lines
 }
 
-/// How far the help can be scrolled.
+/// Returns how far the help can be scrolled.
 pub fn overflow(app: &App) -> usize {
     let parts = super::parts(app);
     let shown = parts.table.union(parts.pane).union(parts.banner).height.saturating_sub(1);
     lines(app).len().saturating_sub(usize::from(shown))
 }
 
-/// Draws it over the body.
+/// Draws the help over the body.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     let lines = lines(app);
     for y in area.top()..area.bottom() {

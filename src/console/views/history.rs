@@ -21,7 +21,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     }
     let visible = app.history.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    // as wide as what they say now: how it ended is what is read
+    // columns are as wide as their content: the outcome needs the space
     let narrow = area.width < 100;
     let needs = |cell: usize, least: u16, most: u16| table::needs(&rows, cell, least, most);
     let columns = [
@@ -42,7 +42,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     }
 }
 
-/// How an outcome looks: well, otherwise than meant, failed.
+/// Returns the style of an outcome: good, unintended, or failed.
 pub(in crate::console) fn style(app: &App, ended: &Ended) -> Style {
     let theme = &app.looks.theme;
     if ended.good {
@@ -80,13 +80,13 @@ fn row(app: &App, id: &PastId) -> Row {
     Row { cells, cursor: app.history.cursor.as_ref() == Some(id), marked: app.history.marks.contains(id) }
 }
 
-/// The machine's name: as it is called now, else as its attempt called it, else its address.
+/// Returns the machine's current name, else the name in its attempt, else its address.
 pub(in crate::console) fn node(app: &App, ended: &Ended) -> String {
     let now = app.seen.snapshot.machine(&ended.address);
     if now == ended.address { ended.node.clone().unwrap_or(now) } else { now }
 }
 
-/// A row that cannot be read: what is wrong stands in the column after `before`.
+/// Returns an unreadable row: the error is in the column after `before`.
 pub(super) fn broken<T>(app: &App, value: Option<&Result<T, String>>, before: usize) -> Vec<Cell> {
     let danger = app.looks.theme.danger;
     let why = value.and_then(|v| v.as_ref().err()).map(|why| short_text::safe(why)).unwrap_or_default();
@@ -150,7 +150,7 @@ pub(in crate::console) fn targets(record: &Record) -> String {
     }
 }
 
-/// Why there is no row.
+/// Returns the reason why there is no row.
 pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> Vec<String> {
     if let Some(lines) = super::connecting(app) {
         return lines;

@@ -1,4 +1,4 @@
-//! The BareMetalHosts of Metal3: power, what is asked of them by whom and since when, and what is in the way.
+//! BareMetalHosts of Metal3: power, requests with their author and time, and hindrances.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -12,7 +12,7 @@ use crate::{
     model::host::HostRow,
 };
 
-/// Draws who carries requests out, and the table.
+/// Draws the line about the controller, and the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let lines = summary_lines(app, usize::from(area.width));
     let above = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
@@ -70,7 +70,7 @@ fn row(app: &App, id: &HostId) -> Row {
     Row { cells, cursor: app.hosts.cursor.as_ref() == Some(id), marked: app.hosts.marks.contains(id) }
 }
 
-/// Its provisioning state; in a narrow table the longest of them is a word.
+/// Returns the provisioning state; in a narrow table the longest one is shortened.
 fn state(host: &HostRow, width: u16) -> String {
     if width < 120 && host.provisioning == "externally provisioned" {
         return "external".to_owned();
@@ -78,8 +78,8 @@ fn state(host: &HostRow, width: u16) -> String {
     short_text::safe(&host.provisioning)
 }
 
-/// Since when it is held, as far as that is written down: the oldest of the values that say so (ours do), else the
-/// controller's time of the request.
+/// Returns the time since which the host is held, as far as it is recorded: the oldest time in the keys' values
+/// (cketerm's have one), else the controller's time of the request.
 fn held_since(host: &HostRow) -> Option<jiff::Timestamp> {
     if host.asked.keys.is_empty() {
         return None;
@@ -91,7 +91,7 @@ fn held_since(host: &HostRow) -> Option<jiff::Timestamp> {
     said.min().or(host.pending_reboot_since.filter(|_| host.pending()))
 }
 
-/// Who carries requests out, each line with its look.
+/// Returns lines about the controller that carries requests out, each with its style.
 pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     let (snap, theme) = (&app.seen.snapshot, &app.looks.theme);
     if app.hosts.total == 0 {

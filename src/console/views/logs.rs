@@ -1,4 +1,4 @@
-//! Logs: this process's own lines, and where those of the leader are.
+//! Logs: lines of this process, and the place of the leader's log.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -14,7 +14,7 @@ use crate::{
     model::entry::Stored,
 };
 
-/// Draws whose they are, and the table.
+/// Draws the origin of the lines, and the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     let theme = &app.looks.theme;
     let lines = whose(app, usize::from(area.width));
@@ -59,7 +59,7 @@ fn row(app: &App, id: LineId) -> Row {
     Row { cells, cursor: app.log.cursor == Some(id), marked: app.log.marks.contains(&id) }
 }
 
-/// Whose lines they are, and where the leader's are when this process does not lead.
+/// Returns lines about the origin of the log, and about the leader's log if this process does not lead.
 pub(super) fn whose(app: &App, width: usize) -> Vec<String> {
     let store = &app.seen.snapshot.store;
     let engine = |lease: i64| store.engines.get(&lease).and_then(Stored::get);

@@ -1,4 +1,5 @@
-//! sabakan's machines: state and time in it, role, rack, lifetime, place in the cluster, what the plan does with each.
+//! Sabakan's machines: state and time in it, role, rack, lifetime, place in the cluster, and what the plan does with
+//! each.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
@@ -68,7 +69,7 @@ fn row(app: &App, serial: &Serial) -> Row {
     Row { cells, cursor: app.machines.cursor.as_ref() == Some(serial), marked: app.machines.marks.contains(serial) }
 }
 
-/// What the plan does with a machine, and why; nothing where it stays as it is.
+/// Returns what the plan does with a machine, and why; empty if it stays as it is.
 fn plan(app: &App, address: &str) -> String {
     let seen = &app.seen;
     let why = || app.registry.choice(seen, address).map(|c| c.why.to_string()).unwrap_or_default();
@@ -100,7 +101,7 @@ fn empty(app: &App) -> Vec<String> {
     }
 }
 
-/// One or two lines above the table: what the plan is and where applying stands; the rest of the area.
+/// Draws one or two lines about the plan and the state of applying above the table. Returns the rest of the area.
 pub(super) fn summary(app: &App, buffer: &mut Buffer, area: Rect) -> Rect {
     let mut lines = super::diff::summary_lines(app, usize::from(area.width));
     let height = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
@@ -115,7 +116,7 @@ pub(super) fn summary(app: &App, buffer: &mut Buffer, area: Rect) -> Rect {
     Rect { y: area.y + height, height: area.height - height, ..area }
 }
 
-/// Racks as counts by role and state.
+/// Draws the racks as counts by role and state.
 pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
     put(
         buffer,

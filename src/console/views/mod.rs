@@ -1,4 +1,4 @@
-//! Drawing. Reads the state, never changes it; costs the screen's size, not the cluster's.
+//! Drawing. It reads the state and never changes it. Its cost depends on the screen's size, not on the cluster's.
 
 mod audit;
 mod diff;
@@ -33,22 +33,22 @@ use crate::{
     model::entry::EntryId,
 };
 
-/// Below this nothing useful fits.
+/// Least screen size; below it nothing useful fits.
 pub const LEAST: (u16, u16) = (60, 15);
-/// From this height on a pane lies below its table instead of over it.
+/// Height from which a pane is shown below its table instead of over it.
 const SPLIT: u16 = 36;
 
-/// Whether nothing but a line fits, so that no key may do anything.
+/// Returns true if the screen fits only one line; then no key may do anything.
 pub fn too_small(size: Size) -> bool {
     size.width < LEAST.0 || size.height < LEAST.1
 }
 
-/// The parts of the screen.
+/// Parts of the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts {
     /// Cluster, leader, counts, tabs.
     pub header: Rect,
-    /// What is lost.
+    /// Lost sources.
     pub banner: Rect,
     /// The table; empty when a pane covers it.
     pub table: Rect,
@@ -80,10 +80,10 @@ pub fn parts(app: &App) -> Parts {
     }
 }
 
-/// Lines between the table's place and its titles.
+/// Returns the number of lines between the top of the table's area and its titles.
 fn above(app: &App, table: Rect) -> usize {
     match app.view {
-        // the lines that say where the plan stands
+        // the lines about the plan's state
         View::Machines | View::Diff => {
             diff::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
         }
@@ -93,13 +93,13 @@ fn above(app: &App, table: Rect) -> usize {
     }
 }
 
-/// Rows that the table shows, its titles not counted.
+/// Returns the number of rows that the table shows, without its titles.
 pub fn table_height(app: &App) -> usize {
     let table = parts(app).table;
     usize::from(table.height.saturating_sub(1)).saturating_sub(above(app, table)).max(1)
 }
 
-/// Which of the visible rows lies on this line of the screen.
+/// Returns the visible row on this line of the screen.
 pub fn row_at(app: &App, y: u16) -> Option<usize> {
     let table = parts(app).table;
     let racks = app.racks && app.view.registry();
@@ -110,28 +110,28 @@ pub fn row_at(app: &App, y: u16) -> Option<usize> {
     usize::from(y - table.y).checked_sub(above(app, table) + 1).filter(|row| *row < table_height(app))
 }
 
-/// What can be opened at this place of the Overview.
+/// Returns the target at this place of the Overview.
 pub fn spot_at(app: &App, x: u16, y: u16) -> Option<super::overview::Spot> {
     let known = app.view == View::Overview && app.seen.snapshot.store.synced;
     known.then(|| overview::spot_at(app, parts(app).table, x, y)).flatten()
 }
 
-/// The lines of the Overview that can be opened.
+/// Returns the Overview's targets.
 pub fn overview_spots(app: &App) -> Vec<super::overview::Spot> {
     if app.seen.snapshot.store.synced { overview::spots(app, parts(app).table) } else { Vec::new() }
 }
 
-/// Lines that the map of the racks has.
+/// Returns the number of lines of the map of racks.
 pub fn map_height(app: &App) -> usize {
     racks::height(app, parts(app).table)
 }
 
-/// Lines that the pane shows, its title not counted.
+/// Returns the number of lines that the pane shows, without its title.
 pub fn pane_height(app: &App) -> usize {
     usize::from(parts(app).pane.height.saturating_sub(1))
 }
 
-/// How far the pane can be scrolled.
+/// Returns how far the pane can be scrolled.
 pub fn pane_overflow(app: &App) -> usize {
     pane::lines(app).len().saturating_sub(pane_height(app))
 }
@@ -199,7 +199,7 @@ fn draw_all(app: &App, frame: &mut Frame) {
     }
 }
 
-/// What an empty table of a queue says while etcd is not read yet; none afterwards.
+/// Returns the text of an empty table while etcd is not read yet, or `None` afterwards.
 fn connecting(app: &App) -> Option<Vec<String>> {
     let store = &app.seen.snapshot.store;
     if store.synced {
@@ -216,14 +216,14 @@ fn connecting(app: &App) -> Option<Vec<String>> {
     Some(lines)
 }
 
-/// What a table says whose filter lets nothing through.
+/// Returns the text of a table whose filter passes no row.
 fn no_hits(app: &App, what: &str) -> Vec<String> {
     let list = app.list();
     let (_, total) = list.counts();
     vec![format!("no {what} of {total} passes {:?}", list.filter()), format!("{} shows all", app.key("back"))]
 }
 
-/// Why an entry stands, in its row: what is stuck has a mark too, so that its colour says nothing alone.
+/// Returns the cell with an entry's reason. A stuck entry also has a mark, so that the colour is not the only sign.
 fn why(app: &App, id: EntryId, text: &str) -> Cell {
     let style = app.looks.theme.trouble;
     match trouble::of(&app.seen, id) {
@@ -233,7 +233,7 @@ fn why(app: &App, id: EntryId, text: &str) -> Cell {
     }
 }
 
-/// Says in the middle of an empty table why it is empty.
+/// Writes the reason into an empty table.
 fn say_empty(buffer: &mut ratatui::buffer::Buffer, area: Rect, lines: &[String], app: &App) {
     for (y, line) in (area.y + 2..area.bottom()).zip(lines) {
         let style = if y == area.y + 2 { app.looks.theme.title } else { ratatui::style::Style::new() };

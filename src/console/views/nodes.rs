@@ -1,4 +1,4 @@
-//! The nodes: those of Kubernetes and those of the definition, each with one truthful state.
+//! Nodes of Kubernetes and of the definition, each with one accurate state.
 
 use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use unicode_width::UnicodeWidthStr;
@@ -12,7 +12,7 @@ use crate::{
     model::entry::EntryId,
 };
 
-/// Columns that STATE has at least, so that it does not jump with every row.
+/// Least width of STATE, so that it does not change with every row.
 const STATE: u16 = 16;
 
 /// Draws the table.
@@ -20,17 +20,17 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let name = u16::try_from(app.totals.name_width).unwrap_or(16).clamp(8, if area.width < 100 { 18 } else { 40 });
     let visible = app.nodes.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|node| row(app, node, usize::from(name))).collect();
-    // as wide as what they say now; STATE, which says most, is what is cut first
+    // columns are as wide as their content; STATE has the longest text and is cut first
     let needs = |cell: usize, least: u16, most: u16| {
         let longest = rows.iter().filter_map(|row| row.cells.get(cell)).map(|cell| cell.text.width()).max();
         u16::try_from(longest.unwrap_or(0)).unwrap_or(most).clamp(least, most)
     };
-    // with nobody in repair narrow screens have another use for that column
+    // without repairs, narrow screens use that column's space for others
     let repairs = rows.iter().filter_map(|row| row.cells.get(7)).any(|cell| !cell.text.is_empty());
     let mut columns = [
         Column { title: "NODE", width: name, from: 0 },
         Column { title: "STATE", width: 0, from: 0 },
-        // filters know it wherever it is not shown; STATE says more
+        // filters know the address even if it is hidden; STATE is more useful
         Column { title: "ADDRESS", width: needs(2, 7, 39), from: 90 },
         Column { title: "ROLE", width: needs(3, 4, if area.width < 100 { 6 } else { 20 }), from: 0 },
         Column { title: "RACK", width: needs(4, 4, if area.width < 100 { 6 } else { 20 }), from: 60 },

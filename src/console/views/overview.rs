@@ -1,4 +1,5 @@
-//! The Overview: in five seconds, is it moving, what is stuck and on what, who leads, how long to go.
+//! Overview. It shows within five seconds whether work moves, what is stuck and on what, who leads, and how long it
+//! takes.
 
 mod columns;
 mod past;
@@ -22,10 +23,10 @@ use crate::{
     store::{keys::SwitchName, view::Switch},
 };
 
-/// Columns of the labels.
+/// Width of the labels.
 const LABEL: usize = 9;
 
-/// One line: what Enter opens on it, and its text.
+/// One line: the target that Enter opens, and the text.
 struct OverviewLine {
     spot: Option<Spot>,
     label: &'static str,
@@ -40,7 +41,7 @@ fn text(text: impl Into<String>, style: Style) -> Span<'static> {
     Span::styled(text.into(), style)
 }
 
-/// Is it moving: slots, and the entries by state.
+/// Returns the progress of a queue: slots, and the entries by state.
 fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let (theme, store) = (&app.looks.theme, &app.seen.snapshot.store);
     let (switch, counts, work, after): (&Switch, &Counts, &Work, _) = match queue {
@@ -48,7 +49,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         QueueKind::Repair => (&store.repairs.switch, &app.totals.repairs, &app.summary.repairs, "watching"),
     };
     let (going, held) = (work.left.left, work.left.held);
-    // what is in work and goes on
+    // work in progress that moves
     let moves = work.used.saturating_sub(work.used_stuck);
     let waits = work.used_waits > 0 && moves == work.used_waits;
     let idle = work.used == 0 && work.left.nothing();
@@ -84,7 +85,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     ];
     let states = states.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>();
     let gap = if states.is_empty() { "" } else { ": " };
-    // nobody knows whether it is still so
+    // the current state is unknown
     let (seen_at, style) = if lost {
         (format!("as of {}: ", calendar::time(app, app.known())), theme.danger)
     } else {
@@ -92,7 +93,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     };
     let by = (!switch.enabled()).then(|| who_disabled(app, queue, switch.mod_revision)).flatten().unwrap_or_default();
     let mut spans = vec![text(format!("{seen_at}{state}"), style), text(by, theme.trouble)];
-    // what a person has to see comes first: narrow screens cut the end
+    // the most important part comes first, because narrow screens cut the end
     for (n, what) in [(counts.failed, "failed"), (counts.broken, "broken")] {
         if n > 0 {
             spans.push(text(format!(", {n} {what}"), theme.danger));
@@ -102,8 +103,8 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     spans
 }
 
-/// Who disabled a queue, when and why, where the audit has it: ` by bob at 09:17Z (storage incident)`. Only the record of the
-/// very transaction is meant: `ckecli` and `etcdctl` write none.
+/// Returns who disabled a queue, when and why, if the audit has it: ` by bob at 09:17Z (storage incident)`. Only a
+/// record of the same transaction counts, because `ckecli` and `etcdctl` write none.
 fn who_disabled(app: &App, queue: QueueKind, written: i64) -> Option<String> {
     let on = SwitchName::from(queue).title();
     let read = app.past.audit.rows.iter().filter(|(id, _)| id.revision.0 == written);
@@ -112,7 +113,7 @@ fn who_disabled(app: &App, queue: QueueKind, written: i64) -> Option<String> {
     Some(short_text::safe(&format!(" by {} at {}{why}", audit.who.user, calendar::short(app, audit.at))))
 }
 
-/// How long to go, and from what that is known: a line for each queue that has something left.
+/// Returns the remaining time and the basis of the estimate: one line for each queue with remaining work.
 fn to_go(app: &App) -> Vec<OverviewLine> {
     let theme = &app.looks.theme;
     let clock = |at| calendar::moment(app, at);
@@ -134,10 +135,10 @@ fn to_go(app: &App) -> Vec<OverviewLine> {
     lines
 }
 
-/// Most machines that are named of those that the same thing blocks.
+/// Most machines that are named for one common blocker.
 const NAMES: usize = 4;
 
-/// What blocks several drains at once.
+/// Returns what blocks several drains at once.
 fn blocks(app: &App) -> Option<OverviewLine> {
     let (theme, all) = (&app.looks.theme, &app.summary.blocks);
     let most = all.first()?;
@@ -161,8 +162,8 @@ fn blocks(app: &App) -> Option<OverviewLine> {
     })
 }
 
-/// Nodes that are not Ready, members that have none, hosts that somebody should look at or that are held off: whatever no
-/// queue tells of. Nothing where all is well.
+/// Returns trouble that no queue shows: nodes that are not Ready, members without a Node, hosts that need attention or
+/// are held off. Empty if there is none.
 fn machines(app: &App) -> Vec<OverviewLine> {
     let (theme, hosts) = (&app.looks.theme, &app.totals.hosts);
     let mut lines = Vec::new();
@@ -192,14 +193,14 @@ fn machines(app: &App) -> Vec<OverviewLine> {
     lines
 }
 
-/// The first few of several names.
+/// Returns the first few of several names.
 fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let more = if names.len() > NAMES { " ..." } else { "" };
     let first: Vec<String> = names.take(NAMES).map(|name| short_text::squeezed(name, 24)).collect();
     format!("{}{more}", first.join(" "))
 }
 
-/// What waits without being stuck, and who for longest.
+/// Returns what waits without being stuck, and the entry that has waited longest.
 fn waiting(app: &App) -> Vec<Span<'static>> {
     let (theme, sums) = (&app.looks.theme, &app.summary);
     let Some((id, since)) = sums.oldest else { return vec![text("nothing", theme.muted)] };
@@ -212,7 +213,7 @@ fn name(app: &App, id: EntryId) -> String {
     short_text::squeezed(&queries::machine(&app.seen, id).unwrap_or_default(), 24)
 }
 
-/// Who leads, since when, and who would follow.
+/// Returns the leader, the time since it leads, and the next candidates.
 fn leads(app: &App) -> Vec<Span<'static>> {
     let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
     let mut spans = vec![match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
@@ -238,7 +239,7 @@ fn leads(app: &App) -> Vec<Span<'static>> {
     spans
 }
 
-/// How old what is shown is.
+/// Returns the age of the displayed data.
 fn data(app: &App) -> Vec<Span<'static>> {
     let (theme, boot) = (&app.looks.theme, app.now.boot.as_secs_f64());
     let snap = &app.seen.snapshot;
@@ -273,7 +274,7 @@ fn data(app: &App) -> Vec<Span<'static>> {
     spans
 }
 
-/// What is switched off, or set otherwise than by default; a line where there is something, or where there is room.
+/// Returns what is disabled or differs from its default.
 fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
     let (theme, store) = (&app.looks.theme, &app.seen.snapshot.store);
     let policy = store.policy();
@@ -293,14 +294,14 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
         });
         add(match &app.seen.auto_repair.off {
             _ if !store.auto_repair.enabled() => text("automatic repair DISABLED", theme.trouble),
-            // switched on: what keeps it from adding is not its switch
+            // it is enabled: what keeps it from adding is not its switch
             Some(why) => text(format!("automatic repair waits: {}", short_text::safe(why)), theme.muted),
             None => Span::raw("automatic repair on"),
         });
     }
     let engine = serde_json::to_value(policy.engine).ok().and_then(|v| v.as_str().map(str::to_owned));
     add(Span::raw(format!("engine: {}", engine.unwrap_or_default())));
-    // the freeze itself stands in the banner of every view
+    // the freeze itself is in the banner of every view
     if let Some((told, open)) = calendar::window(app, QueueKind::Reboot) {
         add(text(told, if open { Style::new() } else { theme.trouble }));
     }
@@ -313,7 +314,7 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
     (width >= 100 || registry || spans.len() > 1).then_some(spans)
 }
 
-/// What is in work, longest first.
+/// Returns work in progress, longest first.
 fn work(app: &App) -> Vec<OverviewLine> {
     let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
     let mut lines: Vec<OverviewLine> = Vec::new();
@@ -340,7 +341,7 @@ fn work(app: &App) -> Vec<OverviewLine> {
     lines
 }
 
-/// What is stuck, oldest first, by what it is stuck on.
+/// Returns stuck entries, oldest first, grouped by the blocker.
 fn stuck(app: &App) -> Vec<OverviewLine> {
     let theme = &app.looks.theme;
     let mut lines: Vec<OverviewLine> = Vec::new();
@@ -361,7 +362,7 @@ fn stuck(app: &App) -> Vec<OverviewLine> {
     lines
 }
 
-/// What entries wait on that may pass by itself, oldest first; nothing where there is none.
+/// Returns what entries wait on that may pass by itself, oldest first.
 fn waits_on(app: &App) -> Vec<OverviewLine> {
     let spot = |group: &Stuck| Some(Spot::WaitsOn(group.on.clone(), group.entry?));
     app.summary.waits_on.iter().filter_map(|group| Some(stuck_line(app, group, spot(group)?))).collect()
@@ -373,7 +374,7 @@ fn stuck_line(app: &App, group: &Stuck, spot: Spot) -> OverviewLine {
     let why = group.entry.and_then(|id| app.seen.reasons.get(&id)).map(|why| short_text::reason(why, now));
     let node = group.node.as_deref().map(|n| short_text::squeezed(n, 24)).filter(|n| !n.is_empty());
     let first = node.or_else(|| group.entry.map(|id| id.to_string())).unwrap_or_default();
-    // one alone says it in full, with its pod
+    // a single entry shows its full reason with the pod
     let words = match group.count {
         1 => format!("{first}: {}", why.unwrap_or_else(|| group.on.clone())),
         n => format!("{n}x {}: {first} ...", group.on),

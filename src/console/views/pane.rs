@@ -1,10 +1,10 @@
-//! The detail pane: below the table where there is room, over it where there is not.
+//! Detail pane: below the table if there is space, else over it.
 
 use ratatui::{buffer::Buffer, layout::Rect, text::Line};
 
 use crate::console::{app::App, detail, table::put};
 
-/// The pane's text at the screen's width.
+/// Returns the pane's text at the screen's width.
 pub(super) fn lines(app: &App) -> Vec<Line<'static>> {
     app.pane.as_ref().map(|pane| detail::lines(app, &pane.of, app.size.width.saturating_sub(2))).unwrap_or_default()
 }

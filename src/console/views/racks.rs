@@ -1,5 +1,4 @@
-//! The racks of the Nodes as a map: a letter a machine; below it the machine under the cursor, and what the letters
-//! mean.
+//! Map of the racks with one letter per machine. Below it are the machine under the cursor and the legend.
 
 use ratatui::{
     buffer::Buffer,
@@ -15,10 +14,10 @@ use crate::console::{
     table::{cut, put},
 };
 
-/// Most lines of the legend, and of what is said of the machine under the cursor.
+/// Most lines of the legend, and of the text about the machine under the cursor.
 const MOST: usize = 2;
 
-/// What stands below the map: the machine under the cursor, the legend.
+/// Returns the lines below the map: the machine under the cursor, the legend.
 fn below(app: &App, map: &Map) -> Vec<(String, Style)> {
     let (theme, width) = (&app.looks.theme, usize::from(app.size.width));
     let mut lines = Vec::new();
@@ -34,13 +33,13 @@ fn below(app: &App, map: &Map) -> Vec<(String, Style)> {
     lines
 }
 
-/// Lines that the map itself has.
+/// Returns the number of lines of the map itself.
 pub(super) fn height(app: &App, area: Rect) -> usize {
     let below = app.map.as_ref().map_or(0, |map| below(app, map).len());
     usize::from(area.height).saturating_sub(below).max(1)
 }
 
-/// Draws it.
+/// Draws the map.
 pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, old: bool) {
     let width = usize::from(area.width);
     let (per_line, _) = map.grid(width);

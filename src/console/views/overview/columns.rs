@@ -1,4 +1,4 @@
-//! What stands where: one column or two, what is folded, and how many lines each section gets.
+//! Layout: one column or two, folded lines, and the number of lines of each section.
 
 use ratatui::{
     buffer::Buffer,
@@ -18,16 +18,16 @@ use crate::{
     model::entry::QueueKind,
 };
 
-/// From so many lines on, long ones may take two, and the last day is told.
+/// Number of lines from which long lines may take two and the last day is shown.
 const ROOM: usize = 18;
-/// From this width on the past stands beside the present.
+/// Width from which the past is shown beside the present.
 const TWO: u16 = 150;
 
-/// The lines of both columns; the right one is empty on a narrow screen.
+/// Returns the lines of both columns; the right one is empty on a narrow screen.
 fn columns(app: &App, area: Rect) -> (Vec<OverviewLine>, Vec<OverviewLine>) {
     let room = usize::from(area.height);
     let mut left = vec![said("Reboots", queue(app, QueueKind::Reboot)), said("Repairs", queue(app, QueueKind::Repair))];
-    // where there is room, what is long goes on in a second line
+    // on a tall screen, long lines continue in a second line
     let width = if room < ROOM { usize::MAX } else { usize::from(left_width(area)).saturating_sub(LABEL + 2) };
     left.extend(to_go(app).into_iter().flat_map(|line| folded(line, width)));
     let told = [said("Waiting", waiting(app)), said("Leads", leads(app)), said("Data", data(app))];
@@ -61,7 +61,7 @@ fn columns(app: &App, area: Rect) -> (Vec<OverviewLine>, Vec<OverviewLine>) {
     (left, Vec::new())
 }
 
-/// Divides lines: one for each, then what each needs, the first ones first but leaving two to the others.
+/// Distributes lines among the sections: first one each, then up to three each, then the rest, earlier sections first.
 fn shares(room: usize, needs: &[usize]) -> Vec<usize> {
     let mut parts = vec![0; needs.len()];
     let mut left = room;
@@ -75,7 +75,7 @@ fn shares(room: usize, needs: &[usize]) -> Vec<usize> {
     parts
 }
 
-/// The first lines of a section under its label; how many are left out stands on the last.
+/// Returns the first lines of a section under its label; the last line shows the number of hidden ones.
 fn part(label: &'static str, lines: Vec<OverviewLine>, room: usize) -> Vec<OverviewLine> {
     let hidden = lines.len().saturating_sub(room);
     let mut shown: Vec<OverviewLine> = lines.into_iter().take(room).collect();
@@ -90,18 +90,18 @@ fn part(label: &'static str, lines: Vec<OverviewLine>, room: usize) -> Vec<Overv
     shown
 }
 
-/// The lines that can be opened, in the order of the screen.
+/// Returns the targets of the lines that can be opened, in the order of the screen.
 pub fn spots(app: &App, area: Rect) -> Vec<Spot> {
     let (left, right) = columns(app, area);
     left.into_iter().chain(right).filter_map(|line| line.spot).collect()
 }
 
-/// Columns of the left half, or of all.
+/// Returns the width of the left half, or of the whole area.
 fn left_width(area: Rect) -> u16 {
     if area.width >= TWO { split(area).saturating_sub(1) } else { area.width }
 }
 
-/// A line that is too long goes on below itself; what is too long for that too is cut.
+/// Folds a line that is too long into two; the second one is cut if needed.
 fn folded(line: OverviewLine, width: usize) -> Vec<OverviewLine> {
     let long = line.spans.iter().map(Span::width).sum::<usize>() > width;
     if !long {
@@ -125,7 +125,7 @@ fn folded(line: OverviewLine, width: usize) -> Vec<OverviewLine> {
     vec![OverviewLine { spans: first, ..line }, said("", second)]
 }
 
-/// What can be opened at this place of the screen.
+/// Returns the target at this place of the screen.
 pub(in crate::console::views) fn spot_at(app: &App, area: Rect, x: u16, y: u16) -> Option<Spot> {
     let (left, right) = columns(app, area);
     let lines = if area.width >= TWO && x >= area.x + split(area) { right } else { left };
@@ -133,12 +133,12 @@ pub(in crate::console::views) fn spot_at(app: &App, area: Rect, x: u16, y: u16) 
     lines.into_iter().nth(nth)?.spot
 }
 
-/// Where the right column begins.
+/// Returns the place at which the right column begins.
 fn split(area: Rect) -> u16 {
     if area.width >= TWO { area.width * 11 / 20 } else { area.width }
 }
 
-/// Draws it.
+/// Draws the Overview.
 pub(in crate::console::views) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     if let Some(lines) = views::connecting(app) {
         views::say_empty(buffer, area, &lines, app);

@@ -1,4 +1,4 @@
-//! What was: the last day at a glance, what ended, what people did.
+//! Section about the past: the last day in one line, ended entries, operators' actions.
 
 use ratatui::text::Span;
 
@@ -8,7 +8,8 @@ use crate::{
     model::cketerm_records::Audit,
 };
 
-/// The last day at a glance: what ended in each hour, and how long the machines were away.
+/// Returns the last day in one line: the number of entries that ended in each hour, and how long the machines were
+/// away.
 pub(super) fn day(app: &App) -> Option<OverviewLine> {
     let (theme, day) = (&app.looks.theme, &app.summary.day);
     let all: u64 = day.ended.iter().sum();
@@ -18,7 +19,7 @@ pub(super) fn day(app: &App) -> Option<OverviewLine> {
     let blocks = app.looks.blocks;
     let known = day.ended.get(day.unread..).unwrap_or_default();
     let hours = if day.unread == 0 { "24h".to_owned() } else { format!("{}h", known.len()) };
-    // the numbers first: narrow screens cut the end
+    // the numbers come first, because narrow screens cut the end
     let mut spans = vec![Span::raw(format!("{hours} {all} ended"))];
     if day.bad > 0 {
         spans.push(text(format!(", {} failed", day.bad), theme.trouble));
@@ -32,14 +33,14 @@ pub(super) fn day(app: &App) -> Option<OverviewLine> {
     Some(said("By hour", spans))
 }
 
-/// What ended last.
+/// Returns the lines of the entries that ended last.
 pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
     let theme = &app.looks.theme;
     let read = &app.past.history;
     let mut lines: Vec<OverviewLine> = Vec::new();
     for id in &app.summary.ended {
         let Some(e) = read.get(id) else { continue };
-        // a machine was away from its command on; without one, it waited from the request on
+        // a machine is away from its command on; without a command, the time counts from the request
         let took = match (e.commanded, &e.request) {
             (Some(began), _) => Some(format!(" in {}", when::age(began, e.at))),
             (None, Some(r)) => Some(format!(" after {}", when::age(r.at, e.at))),
@@ -64,7 +65,7 @@ pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
     lines
 }
 
-/// What people did last.
+/// Returns the lines of the operators' last actions.
 pub(super) fn actions(app: &App) -> Vec<OverviewLine> {
     let read = &app.past.audit;
     let mut lines: Vec<OverviewLine> = Vec::new();
