@@ -1,4 +1,4 @@
-//! The pane of a host: its power, what is asked of it by whom, its times, its BMC, what our controller knows.
+//! Pane of a host: its power, requests and their authors, its times, its BMC, and the state of cketerm's controller.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The pane of a machine: what sabakan knows of it, what the plan does with it and why, field by field.
+//! Pane of a machine: sabakan's data, and what the plan does with the machine and why, field by field.
 
 use ratatui::style::Style;
 

@@ -1,4 +1,4 @@
-//! A node in the detail pane: its state, its cordon and whose it is, what it runs, its entries.
+//! Pane of a node: its state, its cordon and the cordon's owner, its pods, its entries.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Text<'_> {
-    /// The entry's machine as a node, by name.
+    /// Adds the entry's machine as a node, by name.
     pub(super) fn machine(&mut self, name: &str) {
         let seen = &self.app.seen;
         let (state, trouble) = short_text::node_state(self.app, name);
@@ -20,7 +20,7 @@ impl Text<'_> {
         self.field("node", &format!("{name} ({role}): {state}"), style);
     }
 
-    /// A Node, or a machine that has none, and its entries.
+    /// Adds a Node, or a machine without one, and its entries.
     pub(super) fn node(&mut self, name: &str) {
         let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
@@ -91,7 +91,7 @@ impl Text<'_> {
             None => said.push("by somebody else".to_owned()),
         }
         if row.keep_cordoned {
-            // the cordon of one who said so by cketerm, as far as the audit was read
+            // who set the cordon with cketerm, as far as the audit was read
             let on = format!("node {}", row.name);
             let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
             let by_hand = |what: &str| matches!(what, "node cordon" | "node drain" | "node keep-cordoned");

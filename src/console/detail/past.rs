@@ -1,4 +1,4 @@
-//! Panes of what lies behind: the story of an entry that ended, an audit record, a record of CKE's.
+//! Panes of the past: the timeline of an ended entry, an audit record, a record of CKE.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     store::keys::Folder,
 };
 
-/// The pane's title.
+/// Returns the pane's title.
 pub(super) fn title(app: &App, folder: Folder, id: &PastId) -> String {
     let past = &app.past;
     let text = match folder {
@@ -37,7 +37,7 @@ pub(super) fn title(app: &App, folder: Folder, id: &PastId) -> String {
 }
 
 impl Text<'_> {
-    /// A value that is read on demand.
+    /// Adds a value that is read on demand.
     pub(super) fn past(&mut self, folder: Folder, id: &PastId) {
         let app = self.app;
         match folder {
@@ -93,7 +93,7 @@ impl Text<'_> {
         }
     }
 
-    /// What happened, oldest first.
+    /// Adds the events of an entry, oldest first.
     fn story(&mut self, story: &Arc<Story>) {
         self.heading("Timeline".to_owned());
         if let Some(why) = &story.gap {

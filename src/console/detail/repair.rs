@@ -1,4 +1,4 @@
-//! A repair in the detail pane: where it stands, its steps and what came of each.
+//! Pane of a repair: its state, its steps and the result of each.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Text<'_> {
-    /// A repair. `alone`: the pane is the entry's; else the node's lines stand above already.
+    /// Adds a repair. `alone`: the pane is the entry's own; else the node's lines are above it already.
     pub(super) fn repair(&mut self, id: EntryId, alone: bool) {
         let seen = Arc::clone(&self.app.seen);
         let theme = self.app.looks.theme.clone();
@@ -83,7 +83,7 @@ impl Text<'_> {
         self.attempts(id);
     }
 
-    /// When what is being done is over at the latest.
+    /// Adds the deadline of the current phase.
     fn next(&mut self, id: EntryId, entry: &RepairEntry) {
         let Some(at) = queries::deadline(&self.app.seen, id) else { return };
         let what = match (entry.status, entry.step_status) {
@@ -95,7 +95,7 @@ impl Text<'_> {
         self.plain("next", &text);
     }
 
-    /// The last answer of the health check, and whether it is one that can never mean "healthy".
+    /// Adds the last answer of the health check, and whether such an answer can never mean "healthy".
     fn health(&mut self, id: EntryId, entry: &RepairEntry) {
         let seen = Arc::clone(&self.app.seen);
         if let Some(answer) = queries::health(&seen, id).filter(|_| entry.unfinished()) {
@@ -111,7 +111,7 @@ impl Text<'_> {
         }
     }
 
-    /// The operation's steps; what came of those that were begun.
+    /// Adds the operation's steps and the results of those that were begun.
     fn steps(&mut self, id: EntryId, entry: &RepairEntry, operation: &Operation) {
         let seen = Arc::clone(&self.app.seen);
         let store = &seen.snapshot.store;
@@ -147,7 +147,7 @@ impl Text<'_> {
     }
 }
 
-/// The commands that make sense where the entry stands, and what they do.
+/// Returns the commands that make sense in the entry's state, and their effects.
 fn choices(entry: &RepairEntry, order: Option<Verb>) -> Vec<(&'static str, &'static str)> {
     let mut can = vec![("cancel", "delete")];
     match (entry.status, entry.step_status) {

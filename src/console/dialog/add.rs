@@ -1,4 +1,4 @@
-//! Queue reboots of the nodes that are marked, or of the one under the cursor.
+//! Dialog that queues reboots of the marked nodes, or of the one under the cursor.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::{
     model::entry::QueueKind,
 };
 
-/// Opens it, or says why there is nothing to add.
+/// Opens the dialog, or returns the reason why there is nothing to add.
 pub fn open(app: &App) -> Result<Dialog, String> {
     if !matches!(app.view, View::Nodes | View::Hosts | View::History) && app.pane.is_none() {
         let [nodes, mark, reboot] = ["nodes", "mark", "reboot"].map(|name| app.key(name));
@@ -25,17 +25,17 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     of(app, chosen)
 }
 
-/// What is found of the nodes that are to be rebooted.
+/// Data of the nodes that are to be rebooted.
 struct Found {
     addresses: Vec<String>,
-    /// Not in the definition.
+    /// Nodes that are not in the definition.
     strangers: Vec<String>,
     lines: Vec<String>,
     bound: Vec<Bound>,
     api_servers: usize,
 }
 
-/// The lines as things are now; expires where other machines than those that were shown would be meant.
+/// Updates the lines. The dialog expires if the action would now be about other machines than those that were shown.
 pub fn follow(app: &App, dialog: &mut Dialog) {
     let named = |bound: &Bound| if let Bound::Node(name, _) = bound { Some(name.clone()) } else { None };
     let mut chosen: Vec<String> = dialog.bound.iter().filter_map(named).collect();
@@ -92,7 +92,7 @@ fn gather(app: &App, chosen: &[String]) -> Found {
     Found { addresses, strangers, lines, bound, api_servers }
 }
 
-/// The same for these nodes.
+/// Opens the dialog for these nodes.
 pub fn of(app: &App, chosen: Vec<String>) -> Result<Dialog, String> {
     let Found { addresses, strangers, lines, bound, api_servers } = gather(app, &chosen);
     if addresses.is_empty() {

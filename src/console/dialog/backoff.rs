@@ -1,4 +1,4 @@
-//! End the backoff of entries, so that the next pass takes them.
+//! Dialog that ends the backoff of entries, so that the next pass takes them.
 
 use super::{Bound, Dialog, DialogAction, tier};
 use crate::{
@@ -10,12 +10,13 @@ use crate::{
     model::entry::EntryId,
 };
 
-/// Opens it, or says why there is nothing to reset.
+/// Opens the dialog, or returns the reason why there is nothing to reset.
 pub fn open(app: &App) -> Result<Dialog, String> {
     of(app, &app.chosen_entries(), "no chosen entry has a backoff: there is nothing to reset")
 }
 
-/// Opens it for all entries of the view's queue that have one, or of both queues where the view is of neither.
+/// Opens the dialog for all entries in backoff: those of the view's queue, or of both queues if the view belongs to
+/// neither.
 pub fn all(app: &App) -> Result<Dialog, String> {
     let store = &app.seen.snapshot.store;
     let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));

@@ -1,4 +1,4 @@
-//! What a dialog is bound to: when one of these changes, it expires.
+//! Objects to which a dialog is bound. If one of them changes, the dialog expires.
 
 use super::{host, registry};
 use crate::{
@@ -9,36 +9,36 @@ use crate::{
     store::{keys::SwitchName, view::Switch},
 };
 
-/// Something that must not have changed since it was shown.
+/// Object that must not have changed since it was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// An entry at its `ModRevision`.
     Entry(EntryId, i64),
     /// A Node with its UID (empty = no such Node).
     Node(String, String),
-    /// One of the four switches at its `ModRevision`; none = it only has to be on still, as whoever stops something
-    /// wants it off whatever was written meanwhile.
+    /// One of the four switches at its `ModRevision`. `None`: the switch only has to be on still, because a stop has to
+    /// succeed whatever was written meanwhile.
     Switch(SwitchName, Option<i64>),
-    /// The constraints, and those of ours beside them, at their `ModRevision`s.
+    /// The constraints, and cketerm's own ones beside them, at their `ModRevision`s.
     Constraints(i64, i64),
     /// The policy at its `ModRevision`.
     Policy(i64),
-    /// The change that waits at the gate.
+    /// The change that waits for approval.
     Digest(String),
     /// The hold on applying at its `ModRevision` (0 = none), and the plan that was shown.
     Applying(i64, Option<String>),
-    /// A host, and what was shown of it.
+    /// A host, and the fields of it that were shown.
     Host(HostId, String),
 }
 
 impl Bound {
-    /// What turns a switch: bound to what was shown, unless it stops something.
+    /// Returns the binding of an action on a switch: to the revision that was shown, unless the action stops something.
     pub fn switch(seen: &Seen, name: SwitchName) -> Self {
         let switch = found(seen, name);
         Self::Switch(name, (!switch.enabled()).then_some(switch.mod_revision))
     }
 
-    /// What changed, in words.
+    /// Returns the change as text, if there was one.
     pub(super) fn broken(&self, seen: &Seen) -> Option<String> {
         match self {
             Self::Entry(id, revision) => match queries::lies(seen, *id) {
@@ -87,7 +87,7 @@ impl Bound {
     }
 }
 
-/// A switch by its name.
+/// Returns a switch by its name.
 pub fn found(seen: &Seen, name: SwitchName) -> &Switch {
     let store = &seen.snapshot.store;
     match name {

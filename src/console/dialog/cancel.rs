@@ -1,5 +1,5 @@
-//! Cancel reboots, delete repairs: those that are chosen, or all that have ended, or all that have not. A stopping verb:
-//! it gets through whatever its entries come to while the dialog is read; those that end drop out.
+//! Dialog that cancels reboots or deletes repairs: the selected ones, all that have ended, or all that have not. It is
+//! a stopping verb: changes of its entries while the dialog is open do not block it; entries that end are left out.
 
 use super::{Bound, Dialog, DialogAction, Stops, tier};
 use crate::{
@@ -16,21 +16,21 @@ use crate::{
     },
 };
 
-/// Entries that are named where some drop out.
+/// Number of left-out entries that are named.
 const NAMED: usize = 5;
 
-/// What is found of the entries that are to go.
+/// Data of the entries that are to be cancelled.
 #[derive(Default)]
 struct Going {
     entries: Vec<EntryId>,
     lines: Vec<String>,
-    /// A command may be running for so many of them.
+    /// Number of entries whose command may be running.
     commands: usize,
-    /// They cannot be read.
+    /// Unreadable entries.
     broken: Vec<EntryId>,
-    /// On their way out already.
+    /// Entries that are already cancelled, deleted or removed.
     ended: Vec<EntryId>,
-    /// Something was done for them, and that is not meant.
+    /// Entries that have begun, if only those that have not begun are meant.
     begun: Vec<EntryId>,
 }
 
@@ -70,7 +70,7 @@ fn gather(app: &App, stops: &Stops) -> Going {
     going
 }
 
-/// Whether nothing was done for an entry so far: it was queued, and waits.
+/// Reports whether nothing was done for an entry so far: it was queued and waits.
 pub fn unbegun(app: &App, id: EntryId) -> bool {
     let seen = &app.seen;
     let tried = seen.snapshot.store.attempts_of(id).next().is_some();
@@ -84,7 +84,7 @@ pub fn unbegun(app: &App, id: EntryId) -> bool {
     waits && !tried
 }
 
-/// Opens it for entries that were queued just now: those for which something was done already are left alone.
+/// Opens the dialog for entries that were queued just now; those that have begun are left alone.
 pub fn queued(app: &App, ids: Vec<EntryId>) -> Result<Dialog, String> {
     let stops = Stops { ids, unfinished: false, unbegun: true };
     let going = gather(app, &stops);
@@ -96,7 +96,7 @@ pub fn queued(app: &App, ids: Vec<EntryId>) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// Opens it for what is chosen, or says why there is nothing to cancel or to delete.
+/// Opens the dialog for the selection, or returns the reason why there is nothing to cancel or to delete.
 pub fn open(app: &App) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
     if chosen.is_empty() {
@@ -111,12 +111,12 @@ pub fn open(app: &App) -> Result<Dialog, String> {
             some => Err(left_out("none of them can be read: they are removed one at a time, choose one", some)),
         };
     }
-    // what was gone before it was opened was never shown
+    // entries that were gone before the dialog was opened were never shown
     going.ended.clear();
     Ok(dialog(app, &going, stops.unfinished))
 }
 
-/// Opens the one that removes an entry that cannot be read: it shows what lies there, and is bound to just that.
+/// Opens the dialog that removes an unreadable entry. It shows the stored value and is bound to its revision.
 fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
     let (_, revision) = queries::lies(&app.seen, id).ok_or_else(|| format!("{id} is gone"))?;
     let action = DialogAction::Act(Action::Remove { entry: id, seen: revision, reason: None });
@@ -137,7 +137,7 @@ fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// Opens it for all reboots.
+/// Opens the dialog for all reboots.
 pub fn all(app: &App) -> Result<Dialog, String> {
     let entries = &app.seen.snapshot.store.reboots.entries;
     let ids = entries.keys().map(|index| EntryId::reboot(*index)).collect();
@@ -153,7 +153,7 @@ pub fn all(app: &App) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// Opens it for all repairs that have ended, or for all that have not; it is about those that it shows.
+/// Opens the dialog for all repairs that have ended, or for all that have not. It is about those that it shows.
 pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
     if app.view != View::Repairs {
         return Err(format!("that is about the repair queue: press {}, then the key again", app.key("repairs")));
@@ -179,7 +179,7 @@ pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// The lines as the entries stand now; those that ended drop out, with a word.
+/// Updates the lines. Entries that have ended are left out and named.
 pub fn follow(app: &App, dialog: &mut Dialog) {
     let Some(stops) = &dialog.stops else { return };
     let going = gather(app, stops);
@@ -198,7 +198,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
     }
 }
 
-/// What the dialog says of them.
+/// Returns the dialog's lines about the entries.
 fn lines(app: &App, going: &Going) -> Vec<String> {
     let Going { entries, lines: each, commands, broken, ended, begun } = going;
     let mut lines = Vec::new();
@@ -228,7 +228,7 @@ fn lines(app: &App, going: &Going) -> Vec<String> {
     lines
 }
 
-/// Which entries drop out, and why.
+/// Returns the line about the entries that are left out, with the reason.
 pub(super) fn left_out(why: &str, ids: &[EntryId]) -> String {
     let named: Vec<String> = ids.iter().take(NAMED).map(ToString::to_string).collect();
     let more = if ids.len() > NAMED { format!(" and {} more", ids.len() - NAMED) } else { String::new() };

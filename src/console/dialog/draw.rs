@@ -1,4 +1,4 @@
-//! Draws a dialog in the middle of the screen, over everything else.
+//! Drawing of a dialog in the middle of the screen, over everything else.
 
 use ratatui::{
     Frame,
@@ -14,7 +14,7 @@ use crate::console::{
     table::{put, wrap},
 };
 
-/// Where it lies, and its text.
+/// Returns the dialog's area and its text.
 fn place(app: &App, dialog: &Dialog, screen: Size) -> (Rect, Vec<String>) {
     let (width, fixed, most) = measure(dialog, screen);
     let text = fit(app, dialog, usize::from(width.saturating_sub(4)), most);
@@ -22,7 +22,7 @@ fn place(app: &App, dialog: &Dialog, screen: Size) -> (Rect, Vec<String>) {
     (Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height), text)
 }
 
-/// The button that lies there.
+/// Returns the button at this place.
 pub fn button_at(app: &App, dialog: &Dialog, (x, y): (u16, u16)) -> Option<Focus> {
     let (area, text) = place(app, dialog, app.size);
     let fields = measure(dialog, app.size).1 - FRAME;
@@ -42,7 +42,7 @@ pub fn button_at(app: &App, dialog: &Dialog, (x, y): (u16, u16)) -> Option<Focus
     }
 }
 
-/// Draws it.
+/// Draws the dialog.
 pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     let screen = frame.area();
     let theme = &app.looks.theme;
@@ -91,7 +91,7 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
             y += 2;
         }
     }
-    // what is said of something else stands where it always stands
+    // other messages stay at their usual place
     if let Some(message) = app.message.as_ref().filter(|message| message.here) {
         let (sign, style) = if message.failed { ("! ", theme.danger) } else { ("", Style::new()) };
         put(buffer, x, y, line, &short_text::safe(&format!("{sign}{}", message.text)), style);
@@ -105,7 +105,7 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
 /// Lines of every dialog: frame 2, title 1 and a line under it, a line for the message, buttons.
 const FRAME: u16 = 6;
 
-/// The dialog's width, the height that it has besides its text, and most lines of text.
+/// Returns the dialog's width, its height without the text, and the most lines of text.
 fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
     let fields = u16::from(dialog.why != Why::Never)
         + 2 * u16::from(dialog.expect.is_some())
@@ -115,7 +115,7 @@ fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
     (screen.width.saturating_sub(4).min(90), fixed, usize::from(screen.height.saturating_sub(fixed + 2)))
 }
 
-/// How far the text can be scrolled.
+/// Returns how far the text can be scrolled.
 pub fn overflow(dialog: &Dialog, screen: Size) -> usize {
     let (width, _, most) = measure(dialog, screen);
     let lines = wrapped(dialog, usize::from(width.saturating_sub(4))).len();
@@ -123,7 +123,7 @@ pub fn overflow(dialog: &Dialog, screen: Size) -> usize {
 }
 
 fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
-    // what has to be known before it is done, then what it would meet, then each object
+    // warnings first, then the preview, then each object
     let warnings = dialog.lines.iter().take_while(|line| line.starts_with('!')).count();
     let (warnings, rest) = dialog.lines.split_at(warnings);
     let plan = dialog.plan.iter().flat_map(super::plan::Plan::lines);
@@ -135,7 +135,7 @@ fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
     all.flat_map(|l| wrap(&short_text::safe(&l), width)).collect()
 }
 
-/// The text, wrapped; what does not fit is counted, never silently cut.
+/// Returns the wrapped text. Lines that do not fit are counted, never silently cut.
 fn fit(app: &App, dialog: &Dialog, width: usize, most: usize) -> Vec<String> {
     let mut lines = wrapped(dialog, width);
     if lines.len() > most {
@@ -148,7 +148,7 @@ fn fit(app: &App, dialog: &Dialog, width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// A frame with nothing in it.
+/// Draws an empty frame.
 pub fn outline(buffer: &mut ratatui::buffer::Buffer, area: Rect, style: Style) {
     for y in area.top()..area.bottom() {
         for x in area.left()..area.right() {
@@ -169,7 +169,7 @@ pub fn outline(buffer: &mut ratatui::buffer::Buffer, area: Rect, style: Style) {
     }
 }
 
-/// A labelled text field; where the terminal's cursor belongs when it has the focus.
+/// Draws a labelled text field. Returns the place of the terminal's cursor if the field has the focus.
 fn field(
     buffer: &mut ratatui::buffer::Buffer,
     (x, y): (u16, u16),
@@ -192,7 +192,7 @@ fn field(
     focus.then_some(Position::new(x + label + column, y))
 }
 
-/// A labelled choice.
+/// Draws a labelled choice.
 fn choice(
     buffer: &mut ratatui::buffer::Buffer,
     (x, y): (u16, u16),
@@ -212,10 +212,10 @@ fn choice(
     put(buffer, x + label, y, width.saturating_sub(label), &short_text::safe(shown), look);
 }
 
-/// The two buttons as they are written.
+/// Returns the labels of the two buttons.
 fn faces(dialog: &Dialog) -> (String, String) {
     let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
-    // where the deed itself is to cancel, the other button has another word
+    // if the action itself is a cancel or a delete, the other button is called "Keep"
     let keeps = ["Cancel", "Delete"].iter().any(|word| dialog.verb.starts_with(word));
     let no = if keeps { "Keep" } else { "Cancel" };
     (bracket(no, dialog.focus == Focus::Cancel), bracket(&dialog.verb, dialog.focus == Focus::Confirm))
@@ -239,13 +239,13 @@ fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x,
     put(buffer, at, y, room, &hint(app, dialog, usize::from(room)), theme.muted);
 }
 
-/// What the keys do where the focus is, from the key table; the way out whatever else there is room for.
+/// Returns the hint about the keys at the current focus. The way out is always shown, the rest if there is space.
 fn hint(app: &App, dialog: &Dialog, room: usize) -> String {
     let said = |name: &str, word: &str| format!("{} {word}", app.key(name));
     let typing = matches!(dialog.focus, Focus::Reason | Focus::Typed | Focus::Value);
     let out = said(if typing { "drop" } else { "no" }, "no");
     let (before, after) = match dialog.focus {
-        // the whole way in one line, where nothing has to be typed before
+        // the whole sequence in one line, if nothing has to be typed before
         Focus::Reason if dialog.expect.is_none() && app.looks.keymap.key("yes").is_some() => {
             (vec![format!("{}, {} does it", app.key("accept"), app.key("yes"))], None)
         }

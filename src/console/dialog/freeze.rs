@@ -1,4 +1,4 @@
-//! `:freeze`, `:unfreeze`.
+//! Dialogs of `:freeze` and `:unfreeze`.
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use crate::{
     model::time::ahead,
 };
 
-/// Opens the one that freezes: how long or until when, and why.
+/// Opens the dialog that freezes; the argument has the duration or the end, and the reason.
 pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
     let now = app.now.wall;
     let (until, reason) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
@@ -22,18 +22,18 @@ pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
     let mut dialog = Dialog::new(title, "Freeze", action);
     dialog.lines = lines(app, until, &reason);
     dialog.why = Why::Never;
-    // bound to nothing: whoever stops something wants it stopped whatever was written meanwhile
+    // bound to nothing: a stop has to succeed whatever was written meanwhile
     Ok(dialog)
 }
 
-/// The counts as they stand now.
+/// Updates the counts.
 pub fn follow(app: &App, dialog: &mut Dialog) {
     if let DialogAction::Act(Action::Freeze { until, reason }) = &dialog.action {
         dialog.lines = lines(app, *until, reason);
     }
 }
 
-/// What a freeze means for what is in the queues.
+/// Returns the effects of a freeze on the queues' entries.
 fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
     let (reboots, repairs) = (&app.totals.reboots, &app.totals.repairs);
     let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
@@ -47,7 +47,7 @@ fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
     lines
 }
 
-/// Opens the one that ends a freeze: `y` is enough, a reason was typed with the word.
+/// Opens the dialog that ends a freeze. `y` is enough; a reason can be typed with the command.
 pub fn unfreeze(app: &App, reason: &str) -> Result<Dialog, String> {
     let frozen = calendar::frozen(app).ok_or("no freeze is on")?;
     let action = DialogAction::Act(Action::Unfreeze { reason: None });

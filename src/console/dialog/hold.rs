@@ -1,5 +1,5 @@
-//! Keep entries of either queue from starting, or let them go. Holding is a stopping verb: entries that end, or whose
-//! command starts, while the dialog is read drop out; the others are held whatever they have come to.
+//! Dialog that holds entries of either queue, or releases them. Holding is a stopping verb: entries that end, or whose
+//! command starts, while the dialog is open are left out. The others are held in any state.
 
 use super::{Bound, Dialog, DialogAction, Stops, cancel::left_out, tier};
 use crate::{
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// What is found of entries that are to be held or let go.
+/// Data of the entries that are to be held or released.
 #[derive(Default)]
 struct Found {
-    /// Each with its `ModRevision`.
+    /// Entries, each with its `ModRevision`.
     entries: Vec<(EntryId, i64)>,
     lines: Vec<String>,
     left_out: Vec<EntryId>,
@@ -44,7 +44,7 @@ fn gather(app: &App, chosen: &[EntryId], hold: bool) -> Found {
     found
 }
 
-/// Opens it, or says why there is nothing to hold or to let go.
+/// Opens the dialog, or returns the reason why there is nothing to hold or to release.
 pub fn open(app: &App, hold: bool) -> Result<Dialog, String> {
     let chosen = app.chosen_entries();
     if chosen.is_empty() {
@@ -53,7 +53,7 @@ pub fn open(app: &App, hold: bool) -> Result<Dialog, String> {
     of(app, chosen, hold)
 }
 
-/// The same for these.
+/// Opens the dialog for these entries.
 pub fn of(app: &App, chosen: Vec<EntryId>, hold: bool) -> Result<Dialog, String> {
     let found = gather(app, &chosen, hold);
     if found.entries.is_empty() {
@@ -79,7 +79,7 @@ pub fn of(app: &App, chosen: Vec<EntryId>, hold: bool) -> Result<Dialog, String>
     Ok(dialog)
 }
 
-/// The lines as the entries stand now.
+/// Updates the lines.
 pub fn follow(app: &App, dialog: &mut Dialog) {
     let Some(stops) = &dialog.stops else { return };
     let found = gather(app, &stops.ids, true);
@@ -93,7 +93,8 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
     }
 }
 
-/// What the action is about: whoever lets go means what was shown, whoever holds means the entry whatever it came to.
+/// Returns the entries of the action. A release is bound to the revision that was shown; a hold applies to the entry in
+/// any state.
 fn entries(found: &Found, hold: bool) -> Vec<(EntryId, Option<i64>)> {
     found.entries.iter().map(|(id, revision)| (*id, (!hold).then_some(*revision))).collect()
 }
@@ -116,7 +117,7 @@ fn lines(app: &App, found: &Found, hold: bool) -> Vec<String> {
     lines
 }
 
-/// Its command was not run yet, so that it can be kept from starting.
+/// Returns true if the entry's command was not run yet, so that it can be held.
 fn can_wait(app: &App, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => queries::entry(&app.seen, id).is_some_and(|e| e.status != RebootStatus::Rebooting),

@@ -1,5 +1,5 @@
-//! Hosts of Metal3: reboot, hold off, on, off, release, and fencing. They take effect at once, without queue or drain, so
-//! the cluster's name and the count have to be typed.
+//! Dialogs for hosts of Metal3: reboot, hold off, on, off, release, and fencing. These actions take effect at once,
+//! without queue or drain, so the cluster's name and the count have to be typed.
 
 use super::{Bound, Dialog, DialogAction, Why, pick::Pick, tier};
 use crate::{
@@ -12,14 +12,14 @@ use crate::{
     model::host::{HostRow, Mode},
 };
 
-/// What our keys begin with.
+/// Prefix of cketerm's keys.
 pub const OURS: &str = "cketerm";
 const REBOOT: &str = "reboot";
 const HOLD: &str = "hold off";
 const OFF: &str = "turn off";
 const ON: &str = "turn on";
 
-/// What a choice means.
+/// Returns the action of a choice.
 pub fn action(what: &str, how: &str) -> Option<HostAction> {
     let mode = if how == Mode::Hard.word() { Mode::Hard } else { Mode::Soft };
     Some(match what {
@@ -27,18 +27,18 @@ pub fn action(what: &str, how: &str) -> Option<HostAction> {
         HOLD => HostAction::Hold(mode),
         OFF => HostAction::Online(false),
         ON => HostAction::Online(true),
-        // the choice of a release is one of keys
+        // when releasing a host, the choice is a key
         key => HostAction::Release(key.to_owned()),
     })
 }
 
-/// What of a host was shown: when it changes a dialog expires. Other fields change all the time.
+/// Returns the shown fields of a host. A change of them makes a dialog expire; other fields change all the time.
 pub fn shown(host: &HostRow) -> String {
     let hindrance = host.hindrance().map(|why| why.to_string());
     format!("{} {:?} {} {:?} {hindrance:?}", host.uid, host.powered_on, host.online, host.asked)
 }
 
-/// The chosen hosts, or why there is none.
+/// Returns the selected hosts, or the reason why there is none.
 fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
     let ids = app.chosen_hosts();
     if ids.is_empty() && app.view != View::Hosts {
@@ -57,7 +57,7 @@ fn line(app: &App, id: &HostId, host: &HostRow) -> String {
     short_text::safe(&format!("{} ({node}): {}{asked}", host.full_name(), short_text::host_power(host)))
 }
 
-/// What the nodes of these hosts are at: API servers, and pods that nobody drains.
+/// Returns warnings about the nodes of these hosts: API servers, and pods that no drain evicts.
 fn warnings(app: &App, hosts: &[(HostId, &HostRow)]) -> Vec<String> {
     let nodes: Vec<_> = hosts.iter().filter_map(|(id, _)| queries::host_node(&app.seen, id)).collect();
     let api = nodes.iter().filter(|node| queries::is_api_server(&app.seen, &node.name)).count();
@@ -117,7 +117,7 @@ pub fn power(app: &App) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// A hold in words, from what stands in its annotation: `held off hard by alice@admin1 since 2026-11-21T09:40:00Z`.
+/// Formats a hold from the annotation's value: `held off hard by alice@admin1 since 2026-11-21T09:40:00Z`.
 fn hold(value: &str) -> String {
     let said: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
     let word = |name: &str| said[name].as_str().map(|word| format!(" {name} {word}")).unwrap_or_default();
@@ -125,7 +125,7 @@ fn hold(value: &str) -> String {
     short_text::safe(&format!("held off {}{}{}{why}", Mode::of(value), word("by"), word("since")))
 }
 
-/// The one host that is chosen.
+/// Returns the only selected host.
 fn single(app: &App) -> Result<(HostId, &HostRow), String> {
     let mut hosts = chosen(app)?;
     match (hosts.pop(), hosts.len()) {
@@ -134,13 +134,13 @@ fn single(app: &App) -> Result<(HostId, &HostRow), String> {
     }
 }
 
-/// Opens the dialog that takes a key of ours off.
+/// Opens the dialog that removes one of cketerm's keys.
 pub fn release(app: &App) -> Result<Dialog, String> {
     let (id, _) = single(app)?;
     release_of(app, &id)
 }
 
-/// The same for this host.
+/// Opens the same dialog for this host.
 pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
     let host = queries::host(&app.seen, id).ok_or_else(|| format!("host {}/{} is gone", id.0, id.1))?;
     let (id, host) = (id.clone(), &**host);
@@ -165,7 +165,7 @@ pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// Opens the dialog that fences a node: nothing of it runs any more when its Node goes.
+/// Opens the dialog that fences a node: its Node is deleted only after the host is proven to be off.
 pub fn fence(app: &App) -> Result<Dialog, String> {
     let (id, host) = single(app)?;
     let name = host.full_name();

@@ -1,11 +1,11 @@
-//! Confirmations. A dialog is data: the action that is to be confirmed, bound to the objects and revisions that were
-//! shown. When one of them changes, the dialog expires and nothing can be confirmed any more. What stops something is not
-//! bound like that: entries that end meanwhile drop out, and the others are stopped whatever they have come to.
+//! Confirmations. A dialog is data: the action to confirm, bound to the objects and revisions that were shown. When one
+//! of them changes, the dialog expires and can no longer be confirmed. Stopping verbs are not bound like that: entries
+//! that end meanwhile are left out, and the others are stopped in any state.
 //!
-//! The focus begins in the reason: whoever types one without looking types it there. Enter leads on to the buttons, where
-//! `y` is a key; nothing else that writes a letter is one.
+//! The focus begins in the reason, so that blind typing goes there. Enter moves on to the buttons. `y` is a key only
+//! there, and no other letter is one.
 //!
-//! One file per dialog opens it; this one holds what they share: focus, text fields, tiers, expiry.
+//! Each dialog has its own file, which opens it. This one holds the shared parts: focus, text fields, tiers, expiry.
 
 pub mod add;
 pub mod backoff;
@@ -34,10 +34,10 @@ use self::{pick::Pick, plan::Plan};
 use super::{app::App, event::Action};
 use crate::{actions::constraint, engine::snapshot::Seen, model::entry::EntryId};
 
-/// From so many entries on, the cluster's name and the count must be typed.
+/// Number of entries from which the cluster's name and the count must be typed.
 pub const LARGE: usize = 10;
 
-/// What pressing the button does.
+/// Effect of the confirming button.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DialogAction {
     /// Carry out an action.
@@ -49,7 +49,7 @@ pub enum DialogAction {
 /// Whether a reason can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// None is asked.
+    /// There is no field for it.
     Never,
     /// It may be given.
     Optional,
@@ -57,7 +57,7 @@ pub enum Why {
     Required,
 }
 
-/// What has the focus.
+/// Element that has the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Focus {
     /// The button that does nothing.
@@ -66,74 +66,74 @@ pub enum Focus {
     Type,
     /// The choice of an operation.
     Operation,
-    /// The value of what was chosen.
+    /// The value for what was chosen.
     Value,
     /// The reason.
     Reason,
-    /// What has to be typed.
+    /// The text that has to be typed as a confirmation.
     Typed,
-    /// The button that does it.
+    /// The button that confirms.
     Confirm,
 }
 
-/// The entries that a stopping verb was opened for.
+/// Entries that a stopping verb was opened for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stops {
-    /// All of them, those that ended meanwhile too.
+    /// All of them, including those that have ended meanwhile.
     pub ids: Vec<EntryId>,
-    /// Only those that are unfinished are meant.
+    /// Whether only unfinished entries are meant.
     pub unfinished: bool,
-    /// Only those are meant for which nothing has been done.
+    /// Whether only entries are meant for which nothing has been done.
     pub unbegun: bool,
 }
 
 /// An open dialog.
 #[derive(Clone, Debug)]
 pub struct Dialog {
-    /// What is asked.
+    /// Question to the operator.
     pub title: String,
-    /// What is to be known before anything else, whatever becomes of the lines.
+    /// Notes that come first and stay when the lines are updated.
     pub notes: Vec<String>,
-    /// What it is about: objects, numbers, warnings (those begin with `!`).
+    /// Details: objects, numbers, warnings (those begin with `!`).
     pub lines: Vec<String>,
-    /// How many of the lines are scrolled away.
+    /// Number of lines that are scrolled away.
     pub scroll: usize,
-    /// The word on the button that does it.
+    /// Label of the confirming button.
     pub verb: Cow<'static, str>,
-    /// What it does.
+    /// Effect of the confirming button.
     pub action: DialogAction,
-    /// The operation that is to be chosen, in the dialog of a repair.
+    /// Choice of the operation, in the dialog of a repair.
     pub pick: Option<Pick>,
-    /// The value of what is chosen, where one has to be typed.
+    /// Value for what is chosen, if one has to be typed.
     pub value: Option<Input>,
-    /// What was put into it before anybody typed.
+    /// Value that was proposed before the operator typed.
     pub proposed: Option<String>,
     /// Whether a reason can be given.
     pub why: Why,
     /// The reason so far.
     pub reason: Input,
-    /// What has to be typed; none = `y` is enough.
+    /// Text that has to be typed; `None` = `y` is enough.
     pub expect: Option<String>,
-    /// What was typed so far.
+    /// Confirmation text so far.
     pub typed: Input,
-    /// What has the focus.
+    /// Element that has the focus.
     pub focus: Focus,
-    /// What it is bound to.
+    /// Objects to which the dialog is bound.
     pub bound: Vec<Bound>,
-    /// What was chosen and is not meant.
+    /// Selected objects that the action leaves out.
     pub left_out: Vec<String>,
-    /// What it stops; none for all that stops no entry.
+    /// Entries that the action stops; `None` for other actions.
     pub stops: Option<Stops>,
-    /// What it would meet: asked of Kubernetes while the dialog stands.
+    /// Preview, which is queried from Kubernetes while the dialog is open.
     pub plan: Option<Plan>,
-    /// Why it can no longer be confirmed.
+    /// Reason why the dialog can no longer be confirmed.
     pub expired: Option<String>,
-    /// It has its first focus.
+    /// Whether the initial focus was set.
     begun: bool,
 }
 
 impl Dialog {
-    /// A dialog; [`Self::begin`], which `update` calls, gives it its focus.
+    /// Creates a dialog; [`Self::begin`], which `update` calls, sets its focus.
     pub fn new(title: impl Into<String>, verb: impl Into<Cow<'static, str>>, action: DialogAction) -> Self {
         Self {
             title: title.into(),
@@ -159,14 +159,15 @@ impl Dialog {
         }
     }
 
-    /// One whose object was gone when its key was pressed: the letters that follow were meant for its reason.
+    /// Creates an expired dialog for an object that was gone when the key was pressed. It takes the letters that
+    /// follow, which were meant for the reason.
     pub fn gone(title: impl Into<String>, why: impl Into<String>) -> Self {
         let mut dialog = Self::new(title, "", DialogAction::Quit);
         dialog.expire(why.into());
         dialog
     }
 
-    /// Puts the focus where something is to be chosen or typed first; once.
+    /// Sets the initial focus, once: to the first choice or field that needs input.
     pub fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) && self.expired.is_none() {
             self.focus = match &self.pick {
@@ -179,7 +180,7 @@ impl Dialog {
         }
     }
 
-    /// Puts a reason in that was typed before the dialog was there.
+    /// Sets a reason that was typed before the dialog was opened.
     pub fn because(&mut self, reason: String) {
         self.begin();
         if reason.is_empty() || self.why == Why::Never || self.expired.is_some() {
@@ -191,7 +192,7 @@ impl Dialog {
         }
     }
 
-    /// The fields and buttons in their order.
+    /// Returns the fields and buttons in their order.
     pub fn places(&self) -> Vec<Focus> {
         let mut stops = Vec::new();
         if self.expired.is_some() {
@@ -220,8 +221,8 @@ impl Dialog {
         self.focus = stops.get(next % stops.len()).copied().unwrap_or(Focus::Cancel);
     }
 
-    /// Enter in a field or a choice: on to the next one. From the last one to the buttons – to the one that does it only
-    /// where something was typed, so that Enter alone never does anything – or to what is missing, which is returned.
+    /// Moves on from a field or a choice (Enter). From the last one it goes to the buttons, or to missing input, which
+    /// is returned. It goes to the confirming button only if something was typed, so that Enter alone never confirms.
     pub fn go_on(&mut self) -> Option<String> {
         self.turn(true);
         if self.focus != Focus::Cancel {
@@ -236,17 +237,17 @@ impl Dialog {
         missing
     }
 
-    /// Whether a value was typed: one that was proposed and left as it is was not.
+    /// Reports whether a value was typed. An unchanged proposal does not count.
     fn typed_value(&self) -> bool {
         self.value.as_ref().is_some_and(|value| self.proposed.as_deref() != Some(value.value()))
     }
 
-    /// Whether the focus is on a button.
+    /// Reports whether the focus is on a button.
     pub fn at_buttons(&self) -> bool {
         matches!(self.focus, Focus::Cancel | Focus::Confirm)
     }
 
-    /// The text field that has the focus.
+    /// Returns the text field that has the focus.
     pub fn field(&mut self) -> Option<&mut Input> {
         match self.focus {
             Focus::Reason => Some(&mut self.reason),
@@ -256,12 +257,12 @@ impl Dialog {
         }
     }
 
-    /// Whether a text field has the focus.
+    /// Reports whether a text field has the focus.
     pub fn typing(&self) -> bool {
         matches!(self.focus, Focus::Reason | Focus::Typed | Focus::Value)
     }
 
-    /// Chooses the next or the previous option, or moves the focus where there is nothing to choose.
+    /// Chooses the next or the previous option, or moves the focus if there is nothing to choose.
     pub fn option(&mut self, forward: bool) {
         match (&mut self.pick, self.focus) {
             (Some(pick), Focus::Type) => pick.turn_type(forward),
@@ -270,7 +271,7 @@ impl Dialog {
         }
     }
 
-    /// Puts the focus where something is missing.
+    /// Sets the focus to missing input.
     pub fn go_to_missing(&mut self) {
         if self.expired.is_some() {
             return;
@@ -284,7 +285,7 @@ impl Dialog {
         };
     }
 
-    /// What is still missing before it may be done.
+    /// Returns the input that is still missing.
     pub fn missing(&self) -> Option<String> {
         if let Some(expired) = &self.expired {
             return Some(expired.clone());
@@ -312,18 +313,18 @@ impl Dialog {
         }
     }
 
-    /// What is wrong with the value that was typed for the constraint that was chosen.
+    /// Returns the error of the value that was typed for the chosen constraint.
     fn wrong_value(&self) -> Option<String> {
         let (value, pick) = (self.value.as_ref()?, self.pick.as_ref()?);
         constraint(pick.machine_type()?, value.value().trim()).err()
     }
 
-    /// Whether what a message asked for is there now.
+    /// Reports whether the input that a message requested is there now.
     pub fn obeyed(&self, message: &str) -> bool {
         self.missing().as_deref() != Some(message)
     }
 
-    /// The deed with the reason that was typed.
+    /// Returns the action with the reason that was typed.
     pub fn confirmed(&self) -> DialogAction {
         let reason = Some(self.reason.value().trim().to_owned()).filter(|r| !r.is_empty());
         match &self.action {
@@ -336,7 +337,7 @@ impl Dialog {
         }
     }
 
-    /// Why something has to be typed.
+    /// Returns the reason why a confirmation has to be typed.
     pub fn tier(&self) -> &'static str {
         match &self.action {
             DialogAction::Act(Action::Remove { .. }) => "this cannot be taken back",
@@ -344,7 +345,7 @@ impl Dialog {
         }
     }
 
-    /// Expires it when something that it is bound to has changed.
+    /// Expires the dialog if an object to which it is bound has changed.
     pub fn check(&mut self, seen: &Seen) {
         if self.expired.is_none()
             && let Some(why) = self.bound.iter().find_map(|bound| bound.broken(seen))
@@ -359,7 +360,8 @@ impl Dialog {
     }
 }
 
-/// Looks at an open dialog again after news, and once a second: one that stops entries follows them, any other one may expire.
+/// Updates an open dialog after each snapshot and once a second. A dialog that stops entries follows them; any other
+/// one may expire.
 pub fn refresh(app: &App, dialog: &mut Dialog) {
     if dialog.expired.is_none() {
         match &dialog.action {

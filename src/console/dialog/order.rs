@@ -1,4 +1,4 @@
-//! Orders for whoever leads: retry, done, force, and the release of an orphaned cordon.
+//! Dialogs for orders to the leader: retry, done, force, and the release of an orphaned cordon.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What the leader then does, and what nobody checks before.
+/// Returns the effect of the order, and what nobody checks before.
 fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
     match (verb, queue) {
         (Verb::Force, QueueKind::Reboot) => (
@@ -44,7 +44,7 @@ fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
     }
 }
 
-/// The state that an order is for, and the one that the entry is in; the first is none where they go together.
+/// Returns the state that the order requires and the entry's state. The first one is `None` if they match.
 fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, String)> {
     let now = app.now.wall;
     if let Some(entry) = queries::entry(&app.seen, id) {
@@ -68,14 +68,14 @@ fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, St
     Some(((!fits).then_some(wanted), state))
 }
 
-/// Opens the dialog of `retry`, `done` or `force`, or says why the order makes no sense here.
+/// Opens the dialog of `retry`, `done` or `force`, or returns the reason why the order makes no sense here.
 pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     let mut chosen = app.chosen_entries();
     if chosen.is_empty() {
         return Err(app.nothing_chosen("entry"));
     }
     if chosen.len() > 1 {
-        // a node's reboot and its repair: often only one of them can be meant
+        // a node may have a reboot and a repair, of which often only one fits the order
         let fitting = |id: &EntryId| matches!(state(app, *id, verb), Some((None, _)));
         let meant: Vec<EntryId> = chosen.iter().copied().filter(fitting).collect();
         if app.chosen_nodes().len() == 1 && meant.len() == 1 {

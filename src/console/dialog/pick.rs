@@ -1,29 +1,30 @@
-//! A choice among the repair operations of the definition: first the machine type, then one of its operations.
+//! Choice among the repair operations of the definition: first the machine type, then one of its operations.
 
 use crate::model::cluster::{Repair, steps_in_words};
 
-/// The choice and how far it has come.
+/// A choice and its progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pick {
-    /// What the two choices are called, where it is not a repair.
+    /// Labels of the two choices, if it is not a repair.
     labels: Option<(&'static str, &'static str)>,
     types: Vec<Type>,
     machine_type: Option<usize>,
     operation: Option<usize>,
 }
 
-/// Second choices, each with the lines that say what it means.
+/// Options of the second choice, each with lines that explain it.
 pub type Seconds = Vec<(String, Vec<String>)>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Type {
     name: String,
-    /// Each with its steps in words.
+    /// Operations, each with a description of its steps.
     operations: Seconds,
 }
 
 impl Pick {
-    /// All that the definition has. `guess` is the type that the machine is known by; a choice of one is made already.
+    /// Creates a choice among all operations of the definition. `guess` is the machine's known type. If there is only
+    /// one option, it is chosen already.
     pub fn of(repair: &Repair, guess: Option<&str>) -> Self {
         let types: Vec<Type> = repair
             .machine_types()
@@ -44,7 +45,8 @@ impl Pick {
         pick
     }
 
-    /// A choice of another kind: what the two are called, and each first one with its second ones and what those mean.
+    /// Creates another kind of choice: the two labels, and each first option with its second options and their
+    /// explanations.
     pub fn among(labels: (&'static str, &'static str), all: Vec<(String, Seconds)>) -> Self {
         let types: Vec<Type> = all.into_iter().map(|(name, operations)| Type { name, operations }).collect();
         let machine_type = (types.len() == 1).then_some(0);
@@ -53,22 +55,22 @@ impl Pick {
         pick
     }
 
-    /// One choice alone: what it is called, and each option with the lines that say what it means.
+    /// Creates a single choice: its label, and each option with lines that explain it.
     pub fn one(label: &'static str, all: Vec<(String, Vec<String>)>) -> Self {
         Self::among((label, ""), all.into_iter().map(|(name, lines)| (name, vec![(String::new(), lines)])).collect())
     }
 
-    /// Whether there is a second choice.
+    /// Reports whether there is a second choice.
     pub fn has_second(&self) -> bool {
         !self.labels().1.is_empty()
     }
 
-    /// What the two choices are called.
+    /// Returns the labels of the two choices.
     pub fn labels(&self) -> (&'static str, &'static str) {
         self.labels.unwrap_or(("machine type", "operation"))
     }
 
-    /// Nothing can be chosen.
+    /// Returns true if there is nothing to choose.
     pub fn is_empty(&self) -> bool {
         self.types.iter().all(|t| t.operations.is_empty())
     }
@@ -81,7 +83,7 @@ impl Pick {
         self.machine_type.and_then(|at| self.types.get(at)).map_or(&[], |t| &t.operations)
     }
 
-    /// Chooses a type by its name, where there is one.
+    /// Chooses a type by its name, if there is one.
     pub fn choose(&mut self, name: &str) {
         if let Some(at) = self.types.iter().position(|t| t.name == name) {
             self.machine_type = Some(at);
@@ -89,7 +91,7 @@ impl Pick {
         }
     }
 
-    /// The next or the previous type; its operation is chosen anew.
+    /// Chooses the next or the previous type and resets the operation.
     pub fn turn_type(&mut self, forward: bool) {
         let before = self.machine_type;
         self.machine_type = turned(before, self.types.len(), forward);
@@ -98,17 +100,17 @@ impl Pick {
         }
     }
 
-    /// The next or the previous operation of the type.
+    /// Chooses the next or the previous operation of the type.
     pub fn turn_operation(&mut self, forward: bool) {
         self.operation = turned(self.operation, self.operations().len(), forward);
     }
 
-    /// Type and operation, once both are chosen.
+    /// Returns type and operation, once both are chosen.
     pub fn chosen(&self) -> Option<(&str, &str)> {
         Some((self.machine_type()?, self.operation()?))
     }
 
-    /// The type, once it is chosen.
+    /// Returns the type, once it is chosen.
     pub fn machine_type(&self) -> Option<&str> {
         Some(&self.types.get(self.machine_type?)?.name)
     }
@@ -117,12 +119,12 @@ impl Pick {
         Some(&self.operations().get(self.operation?)?.0)
     }
 
-    /// The field of the type: what is chosen, and among how many.
+    /// Returns the field of the type: the chosen one, and the number of options.
     pub fn type_field(&self) -> String {
         shown(self.machine_type(), self.machine_type, self.types.len())
     }
 
-    /// The field of the operation.
+    /// Returns the field of the operation.
     pub fn operation_field(&self) -> String {
         if self.machine_type.is_none() {
             return format!("choose the {} first", self.labels().0);
@@ -130,7 +132,7 @@ impl Pick {
         shown(self.operation(), self.operation, self.operations().len())
     }
 
-    /// The steps of the chosen operation, a line each.
+    /// Returns the steps of the chosen operation, one per line.
     pub fn steps(&self) -> &[String] {
         self.operation.and_then(|at| self.operations().get(at)).map_or(&[], |(_, steps)| steps)
     }

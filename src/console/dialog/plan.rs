@@ -1,4 +1,4 @@
-//! The preview of a bulk action: waves and pace at once, pods and blockers as soon as Kubernetes has answered.
+//! Preview of a bulk action. Waves and throughput are shown at once, pods and blockers after Kubernetes has answered.
 
 use std::time::Duration;
 
@@ -17,42 +17,42 @@ use crate::{
     model::{entry::QueueKind, policy::ApiServerOrder},
 };
 
-/// After so long an answer is asked for anew.
+/// Age of an answer after which it is queried again.
 const RENEWED: Duration = Duration::from_secs(15);
-/// So often: a dialog that was forgotten does not ask for pods all night.
+/// Limit of these queries, so that a forgotten dialog does not query pods all night.
 const RENEWALS: u8 = 8;
-/// After so long it is said how old it is.
+/// Age of an answer from which it is shown.
 const OLD: Duration = Duration::from_secs(45);
-/// Nodes that are named with what blocks them.
+/// Number of nodes that are named with their blockers.
 const NAMED: usize = 12;
 
-/// A preview under way.
+/// A preview in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Which dialog asks: an answer for another one is thrown away.
+    /// Number of the dialog; an answer for another one is dropped.
     pub number: u64,
-    /// By the rules of which queue.
+    /// Queue whose rules apply.
     pub queue: QueueKind,
-    /// The Nodes whose drains are previewed.
+    /// Nodes whose drains are previewed.
     pub nodes: Vec<String>,
-    /// Kubernetes was asked.
+    /// Whether Kubernetes was queried.
     pub asked: bool,
-    /// What is known without asking.
+    /// Lines that need no query.
     pub known: Vec<String>,
-    /// What was answered, in lines.
+    /// Answer of Kubernetes, in lines.
     pub told: Option<Vec<String>>,
-    /// When that was.
+    /// Time of the answer.
     pub told_at: Option<Now>,
-    /// The answer after which it was asked anew.
+    /// Time of the answer after which the query was repeated.
     renewed: Option<Now>,
-    /// How often it was asked anew.
+    /// Number of repeated queries.
     renewals: u8,
-    /// The hour of it, once that is long ago: the question that was to renew it has not been answered.
+    /// Time of the answer, once it is old because the repeated query was not answered.
     pub old: Option<String>,
 }
 
 impl Plan {
-    /// A preview of these drains.
+    /// Creates a preview of these drains.
     pub fn new(queue: QueueKind, nodes: Vec<String>, known: Vec<String>) -> Self {
         Self {
             number: 0,
@@ -68,7 +68,7 @@ impl Plan {
         }
     }
 
-    /// Takes an answer in.
+    /// Takes over an answer.
     pub fn take(&mut self, answer: Result<Drains, String>, now: Now) {
         (self.told_at, self.old) = (Some(now), None);
         self.told = Some(match answer {
@@ -77,7 +77,7 @@ impl Plan {
         });
     }
 
-    /// What the dialog says of it.
+    /// Returns the dialog's lines about the preview.
     pub fn lines(&self) -> Vec<String> {
         let pods = match &self.told {
             Some(told) => told.clone(),
@@ -124,7 +124,7 @@ fn lines(drains: &Drains) -> Vec<String> {
     lines
 }
 
-/// Asks anew what a dialog that stands open was told some time ago; says how old it is where no answer comes.
+/// Repeats the query while the dialog stays open, and shows the answer's age if there is no new one.
 pub fn renew(app: &App, dialog: &mut Dialog) {
     let Some(plan) = &mut dialog.plan else { return };
     let Some(told_at) = plan.told_at else { return };
@@ -140,7 +140,7 @@ pub fn renew(app: &App, dialog: &mut Dialog) {
     }
 }
 
-/// What is known without asking, anew: how long similar entries took is read while the dialog stands.
+/// Updates the lines that need no query. The durations of similar entries are read while the dialog is open.
 pub fn refresh(app: &App, dialog: &mut Dialog) {
     let known = match &dialog.action {
         DialogAction::Act(Action::AddReboots { addresses, .. }) => reboots(app, addresses),
@@ -152,7 +152,7 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
     }
 }
 
-/// How repairs of these addresses would go.
+/// Returns the preview of repairs of these addresses.
 pub fn repairs(app: &App, addresses: &[String]) -> Vec<String> {
     let slots = app.seen.snapshot.store.definition().map(|d| d.cluster.repair.concurrency());
     let mut lines = how_long(app, QueueKind::Repair, slots, addresses);
@@ -160,11 +160,11 @@ pub fn repairs(app: &App, addresses: &[String]) -> Vec<String> {
     lines
 }
 
-/// From when on something starts, and how long so many take by themselves, by those that ended lately.
+/// Returns the start of the work and its duration on its own, based on entries that ended recently.
 fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String]) -> Vec<String> {
     let start = start(app, queue, addresses.iter().map(String::as_str));
     let clock = |at| calendar::moment(app, at);
-    // the dialog says by itself that the queue is disabled, with the key that enables it
+    // the dialog itself shows that the queue is disabled, with the key that enables it
     let bar = start.bar.iter().filter(|bar| **bar != Bar::Disabled);
     let mut lines: Vec<String> = bar.map(|bar| format!("! nothing starts {}", bar.said(clock))).collect();
     lines.extend(pace_of(app, queue, slots, start.bar.is_some()).map(|throughput| {
@@ -182,7 +182,7 @@ fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String
     lines
 }
 
-/// How reboots of these addresses would go: waves, and how long at the pace of those that ended lately.
+/// Returns the preview of reboots of these addresses: waves, and the duration based on entries that ended recently.
 pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
     let snap = &app.seen.snapshot;
     let Some(definition) = snap.store.definition() else { return Vec::new() };

@@ -1,10 +1,10 @@
-//! Leaving: asks only where this console leads and nobody stands by.
+//! Dialog for leaving. It is shown only if this console leads and there is no other candidate.
 
 use super::{Dialog, DialogAction, Why};
 use crate::console::{app::App, queries, sources};
 
-/// The counts as they stand now. A question that is another one by now, or none, is not answered by a key that was meant for
-/// this one.
+/// Updates the counts. If the question has changed or is no longer needed, the dialog expires, so that a key that was
+/// meant for the old question does not answer it.
 pub fn follow(app: &App, dialog: &mut Dialog) {
     match open(app) {
         Some(now) if now.title == dialog.title => dialog.lines = now.lines,
@@ -12,11 +12,11 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
     }
 }
 
-/// The question, or none where leaving harms nothing.
+/// Returns the dialog, or `None` if leaving does no harm.
 pub fn open(app: &App) -> Option<Dialog> {
     let alone = app.seen.snapshot.store.candidates.len() <= 1;
     let engine = &app.seen.snapshot.engine;
-    // this console's engine stood for the lock, and whether another takes it up cannot be seen
+    // this console's engine has campaigned, and it is unknown whether another engine takes the lead
     let blind = sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) == queries::Leader::Unknown;
     if blind && !app.looks.sandbox && engine.observing.is_empty() && engine.standing_back.is_none() {
         let mut dialog = Dialog::new("Leave while etcd does not answer?", "Leave", DialogAction::Quit);

@@ -1,4 +1,4 @@
-//! The registry's verbs: enable or disable the integration or automatic repair, set a constraint, let a change pass the gate,
+//! Dialogs of the registry: enable or disable the integration or automatic repair, set a constraint, approve a change,
 //! hold applying.
 
 use tui_input::Input;
@@ -19,7 +19,7 @@ fn dialog(title: String, verb: &'static str, what: Registering) -> Dialog {
     Dialog::new(title, verb, DialogAction::Act(Action::Registry { what, reason: None }))
 }
 
-/// Enables or disables the integration.
+/// Opens the dialog that enables or disables the integration.
 pub fn switch(app: &App) -> Dialog {
     let switch = &app.seen.snapshot.store.sabakan;
     let enabled = !switch.enabled();
@@ -32,7 +32,7 @@ pub fn switch(app: &App) -> Dialog {
     dialog
 }
 
-/// What applying the plan does, a line each.
+/// Returns the effects of applying the plan, one per line.
 fn consequences(app: &App) -> Vec<String> {
     let Some(proposed) = registry::proposed(&app.seen) else {
         return vec!["there is no plan yet: what will change cannot be said".to_owned()];
@@ -53,7 +53,7 @@ fn consequences(app: &App) -> Vec<String> {
     lines
 }
 
-/// Lets the change that waits pass.
+/// Opens the dialog that approves the pending change.
 pub fn approve(app: &App) -> Result<Dialog, String> {
     let Applying::Approval(digest, _) = &*app.seen.applying else {
         return Err("nothing waits for approval".to_owned());
@@ -67,7 +67,7 @@ pub fn approve(app: &App) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// Stops all applying, or lets it go on.
+/// Opens the dialog that stops all applying, or resumes it.
 pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     let already = app.seen.snapshot.store.registry.hold.is_some();
     if already == hold {
@@ -89,17 +89,17 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// `ModRevision` of the hold on applying; 0 = none.
+/// Returns the `ModRevision` of the hold on applying; 0 = none.
 pub fn hold_revision(seen: &Seen) -> i64 {
     seen.snapshot.store.registry.hold.as_ref().map_or(0, |hold| hold.mod_revision)
 }
 
-/// The plan by what an approval of it would name; empty = there is none.
+/// Returns the plan's digest, which an approval would name; empty = there is no plan.
 pub fn plan(seen: &Seen) -> String {
     registry::proposed(seen).map(|proposed| proposed.digest.clone()).unwrap_or_default()
 }
 
-/// Enables or disables automatic repair.
+/// Opens the dialog that enables or disables automatic repair.
 pub fn auto_repair(app: &App) -> Dialog {
     let store = &app.seen.snapshot.store;
     let enabled = !store.auto_repair.enabled();
@@ -119,7 +119,7 @@ pub fn auto_repair(app: &App) -> Dialog {
     dialog
 }
 
-/// Sets a constraint: which one is chosen, its value is typed.
+/// Opens the dialog that sets a constraint: its name is chosen, its value is typed.
 pub fn constraint(app: &App) -> Result<Dialog, String> {
     let store = &app.seen.snapshot.store;
     if let Some(Err(why)) = store.constraints.as_ref().map(|c| &c.value) {
@@ -141,7 +141,7 @@ pub fn constraint(app: &App) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// The same for one of them, with its value.
+/// Opens the same dialog for this constraint and value.
 pub fn constraint_to(app: &App, name: &str, value: &str) -> Result<Dialog, String> {
     let mut dialog = constraint(app)?;
     if let Some(pick) = &mut dialog.pick {
@@ -152,7 +152,7 @@ pub fn constraint_to(app: &App, name: &str, value: &str) -> Result<Dialog, Strin
     Ok(dialog)
 }
 
-/// `ModRevision`s of the constraints and of ours beside them; 0 = no such key.
+/// Returns the `ModRevision`s of the constraints and of cketerm's own ones beside them; 0 = no such key.
 pub fn constraint_revisions(seen: &Seen) -> (i64, i64) {
     let store = &seen.snapshot.store;
     let (theirs, ours) = (store.constraints.as_ref(), store.our_constraints.as_ref());

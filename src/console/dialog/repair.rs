@@ -1,4 +1,5 @@
-//! Queue repairs of the nodes that are marked or under the cursor, or a repair's machine once more.
+//! Dialog that queues repairs of the marked nodes or of the one under the cursor, or another repair of an entry's
+//! machine.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ use crate::{
     model::entry::{EntryId, QueueKind, Stored},
 };
 
-/// Opens it, or says why nothing can be repaired.
+/// Opens the dialog, or returns the reason why nothing can be repaired.
 pub fn open(app: &App) -> Result<Dialog, String> {
     let definition = app.seen.snapshot.store.definition();
     let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
@@ -78,7 +79,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     Ok(dialog)
 }
 
-/// The machines that are meant, by name, each with its address where one is known.
+/// Returns the selected machines by name, each with its address if it is known.
 fn machines(app: &App) -> Vec<(String, Option<String>)> {
     let of_entry = |id: &EntryId| {
         let address = queries::address_of(&app.seen, *id)?.to_owned();
@@ -115,7 +116,7 @@ fn machines(app: &App) -> Vec<(String, Option<String>)> {
     machines
 }
 
-/// The type under which these machines were repaired last, where that was one and the same.
+/// Returns the machine type of the last repairs of these machines, if it was the same for all.
 fn guess(app: &App, machines: &[(String, Option<String>)]) -> Option<String> {
     let of = |address: &str| {
         let entries = app.seen.snapshot.store.repairs.entries.values().rev().filter_map(Stored::get);

@@ -1,4 +1,4 @@
-//! Stop both queues, or resume what was stopped.
+//! Dialogs that stop both queues, or resume the stopped ones.
 
 use super::{Dialog, DialogAction};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     model::entry::QueueKind,
 };
 
-/// Opens the one that stops. Bound to nothing: whoever stops means both queues, whatever was turned meanwhile.
+/// Opens the dialog that stops. It is bound to nothing: a stop means both queues, whatever was switched meanwhile.
 pub fn stop(app: &App) -> Dialog {
     let title = format!("Stop both queues of {}?", app.cluster_word());
     let mut dialog = Dialog::new(title, "Stop", DialogAction::Act(Action::Stop { reason: None }));
@@ -14,7 +14,7 @@ pub fn stop(app: &App) -> Dialog {
     dialog
 }
 
-/// The counts as they stand now.
+/// Updates the counts.
 pub fn follow(app: &App, dialog: &mut Dialog) {
     dialog.lines = lines(app);
 }
@@ -37,7 +37,7 @@ fn lines(app: &App) -> Vec<String> {
     lines
 }
 
-/// Opens the one that resumes, or says that nothing is stopped.
+/// Opens the dialog that resumes, or returns that nothing is stopped.
 pub fn resume(app: &App) -> Result<Dialog, String> {
     let store = &app.seen.snapshot.store;
     let record = store.stopped.as_ref().ok_or("nothing is stopped: there is nothing to resume")?;

@@ -1,4 +1,4 @@
-//! Enable or disable a queue: the repair queue from Repairs, the reboot queue from elsewhere.
+//! Dialog that enables or disables a queue: the repair queue from Repairs, the reboot queue from other views.
 
 use super::{Bound, Dialog, DialogAction};
 use crate::{
@@ -6,12 +6,12 @@ use crate::{
     model::entry::QueueKind,
 };
 
-/// Opens the one of the view's queue.
+/// Opens the dialog for the view's queue.
 pub fn open(app: &App) -> Dialog {
     of(app, app.view.queue())
 }
 
-/// Opens the one of a queue.
+/// Opens the dialog for a queue.
 pub fn of(app: &App, queue: QueueKind) -> Dialog {
     let store = &app.seen.snapshot.store;
     let switch = match queue {
@@ -27,14 +27,14 @@ pub fn of(app: &App, queue: QueueKind) -> Dialog {
     dialog
 }
 
-/// The counts as they stand now.
+/// Updates the counts.
 pub fn follow(app: &App, dialog: &mut Dialog) {
     if let DialogAction::Act(Action::Switch { queue, enabled, .. }) = &dialog.action {
         dialog.lines = lines(app, *queue, *enabled);
     }
 }
 
-/// What the switch means for what is in the queue.
+/// Returns the effects of the switch on the queue's entries.
 fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
     let counts = match queue {
         QueueKind::Reboot => &app.totals.reboots,

@@ -1,20 +1,21 @@
-//! The tiers of confirmation, one table: what asks nothing, what asks `y`, and what wants the cluster's name typed.
+//! Tiers of confirmation in one table: verbs without a question, verbs that need `y`, and verbs that need the cluster's
+//! name.
 
 use super::LARGE;
 use crate::console::app::App;
 
-/// How much a verb asks before it does something.
+/// Confirmation that a verb needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Nothing: the same key takes it back.
+    /// None: the same key reverts it.
     Nothing,
     /// Yes or no.
     Ask,
     /// Yes or no; from [`LARGE`] on the cluster's name and the count.
     Large,
-    /// The same, and also where an API server is among them.
+    /// As [`Self::Large`], and also if there is an API server among them.
     LargeOrApi,
-    /// The same, and also where an API server is among several.
+    /// As [`Self::Large`], and also if there is an API server among several.
     LargeOrSomeApi,
     /// Yes or no; for an API server the cluster's name and the count.
     Api,
@@ -24,7 +25,7 @@ pub enum Tier {
     NameAndCount,
 }
 
-/// The tier of each verb, by its name in the key table or its word of the command line.
+/// Tier of each verb, by its name in the key table or its command.
 pub const TIERS: &[(&str, Tier)] = &[
     ("cancel", Tier::Large),
     ("cancel-all", Tier::NameAndCount),
@@ -53,7 +54,7 @@ pub const TIERS: &[(&str, Tier)] = &[
     ("quit", Tier::Ask),
 ];
 
-/// What has to be typed before this verb does something to so many, so many of them API servers; none = `y` is enough.
+/// Returns the text to type before this verb acts on `n` objects, `api` of them API servers. `None`: `y` is enough.
 pub fn typed(app: &App, name: &str, n: usize, api: usize) -> Option<String> {
     let tier = TIERS.iter().find(|(of, _)| *of == name).map_or(Tier::NameAndCount, |(_, tier)| *tier);
     let word = app.cluster_word();
@@ -70,7 +71,7 @@ pub fn typed(app: &App, name: &str, n: usize, api: usize) -> Option<String> {
 }
 
 impl Tier {
-    /// What it asks, for people.
+    /// Returns the description of the confirmation.
     pub fn told(self) -> String {
         let typed = "the cluster's name and the count, typed";
         match self {

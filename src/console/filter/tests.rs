@@ -1,4 +1,4 @@
-//! Every form of a term.
+//! Tests of every form of a term.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn an_address_with_a_port_and_a_namespaced_name_are_text() {
     }
 }
 
-/// The Audit's WHO shows `root`, and its column says `root@vm`.
+/// The Audit's column WHO shows `root` and has the value `root@vm`.
 #[test]
 fn a_person_is_found_by_the_name_that_the_screen_shows_and_a_reason_by_that_word() {
     struct Action;
@@ -100,7 +100,7 @@ fn a_person_is_found_by_the_name_that_the_screen_shows_and_a_reason_by_that_word
     }
 }
 
-/// Review of the operator, 7: the screen says `api`, the words say `control-plane`.
+/// The screen shows `api`, the commands say `control-plane`.
 #[test]
 fn a_role_is_found_under_both_its_names() {
     struct Node(Value<'static>);

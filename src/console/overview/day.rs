@@ -1,28 +1,28 @@
-//! The last day, as far as history was read: what ended in each hour, what failed, how long machines were away.
+//! The last day, as far as history was read: entries that ended in each hour, failures, downtimes of machines.
 
 use jiff::Timestamp;
 
 use crate::{console::app::App, model::entry::QueueKind};
 
-/// The last 24 hours, as far as history was read.
+/// Sums of the last 24 hours, as far as history was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Day {
     /// Entries that ended in each hour, the last hour last.
     pub ended: Vec<u64>,
-    /// Of these, those that ended otherwise than they were meant to.
+    /// Number of these entries that did not end as intended.
     pub bad: usize,
-    /// Hours of which nothing was read: the first ones.
+    /// Number of hours at the beginning of which nothing was read.
     pub unread: usize,
-    /// Seconds from the command of each of the last reboots to its end, the newest last.
+    /// Seconds from the command to the end of each of the last reboots, the newest last.
     pub boots: Vec<u64>,
 }
 
-/// Hours of the day that is summed.
+/// Hours of the day.
 const HOURS: usize = 24;
 /// Most reboots whose times are compared.
 const BOOTS: usize = 24;
 
-/// What ended in the last day, from what was read of history.
+/// Sums up the last day from what was read of history.
 pub(super) fn of(app: &App) -> Day {
     let (read, now) = (&app.past.history, app.now.wall);
     let hours_ago = |at: Timestamp| usize::try_from(now.duration_since(at).as_hours()).unwrap_or(0);
@@ -31,7 +31,7 @@ pub(super) fn of(app: &App) -> Day {
     for ended in rows() {
         if let Some(hour) = HOURS.checked_sub(1 + hours_ago(ended.at)).and_then(|at| day.ended.get_mut(at)) {
             *hour += 1;
-            // what a person took away did not fail
+            // entries that an operator removed have not failed
             let taken = ["cancelled", "deleted", "removed", "dequeued"].iter().any(|w| ended.outcome.starts_with(w));
             day.bad += usize::from(!ended.good && !taken);
         }

@@ -1,4 +1,4 @@
-//! What the rows of entries, hosts and Nodes say in a word or a few.
+//! Short texts for the rows of entries, hosts and Nodes.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// The status word of an entry.
+/// Returns the status of an entry in one word.
 pub fn status(entry: &RebootEntry, now: Timestamp) -> &'static str {
     match entry.status {
         RebootStatus::Queued if entry.drain_backoff_expire.is_some_and(|t| t > now) => "backoff",
@@ -38,7 +38,7 @@ pub fn status(entry: &RebootEntry, now: Timestamp) -> &'static str {
     }
 }
 
-/// The status of a repair in one word: that of its step while it is in work.
+/// Returns the status of a repair in one word: that of its step while it is in progress.
 pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
     match (entry.status, entry.step_status) {
         _ if entry.deleted => "deleted",
@@ -52,8 +52,8 @@ pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
     }
 }
 
-/// Step n of m, counted from 1; `?` where the definition does not have the operation any more. Nothing before the
-/// entry's turn has come.
+/// Returns step n of m, counted from 1, with `?` if the definition no longer has the operation. Empty before the
+/// entry's turn.
 pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
     let begun = || seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next().is_some();
     let untouched = match entry.status {
@@ -65,12 +65,12 @@ pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
         return String::new();
     }
     let all = queries::operation(seen, entry).map_or_else(|| "?".to_owned(), |o| o.steps().len().to_string());
-    // past the last step, a failed one stands where it ended
+    // a failed entry past the last step shows the last step
     let most = queries::operation(seen, entry).and_then(|o| i64::try_from(o.steps().len()).ok()).unwrap_or(i64::MAX);
     format!("{}/{all}", entry.step.saturating_add(1).min(most))
 }
 
-/// What was ordered for an entry and still stands, for its row: `[on hold] `.
+/// Returns the order of an entry that is still in force, for its row: `[on hold] `.
 pub fn order(seen: &Seen, id: EntryId) -> String {
     match queries::order(seen, id) {
         Some(Verb::Hold) if matches!(seen.reasons.get(&id), Some(Reason::OnHold { .. })) => String::new(),
@@ -80,13 +80,13 @@ pub fn order(seen: &Seen, id: EntryId) -> String {
     }
 }
 
-/// The command of an entry's step, its address not appended.
+/// Returns the command of an entry's step, without the address.
 pub fn command(seen: &Seen, entry: &RepairEntry) -> String {
     let step = queries::operation(seen, entry).and_then(|o| o.step(entry.step));
     step.and_then(|s| s.repair_command.as_ref()).map(|argv| safe(&secret::argv(argv))).unwrap_or_default()
 }
 
-/// What a health check said, in a word or two.
+/// Returns the answer of a health check in one or two words.
 pub fn health(seen: &Seen, id: EntryId) -> String {
     match queries::health(seen, id) {
         None => String::new(),
@@ -96,7 +96,8 @@ pub fn health(seen: &Seen, id: EntryId) -> String {
     }
 }
 
-/// What a check printed where it is neither a word of health nor a failure: the definition's command is to be mended.
+/// Returns the output of a health check that neither reports health nor a failure: the definition's command needs a
+/// fix.
 pub fn odd_health(seen: &Seen, id: EntryId) -> Option<String> {
     match queries::health(seen, id) {
         Some(CheckAnswer::No(said)) if health_word(said).ends_with(", not true") => Some(said.trim().to_owned()),
@@ -104,7 +105,7 @@ pub fn odd_health(seen: &Seen, id: EntryId) -> Option<String> {
     }
 }
 
-/// How a repair that has ended came to that: what its last attempt says.
+/// Returns the cause of a repair's end, from its last attempt.
 pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
     let last = seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next_back().and_then(Stored::get);
     let text = match (entry.status, last) {
@@ -124,7 +125,7 @@ pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
     safe(&text)
 }
 
-/// Pods gone of pods at the start, where somebody counted them.
+/// Returns the pods that are gone, of those at the start, if they were counted.
 pub fn pods(seen: &Seen, id: EntryId) -> String {
     let in_work = match id.queue {
         QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status != RebootStatus::Queued),
@@ -136,7 +137,7 @@ pub fn pods(seen: &Seen, id: EntryId) -> String {
     }
 }
 
-/// `on`, `off`, or `-` where nobody has written it.
+/// Returns `on`, `off`, or `-` if the power is not recorded.
 pub fn host_power(host: &HostRow) -> &'static str {
     match host.powered_on {
         Some(true) => "on",
@@ -145,15 +146,15 @@ pub fn host_power(host: &HostRow) -> &'static str {
     }
 }
 
-/// What is asked of a host, by whom: `reboot hard, cketerm soft`.
+/// Returns the requests to a host and their keys: `reboot hard, cketerm soft`.
 pub fn host_asked(host: &HostRow) -> String {
     let base = host.asked.base.iter().map(|value| format!("reboot {}", Mode::of(value)));
     let keys = host.asked.keys.iter().map(|(key, value)| format!("{key} {}", Mode::of(value)));
     safe(&base.chain(keys).collect::<Vec<_>>().join(", "))
 }
 
-/// What is to be said of a host beside its fields, and whether a person should look: its error, what keeps a request
-/// from being carried out, what our controller is at.
+/// Returns further text about a host, and whether an operator should look: its error, what keeps a request from being
+/// carried out, the phase of cketerm's controller.
 pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
     let Some(host) = queries::host(seen, id) else { return ("gone".to_owned(), true) };
     let ours = seen.snapshot.metal3.hosts.get(&host.full_name());
@@ -170,14 +171,14 @@ pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
     }
 }
 
-/// The one truthful state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web 2/2 12/40`: what holds it up before
-/// what narrow screens may cut. Also whether that is worth a look.
+/// Returns the state of a node, e.g. `Ready cordoned draining stuck: pdb shop/web 2/2 12/40`, and its trouble. The
+/// blocker comes early, because narrow screens cut the end.
 pub fn node_state(app: &App, name: &str) -> (String, Option<Trouble>) {
     let entries = [app.totals.reboot_of(name), app.totals.repair_of(name)];
     node_state_of(app, name, queries::node(&app.seen, name), entries)
 }
 
-/// The same of what is looked up already.
+/// Returns the state from data that is looked up already.
 pub fn node_state_of(
     app: &App,
     name: &str,
@@ -198,7 +199,7 @@ pub fn node_state_of(
         }
         Some(row) => {
             say(&mut words, if row.ready { "Ready" } else { "NotReady" });
-            // one whose command was run is away because it was asked to be
+            // a machine is expected to be away once its command was run
             let away = |id| crate::console::overview::ends_anyway(seen, id);
             if !row.ready && !entries().any(away) {
                 trouble = Some(Trouble::Stuck);
@@ -232,7 +233,7 @@ pub fn node_state_of(
     (made_safe(words), trouble)
 }
 
-/// One more word, if it says something.
+/// Appends a word, if it is not empty.
 fn say(words: &mut String, word: &str) {
     if !words.is_empty() && !word.is_empty() {
         words.push(' ');

@@ -1,27 +1,27 @@
-//! Whether the terminal is light or dark: asked by OSC 11, heard among the keys.
+//! Detection of a light or dark terminal: a query by OSC 11, and its answer among the keys.
 //!
-//! The answer comes down the same line as what a person types. Whoever reads it before the reader of keys starts loses
-//! what was typed meanwhile, takes an arrow key for a refusal, and lets an answer that comes late (over a slow line,
-//! after the patience of the asker) through as keys: `]11;rgb:…` would open views and the command line. So nobody waits
-//! here: the console starts, and an [`Ear`] before the key table takes the answer out of the keys, whenever it comes, and
-//! nothing else. That is why this is not done by the crate `terminal-colorsaurus`, which does all three.
+//! The answer arrives in the same stream as the operator's input. Code that reads it before the key reader starts loses
+//! what was typed meanwhile and takes an arrow key for a refusal. It also lets a late answer (over a slow link, after
+//! the timeout) through as keys: `]11;rgb:…` would open views and the command line. So the console starts without
+//! waiting. An [`Ear`] in front of the key table takes the answer, and nothing else, out of the keys whenever it
+//! arrives. The crate `terminal-colorsaurus` has all three problems, so it is not used.
 
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// The question: the colour of the background.
+/// Query for the colour of the background.
 pub const QUESTION: &str = "\u{1b}]11;?\u{7}";
-/// For how long a terminal is listened to: no line is that slow.
+/// Time for which an answer is expected; no link is slower.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long an end of the console waits for an answer under way, which would else be typed into the shell.
+/// Longest wait at the console's end for an expected answer, which would otherwise be typed into the shell.
 pub const BUDGET: Duration = Duration::from_millis(150);
-/// What every answer begins with, after its escape.
+/// Beginning of every answer, after its escape.
 const HEAD: &str = "]11;";
-/// An answer has 24 characters; what is longer is none.
+/// Longest answer; a real one has 24 characters.
 const LONGEST: usize = 64;
 
-/// What a background is like.
+/// Kind of a background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
     /// Dark text can be read on it.
@@ -31,7 +31,7 @@ pub enum Background {
 }
 
 impl Background {
-    /// The theme for it.
+    /// Returns the theme for this background.
     pub fn theme(self) -> &'static str {
         match self {
             Self::Light => "light",
@@ -40,7 +40,8 @@ impl Background {
     }
 }
 
-/// Whether a terminal may be asked: one that is known to print the question, or to pass it on to several, may not.
+/// Reports whether the terminal may be queried. Terminals that print the query, or that pass it on to several others,
+/// may not.
 pub fn may_ask(term: Option<&str>) -> bool {
     match term {
         None | Some("" | "dumb" | "linux" | "Eterm" | "screen" | "vt100" | "vt102" | "vt220") => false,
@@ -48,7 +49,7 @@ pub fn may_ask(term: Option<&str>) -> bool {
     }
 }
 
-/// What an answer says, `rgb:RRRR/GGGG/BBBB` with one to four digits each.
+/// Parses an answer, `rgb:RRRR/GGGG/BBBB` with one to four digits each.
 pub fn parse(answer: &str) -> Option<Background> {
     let (kind, digits) = answer.split_once(':')?;
     let parts: Vec<&str> = digits.split('/').collect();
@@ -63,64 +64,64 @@ pub fn parse(answer: &str) -> Option<Background> {
         Some(f64::from(u32::from_str_radix(text, 16).ok()?) / f64::from(most))
     };
     let [red, green, blue]: [f64; 3] = parts.iter().take(3).map(part).collect::<Option<Vec<_>>>()?.try_into().ok()?;
-    // luma as television has it: what looks bright, not what is
+    // luma as in television: perceived brightness
     let luma = 0.299 * red + 0.587 * green + 0.114 * blue;
     Some(if luma > 0.5 { Background::Light } else { Background::Dark })
 }
 
-/// What became of a key.
+/// Result of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Keys that a person pressed, in their order.
+    /// Keys that the operator pressed, in their order.
     pub keys: Vec<KeyEvent>,
-    /// The answer.
+    /// The answer, if the key completed it.
     pub answer: Option<Background>,
 }
 
-/// Takes the answer out of the keys.
+/// Filter that takes the answer out of the keys.
 #[derive(Clone, Debug, Default)]
 pub struct Ear {
-    /// An answer is expected.
+    /// Whether an answer is expected.
     open: bool,
-    /// Keys that may be an answer's beginning.
+    /// Keys that may be the beginning of an answer.
     held: Vec<KeyEvent>,
-    /// What they spell.
+    /// Text of these keys.
     spelt: String,
 }
 
 impl Ear {
-    /// One that expects an answer.
+    /// Creates a filter that expects an answer.
     pub fn open() -> Self {
         Self { open: true, ..Self::default() }
     }
 
-    /// Whether an answer is still expected.
+    /// Reports whether an answer is still expected.
     pub fn expects(&self) -> bool {
         self.open
     }
 
-    /// A key: a person's, or a letter of the answer.
+    /// Handles a key, which is the operator's or a letter of the answer.
     pub fn hear(&mut self, key: KeyEvent) -> Heard {
         if !self.open || key.kind == KeyEventKind::Release {
             return Heard { keys: vec![key], answer: None };
         }
         let inside = self.spelt.starts_with(HEAD);
         if inside && ends(key) {
-            // whatever it says: it was the answer
+            // whatever its content, this was the answer
             let answer = parse(&self.spelt[HEAD.len()..]);
             *self = Self::default();
             return Heard { keys: Vec::new(), answer };
         }
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
         if inside {
-            // what it says is the answer's until it ends, or until nothing comes any more; one that was cut off takes no more
-            // of a person's keys than an answer has letters, and never one that is no letter
+            // letters belong to the answer until it ends or nothing more arrives; a truncated answer takes at most as
+            // many letters of the operator as an answer has, and no other keys
             return match key.code {
                 KeyCode::Char(c) if plain && self.spelt.len() < LONGEST => {
                     self.spelt.push(c);
                     Heard::default()
                 }
-                // its own escape, where that came in another piece than what follows
+                // the answer's own escape, if it arrived separately from what follows
                 KeyCode::Esc => Heard::default(),
                 _ => {
                     *self = Self::default();
@@ -128,7 +129,7 @@ impl Ear {
                 }
             };
         }
-        // the escape before it is Alt on the bracket, or a key of its own where it came in another piece
+        // the escape before it is Alt on the bracket, or a key of its own if it arrived separately
         let letter = match (key.code, self.spelt.is_empty()) {
             (KeyCode::Char(']'), true) => Some(']'),
             (KeyCode::Char(c), false) if plain => Some(c),
@@ -147,7 +148,7 @@ impl Ear {
         Heard { keys, answer: None }
     }
 
-    /// Nothing came for a while: what was held back is a person's after all; the rest of an answer is nobody's.
+    /// Returns the held keys after a pause: they were the operator's. The rest of an answer is dropped.
     pub fn let_go(&mut self) -> Vec<KeyEvent> {
         let inside = self.spelt.starts_with(HEAD);
         self.spelt.clear();
@@ -155,19 +156,20 @@ impl Ear {
         if inside { Vec::new() } else { held }
     }
 
-    /// Something came that is no key: keys that were held back came before it. An answer that has begun goes on behind it.
+    /// Returns the held keys before an event that is no key. An answer that has begun continues after it.
     pub fn interrupted(&mut self) -> Vec<KeyEvent> {
         if self.spelt.starts_with(HEAD) { Vec::new() } else { self.let_go() }
     }
 
-    /// No answer is expected any more.
+    /// Stops expecting an answer.
     pub fn close(&mut self) -> Vec<KeyEvent> {
         self.open = false;
         self.let_go()
     }
 }
 
-/// BEL, or the backslash of ST, as the reader of keys has them; a bare backslash where its escape came in another piece.
+/// Reports whether a key ends the answer: BEL, or the backslash of ST as the key reader delivers them. The backslash is
+/// bare if its escape arrived separately.
 fn ends(key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Char('g') => key.modifiers.contains(KeyModifiers::CONTROL),
@@ -180,7 +182,7 @@ fn ends(key: KeyEvent) -> bool {
 mod tests {
     use super::*;
 
-    /// Keys as crossterm makes them of these bytes.
+    /// Returns the keys that crossterm makes of these bytes.
     fn keys(bytes: &str) -> Vec<KeyEvent> {
         let mut out = Vec::new();
         let mut chars = bytes.chars().peekable();
@@ -197,7 +199,7 @@ mod tests {
         out
     }
 
-    /// What is typed, and what is answered.
+    /// Returns the typed text and the answer.
     fn hear(ear: &mut Ear, all: Vec<KeyEvent>) -> (String, Option<Background>) {
         let (mut typed, mut answer) = (String::new(), None);
         let mut note = |keys: Vec<KeyEvent>| {

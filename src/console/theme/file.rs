@@ -1,4 +1,4 @@
-//! One theme file: its base, the faces that it gives, and what is wrong with it, line by line.
+//! Parser of one theme file: its base, the faces that it defines, and its faults by line.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_yaml::{Mapping, Value};
 use super::{ROLES, colour};
 use crate::model::text::nearest;
 
-/// The looks of one role.
+/// Style of one role.
 #[allow(clippy::struct_excessive_bools)] // four independent switches of a terminal
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Face {
@@ -23,11 +23,11 @@ pub struct Face {
     pub reverse: bool,
 }
 
-/// What a face may say.
+/// Fields of a face.
 const LOOKS: [&str; 5] = ["fg", "bold", "dim", "underline", "reverse"];
 
 impl Face {
-    /// As a file has it: `{ fg: red, bold: true }`.
+    /// Returns the face in the form of a file: `{ fg: red, bold: true }`.
     pub fn yaml(&self) -> String {
         let on = [(self.bold, "bold"), (self.dim, "dim"), (self.underline, "underline"), (self.reverse, "reverse")];
         let fg = self.fg.iter().map(|fg| format!("fg: {fg}"));
@@ -36,32 +36,32 @@ impl Face {
         if looks.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", looks.join(", ")) }
     }
 
-    /// Whether two differ by their colours alone.
+    /// Reports whether two faces differ at most in their colours.
     pub fn shaped_like(&self, other: &Self) -> bool {
         let shape = |face: &Self| Self { fg: None, ..face.clone() };
         shape(self) == shape(other)
     }
 }
 
-/// Something that is wrong with a file.
+/// Fault of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its line, counted from 1, where one can be named.
+    /// Line of the fault, counted from 1, if it is known.
     pub line: Option<usize>,
-    /// What.
+    /// Description of the fault.
     pub text: String,
 }
 
-/// A theme as its file has it.
+/// Content of a theme file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct File {
-    /// The theme that it stands on.
+    /// Name of the base theme.
     pub base: Option<String>,
-    /// The roles that it gives, each in place of the base's.
+    /// Roles that the file defines, each in place of the base's.
     pub roles: BTreeMap<&'static str, Face>,
 }
 
-/// Reads a theme's YAML: what can be read of it, and what is wrong with the rest.
+/// Parses a theme's YAML. Returns what is valid, and the faults of the rest.
 pub fn read(text: &str) -> (File, Vec<Fault>) {
     let (mut file, mut faults) = (File::default(), Vec::new());
     let map = match serde_yaml::from_str(text) {
@@ -107,7 +107,7 @@ pub fn read(text: &str) -> (File, Vec<Fault>) {
     (file, faults)
 }
 
-/// A role's looks, and what is wrong with each.
+/// Parses the face of a role, and returns it with its faults.
 fn face(value: &Value) -> (Face, Vec<(String, String)>) {
     let (mut face, mut wrong) = (Face::default(), Vec::new());
     let map = match value {
@@ -159,7 +159,7 @@ fn said(key: &Value) -> String {
     }
 }
 
-/// The first line from there on (counted from 0) that has this key; counted from 1. Comments do not count.
+/// Returns the first line from `from` (counted from 0) that has this key, counted from 1. Comments do not count.
 fn line_of(text: &str, from: usize, key: &str) -> Option<usize> {
     let has = |line: &str| {
         let line = line.split('#').next().unwrap_or_default().replace(['"', '\''], "");
@@ -180,11 +180,11 @@ fn line_of(text: &str, from: usize, key: &str) -> Option<usize> {
     text.lines().skip(from).position(has).map(|at| from + at + 1)
 }
 
-/// Pairs that must not look alike: who takes one for the other does the wrong thing, or nothing.
+/// Pairs of roles that must differ, because a mix-up would cause wrong actions.
 const APART: [(&str, &str); 5] =
     [("good", "trouble"), ("good", "danger"), ("trouble", "danger"), ("muted", "danger"), ("muted", "trouble")];
 
-/// What is wrong with all roles of a theme together: those that must differ and do not.
+/// Returns the faults of all roles together: those that must differ and do not.
 pub fn alike(faces: &BTreeMap<&'static str, Face>) -> Vec<String> {
     let mut out = Vec::new();
     for (one, two) in APART {
@@ -200,7 +200,7 @@ pub fn alike(faces: &BTreeMap<&'static str, Face>) -> Vec<String> {
     out
 }
 
-/// `g` and `r` for the greens and the reds.
+/// Returns `g` for greens and `r` for reds.
 fn family(face: &Face) -> char {
     match face.fg.as_deref().map(str::to_lowercase) {
         Some(fg) if fg.contains("green") => 'g',

@@ -1,8 +1,8 @@
-//! Colour themes, by role. Backgrounds are never painted: the terminal keeps its own, and its own palette decides what
-//! the 16 names look like.
+//! Colour themes, by role. Backgrounds are never painted: the terminal keeps its own, and its palette defines the 16
+//! names.
 //!
-//! [`file`] reads one file and says what is wrong with it; [`shelf`] finds themes by name and puts one on its base;
-//! [`background`] asks the terminal whether it is light or dark.
+//! [`file`] parses one file and reports its faults. [`shelf`] finds themes by name and merges one with its base.
+//! [`background`] queries the terminal for a light or dark background.
 
 pub mod background;
 pub mod file;
@@ -15,12 +15,12 @@ use ratatui::style::{Color, Modifier, Style};
 use file::Face;
 pub use shelf::Shelf;
 
-/// The theme that is used where nobody asks for another.
+/// Default theme.
 pub const DEFAULT: &str = "terminal";
-/// Asks the terminal and takes `light` or `dark`.
+/// Theme name that queries the terminal and uses `light` or `dark`.
 pub const AUTO: &str = "auto";
 
-/// All roles, as files name them, with what each is for.
+/// All roles as files name them, each with its purpose.
 pub const ROLES: [(&str, &str); 10] = [
     ("badge", "the cluster's badge"),
     ("title", "column titles and headings"),
@@ -43,15 +43,15 @@ pub struct Theme {
     pub badge: Style,
     /// Column titles and headings.
     pub title: Style,
-    /// The view that is open.
+    /// The open view.
     pub tab: Style,
-    /// All is well.
+    /// Everything is in order.
     pub good: Style,
-    /// A person should look.
+    /// An operator should look.
     pub trouble: Style,
     /// Something is broken or about to be disrupted.
     pub danger: Style,
-    /// Less important; also data that is stale.
+    /// Less important; also stale data.
     pub muted: Style,
     /// Keys in hints.
     pub key: Style,
@@ -62,12 +62,12 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// A built-in theme by name; without colours where `colour` is false (`NO_COLOR`).
+    /// Returns a built-in theme by name; without colours if `colour` is false (`NO_COLOR`).
     pub fn named(name: &str, colour: bool) -> Result<Self, String> {
         Shelf::built_in().theme(name, colour)
     }
 
-    /// From the faces of its roles.
+    /// Creates a theme from the faces of its roles.
     fn of(name: &str, faces: &[(&str, Face)], colour: bool) -> Self {
         let mut theme = Self { name: name.to_owned(), ..Self::bare() };
         for (role, face) in faces {
@@ -94,7 +94,7 @@ impl Theme {
         })
     }
 
-    /// Without any look; never fails, for when nothing else can be read.
+    /// Creates a theme without any style. It never fails, as a fallback if no theme can be read.
     pub fn bare() -> Self {
         let plain = Style::new();
         Self {
@@ -113,7 +113,7 @@ impl Theme {
     }
 }
 
-/// One of the 16 colours by name.
+/// Parses one of the 16 colours by name.
 pub fn colour(name: &str) -> Result<Color, String> {
     match Color::from_str(name) {
         Ok(Color::Rgb(..) | Color::Indexed(_)) | Err(_) => Err(format!(
@@ -124,7 +124,7 @@ pub fn colour(name: &str) -> Result<Color, String> {
     }
 }
 
-/// A face as ratatui draws it. Its colour was read before: one that is none leaves the terminal's own.
+/// Converts a face to ratatui's style. Colours were validated before; an invalid one leaves the terminal's own.
 fn look(face: &Face, coloured: bool) -> Style {
     let mut style = Style::new();
     if let Some(fg) = face.fg.as_deref().filter(|_| coloured).and_then(|name| colour(name).ok()) {

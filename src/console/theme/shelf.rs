@@ -1,5 +1,5 @@
-//! Where themes lie: the user's folder, the host's, and those in the program. The first one of a name wins; a theme that
-//! names itself as its base stands on the one that it hides.
+//! Lookup of themes: in the user's folder, the host's, and the program. The first theme of a name wins. A theme that
+//! names itself as its base uses the one that it hides.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::model::text::nearest;
 
-/// The themes in the program.
+/// Themes in the program.
 pub const BUILT_IN: [(&str, &str); 8] = [
     ("terminal", include_str!("../../../themes/terminal.yaml")),
     ("light", include_str!("../../../themes/light.yaml")),
@@ -25,12 +25,12 @@ pub const BUILT_IN: [(&str, &str); 8] = [
     ("blue-orange-light", include_str!("../../../themes/blue-orange-light.yaml")),
 ];
 
-/// The host's themes.
+/// Folder of the host's themes.
 const HOST_FOLDER: &str = "/etc/cketerm/themes";
-/// A theme is some hundred bytes; what is larger than this is something else.
+/// Largest theme file in bytes; a theme has some hundred.
 const MOST: u64 = 64 * 1024;
 
-/// Whose a theme is.
+/// Place of a theme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// In the user's folder.
@@ -51,21 +51,21 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One theme on the shelf.
+/// A theme that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its name.
     pub name: String,
-    /// Whose it is.
+    /// Place of the theme.
     pub origin: Origin,
-    /// Its file; none for one in the program.
+    /// Its file; `None` for a theme in the program.
     pub path: Option<PathBuf>,
-    /// Another one of that name comes first.
+    /// Whether an earlier theme has the same name.
     pub hidden: bool,
 }
 
 impl Found {
-    /// What messages call it.
+    /// Returns the name that messages use.
     pub fn place(&self) -> String {
         self.path.as_ref().map_or_else(|| format!("theme {} (built-in)", self.name), |path| path.display().to_string())
     }
@@ -78,7 +78,7 @@ impl Found {
             }
             Some(path) => {
                 let file = std::fs::metadata(path).map_err(|e| format!("cannot be read: {e}"))?;
-                // a pipe has no bytes, and whoever opens it waits for ever
+                // a pipe has no length, and opening it may block for ever
                 if !file.is_file() {
                     return Err("is no file".to_owned());
                 }
@@ -92,12 +92,12 @@ impl Found {
     }
 }
 
-/// Something that is wrong, and with which file.
+/// Fault of a theme, with its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The file, or the built-in theme.
     pub place: String,
-    /// What.
+    /// Description of the fault.
     pub fault: Fault,
 }
 
@@ -110,40 +110,40 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// A theme with its bases, put together.
+/// A theme merged with its bases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whole {
     /// The faces of all roles.
     pub faces: BTreeMap<&'static str, Face>,
-    /// What it is made of, the theme itself first.
+    /// Themes that it consists of, the theme itself first.
     pub chain: Vec<Found>,
 }
 
-/// The folders that themes are looked for in, the first one first, and the program's own behind them.
+/// Folders in which themes are looked up, in this order; the program's own themes come last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shelf {
     folders: Vec<(Origin, PathBuf)>,
 }
 
 impl Shelf {
-    /// The user's folder, the host's, and the program's own.
+    /// Creates a lookup in the user's folder, the host's, and the program.
     pub fn here() -> Self {
         let user = directories::ProjectDirs::from("", "", "cketerm").map(|d| d.config_dir().join("themes"));
         let user = user.map(|folder| (Origin::User, folder));
         Self { folders: user.into_iter().chain([(Origin::Host, PathBuf::from(HOST_FOLDER))]).collect() }
     }
 
-    /// Only those in the program.
+    /// Creates a lookup in the program alone.
     pub fn built_in() -> Self {
         Self::default()
     }
 
-    /// The folders, the first one first.
+    /// Returns the folders in order.
     pub fn folders(&self) -> impl Iterator<Item = (Origin, &Path)> {
         self.folders.iter().map(|(origin, folder)| (*origin, folder.as_path()))
     }
 
-    /// All themes, in the order in which they are found.
+    /// Returns all themes in the order of the lookup.
     pub fn list(&self) -> Vec<Found> {
         let mut all: Vec<Found> = Vec::new();
         for (origin, folder) in &self.folders {
@@ -172,14 +172,14 @@ impl Shelf {
         all
     }
 
-    /// A theme by name, ready to draw with; without colours where `colour` is false.
+    /// Returns a theme by name, ready to draw with; without colours if `colour` is false.
     pub fn theme(&self, name: &str, colour: bool) -> Result<Theme, String> {
         let whole = self.whole(name).map_err(|wrong| said(&wrong))?;
         let faces: Vec<(&str, Face)> = whole.faces.into_iter().collect();
         Ok(Theme::of(name, &faces, colour))
     }
 
-    /// A theme by name, with its bases; or what is wrong with it or with one of them.
+    /// Returns a theme by name, merged with its bases, or the faults of the theme and of its bases.
     pub fn whole(&self, name: &str) -> Result<Whole, Vec<Wrong>> {
         let all = self.list();
         if let Some(at) = all.iter().position(|found| found.name == name) {
@@ -189,10 +189,10 @@ impl Shelf {
         Err(vec![Wrong { place: "themes".to_owned(), fault }])
     }
 
-    /// What is wrong with one of these, roles that look alike included; empty = it is good.
+    /// Returns the faults of a theme, including roles that look alike; empty = it is good.
     pub fn check(&self, found: &Found) -> Vec<Wrong> {
         let all = self.list();
-        // one that is in no folder may stand on one of its own name in a folder
+        // a theme that is in no folder may have a theme of the same name in a folder as its base
         let at = all.iter().position(|other| other == found).map_or(0, |at| at + 1);
         match put_together(&all, found.clone(), at) {
             Ok(whole) => {
@@ -203,7 +203,7 @@ impl Shelf {
         }
     }
 
-    /// The theme of a file, wherever it lies.
+    /// Returns the theme of a file in any place.
     pub fn at(&self, path: &Path) -> Found {
         let same = |found: &&Found| {
             let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -215,7 +215,7 @@ impl Shelf {
     }
 }
 
-/// All that is wrong, as one sentence.
+/// Joins all faults into one sentence.
 fn said(wrong: &[Wrong]) -> String {
     wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -228,7 +228,7 @@ fn others(all: &[Found], name: &str) -> String {
     }
 }
 
-/// Goes from a theme to its base and on; `below` is where one begins to look that names itself.
+/// Merges a theme with its bases. `below` is the place from which the base of the same name is looked up.
 fn put_together(all: &[Found], first: Found, below: usize) -> Result<Whole, Vec<Wrong>> {
     let (mut whole, mut faults) = (Whole::default(), Vec::new());
     let (mut next, mut below) = (first, below);
@@ -275,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    /// A shelf of two folders with these files; the first letter says in which: `u` or `h`.
+    /// Creates two folders with these files; the first letter says in which one: `u` or `h`.
     fn shelf(files: &[(&str, &str)]) -> (tempfile::TempDir, Shelf) {
         let dir = tempfile::tempdir().unwrap();
         let folders = [(Origin::User, dir.path().join("u")), (Origin::Host, dir.path().join("h"))];
