@@ -1,4 +1,4 @@
-//! What is known ages: below a lost source nothing goes on as if it were alive, and a dialog that stands open is renewed or
+//! Tests of ageing data: after a lost source nothing is shown as if it were live, and an open dialog is renewed or
 //! expires.
 
 use super::world::{BOOT, World, at, press, stored};
@@ -28,7 +28,7 @@ fn line(app: &App, of: &str) -> String {
     text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of:?}:\n{text}")).to_owned()
 }
 
-/// Review 9 of the operator, 6: `moving` and `command runs 25s` under a banner that says that etcd is lost.
+/// Ages stop and nothing is said to move under a banner that says that etcd is lost.
 #[test]
 fn ages_stop_where_etcd_is_lost_and_nothing_is_said_to_move() {
     let mut world = World::usual();
@@ -71,7 +71,7 @@ fn answered(app: &mut App, number: u64) {
     update(app, Event::Answered(Box::new(Answer::Plan(number, Ok(met)))));
 }
 
-/// Review 9 of the operator, 10: "nothing blocks a drain now" of a minute ago was confirmed.
+/// A confirmation must not rest on a preview whose age is not shown.
 #[test]
 fn the_preview_of_a_dialog_that_stands_open_is_renewed_and_says_how_old_it_is_where_it_cannot_be() {
     let mut world = World::usual();
@@ -125,7 +125,7 @@ fn the_question_before_leaving_counts_anew_and_expires_when_it_is_another_one() 
     news(&mut app, &world);
     assert!(screen::text(&app).contains("reboots: 1 draining, 1 rebooting, 2 queued"), "{}", screen::text(&app));
     press(&mut app, "esc");
-    // etcd is lost by another console's engine, and comes back
+    // etcd is lost while another console's engine leads, and recovers
     world.engine.leading = None;
     news(&mut app, &world);
     tick(&mut app, 13.0);
@@ -140,7 +140,7 @@ fn the_question_before_leaving_counts_anew_and_expires_when_it_is_another_one() 
     assert_eq!(press(&mut app, "esc q"), [Effect::Quit], "somebody else leads: nothing is to be asked");
 }
 
-/// Review 9 of the operator, 10: somebody else's news stood between a reason and its buttons.
+/// A message about something else must not appear between a reason and the buttons.
 #[test]
 fn what_is_said_of_something_else_stands_outside_of_a_dialog() {
     let mut app = World::usual().console(80, 24);
@@ -154,7 +154,7 @@ fn what_is_said_of_something_else_stands_outside_of_a_dialog() {
     assert!(!screen::text(&app).contains("an older message"), "{}", screen::text(&app));
 }
 
-/// Review 9 of the operator, 4: a duplicate of one on hold was "about 5s".
+/// A duplicate of an entry on hold gets no estimate of its remaining time.
 #[test]
 fn what_waits_behind_an_entry_that_does_not_move_is_not_counted_as_left() {
     let mut world = World::usual();
@@ -171,13 +171,13 @@ fn what_waits_behind_an_entry_that_does_not_move_is_not_counted_as_left() {
     world.reasons.insert(EntryId::reboot(32), Reason::DuplicateOf { index: 4 });
     let after = left(&world);
     assert_eq!((after.left, after.held, after.behind), (3, 1, 2), "4, 7, and 32 behind one that reboots");
-    // disabled: what backs off does so still
+    // disabled: an entry in backoff still counts as such
     world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 71 };
     world.reasons.insert(EntryId::reboot(6), Reason::QueueDisabled);
     assert_eq!(left(&world).backoff.map(|(n, _)| n), Some(1));
 }
 
-/// Review 9 of the operator, 12 and 13: `n` went to machines that merely boot, and to all that the switch had sent back.
+/// `n` must not select machines that only boot, or entries that only wait for a timer.
 #[test]
 fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
     let mut world = World::usual();
@@ -195,7 +195,7 @@ fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
     assert!(short_text::node_state(&app, "worker-5").1.is_some(), "NotReady of itself");
 }
 
-/// Review 9 of the operator, 17.
+/// The Overview names who disabled a queue.
 #[test]
 fn the_overviews_first_lines_say_who_disabled_a_queue() {
     let mut world = World::usual();
@@ -203,13 +203,13 @@ fn the_overviews_first_lines_say_who_disabled_a_queue() {
     let mut app = world.console_in(View::Overview, 80, 24);
     super::past::told(&mut app);
     assert!(line(&app, "Repairs  ").contains("DISABLED by bob at 08:53:20Z (disk"), "{}", screen::text(&app));
-    // by ckecli, which leaves no record: it was not bob
+    // disabled by ckecli, which leaves no record: it was not bob
     world.store.repairs.switch.mod_revision = 950;
     news(&mut app, &world);
     assert!(line(&app, "Repairs  ").contains("DISABLED") && !line(&app, "Repairs  ").contains("bob"));
 }
 
-/// Review 10 of the engineer, E3: the lines followed, what was sent did not.
+/// The dialog's lines and the action that it sends must be about the same nodes.
 #[test]
 fn a_dialog_expires_when_a_node_that_it_named_leaves_the_definition() {
     let mut world = World::usual();
@@ -223,7 +223,7 @@ fn a_dialog_expires_when_a_node_that_it_named_leaves_the_definition() {
     assert!(text.contains("EXPIRED") && text.contains("the definition changed"), "{text}");
 }
 
-/// Review 10 of the engineer, E5: the age of a Node stood still with etcd, and went on without Kubernetes.
+/// The age of a Node's state depends on Kubernetes, that of an entry on etcd.
 #[test]
 fn ages_of_nodes_stop_with_kubernetes_and_those_of_entries_with_etcd() {
     let ready = |app: &App| line(app, "ready ").trim().to_owned();

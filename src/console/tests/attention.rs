@@ -1,4 +1,4 @@
-//! The terminal's title and its bell, the letters that it can show, and the theme that it answers for.
+//! Tests of the terminal's title and bell, its character set, and the theme from its answer.
 
 use super::world::{BOOT, World, at, press};
 use crate::{
@@ -28,7 +28,7 @@ fn quiet() -> World {
     world
 }
 
-/// What is written of this world at this second.
+/// Returns what is written for this world at this second.
 fn told(attention: &mut Attention, app: &mut App, world: &mut World, second: f64) -> String {
     (world.boot, world.store.heard) = (BOOT + second, BOOT + second);
     update(app, Event::Tick(at(BOOT + second)));
@@ -88,7 +88,8 @@ fn the_bell_rings_when_something_becomes_stuck_and_when_the_last_work_ends_and_o
         let mut app = World::silent().console(80, 24);
         let mut attention = Attention::new(false, bell);
         let mut heard = vec![attention.heed(&app) == "\u{7}"];
-        // seen for the first time, begun, stuck, still stuck, going on, ended, idle; a budget alone is not stuck at once
+        // seen for the first time, begun, stuck, still stuck, moving again, ended, idle; a budget alone is not stuck at
+        // once
         for step in 0..7 {
             let drains = (1..5).contains(&step);
             world.store.reboots.entries.clear();
@@ -110,7 +111,7 @@ fn the_bell_rings_when_something_becomes_stuck_and_when_the_last_work_ends_and_o
     assert_eq!(rings(Bell::Both), [3, 6]);
 }
 
-/// Review 9 of the engineer: counts were compared, and one that flaps rang at each look.
+/// The bell compares entries, not counts, so that an entry that flaps does not ring each time.
 #[test]
 fn the_bell_rings_for_another_one_that_is_stuck_and_not_for_one_that_comes_and_goes() {
     let (mut world, held) = (quiet(), World::usual().reasons[&EntryId::reboot(3)].clone());
@@ -132,7 +133,7 @@ fn the_bell_rings_for_another_one_that_is_stuck_and_not_for_one_that_comes_and_g
     assert!(rings(&[3], 71.0), "a minute later it is news");
 }
 
-/// Review 9 of the operator, 13: a budget that had held for one second rang, and the header flickered.
+/// A budget that has blocked for one second must neither ring nor make the header flicker.
 #[test]
 fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_given_up_often() {
     let (mut world, held) = (quiet(), World::usual().reasons[&EntryId::reboot(3)].clone());
@@ -159,7 +160,7 @@ fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_giv
     let text = screen::text(&app);
     assert!(text.contains("! 1 stuck (n)") && text.contains("stuck: pdb shop/web 2/2"), "{text}");
 
-    // a drain that began a second ago, and ended three times like that
+    // a drain that began a second ago, and its third backoff
     let trouble = |world: &World| crate::engine::trouble::of(&world.seen(), EntryId::reboot(3));
     world.boot = BOOT;
     assert_eq!(trouble(&world), Some(Trouble::Waits));
@@ -169,7 +170,7 @@ fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_giv
         world.store.reboots.entries.insert(3, super::world::stored("k", 71, entry));
         assert_eq!(trouble(&world), Some(how), "given up {count} times");
     }
-    // what only a person ends needs no time
+    // an entry that only an operator can end is stuck without delay
     world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 1, 72);
     for (until, how) in [(Some(super::world::wall()), Trouble::Waits), (None, Trouble::Stuck)] {
         world.reasons.insert(EntryId::reboot(3), Reason::OutcomeUnknown { attempt: None, until });
@@ -177,7 +178,7 @@ fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_giv
     }
 }
 
-/// Review 11 of the engineer, D2: an outage made each waiting entry stuck, one after the other, with a bell for each.
+/// An outage must not make each waiting entry stuck, with a bell for each.
 #[test]
 fn what_holds_a_whole_queue_is_told_once_and_makes_no_entry_stuck() {
     let mut world = quiet();

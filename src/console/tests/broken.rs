@@ -1,4 +1,4 @@
-//! Entries that cannot be read: shown with what is wrong, removed as they were shown (I5).
+//! Tests of unreadable entries: shown with the error, removed only as they were shown (I5).
 
 use insta::assert_snapshot;
 
@@ -24,7 +24,7 @@ fn i5_a_broken_entry_is_removed_as_it_was_shown() {
     let entry = EntryId::reboot(8);
     let asked = Action::Remove { entry, seen: 35, reason: Some("written by hand".into()) };
     assert_eq!(effects, [Effect::Act(asked)]);
-    // somebody wrote it anew: what was shown is not what lies there
+    // the entry was rewritten: the stored value is no longer the one that was shown
     let mut app = world.console(80, 24);
     press(&mut app, "G X");
     if let Some(stored) = world.store.reboots.entries.get_mut(&8) {
@@ -32,7 +32,7 @@ fn i5_a_broken_entry_is_removed_as_it_was_shown() {
     }
     update(&mut app, Event::Seen(world.seen()));
     assert!(screen::text(&app).contains("EXPIRED: reboots/8 changed meanwhile"), "{}", screen::text(&app));
-    // among others it is left out, with a word
+    // in a selection of several entries it is left out and named
     press(&mut app, "esc * X");
     assert!(screen::text(&app).contains("left out, cannot be read (removed one at a time): reboots/8"));
 }

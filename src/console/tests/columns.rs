@@ -1,4 +1,4 @@
-//! Columns that are chosen, and what is kept of them.
+//! Tests of the choice of columns and of what is stored of it.
 
 use super::world::{World, press};
 use crate::console::{
@@ -9,7 +9,7 @@ use crate::console::{
     settings::{self, Change},
 };
 
-/// The line of the titles.
+/// Returns the line of the titles.
 fn titles(app: &App) -> String {
     screen::text(app).lines().nth(3).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -44,7 +44,7 @@ fn what_is_no_column_is_refused_by_name_and_what_does_not_fit_is_left_out_at_the
     assert!(screen::text(&app).contains("the Overview has no columns"), "{}", screen::text(&app));
 }
 
-/// Every name that the list offers shows something of its own in every view.
+/// Every name that the list offers shows its own column in every view.
 #[test]
 fn every_column_of_every_view_can_be_shown_alone() {
     for view in View::ALL {
@@ -76,7 +76,7 @@ fn the_list_hides_shows_and_moves_and_esc_changes_nothing() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 | esc");
     assert!(app.chosen.is_empty() && app.picker.is_none());
-    // the state goes behind the address, the role is hidden
+    // the state moves behind the address, the role is hidden
     press(&mut app, "| down right down space");
     insta::assert_snapshot!("columns_list_80x24", screen::text(&app));
     press(&mut app, "enter");

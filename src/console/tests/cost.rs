@@ -1,4 +1,4 @@
-//! What frames cost: bytes over the line, and work that depends on the screen and not on the cluster.
+//! Tests of a frame's cost: bytes over the link, and work that depends on the screen and not on the cluster.
 
 use std::{
     io::{self, Write},
@@ -14,7 +14,7 @@ use crate::{
     model::{entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus},
 };
 
-/// Counts bytes.
+/// Writer that counts bytes.
 #[derive(Clone, Default)]
 struct Line(Arc<Mutex<usize>>);
 
@@ -28,7 +28,7 @@ impl Write for Line {
     }
 }
 
-/// A console that counts what it writes.
+/// Console that counts what it writes.
 struct Wire {
     app: App,
     terminal: Terminal<Quiet<Line>>,
@@ -44,7 +44,7 @@ impl Wire {
         wire
     }
 
-    /// Draws; the bytes of this frame.
+    /// Draws a frame and returns its bytes.
     fn frame(&mut self) -> usize {
         let before = *self.line.0.lock().unwrap();
         let app = &self.app;
@@ -130,7 +130,7 @@ fn lists_that_nobody_looks_at_have_no_rows_made_and_yet_their_numbers_and_marks(
     assert_eq!(entries, world.store.reboots.entries.len());
     press(&mut app, "2");
     assert_eq!((app.nodes.rows.len(), app.nodes.rows.contains(&gone)), (nodes - 1, false));
-    // and the other way round
+    // the same for the other view
     world.store.reboots.entries.remove(&20_000);
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!((app.reboots.rows.len(), app.reboots.total), (entries, entries - 1));
@@ -146,7 +146,7 @@ fn news_that_change_no_name_make_no_rows_and_no_map_anew() {
     (world.boot, world.store.heard, world.store.revision) = (BOOT + 1.0, BOOT + 1.0, world.store.revision + 1);
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!(made(&app), first);
-    // a node that reports something else on the map
+    // a node on the map reports something else
     let mut row = (**world.kube.nodes.get("node-00007").unwrap()).clone();
     row.ready = false;
     world.kube.put_node(row);
@@ -156,13 +156,13 @@ fn news_that_change_no_name_make_no_rows_and_no_map_anew() {
     assert_ne!(map, first.1);
     let legend = app.map.as_ref().unwrap().legend();
     assert!(legend.contains("x 2 not ready"), "{legend}");
-    // another order is another map
+    // another order makes another map
     let map = made(&app).1;
     press(&mut app, "s s");
     assert_ne!(made(&app).1, map, "{:?}", app.nodes.sort);
 }
 
-/// Generous bounds for an unoptimized build on a busy machine; what they forbid is work that grows with the cluster.
+/// Generous bounds for an unoptimized build on a busy machine. They only exclude work that grows with the cluster.
 #[test]
 fn ten_thousand_entries_cost_a_frame_no_more_than_a_screenful() {
     let world = large();

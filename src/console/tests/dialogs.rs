@@ -1,4 +1,4 @@
-//! Dialogs: what is typed into them is never a key of anything else, and what stops something gets through.
+//! Tests of dialogs: text that is typed into them never acts as a key, and stopping verbs succeed.
 
 use super::world::{World, press};
 use crate::{
@@ -25,7 +25,7 @@ fn reason(app: &App) -> &str {
     app.dialog.as_ref().map_or("", |dialog| dialog.reason.value())
 }
 
-/// safety.md, "cancel, disable, hold always work"; console.md, "destructive keys beside harmless ones".
+/// A destructive key must not be the first letter of a reason; cancel, disable and hold always work.
 #[test]
 fn no_first_letter_of_a_reason_is_a_key_of_the_dialog() {
     for verb in ["X", "H", "E", "B", "F"] {
@@ -40,7 +40,7 @@ fn no_first_letter_of_a_reason_is_a_key_of_the_dialog() {
     }
 }
 
-/// The same wherever the focus is, but for `y` on the buttons.
+/// The same with the focus anywhere, except for `y` on the buttons.
 #[test]
 fn a_letter_that_is_no_yes_goes_to_the_reason_from_the_buttons_too() {
     for (typed, before) in [("new disk", "X tab"), ("quick fix", "X tab tab"), ("#17: db", "X enter"), ("r", "X enter")]
@@ -52,13 +52,13 @@ fn a_letter_that_is_no_yes_goes_to_the_reason_from_the_buttons_too() {
         assert_eq!(reason(&app), typed);
     }
     let mut app = World::with_repairs().console(80, 24);
-    // the preview asks how long similar entries took; nothing is done
+    // the preview reads how long similar entries took; no action is started
     let effects = press(&mut app, "3 j j j P backtab \"yellow LED\"");
     assert!(effects.iter().all(|e| matches!(e, Effect::Ask(_))), "{effects:?}");
     assert_eq!(reason(&app), "yellow LED", "a choice is no place for y either");
 }
 
-/// The reason was begun when the dialog expired, or not begun at all: nothing of it runs as a command.
+/// The dialog expires before or while the reason is typed: no letter of it runs as a command.
 #[test]
 fn a_dialog_that_expired_takes_nothing_but_the_key_that_closes_it() {
     for before in ["F", "F \"the disk\"", "F tab", "F tab tab", "L"] {
@@ -105,7 +105,7 @@ fn a_verb_on_an_entry_whose_pane_it_outlived_opens_what_swallows_the_reason() {
     assert!(screen::text(&app).contains("the entry is gone"), "{}", screen::text(&app));
 }
 
-/// safety.md: "cancel, disable, hold always work".
+/// Cancel, disable and hold always work.
 #[test]
 fn a_cancel_gets_through_a_moving_queue_and_names_what_ended_on_the_way() {
     let mut world = World::usual();
@@ -140,7 +140,7 @@ fn a_cancel_whose_entries_have_all_ended_says_so() {
     assert_eq!(press(&mut app, "enter y enter"), []);
 }
 
-/// safety.md: "cancel, disable, hold always work".
+/// Cancel, disable and hold always work.
 #[test]
 fn a_hold_gets_through_when_its_entry_starts_to_drain_and_leaves_out_what_cannot_wait_any_more() {
     let mut world = World::usual();
@@ -154,7 +154,7 @@ fn a_hold_gets_through_when_its_entry_starts_to_drain_and_leaves_out_what_cannot
     assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Hold { entries, hold: true, reason: None })]);
 }
 
-/// safety.md: "cancel, disable, hold always work".
+/// Cancel, disable and hold always work.
 #[test]
 fn a_queue_is_disabled_although_somebody_wrote_its_switch_meanwhile_and_enabled_only_as_it_was_shown() {
     let mut world = World::usual();
@@ -184,7 +184,7 @@ fn all_reboots_are_cancelled_by_a_word_from_any_view() {
     assert_eq!(effects, [Effect::Act(Action::Cancel { entries, reason: None })]);
 }
 
-/// What is done to rows that a filter hides is said before it is done.
+/// An action on rows that a filter hides says so before it starts.
 #[test]
 fn marks_that_a_filter_hides_are_counted_in_the_dialog() {
     let mut app = World::usual().console(80, 24);
@@ -207,7 +207,7 @@ fn the_focus_begins_where_something_is_to_be_chosen_or_typed() {
     assert_eq!(focus("q"), Some(Focus::Cancel));
 }
 
-/// Review of the operator, 3: what Enter waits for was said below a dialog that fills the screen.
+/// The input that Enter waits for is named inside a dialog that fills the screen.
 #[test]
 fn a_dialog_that_fills_the_screen_says_itself_why_enter_did_nothing() {
     let mut app = World::usual().console(80, 24);
@@ -219,7 +219,7 @@ fn a_dialog_that_fills_the_screen_says_itself_why_enter_did_nothing() {
     assert!(!screen.lines().last().unwrap_or_default().contains("type"), "{screen}");
 }
 
-/// Review of the operator, 13: it stood on three screens after it was said of one.
+/// A message about one view must not stay on other screens.
 #[test]
 fn what_was_said_of_a_view_goes_with_it_and_what_was_done_stays() {
     let mut app = World::usual().console(80, 24);
@@ -232,7 +232,7 @@ fn what_was_said_of_a_view_goes_with_it_and_what_was_done_stays() {
     assert!(screen::text(&app).contains("etcd does not answer"), "{}", screen::text(&app));
 }
 
-/// Review 9 of the operator, 7: a plural for one entry, and the way out was what a narrow screen cut.
+/// A button's label has the right number, and narrow screens never cut the way out.
 #[test]
 fn a_button_names_what_it_cancels_and_the_way_out_is_in_sight_at_60_columns() {
     for (keys, face) in [("j j X", "[ Cancel reboots/5 ]"), ("* X", "[ Cancel 5 entries ]")] {

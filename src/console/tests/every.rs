@@ -1,4 +1,4 @@
-//! Every view at every size, and every bad state: whole screens, from tables that cannot forget a new view.
+//! Tests of every view at every size and in every bad state: whole screens, from tables that cannot miss a new view.
 
 use insta::assert_snapshot;
 
@@ -26,7 +26,7 @@ use crate::{
 
 const SIZES: [(u16, u16); 3] = [(60, 15), (80, 24), (200, 50)];
 
-/// Repairs and hosts too.
+/// Returns a world with repairs and hosts.
 fn full() -> World {
     let (mut world, hosts) = (World::with_repairs(), World::with_hosts());
     world.kube.hosts = hosts.kube.hosts.clone();
@@ -35,7 +35,7 @@ fn full() -> World {
     world
 }
 
-/// What no screen may do: go beyond its size, or cut a line of the header or the footer in mid-word.
+/// Checks that the text stays within the size of the screen.
 fn fits(text: &str, columns: u16, rows: u16) {
     assert_eq!(text.lines().count(), usize::from(rows), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= usize::from(columns)), "{text}");
@@ -66,7 +66,7 @@ fn the_map_of_the_racks_at_every_size() {
     }
 }
 
-/// A bad state: what is wrong with the world, and what is done to the console on it.
+/// Bad state: its name, the view, a change of the world, and a change of the console.
 type Bad = (&'static str, View, fn(&mut World), fn(&mut App));
 
 fn nothing(_: &mut World) {}

@@ -1,4 +1,4 @@
-//! What keys do.
+//! Tests of the effects of keys.
 
 use super::world::{BOOT, World, at, press};
 use crate::{
@@ -187,7 +187,7 @@ fn what_this_person_may_not_do_is_said_before_a_dialog_opens_and_asked_again() {
         assert!(app.dialog.is_none() && message(&app).contains("docs/etcd-roles.md"), "{key}");
     }
     assert!(!screen::text(&app).contains("X cancel"), "the footer offers what can be done");
-    // orders are granted apart
+    // orders have a right of their own
     assert_eq!(press(&mut app, "H"), []);
     assert!(app.dialog.is_some());
     press(&mut app, "esc");
@@ -317,7 +317,7 @@ proptest::proptest! {
         let world = World::usual();
         let mut app = world.console(80, 24);
         for (key, columns, rows) in steps {
-            // enter may confirm after tab: the focus is then on the button that says so
+            // Enter may confirm after Tab, because the focus is on the confirming button then
             let confirms = app.dialog.as_ref().is_some_and(|d| d.focus == crate::console::dialog::Focus::Confirm);
             match KEYS.get(key) {
                 Some(name) => {
@@ -366,7 +366,7 @@ fn whoever_types_a_reason_without_asking_for_the_field_loses_no_letter() {
     assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![EntryId::reboot(3)], reason })]);
 }
 
-/// The word refuses it then, and so does the dialog.
+/// The subcommand refuses it then, and so does the dialog.
 #[test]
 fn a_retry_is_not_offered_while_the_command_runs() {
     let mut world = World::usual();

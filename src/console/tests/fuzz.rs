@@ -1,5 +1,5 @@
-//! Keys that nobody thought of, on worlds that nobody meant; and what people write for the console: filters, lines, themes,
-//! settings. Never a panic; every screen can be drawn at each size.
+//! Fuzz tests: random keys on random worlds, and random text that users write for the console (filters, lines, themes,
+//! settings). Nothing panics, and every screen can be drawn at each size.
 
 use crossterm::event::KeyEvent;
 
@@ -19,7 +19,7 @@ use crate::{
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (200, 50), (20, 5)];
 
-/// Key names between spaces; what is no key's name is typed, letter by letter.
+/// Presses key names separated by spaces; other words are typed letter by letter.
 fn pressed(app: &mut App, text: &str) {
     for (i, word) in text.split(' ').filter(|word| !word.is_empty()).take(60).enumerate() {
         if let Some((code, modifiers)) = keys::parse(word) {
@@ -73,7 +73,7 @@ fn keys_in_any_order() {
         let mut app = worlds[pick % worlds.len()].console_in(View::ALL[pick / 7 % View::ALL.len()], columns, rows);
         let (before, after) = text.split_at(text.floor_char_boundary(text.len() / 2));
         pressed(&mut app, before);
-        // the world moves on meanwhile
+        // the world changes meanwhile
         update(&mut app, Event::Seen(worlds[pick / 3 % worlds.len()].seen()));
         update(&mut app, Event::Tick(at(super::world::BOOT + 10.0)));
         pressed(&mut app, after);
@@ -82,7 +82,7 @@ fn keys_in_any_order() {
     });
 }
 
-/// Every view on an etcd in which one value is not what it should be.
+/// Draws every view on an etcd in which one value is invalid.
 #[test]
 fn screens_of_odd_values() {
     let keys = Keys::new("/cke/");
@@ -114,7 +114,7 @@ fn screens_of_odd_values() {
     }
 }
 
-/// A row whose cells are as odd as what is asked of them.
+/// Row with cells as random as the filters.
 struct Odd;
 
 impl Cells for Odd {

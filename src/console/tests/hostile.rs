@@ -1,4 +1,4 @@
-//! Text from outside that was made to break screens: in every field of every view and dialog.
+//! Tests of hostile external text, made to break screens, in every field of every view and dialog.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,7 @@ use crate::{
     telemetry::LogLine,
 };
 
-/// What is appended to every text that comes from outside.
+/// Returns the suffixes that are appended to every external text.
 fn evils() -> Vec<(&'static str, String)> {
     vec![
         ("controls", "\u{1b}[2J\u{1b}]0;x\u{7}\r\n\t\u{0}\u{9b}31m\u{7f}\u{8}end".to_owned()),
@@ -57,7 +57,7 @@ fn evils() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// All that can be serialized of what was seen.
+/// Everything of a snapshot that can be serialized.
 type Parts = (Snapshot, BTreeMap<EntryId, Reason>, BTreeMap<String, Reason>);
 
 fn texts(value: &Value, out: &mut BTreeSet<String>) {
@@ -69,7 +69,7 @@ fn texts(value: &Value, out: &mut BTreeSet<String>) {
     }
 }
 
-/// Every text of it with that behind it, wherever what it stands in can still be read with it; and how many they are.
+/// Appends the suffix to every text whose value can still be parsed with it. Returns the number of these texts.
 fn spoilt(parts: &Parts, evil: &str) -> (Parts, usize) {
     let value = serde_json::to_value(parts).unwrap();
     let mut all = BTreeSet::new();
@@ -85,7 +85,7 @@ fn spoilt(parts: &Parts, evil: &str) -> (Parts, usize) {
     (serde_json::from_str(&text).unwrap(), count)
 }
 
-/// A world with something in every view.
+/// Returns a world with content in every view.
 fn full(evil: &str) -> World {
     let mut world = World::with_repairs();
     world.kube.hosts = World::with_hosts().kube.hosts;
@@ -144,7 +144,7 @@ fn seen(evil: &str) -> (Arc<Seen>, usize) {
     (Arc::new(seen), count)
 }
 
-/// A page with a good value and one that cannot be read.
+/// Returns a page with a valid value and an unreadable one.
 fn page<T>(value: T, broken: String) -> Page<T> {
     let values = vec![
         Stored { key: "/a".into(), mod_revision: 9, value: Ok(Arc::new(value)) },
@@ -153,7 +153,7 @@ fn page<T>(value: T, broken: String) -> Page<T> {
     Page { revision: 9, values, more: false }
 }
 
-/// The past and the log, as bad.
+/// Adds an equally hostile past and log.
 fn past(app: &mut App, evil: &str) {
     let who =
         || Who { user: format!("eve{evil}"), host: format!("h{evil}"), ssh_client: Some(format!("192.0.2.1{evil}")) };
@@ -191,7 +191,7 @@ fn past(app: &mut App, evil: &str) {
     update(app, Event::Answered(Box::new(Answer::Logs(vec![Arc::new(line)]))));
 }
 
-/// Where keys lead to every view, pane and dialog.
+/// Key sequences that lead to every view, pane and dialog.
 const PLACES: [&str; 46] = [
     "0",
     "0 j enter",
@@ -241,7 +241,7 @@ const PLACES: [&str; 46] = [
     "1 / \"x\"",
 ];
 
-/// Bytes of a frame.
+/// Writer that stores the bytes of a frame.
 #[derive(Clone, Default)]
 struct Line(Arc<Mutex<Vec<u8>>>);
 
@@ -255,7 +255,7 @@ impl Write for Line {
     }
 }
 
-/// Draws as the program does, and holds the bytes against the screen that they make.
+/// Draws as the program does, and compares the screen that the bytes make with the intended one.
 fn holds(app: &App, what: &str) {
     let buffer = screen::buffer(app);
     let (width, height) = (buffer.area.width, buffer.area.height);
@@ -291,9 +291,9 @@ fn holds(app: &App, what: &str) {
     for y in 0..height {
         for x in 0..width {
             let (want, cell) = (buffer[(x, y)].symbol(), parser.screen().cell(y, x).unwrap());
-            // how a terminal puts accents on letters is its own affair: the letter has to stand in its column
+            // terminals render accents differently; only the letter has to be in its column
             let first = |text: &str| text.chars().next().filter(|c| *c != ' ');
-            // and vt100 shows nothing for U+FFFD
+            // vt100 shows nothing for U+FFFD
             let second = x > 0 && buffer[(x - 1, y)].symbol().width() > 1;
             if !cell.is_wide_continuation() && !second && want != "\u{fffd}" {
                 assert_eq!(first(cell.contents()), first(want), "{what} at {x},{y}:\n{}", screen::text(app));

@@ -1,4 +1,4 @@
-//! Hosts of Metal3 on the screen and under the keys.
+//! Tests of Metal3's hosts on the screen and under the keys.
 
 use std::sync::Arc;
 
@@ -83,18 +83,18 @@ fn shown(columns: u16, rows: u16, keys: &str) -> String {
     screen::text(&console(columns, rows, keys))
 }
 
-/// Review 10 of the operator, 9: a dead BMC, a host held off and a node that is not Ready, and the Overview said "nothing to do".
+/// The Overview shows a dead BMC, a host held off and a node that is not Ready, although no queue does.
 #[test]
 fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
     let mut world = World::with_hosts();
-    // held off: it is away because somebody asked for it
+    // held off: it is away on request
     let held = NodeRow { ready: false, ..(*world.kube.by_name["worker-4"]).clone() };
     world.kube.put_node(held);
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);
     assert!(text.contains("Hosts      2 to look at: m4 m5; 1 held off: m2"), "{text}");
     assert!(text.contains("1 NotReady: worker-5") && text.contains("2 Nodes!") && text.contains("6 Hosts!"), "{text}");
-    // a member that Kubernetes has no Node of, once Kubernetes has told of all
+    // a member without a Node, once Kubernetes has listed all Nodes
     let node = Arc::clone(&world.kube.by_name["worker-3"]);
     world.kube.remove_node("worker-3");
     update(&mut app, Event::Seen(world.seen()));
@@ -107,7 +107,7 @@ fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
     }
     press(&mut app, "enter");
     assert_eq!((app.view, app.hosts.cursor.as_ref().map(|id| id.1.as_str())), (View::Hosts, Some("m4")));
-    // a node whose command was run is away because it was asked to be
+    // a node whose command was run is away on request
     press(&mut app, "esc");
     world.entry(9, "10.0.0.18", RebootStatus::Rebooting, 5, 96);
     update(&mut app, Event::Seen(world.seen()));
@@ -224,7 +224,7 @@ fn a_host_leads_to_its_node_and_a_reboot_of_it_goes_through_the_queue() {
     assert_eq!(effects, [Effect::Act(action)], "R means the same in every view");
 }
 
-/// Review 9 of the operator, 11: in Hosts a host was looked for in the queue.
+/// In Hosts, `unhold` takes hosts, not entries of a queue.
 #[test]
 fn a_host_is_released_by_its_name_or_its_nodes() {
     for name in ["m2", "metal3/m2", "worker-4"] {

@@ -1,4 +1,4 @@
-//! Keys under a leader that would not honour them (I52).
+//! Tests of keys under a leader that would not honour them (I52).
 
 use super::world::{World, message, press, stored};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// CKE leads: its key is there, and no registration.
+/// Lets CKE lead: its key is there without a registration.
 fn cke_leads() -> World {
     let mut world = World::usual();
     world.store.engines.clear();

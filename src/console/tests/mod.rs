@@ -1,4 +1,4 @@
-//! Keys and hand-built snapshots in; state, effects and screens out.
+//! Tests of the console: keys and hand-built snapshots as input; state, effects and screens as output.
 
 mod aging;
 mod attention;

@@ -1,4 +1,4 @@
-//! The mouse, and what is copied.
+//! Tests of the mouse and of copying.
 
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
@@ -23,7 +23,7 @@ fn click(app: &mut App, at: (u16, u16)) -> Vec<Effect> {
     mouse(app, MouseEventKind::Down(MouseButton::Left), at)
 }
 
-/// Where a text stands on the screen.
+/// Returns the place of a text on the screen.
 fn find(app: &App, what: &str) -> (u16, u16) {
     let text = screen::text(app);
     let hit = text.lines().enumerate().find_map(|(y, line)| {

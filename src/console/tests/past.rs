@@ -1,4 +1,4 @@
-//! Overview, History and Audit: what screens look like, and where Enter and Esc lead.
+//! Tests of Overview, History and Audit: their screens, and the targets of Enter and Esc.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn audit(user: &str, what: &str, on: &str, ago: i64) -> Audit {
     }
 }
 
-/// A page whose values were written one after another, the first one last.
+/// Returns a page whose values were written one after another, the first one last.
 fn page<T>(values: Vec<T>, more: bool) -> Page<T> {
     let newest = 900;
     let stored = |(i, value): (usize, T)| {
@@ -162,7 +162,7 @@ fn enter_on_a_line_of_the_overview_goes_to_its_object_and_esc_leads_back_to_that
     assert_eq!((app.view, app.pane.is_none(), app.spots.cursor), (View::Overview, true, spot));
 }
 
-/// Review 10 of the operator, 5: at 60x15 the message of a refused key covered the line, and the cursor went elsewhere for good.
+/// At 60x15 the message about a refused key covers the cursor's line; the cursor must stay on it.
 #[test]
 fn a_message_that_covers_the_line_of_the_cursor_leaves_the_cursor_there() {
     let mut app = World::usual().console_in(View::Overview, 60, 15);
@@ -200,7 +200,7 @@ fn history_and_audit() {
     assert_snapshot!("audit_pane_80x24", shown(&world, View::Audit, 80, 24, "j j enter"));
 }
 
-/// Review 9 of the operator: Audit opened on a row that had been the newest long ago.
+/// Audit opens on the newest row.
 #[test]
 fn whoever_has_not_chosen_a_row_of_the_past_looks_at_the_newest_and_others_are_told_what_lies_above() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
@@ -281,7 +281,7 @@ fn older_ones_are_read_as_the_cursor_comes_near_and_a_failure_says_why() {
     assert!(screen::text(&app).contains("no answer from etcd"));
 }
 
-/// A filter that few rows pass keeps the cursor near the end: the folder is not read to its end for that.
+/// A filter that few rows pass keeps the cursor near the end. That must not read the folder to its end.
 #[test]
 fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
@@ -311,12 +311,12 @@ fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
         boot += 1.0;
         asked = update(&mut app, Event::Tick(at(boot)));
     }
-    // one was asked for while the filter was being typed, and the last key pays for five
+    // one page was requested while the filter was typed, and the last key allows five
     assert_eq!(pages, 6, "and no more before somebody presses a key");
     assert_eq!(press(&mut app, "j").len(), 1);
 }
 
-/// A console that stays open for weeks holds no more than one that was opened now.
+/// A console that stays open for weeks keeps no more than a new one.
 #[test]
 fn what_nobody_looks_at_of_the_past_is_let_go() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
@@ -346,7 +346,7 @@ fn what_nobody_looks_at_of_the_past_is_let_go() {
     assert!(asked.contains(&wanted) || app.past.paid < 5, "{asked:?}");
 }
 
-/// issue 9: "Logs (the engine's own, filtered by entry)".
+/// An audit record leads to the engine's log lines about its object.
 #[test]
 fn an_audit_record_leads_to_what_it_is_about_and_to_its_log_lines() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
@@ -397,7 +397,7 @@ fn n_in_the_overview_goes_to_what_is_stuck() {
     assert!(matches!(app.spots.cursor, Some(Spot::Stuck(..))) && app.spots.cursor != first);
 }
 
-/// issue 9: "plan preview before every bulk action"; console.md: "how long similar entries took".
+/// The preview before a bulk action includes how long similar entries took.
 #[test]
 fn a_preview_reads_how_long_similar_entries_took_whatever_view_was_open_before() {
     let mut app = World::usual().console_in(View::Nodes, 80, 24);

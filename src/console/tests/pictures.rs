@@ -1,9 +1,9 @@
-//! The pictures of docs/ against the screens of today: `make pictures` makes them anew.
+//! Tests that the pictures in docs/ match the current screens; `make pictures` renews them.
 
 use super::world::{World, press};
 use crate::console::{View, screen};
 
-/// What a picture says.
+/// Returns the text of a picture.
 fn said(svg: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
@@ -18,7 +18,7 @@ fn said(svg: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
-/// The titles of the table on a screen, where there is one.
+/// Returns the titles of the table on a screen, if there is one.
 fn titles(text: &str) -> Vec<String> {
     let title = |word: &str| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase());
     let line = text.lines().skip(3).find(|line| {

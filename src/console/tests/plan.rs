@@ -1,4 +1,4 @@
-//! The preview in the dialogs of bulk actions.
+//! Tests of the preview in the dialogs of bulk actions.
 
 use insta::assert_snapshot;
 

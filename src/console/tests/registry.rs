@@ -1,4 +1,4 @@
-//! What is generated from sabakan's machines, on the screen and under the keys.
+//! Tests of the definition from sabakan's machines, on the screen and under the keys.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ use crate::{
     store::view::Switch,
 };
 
-/// What an engine would have said of the registry.
+/// Returns a snapshot with this plan and state of applying.
 fn seen(world: &World, outcome: Option<Result<Plan, String>>, applying: Applying) -> Arc<Seen> {
     let mut seen = Seen::clone(&world.seen());
     let outcome = outcome.map(|made| {
@@ -78,7 +78,7 @@ fn shown(outcome: Option<Result<Plan, String>>, applying: Applying) -> String {
 const ALL_CLEAR: &str = "the definition is as template, constraints and machines want it";
 const FEW: &str = "at least 51 healthy workers are wanted and 50 are there: no unused healthy machine of role ss";
 
-/// The all-clear is a promise: where the plan has a warning, the warning stands in its place.
+/// The all-clear is a promise: if the plan has a warning, the warning is shown instead.
 #[test]
 fn an_unchanged_plan_with_a_warning_is_no_all_clear() {
     let text = shown(Some(Ok(plan(false, &[]))), Applying::Settled);
@@ -91,12 +91,12 @@ fn an_unchanged_plan_with_a_warning_is_no_all_clear() {
     let style = lines.iter().find(|(line, _)| line.contains(FEW)).map(|(_, style)| *style);
     assert_eq!(style, Some(app.looks.theme.trouble));
     assert!(lines.iter().all(|(_, style)| *style != app.looks.theme.good), "{lines:?}");
-    // and those of a plan that changes something
+    // so are the warnings of a plan that changes something
     let text = shown(Some(Ok(plan(true, &[FEW]))), Applying::Applies);
     assert!(text.contains(FEW) && text.contains("worker-1 is unhealthy"), "{text}");
 }
 
-/// "nothing would change" is said of plans alone: without one it is said that there is none, and why.
+/// "nothing would change" is only for plans. Without a plan, the table gives the reason.
 #[test]
 fn without_a_plan_the_empty_table_says_why_there_is_none() {
     for (outcome, applying, words) in [
@@ -116,8 +116,7 @@ fn said(app: &App) -> String {
     app.dialog.as_ref().map(|d| d.title.clone()).or(message).unwrap_or_default()
 }
 
-/// Every verb of the key table does what it is named after, whatever view is open: none is heard and dropped (as `Y` was),
-/// none falls through to another's deed.
+/// Every verb of the key table does what its name says in every view: none is dropped, and none starts another action.
 #[test]
 fn every_verb_of_the_key_table_reaches_its_action() {
     let wanted = BTreeMap::from([
@@ -172,7 +171,7 @@ fn registering(what: Registering, reason: Option<&str>) -> [Effect; 1] {
     [Effect::Act(crate::console::event::Action::Registry { what, reason: reason.map(str::to_owned) })]
 }
 
-/// What is let go of is the hold that was shown, and what then applies is the plan that was shown (review 9).
+/// A release of the hold is bound to the hold and to the plan that were shown.
 #[test]
 fn letting_applying_go_on_expires_with_another_hold_and_with_another_plan() {
     let held = |revision: i64, plan: Option<Result<Plan, String>>| {
@@ -203,7 +202,7 @@ fn letting_applying_go_on_expires_with_another_hold_and_with_another_plan() {
     assert_eq!(press(&mut app, "enter y"), registering(Registering::Hold(false, 30), None));
 }
 
-/// issue 7, Deliver 8: "set a constraint", judged as `constraints set` judges it, bound to what was shown.
+/// A constraint is validated as in `constraints set`, and bound to what was shown.
 #[test]
 fn a_constraint_is_chosen_and_its_value_typed() {
     let world = World::usual();
@@ -229,9 +228,9 @@ fn a_constraint_is_chosen_and_its_value_typed() {
     let effects = press(&mut app, "tab \"70\" tab \"fewer\" enter enter");
     let set = |value: &str| Registering::Constraint { name: "minimum-workers-rate".into(), value: value.into() };
     assert_eq!(effects, registering(set("70"), Some("fewer")));
-    // digits without asking for the field are the value
+    // typed digits go into the value even without the focus
     assert_eq!(press(&mut open(), "right right 6 5 enter enter enter"), registering(set("65"), None));
-    // somebody else was faster
+    // another operator was faster
     let mut app = open();
     let mut other = World::usual();
     other.store.constraints = Some(stored("/cke/constraints", 77, Constraints::default()));
@@ -240,7 +239,7 @@ fn a_constraint_is_chosen_and_its_value_typed() {
     assert!(expired.contains("somebody set a constraint meanwhile"), "{expired}");
 }
 
-/// issue 7, Deliver 8: "enable and disable", automatic repair too.
+/// Automatic repair can be enabled and disabled too.
 #[test]
 fn automatic_repair_has_a_key_of_its_own() {
     let mut app = console(100, 30, seen(&World::usual(), None, Applying::Settled));
@@ -253,7 +252,7 @@ fn automatic_repair_has_a_key_of_its_own() {
     assert_eq!(press(&mut app, "enter y"), registering(Registering::AutoRepair(true), None));
 }
 
-/// A message that is cut says so, and stands in full where there is room for it.
+/// A message that is cut has a mark, and is shown in full if there is space.
 #[test]
 fn a_long_error_is_cut_with_a_mark_and_stands_in_full_below() {
     let why = format!("the definition cannot be read: {}the very end", "nodes[3] has no address, ".repeat(12));
@@ -265,8 +264,8 @@ fn a_long_error_is_cut_with_a_mark_and_stands_in_full_below() {
     assert!(text.contains('~'), "{text}");
 }
 
-/// A measurement, no test: `cargo test --release --lib -- --ignored --nocapture a_frame_of_five_thousand`. Below 1 ms is
-/// asked of a release build.
+/// Measurement, no test: `cargo test --release --lib -- --ignored --nocapture a_frame_of_five_thousand`. A release
+/// build should take less than 1 ms.
 #[test]
 #[ignore = "a measurement"]
 fn a_frame_of_five_thousand_changed_nodes_costs_a_screenful() {

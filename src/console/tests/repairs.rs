@@ -1,4 +1,4 @@
-//! The repair queue on the screen and under the keys.
+//! Tests of the repair queue on the screen and under the keys.
 
 use insta::assert_snapshot;
 
@@ -28,8 +28,8 @@ fn alice() -> Who {
 }
 
 impl World {
-    /// The usual world with a definition that repairs two types of machines, and six repairs: succeeded, watching,
-    /// held up by a budget, queued outside the cluster, failed, and one that cannot be read.
+    /// Returns the usual world with a definition that repairs two types of machines, and six repairs: succeeded,
+    /// watching, blocked by a budget, queued outside the cluster, failed, and unreadable.
     pub(super) fn with_repairs() -> Self {
         let mut world = Self::usual();
         world.define(|_| {});

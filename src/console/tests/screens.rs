@@ -1,4 +1,4 @@
-//! What screens look like.
+//! Tests of the screens.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -193,7 +193,7 @@ fn the_light_theme_uses_no_colour_that_a_light_background_swallows() {
     }
 }
 
-/// Review of the operator, 10: whose cordon it is, and why, as the audit has it.
+/// The owner and the reason of a manual cordon come from the audit.
 #[test]
 fn a_cordon_by_hand_names_who_made_it_and_why() {
     let mut world = World::usual();
@@ -218,7 +218,7 @@ fn a_cordon_by_hand_names_who_made_it_and_why() {
     assert!(said.contains("root@vm keeps it (node cordon 10:00:00Z") && said.contains("new disk"), "{said}");
 }
 
-/// Review 9 of the operator, 26: six pages of keys, and no way to find one.
+/// The help has six pages of keys, so it can be searched.
 #[test]
 fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
     let mut app = World::usual().console(80, 24);
@@ -232,7 +232,7 @@ fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
     assert_eq!(app.reboots.filter, "", "the table has no part in it");
     press(&mut app, "esc");
     assert!(app.help.is_some() && screen::text(&app).contains("Queue a reboot"), "{}", screen::text(&app));
-    // by the words of the configuration and the documents (review 10 of the operator, 3)
+    // the search also matches the names of the configuration and the documents
     for (word, help) in [("force", "F "), ("hold", "H "), ("done", "D "), ("retry", "A "), ("undo", "u ")] {
         press(&mut app, &format!("/ \"{word}\""));
         assert!(
@@ -251,7 +251,7 @@ fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
     press(&mut app, ": \"messages\" enter / \"cancelled\"");
     let text = screen::text(&app);
     assert!(text.contains("reboots/3 was cancelled") && text.matches("another word").count() <= 1, "{text}");
-    // beside a pane it is the table's filter
+    // beside a pane the filter is the table's
     let mut app = World::usual().console(80, 24);
     press(&mut app, "enter / \"queued\" enter");
     assert_eq!(app.reboots.filter, "queued");

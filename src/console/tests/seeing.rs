@@ -1,5 +1,5 @@
-//! What is lost and comes back, the map of the racks, what others do, what blocks several drains, lines without a
-//! screen.
+//! Tests of lost sources that recover, the map of the racks, other operators' actions, common blockers of several
+//! drains, and the output without a screen.
 
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
@@ -178,7 +178,7 @@ fn what_another_operator_does_is_said_here_once_and_kept() {
     let count = app.messages.len();
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!(app.messages.len(), count, "once");
-    // what went wrong here is not covered by it
+    // an error of this console is not covered by it
     app.refuse("that cannot be done");
     world.store.fresh.told(Folder::Audit, 46, &action("bob", "disable", "reboot queue"));
     world.store.revision = 46;
@@ -187,7 +187,7 @@ fn what_another_operator_does_is_said_here_once_and_kept() {
     assert!(app.messages.iter().any(|(_, m)| m.text == "bob@ops2 DISABLED the reboot queue: wrong rack"));
 }
 
-/// More than are kept came between two looks, and were gone without a word.
+/// If there were more actions between two snapshots than are kept, they are counted.
 #[test]
 fn deeds_that_were_too_many_to_be_told_are_counted() {
     let mut world = World::usual();
@@ -270,7 +270,7 @@ fn all_times_are_told_in_the_zone_of_the_windows_and_without_fractions() {
     assert!(!utc && !text.contains("09:5"), "{text}");
 }
 
-/// One line for each change, and none for what only counts on.
+/// Every change is one line; a mere count makes none.
 #[test]
 fn without_a_screen_each_change_is_a_line() {
     let mut world = World::usual();
@@ -286,14 +286,14 @@ fn without_a_screen_each_change_is_a_line() {
     ] {
         assert!(all.contains(line), "{line}\n{all}");
     }
-    // a second later, and with other words for the same
+    // a second later, and the same reason with other numbers
     let left = |left| Reason::PodsLeaving { left, first: "shop/web-1".into() };
     assert_eq!(teller.tell(&world.seen(), at(BOOT + 1.0)), Vec::<String>::new());
     world.reasons.insert(EntryId::reboot(4), left(3));
     assert_eq!(teller.tell(&world.seen(), at(BOOT + 2.0)).len(), 1);
     world.reasons.insert(EntryId::reboot(4), left(2));
     assert_eq!(teller.tell(&world.seen(), at(BOOT + 3.0)), Vec::<String>::new());
-    // an end, a switch, a person, a leader that is gone
+    // an end, a switch, an operator's action, a leader that is gone
     world.store.reboots.entries.remove(&4);
     world.reasons.remove(&EntryId::reboot(4));
     world.store.reboots.switch.raw = Some("true".into());

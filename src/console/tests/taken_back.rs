@@ -1,4 +1,4 @@
-//! Ways back are bound to what was written, and to what that replaced.
+//! Tests of undo: it is bound to what was written, and to what that replaced.
 
 use super::world::{World, message, press, stored, wall};
 use crate::{
@@ -25,7 +25,7 @@ fn came(app: &mut App, came: ActionOutcome) {
     update(app, Event::Done(Ok(came)));
 }
 
-/// Review 9 of the engineer, 4: what was seen first was taken for ours.
+/// The first write that appears in the snapshot is not necessarily this console's own.
 #[test]
 fn a_switch_that_somebody_wrote_over_before_it_was_seen_is_not_taken_back() {
     for (found, ours) in [(71, true), (72, false)] {
@@ -33,7 +33,7 @@ fn a_switch_that_somebody_wrote_over_before_it_was_seen_is_not_taken_back() {
         let mut app = world.console(80, 24);
         press(&mut app, "E enter y");
         came(&mut app, ActionOutcome { wrote: Some(71), ..ActionOutcome::from("the reboot queue is disabled") });
-        // an older one is not it either
+        // nor is an older one
         world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
         news(&mut app, &world);
         assert!(!app.undo_stands());
@@ -60,7 +60,7 @@ fn a_constraint_goes_back_to_what_was_replaced_not_to_what_the_screen_had() {
             Some(back) => assert!(message(&app).ends_with(back), "{}", message(&app)),
             None => assert_eq!(message(&app), "it is 5"),
         }
-        // the same value, written by somebody else
+        // the same value, written by another client
         world.store.constraints = Some(stored("c", 13, set(5)));
         news(&mut app, &world);
         press(&mut app, "u");
@@ -74,7 +74,7 @@ fn a_freeze_in_place_of_one_that_was_not_seen_has_no_way_back() {
     press(&mut app, ": \"freeze 2h deploy\" enter y");
     came(&mut app, ActionOutcome { replaced: Some(Replaced::Freeze), ..ActionOutcome::from("frozen") });
     assert_eq!((message(&app), app.undo.is_none()), ("frozen", true));
-    // and one in place of nothing has
+    // a freeze that replaced nothing can be undone
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     let Some(Effect::Act(Action::Freeze { until, reason })) = press(&mut app, ": \"freeze 2h deploy\" enter y").pop()
@@ -88,7 +88,7 @@ fn a_freeze_in_place_of_one_that_was_not_seen_has_no_way_back() {
     assert!(app.undo_stands());
 }
 
-/// Review 9 of the operator, 8: "oh no, wrong rack" had no way back.
+/// Queued reboots can be undone.
 #[test]
 fn reboots_that_were_queued_are_cancelled_as_far_as_they_have_not_begun() {
     let mut world = World::usual();
@@ -131,7 +131,7 @@ fn when_all_of_them_have_begun_nothing_is_taken_back() {
     assert!(message(&app).contains("has begun or ended"), "{}", message(&app));
 }
 
-/// Review 10 of the operator, 7: what began before it was seen was "not seen yet" for ever.
+/// Undo must not wait for ever for an entry that began before it was seen.
 #[test]
 fn what_began_or_ended_before_it_was_seen_is_not_waited_for() {
     for lies in [true, false] {
@@ -176,7 +176,7 @@ fn a_host_that_was_held_off_is_released_again() {
     assert!(screen::text(&app).contains("Release metal3/m1 on tokyo0?"), "{}", screen::text(&app));
 }
 
-/// Review 10 of the engineer, E2: the newest write was ours, the disable was Bob's.
+/// The newest write was this console's, but the queue had been disabled by another operator before.
 #[test]
 fn a_switch_that_was_off_already_is_not_taken_back() {
     for (replaced, way) in [(None, true), (Some(Replaced::Off), false)] {
@@ -195,7 +195,7 @@ fn a_switch_that_was_off_already_is_not_taken_back() {
     }
 }
 
-/// Review 10 of the engineer, E6: one that failed took the way back of all the others.
+/// A failure for one entry must not remove the undo of the others.
 #[test]
 fn what_was_done_for_some_has_a_way_back_although_it_failed_for_others() {
     let mut world = World::usual();

@@ -1,4 +1,4 @@
-//! docs/tasks.md: each task is pressed as it stands there, its keys are counted, and its answer is looked for.
+//! Tests of docs/tasks.md: the keys of each task are pressed as written there and counted, and its result is checked.
 
 use super::{
     past,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/tasks.md");
-/// More than that is awkward.
+/// Most key presses of a task; more would be awkward.
 const MOST: usize = 12;
 
 struct Task {
@@ -33,7 +33,7 @@ fn tasks() -> Vec<Task> {
     .collect()
 }
 
-/// Presses outside of what is typed.
+/// Counts the key presses outside of typed text.
 fn presses(keys: &str) -> usize {
     keys.split('"').step_by(2).map(|part| part.split_whitespace().count()).sum()
 }

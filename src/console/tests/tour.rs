@@ -1,4 +1,4 @@
-//! The first steps in the sandbox, and the list of the command line.
+//! Tests of the first steps in the sandbox, and of the command line's list.
 
 use insta::assert_snapshot;
 
@@ -57,7 +57,7 @@ fn the_tour_waits_for_each_step_and_plays_through_to_the_end() {
     assert_eq!(at(&app), None);
 }
 
-/// Review 10 of the operator, 4: the step waited for a cancel of what had ended, or took alice's for it.
+/// The step must neither wait for a cancel of ended entries nor count another operator's cancel.
 #[test]
 fn the_tour_goes_on_when_its_own_reboots_have_ended_and_counts_no_other_cancel() {
     let mut world = World::usual();

@@ -1,4 +1,4 @@
-//! Filters, orders, the command line, messages and the log.
+//! Tests of filters, orders, the command line, messages and the log.
 
 use std::sync::Arc;
 
@@ -188,7 +188,7 @@ fn the_log_of_an_entry_is_one_key_away_and_its_newest_line_stays_in_sight() {
     assert!(app.log.filter.is_empty());
     press(&mut app, "esc");
     assert_eq!(app.view, View::Reboots, "back where the key was pressed");
-    // an observing console says whose lines these are
+    // an observing console names the origin of these lines
     world.engine.leading = None;
     let mut app = world.console_in(View::Logs, 200, 50);
     logs(&mut app);
@@ -220,7 +220,7 @@ fn the_hints_of_every_view_end_with_the_help_at_80_columns() {
     assert!(first(View::Reboots).contains("H hold") && first(View::Hosts).contains("L release"));
 }
 
-/// A list of columns is longer than what is left of a line.
+/// A list of columns is longer than the rest of a line.
 #[test]
 fn an_error_of_a_filter_is_read_in_full_at_80_columns() {
     let mut app = World::usual().console(80, 24);
@@ -245,7 +245,7 @@ fn a_reason_after_two_dashes_stands_in_the_dialog_and_y_does_it() {
     assert_eq!(effects, [Effect::Act(Action::Switch { queue: QueueKind::Reboot, enabled: false, reason })]);
 }
 
-/// A word that means nothing is never a filter that other rows pass.
+/// An unknown word is never used as a filter.
 #[test]
 fn a_name_that_is_not_there_and_a_lonely_comma_mark_nothing_and_open_nothing() {
     let mut app = World::usual().console(80, 24);
@@ -270,7 +270,7 @@ fn a_name_that_is_not_there_and_a_lonely_comma_mark_nothing_and_open_nothing() {
     assert!(screen::text(&app).contains("Cancel 1 entry"), "{}", screen::text(&app));
 }
 
-/// console.md: "`--read-only`, and a timed `:write` from a read-only start".
+/// `--read-only`, and a timed `:write` from a read-only start.
 #[test]
 fn a_read_only_console_writes_for_a_while_when_somebody_says_so() {
     let mut app = World::usual().console(80, 24);
@@ -298,7 +298,7 @@ fn a_read_only_console_writes_for_a_while_when_somebody_says_so() {
     assert!(app.read_only());
 }
 
-/// Review 10 of the operator, 6: the second filter was appended to the first one, and tasks broke as they are written.
+/// A second filter replaces the first one and is not appended to it.
 #[test]
 fn a_letter_begins_a_filter_anew_and_a_key_that_moves_mends_the_one_that_was() {
     let mut app = World::usual().console(80, 24);

@@ -1,4 +1,4 @@
-//! Ways back: through the views, and of what was done.
+//! Tests of the way back through the views, and of undo.
 
 use super::world::{BOOT, World, at, message, press, stored, wall};
 use crate::{
@@ -27,7 +27,7 @@ fn done(app: &mut App, text: &str) {
     update(app, Event::Done(Ok(text.into())));
 }
 
-/// Where somebody stands: view, cursor, filter, pane.
+/// Returns the current place: view, cursor, filter, pane.
 fn place(app: &App) -> (View, Option<Target>, String, Option<Target>) {
     let pane = app.pane.as_ref().map(|pane| pane.of.clone());
     let mut bare = app.clone();
@@ -95,7 +95,7 @@ fn a_disabled_queue_is_enabled_again_by_the_way_back_within_a_minute() {
     world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
     news(&mut app, &world);
     assert!(screen::text(&app).lines().last().unwrap().contains("u undo"), "{}", screen::text(&app));
-    // from another view, where the key of the switch means another queue
+    // from another view, in which the key of the switch means another queue
     press(&mut app, "3");
     assert_eq!(press(&mut app, "u"), []);
     assert!(screen::text(&app).contains("Enable the reboot queue of tokyo0?"), "{}", screen::text(&app));
@@ -208,7 +208,7 @@ fn a_machine_that_somebody_queued_meanwhile_is_not_queued_twice() {
     assert!(app.dialog.is_none() && message(&app).contains("has changed since"), "{}", message(&app));
 }
 
-/// A look at the sandbox: of a machine that is rebooted already a second reboot was cancelled.
+/// An older entry that reboots the same machine must not prevent the undo of a cancelled second reboot.
 #[test]
 fn an_older_entry_of_the_same_machine_does_not_stand_in_the_way() {
     let mut world = World::usual();
@@ -275,7 +275,7 @@ fn two_actions_at_once_have_no_way_back() {
     assert!(app.undo.is_none(), "what failed is not taken back");
 }
 
-/// Review of the operator: after a row vanished under the cursor, marks could not be used.
+/// Marks can be used after a row vanished under the cursor.
 #[test]
 fn marks_are_usable_although_the_row_under_the_cursor_ended() {
     let mut world = World::usual();
@@ -289,7 +289,7 @@ fn marks_are_usable_although_the_row_under_the_cursor_ended() {
     assert_eq!(effects, [Effect::Act(Action::Cancel { entries: vec![EntryId::reboot(5)], reason: None })]);
 }
 
-/// Review of the operator: "type ..." stood there after it was obeyed.
+/// A message that requests input disappears once the input is there.
 #[test]
 fn what_a_dialog_asks_for_goes_once_it_is_there() {
     let mut app = World::usual().console(80, 24);
@@ -303,7 +303,7 @@ fn what_a_dialog_asks_for_goes_once_it_is_there() {
     assert_eq!(app.message, None, "nor does it outlive the dialog");
 }
 
-/// Review 9 of the operator: the console took its own stale key for another cketerm, and left without asking.
+/// The console's own stale key must not look like another cketerm, and leaving needs a confirmation.
 #[test]
 fn while_etcd_is_lost_nobody_is_said_to_lead_and_leaving_asks() {
     let mut world = World::usual();
@@ -323,7 +323,7 @@ fn while_etcd_is_lost_nobody_is_said_to_lead_and_leaving_asks() {
     assert_eq!(press(&mut app, "y"), [Effect::Quit]);
 }
 
-/// Review 9 of the operator: a slip of Ctrl-Z gave the leadership up, which `q` asks for.
+/// An accidental Ctrl-Z must not give the leadership up; `q` needs a confirmation for it too.
 #[test]
 fn a_stop_that_gives_the_lock_back_is_asked_for_twice() {
     let mut app = World::usual().console(80, 24);

@@ -1,4 +1,4 @@
-//! Windows and freezes on the screen and on the command line (I8; spec/cli.md, `freeze`).
+//! Tests of windows and freezes on the screen and on the command line (REB-52, REB-53, I8).
 
 use insta::assert_snapshot;
 
@@ -76,7 +76,7 @@ fn freeze_is_typed_with_its_reason_and_confirmed() {
     assert_snapshot!("dialog_freeze", screen::text(&app));
     let until = "2026-11-21T12:00:00Z".parse().unwrap();
     let asked = Effect::Act(Action::Freeze { until, reason: "quarter end".into() });
-    // review of the operator: the counts were those of the moment in which it was opened
+    // the counts are the current ones, not those from the time of opening
     let mut moved = World::usual();
     moved.entry(5, "10.0.0.16", RebootStatus::Draining, 0, 90);
     update(&mut app, Event::Seen(moved.seen()));
@@ -98,7 +98,7 @@ fn unfreeze_is_confirmed_and_expires_when_the_policy_changes() {
     assert!(screen::text(&app).contains("EXPIRED: somebody set the policy meanwhile"));
     assert_eq!(press(&mut app, "y"), []);
     let mut app = world(NIGHTS, true).console(80, 24);
-    // review of the operator: `y` was the first letter of a reason there
+    // `y` confirms, it is not the first letter of a reason
     assert_eq!(press(&mut app, ": \"unfreeze\" enter y"), [Effect::Act(Action::Unfreeze { reason: None })]);
     let mut app = world(NIGHTS, true).console(80, 24);
     let reason = Some("quarter is over".to_owned());

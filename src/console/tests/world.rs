@@ -1,4 +1,4 @@
-//! A small cluster as an engine would have seen it, and a console on it.
+//! Small cluster as an engine would see it, and a console on it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -44,7 +44,7 @@ pub(super) fn stored<T>(key: &str, revision: i64, value: T) -> Stored<T> {
     Stored { key: key.to_owned(), mod_revision: revision, value: Ok(Arc::new(value)) }
 }
 
-/// Three API servers and five workers; five entries, one of them a blocked drain; we lead.
+/// Three API servers and five workers; five entries, one of them a blocked drain; this engine leads.
 pub(super) struct World {
     pub(super) store: StoreView,
     pub(super) kube: KubeView,
@@ -55,7 +55,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Nothing heard yet.
+    /// Returns a world before any source was read.
     pub(super) fn silent() -> Self {
         Self {
             store: StoreView::default(),
@@ -98,7 +98,7 @@ impl World {
         let cluster = Cluster { name: "tokyo0".into(), nodes, ..Cluster::default() };
         let members = Members::of(&cluster);
         world.store.cluster = Some(stored("/cke/cluster", 5, Definition { cluster, members }));
-        // what is held up here has been so for longer
+        // the blocked drain has lasted for longer than this
         let policy = Policy { stuck_seconds: 120, ..Policy::default() };
         world.store.policy = Some(stored("/cke/cketerm/policy", 6, policy));
         world.entries();
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Changes how each watch of Kubernetes is doing.
+    /// Changes the state of each watch of Kubernetes.
     pub(super) fn each_source(&mut self, change: impl Fn(&mut SourceState)) {
         let names: Vec<String> = self.kube.sources.keys().cloned().collect();
         for name in names {
@@ -283,12 +283,12 @@ impl World {
         })
     }
 
-    /// A console of that size that has seen this.
+    /// Returns a console of that size that has this snapshot.
     pub(super) fn console(&self, columns: u16, rows: u16) -> App {
         self.console_in(View::Reboots, columns, rows)
     }
 
-    /// The same in another view.
+    /// Returns the same console in another view.
     pub(super) fn console_in(&self, view: View, columns: u16, rows: u16) -> App {
         let looks = Looks { endpoints: vec!["http://127.0.0.1:2379".into()], ..Looks::default() };
         let mut app = App::new(looks, view, at(self.boot));
@@ -315,7 +315,7 @@ pub(super) fn press(app: &mut App, keys: &str) -> Vec<Effect> {
     effects
 }
 
-/// What the message line says.
+/// Returns the text of the message line.
 pub(super) fn message(app: &App) -> &str {
     app.message.as_ref().map_or("", |m| &m.text)
 }
