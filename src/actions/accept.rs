@@ -7,7 +7,7 @@ use crate::{
     store::{leadership::Leadership, settings::Accepted},
 };
 
-/// Number of times a command is checked, because another program may take the lead between the check and the write.
+/// Most checks of one command: another program may take the lead between a check and the write.
 pub(super) const JUDGED: usize = 3;
 
 /// Returns the message of a refusal, or `None` if the command is accepted.
@@ -53,7 +53,7 @@ pub(super) fn judge(asked: Asked, leadership: &Leadership, handover: bool) -> Re
     Ok(match acceptance(asked, leadership.lead) {
         Acceptance::ForHandover => Accepted::ForHandover,
         Acceptance::Accepted if asked.always() => Accepted::Anyway,
-        // nobody promised these, so a CKE that takes the lead meanwhile is no reason to refuse them
+        // the write is tied to this leader; if another one takes the lead before it, the command is judged again
         Acceptance::Accepted | Acceptance::NextLeader | Acceptance::InWork | Acceptance::Refused => Accepted::InForce,
     })
 }

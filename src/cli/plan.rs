@@ -296,7 +296,7 @@ fn value<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, ActionError> 
     serde_json::from_value(parsed).map_err(|e| in_file(file, &e))
 }
 
-/// Returns the taints of a NodeList by Node name.
+/// Returns the taints of a `NodeList` by Node name.
 fn taints(file: &Path) -> Result<BTreeMap<String, Vec<Taint>>, ActionError> {
     #[derive(serde::Deserialize)]
     struct List {

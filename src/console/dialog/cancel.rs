@@ -28,7 +28,7 @@ struct Going {
     commands: usize,
     /// Unreadable entries.
     broken: Vec<EntryId>,
-    /// Entries that are already cancelled, deleted or removed.
+    /// Entries that are cancelled, deleted or removed already, or finished if only unfinished ones are meant.
     ended: Vec<EntryId>,
     /// Entries that have begun, if only those that have not begun are meant.
     begun: Vec<EntryId>,
