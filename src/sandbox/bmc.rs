@@ -1,7 +1,8 @@
-//! The machines' BMCs: Redfish at `bmc-NAME.sandbox`, one computer system each, with the habits of real ones
-//! (spec/metal3.md, How a Redfish BMC can behave). Behind a port they are one service that has all the systems.
+//! BMCs of the simulated machines: Redfish at `bmc-NAME.sandbox`, one computer system each. They have the faults of
+//! real BMCs (see [`OnBmc`]). Behind a port they are one Redfish service that holds all systems.
 //!
-//! Beside them a stranger listens outside the networks of the BMCs: it answers as a BMC does and keeps what it is sent.
+//! A second listener has an address outside the BMC networks. It answers like a BMC and records every login that it
+//! receives (I50).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,14 +16,14 @@ const ROOT: &str = "/redfish/v1";
 const SYSTEMS: &str = "/redfish/v1/Systems";
 const RESET: &str = "Actions/ComputerSystem.Reset";
 
-/// The file of the BMCs in a sandbox (docs/power.md): the networks in which [`address`] lies, and a login.
+/// BMC file of a sandbox (`docs/power.md`): the networks that contain every [`address`], and a login.
 pub const FILE: &str = "networks: [172.0.0.0/8, 'fd72::/16']\ndefaults: {username: cketerm, password: sandbox}\n";
 /// Address of a listener that is no BMC of the site.
 pub const STRANGER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
-/// Name with the same address.
+/// Host name that resolves to [`STRANGER`].
 pub const STRANGERS_NAME: &str = "bmc.stranger.example";
 
-/// Address of the BMC of a machine with this address.
+/// Returns the address of the BMC of the machine with this address.
 pub fn address(machine: &str) -> Option<IpAddr> {
     Some(match machine.parse().ok()? {
         IpAddr::V4(ip) => {
@@ -42,18 +43,18 @@ pub fn address(machine: &str) -> Option<IpAddr> {
 #[derive(Clone)]
 pub struct Bmcs(Machines);
 
-/// Where the BMC of the machine with this name is.
+/// Returns the base URL of the BMC of the machine with this name.
 pub fn origin(name: &str) -> String {
     format!("https://bmc-{name}.sandbox")
 }
 
 impl Bmcs {
-    /// Those of these machines.
+    /// Creates the BMCs of these machines.
     pub fn new(machines: Machines) -> Self {
         Self(machines)
     }
 
-    /// Addresses of a host's name.
+    /// Resolves a host name to addresses.
     pub fn resolve(&self, host: &str) -> Vec<IpAddr> {
         if host == STRANGERS_NAME {
             return vec![IpAddr::V4(STRANGER)];
@@ -62,7 +63,7 @@ impl Bmcs {
         name.and_then(|name| address(&self.0.address_of(name)?)).into_iter().collect()
     }
 
-    /// One request; none = there is no such BMC, or it does not answer.
+    /// Serves one request. Returns `None` if there is no such BMC, or if it does not answer.
     pub async fn serve(&self, request: Request<Bytes>) -> Option<Response<Bytes>> {
         let host = request.uri().host().unwrap_or_default().to_owned();
         let to = host.parse().map_or_else(|_| self.resolve(&host), |ip: IpAddr| vec![ip]);
@@ -83,7 +84,8 @@ impl Bmcs {
         answer(code, &body)
     }
 
-    /// One request to a service that has the systems of all machines, by their names; none = it does not answer.
+    /// Serves one request to the service that holds the systems of all machines, by name. Returns `None` if it does not
+    /// answer.
     pub async fn serve_all(&self, request: Request<Bytes>) -> Option<Response<Bytes>> {
         let path = request.uri().path().trim_end_matches('/');
         let (code, body) = match path.strip_prefix(SYSTEMS) {
@@ -107,7 +109,7 @@ impl Bmcs {
         answer(code, &body)
     }
 
-    /// One request about the machine `name`, whose system is called `id`; `below` is what follows in the path.
+    /// Answers one request about the machine `name`, whose system has the id `id`. `below` is the rest of the path.
     async fn of_system(&self, name: &str, id: &str, below: &str, request: &Request<Bytes>) -> Option<(u16, Value)> {
         let address = self.0.address_of(name)?;
         let behaviour = self.0.behaviour(&address)?;
@@ -134,7 +136,7 @@ impl Bmcs {
         })
     }
 
-    /// 204 means accepted: the machine changes later, or never.
+    /// Handles a reset request. 204 means accepted: the machine changes later, or never.
     fn reset(&self, address: &str, kind: &str, behaviour: &Behaviour) -> (u16, Value) {
         let refusal = |code: u16, message: &str| (code, json!({"error": {"message": message}}));
         if self.0.bmc_fails(address) {
@@ -154,7 +156,7 @@ impl Bmcs {
     }
 }
 
-/// A password or the token of a session is in it.
+/// Reports whether the request contains a password or a session token.
 fn has_login(request: &Request<Bytes>) -> bool {
     let headers = request.headers();
     let password = b"\"Password\"";

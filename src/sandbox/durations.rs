@@ -1,72 +1,72 @@
-//! How long things take in the sandbox.
+//! Durations of everything that takes time in the sandbox.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// A duration with chance in it: `seconds`, and up to `jitter` seconds more.
+/// A random duration: at least `seconds`, and up to `jitter` seconds more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// At least so many seconds.
+    /// Minimum in seconds.
     pub seconds: f64,
-    /// At most so many more.
+    /// Maximum addition in seconds.
     #[serde(default)]
     pub jitter: f64,
 }
 
 impl Span {
-    /// Always the same.
+    /// Returns a span without jitter.
     pub const fn exactly(seconds: f64) -> Self {
         Self { seconds, jitter: 0.0 }
     }
 
-    /// From `seconds` to `upto`.
+    /// Returns the span from `seconds` to `upto`.
     pub const fn between(seconds: f64, upto: f64) -> Self {
         Self { seconds, jitter: upto - seconds }
     }
 
-    /// One of its lengths.
+    /// Draws one duration.
     pub fn draw(self, rng: &mut Rng) -> Duration {
         length(self.seconds + self.jitter * rng.f64())
     }
 }
 
-/// Seconds from data as a duration; what is no length of time is none.
+/// Converts seconds to a duration. Returns zero for a negative number and for NaN.
 pub fn length(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// Every duration of the data centre. In data, fields that are not written are those of `demo`.
+/// Every duration of the data centre. When deserialized, a missing field has its value of `demo`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Durations {
-    /// From a machine's power cycle until its system runs.
+    /// Time from a machine's power cycle until its operating system runs.
     pub boot: Span,
-    /// What a power command takes before the machine goes down.
+    /// Time from the start of a power command until the machine goes down.
     pub command: Span,
-    /// What a check takes.
+    /// Time that a check takes.
     pub check: Span,
-    /// From a boot until the kubelet reports for the first time.
+    /// Time from a boot until the kubelet's first report.
     pub kubelet_start: Span,
-    /// From its first report until it says Ready.
+    /// Time from the kubelet's first report until the Node is Ready.
     pub node_ready: Span,
     /// Seconds from a control plane's boot until its API server answers 200.
     pub api_settle: f64,
-    /// Seconds without a kubelet until its Node's conditions become Unknown.
+    /// Seconds without a kubelet report until the Node's conditions become Unknown.
     pub node_monitor_grace: f64,
-    /// From a pod's binding (or its node's boot) until it is Ready.
+    /// Time from a pod's binding (or its node's boot) until the pod is Ready.
     pub pod_start: Span,
-    /// What a pod's own end takes, if its grace lets it.
+    /// Time that a pod takes to stop, if its grace period allows it.
     pub pod_stop: Span,
-    /// Seconds from a change until a controller (the scheduler, for one) has acted on it.
+    /// Seconds from a change until a controller (the scheduler, for example) has acted on it.
     pub lag: f64,
-    /// Seconds from a change until a budget's status is written anew.
+    /// Seconds from a change until the status of a budget is updated.
     pub budget_lag: f64,
-    /// Seconds an evicted pod that does not go is counted as gone by its budget.
+    /// Seconds for which a budget counts an evicted pod as gone although it still exists.
     pub disruption_timeout: f64,
-    /// Seconds from a Node's deletion until its pods are taken away.
+    /// Seconds from a Node's deletion until its pods are deleted.
     pub orphan_grace: f64,
 }
 
@@ -77,7 +77,7 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// For people who watch: a worker is back within half a minute.
+    /// Returns durations for people who watch: a worker is back within half a minute.
     pub const fn demo() -> Self {
         Self {
             boot: Span::between(6.0, 12.0),
@@ -96,7 +96,7 @@ impl Durations {
         }
     }
 
-    /// Everything that takes time so many times faster.
+    /// Returns the same durations divided by `times`.
     #[must_use]
     pub fn faster(&self, times: f64) -> Self {
         let span = |s: Span| Span { seconds: s.seconds / times, jitter: s.jitter / times };
@@ -117,7 +117,7 @@ impl Durations {
         }
     }
 
-    /// As in a data centre: simulations on a paused clock.
+    /// Returns durations as in a data centre, for simulations on a paused clock.
     pub const fn real() -> Self {
         Self {
             boot: Span::between(240.0, 480.0),

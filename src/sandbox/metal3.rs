@@ -1,5 +1,5 @@
-//! BareMetalHosts of the machines, and the upstream operator with its habits (spec/metal3.md, How baremetal-operator
-//! really behaves), where the site has one.
+//! BareMetalHosts of the machines. If the site has one, also the upstream operator (baremetal-operator), with the
+//! behaviour that MET-62 to MET-66 describe.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,29 +16,30 @@ use super::{
     machines::{Machines, State},
 };
 
-/// Where the hosts are.
+/// Namespace of the BareMetalHosts.
 pub const NAMESPACE: &str = "metal3";
-/// Where the operator runs.
+/// Namespace of the operator.
 const SYSTEM: &str = "baremetal-operator-system";
 const REBOOT: &str = "reboot.metal3.io";
-/// Between two looks of the operator.
+/// Interval between two passes of the operator.
 const LOOK: Duration = Duration::from_millis(500);
-/// What it sees of a machine is that old: a key that comes meanwhile finds `poweredOn: false` while the host runs.
+/// Age of the power state that the operator reports. A key that is set in between finds `poweredOn: false` while the
+/// host runs (MET-22).
 const LATE: Duration = Duration::from_secs(3);
 
 /// Metal3 at a site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Metal3 {
-    /// Who carries the reboot interface out.
+    /// Controller of the reboot interface.
     pub operator: Operator,
-    /// Where the BMCs are one service, its URL: behind ports.
+    /// URL of the service that holds all BMCs, if they are behind ports.
     #[serde(skip)]
     pub redfish: Option<String>,
 }
 
 impl Metal3 {
-    /// `spec.bmc.address` of the machine with this name.
+    /// Returns `spec.bmc.address` for the machine with this name.
     fn bmc(&self, name: &str) -> String {
         match &self.redfish {
             Some(url) => format!("redfish+{url}/redfish/v1/Systems/{name}"),
@@ -47,20 +48,20 @@ impl Metal3 {
     }
 }
 
-/// Who carries the reboot interface out.
+/// Controller of the reboot interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
-    /// Nobody: cketerm may.
+    /// None: cketerm may be the controller.
     #[default]
     None,
     /// The upstream operator.
     Upstream,
-    /// An old one that clears everybody's keys at power-off.
+    /// An old upstream operator that removes the keys of all clients at power-off.
     Old,
 }
 
-/// Where the operator is with a host.
+/// State of the operator for one host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Idle,
@@ -69,7 +70,7 @@ enum Phase {
     GoingOn(Instant),
 }
 
-/// A host for each machine that there is.
+/// Creates a BareMetalHost for each machine.
 pub fn settle(site: &Metal3, objects: &Objects, machines: &Machines) -> Result<(), Refusal> {
     let watched = site.operator != Operator::None;
     for machine in machines.list() {
@@ -92,7 +93,7 @@ pub fn settle(site: &Metal3, objects: &Objects, machines: &Machines) -> Result<(
     Ok(())
 }
 
-/// The operator. It works until this is dropped.
+/// The operator. Stops when its task is dropped.
 pub struct Bmo {
     old: bool,
     objects: Objects,
@@ -101,13 +102,13 @@ pub struct Bmo {
 }
 
 impl Bmo {
-    /// The site's operator, where it has one.
+    /// Returns the site's operator, if the site has one.
     pub fn new(site: &Metal3, objects: Objects, machines: Machines) -> Option<Self> {
         let old = site.operator == Operator::Old;
         (site.operator != Operator::None).then(|| Self { old, objects, machines, phases: BTreeMap::new() })
     }
 
-    /// Goes on and on.
+    /// Runs until it is dropped.
     pub async fn run(mut self) {
         loop {
             self.renew();
@@ -119,7 +120,7 @@ impl Bmo {
         }
     }
 
-    /// Its Lease: what others know it by.
+    /// Renews the operator's Lease, by which others recognise it (MET-29).
     fn renew(&self) {
         let spec = json!({
             "holderIdentity": "baremetal-operator-7d9f", "leaseDurationSeconds": 15, "renewTime": self.objects.stamp(),
@@ -133,7 +134,7 @@ impl Bmo {
                 "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
                 "metadata": {"name": OPERATOR, "namespace": SYSTEM}, "spec": spec,
             });
-            // it was there, and something else is wrong with it: the next look tries again
+            // If this fails, the Lease existed and the update failed for another reason. The next pass tries again.
             let _ = self.objects.create(&LEASES, SYSTEM, lease);
         }
     }
@@ -167,7 +168,7 @@ impl Bmo {
                 self.machines.press(&address, "On");
                 Phase::GoingOn(now)
             }
-            // What it says of the power is late here too.
+            // The operator reports power-on late too.
             Phase::GoingOn(since) if on && now - since >= LATE => {
                 self.write(&name, true, false);
                 Phase::Idle
@@ -177,10 +178,10 @@ impl Bmo {
         self.phases.insert(name, next);
     }
 
-    /// Writes the power, and takes the basic annotation off at power-off; an old one takes all.
+    /// Writes the power state. At power-off (`ends`) removes the basic annotation; an old operator removes all of them.
     fn write(&self, name: &str, on: bool, ends: bool) {
         let old = self.old;
-        // somebody may have deleted it
+        // The host may have been deleted meanwhile.
         let _ = self.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
             host["status"]["poweredOn"] = json!(on);
             if let Some(all) = host["metadata"]["annotations"].as_object_mut().filter(|_| ends) {

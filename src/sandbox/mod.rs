@@ -1,9 +1,8 @@
-//! The sandbox: a data centre inside the process, spoken to over the real protocols (DESIGN.md, "The sandbox speaks the
-//! real protocols").
+//! The sandbox: a data centre inside the process, behind the real protocols (`docs/sandbox.md`).
 //!
-//! It knows the wire and nothing of the engine: etcd's gRPC services, Kubernetes' HTTP API, machines that boot. The
-//! engine, the console and the words cannot tell it from the real servers. Time is one injected [`crate::clock::Clock`]
-//! and tokio's timers, so that a test with a paused clock runs an hour in a moment.
+//! It implements etcd's gRPC services, the Kubernetes HTTP API and machines that boot. It does not depend on the
+//! engine. The engine, the console and the subcommands cannot tell it from real servers. Time comes from one injected
+//! [`crate::clock::Clock`] and tokio's timers, so a test with a paused clock simulates an hour in a moment.
 
 pub mod bmc;
 pub mod durations;
@@ -36,27 +35,28 @@ use self::{
 };
 use crate::clock::Clock;
 
-/// A data centre: etcd, Kubernetes, machines, and what moves in them. It stands still when it is dropped.
+/// A data centre: etcd, Kubernetes, machines, and the controllers that act on them. Everything stops when it is
+/// dropped.
 pub struct Sandbox {
     /// etcd.
     pub etcd: Etcd,
-    /// The objects of Kubernetes, for whoever is not a client.
+    /// Kubernetes objects, for direct access without the API.
     pub objects: Objects,
-    /// Kubernetes' API.
+    /// The Kubernetes API.
     pub api: Api,
     /// The machines.
     pub machines: Machines,
-    /// The members of Kubernetes' etcd.
+    /// Members of the Kubernetes etcd.
     pub members: Members,
-    /// The registry of machines, empty where the population has none.
+    /// The machine registry; empty if the population has none.
     pub sabakan: Sabakan,
     _controllers: Controllers,
     _tasks: JoinSet<()>,
 }
 
 impl Sandbox {
-    /// Builds one. To be called inside a tokio runtime. `seed` decides every chance; the error names what the population
-    /// has wrong.
+    /// Builds a data centre. Must be called inside a tokio runtime. `seed` determines every random choice. The error
+    /// names what is wrong with the population.
     pub fn new(
         population: &Population,
         pace: Durations,
@@ -67,7 +67,7 @@ impl Sandbox {
         let objects = Objects::new(clock.clone());
         let machines = Machines::new(population.machines(), pace.clone(), clock.clone(), seed);
         population.settle(&objects, &machines).map_err(|e| e.message)?;
-        // after the population: it makes the namespaces that are missing then
+        // After the population: this creates the namespaces that are still missing.
         let api = Api::new(objects.clone(), api);
         if let Some(site) = &population.metal3 {
             metal3::settle(site, &objects, &machines).map_err(|e| e.message)?;
@@ -89,12 +89,12 @@ impl Sandbox {
     }
 }
 
-/// The API is behind a balancer: it answers while any control plane does.
+/// Makes the API available while any control plane is up, as behind a load balancer.
 async fn serve_while_a_control_plane_is_up(api: Api, machines: Machines) {
     let mut changed = machines.subscribe();
     let mut was = true;
     while changed.changed().await.is_ok() {
-        // where no machine runs one, it is somewhere else
+        // If no machine runs an API server, the API server is somewhere else.
         let up = machines.any_api_server().unwrap_or(true);
         if up != was {
             was = up;

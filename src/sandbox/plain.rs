@@ -1,9 +1,9 @@
-//! Protobuf by hand, where there is no generated code: messages that are few and flat, of numbers, texts, and one message
-//! inside another.
+//! Hand-written protobuf for messages without generated code. The messages are few and flat: numbers, strings and
+//! nested messages.
 
 use bytes::{Buf, Bytes};
 
-/// The fields of a message, the last one first, for that one counts.
+/// Fields of a message, last one first, because the last occurrence of a field counts.
 #[derive(Debug, Default)]
 pub(super) struct Fields(Vec<(u64, Field)>);
 
@@ -14,7 +14,7 @@ enum Field {
 }
 
 impl Fields {
-    /// Reads a message; nothing when it is none.
+    /// Reads a message. Returns `None` if the bytes are not a message.
     pub fn read(mut from: Bytes) -> Option<Self> {
         let mut fields = Vec::new();
         while from.has_remaining() {
@@ -35,12 +35,12 @@ impl Fields {
         Some(Self(fields))
     }
 
-    /// Bytes, empty when they are missing.
+    /// Returns a bytes field; empty if it is missing.
     pub fn bytes(&self, number: u64) -> Bytes {
         self.message(number).unwrap_or_default()
     }
 
-    /// The bytes of a message within it, if there is one.
+    /// Returns the bytes of a nested message, if present.
     pub fn message(&self, number: u64) -> Option<Bytes> {
         self.0.iter().find_map(|(n, field)| match field {
             Field::Bytes(bytes) if *n == number => Some(bytes.clone()),
@@ -48,7 +48,7 @@ impl Fields {
         })
     }
 
-    /// The bytes of all fields with this number, in order.
+    /// Returns the bytes of all fields with this number, in order.
     pub fn all(&self, number: u64) -> impl Iterator<Item = Bytes> {
         self.0.iter().rev().filter_map(move |(n, field)| match field {
             Field::Bytes(bytes) if *n == number => Some(bytes.clone()),
@@ -56,17 +56,17 @@ impl Fields {
         })
     }
 
-    /// A text, empty when it is missing.
+    /// Returns a string field; empty if it is missing.
     pub fn text(&self, number: u64) -> String {
         String::from_utf8_lossy(&self.bytes(number)).into_owned()
     }
 
-    /// A number, 0 when it is missing.
+    /// Returns a number field; 0 if it is missing.
     pub fn number(&self, number: u64) -> u64 {
         self.given(number).unwrap_or(0)
     }
 
-    /// A number, if there is one.
+    /// Returns a number field, if present.
     pub fn given(&self, number: u64) -> Option<u64> {
         self.0.iter().find_map(|(n, field)| match field {
             Field::Number(value) if *n == number => Some(*value),
@@ -87,12 +87,12 @@ fn varint(from: &mut Bytes) -> Option<u64> {
     None
 }
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Debug, Default)]
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// With a number; 0 is left out.
+    /// Adds a number; 0 is omitted.
     pub fn number(mut self, number: u8, value: u64) -> Self {
         if value != 0 {
             self.0.push(number << 3);
@@ -101,7 +101,7 @@ impl Message {
         self
     }
 
-    /// With bytes, a text or a message.
+    /// Adds bytes: a string or an encoded message.
     pub fn bytes(mut self, number: u8, value: &[u8]) -> Self {
         self.0.push(number << 3 | 2);
         self.varint(value.len() as u64);
@@ -109,12 +109,12 @@ impl Message {
         self
     }
 
-    /// With a message within it.
+    /// Adds a nested message.
     pub fn message(self, number: u8, value: &Self) -> Self {
         self.bytes(number, &value.0)
     }
 
-    /// As it goes over the wire.
+    /// Returns the encoded message.
     pub fn done(self) -> Bytes {
         self.0.into()
     }

@@ -42,10 +42,10 @@ pub struct Order {
     pub attempt: String,
 }
 
-/// How it ended.
+/// Result of an [`Order`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ran {
-    /// Exit status; 255 where it did not end by itself.
+    /// Exit status; 255 if the command did not exit by itself.
     pub code: i32,
     /// Standard output.
     pub stdout: String,
@@ -53,11 +53,11 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// Where a sandbox is served. It ends when this is dropped.
+/// Addresses of a served sandbox. Serving ends when this is dropped.
 pub struct Served {
     /// etcd.
     pub etcd: SocketAddr,
-    /// The members of Kubernetes' etcd: whichever answers.
+    /// Members of the Kubernetes etcd; any member that is up answers.
     pub members: SocketAddr,
     /// Kubernetes.
     pub kubernetes: SocketAddr,
@@ -65,12 +65,12 @@ pub struct Served {
     pub sabakan: SocketAddr,
     /// The machines' BMCs: one Redfish service.
     pub redfish: SocketAddr,
-    /// The machines, and whoever stands beside the sandbox: docs/sandbox.md has the routes.
+    /// The machines and the control routes of the sandbox. `docs/sandbox.md` lists the routes.
     pub machines: SocketAddr,
     tasks: JoinSet<()>,
 }
 
-/// The listeners of a sandbox, bound before there is one: a definition names them.
+/// Listeners of a sandbox. They are bound before the sandbox exists, because a definition names their ports.
 pub struct Ports {
     etcd: TcpListener,
     members: TcpListener,
@@ -81,7 +81,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Free ports on loopback.
+    /// Binds free ports on loopback.
     pub async fn bind() -> io::Result<Self> {
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         Ok(Self {
@@ -94,22 +94,22 @@ impl Ports {
         })
     }
 
-    /// Where the machines' BMCs will answer: `http://127.0.0.1:PORT`.
+    /// Returns the URL of the machines' BMCs: `http://127.0.0.1:PORT`.
     pub fn redfish_url(&self) -> io::Result<String> {
         Ok(format!("http://{}", self.redfish.local_addr()?))
     }
 
-    /// Where the machines will answer: `http://127.0.0.1:PORT`.
+    /// Returns the URL of the machines: `http://127.0.0.1:PORT`.
     pub fn machines_url(&self) -> io::Result<String> {
         Ok(format!("http://{}", self.machines.local_addr()?))
     }
 
-    /// Where sabakan will answer: `http://127.0.0.1:PORT`.
+    /// Returns the URL of sabakan: `http://127.0.0.1:PORT`.
     pub fn sabakan_url(&self) -> io::Result<String> {
         Ok(format!("http://{}", self.sabakan.local_addr()?))
     }
 
-    /// Serves a sandbox on them.
+    /// Serves a sandbox on these listeners.
     pub fn serve(self, sandbox: &Sandbox) -> io::Result<Served> {
         let (etcd, kubernetes) = (self.etcd.local_addr()?, self.kubernetes.local_addr()?);
         let machines = self.machines.local_addr()?;
@@ -150,7 +150,7 @@ impl Ports {
     }
 }
 
-/// Serves etcd's protocol there.
+/// Serves etcd's protocol on the listener.
 async fn grpc(services: Routes, listener: TcpListener) {
     let incoming = TcpListenerStream::new(listener);
     if let Err(e) = Server::builder().add_routes(services).serve_with_incoming(incoming).await {
@@ -158,7 +158,7 @@ async fn grpc(services: Routes, listener: TcpListener) {
     }
 }
 
-/// Serves each member at a port of its own, machines that come later too.
+/// Serves each member on its own port, also those of machines that are added later.
 async fn each_member(members: Members, mut changed: watch::Receiver<usize>) {
     let (mut served, mut tasks) = (BTreeSet::new(), JoinSet::new());
     loop {
@@ -182,13 +182,13 @@ async fn each_member(members: Members, mut changed: watch::Receiver<usize>) {
 }
 
 impl Served {
-    /// Resolves when one of them has ended, which they do not by themselves.
+    /// Resolves when one of the servers has ended. They do not end by themselves.
     pub async fn ended(&mut self) {
         self.tasks.join_next().await;
     }
 }
 
-/// What can be reached beside the protocols.
+/// Builds the control routes: everything that is reachable besides the real protocols.
 fn beside(machines: Machines, members: Members, api: Api, sabakan: Sabakan) -> Router {
     let api =
         Router::new().route("/apiserver/{what}", post(apiserver)).route("/apiserver/audit", get(audit)).with_state(api);
@@ -211,14 +211,14 @@ fn beside(machines: Machines, members: Members, api: Api, sabakan: Sabakan) -> R
         .merge(etcd)
 }
 
-/// sabakan itself, whatever is asked.
+/// Passes every request on to sabakan.
 async fn registry(State(sabakan): State<Sabakan>, request: Request) -> Response<Body> {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
     sabakan.serve(Request::from_parts(head, body)).await.map(Body::from)
 }
 
-/// The machines' BMCs. One that is silent holds the line until nobody waits any more.
+/// Serves the machines' BMCs. A BMC that does not answer keeps the connection open until the client gives up.
 async fn bmcs(State(bmcs): State<Bmcs>, request: Request) -> Response<Body> {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 16).await.unwrap_or_default();
@@ -278,7 +278,7 @@ async fn log(State(machines): State<Machines>) -> Json<Value> {
 }
 
 async fn readyz(State(machines): State<Machines>, Path(address): Path<String>) -> StatusCode {
-    // there is no refused connection to be had behind one port
+    // Behind one shared port there is no refused connection, so an unreachable API server answers 503.
     let answer = machines.readyz(&address).unwrap_or(503);
     StatusCode::from_u16(answer).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

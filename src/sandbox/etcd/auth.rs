@@ -7,26 +7,26 @@ use tonic::metadata::MetadataMap;
 
 use super::{Refusal, span::Span};
 
-/// The user and the role that may do everything.
+/// Name of the user, and of the role, that may do everything.
 const ROOT: &str = "root";
-/// A token that is not used for so long is forgotten.
+/// A token expires after this time without use.
 const TOKEN_LIFE: Duration = Duration::from_mins(5);
 
-/// What a permission allows.
+/// Operations that a permission allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// Reading and watching.
+    /// Read and watch.
     pub read: bool,
-    /// Putting and deleting.
+    /// Put and delete.
     pub write: bool,
 }
 
-/// Who asks.
+/// Sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Nobody is asked who he is.
+    /// Authentication is disabled.
     Anyone,
-    /// Somebody without a token.
+    /// A sender without a token.
     Nobody,
     /// The holder of a token.
     User(String),
@@ -34,23 +34,23 @@ pub enum Who {
 
 #[derive(Clone, Debug, Default)]
 struct User {
-    /// Nothing for a user who cannot log in with one.
+    /// `None` for a user who cannot log in with a password.
     password: Option<String>,
     roles: BTreeSet<String>,
 }
 
 type Role = BTreeMap<Span, Allowed>;
 
-/// Who may do what.
+/// Users, roles and their permissions.
 #[derive(Debug)]
 pub struct Auth {
     enabled: bool,
     users: BTreeMap<String, User>,
     roles: BTreeMap<String, Role>,
-    /// User and end of each token.
+    /// User and expiry of each token.
     tokens: BTreeMap<String, (String, Instant)>,
     given: u64,
-    /// Counts the changes.
+    /// Number of changes.
     revision: u64,
 }
 
@@ -62,12 +62,12 @@ impl Default for Auth {
 }
 
 impl Auth {
-    /// Whether it is on, and how often it was changed.
+    /// Reports whether authentication is enabled, and how often users and roles were changed.
     pub fn status(&self) -> (bool, u64) {
         (self.enabled, self.revision)
     }
 
-    /// Turns it on; a root user with the root role must be there.
+    /// Enables authentication. A root user with the root role must exist.
     pub fn enable(&mut self) -> Result<(), Refusal> {
         if self.enabled {
             return Ok(());
@@ -80,14 +80,14 @@ impl Auth {
         Ok(())
     }
 
-    /// Turns it off; all tokens are forgotten.
+    /// Disables authentication and drops all tokens.
     pub fn disable(&mut self) {
         self.revision += u64::from(self.enabled);
         self.enabled = false;
         self.tokens.clear();
     }
 
-    /// Takes a password for a token.
+    /// Exchanges a password for a token.
     pub fn authenticate(&mut self, name: &str, password: &str) -> Result<String, Refusal> {
         if !self.enabled {
             return Err(Refusal::AuthNotEnabled);
@@ -99,7 +99,7 @@ impl Auth {
         let now = Instant::now();
         self.tokens.retain(|_, (_, end)| *end > now);
         self.given += 1;
-        // of the form of etcd's own: letters, a dot, a number
+        // Same form as etcd's tokens: letters, a dot, a number.
         let mut letters = self.given.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut token = String::new();
         for _ in 0..16 {
@@ -111,7 +111,7 @@ impl Auth {
         Ok(token)
     }
 
-    /// Who sent a request. A token of no account is refused wherever one is looked at.
+    /// Returns the sender of a request. An unknown token is refused.
     pub fn who(&mut self, metadata: &MetadataMap) -> Result<Who, Refusal> {
         if !self.enabled {
             return Ok(Who::Anyone);
@@ -129,7 +129,7 @@ impl Auth {
         }
     }
 
-    /// Whether he who asks is known; what he may is another question.
+    /// Checks that the sender is known. It does not check permissions.
     pub fn must_be_known(&self, who: &Who) -> Result<(), Refusal> {
         self.user(who).map(|_| ())
     }
@@ -142,7 +142,7 @@ impl Auth {
         }
     }
 
-    /// Only who has the root role.
+    /// Checks that the sender has the root role.
     pub fn must_be_root(&self, who: &Who) -> Result<(), Refusal> {
         match self.user(who)? {
             Some(user) if !user.roles.contains(ROOT) => Err(Refusal::PermissionDenied),
@@ -150,12 +150,12 @@ impl Auth {
         }
     }
 
-    /// Whether this range may be read.
+    /// Checks that the sender may read this range.
     pub fn may_read(&self, who: &Who, span: &Span) -> Result<(), Refusal> {
         self.may(who, span, |allowed| allowed.read)
     }
 
-    /// Whether this range may be written.
+    /// Checks that the sender may write this range.
     pub fn may_write(&self, who: &Who, span: &Span) -> Result<(), Refusal> {
         self.may(who, span, |allowed| allowed.write)
     }
@@ -171,7 +171,7 @@ impl Auth {
         if covered(span, &spans) { Ok(()) } else { Err(Refusal::PermissionDenied) }
     }
 
-    /// Adds a user; one without a password cannot log in with one.
+    /// Adds a user. Without a password, the user cannot log in with one.
     pub fn add_user(&mut self, name: &str, password: Option<String>) -> Result<(), Refusal> {
         if name.is_empty() {
             return Err(Refusal::UserEmpty);
@@ -184,7 +184,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Takes a user away with his tokens; not root while it is on.
+    /// Deletes a user and the user's tokens. The root user cannot be deleted while authentication is enabled.
     pub fn delete_user(&mut self, name: &str) -> Result<(), Refusal> {
         if self.enabled && name == ROOT {
             return Err(Refusal::InvalidAuthManagement);
@@ -194,7 +194,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Gives a user another password; his tokens are forgotten.
+    /// Changes a user's password and drops the user's tokens.
     pub fn change_password(&mut self, name: &str, password: String) -> Result<(), Refusal> {
         self.users.get_mut(name).ok_or(Refusal::UserNotFound)?.password = Some(password);
         self.forget(name);
@@ -206,7 +206,7 @@ impl Auth {
         self.revision += 1;
     }
 
-    /// The roles of a user, whom he himself may see.
+    /// Returns the roles of a user. Users may list their own roles; others need the root role.
     pub fn user_roles(&self, who: &Who, name: &str) -> Result<Vec<String>, Refusal> {
         if *who != Who::User(name.to_owned()) {
             self.must_be_root(who)?;
@@ -215,12 +215,12 @@ impl Auth {
         Ok(user.roles.iter().cloned().collect())
     }
 
-    /// The names of all users.
+    /// Returns the names of all users.
     pub fn users(&self) -> Vec<String> {
         self.users.keys().cloned().collect()
     }
 
-    /// Gives a user a role; the root role is there without being made.
+    /// Grants a role to a user. The root role exists without being added.
     pub fn grant_role(&mut self, name: &str, role: &str) -> Result<(), Refusal> {
         let user = self.users.get_mut(name).ok_or(Refusal::UserNotFound)?;
         if role != ROOT && !self.roles.contains_key(role) {
@@ -230,7 +230,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Takes a role from a user; not root's own while it is on.
+    /// Revokes a role from a user. The root user keeps the root role while authentication is enabled.
     pub fn revoke_role(&mut self, name: &str, role: &str) -> Result<(), Refusal> {
         if self.enabled && name == ROOT && role == ROOT {
             return Err(Refusal::InvalidAuthManagement);
@@ -256,7 +256,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Takes a role away, from its users too; not root while it is on.
+    /// Deletes a role, also from its users. The root role cannot be deleted while authentication is enabled.
     pub fn delete_role(&mut self, role: &str) -> Result<(), Refusal> {
         if self.enabled && role == ROOT {
             return Err(Refusal::InvalidAuthManagement);
@@ -269,7 +269,7 @@ impl Auth {
         Ok(())
     }
 
-    /// What a role allows, which its holders may see, by key.
+    /// Returns the permissions of a role, sorted by key. Holders of the role may see them; others need the root role.
     pub fn role(&self, who: &Who, role: &str) -> Result<Vec<(Span, Allowed)>, Refusal> {
         if !self.user(who)?.is_none_or(|user| user.roles.contains(role)) {
             self.must_be_root(who)?;
@@ -283,12 +283,12 @@ impl Auth {
         Ok(found)
     }
 
-    /// The names of all roles.
+    /// Returns the names of all roles.
     pub fn roles(&self) -> Vec<String> {
         self.roles.keys().cloned().collect()
     }
 
-    /// Allows a role a range, or changes what it allows there.
+    /// Grants a role a permission on a range, or changes it.
     pub fn grant_permission(&mut self, role: &str, span: Span, allowed: Allowed) -> Result<(), Refusal> {
         if span.is_empty() || span.start().is_empty() {
             return Err(Refusal::InvalidAuthManagement);
@@ -298,7 +298,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Takes a range from a role; it must have been given as that range.
+    /// Revokes a permission on a range. It must have been granted for exactly that range.
     pub fn revoke_permission(&mut self, role: &str, span: &Span) -> Result<(), Refusal> {
         let found = self.roles.get_mut(role).ok_or(Refusal::RoleNotFound)?.remove(span);
         found.ok_or(Refusal::PermissionNotGranted)?;
@@ -307,7 +307,7 @@ impl Auth {
     }
 }
 
-/// Whether the ranges, taken together, hold all of this one.
+/// Reports whether the union of the ranges contains this range.
 fn covered(span: &Span, by: &BTreeSet<&Span>) -> bool {
     if span.is_empty() {
         return true;

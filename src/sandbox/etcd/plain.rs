@@ -1,5 +1,5 @@
-//! The service of users and roles speaks protobuf by hand: `etcd-client` keeps the messages of `AuthStatus` to itself,
-//! so that nobody outside can implement its trait for this service.
+//! Hand-written protobuf for the service of users and roles. `etcd-client` does not export the messages of
+//! `AuthStatus`, so its trait for this service cannot be implemented outside that crate.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::{
@@ -10,7 +10,7 @@ use tonic::{
 use super::state::{CLUSTER, MEMBER, TERM};
 use crate::sandbox::plain::Message;
 
-/// Passes messages on as they are.
+/// Codec that passes messages on unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Raw;
 
@@ -48,7 +48,7 @@ impl Decoder for Raw {
     }
 }
 
-/// An answer: its first field is the header at a revision.
+/// Begins a response. Its first field is the header at a revision.
 pub(super) fn answer(revision: i64) -> Message {
     let header = Message::default().number(1, CLUSTER).number(2, MEMBER);
     let header = header.number(3, revision.unsigned_abs()).number(4, TERM);

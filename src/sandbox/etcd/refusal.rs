@@ -1,22 +1,22 @@
-//! What etcd refuses, in its own words and with its own codes (`api/v3rpc/rpctypes/error.go`; clients compare both).
+//! Errors of etcd with its own messages and codes (`api/v3rpc/rpctypes/error.go`). Clients compare both.
 
 use tonic::{Code, Status};
 
 macro_rules! refusals {
     ($($name:ident $code:ident $text:literal;)*) => {
-        /// Why a request is not carried out.
+        /// Reason why a request is refused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Refusal {
             $(#[doc = concat!("`", $text, "`.")] $name,)*
         }
 
         impl Refusal {
-            /// The message, as etcd says it.
+            /// Returns etcd's message.
             pub fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Its gRPC code.
+            /// Returns the gRPC code.
             pub fn code(self) -> Code {
                 match self { $(Self::$name => Code::$code,)* }
             }

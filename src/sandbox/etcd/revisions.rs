@@ -1,5 +1,5 @@
-//! The state by revisions (MVCC): every version of every key since the last compaction, and the log that watches read.
-//! Pure: no clock, no leases, no wire.
+//! Key-value state by revision (MVCC): every version of every key since the last compaction, and the log that watches
+//! read. Pure: no clock, no leases, no wire format.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,7 +16,7 @@ use super::{Refusal, span::Span};
 pub struct Version {
     /// The key.
     pub key: Bytes,
-    /// The value; nothing for a deletion.
+    /// The value; `None` for a deletion.
     pub value: Option<Bytes>,
     /// Revision that created the key; 0 for a deletion.
     pub create_revision: i64,
@@ -28,62 +28,62 @@ pub struct Version {
     pub lease: i64,
 }
 
-/// All versions that were not compacted.
+/// All versions since the last compaction.
 #[derive(Debug)]
 pub struct Revisions {
-    /// By key, the versions in the order of their revisions; never empty.
+    /// Versions of each key in the order of their revisions; never empty.
     keys: BTreeMap<Bytes, Vec<Arc<Version>>>,
-    /// The changes since the last compaction, that of the compacted revision included.
+    /// Changes since the last compaction, including the compacted revision.
     log: VecDeque<Arc<Version>>,
     revision: i64,
     compacted: i64,
 }
 
 impl Default for Revisions {
-    /// An empty store is at revision 1; nothing was ever compacted.
+    /// An empty store is at revision 1, and was never compacted.
     fn default() -> Self {
         Self { keys: BTreeMap::new(), log: VecDeque::new(), revision: 1, compacted: -1 }
     }
 }
 
 impl Revisions {
-    /// Of the last finished write.
+    /// Returns the revision of the last finished write.
     pub fn revision(&self) -> i64 {
         self.revision
     }
 
-    /// Up to which was compacted; -1 when never.
+    /// Returns the compacted revision; -1 if the store was never compacted.
     pub fn compacted(&self) -> i64 {
         self.compacted
     }
 
-    /// Changes in the log.
+    /// Returns the number of changes in the log.
     pub fn changes(&self) -> usize {
         self.log.len()
     }
 
-    /// Bytes of all keys and values.
+    /// Returns the total size of all keys and values in bytes.
     pub fn bytes(&self) -> usize {
         let versions = self.keys.values().flatten();
         versions.map(|v| v.key.len() + v.value.as_ref().map_or(0, Bytes::len)).sum()
     }
 
-    /// Revision of the change that has so many before it in the log.
+    /// Returns the revision of the change at this index of the log.
     pub fn revision_of_change(&self, at: usize) -> Option<i64> {
         self.log.get(at).map(|v| v.mod_revision)
     }
 
-    /// Whether a write is under way that has changed something.
+    /// Reports whether a write is in progress that has changed something.
     pub fn writing(&self) -> bool {
         self.log.back().is_some_and(|last| last.mod_revision > self.revision)
     }
 
-    /// What a read sees: its own transaction's writes too.
+    /// Returns the revision that a read sees. It includes the writes of the read's own transaction.
     pub fn visible(&self) -> i64 {
         self.revision + i64::from(self.writing())
     }
 
-    /// Whether this revision can be read; 0 and less mean the current one.
+    /// Checks that this revision can be read; 0 and below mean the current one.
     pub fn check(&self, revision: i64) -> Result<(), Refusal> {
         match revision {
             ..=0 => Ok(()),
@@ -93,30 +93,30 @@ impl Revisions {
         }
     }
 
-    /// The key now.
+    /// Returns the current version of the key.
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Version>> {
         self.keys.get(key)?.last().filter(|v| v.value.is_some())
     }
 
-    /// The key as it was at a revision that [`Self::check`] allows.
+    /// Returns the key as of a revision that [`Self::check`] allows.
     pub fn get_at(&self, key: &[u8], revision: i64) -> Option<&Arc<Version>> {
         at(self.keys.get(key)?, revision)
     }
 
-    /// The keys of a range in their order, now or at a revision that [`Self::check`] allows.
+    /// Returns the keys of a range in order, now or as of a revision that [`Self::check`] allows.
     pub fn range(&self, span: &Span, revision: i64) -> impl Iterator<Item = &Arc<Version>> {
         let found = (!span.is_empty()).then(|| self.keys.range::<[u8], _>(span.bounds()));
         let revision = if revision <= 0 { i64::MAX } else { revision };
         found.into_iter().flatten().filter_map(move |(_, versions)| at(versions, revision))
     }
 
-    /// The changes of a revision and later ones, oldest first.
+    /// Returns the changes of this revision and later ones, oldest first.
     pub fn since(&self, revision: i64) -> impl Iterator<Item = &Arc<Version>> {
         let from = self.log.partition_point(|v| v.mod_revision < revision);
         self.log.range(from..)
     }
 
-    /// Writes a key in the write under way, or begins one. Returns what was there and what is there now.
+    /// Puts a key within the write in progress, or begins a write. Returns the previous version and the new one.
     pub fn put(&mut self, key: &[u8], value: Bytes, lease: i64) -> (Option<Arc<Version>>, Arc<Version>) {
         let before = self.get(key).cloned();
         let mod_revision = self.revision + 1;
@@ -132,8 +132,8 @@ impl Revisions {
         (before, made)
     }
 
-    /// Deletes a key in the write under way, or begins one. Returns what was there and the deletion; nothing when
-    /// there was none.
+    /// Deletes a key within the write in progress, or begins a write. Returns the previous version and the deletion, or
+    /// `None` if there was no such key.
     pub fn delete(&mut self, key: &[u8]) -> Option<(Arc<Version>, Arc<Version>)> {
         let before = Arc::clone(self.get(key)?);
         let (key, mod_revision) = (before.key.clone(), self.revision + 1);
@@ -147,15 +147,15 @@ impl Revisions {
         self.log.push_back(Arc::clone(made));
     }
 
-    /// Ends the write under way: one revision for all its changes, none when nothing changed. Returns whether the
-    /// revision moved.
+    /// Ends the write in progress. All its changes share one revision; without changes there is none. Returns whether
+    /// the revision moved.
     pub fn finish(&mut self) -> bool {
         let writing = self.writing();
         self.revision += i64::from(writing);
         writing
     }
 
-    /// Forgets the versions that nobody can see who reads at this revision or later.
+    /// Drops the versions that no read at this revision or later can see.
     pub fn compact(&mut self, revision: i64) -> Result<(), Refusal> {
         if revision <= self.compacted {
             return Err(Refusal::Compacted);
@@ -165,7 +165,7 @@ impl Revisions {
         }
         self.compacted = revision;
         let old = self.log.partition_point(|v| v.mod_revision < revision);
-        // a key whose last change lies at the compacted revision has its older versions to lose too
+        // A key whose last change is the compacted revision also loses its older versions.
         let end = self.log.partition_point(|v| v.mod_revision <= revision);
         let changed: BTreeSet<Bytes> = self.log.range(..end).map(|v| v.key.clone()).collect();
         self.log.drain(..old);

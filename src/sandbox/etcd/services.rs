@@ -1,4 +1,4 @@
-//! The services of keys and leases.
+//! The gRPC services for keys and leases.
 
 use std::pin::Pin;
 
@@ -25,7 +25,7 @@ use crate::sandbox::faults::USER_HEADER;
 type Answer<T> = Result<Response<T>, Status>;
 pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Keys of one page of a streamed read.
+/// Number of keys in one page of a streamed read.
 const PAGE: usize = 1000;
 
 pub(super) struct Kv(pub Etcd);
@@ -122,13 +122,13 @@ impl PbKvService for Kv {
     }
 }
 
-/// Who sent it.
+/// Returns the sender of a request.
 fn sender(request: &Request<PbTxnRequest>) -> String {
     request.metadata().get(USER_HEADER).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
 }
 
 impl State {
-    /// Notes a transaction, while somebody listens.
+    /// Records a transaction while an observer listens.
     fn note_sent(&mut self, by: String, request: &PbTxnRequest, succeeded: bool) {
         let (at, revision) = (self.clock.wall(), self.revisions.revision());
         if let Some(sent) = &mut self.sent {
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// One that is not even looked at.
+    /// Records a transaction that was refused before it was evaluated.
     fn note_refused(&mut self, request: &Request<PbTxnRequest>) {
         self.note_sent(sender(request), request.get_ref(), false);
     }
@@ -190,7 +190,7 @@ impl PbLeaseService for Lease {
     ) -> Answer<PbLeaseTimeToLiveResponse> {
         let mut state = self.0.state();
         let PbLeaseTimeToLiveRequest { id, keys } = *request.get_ref();
-        // as etcd: who does not want to see the keys is not asked who he is
+        // As in etcd: a caller that does not request the keys is not authenticated.
         let who = if keys { state.auth.who(request.metadata())? } else { Who::Anyone };
         state.auth.must_be_known(&who)?;
         let header = state.header();
@@ -211,7 +211,7 @@ impl PbLeaseService for Lease {
     async fn lease_leases(&self, _: Request<PbLeaseLeasesRequest>) -> Answer<PbLeaseLeasesResponse> {
         let state = self.0.state();
         let mut all: Vec<_> = state.leases.iter().map(|(id, lease)| (lease.deadline, id)).collect();
-        // as etcd: what runs out first comes first
+        // As in etcd: sorted by deadline, earliest first.
         all.sort_unstable();
         let leases = all.into_iter().map(|(_, id)| PbLeaseStatus { id }).collect();
         Ok(Response::new(PbLeaseLeasesResponse { header: state.header(), leases }))

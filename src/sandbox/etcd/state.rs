@@ -1,4 +1,5 @@
-//! Everything a server remembers, behind one lock: revisions, leases, users, watchers, and what an observer may read.
+//! The whole state of the server behind one lock: revisions, leases, users, watchers, and the history that an observer
+//! can read.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,11 +21,11 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// Identity of the cluster in every header.
+/// Cluster id in every header.
 pub(super) const CLUSTER: u64 = 0xc4e7_0000_5a2d_b0c5;
-/// Identity of its only member.
+/// Id of the only member.
 pub(super) const MEMBER: u64 = 0x8e9e_05c5_2164_694d;
-/// The first leader's term.
+/// Raft term of the first leader.
 pub(super) const TERM: u64 = 2;
 
 /// One change of one key, as an observer sees it.
@@ -34,7 +35,7 @@ pub struct Written {
     pub revision: i64,
     /// The key.
     pub key: Bytes,
-    /// The value; nothing when the key was deleted.
+    /// The value; `None` if the key was deleted.
     pub value: Option<Bytes>,
     /// Lease the key is attached to; 0 for none.
     pub lease: i64,
@@ -42,41 +43,41 @@ pub struct Written {
     pub at: Timestamp,
 }
 
-/// One transaction that was carried out, as an observer sees it.
+/// One transaction, as an observer sees it.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// Wall time by the sandbox's clock.
     pub at: Timestamp,
-    /// Who sent it: the header [`USER_HEADER`](crate::sandbox::faults::USER_HEADER); empty without one.
+    /// Sender, from the header [`USER_HEADER`](crate::sandbox::faults::USER_HEADER); empty without that header.
     pub by: String,
-    /// What was sent.
+    /// The transaction.
     pub request: PbTxnRequest,
     /// Whether its comparisons held.
     pub succeeded: bool,
-    /// The revision after it.
+    /// The revision after the transaction.
     pub revision: i64,
 }
 
 pub(super) struct State {
-    /// Transactions, while somebody listens.
+    /// Transactions, recorded while an observer listens.
     pub sent: Option<Vec<Sent>>,
     pub clock: Clock,
     pub revisions: Revisions,
     pub leases: Leases,
     pub auth: Auth,
     pub history: VecDeque<Written>,
-    /// How many changes are kept.
+    /// Maximum number of changes to keep.
     pub most: Option<usize>,
-    /// Streams of watches, by number.
+    /// Watch streams, by number.
     pub sessions: BTreeMap<u64, Session>,
     pub next_session: u64,
-    /// Watches are told nothing for the moment.
+    /// Whether watches currently receive no events.
     pub stalled: bool,
-    /// Where clients find it.
+    /// Client URLs of this member.
     pub urls: Vec<String>,
-    /// The alarm NOSPACE is raised: nothing is put any more.
+    /// Whether the alarm NOSPACE is raised: every put is refused.
     pub full: bool,
-    /// Someone waits for the next lease to run out.
+    /// Whether a task waits for the next lease to expire.
     pub expiring: bool,
 }
 
@@ -99,19 +100,19 @@ impl State {
         }
     }
 
-    /// A header at a revision.
+    /// Returns a header at a revision.
     pub fn header_at(revision: i64) -> PbResponseHeader {
         PbResponseHeader { cluster_id: CLUSTER, member_id: MEMBER, revision, raft_term: TERM }
     }
 
-    /// A header at the current revision.
-    // prost's messages want an option
+    /// Returns a header at the current revision.
+    // prost's messages need an `Option`.
     #[allow(clippy::unnecessary_wraps)]
     pub fn header(&self) -> Option<PbResponseHeader> {
         Some(Self::header_at(self.revisions.revision()))
     }
 
-    /// Writes a key within the write under way; the lease must be there. Returns what was there.
+    /// Puts a key within the write in progress. The lease must exist. Returns the previous version.
     pub fn put(&mut self, key: &[u8], value: Bytes, lease: i64) -> Option<Arc<Version>> {
         let (before, made) = self.revisions.put(key, value, lease);
         let held = before.as_ref().map_or(0, |b| b.lease);
@@ -121,7 +122,7 @@ impl State {
         before
     }
 
-    /// Deletes a range within the write under way. Returns what was there.
+    /// Deletes a range within the write in progress. Returns the previous versions.
     pub fn delete(&mut self, span: &Span) -> Vec<Arc<Version>> {
         let found: Vec<Arc<Version>> = self.revisions.range(span, 0).cloned().collect();
         for version in &found {
@@ -131,12 +132,12 @@ impl State {
         found
     }
 
-    /// Whether anything may be put.
+    /// Checks that puts are allowed.
     pub fn must_have_space(&self) -> Result<(), Refusal> {
         if self.full { Err(Refusal::NoSpace) } else { Ok(()) }
     }
 
-    /// Ends the write under way: observers and watchers learn of it.
+    /// Ends the write in progress and notifies observers and watchers.
     pub fn finish(&mut self) {
         let revision = self.revisions.revision();
         if !self.revisions.finish() {
@@ -154,7 +155,7 @@ impl State {
         self.trim();
     }
 
-    /// Brings every watch up to date, unless they are stalled.
+    /// Brings every watch up to date, unless watches are stalled.
     pub fn tell(&mut self) {
         if !self.stalled {
             for session in self.sessions.values_mut() {
@@ -163,7 +164,8 @@ impl State {
         }
     }
 
-    /// Keeps no more changes than asked for. Rarely, so that its cost does not follow the number of writes.
+    /// Limits the history to the requested number of changes. It runs rarely, so that its cost does not grow with the
+    /// number of writes.
     fn trim(&mut self) {
         let Some(most) = self.most else { return };
         if self.history.len() > most.saturating_mul(2) {
@@ -172,7 +174,7 @@ impl State {
         if self.revisions.changes() > most.saturating_mul(2)
             && let Some(revision) = self.revisions.revision_of_change(self.revisions.changes() - most)
         {
-            // refused when it was compacted further than that already
+            // Fails if a later revision has already been compacted, which is fine.
             _ = self.compact(revision);
         }
     }
@@ -181,7 +183,7 @@ impl State {
         self.revisions.compact(revision)
     }
 
-    /// Takes a lease away and deletes its keys in one revision. Returns whether it was there.
+    /// Revokes a lease and deletes its keys in one revision. Returns whether the lease existed.
     pub fn revoke(&mut self, id: i64) -> bool {
         let Some(lease) = self.leases.take(id) else { return false };
         for key in lease.keys {
@@ -191,7 +193,7 @@ impl State {
         true
     }
 
-    /// Takes away what has run out, each lease with a revision of its own.
+    /// Revokes the expired leases, each in its own revision.
     pub fn expire(&mut self) {
         for id in self.leases.run_out(Instant::now()) {
             self.revoke(id);

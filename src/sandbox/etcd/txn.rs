@@ -1,4 +1,4 @@
-//! Reads, writes and transactions as requests ask for them: what is checked before, and what is carried out.
+//! Reads, writes and transactions: validation of the request, and execution.
 
 use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 
@@ -17,16 +17,16 @@ use super::{
     wire::key_value,
 };
 
-/// etcd's default of operations in one transaction (`--max-txn-ops`).
+/// etcd's default limit of operations in one transaction (`--max-txn-ops`).
 const MOST_OPS: usize = 128;
 
-/// A header inside a transaction carries the revision alone.
+/// Returns a header inside a transaction. It carries only the revision.
 #[allow(clippy::unnecessary_wraps)] // prost's messages want an option
 fn inner_header(revision: i64) -> Option<PbResponseHeader> {
     Some(PbResponseHeader { revision, ..PbResponseHeader::default() })
 }
 
-/// What can be seen to be wrong with a read without looking at the keys.
+/// Validates a read without looking at the keys.
 pub(super) fn check_range(r: &PbRangeRequest) -> Result<(), Refusal> {
     if r.key.is_empty() {
         return Err(Refusal::EmptyKey);
@@ -37,7 +37,7 @@ pub(super) fn check_range(r: &PbRangeRequest) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The same for a put.
+/// Validates a put without looking at the keys.
 pub(super) fn check_put(r: &PbPutRequest) -> Result<(), Refusal> {
     match r {
         r if r.key.is_empty() => Err(Refusal::EmptyKey),
@@ -47,12 +47,12 @@ pub(super) fn check_put(r: &PbPutRequest) -> Result<(), Refusal> {
     }
 }
 
-/// The same for a deletion.
+/// Validates a deletion without looking at the keys.
 pub(super) fn check_delete(r: &PbDeleteRequest) -> Result<(), Refusal> {
     if r.key.is_empty() { Err(Refusal::EmptyKey) } else { Ok(()) }
 }
 
-/// The same for a transaction: its size, its operations, and no key written twice.
+/// Validates a transaction: its size, its operations, and that no key is written twice.
 pub(super) fn check_txn(r: &PbTxnRequest) -> Result<(), Refusal> {
     check_operations(r, MOST_OPS)?;
     written(&r.success)?;
@@ -80,8 +80,8 @@ fn check_operations(r: &PbTxnRequest, most: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The keys that a list of operations puts and the ranges it deletes, where no put may meet another put or a deletion.
-/// Both branches of a transaction inside it may put the same key: only one of them is carried out.
+/// Returns the keys that a list of operations puts and the ranges that it deletes. A put must not overlap with another
+/// put or a deletion. Both branches of a nested transaction may put the same key, because only one of them is executed.
 fn written(ops: &[PbTxnRequestOp]) -> Result<(BTreeSet<&[u8]>, Vec<Span>), Refusal> {
     let mut deleted: Vec<Span> = ops
         .iter()
@@ -111,7 +111,7 @@ fn written(ops: &[PbTxnRequestOp]) -> Result<(BTreeSet<&[u8]>, Vec<Span>), Refus
     Ok((put, deleted))
 }
 
-/// Whether it may change anything; one that only reads is not written to Raft's log.
+/// Reports whether a transaction may change anything. A transaction that only reads is not written to the Raft log.
 pub(super) fn writes(r: &PbTxnRequest) -> bool {
     r.success.iter().chain(&r.failure).any(|op| match &op.request {
         Some(PbTxnOpRequest::RequestTxn(r)) => writes(r),
@@ -120,7 +120,7 @@ pub(super) fn writes(r: &PbTxnRequest) -> bool {
     })
 }
 
-/// Carries a read out.
+/// Executes a read.
 pub(super) fn range(revisions: &Revisions, r: &PbRangeRequest) -> Result<PbRangeResponse, Refusal> {
     revisions.check(r.revision)?;
     let span = Span::new(&r.key, &r.range_end);
@@ -138,10 +138,10 @@ pub(super) fn range(revisions: &Revisions, r: &PbRangeRequest) -> Result<PbRange
     let limit = usize::try_from(r.limit).ok().filter(|l| *l > 0).unwrap_or(usize::MAX);
     let bounds = [r.min_mod_revision, r.max_mod_revision, r.min_create_revision, r.max_create_revision];
     if r.sort_order == 0 && bounds == [0; 4] {
-        // as etcd: without an order it reads no more than it must, and sorts what it has read all the same
+        // As in etcd: without an order it reads no more than it must, but sorts the keys that it has read anyway.
         found.truncate(limit.saturating_add(1));
     }
-    // the targets of a sort: key, version, create revision, mod revision, value
+    // Sort targets: key, version, create revision, mod revision, value.
     match r.sort_target {
         1 => found.sort_by_key(|v| v.version),
         2 => found.sort_by_key(|v| v.create_revision),
@@ -163,7 +163,7 @@ pub(super) fn range(revisions: &Revisions, r: &PbRangeRequest) -> Result<PbRange
 }
 
 impl State {
-    /// What must be there for a put: the key whose value or lease it keeps, and its lease.
+    /// Checks the preconditions of a put: the key whose value or lease it keeps, and its lease.
     fn ready_to_put(&self, r: &PbPutRequest) -> Result<(), Refusal> {
         if (r.ignore_value || r.ignore_lease) && self.revisions.get(&r.key).is_none() {
             return Err(Refusal::KeyNotFound);
@@ -191,7 +191,7 @@ impl State {
         PbDeleteResponse { header: inner_header(self.revisions.visible()), deleted, prev_kvs }
     }
 
-    /// One put, as a write of its own.
+    /// Executes a single put.
     pub fn put_request(&mut self, r: PbPutRequest) -> Result<PbPutResponse, Refusal> {
         self.must_have_space()?;
         self.ready_to_put(&r)?;
@@ -200,15 +200,15 @@ impl State {
         Ok(PbPutResponse { header: self.header(), ..answer })
     }
 
-    /// One deletion, as a write of its own.
+    /// Executes a single deletion.
     pub fn delete_request(&mut self, r: &PbDeleteRequest) -> PbDeleteResponse {
         let answer = self.apply_delete(r);
         self.finish();
         PbDeleteResponse { header: self.header(), ..answer }
     }
 
-    /// A transaction. Its comparisons, those of transactions inside it too, look at what was there before it; a
-    /// failure of any operation is found before the first is carried out.
+    /// Executes a transaction. All comparisons, also those of nested transactions, see the state before it. A failure
+    /// of any operation is detected before the first one is executed.
     pub fn txn_request(&mut self, r: PbTxnRequest) -> Result<PbTxnResponse, Refusal> {
         if !written(&r.success)?.0.is_empty() || !written(&r.failure)?.0.is_empty() {
             self.must_have_space()?;
@@ -221,7 +221,7 @@ impl State {
         Ok(PbTxnResponse { header: self.header(), ..answer })
     }
 
-    /// Which branches are taken, outermost first, and whether all their operations can be carried out.
+    /// Records the branches that are taken, outermost first. Checks that all their operations can be executed.
     fn decide(&self, r: &PbTxnRequest, path: &mut Vec<bool>) -> Result<(), Refusal> {
         let succeeded = r.compare.iter().all(|c| self.holds(c));
         path.push(succeeded);
@@ -254,8 +254,8 @@ impl State {
         Ok(PbTxnResponse { header: Some(PbResponseHeader::default()), succeeded, responses })
     }
 
-    /// A comparison holds for every key of its range. Where there is no key, it compares zeros; a value is never
-    /// equal, nor different, nor less, nor more there.
+    /// Reports whether a comparison holds for every key of its range. A missing key compares as zeros. A comparison of
+    /// a missing key's value never holds.
     fn holds(&self, c: &PbCompare) -> bool {
         let found: Vec<&Arc<Version>> = self.revisions.range(&Span::new(&c.key, &c.range_end), 0).collect();
         if found.is_empty() {

@@ -1,4 +1,4 @@
-//! The watch service: one stream of requests and one of answers.
+//! The watch service: one stream of requests and one stream of responses.
 
 use std::task::Poll;
 
@@ -17,7 +17,7 @@ use super::{
     watch::{Asked, Session, denied},
 };
 
-/// Between two regular messages of progress.
+/// Interval between two periodic progress notifications.
 const PROGRESS: Duration = Duration::from_mins(10);
 
 pub(super) struct Watch(pub Etcd);
@@ -36,7 +36,7 @@ impl PbWatchService for Watch {
             number
         };
         let asking = Asking { etcd: self.0.clone(), number, metadata };
-        // what has been asked already is taken at once: a write right behind it is told
+        // Requests that have already arrived are handled at once, so that the watch sees a write that follows directly.
         while let Some(Some(Ok(request))) = requests.next().now_or_never() {
             asking.take(request);
         }
@@ -48,13 +48,13 @@ impl PbWatchService for Watch {
     }
 }
 
-/// A stream that somebody reads; gone with its reader.
+/// An open response stream. It ends with its reader.
 struct Open {
     etcd: Etcd,
     number: u64,
-    /// Takes the requests, whether anybody reads the answers or not; ended with us.
+    /// Reads the requests, whether or not anybody reads the responses. It ends with this stream.
     _listening: JoinSet<()>,
-    /// When regular progress is due.
+    /// Time of the next periodic progress notification.
     progress: Instant,
 }
 
@@ -75,7 +75,7 @@ impl Open {
                 }
                 (session.woken(), session.wants_progress())
             };
-            // in this order always, so that the same run has the same course
+            // Always in this order, so that the same run is reproducible.
             tokio::select! {
                 biased;
                 () = woken.notified() => {}
@@ -92,7 +92,7 @@ impl Open {
     }
 }
 
-/// Who asks on a stream.
+/// Request side of a stream.
 struct Asking {
     etcd: Etcd,
     number: u64,
@@ -100,7 +100,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Takes what is asked until the client says nothing more; it may go on listening.
+    /// Handles requests until the client sends no more. The client may go on listening after that.
     async fn listen(self, mut requests: Streaming<PbWatchRequest>) {
         while let Some(request) = requests.next().await {
             match request {
@@ -122,7 +122,7 @@ impl Asking {
         let Some(session) = state.sessions.get_mut(&self.number) else { return };
         match request.request_union {
             Some(PbWatchRequestUnion::CreateRequest(r)) => {
-                // no key at all is the smallest one
+                // An empty key means the smallest key.
                 let key: &[u8] = if r.key.is_empty() { &[0] } else { &r.key };
                 let asked = Asked {
                     span: Span::new(key, &r.range_end),

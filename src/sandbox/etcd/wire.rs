@@ -1,4 +1,4 @@
-//! From versions to etcd's messages, and the size of requests.
+//! Conversion from versions to etcd's messages, and the size of requests.
 
 use etcd_client::proto::{
     PbDeleteRequest, PbEvent, PbKeyValue, PbPutRequest, PbRangeRequest, PbTargetUnion, PbTxnOpRequest, PbTxnRequest,
@@ -6,14 +6,14 @@ use etcd_client::proto::{
 
 use super::{Refusal, revisions::Version};
 
-/// etcd's default for a write (`--max-request-bytes`).
+/// etcd's default limit for a write (`--max-request-bytes`).
 const LARGEST: usize = 1536 << 10;
-/// What gRPC takes above that before it looks at the message.
+/// Bytes that gRPC allows beyond that limit before it refuses the message.
 const FRAME: usize = 512 << 10;
-/// What Raft's entry adds to a request.
+/// Bytes that Raft's entry adds to a request.
 const ENTRY: usize = 18;
 
-/// A key as reads give it.
+/// Returns a key in the form that reads return.
 pub(super) fn key_value(version: &Version) -> PbKeyValue {
     PbKeyValue {
         key: version.key.to_vec(),
@@ -25,12 +25,12 @@ pub(super) fn key_value(version: &Version) -> PbKeyValue {
     }
 }
 
-/// A change as watches give it; a deletion carries its key and revision alone.
+/// Returns a change in the form that watches deliver. A deletion carries only its key and revision.
 pub(super) fn event(version: &Version, before: Option<&Version>) -> PbEvent {
     PbEvent { r#type: i32::from(version.value.is_none()), kv: Some(key_value(version)), prev_kv: before.map(key_value) }
 }
 
-/// Refuses a message that gRPC does not take in.
+/// Refuses a message that is larger than gRPC's limit.
 pub(super) fn check_message(size: usize) -> Result<(), tonic::Status> {
     if size <= LARGEST + FRAME {
         return Ok(());
@@ -44,7 +44,7 @@ pub(super) fn check_write(size: usize) -> Result<(), Refusal> {
     if size + ENTRY > LARGEST { Err(Refusal::TooLarge) } else { Ok(()) }
 }
 
-/// Bytes of a put on the wire.
+/// Returns the encoded size of a put in bytes.
 pub(super) fn put_size(r: &PbPutRequest) -> usize {
     bytes(&r.key)
         + bytes(&r.value)
@@ -52,12 +52,12 @@ pub(super) fn put_size(r: &PbPutRequest) -> usize {
         + 2 * (usize::from(r.prev_kv) + usize::from(r.ignore_value) + usize::from(r.ignore_lease))
 }
 
-/// Bytes of a deletion on the wire.
+/// Returns the encoded size of a deletion in bytes.
 pub(super) fn delete_size(r: &PbDeleteRequest) -> usize {
     bytes(&r.key) + bytes(&r.range_end) + 2 * usize::from(r.prev_kv)
 }
 
-/// Bytes of a read on the wire.
+/// Returns the encoded size of a read in bytes.
 pub(super) fn range_size(r: &PbRangeRequest) -> usize {
     let numbers = [r.limit, r.revision, i64::from(r.sort_order), i64::from(r.sort_target)];
     let bounds = [r.min_mod_revision, r.max_mod_revision, r.min_create_revision, r.max_create_revision];
@@ -67,7 +67,7 @@ pub(super) fn range_size(r: &PbRangeRequest) -> usize {
         + 2 * (usize::from(r.serializable) + usize::from(r.keys_only) + usize::from(r.count_only))
 }
 
-/// Bytes of a transaction on the wire.
+/// Returns the encoded size of a transaction in bytes.
 pub(super) fn txn_size(r: &PbTxnRequest) -> usize {
     let compares = r.compare.iter().map(|c| {
         let target = match &c.target_union {

@@ -7,14 +7,14 @@ use etcd_client::{
 
 use super::*;
 
-/// A client of the same etcd that has logged in.
+/// Returns a logged-in client of the same etcd.
 async fn logged_in(etcd: &Etcd, name: &str, password: &str) -> Result<Client, Error> {
     let mut client = etcd.client();
     client.update_user(Some((name.to_owned(), password.to_owned()))).await?;
     Ok(client)
 }
 
-/// One where user `u` may read `/r/`, write `/w/` and do both in `/rw/`.
+/// Returns an etcd whose user `u` may read `/r/`, write `/w/`, and do both in `/rw/`.
 async fn guarded() -> (Etcd, Client) {
     let (etcd, mut client) = etcd();
     assert_eq!(refused(client.auth_enable().await), "FailedPrecondition: root user does not exist");

@@ -1,4 +1,4 @@
-//! The sandbox's etcd as its client sees it. What is expected here was seen on a real 3.4 and 3.6.
+//! The sandbox's etcd as a client sees it. The expected values were observed on real etcd 3.4 and 3.6.
 
 mod accounts;
 mod kv;
@@ -13,14 +13,14 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// An empty one and a client of it.
+/// Returns an empty etcd and a client of it.
 fn etcd() -> (Etcd, Client) {
     let etcd = Etcd::new(Clock::tokio(jiff::Timestamp::UNIX_EPOCH));
     let client = etcd.client();
     (etcd, client)
 }
 
-/// Why a request was refused: the code's name and the message without `etcdserver: `.
+/// Returns why a request was refused: the name of the code, and the message without `etcdserver: `.
 fn refused<T>(answer: Result<T, Error>) -> String {
     match answer {
         Err(Error::GRpcStatus(status)) => {

@@ -1,4 +1,4 @@
-//! Over a loopback port, to `etcdctl`.
+//! The sandbox's etcd over a loopback port, used by `etcdctl`.
 
 use std::process::Output;
 
@@ -7,7 +7,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 
 use super::*;
 
-/// What `etcdctl` says, and whether it went well.
+/// Returns the output of `etcdctl`; panics if it failed.
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -19,7 +19,7 @@ fn said(output: &Output) -> String {
 async fn etcdctl_finds_an_etcd() {
     let etcd = Etcd::new(Clock::Host);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    // without `http://`: the 3.4 one would put it into HTTP/2's authority when it asks for the status, which h2 refuses
+    // Without `http://`: etcdctl 3.4 puts it into HTTP/2's authority when it requests the status, and h2 refuses that.
     let place = listener.local_addr().unwrap().to_string();
     etcd.advertise(vec![format!("http://{place}")]);
     let served = tonic::transport::Server::builder().add_routes(etcd.routes());

@@ -1,4 +1,4 @@
-//! Our own store on it.
+//! cketerm's own store on the sandbox's etcd.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ async fn every_target_compares_in_every_way() {
     client.put("x", "m", None).await.unwrap();
     client.put("a", "m", None).await.unwrap();
     client.put("a", "m", Some(PutOptions::new().with_lease(lease))).await.unwrap();
-    // create revision 3, mod revision 4, version 2, lease 5
+    // Create revision 3, mod revision 4, version 2, lease 5.
     let targets: [(Make, i64); 5] = [
         (|n, op| Compare::version("a", op, n), 2),
         (|n, op| Compare::create_revision("a", op, n), 3),
@@ -35,13 +35,13 @@ async fn every_target_compares_in_every_way() {
             }
         }
     }
-    // a key that is not there: zeros, and no value at all
+    // A missing key compares as zeros and has no value at all.
     for (compare, holds) in [
         (Compare::version("no", CompareOp::Equal, 0), true),
         (Compare::create_revision("no", CompareOp::Greater, 0), false),
         (Compare::value("no", CompareOp::Equal, ""), false),
         (Compare::value("no", CompareOp::NotEqual, "x"), false),
-        // every key of a range must hold
+        // Every key of a range must match.
         (Compare::version("a", CompareOp::Greater, 0).with_prefix(), true),
         (Compare::version("a", CompareOp::Equal, 2).with_range("z"), false),
         (Compare::create_revision("k", CompareOp::Equal, 0).with_prefix(), true),
@@ -67,11 +67,11 @@ async fn a_transaction_is_one_revision_and_reads_its_own_writes() {
     assert_eq!((got.kvs()[0].mod_revision(), got.header().unwrap().revision()), (3, 3));
     let TxnOpResponse::Delete(deleted) = &responses[2] else { panic!("{responses:?}") };
     assert_eq!(deleted.deleted(), 1);
-    // the inner comparison saw what was there before: no "n"
+    // The inner comparison saw the state before the transaction: no "n".
     let TxnOpResponse::Txn(inner) = &responses[3] else { panic!("{responses:?}") };
     assert!(inner.succeeded() && etcd.get("inner").is_some() && etcd.get("else").is_none());
     assert!(etcd.history_since(2).iter().all(|w| w.revision == 3));
-    // one that changes nothing has no revision
+    // A transaction that changes nothing has no revision.
     let answer = client.txn(Txn::new().and_then([TxnOp::get("n", None), TxnOp::delete("no", None)])).await.unwrap();
     assert_eq!((answer.header().unwrap().revision(), etcd.revision()), (3, 3));
 }
@@ -104,7 +104,7 @@ async fn transactions_that_cannot_be_are_refused_as_a_whole() {
     assert_eq!(refuse(compare).await, "InvalidArgument: key is not provided");
     let large = |key: &str| TxnOp::put(key, "x".repeat(800 << 10), None);
     assert_eq!(refuse(and_then(vec![large("x"), large("y")])).await, "InvalidArgument: request is too large");
-    // what fails is found before anything is written
+    // A failure is detected before anything is written.
     let before = etcd.revision();
     let leased = TxnOp::put("l", "1", Some(PutOptions::new().with_lease(9)));
     assert_eq!(refuse(and_then(vec![put("b"), leased])).await, "NotFound: requested lease not found");
