@@ -1,4 +1,4 @@
-//! The service of users, roles and tokens (`etcdserverpb.Auth`), over messages read by hand: see `plain`.
+//! The service of users, roles and tokens (`etcdserverpb.Auth`), with hand-written messages (see `plain`).
 
 use std::{
     convert::Infallible,
@@ -46,7 +46,7 @@ impl Service<http::Request<tonic::body::Body>> for Accounts {
     }
 }
 
-/// One request of one method.
+/// One call of one method.
 struct Call {
     etcd: Etcd,
     method: String,
@@ -82,7 +82,7 @@ impl Call {
         }
     }
 
-    /// Questions; nothing where it is none.
+    /// Handles a method that reads. Returns `None` if the method does not read.
     fn read(&self, metadata: &MetadataMap, r: &Fields) -> Option<Result<Bytes, Refusal>> {
         let mut state = self.etcd.state();
         let revision = state.revisions.revision();
@@ -108,7 +108,8 @@ impl Call {
         })
     }
 
-    /// Changes; nothing where it is none. Whoever is not root changes nothing.
+    /// Handles a method that changes something. Returns `None` if the method is none of these. Only root may change
+    /// anything.
     fn change(&self, metadata: &MetadataMap, r: &Fields) -> Option<Result<(), Refusal>> {
         let mut state = self.etcd.state();
         let auth = &mut state.auth;
@@ -134,7 +135,7 @@ impl Call {
             "RoleDelete" => auth.delete_role(&first),
             "RoleGrantPermission" => match r.message(2).and_then(Fields::read) {
                 None => Err(Refusal::PermissionNotGiven),
-                // the types: read, write, both
+                // Permission types: read, write, both.
                 Some(held) => {
                     let kind = held.number(1);
                     let allowed = Allowed { read: kind != 1, write: kind != 0 };

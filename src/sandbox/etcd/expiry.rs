@@ -1,4 +1,4 @@
-//! Takes leases away when they run out: one task, asleep until the next deadline, and none while there is no lease.
+//! Expires leases. One task sleeps until the next deadline; without leases there is no task.
 
 use std::sync::{MutexGuard, Weak};
 
@@ -6,7 +6,7 @@ use tokio::time::sleep_until;
 
 use super::{Etcd, Shared, state::State};
 
-/// Sees to it that someone waits for the next deadline, or that whoever waits looks at the deadlines again.
+/// Makes sure that a task waits for the next deadline, or that the waiting task checks the deadlines again.
 pub(super) fn attend(etcd: &Etcd, mut state: MutexGuard<'_, State>) {
     if std::mem::replace(&mut state.expiring, true) {
         etcd.0.leases_changed.notify_one();
@@ -16,7 +16,7 @@ pub(super) fn attend(etcd: &Etcd, mut state: MutexGuard<'_, State>) {
     }
 }
 
-/// Whoever waits; when the runtime takes it away with a test's end, the next grant finds another.
+/// Held by the waiting task. If the runtime of a test drops that task, the next grant starts another one.
 struct Attending(Weak<Shared>);
 
 impl Drop for Attending {

@@ -1,4 +1,4 @@
-//! Leases: what is granted, when it runs out, and which keys are attached.
+//! Leases: granted time, deadline and attached keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +7,26 @@ use tokio::time::{Duration, Instant};
 
 use super::Refusal;
 
-/// The shortest one: one and a half times the longest election, in whole seconds.
+/// Shortest TTL in seconds: one and a half times the longest election, rounded to whole seconds.
 const SHORTEST: i64 = 2;
-/// The longest one that etcd grants.
+/// Longest TTL in seconds that etcd grants.
 const LONGEST: i64 = 9_000_000_000;
-/// Where generated ids begin; theirs are as long.
+/// Start of the generated ids, which are as long as etcd's.
 const FIRST_ID: i64 = 0x694d_6b3a_5c10_a000;
 
 /// One lease.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// What was granted, in seconds.
+    /// Granted TTL in seconds.
     pub ttl: i64,
-    /// When it runs out; nothing when that is beyond all time.
+    /// Deadline; `None` if it is beyond the range of [`Instant`].
     pub deadline: Option<Instant>,
-    /// What goes with it.
+    /// Keys that are deleted with the lease.
     pub keys: BTreeSet<Bytes>,
 }
 
 impl Lease {
-    /// Whole seconds that are left.
+    /// Returns the remaining time in whole seconds.
     pub fn left(&self) -> i64 {
         self.deadline.map_or(self.ttl, |d| {
             i64::try_from(d.saturating_duration_since(Instant::now()).as_secs()).unwrap_or(i64::MAX)
@@ -34,7 +34,7 @@ impl Lease {
     }
 }
 
-/// All of them.
+/// All leases.
 #[derive(Debug, Default)]
 pub struct Leases {
     all: BTreeMap<i64, Lease>,
@@ -42,7 +42,7 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Grants one; an id of 0 has one generated. Returns the id and the seconds granted.
+    /// Grants a lease. Generates an id if `id` is 0. Returns the id and the granted seconds.
     pub fn grant(&mut self, id: i64, ttl: i64) -> Result<(i64, i64), Refusal> {
         if ttl > LONGEST {
             return Err(Refusal::LeaseTooLong);
@@ -63,8 +63,8 @@ impl Leases {
         Ok((id, ttl))
     }
 
-    /// Begins its time anew. Returns the seconds, or nothing for an unknown one; one that has run out stays so, even
-    /// if nobody came to take it away yet.
+    /// Renews a lease and returns its TTL in seconds. Returns `None` for an unknown lease, and for an expired one, even
+    /// if it has not been removed yet.
     pub fn keep_alive(&mut self, id: i64) -> Option<i64> {
         let now = Instant::now();
         let lease = self.all.get_mut(&id).filter(|lease| lease.deadline.is_none_or(|d| d > now))?;
@@ -72,22 +72,22 @@ impl Leases {
         Some(lease.ttl)
     }
 
-    /// One of them.
+    /// Returns a lease.
     pub fn get(&self, id: i64) -> Option<&Lease> {
         self.all.get(&id)
     }
 
-    /// All, by id.
+    /// Returns all leases by id.
     pub fn iter(&self) -> impl Iterator<Item = (i64, &Lease)> {
         self.all.iter().map(|(id, lease)| (*id, lease))
     }
 
-    /// Takes it away with the list of its keys.
+    /// Removes a lease and returns it with the list of its keys.
     pub fn take(&mut self, id: i64) -> Option<Lease> {
         self.all.remove(&id)
     }
 
-    /// Moves a key from the lease it is attached to (0: none) to another one.
+    /// Moves a key from the lease that it is attached to (0: none) to another lease.
     pub fn attach(&mut self, key: &Bytes, from: i64, to: i64) {
         if let Some(lease) = self.all.get_mut(&from) {
             lease.keys.remove(key);
@@ -97,12 +97,12 @@ impl Leases {
         }
     }
 
-    /// When the next one runs out.
+    /// Returns the earliest deadline.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.all.values().filter_map(|lease| lease.deadline).min()
     }
 
-    /// Which have run out, the first of them first.
+    /// Returns the expired leases, earliest deadline first.
     pub fn run_out(&self, now: Instant) -> Vec<i64> {
         let mut out: Vec<(Instant, i64)> =
             self.all.iter().filter_map(|(id, l)| l.deadline.filter(|d| *d <= now).map(|d| (d, *id))).collect();

@@ -1,4 +1,4 @@
-//! Ranges of keys as requests name them: one key, `[key, end)`, or everything from a key on.
+//! Key ranges as in requests: one key, `[key, end)`, or every key from a key on.
 
 use std::ops::Bound;
 
@@ -7,14 +7,14 @@ use std::ops::Bound;
 pub enum Span {
     /// One key.
     One(Vec<u8>),
-    /// From the first key up to, and without, the second.
+    /// Keys from the first one up to the second one, exclusive.
     Until(Vec<u8>, Vec<u8>),
     /// Every key from this one on (`range_end` is `"\0"`).
     From(Vec<u8>),
 }
 
 impl Span {
-    /// From the two fields of a request.
+    /// Creates a range from the two fields of a request.
     pub fn new(key: &[u8], end: &[u8]) -> Self {
         match end {
             [] => Self::One(key.to_vec()),
@@ -23,12 +23,12 @@ impl Span {
         }
     }
 
-    /// Holds no key, because its end comes before its beginning.
+    /// Returns true if the range contains no key, because its end is not after its start.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Until(from, to) if from >= to)
     }
 
-    /// Whether the key lies in it.
+    /// Returns true if the range contains the key.
     pub fn contains(&self, key: &[u8]) -> bool {
         match self {
             Self::One(one) => one == key,
@@ -37,14 +37,14 @@ impl Span {
         }
     }
 
-    /// The first key it may hold.
+    /// Returns the first key that the range may contain.
     pub fn start(&self) -> &[u8] {
         match self {
             Self::One(key) | Self::Until(key, _) | Self::From(key) => key,
         }
     }
 
-    /// The first key behind it; nothing is behind an open one.
+    /// Returns the first key after the range; `None` for an open range.
     pub fn stop(&self) -> Option<Vec<u8>> {
         match self {
             Self::One(key) => Some([key.as_slice(), &[0]].concat()),
@@ -53,7 +53,7 @@ impl Span {
         }
     }
 
-    /// For a `BTreeMap`, which must not be asked for an empty range.
+    /// Returns bounds for a `BTreeMap`. The range must not be empty.
     pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         match self {
             Self::One(key) => (Bound::Included(key), Bound::Included(key)),

@@ -1,4 +1,4 @@
-//! The services of the member and of the cluster, which has one.
+//! The services of the member and of the cluster, which has one member.
 
 use etcd_client::proto::{
     PbAlarmMember, PbAlarmRequest, PbAlarmResponse, PbClusterService, PbDefragmentRequest, PbDefragmentResponse,
@@ -16,11 +16,11 @@ use super::{
     state::{MEMBER, State, TERM},
 };
 
-/// Whose answers these are.
+/// Version that this etcd reports.
 const VERSION: &str = "3.6.5";
 /// `NOSPACE` among etcd's alarms.
 const NOSPACE: i32 = 1;
-/// bbolt's smallest file.
+/// Size of bbolt's smallest file in bytes.
 const EMPTY_FILE: usize = 20 << 10;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -48,7 +48,7 @@ impl PbMaintenanceService for Maintenance {
         let who = state.auth.who(request.metadata())?;
         let raised = |full: bool| if full { vec![PbAlarmMember { member_id: MEMBER, alarm: NOSPACE }] } else { vec![] };
         let r = request.get_ref();
-        // the actions: get, activate, deactivate; both changes answer with what they changed
+        // Actions: get, activate, deactivate. Both changes return the alarm that they changed.
         let alarms = match (r.action, r.alarm) {
             (0, 0 | NOSPACE) => raised(state.full),
             (action @ (1 | 2), NOSPACE) => {
@@ -123,7 +123,7 @@ impl PbClusterService for Cluster {
             client_ur_ls: urls,
             is_learner: false,
         };
-        // a header of the cluster's names no revision
+        // Headers of the cluster service carry no revision.
         Ok(Response::new(PbMemberListResponse { header: Some(State::header_at(0)), members: vec![member] }))
     }
 

@@ -1,7 +1,7 @@
-//! Watches: what each one has been told, and the messages that wait to be fetched by their stream.
+//! Watches: the progress of each watch, and the messages that wait for the stream.
 //!
-//! A write puts its events into the streams' queues at once, as a real server does for watches that keep up, so that a
-//! compaction right after it takes nothing away from them.
+//! A write adds its events to the queues of the streams at once, as a real server does for watches that keep up. A
+//! compaction right after the write does not lose them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,50 +21,50 @@ use super::{
     wire::event,
 };
 
-/// Revisions that one message of a replay holds at most.
+/// Maximum number of revisions in one message of a replay.
 const REPLAY: usize = 1000;
-/// What is about a whole stream, or about a watch that was never made, carries this id.
+/// Watch id of messages that concern the whole stream, or a watch that was not created.
 const NO_WATCH: i64 = -1;
 
-/// What a watch asks for.
+/// A watch request.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)] // etcd's request has as many
 pub struct Asked {
-    /// Its keys.
+    /// Watched keys.
     pub span: Span,
-    /// The revision it begins at; 0 and less for what comes from now on.
+    /// Start revision; 0 and below mean changes from now on.
     pub start: i64,
-    /// An id of the client's choice; 0 for one of ours.
+    /// Id chosen by the client; 0 for a generated id.
     pub id: i64,
-    /// Puts are not told.
+    /// Whether puts are filtered out.
     pub no_put: bool,
-    /// Deletions are not told.
+    /// Whether deletions are filtered out.
     pub no_delete: bool,
-    /// With what was there before.
+    /// Whether events include the previous value.
     pub prev_kv: bool,
-    /// Progress from time to time.
+    /// Whether periodic progress is requested.
     pub progress: bool,
 }
 
 #[derive(Debug)]
 struct Watch {
     asked: Asked,
-    /// The first revision it was not told.
+    /// First revision that has not been delivered.
     next: i64,
-    /// Nothing was told since the last progress.
+    /// Whether nothing was delivered since the last periodic progress.
     quiet: bool,
 }
 
-/// The watches of one stream.
+/// Watches of one stream.
 #[derive(Debug, Default)]
 pub struct Session {
     watches: BTreeMap<i64, Watch>,
     next_id: i64,
-    /// What waits to be fetched.
+    /// Messages that wait for the stream.
     queue: VecDeque<Result<PbWatchResponse, Status>>,
-    /// A request for progress came while watches were stalled.
+    /// Whether a progress request arrived while watches were stalled.
     owed: bool,
-    /// Nothing is added any more.
+    /// Whether the stream has ended: no more messages are added.
     ended: bool,
     woken: Arc<Notify>,
 }
@@ -74,12 +74,12 @@ fn message(revision: i64, watch_id: i64) -> PbWatchResponse {
 }
 
 impl Session {
-    /// Told when a message waits.
+    /// Returns the notifier for waiting messages.
     pub fn woken(&self) -> Arc<Notify> {
         Arc::clone(&self.woken)
     }
 
-    /// The next message, or the end of the stream, if either is there.
+    /// Returns the next message, or the end of the stream, if either is available.
     pub fn fetch(&mut self) -> Poll<Option<Result<PbWatchResponse, Status>>> {
         match self.queue.pop_front() {
             None if !self.ended => Poll::Pending,
@@ -87,7 +87,7 @@ impl Session {
         }
     }
 
-    /// Whether some watch asked for progress from time to time.
+    /// Reports whether any watch requested periodic progress.
     pub fn wants_progress(&self) -> bool {
         self.watches.values().any(|w| w.asked.progress)
     }
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// Ends the stream after what waits already.
+    /// Ends the stream after the messages that already wait.
     pub fn end(&mut self, with: Status) {
         if !self.ended {
             self.queue.push_back(Err(with));
@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Makes a watch and tells it what it missed, unless watches are stalled.
+    /// Creates a watch and delivers the changes that it missed, unless watches are stalled.
     pub fn create(&mut self, asked: Asked, revisions: &Revisions, stalled: bool) {
         let revision = revisions.revision();
         if asked.span.is_empty() {
@@ -136,21 +136,21 @@ impl Session {
         }
     }
 
-    /// Answers that a watch was not made.
+    /// Reports that a watch was not created.
     pub fn refuse(&mut self, revision: i64, why: &str) {
         let cancel_reason = why.to_owned();
         self.push(PbWatchResponse { created: true, canceled: true, cancel_reason, ..message(revision, NO_WATCH) });
     }
 
-    /// Ends one watch; an unknown one is no matter.
+    /// Cancels one watch. An unknown id is ignored.
     pub fn cancel(&mut self, id: i64, revision: i64) {
         if self.watches.remove(&id).is_some() {
             self.push(PbWatchResponse { canceled: true, ..message(revision, id) });
         }
     }
 
-    /// Answers a request for progress. As etcd from 3.5.8 on: only when every watch of the stream has been told
-    /// everything and has begun, and there is one at all. While watches are stalled the answer waits with the rest.
+    /// Answers a progress request as etcd does since 3.5.8: only if the stream has a watch, and every watch has begun
+    /// and is up to date. While watches are stalled, the answer waits with the other messages.
     pub fn progress(&mut self, revision: i64, stalled: bool) {
         self.owed = stalled;
         if stalled {
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Tells the watches that asked for it how far they are, where nothing else has told them since the last time.
+    /// Sends periodic progress to the watches that requested it and that received nothing since the last time.
     pub fn regular_progress(&mut self, revision: i64) {
         let mut quiet = Vec::new();
         for (id, watch) in &mut self.watches {
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Tells every watch what it has not been told.
+    /// Brings every watch up to date.
     pub fn catch_up(&mut self, revisions: &Revisions) {
         let now = revisions.revision();
         let mut gone = Vec::new();
@@ -184,7 +184,7 @@ impl Session {
         for (id, watch) in &mut self.watches {
             if watch.next < revisions.compacted() {
                 let compact_revision = revisions.compacted();
-                // etcd's header names no revision here
+                // etcd's header carries no revision here.
                 out.push(PbWatchResponse { canceled: true, compact_revision, ..message(0, *id) });
                 gone.push(*id);
                 continue;
@@ -211,7 +211,7 @@ impl Session {
 }
 
 impl Watch {
-    /// The events of the next revisions that have any, whole revisions only, and the revision behind them.
+    /// Returns the events of the next revisions that have any, in whole revisions, and the revision after them.
     fn events(&self, revisions: &Revisions) -> (Vec<PbEvent>, i64) {
         let (mut events, mut last, mut seen) = (Vec::new(), 0, 0);
         for version in revisions.since(self.next) {
@@ -238,7 +238,7 @@ impl Watch {
     }
 }
 
-/// The reason of a watch that is not allowed, in the form of Go's errors.
+/// Returns the cancel reason of a watch without permission, in the form of Go's errors.
 pub fn denied(refusal: Refusal) -> String {
     format!("rpc error: code = {:?} desc = {}", refusal.code(), refusal.text())
 }

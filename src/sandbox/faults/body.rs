@@ -1,4 +1,4 @@
-//! A stream over a line: it ends when the line is cut, and holds back what it carries while the line is silent.
+//! A stream over a link. It ends when the link is cut, and holds back its data while the link is silent.
 
 use std::{
     pin::Pin,
@@ -16,7 +16,7 @@ use super::{
     status::{Status, Stream},
 };
 
-/// The body of a request or an answer that goes over a line.
+/// Body of a request or a response that goes over a link.
 pub(super) struct Over<B> {
     inner: Pin<Box<B>>,
     status: watch::Receiver<Status>,
@@ -43,7 +43,7 @@ where
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         use tokio_stream::Stream;
-        // registers for every change of the line, and takes in those that have happened
+        // Registers for every change of the link and takes in the changes that have already happened.
         while let Poll::Ready(Some(_)) = self.changes.as_mut().poll_next(cx) {}
         let now = *self.status.borrow();
         if now.epoch != self.epoch {

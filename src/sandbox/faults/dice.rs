@@ -1,4 +1,4 @@
-//! What befalls single requests over one line.
+//! Random faults of single requests over one link.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use tokio::time::Instant;
 
 use super::{Fate, Hits, Odds};
 
-/// What befalls the requests of one line.
+/// Random state and fault settings of one link.
 pub(super) struct Dice {
     pub(super) rng: fastrand::Rng,
     pub(super) odds: Odds,
-    /// Crashes and pauses that there may still be.
+    /// Crashes and pauses that may still occur.
     pub(super) crashes_left: u32,
     pub(super) hits: Hits,
     pub(super) met: Vec<Met>,
     pub(super) forced: Option<(String, Fate)>,
     pub(super) aimed: Vec<(Aim, Fate)>,
-    /// Every request takes so long, by dice of its own: shortest and longest.
+    /// Shortest and longest delay of every request, with a random generator of its own.
     pub(super) slow: Option<(Duration, Duration, fastrand::Rng)>,
-    /// Streams so far.
+    /// Number of streams opened so far.
     pub(super) streams: u64,
 }
 
-/// The request that a fate waits for: the first with this in its path and this in its body.
+/// Description of the request that meets a fate: the first one with this path and this body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aim {
-    /// What such a request is for.
+    /// Purpose of such a request.
     pub what: &'static str,
-    /// A part of its path, behind its method where one is named: `PATCH /api/v1/nodes/`.
+    /// Part of the path, optionally after a method: `PATCH /api/v1/nodes/`.
     pub path: &'static str,
-    /// A part of its body; empty = any.
+    /// Part of the body; empty matches any body.
     pub body: &'static str,
 }
 
@@ -45,11 +45,11 @@ impl Aim {
 /// One fate that a request met.
 #[derive(Clone, Copy, Debug)]
 pub struct Met {
-    /// When, by tokio's time.
+    /// Time, by tokio's clock.
     pub at: Instant,
-    /// Which.
+    /// The fate.
     pub fate: Fate,
-    /// What it was aimed at, if it was.
+    /// Purpose of the aim, if the fate was aimed.
     pub aim: Option<&'static str>,
 }
 

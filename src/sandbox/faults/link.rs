@@ -21,7 +21,7 @@ use super::{
 };
 use crate::tasks::Gate;
 
-/// A connection that can be disturbed. Cheap to clone; all clones are the same.
+/// A connection with injectable faults. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub struct Link(Arc<Inner>);
 
@@ -32,13 +32,14 @@ struct Inner {
     gate: Gate,
 }
 
-/// What a broken connection says.
+/// Returns the error of a broken connection.
 pub(super) fn broken() -> BoxError {
     Box::new(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by the sandbox"))
 }
 
 impl Link {
-    /// An open line without faults, of the process `name` behind `gate`. Servers note the name beside what it asks.
+    /// Creates an open link without faults for the process `name` behind `gate`. Servers record the name with each
+    /// request.
     pub fn new(name: &str, gate: Gate, seed: u64) -> Self {
         let dice = Dice {
             rng: fastrand::Rng::with_seed(seed),
@@ -63,7 +64,7 @@ impl Link {
         self.0.dice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts it, makes it silent, or mends it. What was open ends when it is cut.
+    /// Cuts the link, silences it, or opens it again. A cut ends all open streams and requests.
     pub fn turn(&self, state: State) {
         self.0.status.send_modify(|status| {
             status.state = state;
@@ -71,24 +72,26 @@ impl Link {
         });
     }
 
-    /// Every stream and request under way ends; new ones work.
+    /// Ends every stream and request in progress. New ones work.
     pub fn interrupt(&self) {
         self.0.status.send_modify(|status| status.epoch += 1);
     }
 
-    /// The open streams with this in their path are silent from now on, while all else works: `/api/v1/nodes`. Those that are
-    /// opened later work, unless `later` too; none = all work again, but for those that were given up meanwhile.
+    /// Silences the open streams whose path contains `part`, for example `/api/v1/nodes`, while everything else works.
+    /// Streams that are opened later work, unless `later` is set. `None` ends the silence, except for streams that were
+    /// given up meanwhile.
     pub fn mute(&self, part: Option<&'static str>, later: bool) {
         let until = if later { u64::MAX } else { self.dice().streams };
         self.0.status.send_modify(|status| status.muted = part.map(|part| Muted { part, until }));
     }
 
-    /// Every request, a watch's too, takes between so long and so long to the server; none = as quick as ever.
+    /// Delays every request to the server, including watch requests, by a time between the two bounds. `None` removes
+    /// the delay.
     pub fn slow(&self, by: Option<(Duration, Duration)>, seed: u64) {
         self.dice().slow = by.map(|(least, most)| (least, most, fastrand::Rng::with_seed(seed)));
     }
 
-    /// How long a request is on its way.
+    /// Draws the delay of a request.
     fn on_its_way(&self) -> Duration {
         let mut dice = self.dice();
         let Some((least, most, rng)) = &mut dice.slow else { return Duration::ZERO };
@@ -102,39 +105,39 @@ impl Link {
         Stream { path: path.into(), number: dice.streams }
     }
 
-    /// From now on requests meet these odds, with so many crashes at most.
+    /// Sets the odds of requests, and the maximum number of crashes.
     pub fn odds(&self, odds: Odds, crashes: u32) {
         let mut dice = self.dice();
         dice.odds = odds;
         dice.crashes_left = crashes;
     }
 
-    /// The next write whose path contains this meets that fate.
+    /// Applies this fate to the next write whose path contains `path`.
     pub fn next(&self, path: &str, fate: Fate) {
         self.dice().forced = Some((path.to_owned(), fate));
     }
 
-    /// The first request that this describes, a read or a write, meets that fate.
+    /// Applies this fate to the first request, read or write, that matches `aim`.
     pub fn aim(&self, aim: Aim, fate: Fate) {
         self.dice().aimed.push((aim, fate));
     }
 
-    /// Nothing that was aimed and has not been met is met any more.
+    /// Drops all aimed fates that were not met.
     pub fn disarm(&self) {
         self.dice().aimed.clear();
     }
 
-    /// What was met so far.
+    /// Returns the number of hits of each fate so far.
     pub fn hits(&self) -> Hits {
         self.dice().hits.clone()
     }
 
-    /// The same in the order of time.
+    /// Returns the fates met so far, in order of time.
     pub fn met(&self) -> Vec<Met> {
         self.dice().met.clone()
     }
 
-    /// The service over this line. `wrap` makes the transport's body.
+    /// Wraps a service in this link. The functions create the bodies of the transport.
     pub fn over<B, R>(
         &self,
         inner: BoxCloneSyncService<Request<B>, Response<R>, BoxError>,
@@ -148,7 +151,7 @@ impl Link {
         BoxCloneSyncService::new(Disturbed { line: self.clone(), inner, request_body, answer_body })
     }
 
-    /// The same for a transport whose requests are whole.
+    /// Wraps a transport whose requests are not streamed.
     pub fn over_whole<R>(&self, wire: Whole<R>, answer_body: fn(Boxed) -> R) -> Whole<R>
     where
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -198,7 +201,7 @@ impl Link {
         fate
     }
 
-    /// The process at its end stands still.
+    /// Freezes the process behind this link for the given time.
     async fn pause(&self, by: Duration) {
         let gate = self.0.gate.clone();
         gate.freeze();
@@ -206,11 +209,11 @@ impl Link {
             sleep(by).await;
             gate.thaw();
         });
-        // what is behind the gate goes no further than here
+        // Yields, so that the frozen process does not continue past this point.
         tokio::task::yield_now().await;
     }
 
-    /// Waits while the line is silent; fails when it is cut.
+    /// Waits while the link is silent. Fails if the link is cut.
     async fn passable(&self, stream: Option<&Stream>) -> Result<(), BoxError> {
         let mut status = self.0.status.subscribe();
         let epoch = status.borrow().epoch;
@@ -222,13 +225,13 @@ impl Link {
     }
 }
 
-/// A body of whatever kind.
+/// A type-erased body.
 pub type Boxed = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
-/// A transport whose requests come whole.
+/// A transport whose requests are not streamed.
 pub type Whole<R> = BoxCloneSyncService<Request<Bytes>, Response<R>, BoxError>;
 
-/// The header by which the sandbox's servers tell who asks.
+/// Header from which the sandbox's servers read the sender.
 pub const USER_HEADER: &str = "x-sandbox-user";
 
 fn full(bytes: &Bytes) -> Boxed {
@@ -343,7 +346,7 @@ where
         }
     }
 
-    /// There and back, while the line holds.
+    /// Sends a request and returns its response, while the link holds.
     async fn send(&self, parts: &http::request::Parts, body: &Bytes) -> Result<Response<R>, BoxError> {
         let answer = self.apply(parts, body);
         tokio::select! {
@@ -356,7 +359,7 @@ where
         }
     }
 
-    /// To the server, whatever becomes of the caller meanwhile: a request that was sent is carried out.
+    /// Applies a request on the server, even if the caller disappears: a request that was sent is executed.
     async fn apply(&self, parts: &http::request::Parts, body: &Bytes) -> Result<Response<R>, BoxError> {
         let full = full(body);
         let request = Request::from_parts(parts.clone(), (self.request_body)(full));
@@ -376,14 +379,15 @@ where
     }
 }
 
-/// Resolves when what is open now has ended.
+/// Resolves when everything that is open now has ended.
 async fn ended(mut status: watch::Receiver<Status>) {
     let epoch = status.borrow().epoch;
-    // the sender lives as long as the line
+    // The sender lives as long as the link.
     let _ = status.wait_for(|now| now.epoch != epoch).await;
 }
 
-/// Requests whose body or answer goes on for long: no single fate befalls them, only the line's.
+/// Returns true for requests with a long-lived body or response. Single fates do not apply to them, only the state of
+/// the link.
 fn streams<B>(request: &Request<B>) -> bool {
     let uri = request.uri();
     let path = uri.path();
@@ -392,7 +396,7 @@ fn streams<B>(request: &Request<B>) -> bool {
         || uri.query().is_some_and(|q| q.contains("watch=true") || q.contains("watch=1"))
 }
 
-/// Requests that change something.
+/// Returns true for requests that change something.
 fn writes(parts: &http::request::Parts) -> bool {
     let path = parts.uri.path();
     if path.starts_with("/etcdserverpb.") {

@@ -1,8 +1,9 @@
-//! What goes wrong between an engine and the servers: seeded, counted, on the wire.
+//! Faults between an engine and the servers: seeded, counted, on the wire.
 //!
-//! Each engine (or console, or writer) of a simulation has a [`Link`] of its own to etcd and to Kubernetes. A line can be
-//! cut, silent or slow, and single requests meet a [`Fate`]: lost before or after they were applied, delayed, applied
-//! twice, or the end of the engine's process right before or after them. The servers themselves know nothing of it.
+//! Each engine (or console, or writer) of a simulation has its own [`Link`] to etcd and to Kubernetes. A link can be
+//! cut, silent or slow. Single requests meet a [`Fate`]: lost before or after they were applied, delayed, or applied
+//! twice. A fate can also end or pause the engine's process right before or after the request. The servers know nothing
+//! of it.
 
 mod body;
 mod dice;
@@ -15,40 +16,41 @@ pub use status::State;
 
 use std::{collections::BTreeMap, time::Duration};
 
-/// What becomes of one request.
+/// Fault that a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
-    /// Nothing special.
+    /// None: the request passes normally.
     Pass,
-    /// It reaches the server late.
+    /// The request reaches the server late.
     DelayRequest(Duration),
-    /// It is applied at once, its answer comes late.
+    /// The request is applied at once, but its response arrives late.
     DelayReply(Duration),
-    /// It never reaches the server; the caller hears that the connection broke.
+    /// The request never reaches the server. The caller sees a broken connection.
     LoseRequest,
-    /// It is applied; the caller hears that the connection broke.
+    /// The request is applied. The caller sees a broken connection.
     LoseReply,
-    /// It is applied; the caller hears nothing at all.
+    /// The request is applied. The caller gets no response at all.
     Swallow,
-    /// It is applied twice, as by a proxy that tries again; the second answer comes back.
+    /// The request is applied twice, as by a proxy that retries. The caller gets the second response.
     Double,
-    /// The caller's process ends before it is sent.
+    /// The caller's process ends before the request is sent.
     CrashBefore,
-    /// It is applied, and the caller's process ends before it hears of it.
+    /// The request is applied, and the caller's process ends before it gets the response.
     CrashAfter,
-    /// The caller's process stands still for so long, then it is sent: by a leader that may lead no longer.
+    /// The caller's process is frozen for this time before the request is sent. The sender may no longer be the leader
+    /// then.
     PauseBefore(Duration),
-    /// It is applied, and the caller's process stands still for so long before it hears of it.
+    /// The request is applied, and the caller's process is frozen for this time before it gets the response.
     PauseAfter(Duration),
 }
 
 impl Fate {
-    /// It befalls the caller's process, not the request.
+    /// Returns true if the fault affects the caller's process and not the request.
     pub fn of_the_process(self) -> bool {
         matches!(self, Self::CrashBefore | Self::CrashAfter | Self::PauseBefore(_) | Self::PauseAfter(_))
     }
 
-    /// Its name in traces and counts.
+    /// Returns the name in traces and counters.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -66,7 +68,7 @@ impl Fate {
     }
 }
 
-/// How often each fate meets a request, in a thousand; and how many crashes there may be at all.
+/// Probability of each fate, in requests per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Odds {
     /// [`Fate::DelayRequest`], by up to two seconds.
@@ -85,14 +87,14 @@ pub struct Odds {
     pub crash_before: u32,
     /// [`Fate::CrashAfter`]; writes only.
     pub crash_after: u32,
-    /// [`Fate::PauseBefore`], for up to a minute and a half; writes only.
+    /// [`Fate::PauseBefore`], for up to 90 seconds; writes only.
     pub pause_before: u32,
-    /// [`Fate::PauseAfter`], likewise.
+    /// [`Fate::PauseAfter`], for up to 90 seconds; writes only.
     pub pause_after: u32,
 }
 
 impl Odds {
-    /// Throws the dice for one request.
+    /// Draws the fate of one request.
     pub fn draw(&self, dice: &mut fastrand::Rng, write: bool) -> Fate {
         let (mut at, late) = (dice.u32(0..1000), Duration::from_millis(dice.u64(5..2000)));
         let still = late * 45;
@@ -118,5 +120,5 @@ impl Odds {
     }
 }
 
-/// How often what was met, by name.
+/// Number of hits of each fate, by name.
 pub type Hits = BTreeMap<&'static str, u32>;

@@ -1,36 +1,36 @@
-//! How a line and the streams over it are.
+//! State of a link and of the streams over it.
 
 use std::sync::Arc;
 
-/// How a line is.
+/// State of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// It works.
+    /// The link works.
     #[default]
     Open,
-    /// Requests fail at once; what was open has ended.
+    /// Requests fail at once, and open streams and requests have ended.
     Cut,
-    /// Nothing comes through either way, and nobody says so.
+    /// Nothing passes in either direction, and neither side gets an error.
     Silent,
 }
 
-/// A line's state, and how often it has been cut: what was open before then has ended.
+/// State of a link, and the number of cuts. Streams and requests opened before a cut have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) state: State,
     pub(super) epoch: u64,
-    /// Streams that are silent while all else works.
+    /// Streams that are silent while everything else works.
     pub(super) muted: Option<Muted>,
 }
 
-/// Streams whose path has this part, and that were opened until then.
+/// Selects the streams whose path contains `part` and whose number is at most `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Muted {
     pub(super) part: &'static str,
     pub(super) until: u64,
 }
 
-/// One stream over a line.
+/// One stream over a link.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     pub(super) path: Arc<str>,
@@ -38,7 +38,7 @@ pub(super) struct Stream {
 }
 
 impl Status {
-    /// Whether nothing comes through this stream, and nobody says so.
+    /// Reports whether this stream is silent.
     pub(super) fn silences(&self, stream: Option<&Stream>) -> bool {
         let muted = self.muted.zip(stream).is_some_and(|(m, s)| s.number <= m.until && s.path.contains(m.part));
         self.state == State::Silent || muted

@@ -1,97 +1,97 @@
-//! What is wrong with a machine, as data; everything is well by default.
+//! Faults of a machine as data. By default there are none.
 
 use serde::{Deserialize, Serialize};
 
-/// How a machine answers commands and comes back from a boot. It can be changed while the sandbox runs.
+/// Behaviour of a machine for commands, boots, checks and BMC requests. It can be changed while the sandbox runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Behaviour {
-    /// What its power commands do.
+    /// Effect of its power commands.
     pub command: OnCommand,
-    /// Seconds that they take, where that is not the pace's.
+    /// Duration of its power commands in seconds, if it differs from the pace's.
     pub command_seconds: Option<f64>,
-    /// The next so many power commands fail with `exit_code` and do nothing else.
+    /// Number of the next power commands that fail with `exit_code` and do nothing else.
     pub fails: u32,
-    /// What a failing command ends with; 0 is taken as 1.
+    /// Exit code of a failing command; 0 is taken as 1.
     pub exit_code: i32,
-    /// What its boots come to.
+    /// Result of its boots.
     pub boot: OnBoot,
-    /// Seconds that its boots take longer.
+    /// Additional boot time in seconds.
     pub late_seconds: f64,
-    /// Seconds for which its Node is not Ready after a boot, for trouble with a disk.
+    /// Seconds after a boot for which its Node is not Ready because of a disk problem.
     pub disk_trouble_seconds: f64,
-    /// What its checks say.
+    /// Results of its checks.
     pub check: OnCheck,
-    /// What its BMC does when it is asked by Redfish; `fails` makes it answer 503.
+    /// Reaction of its BMC to Redfish requests. `fails` makes it answer 503.
     pub bmc: OnBmc,
-    /// Seconds that the power changes later than the BMC has taken the request.
+    /// Seconds between the BMC's acceptance of a request and the power change, in addition to the pace's.
     pub bmc_seconds: f64,
-    /// Its health check says no until so many repair commands were run.
+    /// Number of repair commands that must run before the health check succeeds.
     pub ill: u32,
-    /// The only command that counts as one: `repair` where nothing else is said. It also mends a machine that does
-    /// not come back from its boots.
+    /// The only verb that counts as a repair command; `repair` by default. It also fixes a machine that does not come
+    /// back from its boots.
     pub cure: Option<String>,
-    /// What its health check prints instead of `true`: a check that was written wrongly.
+    /// Output of its health check instead of `true`, as of a badly written check.
     pub says: Option<String>,
 }
 
-/// What power commands do.
+/// Effect of power commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnCommand {
-    /// What they should.
+    /// They work.
     #[default]
     Obeys,
-    /// They never end by themselves, and nothing happens.
+    /// They never end by themselves and have no effect.
     Hangs,
-    /// They succeed, and nothing happens.
+    /// They succeed and have no effect.
     Ignores,
 }
 
-/// What a BMC does with a reset.
+/// Reaction of a BMC to a reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBmc {
-    /// What it is asked, a little later.
+    /// It performs the reset a little later.
     #[default]
     Obeys,
-    /// It takes a soft shutdown, and the operating system ignores it.
+    /// It accepts a soft shutdown, but the operating system ignores it.
     Deaf,
     /// It refuses soft shutdowns.
     Refuses,
-    /// It takes every reset, and nothing happens.
+    /// It accepts every reset and does nothing.
     Lies,
-    /// It says that the machine is off, whatever it is, and takes every reset in vain.
+    /// It always reports that the machine is off, and accepts every reset without effect.
     SaysOff,
     /// It does not answer at all.
     Mute,
 }
 
-/// What a boot comes to.
+/// Result of a boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnBoot {
-    /// The machine is back, with a new boot id.
+    /// The machine comes back with a new boot id.
     #[default]
     Back,
-    /// It never is, until it is switched off and on with another behaviour.
+    /// The machine does not come back until it is switched off and on with another behaviour.
     Never,
-    /// It is back with the boot id it had.
+    /// The machine comes back with its previous boot id.
     SameId,
 }
 
-/// What checks say.
+/// Results of checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnCheck {
-    /// The truth.
+    /// The real state.
     #[default]
     Honest,
     /// Always `true`.
     Yes,
     /// Always `false`.
     No,
-    /// Nothing: they hang.
+    /// None: checks hang.
     Silent,
 }
 

@@ -1,7 +1,7 @@
 //! The commands of a definition, answered by the machines with the same argv.
 //!
-//! The last argument is the address and the one before it the verb; boot checks have the Unix time of the entry's
-//! transition after the address. What stands before the verb does not matter.
+//! The last argument is the address, and the one before it is the verb. For boot checks, the Unix time of the entry's
+//! transition follows the address. Arguments before the verb are ignored.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::{sync::oneshot, time::sleep};
 use super::{Machines, OnBoot, OnCheck, OnCommand, Order, State, What, length};
 use crate::model::attempt::Ended;
 
-/// How a command ended, and both of its outputs.
+/// End of a command, its standard output and its standard error.
 pub type Answer = (Ended, String, String);
 
-/// A command line that was understood.
+/// A parsed command line.
 struct Asked<'a> {
     verb: &'a str,
     address: &'a str,
@@ -35,13 +35,14 @@ fn said(code: i32, stdout: &str, stderr: &str) -> Answer {
 }
 
 impl Machines {
-    /// Runs a command line to its end, however long that is. When the future is dropped, a power command that would
-    /// have ended by itself goes on; one that hangs is killed.
+    /// Runs a command line to its end, without a timeout. If the future is dropped, a power command that would end by
+    /// itself goes on; a hanging one is killed.
     pub async fn command(&self, argv: &[String], env: &[(String, String)]) -> Answer {
         self.command_within(argv, env, None).await
     }
 
-    /// The same with the time after which the command is killed, whether or not anybody still waits for it.
+    /// Runs a command line with a timeout. The command is killed at the timeout, whether or not anybody still waits for
+    /// it.
     pub async fn command_within(&self, argv: &[String], env: &[(String, String)], bound: Option<Duration>) -> Answer {
         let Some(Asked { verb, address, since }) = asked(argv) else {
             return said(2, "", "usage: VERB ADDRESS [UNIX-TIME]\n");
@@ -57,7 +58,7 @@ impl Machines {
                 let (machines, verb, address) = (self.clone(), verb.to_owned(), address.to_owned());
                 tokio::spawn(async move {
                     let answer = machines.power(&verb, &address, &order, bound, &mut tell).await;
-                    // The engine that asked may be gone.
+                    // The engine that ran the command may be gone.
                     let _ = tell.send(answer);
                 });
                 let lost = |_| (Ended::Unknown("the sandbox ended".to_owned()), String::new(), String::new());

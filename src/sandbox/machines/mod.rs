@@ -1,4 +1,4 @@
-//! The racks: machines with power, boots and boot ids, and the commands that a definition has for them.
+//! The racks: machines with power, boots and boot ids, and the commands that a definition runs on them.
 
 mod behaviour;
 mod command;
@@ -24,82 +24,82 @@ use crate::clock::Clock;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Its host name, and its Node's name.
+    /// Host name, and name of its Node.
     pub name: String,
-    /// Its IP address, which commands are given.
+    /// IP address, which commands get as an argument.
     pub address: String,
-    /// It runs an API server.
+    /// Whether it runs an API server.
     #[serde(default)]
     pub control_plane: bool,
-    /// It is no machine of the cluster: no kubelet runs on it.
+    /// Whether it is outside the cluster: no kubelet runs on it.
     #[serde(default)]
     pub apart: bool,
-    /// The rack it stands in, counted from 0.
+    /// Rack number, counted from 0.
     #[serde(default)]
     pub rack: u32,
-    /// What its boots take, where that is not the pace's.
+    /// Boot duration, if it differs from the pace's.
     #[serde(default)]
     pub boot: Option<Span>,
-    /// What is wrong with it in the beginning.
+    /// Initial behaviour.
     #[serde(default)]
     pub behaviour: Behaviour,
 }
 
-/// Whether it runs.
+/// Power state of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Without power.
     Off,
-    /// Between power and a running system.
+    /// Between power-on and a running operating system.
     Booting,
-    /// Its system runs.
+    /// The operating system runs.
     Up,
 }
 
-/// A machine as it is.
+/// Current state of a machine.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Whether it runs.
+    /// Power state.
     pub state: State,
-    /// The boot id of its last boot that succeeded.
+    /// Boot id of the last successful boot.
     pub boot_id: String,
-    /// When that boot was over.
+    /// End of that boot.
     pub booted_at: Timestamp,
-    /// Until when its kubelet complains about a disk.
+    /// End of the period in which the kubelet reports a disk problem.
     pub trouble_until: Option<Instant>,
 }
 
-/// What happened to a machine.
+/// Event of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A power or repair command began.
     Begin,
-    /// It ended by itself with this code; without one, it was killed.
+    /// The command ended by itself with this code; `None` if it was killed.
     End(Option<i32>),
     /// The machine lost power.
     Down,
-    /// Its system runs again.
+    /// The operating system runs again.
     Up,
 }
 
-/// One line of the power log.
+/// One entry of the power log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Power {
-    /// When, in wall time.
+    /// Wall time.
     pub at: Timestamp,
-    /// What.
+    /// The event.
     pub what: What,
     /// The machine's address.
     pub address: String,
-    /// `CKETERM_ENTRY` of the command that did it; empty where there was none.
+    /// `CKETERM_ENTRY` of the command that caused it; empty if there was none.
     pub entry: String,
-    /// `CKETERM_ATTEMPT`, likewise.
+    /// `CKETERM_ATTEMPT` of that command; empty if there was none.
     pub attempt: String,
-    /// Its whole command line, likewise.
+    /// Whole command line of that command; empty if there was none.
     pub argv: Vec<String>,
 }
 
-/// All machines. Cheap to clone; all clones are the same. Commands and boots run as tasks of the tokio runtime.
+/// All machines. Cheap to clone; all clones share one state. Commands and boots run as tasks of the tokio runtime.
 #[derive(Clone)]
 pub struct Machines {
     pace: Arc<Durations>,
@@ -109,14 +109,14 @@ pub struct Machines {
 }
 
 struct Inner {
-    /// By address.
+    /// Machines by address.
     racks: BTreeMap<String, Standing>,
     by_name: BTreeMap<String, String>,
     log: Vec<Power>,
-    /// Where logins of BMCs came to, and when first.
+    /// Addresses that received a login, with the time of the first one.
     logins: BTreeMap<IpAddr, Timestamp>,
     seeds: Rng,
-    /// Kubelets do nothing.
+    /// Whether kubelets are frozen.
     frozen: bool,
 }
 
@@ -126,16 +126,16 @@ struct Standing {
     state: State,
     boot_id: String,
     booted_at: Timestamp,
-    /// Of the boot that was last: what a late task of an earlier one compares.
+    /// Number of the last power change. A late task of an earlier boot compares it.
     cycle: u64,
     up_since: Instant,
     trouble_until: Option<Instant>,
-    /// One for each machine, so that what happens to one does not depend on the others.
+    /// One generator for each machine, so that its behaviour does not depend on the others.
     rng: Rng,
 }
 
 impl Standing {
-    /// It runs, and has for long.
+    /// Creates a machine that has been up for a day.
     fn new(machine: Machine, mut rng: Rng, booted_at: Timestamp) -> Self {
         Self {
             behaviour: machine.behaviour.clone(),
@@ -152,7 +152,7 @@ impl Standing {
 }
 
 impl Machines {
-    /// All are up, since long ago. `seed` decides boot ids and jitter.
+    /// Creates machines that have been up for a day. `seed` determines boot ids and jitter.
     pub fn new(machines: Vec<Machine>, pace: Durations, clock: Clock, seed: u64) -> Self {
         let (mut racks, mut by_name) = (BTreeMap::new(), BTreeMap::new());
         let mut seeds = Rng::with_seed(seed);
@@ -176,22 +176,22 @@ impl Machines {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All machines as they were described, in the order of their addresses' text.
+    /// Returns all machines as they were described, sorted by the text of their addresses.
     pub fn list(&self) -> Vec<Machine> {
         self.lock().racks.values().map(|s| s.machine.clone()).collect()
     }
 
-    /// The machine with this address.
+    /// Returns the machine with this address.
     pub fn machine(&self, address: &str) -> Option<Machine> {
         self.lock().racks.get(address).map(|s| s.machine.clone())
     }
 
-    /// The address of the machine with this name.
+    /// Returns the address of the machine with this name.
     pub fn address_of(&self, name: &str) -> Option<String> {
         self.lock().by_name.get(name).cloned()
     }
 
-    /// The machine as it is now.
+    /// Returns the current state of the machine.
     pub fn look(&self, address: &str) -> Option<Seen> {
         self.lock().racks.get(address).map(|s| Seen {
             state: s.state,
@@ -201,24 +201,25 @@ impl Machines {
         })
     }
 
-    /// What is wrong with it.
+    /// Returns the current behaviour of the machine.
     pub fn behaviour(&self, address: &str) -> Option<Behaviour> {
         self.lock().racks.get(address).map(|s| s.behaviour.clone())
     }
 
-    /// Makes it behave otherwise from now on; false if there is no such machine.
+    /// Changes the machine's behaviour from now on. Returns false if there is no such machine.
     pub fn behave(&self, address: &str, behaviour: Behaviour) -> bool {
         self.lock().racks.get_mut(address).map(|s| s.behaviour = behaviour).is_some()
     }
 
-    /// What the API server of that machine answers to `/readyz`: none = no connection, 500 until it has settled.
+    /// Returns the status code of the machine's API server for `/readyz`: 500 until it has settled. `None` means no
+    /// connection.
     pub fn readyz(&self, address: &str) -> Option<u16> {
         let inner = self.lock();
         let standing = inner.racks.get(address).filter(|s| s.machine.control_plane && s.state == State::Up)?;
         Some(if standing.up_since.elapsed() < length(self.pace.api_settle) { 500 } else { 200 })
     }
 
-    /// Whether any API server answers on its machine; none if no machine runs one.
+    /// Reports whether any API server's machine is up. Returns `None` if no machine runs an API server.
     pub fn any_api_server(&self) -> Option<bool> {
         let inner = self.lock();
         let mut planes = inner.racks.values().filter(|s| s.machine.control_plane).peekable();
@@ -226,7 +227,7 @@ impl Machines {
         Some(planes.any(|s| s.state == State::Up))
     }
 
-    /// Brings another machine, which has just booted; false if the name or the address is taken.
+    /// Adds a machine that has just booted. Returns false if its name or address is taken.
     pub fn rack(&self, machine: Machine) -> bool {
         let mut inner = self.lock();
         let address = machine.address.clone();
@@ -240,7 +241,7 @@ impl Machines {
         true
     }
 
-    /// Takes a machine out for good; false if there is none.
+    /// Removes a machine for good. Returns false if there is none.
     pub fn unrack(&self, address: &str) -> bool {
         let mut inner = self.lock();
         let Some(standing) = inner.racks.remove(address) else { return false };
@@ -249,8 +250,8 @@ impl Machines {
         true
     }
 
-    /// Makes it run an API server from now on, which then has to settle, or none any more; false if there is no such
-    /// machine.
+    /// Makes the machine run an API server from now on, which then has to settle, or stops it. Returns false if there
+    /// is no such machine.
     pub fn promote(&self, address: &str, control_plane: bool) -> bool {
         let mut inner = self.lock();
         let Some(standing) = inner.racks.get_mut(address) else { return false };
@@ -261,7 +262,7 @@ impl Machines {
         true
     }
 
-    /// Its BMC took a reset (`On`, `ForceOff`, `GracefulShutdown`): the power changes a little later.
+    /// Handles a reset that the BMC accepted (`On`, `ForceOff`, `GracefulShutdown`). The power changes a little later.
     pub fn press(&self, address: &str, kind: &str) {
         let takes = {
             let mut inner = self.lock();
@@ -276,7 +277,7 @@ impl Machines {
         });
     }
 
-    /// Whether its BMC refuses this time; counted down.
+    /// Reports whether the BMC refuses this request, and decrements the number of pending failures.
     pub fn bmc_fails(&self, address: &str) -> bool {
         let mut inner = self.lock();
         let Some(standing) = inner.racks.get_mut(address) else { return true };
@@ -285,47 +286,47 @@ impl Machines {
         fails
     }
 
-    /// Takes its power away for good: nothing brings it back but another behaviour.
+    /// Cuts the machine's power for good. Only another behaviour brings it back.
     pub fn die(&self, address: &str) {
         let behaviour = self.behaviour(address).unwrap_or_default();
         self.behave(address, Behaviour { boot: OnBoot::Never, ..behaviour });
         self.down(address, &Order::default());
     }
 
-    /// Makes the kubelets of all machines stand still, or go on: pods neither start nor end, nobody reports.
+    /// Freezes or thaws the kubelets of all machines. Frozen kubelets neither start nor stop pods, and report nothing.
     pub fn freeze_kubelets(&self, frozen: bool) {
         let mut inner = self.lock();
         inner.frozen = frozen;
         self.changed.send_replace(inner.log.len());
     }
 
-    /// Whether they stand still.
+    /// Reports whether kubelets are frozen.
     pub fn kubelets_frozen(&self) -> bool {
         self.lock().frozen
     }
 
-    /// A BMC, or somebody who is none, was sent a login.
+    /// Records that a login was sent to this address, which may or may not be a BMC.
     pub fn note_login(&self, to: IpAddr) {
         let now = self.clock.wall();
         self.lock().logins.entry(to).or_insert(now);
     }
 
-    /// Addresses that were sent a login, and when first.
+    /// Returns the addresses that received a login, with the time of the first one.
     pub fn logins(&self) -> BTreeMap<IpAddr, Timestamp> {
         self.lock().logins.clone()
     }
 
-    /// Everything that happened, oldest first.
+    /// Returns the whole power log, oldest first.
     pub fn power_log(&self) -> Vec<Power> {
         self.power_since(0)
     }
 
-    /// What happened after the first `seen` lines of the log.
+    /// Returns the power log after its first `seen` entries.
     pub fn power_since(&self, seen: usize) -> Vec<Power> {
         self.lock().log.get(seen..).unwrap_or_default().to_vec()
     }
 
-    /// Wakes with every line of the log, and when kubelets freeze or thaw; the value is the log's length.
+    /// Subscribes to the power log and to freezes and thaws of the kubelets. The value is the length of the log.
     pub fn subscribe(&self) -> watch::Receiver<usize> {
         self.changed.subscribe()
     }
@@ -337,7 +338,7 @@ impl Machines {
         self.changed.send_replace(inner.log.len());
     }
 
-    /// Takes its power away.
+    /// Cuts the machine's power.
     fn down(&self, address: &str, order: &Order) {
         let mut inner = self.lock();
         let Some(standing) = inner.racks.get_mut(address) else { return };
@@ -347,7 +348,7 @@ impl Machines {
         }
     }
 
-    /// Gives it power; what runs afterwards is a boot.
+    /// Powers the machine on and boots it.
     fn boot(&self, address: &str, order: &Order) {
         let (cycle, takes) = {
             let mut inner = self.lock();
@@ -372,7 +373,7 @@ impl Machines {
         let mut inner = self.lock();
         let wall = self.clock.wall();
         let Some(standing) = inner.racks.get_mut(address) else { return };
-        // Somebody switched it again meanwhile, or it hangs in its firmware.
+        // The power was switched again meanwhile, or the machine hangs in its firmware.
         if standing.cycle != cycle || standing.behaviour.boot == OnBoot::Never {
             return;
         }
@@ -389,7 +390,7 @@ impl Machines {
     }
 }
 
-/// Who asked for what.
+/// The command behind an event.
 #[derive(Clone, Debug, Default)]
 struct Order {
     argv: Vec<String>,
@@ -397,7 +398,7 @@ struct Order {
     attempt: String,
 }
 
-/// A random UUID.
+/// Returns a random UUID.
 fn uuid(rng: &mut Rng) -> String {
     let (a, b) = (rng.u64(..), rng.u64(..));
     let (time, clock) = ((a & 0xfff) | 0x4000, ((b >> 48) & 0x3fff) | 0x8000);

@@ -1,4 +1,4 @@
-//! Machines on a paused clock.
+//! Tests of the machines on a paused clock.
 
 use std::time::Duration;
 

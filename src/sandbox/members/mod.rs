@@ -1,5 +1,5 @@
-//! The etcd of the simulated Kubernetes: a member on every machine that runs an API server, down while its machine is. It
-//! stores nothing; it answers who its members are and how far each one is, over etcd's own protocol.
+//! The etcd of the simulated Kubernetes: one member on every machine that runs an API server, down while its machine
+//! is. It stores nothing. Over etcd's own protocol it reports its members and the progress of each.
 
 mod services;
 #[cfg(test)]
@@ -26,55 +26,55 @@ use self::services::Service;
 use super::machines::{self, Machines};
 use crate::clock::Clock;
 
-/// The endpoint that any member answers at, inside the process.
+/// Endpoint at which any member that is up answers, inside the process.
 pub const FRONT: &str = "http://etcd.sandbox:2379";
 
-/// What is wrong with a member, as data; everything is well by default.
+/// Faults of a member as data. By default there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools)] // independent faults
 pub struct Trouble {
-    /// Its process has ended; the machine runs.
+    /// Its process has ended, although its machine runs.
     pub stopped: bool,
-    /// It applies nothing any more.
+    /// It applies no more entries.
     pub behind: bool,
-    /// It has raised NOSPACE.
+    /// It has raised the alarm NOSPACE.
     pub alarm: bool,
     /// It has no vote.
     pub learner: bool,
-    /// It works and votes; clients do not reach it.
+    /// It works and votes, but clients cannot reach it.
     pub unreachable: bool,
 }
 
-/// One member as it is.
+/// Current state of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its id.
+    /// Member id.
     pub id: u64,
-    /// Its name: the machine's.
+    /// Name of its machine.
     pub name: String,
-    /// The machine's address.
+    /// Address of its machine.
     pub address: String,
-    /// It runs; those that cannot be reached run, too.
+    /// Whether it runs. A member that clients cannot reach still runs.
     pub up: bool,
-    /// What is wrong with it.
+    /// Its faults.
     pub trouble: Trouble,
-    /// The raft index that it has applied.
+    /// Raft index that it has applied.
     pub applied: u64,
 }
 
-/// A change of what is wrong with a member.
+/// A change of a member's faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// When, in wall time.
+    /// Wall time.
     pub at: Timestamp,
-    /// The machine's address.
+    /// Address of its machine.
     pub address: String,
-    /// What is wrong from then on.
+    /// Faults from then on.
     pub trouble: Trouble,
 }
 
-/// All members. Cheap to clone; all clones are the same.
+/// All members. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub struct Members {
     machines: Machines,
@@ -84,13 +84,13 @@ pub struct Members {
 
 struct Inner {
     began: Instant,
-    /// By address.
+    /// Faults by address.
     troubles: BTreeMap<String, Trouble>,
-    /// Where those that are behind stopped.
+    /// Raft index at which each lagging member stopped, by address.
     stuck: BTreeMap<String, u64>,
-    /// The member that led last, by address.
+    /// Address of the last leader.
     leader: Option<String>,
-    /// Where members are served beside the process, by address.
+    /// URLs at which members are served outside the process, by address.
     urls: BTreeMap<String, String>,
     log: Vec<Change>,
 }
@@ -102,7 +102,7 @@ impl fmt::Debug for Members {
 }
 
 impl Members {
-    /// Members on these machines, all well.
+    /// Creates healthy members on these machines.
     pub fn new(machines: Machines, clock: Clock) -> Self {
         let inner = Inner {
             began: Instant::now(),
@@ -119,7 +119,7 @@ impl Members {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the member on this machine behave so from now on; false if there is none.
+    /// Sets the faults of the member on this machine. Returns false if there is no such member.
     pub fn trouble(&self, address: &str, trouble: Trouble) -> bool {
         if !self.machines.machine(address).is_some_and(|machine| machine.control_plane) {
             return false;
@@ -136,17 +136,17 @@ impl Members {
         true
     }
 
-    /// The raft index that is committed.
+    /// Returns the committed raft index.
     pub(super) fn committed(&self) -> u64 {
         self.lock().index()
     }
 
-    /// Every change so far, oldest first.
+    /// Returns every change of faults so far, oldest first.
     pub fn log(&self) -> Vec<Change> {
         self.lock().log.clone()
     }
 
-    /// All members as they are, in the order of their addresses' text.
+    /// Returns the current state of all members, sorted by the text of their addresses.
     pub fn list(&self) -> Vec<Seen> {
         let machines = self.machines.list();
         let inner = self.lock();
@@ -165,7 +165,7 @@ impl Members {
         members.collect()
     }
 
-    /// The member that leads, by its address; none while there is no quorum.
+    /// Returns the leader's address; `None` while there is no quorum.
     pub fn leader(&self) -> Option<String> {
         let all = self.list();
         let voters = all.iter().filter(|member| !member.trouble.learner);
@@ -181,7 +181,7 @@ impl Members {
         inner.leader.clone()
     }
 
-    /// Lets the member on this machine lead, if it can.
+    /// Makes the member on this machine the leader. Returns false if it cannot lead.
     pub fn lead(&self, address: &str) -> bool {
         let able = |member: &Seen| member.address == address && member.up && !member.trouble.learner;
         let able = self.leader().is_some() && self.list().iter().any(able);
@@ -191,23 +191,23 @@ impl Members {
         able
     }
 
-    /// Says where the member on this machine is served beside the process.
+    /// Sets the URL at which the member on this machine is served outside the process.
     pub fn advertise(&self, address: &str, url: String) {
         self.lock().urls.insert(address.to_owned(), url);
     }
 
-    /// The client URL of a member.
+    /// Returns the client URL of a member.
     fn url(&self, address: &str) -> String {
         self.lock().urls.get(address).cloned().unwrap_or_else(|| format!("http://{}:2379", bracketed(address)))
     }
 
-    /// The services of the member on this machine, or of whichever answers.
+    /// Returns the services of the member on this machine, or of any member that is up.
     pub fn routes(&self, address: Option<&str>) -> Routes {
         let service = Service { members: self.clone(), address: address.map(str::to_owned) };
         Routes::new(PbMaintenanceServer::new(service.clone())).add_service(PbClusterServer::new(service)).prepare()
     }
 
-    /// A client of what answers at this URL, without a socket.
+    /// Returns a client of the member at this URL, without a socket.
     pub fn client_at(&self, url: &str) -> Option<Client> {
         let address = self.list().into_iter().find(|member| self.url(&member.address) == url).map(|m| m.address);
         if address.is_none() && url != FRONT {
@@ -215,21 +215,21 @@ impl Members {
         }
         let routes = self.routes(address.as_deref());
         let served = ServiceExt::<http::Request<tonic::body::Body>>::map_err(routes, BoxError::from);
-        // nothing is asked of the server where no user is named, so that the client is there at once
+        // Without a user name the client sends nothing while it connects, so it is ready at once.
         Client::from_channel(Channel::Custom(BoxCloneSyncService::new(served)), None).now_or_never()?.ok()
     }
 }
 
 impl Inner {
-    /// The raft index that is committed: a hundred writes a second.
+    /// Returns the committed raft index, which grows by a hundred per second.
     fn index(&self) -> u64 {
         1000 + u64::try_from(self.began.elapsed().as_millis() / 10).unwrap_or(u64::MAX / 2)
     }
 }
 
-/// The id of the member on a machine: the same for the same address.
+/// Returns the id of the member on a machine. It depends only on the address.
 pub fn id(address: &str) -> u64 {
-    // FNV-1a, without the values that look odd
+    // FNV-1a. The lowest bit is set, so that the id is never 0.
     address
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,4 +1,4 @@
-//! The services of a member: its status, its alarms, a change of leader, and the list of all.
+//! The services of a member: status, alarms, move-leader and the member list.
 
 use std::pin::Pin;
 
@@ -16,7 +16,7 @@ use super::{Members, Seen, bracketed, id};
 
 /// `NOSPACE` among etcd's alarms.
 const NOSPACE: i32 = 1;
-/// The cluster's id, and the term in which everything happens.
+/// Cluster id, and the only raft term.
 const CLUSTER: u64 = 0x6574_6364;
 const TERM: u64 = 2;
 
@@ -26,7 +26,7 @@ fn missing<T>(what: &str) -> Answer<T> {
     Err(Status::unimplemented(format!("the sandbox's members of etcd have no {what}")))
 }
 
-/// The member on a machine, or whichever answers.
+/// Service of the member on a machine, or of any member that is up.
 #[derive(Clone)]
 pub(super) struct Service {
     pub members: Members,
@@ -34,7 +34,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// The member that answers.
+    /// Returns the member that answers.
     fn here(&self) -> Result<Seen, Status> {
         let mut all = self.members.list().into_iter();
         let one = all.find(|m| {
@@ -75,7 +75,7 @@ impl PbMaintenanceService for Service {
             header: header(here.id),
             version: "3.6.5".to_owned(),
             leader: leader.as_deref().map_or(0, id),
-            // a leader that applies slowly commits all the same
+            // A leader that applies slowly still commits.
             raft_index: if leader.as_ref() == Some(&here.address) { self.members.committed() } else { here.applied },
             raft_term: TERM,
             raft_applied_index: here.applied,

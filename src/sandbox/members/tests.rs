@@ -1,4 +1,4 @@
-//! What a client of the members sees.
+//! Tests of the members through a client.
 
 use super::*;
 use crate::{
@@ -51,7 +51,7 @@ async fn one_that_is_behind_stays_where_it_is_and_one_that_is_stopped_is_silent(
     let (first, second) = (leader.status().await.unwrap(), behind.status().await.unwrap());
     assert!(second.raft_applied_index() + 90 < first.raft_index());
     assert!(members.client_at("http://10.0.0.3:2379").unwrap().status().await.is_err());
-    // two are down: nobody leads; the list that a member has by itself is given all the same
+    // Two members are down, so there is no leader. A member still returns its own list.
     members.trouble("10.0.0.2", Trouble { stopped: true, ..Trouble::default() });
     assert!(leader.status().await.unwrap().errors()[0].contains("no leader"));
     assert_eq!(leader.member_list().await.unwrap().members().len(), 3);
@@ -68,11 +68,11 @@ async fn the_status_of_a_member_is_none_of_another_that_answers_at_its_url() {
     let why = status("10.0.0.2", FRONT).await.unwrap_err();
     assert!(why.contains("answers there"), "{why}");
     assert!(status("10.0.0.2", "http://10.0.0.2:2379").await.is_ok());
-    // it works, and nobody reaches it
+    // It works, but clients cannot reach it.
     members.trouble("10.0.0.2", Trouble { unreachable: true, ..Trouble::default() });
     assert!(status("10.0.0.2", "http://10.0.0.2:2379").await.is_err());
     assert!(members.leader().is_some());
-    // an address that hangs holds the other ones up for a moment
+    // A URL that hangs delays the others only briefly.
     let both = ["http://10.0.0.2:2379".to_owned(), "http://10.0.0.1:2379".to_owned()];
     assert!(clients.status(Whose::Kubernetes, id("10.0.0.1"), &both).await.is_ok());
 }

@@ -1,4 +1,4 @@
-//! What sabakan answers to an HTTP request, its errors as they were recorded included.
+//! sabakan's responses to HTTP requests, including its errors as they were recorded.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -11,7 +11,7 @@ use super::{
     record::State,
 };
 
-/// Why a question is not answered: status and errors.
+/// Error response: status and error.
 struct Failed {
     status: u16,
     error: Value,
@@ -131,7 +131,7 @@ impl Sabakan {
                     }
                 }
             }
-            // nothing but the name of the query's type is ever asked
+            // Introspection supports only the names of the query and mutation types.
             _ => Ok(chosen(
                 &field.fields,
                 &json!({"queryType": {"name": "Query"}, "mutationType": {"name": "Mutation"}}),
@@ -156,7 +156,7 @@ impl Sabakan {
         response(200, JSON, format!("{}\n", Value::Array(list)))
     }
 
-    /// `/api/v1/state/SERIAL` and `/api/v1/machines/SERIAL`, as `sabactl` uses them.
+    /// Handles `/api/v1/state/SERIAL` and `/api/v1/machines/SERIAL`, as `sabactl` uses them.
     fn rest_state(&self, method: &str, path: &str, body: &Bytes) -> Option<Response<Bytes>> {
         if let (Some(serial), "DELETE") = (path.strip_prefix("/api/v1/machines/"), method) {
             return self.remove(serial).then(|| response(200, JSON, String::new()));
@@ -198,7 +198,7 @@ fn not_found() -> Response<Bytes> {
     response(404, JSON, format!("{body}\n"))
 }
 
-/// Query and variables of a body.
+/// Parses the query and the variables of a body.
 fn question(body: &Bytes) -> Result<(String, Map<String, Value>), Failed> {
     let text = String::from_utf8_lossy(body);
     let undecoded =
@@ -220,7 +220,7 @@ fn question(body: &Bytes) -> Result<(String, Map<String, Value>), Failed> {
     }
 }
 
-/// What was given, else the defaults; those that the operation does not name are ignored.
+/// Returns the given variables, or else their defaults. Variables that the operation does not declare are ignored.
 fn variables(operation: &Operation, given: &Map<String, Value>) -> Result<Map<String, Value>, Failed> {
     let mut all = Map::new();
     for (name, default) in &operation.variables {
@@ -233,7 +233,7 @@ fn variables(operation: &Operation, given: &Map<String, Value>) -> Result<Map<St
     Ok(all)
 }
 
-/// The fields of a type, each with its own type; empty for a plain one.
+/// Returns the fields of a type, each with its own type; empty for a scalar.
 fn fields_of(kind: &str) -> &'static [(&'static str, &'static str)] {
     match kind {
         "Query" => &[("searchMachines", "Machine"), ("machine", "Machine"), ("__schema", "__Schema")],
@@ -262,7 +262,7 @@ fn fields_of(kind: &str) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Whether a field can be asked of this type, and all that is asked of it.
+/// Checks that a field exists in this type, and checks its arguments and subfields.
 fn check(field: &Field, kind: &str) -> Result<(), Failed> {
     let at = places(field.at);
     let Some((_, inner)) = fields_of(kind).iter().find(|(name, _)| *name == field.name) else {
@@ -286,7 +286,7 @@ fn check(field: &Field, kind: &str) -> Result<(), Failed> {
     field.fields.iter().try_for_each(|f| check(f, inner))
 }
 
-/// What was asked for, in the order in which it was.
+/// Returns the selected fields in the order of the query.
 fn chosen(fields: &[Field], from: &Value) -> Value {
     match from {
         Value::Array(items) => items.iter().map(|i| chosen(fields, i)).collect(),
@@ -299,7 +299,7 @@ fn chosen(fields: &[Field], from: &Value) -> Value {
     }
 }
 
-/// One value of a URL's query.
+/// Returns one value of a URL's query.
 fn pair(query: &str, name: &str) -> Option<String> {
     let raw = query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('='))?;
     let (mut out, mut bytes) = (Vec::new(), raw.bytes());

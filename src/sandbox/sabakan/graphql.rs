@@ -1,15 +1,16 @@
-//! GraphQL documents, as far as anybody asks sabakan: operations with variables, fields with arguments and aliases.
+//! GraphQL documents, limited to what sabakan's clients use: operations with variables, fields with arguments and
+//! aliases.
 
 use serde_json::{Map, Value};
 
-/// Where something stands, counted from 1.
+/// Position in the document, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub line: usize,
     pub column: usize,
 }
 
-/// Why a document cannot be read.
+/// Syntax error of a document.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub message: String,
@@ -20,15 +21,15 @@ pub(super) struct SyntaxError {
 #[derive(Debug)]
 pub(super) struct Operation {
     pub mutation: bool,
-    /// Names and defaults.
+    /// Variable names and defaults.
     pub variables: Vec<(String, Option<Literal>)>,
     pub fields: Vec<Field>,
 }
 
-/// A field that is asked for.
+/// A selected field.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// Under which name it is answered.
+    /// Name of the field in the response.
     pub alias: String,
     pub name: String,
     pub arguments: Vec<(String, Literal)>,
@@ -40,16 +41,16 @@ pub(super) struct Field {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Literal {
     Variable(String),
-    /// A word that is neither true, false nor null.
+    /// A word that is not true, false or null.
     Enum(String, Place),
     List(Vec<Literal>),
     Object(Vec<(String, Literal)>),
-    /// Numbers, texts, booleans and null.
+    /// Numbers, strings, booleans and null.
     Plain(Value),
 }
 
 impl Literal {
-    /// As JSON, variables filled in; one that was not given is not there.
+    /// Converts to JSON and fills in variables. Returns `None` for a variable that was not given.
     pub fn json(&self, variables: &Map<String, Value>) -> Option<Value> {
         Some(match self {
             Self::Variable(name) => return variables.get(name).cloned(),
@@ -62,7 +63,7 @@ impl Literal {
         })
     }
 
-    /// Every enum word in it.
+    /// Returns every enum value in it.
     pub fn words(&self) -> Vec<(&str, Place)> {
         match self {
             Self::Enum(word, at) => vec![(word, *at)],
@@ -93,7 +94,7 @@ impl std::fmt::Display for Token {
     }
 }
 
-/// The operations of a document.
+/// Parses the operations of a document.
 pub(super) fn parse(text: &str) -> Result<Vec<Operation>, SyntaxError> {
     let mut parser = Parser { tokens: tokens(text)?, next: 0 };
     let mut operations = Vec::new();
@@ -181,7 +182,7 @@ impl Parser {
 
     fn take(&mut self) -> Token {
         let token = self.peek().clone();
-        // the last one is the end, which stays
+        // The last token is the end of the document, which stays.
         self.next = (self.next + 1).min(self.tokens.len() - 1);
         token
     }
@@ -236,7 +237,7 @@ impl Parser {
         Ok(Operation { mutation, variables, fields })
     }
 
-    /// A type: which one it must be is known.
+    /// Parses and ignores a type, because the type of every variable is known.
     fn kind(&mut self) -> Result<(), SyntaxError> {
         if self.is('[') {
             self.kind()?;

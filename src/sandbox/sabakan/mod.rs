@@ -1,5 +1,5 @@
-//! sabakan in the simulated data centre: the machines that it knows, and its GraphQL and REST answers as the real
-//! program's were recorded.
+//! sabakan in the simulated data centre: its machine records, and its GraphQL and REST responses, modelled on
+//! recordings of the real program.
 
 mod answer;
 mod graphql;
@@ -27,22 +27,22 @@ pub use self::{
 use super::machines::Machines;
 use crate::clock::Clock;
 
-/// How it misbehaves, for whoever has to live with it.
+/// Injected fault of sabakan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Misbehaviour {
-    /// Not at all.
+    /// None.
     #[default]
     None,
     /// It never answers.
     Silent,
-    /// This status and this body, whatever is asked.
+    /// It answers every request with this status and this body.
     Says(u16, String),
-    /// The first half of its answer.
+    /// It sends only the first half of its response.
     Half,
 }
 
-/// sabakan. Cheap to clone; all clones are the same.
+/// sabakan. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub struct Sabakan {
     clock: Clock,
@@ -52,22 +52,22 @@ pub struct Sabakan {
 
 #[derive(Default)]
 struct Inner {
-    /// By serial.
+    /// Machines by serial.
     machines: BTreeMap<String, Record>,
     misbehaviour: Misbehaviour,
 }
 
-/// Why a state was not set.
+/// Reason why a state was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// There is no such machine.
     NotFound,
-    /// Not from this state.
+    /// The transition from this state is not allowed.
     Transition(State),
 }
 
 impl Sabakan {
-    /// With these machines.
+    /// Creates a sabakan with these machines.
     pub fn new(machines: Vec<Record>, clock: Clock) -> Self {
         let machines = machines.into_iter().map(|m| (m.serial.clone(), m)).collect();
         let inner = Inner { machines, ..Inner::default() };
@@ -78,35 +78,35 @@ impl Sabakan {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The machines for which `wanted` says yes, by serial.
+    /// Returns the machines that `wanted` accepts, sorted by serial.
     pub fn search(&self, wanted: impl Fn(&Record) -> bool) -> Vec<Record> {
         self.lock().machines.values().filter(|m| wanted(m)).cloned().collect()
     }
 
-    /// One machine.
+    /// Returns one machine.
     pub fn get(&self, serial: &str) -> Option<Record> {
         self.lock().machines.get(serial).cloned()
     }
 
-    /// The machine with this address.
+    /// Returns the machine with this address.
     pub fn by_address(&self, address: &str) -> Option<Record> {
         self.lock().machines.values().find(|m| m.ipv4.first().is_some_and(|a| a == address)).cloned()
     }
 
-    /// Registers a machine, or changes it.
+    /// Adds or replaces a machine.
     pub fn put(&self, machine: Record) {
         self.lock().machines.insert(machine.serial.clone(), machine);
         self.changed.send_modify(|n| *n += 1);
     }
 
-    /// Forgets a machine; false if there is none.
+    /// Removes a machine. Returns false if there is none.
     pub fn remove(&self, serial: &str) -> bool {
         let removed = self.lock().machines.remove(serial).is_some();
         self.changed.send_modify(|n| *n += 1);
         removed
     }
 
-    /// A rack's machines lose their power for good, and are forgotten; how many there were.
+    /// Cuts the power of a rack's machines for good and removes them. Returns their number.
     pub fn rack_gone(&self, rack: i64, machines: &Machines) -> usize {
         let gone = self.search(|m| m.rack == rack);
         for record in &gone {
@@ -118,7 +118,8 @@ impl Sabakan {
         gone.len()
     }
 
-    /// Sets a state, where sabakan lets it; the machine as it is then. The same state again changes nothing.
+    /// Sets a state if sabakan allows the transition. Returns the machine afterwards. Setting the same state changes
+    /// nothing.
     pub fn set_state(&self, serial: &str, state: State) -> Result<Record, Refused> {
         let mut inner = self.lock();
         let now = self.clock.wall();
@@ -135,17 +136,17 @@ impl Sabakan {
         Ok(machine)
     }
 
-    /// Misbehaves from now on.
+    /// Sets the injected fault.
     pub fn misbehave(&self, how: Misbehaviour) {
         self.lock().misbehaviour = how;
     }
 
-    /// Wakes with every change of a machine.
+    /// Subscribes to changes of machines.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// The answer to a request, or the misbehaviour in its place.
+    /// Returns the response to a request, or applies the injected fault.
     pub async fn serve(&self, request: Request<Bytes>) -> Response<Bytes> {
         let how = self.lock().misbehaviour.clone();
         match how {

@@ -1,4 +1,4 @@
-//! `MachineParams`: the conditions of a search, and how sabakan refuses them.
+//! `MachineParams`: the conditions of a search, and sabakan's errors for invalid ones.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ pub(super) struct Params {
     days: Option<i64>,
 }
 
-/// What was wrong, and where in the variable.
+/// Validation error: message, and path in the variable.
 #[derive(Debug, PartialEq)]
 pub(super) struct Wrong {
     pub message: String,
@@ -22,7 +22,7 @@ pub(super) struct Wrong {
 }
 
 impl Params {
-    /// From a variable or a literal of this name; `null` is no condition.
+    /// Parses a variable or a literal of this name; `null` means no condition.
     pub fn read(name: &str, value: &Value) -> Result<Option<Self>, Wrong> {
         let path = vec![json!("variable"), json!(name)];
         match value {
@@ -37,7 +37,7 @@ impl Params {
         let at = |more: &[Value]| path.iter().chain(more).cloned().collect::<Vec<_>>();
         let wrong = |message: &str, more: &[Value]| Wrong { message: message.to_owned(), path: at(more) };
         for (field, value) in fields {
-            // one value stands for a list of one
+            // A single value stands for a list of one.
             let each: Vec<&Value> = match value {
                 Value::Null => continue,
                 Value::Array(items) => items.iter().collect(),
@@ -76,7 +76,7 @@ impl Params {
         Ok(params)
     }
 
-    /// Every label, and one of each list that has any.
+    /// Reports whether the record has every label, and one value of each non-empty list.
     pub fn has(&self, record: &Record, days: i64) -> bool {
         self.labels.iter().all(|l| record.labels.contains(l))
             && (self.racks.is_empty() || self.racks.contains(&record.rack))
@@ -85,7 +85,7 @@ impl Params {
             && self.days.is_none_or(|least| days >= least)
     }
 
-    /// Any one of them.
+    /// Reports whether the record matches any condition.
     pub fn touches(&self, record: &Record, days: i64) -> bool {
         self.labels.iter().any(|l| record.labels.contains(l))
             || self.racks.contains(&record.rack)

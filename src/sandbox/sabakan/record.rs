@@ -1,27 +1,27 @@
-//! A machine as sabakan has it, and the life it leads.
+//! A machine record of sabakan, and its lifecycle.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Where it stands in its life.
+/// Lifecycle state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum State {
-    /// Registered, not set up.
+    /// Registered, but not set up.
     #[default]
     Uninitialized,
-    /// Good.
+    /// Healthy.
     Healthy,
     /// Something is wrong with it.
     Unhealthy,
     /// It does not answer.
     Unreachable,
-    /// Its system is being exchanged.
+    /// Its operating system is being replaced.
     Updating,
-    /// It is to leave.
+    /// To be retired.
     Retiring,
-    /// It has left.
+    /// Retired.
     Retired,
 }
 
@@ -36,22 +36,22 @@ const STATES: [(State, &str); 7] = [
 ];
 
 impl State {
-    /// By its name in either case.
+    /// Parses a state name in either case.
     pub fn named(name: &str) -> Option<Self> {
         STATES.iter().find(|(_, n)| n.eq_ignore_ascii_case(name)).map(|(state, _)| *state)
     }
 
-    /// As GraphQL spells it.
+    /// Returns the name in GraphQL.
     pub fn name(self) -> &'static str {
         STATES.iter().find(|(state, _)| *state == self).map_or("", |(_, name)| *name)
     }
 
-    /// As the REST API spells it.
+    /// Returns the name in the REST API.
     pub fn word(self) -> String {
         self.name().to_ascii_lowercase()
     }
 
-    /// Whether sabakan lets a machine go from this state to that one.
+    /// Reports whether sabakan allows the transition from this state to that one.
     pub fn may_become(self, next: Self) -> bool {
         if self == next {
             return true;
@@ -66,46 +66,46 @@ impl State {
     }
 }
 
-/// One machine. Dates are kept as they were written, so that data can be bad.
+/// One machine. Dates are stored as they were written, so that a test can store invalid ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Record {
-    /// Its name in sabakan.
+    /// Serial number, its key in sabakan.
     pub serial: String,
-    /// Names and values.
+    /// Label names and values.
     pub labels: Vec<(String, String)>,
-    /// The rack it stands in.
+    /// Rack number.
     pub rack: i64,
-    /// Where in it.
+    /// Position in the rack.
     pub index_in_rack: i64,
-    /// What it is for.
+    /// Role.
     pub role: String,
-    /// Its addresses.
+    /// IPv4 addresses.
     pub ipv4: Vec<String>,
-    /// RFC 3339.
+    /// Registration date, RFC 3339.
     pub register_date: String,
-    /// RFC 3339; that of the registration where nobody set one.
+    /// Retirement date, RFC 3339; the registration date if nobody set one.
     pub retire_date: String,
-    /// Type of its BMC.
+    /// BMC type.
     pub bmc_type: String,
-    /// Address of its BMC.
+    /// BMC address.
     pub bmc_ipv4: String,
-    /// Its state.
+    /// Lifecycle state.
     pub state: State,
-    /// Answered instead of the state, so that it can be one that nobody knows.
+    /// Returned instead of the state, to simulate an unknown state.
     pub odd_state: Option<String>,
-    /// Since when.
+    /// Time of the last state change.
     pub since: Timestamp,
 }
 
 impl Record {
-    /// Whole days until it retires, toward zero.
+    /// Returns the whole days until it retires, rounded toward zero.
     pub fn days(&self, now: Timestamp) -> i64 {
         let retires: Timestamp = self.retire_date.parse().unwrap_or(now);
         retires.duration_since(now).as_secs() / 86_400
     }
 
-    /// Everything that can be asked of it.
+    /// Returns every field that a GraphQL query can select.
     pub fn answer(&self, now: Timestamp) -> Value {
         let labels: Vec<Value> = self.labels.iter().map(|(n, v)| json!({"name": n, "value": v})).collect();
         let network: Vec<Value> = self.ipv4.iter().map(|a| place(a, 26)).collect();
@@ -126,7 +126,7 @@ impl Record {
         })
     }
 
-    /// As the REST API lists it.
+    /// Returns the record as in the REST API.
     pub fn rest(&self, now: Timestamp) -> Value {
         let labels: serde_json::Map<String, Value> = self.labels.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
         let answer = self.answer(now);
@@ -145,7 +145,7 @@ impl Record {
     }
 }
 
-/// An address in its network.
+/// Returns an address with its network.
 fn place(address: &str, bits: u32) -> Value {
     let number = address.parse::<std::net::Ipv4Addr>().map_or(0, u32::from);
     let mask = u32::MAX << (32 - bits);

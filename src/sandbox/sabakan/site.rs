@@ -1,5 +1,5 @@
-//! The people and programs around sabakan at a site without CKE: who tells it that a machine went down, and who makes a
-//! node of a machine that the definition names (spec/safety.md, Registry: the sandbox joins it).
+//! The operators and programs around sabakan at a site without CKE. They report machines that went down, and set up the
+//! machines that the definition names as nodes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +19,10 @@ use crate::sandbox::{
     workload::Registry,
 };
 
-/// Between two looks.
+/// Interval between two passes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// They work until this is dropped.
+/// Operators and programs of the site. They stop when their task is dropped.
 pub struct Site {
     sabakan: Sabakan,
     machines: Machines,
@@ -30,22 +30,22 @@ pub struct Site {
     etcd: Etcd,
     registry: Registry,
     rng: Rng,
-    /// The definition that was seen last.
+    /// The last definition that was read.
     seen: Vec<u8>,
-    /// Its members by address: name, whether it is a control plane.
+    /// Members of the definition by address: name, and whether it is a control plane.
     members: BTreeMap<String, (String, bool)>,
-    /// What is done when, by address.
+    /// Times at which machines join and leave, by address.
     joining: BTreeMap<String, Instant>,
     leaving: BTreeMap<String, Instant>,
-    /// Since when a machine is down or up again, by serial.
+    /// Whether a machine is up, and since when, by serial.
     noticed: BTreeMap<String, (bool, Instant)>,
-    /// Machines that we called unreachable, and those that we made ill, by serial.
+    /// Machines that this site reported unreachable, and machines that it made ill, by serial.
     unreachable: BTreeSet<String>,
     ill: BTreeSet<String>,
 }
 
 impl Site {
-    /// Around these.
+    /// Creates the site around these components.
     pub fn new(
         sabakan: Sabakan,
         machines: Machines,
@@ -71,7 +71,7 @@ impl Site {
         }
     }
 
-    /// Goes on and on.
+    /// Runs until it is dropped.
     pub async fn run(mut self) {
         loop {
             self.read_definition();
@@ -119,7 +119,7 @@ impl Site {
             if self.machines.promote(&address, *plane) {
                 continue;
             }
-            // what nobody has cannot be joined
+            // A machine without a sabakan record cannot join.
             let Some(record) = self.sabakan.by_address(&address) else { continue };
             let rack = u32::try_from(record.rack).unwrap_or(0);
             let machine = Machine { name: name.clone(), address, control_plane: *plane, rack, ..Machine::default() };
@@ -131,7 +131,7 @@ impl Site {
                 let here =
                     node["status"]["addresses"].as_array().into_iter().flatten().any(|a| a["address"] == *address);
                 if let (true, Some(name)) = (here, node["metadata"]["name"].as_str()) {
-                    // somebody may have been faster
+                    // The Node may have been deleted meanwhile.
                     let _ = self.objects.remove(&NODES, "", name, |_| Ok(()));
                 }
             }
@@ -162,13 +162,13 @@ impl Site {
                 self.cured(&serial, address, record.state)
             };
             if let Some(next) = next {
-                // sabakan may forbid it
+                // sabakan may refuse the transition.
                 let _ = self.sabakan.set_state(&serial, next);
             }
         }
     }
 
-    /// Who is called unhealthy is ill until a repair has helped.
+    /// Makes a machine in the state unhealthy ill until a repair has fixed it.
     fn cured(&mut self, serial: &str, address: &str, state: State) -> Option<State> {
         let behaviour = self.machines.behaviour(address).unwrap_or_default();
         if state != State::Unhealthy {
@@ -183,7 +183,7 @@ impl Site {
     }
 }
 
-/// Those whose time has come.
+/// Removes and returns the addresses whose time has come.
 fn due(all: &mut BTreeMap<String, Instant>) -> Vec<String> {
     let now = Instant::now();
     let over: Vec<String> = all.iter().filter(|(_, at)| **at <= now).map(|(a, _)| a.clone()).collect();

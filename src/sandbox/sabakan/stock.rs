@@ -1,4 +1,4 @@
-//! The machines that a population's registry has.
+//! The machines in the registry of a population.
 
 use fastrand::Rng;
 use jiff::{SignedDuration, Timestamp};
@@ -6,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::record::{Record, State};
 use crate::sandbox::workload::Population;
 
-/// Years that a machine serves.
+/// Service life of a machine in days.
 const SERVES_DAYS: i64 = 5 * 365;
 
-/// Its nodes and its spares; nothing where it has no registry. Some are almost new, some about to retire.
+/// Returns the nodes and the spares; empty without a registry. Some machines are almost new, some are about to retire.
 pub fn stock(population: &Population, now: Timestamp, seed: u64) -> Vec<Record> {
     let Some(registry) = &population.registry else { return Vec::new() };
     let mut rng = Rng::with_seed(seed ^ 0x7361_6261);
@@ -45,7 +45,7 @@ pub fn stock(population: &Population, now: Timestamp, seed: u64) -> Vec<Record> 
     for spare in 0..registry.spares {
         let number = population.nodes + spare;
         let (rack, slot, _) = population.place(number);
-        // every rack has machines of every role
+        // Every rack has machines of every role.
         add(number, format!("s{:0digits$}", spare + 1), role((rack + slot) as usize));
     }
     records

@@ -1,4 +1,4 @@
-//! The recorded answers of sabakan 3.1.9, asked again here (`tests/fixtures/sabakan.jsonl.gz`).
+//! Recorded answers of sabakan 3.1.9, compared with the sandbox's (`tests/fixtures/sabakan.jsonl.gz`).
 
 use std::io::Read;
 
@@ -33,7 +33,7 @@ fn cases() -> Vec<Case> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The machines as the recorded commands left them.
+/// Returns the machines as the recorded commands left them.
 fn recorded() -> Sabakan {
     let now: Timestamp = "2026-11-21T02:48:53.4Z".parse().unwrap();
     let sabakan = Sabakan::new(Vec::new(), Clock::tokio(now));
@@ -61,7 +61,7 @@ fn recorded() -> Sabakan {
     sabakan
 }
 
-/// Durations pass, requests have ids, and Go's words for what is no JSON are Go's.
+/// Removes what may differ: durations, request ids, and Go's messages for invalid JSON.
 fn comparable(text: &str) -> Value {
     fn strip(value: &mut Value) {
         match value {

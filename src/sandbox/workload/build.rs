@@ -1,4 +1,4 @@
-//! A population put into the objects, running: as if it had been there for long.
+//! Builds a population into Kubernetes objects, as if it had been running for long.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,24 +21,24 @@ use crate::sandbox::{
     machines::{Machine, Machines, State},
 };
 
-/// Names of what fills the workers.
+/// Names of the Deployments that fill the workers.
 const FILLING: [&str; 12] =
     ["web", "api", "cart", "search", "mail", "auth", "media", "feed", "chat", "ads", "maps", "pay"];
-/// Pods of one filling Deployment.
+/// Pods of one such Deployment.
 const FILL: u32 = 24;
 
 struct Builder<'a> {
     objects: &'a Objects,
     machines: BTreeMap<String, Machine>,
-    /// Workers, those with the fewest pods first.
+    /// Number of pods and name of each worker, fewest pods first.
     workers: BTreeSet<(u32, String)>,
-    /// Pods that DaemonSets and the others have put on workers.
+    /// Pods placed on workers so far.
     placed: u32,
 }
 
 impl Population {
-    /// Creates Nodes, namespaces, workloads and running pods. The machines must be those of [`Population::machines`];
-    /// start the controllers afterwards. Refusals come from names that exist already.
+    /// Creates Nodes, namespaces, workloads and running pods. The machines must be those of [`Population::machines`].
+    /// Start the controllers afterwards. Fails if a name already exists.
     pub fn settle(&self, objects: &Objects, machines: &Machines) -> Result<(), Refusal> {
         let list = machines.list();
         let mut builder = Builder {
@@ -50,7 +50,7 @@ impl Population {
         builder.namespaces(self)?;
         builder.nodes(machines)?;
         builder.endpoints(self.cke_endpoints)?;
-        // DaemonSets first: they count for what every node has.
+        // DaemonSets first, because their pods count on every node.
         let (daemons, others): (Vec<_>, Vec<_>) = self.workloads.iter().partition(|w| w.kind == Kind::DaemonSet);
         for workload in daemons.into_iter().chain(others) {
             builder.workload(workload)?;
@@ -105,7 +105,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The API servers behind their service, and CKE's etcd where it is wanted.
+    /// Creates the endpoints of the API servers, and those of CKE's etcd if requested.
     fn endpoints(&self, cke: bool) -> Result<(), Refusal> {
         let planes: Vec<&str> =
             self.machines.values().filter(|m| m.control_plane).map(|m| m.address.as_str()).collect();
@@ -160,7 +160,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// One owner with its pods.
+    /// Creates one owner with its pods.
     fn one(&mut self, workload: &Workload, name: &str, copy: u32) -> Result<(), Refusal> {
         let (namespace, replicas) = (place(workload), workload.replicas.max(1));
         let template = template(workload, name, copy);
@@ -228,14 +228,14 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Creates a pod that runs: where it is bound to, or on the worker with the fewest pods.
+    /// Creates a running pod on the node it is bound to, or on the worker with the fewest pods.
     fn put(&mut self, namespace: &str, mut pod: Value) -> Result<(), Refusal> {
         let wanted = pod["spec"]["nodeName"].as_str().or(pod["spec"]["nodeSelector"][HOST].as_str()).map(str::to_owned);
         let place = match &wanted {
             Some(node) => self.workers.iter().find(|(_, name)| name == node).cloned(),
             None => self.workers.first().cloned(),
         };
-        // Without a worker it waits for the scheduler.
+        // Without a worker the pod waits for the scheduler.
         let node = wanted.or_else(|| place.as_ref().map(|(_, name)| name.clone())).unwrap_or_default();
         if let Some((pods, name)) = place {
             self.workers.remove(&(pods, name.clone()));
@@ -245,7 +245,7 @@ impl Builder<'_> {
         if let Some(machine) = self.machines.get(&node) {
             pod["spec"]["nodeName"] = json!(node);
             let now = self.objects.clock().wall();
-            // They started within the last hour, none at the very moment of another.
+            // Pods started within the last hour, with spread-out start times.
             let age = SignedDuration::from_secs(i64::from(self.placed % 3_000) + 60);
             let ends = !pod["metadata"]["annotations"][controllers::RUNS].is_null();
             let started = if ends { now } else { now.checked_sub(age).unwrap_or(now) };

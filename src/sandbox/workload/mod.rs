@@ -1,4 +1,4 @@
-//! A population as data: how many machines, and what runs on them.
+//! A population as data: the number of machines, and the workloads on them.
 
 mod build;
 #[cfg(test)]
@@ -14,57 +14,56 @@ use super::{
     metal3::Metal3,
 };
 
-/// Namespaces that are protected have this label with the value `true`: what a definition's `protected_namespaces` can
-/// select.
+/// Label of protected namespaces, with the value `true`. A definition's `protected_namespaces` can select it.
 pub const PROTECTED: &str = "sandbox.cketerm.io/protected";
 
-/// Machines and what runs on them. Fields that are not written have the values of a small data centre.
+/// Machines and their workloads. A missing field has the value of a small data centre.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Population {
-    /// Machines in all, control planes among them.
+    /// Number of machines, control planes included.
     pub nodes: u32,
-    /// How many of them are control planes.
+    /// Number of control planes among them.
     pub control_planes: u32,
-    /// Racks that they stand in, one machine after the other; also the nodes' zones.
+    /// Number of racks. Machines are placed round-robin. Racks are also the zones of the nodes.
     pub racks: u32,
-    /// Pods that each worker runs on average; what the workloads leave open is filled with Deployments in `default`.
+    /// Average number of pods on each worker. Deployments in `default` fill the difference to the workloads.
     pub pods_per_node: u32,
     /// Namespaces with the label [`PROTECTED`].
     pub protected_namespaces: Vec<String>,
-    /// What runs, beside the filling.
+    /// Workloads, besides the filling Deployments.
     pub workloads: Vec<Workload>,
-    /// What is wrong with machines in the beginning, by name (`cp1`, `w007` …).
+    /// Initial behaviour of machines, by name (`cp1`, `w007` …).
     pub behaviours: BTreeMap<String, Behaviour>,
-    /// What boots of machines take, by name, where that is not the pace's.
+    /// Boot durations of machines, by name, if they differ from the pace's.
     pub boots: BTreeMap<String, Span>,
-    /// CKE manages the endpoints of its etcd: the objects `cke-etcd` of `kube-system` exist.
+    /// Whether CKE manages the endpoints of its etcd: the objects `cke-etcd` exist in `kube-system`.
     pub cke_endpoints: bool,
-    /// The registry of machines, where there is one.
+    /// The machine registry, if there is one.
     pub registry: Option<Registry>,
-    /// Metal3, where the machines have BareMetalHosts.
+    /// Metal3, if the machines have BareMetalHosts.
     pub metal3: Option<Metal3>,
 }
 
-/// sabakan, and the people who join to Kubernetes what a definition names.
+/// sabakan, and the operators who join to Kubernetes the machines that a definition names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Registry {
-    /// Machines that are in it beside the nodes: nobody uses them yet.
+    /// Number of machines in the registry besides the nodes. Nobody uses them yet.
     pub spares: u32,
-    /// Roles of the workers and the spares, one after the other; control planes have the first one.
+    /// Roles of workers and spares, assigned round-robin. Control planes have the first role.
     pub roles: Vec<String>,
-    /// Every machine is a spare at first: there is no definition before one is generated.
+    /// Whether every machine is initially a spare. There is no definition until one is generated.
     pub bare: bool,
-    /// Whether the integration is enabled from the beginning.
+    /// Whether the integration is initially enabled.
     pub enabled: bool,
-    /// The constraint `minimum-workers`; none = as many workers as there are.
+    /// The constraint `minimum-workers`; by default the number of workers.
     pub minimum_workers: Option<u32>,
     /// The constraint `maximum-repair-queue-entries`.
     pub repairs: u32,
-    /// From a machine's place in the definition until it boots as a node.
+    /// Time from a machine's entry in the definition until it boots as a node.
     pub joins: Span,
-    /// Seconds until sabakan is told that a machine went down or came back.
+    /// Seconds until a machine's outage or recovery is reported to sabakan.
     pub notices: f64,
 }
 
@@ -83,18 +82,18 @@ impl Default for Registry {
     }
 }
 
-/// A kind of owner.
+/// Kind of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// With its `ReplicaSet`.
+    /// A Deployment with its `ReplicaSet`.
     #[default]
     Deployment,
-    /// Pods with names.
+    /// Pods with stable names.
     StatefulSet,
-    /// One on every node.
+    /// One pod on every node.
     DaemonSet,
-    /// Pods that end.
+    /// Pods that finish.
     Job,
     /// Static pods: one mirror pod on every control plane.
     Static,
@@ -102,42 +101,42 @@ pub enum Kind {
     Bare,
 }
 
-/// One owner with its pods, or several of the same sort.
+/// One workload with its pods, or several of the same kind.
 #[allow(clippy::struct_excessive_bools)] // as data has it: each may be said or not
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
-    /// Its namespace; empty for `default`.
+    /// Namespace; empty for `default`.
     pub namespace: String,
-    /// Its name, and the pods' label `app`; a number follows where there are several.
+    /// Name, and the pods' label `app`. With several copies a number follows.
     pub name: String,
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
-    /// How many of the same sort; 0 is taken as 1.
+    /// Number of copies; 0 is taken as 1.
     pub copies: u32,
-    /// Pods of each; for a Job those that run beside each other; 0 is taken as 1.
+    /// Pods of each copy; for a Job its parallelism; 0 is taken as 1.
     pub replicas: u32,
     /// The budget over its pods.
     pub budget: Option<Budget>,
-    /// Seconds that a pod of a Job runs (those of several Jobs are spread up to twice that).
+    /// Seconds that a pod of a Job runs. Several Jobs are spread up to twice this time.
     pub runs_seconds: Option<f64>,
-    /// Seconds that its pods take to stop, where that is not the pace's.
+    /// Seconds that its pods take to stop, if that differs from the pace's.
     pub stops_seconds: Option<f64>,
-    /// `terminationGracePeriodSeconds`, where that is not 30.
+    /// `terminationGracePeriodSeconds`, if not 30.
     pub grace_seconds: Option<u32>,
-    /// Its pods never end.
+    /// Whether its pods never terminate.
     pub stuck: bool,
-    /// Its pods run and are never Ready.
+    /// Whether its pods run but are never Ready.
     pub never_ready: bool,
-    /// A DaemonSet with the update strategy `OnDelete`.
+    /// Whether it is a DaemonSet with the update strategy `OnDelete`.
     pub on_delete: bool,
-    /// The only node that takes its pods, by name.
+    /// Name of the only node that takes its pods.
     pub node: Option<String>,
-    /// Its pods may run on control planes; those of DaemonSets always may.
+    /// Whether its pods may run on control planes. Pods of DaemonSets always may.
     pub control_planes: bool,
 }
 
-/// A `PodDisruptionBudget`: one of both.
+/// A `PodDisruptionBudget` with one of the first two fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
@@ -149,13 +148,13 @@ pub struct Budget {
     pub unhealthy_pod_eviction_policy: Option<String>,
 }
 
-/// A number of pods or a share of them.
+/// A number of pods or a percentage of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Amount {
-    /// So many.
+    /// A number.
     Number(u32),
-    /// `50%`.
+    /// A percentage such as `50%`.
     Share(String),
 }
 
@@ -178,7 +177,7 @@ impl Default for Population {
 }
 
 impl Workload {
-    /// What runs in most clusters: agents on all nodes, cluster services, databases under budgets, Jobs.
+    /// Returns the workloads of a typical cluster: agents on all nodes, cluster services, databases with budgets, Jobs.
     pub fn usual() -> Vec<Self> {
         let one = |namespace: &str, name: &str, kind, replicas| Self {
             namespace: namespace.to_owned(),
@@ -203,22 +202,23 @@ impl Workload {
 }
 
 impl Population {
-    /// No machine and no workload.
+    /// Returns a population without machines and workloads.
     pub fn empty() -> Self {
         let (protected_namespaces, workloads) = (Vec::new(), Vec::new());
         Self { nodes: 0, control_planes: 0, pods_per_node: 0, protected_namespaces, workloads, ..Self::default() }
     }
 
-    /// Where the machine with this number stands, counted from 0: its rack, its place in it, its address.
+    /// Returns the location of the machine with this number, counted from 0: its rack, its position in the rack, its
+    /// address.
     pub fn place(&self, number: u32) -> (u32, u32, String) {
         let racks = self.racks.max(1);
         let (rack, slot) = (number % racks, number / racks);
-        // Each rack has networks of its own, of 200 machines each.
+        // Each rack has its own networks, with 200 machines each.
         let network = rack + racks * (slot / 200);
         (rack, slot, format!("10.{}.{}.{}", 1 + network / 256 % 60, network % 256, 11 + slot % 200))
     }
 
-    /// The machines: control planes `cp1`…, workers `w1`…, with as many digits as the greatest number needs.
+    /// Returns the machines: control planes `cp1`…, workers `w1`…, with as many digits as the greatest number needs.
     pub fn machines(&self) -> Vec<Machine> {
         let planes = self.control_planes.min(self.nodes);
         let workers = self.nodes - planes;

@@ -1,4 +1,4 @@
-//! A population, and that nothing moves in it by itself.
+//! Tests: a population is built, and nothing changes in it by itself.
 
 use std::time::Duration;
 

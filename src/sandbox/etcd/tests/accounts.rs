@@ -84,7 +84,7 @@ async fn whoever_has_no_token_or_a_bad_one_is_refused() {
     let failed = "InvalidArgument: authentication failed, invalid user ID or password";
     assert_eq!(refused(logged_in(&etcd, "u", "wrong").await), failed);
     assert_eq!(refused(logged_in(&etcd, "nobody", "pw").await), failed);
-    // a token that is not used for five minutes is forgotten, one that is used is not
+    // A token expires after five minutes without use. Each use extends it.
     let mut user = logged_in(&etcd, "u", "pw").await.unwrap();
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_secs(250)).await;
@@ -118,7 +118,7 @@ async fn a_user_reads_and_writes_what_his_roles_allow() {
     assert_eq!(refused(user.put("/r/a", "1", None).await), denied);
     assert_eq!(refused(user.delete("/r/a", None).await), denied);
     assert_eq!(refused(user.delete("/w/a", None).await), done);
-    // both branches and every comparison count
+    // The permissions of both branches and of every comparison count.
     let txn = |compared: &str, read: &str, written: &str| {
         let compare = Compare::version(compared, CompareOp::Equal, 0);
         Txn::new().when([compare]).and_then([TxnOp::get(read, None)]).or_else([TxnOp::put(written, "1", None)])
@@ -137,7 +137,7 @@ async fn a_user_reads_and_writes_what_his_roles_allow() {
     assert!(message.cancel_reason().contains("PermissionDenied desc = etcdserver: permission denied"));
     let mut stream = user.watch("/r/", Some(WatchOptions::new().with_prefix())).await.unwrap();
     assert!(!stream.message().await.unwrap().unwrap().canceled());
-    // a lease is his who may write all its keys
+    // A lease may be used by a user who may write all its keys.
     let mut root = logged_in(&etcd, "root", "pw").await.unwrap();
     let lease = user.lease_grant(60, None).await.unwrap().id();
     let under = || Some(PutOptions::new().with_lease(lease));

@@ -95,7 +95,7 @@ async fn a_lease_that_has_run_out_is_not_kept_alive() {
     let lease = client.lease_grant(10, None).await.unwrap().id();
     let (mut keeper, mut kept) = client.lease_keep_alive(lease).await.unwrap();
     keeper.keep_alive().await.unwrap();
-    // nobody was woken in between
+    // Nothing ran in between.
     tokio::time::advance(Duration::from_secs(10)).await;
     assert_eq!(kept.message().await.unwrap().unwrap().ttl(), 0);
 }

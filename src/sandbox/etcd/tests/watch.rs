@@ -4,13 +4,13 @@ use etcd_client::{EventType, Txn, TxnOp, WatchFilterType, WatchOptions, WatchRes
 
 use super::*;
 
-/// The next message, if there is one once everybody has done what he can.
+/// Returns the next message, if there is one once every task is idle.
 async fn now(stream: &mut WatchStream) -> Option<WatchResponse> {
     let message = tokio::time::timeout(Duration::from_millis(1), stream.message()).await.ok()?;
     Some(message.unwrap().unwrap())
 }
 
-/// Its events: `+key@revision` and `-key@revision`.
+/// Returns the events of a message: `+key@revision` and `-key@revision`.
 fn events(message: &WatchResponse) -> String {
     let event = |e: &etcd_client::Event| {
         let kv = e.kv().unwrap();
@@ -20,7 +20,7 @@ fn events(message: &WatchResponse) -> String {
     message.events().iter().map(event).collect::<Vec<_>>().join(" ")
 }
 
-/// A stream whose first message, that the watch was made, is taken.
+/// Opens a watch and consumes its first message, which reports that the watch was created.
 async fn watch(client: &mut Client, key: &str, options: WatchOptions) -> WatchStream {
     let mut stream = client.watch(key, Some(options)).await.unwrap();
     let made = stream.message().await.unwrap().unwrap();
@@ -85,7 +85,7 @@ async fn a_compacted_beginning_ends_the_watch_and_says_from_where_it_may_begin()
     let message = now(&mut stream).await.unwrap();
     assert_eq!(events(&message), "+a@4 +a@5 +a@6");
     assert!(message.events()[0].prev_kv().is_none());
-    // one that kept up lost nothing
+    // A watch that kept up lost nothing.
     assert_eq!(events(&now(&mut early).await.unwrap()), "+a@6");
 }
 
@@ -140,7 +140,7 @@ async fn progress_is_told_when_asked_and_every_ten_minutes() {
     let told = stream.message().await.unwrap().unwrap();
     assert_eq!((told.watch_id(), told.header().unwrap().revision(), told.events().len()), (0, 2, 0));
     assert_eq!(begun.elapsed().as_secs(), 600);
-    // 3.6 says nothing while a watch of the stream has not begun
+    // etcd 3.6 sends no progress while a watch of the stream has not begun.
     let mut later = watch(&mut client, "a", WatchOptions::new().with_start_revision(4)).await;
     later.request_progress().await.unwrap();
     assert!(now(&mut later).await.is_none());
