@@ -1,7 +1,7 @@
-//! The objects and their history: what etcd is to a kube-apiserver.
+//! The objects and their history: the role of etcd behind a kube-apiserver.
 //!
-//! Every change has its resourceVersion, counted over all kinds, and stays in the history until it is compacted; who
-//! follows reads from there ([`Objects::since`]) after being woken ([`Objects::subscribe`]).
+//! Every change has its resourceVersion, counted over all kinds. It stays in the history until it is compacted.
+//! Followers wait with [`Objects::subscribe`] and read with [`Objects::since`].
 
 mod page;
 
@@ -19,41 +19,41 @@ pub use page::Page;
 use super::{Refusal, Resource};
 use crate::clock::Clock;
 
-/// Changes kept before the oldest are forgotten by themselves.
+/// Number of changes to keep; older ones are compacted automatically.
 const HISTORY: usize = 20_000;
 
-/// What happened to an object.
+/// Kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// It is new.
+    /// The object was created.
     Added,
-    /// It changed.
+    /// The object was modified.
     Modified,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
 }
 
 /// One change.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// When, by the clock of the objects.
+    /// Time, by the clock of the objects.
     pub at: Timestamp,
-    /// Its resourceVersion.
+    /// resourceVersion of the change.
     pub revision: u64,
-    /// Of what kind.
+    /// Kind of the object.
     pub resource: &'static Resource,
-    /// What happened.
+    /// Kind of the change.
     pub verb: Verb,
-    /// The object after it; a deleted one as it was last, with this change's resourceVersion.
+    /// The object after the change. A deleted object has its last state, with the resourceVersion of this change.
     pub object: Arc<Value>,
-    /// The object before it.
+    /// The object before the change.
     pub before: Option<Arc<Value>>,
 }
 
-/// Namespace (empty where the kind has none) and name.
+/// Namespace (empty for cluster-scoped kinds) and name.
 pub type Key = (String, String);
 
-/// All objects of one sandbox. Cheap to clone; all clones are the same.
+/// All objects of one sandbox. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub struct Objects {
     clock: Clock,
@@ -63,10 +63,10 @@ pub struct Objects {
 
 #[derive(Default)]
 struct Inner {
-    /// Changes that are kept.
+    /// Maximum number of changes to keep.
     most: usize,
     revision: u64,
-    /// The last revision that is not in the history any more.
+    /// Last revision that is no longer in the history.
     compacted: u64,
     uids: u64,
     kinds: HashMap<&'static str, BTreeMap<Key, Arc<Value>>>,
@@ -74,18 +74,18 @@ struct Inner {
 }
 
 impl Objects {
-    /// None yet. Times are written by this clock.
+    /// Creates an empty store. `clock` provides all timestamps.
     pub fn new(clock: Clock) -> Self {
         let inner = Inner { revision: 1, most: HISTORY, ..Inner::default() };
         Self { clock, inner: Arc::new(Mutex::new(inner)), changed: Arc::new(watch::Sender::new(1)) }
     }
 
-    /// The clock that times are written by.
+    /// Returns the clock for timestamps.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Now, as Kubernetes writes times: RFC 3339 with whole seconds.
+    /// Returns the current time in Kubernetes' format: RFC 3339 with whole seconds.
     pub fn stamp(&self) -> String {
         self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
@@ -94,23 +94,24 @@ impl Objects {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest resourceVersion.
+    /// Returns the newest resourceVersion.
     pub fn revision(&self) -> u64 {
         self.lock().revision
     }
 
-    /// Wakes on every change; the value is the newest resourceVersion.
+    /// Subscribes to changes. The value is the newest resourceVersion.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// One object.
+    /// Returns one object.
     pub fn get(&self, resource: &'static Resource, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let key = (namespace.to_owned(), name.to_owned());
         self.lock().kinds.get(&place(resource))?.get(&key).cloned()
     }
 
-    /// All of a kind in one namespace (empty = all), in order of namespace and name, and the revision they are of.
+    /// Returns all objects of a kind in one namespace (empty = all), in order of namespace and name, and the revision
+    /// of the list.
     pub fn list(&self, resource: &'static Resource, namespace: &str) -> (Vec<Arc<Value>>, u64) {
         let inner = self.lock();
         let Some(kind) = inner.kinds.get(&place(resource)) else { return (Vec::new(), inner.revision) };
@@ -118,7 +119,7 @@ impl Objects {
         (kind.iter().filter(|(key, _)| of(key)).map(|(_, object)| Arc::clone(object)).collect(), inner.revision)
     }
 
-    /// The changes after that revision, oldest first; none when they are compacted (410 on the wire).
+    /// Returns the changes after this revision, oldest first. Returns `None` if they are compacted (410 on the wire).
     pub fn since(&self, revision: u64) -> Option<Vec<Change>> {
         let inner = self.lock();
         if revision < inner.compacted {
@@ -133,12 +134,12 @@ impl Objects {
         self.lock().most = usize::MAX;
     }
 
-    /// Every change that is still kept, compacted or not, oldest first.
+    /// Returns every stored change, compacted or not, oldest first.
     pub fn history(&self) -> Vec<Change> {
         self.lock().history.iter().cloned().collect()
     }
 
-    /// Forgets the history: watches from before now get 410.
+    /// Compacts the history. Watches from an older revision get 410.
     pub fn compact(&self) {
         let mut inner = self.lock();
         inner.compacted = inner.revision;
@@ -147,7 +148,8 @@ impl Objects {
         }
     }
 
-    /// Creates an object: fills in name (`generateName`), UID, resourceVersion, generation, creation time, kind.
+    /// Creates an object. Sets its name (from `generateName`), UID, resourceVersion, generation, creation timestamp and
+    /// kind.
     pub fn create(
         &self,
         resource: &'static Resource,
@@ -186,12 +188,12 @@ impl Objects {
         Ok(self.commit(&mut inner, resource, key, Verb::Added, object, None))
     }
 
-    /// Changes an object by `change`, which sees it as it is and may refuse. Nothing happens when nothing changed.
-    /// `kind`, name, UID and creation time stay whatever `change` does; the generation counts up with the spec and with
-    /// the first deletion. An object that is being deleted, has no grace left and has lost its last finalizer is gone
-    /// with it.
+    /// Updates an object with `change`, which gets the current state and may refuse. Without a difference nothing is
+    /// written. `kind`, name, UID and creation timestamp cannot change. The generation grows with each change of the
+    /// spec and with the first deletion. An object is removed once it is being deleted, has no grace period left, and
+    /// has lost its last finalizer.
     ///
-    /// `change` runs under the lock of all objects: whoever calls any function of `Objects` inside it waits for ever.
+    /// `change` runs under the lock of all objects. Calling any function of `Objects` inside it causes a deadlock.
     pub fn update(
         &self,
         resource: &'static Resource,
@@ -227,8 +229,8 @@ impl Objects {
         Ok(self.commit(&mut inner, resource, key, verb, object, Some(before)))
     }
 
-    /// Takes an object away at once, whatever its grace; `check` sees it and may refuse, under the lock as in
-    /// [`Self::update`].
+    /// Removes an object at once, regardless of its grace period. `check` gets the object and may refuse. It runs under
+    /// the lock, as in [`Self::update`].
     pub fn remove(
         &self,
         resource: &'static Resource,
@@ -282,7 +284,7 @@ impl Objects {
     }
 }
 
-/// Both kinds of events live in one place, as on a real server.
+/// Both kinds of events are stored in one place, as on a real server.
 fn place(resource: &'static Resource) -> &'static str {
     resource.plural
 }
@@ -296,7 +298,7 @@ fn restore(to: &mut Value, from: &Value, field: &str) {
     }
 }
 
-/// Five letters that differ for every number, as `generateName` has them.
+/// Returns five characters that differ for every number, like those of `generateName`.
 fn suffix(mut number: u64) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut out = String::new();

@@ -28,8 +28,8 @@ pub struct Behaviour {
     pub bmc_seconds: f64,
     /// Number of repair commands that must run before the health check succeeds.
     pub ill: u32,
-    /// The only verb that counts as a repair command; `repair` by default. It also fixes a machine that does not come
-    /// back from its boots.
+    /// The only verb that counts as a repair command; `repair` by default. If it is set, it also fixes a machine that
+    /// does not come back from its boots.
     pub cure: Option<String>,
     /// Output of its health check instead of `true`, as of a badly written check.
     pub says: Option<String>,

@@ -135,7 +135,7 @@ struct Standing {
 }
 
 impl Standing {
-    /// Creates a machine that has been up for a day.
+    /// Creates a machine that is up and has settled.
     fn new(machine: Machine, mut rng: Rng, booted_at: Timestamp) -> Self {
         Self {
             behaviour: machine.behaviour.clone(),

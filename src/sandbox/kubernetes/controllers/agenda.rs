@@ -1,10 +1,10 @@
-//! What is to be done when: one ordered line of deadlines, in which everything stands at most once.
+//! A queue of deadlines in which every work item occurs at most once.
 
 use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-/// Works in the order of their time, then of their planning.
+/// Work items ordered by deadline, then by the time they were planned.
 pub(super) struct Agenda<W> {
     places: BTreeMap<W, (Instant, u64)>,
     line: BTreeMap<(Instant, u64), W>,
@@ -16,14 +16,14 @@ impl<W: Ord + Clone> Agenda<W> {
         Self { places: BTreeMap::new(), line: BTreeMap::new(), count: 0 }
     }
 
-    /// Does it at that time, or when it is planned already if that is earlier.
+    /// Schedules the work at this time, unless it is already scheduled earlier.
     pub(super) fn plan(&mut self, work: W, at: Instant) {
         if self.places.get(&work).is_none_or(|(planned, _)| at < *planned) {
             self.replan(work, at);
         }
     }
 
-    /// Does it at that time and at no other.
+    /// Schedules the work at this time, and drops any other schedule of it.
     pub(super) fn replan(&mut self, work: W, at: Instant) {
         self.cancel(&work);
         self.count += 1;
@@ -38,14 +38,14 @@ impl<W: Ord + Clone> Agenda<W> {
         }
     }
 
-    /// The first one whose time has come.
+    /// Removes and returns the first item that is due.
     pub(super) fn pop(&mut self, now: Instant) -> Option<W> {
         let first = self.line.first_entry().filter(|e| e.key().0 <= now)?.remove();
         self.places.remove(&first);
         Some(first)
     }
 
-    /// When the next one is due.
+    /// Returns the next deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.line.first_key_value().map(|((at, _), _)| *at)
     }

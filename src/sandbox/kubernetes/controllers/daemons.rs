@@ -1,4 +1,4 @@
-//! DaemonSets: one pod on every node that the selector takes, cordoned or not.
+//! DaemonSets: one pod on every node that matches the selector, cordoned or not.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,8 @@ use super::{
 };
 use crate::sandbox::kubernetes::resource::DAEMON_SETS;
 
-/// The pod of a DaemonSet on a node. It is bound from the beginning and tolerates what a node can have.
+/// Returns the pod of a DaemonSet on a node. It is bound from the beginning and tolerates every condition taint of a
+/// node.
 pub(crate) fn daemon(set: &Value, name: &str, node: &str) -> Value {
     let mut pod = shape::from_template(set, &format!("{name}-"));
     pod["spec"]["nodeName"] = json!(node);
@@ -23,7 +24,7 @@ pub(crate) fn daemon(set: &Value, name: &str, node: &str) -> Value {
 }
 
 impl Manager {
-    /// A DaemonSet is new or says something else: every node is looked at.
+    /// Schedules a check of every node for a new or changed DaemonSet.
     pub(super) fn daemon_set_changed(&mut self, uid: &str) {
         let nodes: Vec<String> = self.index.nodes.keys().cloned().collect();
         for node in nodes {
@@ -31,7 +32,7 @@ impl Manager {
         }
     }
 
-    /// A node is new, or its labels are.
+    /// Schedules a check of every DaemonSet for a new or relabelled node.
     pub(super) fn daemons_see_node(&mut self, node: &str) {
         let sets = self.index.owners.iter().filter(|(_, owner)| same(owner.resource, &DAEMON_SETS));
         let sets: Vec<String> = sets.map(|(uid, _)| uid.clone()).collect();
@@ -41,7 +42,7 @@ impl Manager {
         }
     }
 
-    /// One DaemonSet on one node.
+    /// Reconciles one DaemonSet on one node.
     pub(super) fn daemon(&mut self, uid: &str, node: &str) {
         let Some(Owner { resource, name }) = self.index.owners.get(uid).cloned() else { return };
         let Some(set) = self.objects.get(resource, &name.0, &name.1) else { return };
@@ -55,7 +56,7 @@ impl Manager {
         if wanted && ours.is_empty() {
             return self.create_pod(&name.0, daemon(&set, &name.1, node));
         }
-        // One that ended is replaced; of two the second is too many.
+        // A finished pod is replaced; of two pods the second one is surplus.
         let keep = ours.iter().position(|(_, pod)| wanted && !pod.finished());
         let surplus: Vec<Name> = ours
             .iter()
@@ -68,7 +69,7 @@ impl Manager {
         }
     }
 
-    /// The status of a DaemonSet.
+    /// Writes the status of a DaemonSet.
     pub(super) fn daemon_set(&mut self, uid: &str, _: &Name, object: &Value) {
         let selector = &object["spec"]["template"]["spec"]["nodeSelector"];
         let wanted = self.index.nodes.values().filter(|node| shape::has_labels(node, selector)).count();
@@ -85,7 +86,7 @@ impl Manager {
         });
     }
 
-    /// Labels decide which DaemonSets a node has.
+    /// Reports whether a node's labels or UID changed. The labels decide which DaemonSets the node gets.
     pub(super) fn relabelled(before: Option<&Value>, now: &Value) -> bool {
         before.is_none_or(|b| {
             b["metadata"]["labels"] != now["metadata"]["labels"]

@@ -1,4 +1,4 @@
-//! Deployments: one `ReplicaSet` for each template, the newest growing while the others shrink.
+//! Deployments: one `ReplicaSet` for each template. The newest grows while the others shrink.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::sandbox::kubernetes::resource::REPLICA_SETS;
 
 const HASH: &str = "pod-template-hash";
 
-/// The `ReplicaSet` of a Deployment's present template.
+/// Returns the `ReplicaSet` of a Deployment's current template.
 pub(crate) fn replica_set_of(deployment: &Value) -> Value {
     let spec = &deployment["spec"];
     let hash = shape::hash(&spec["template"]);

@@ -1,5 +1,5 @@
-//! Budgets, computed as kube-controller-manager does it: from the pods a budget selects, the numbers of their owners
-//! and what evictions wrote down.
+//! Budgets, computed as kube-controller-manager does: from the selected pods, the replica counts of their owners, and
+//! the evictions recorded in the status.
 
 use std::collections::BTreeSet;
 
@@ -22,19 +22,19 @@ use crate::sandbox::{
     },
 };
 
-/// The numbers of a budget.
+/// Numbers of a budget.
 struct Sums {
     expected: i64,
     healthy: i64,
     desired: i64,
-    /// The evicted pods that have not gone yet.
+    /// Evicted pods that still exist.
     disrupted: Map<String, Value>,
-    /// When the first of those is not counted as gone any more.
+    /// Time at which the first of those no longer counts as gone.
     again: Option<Timestamp>,
 }
 
 impl Manager {
-    /// A budget was added, changed or deleted.
+    /// Handles a budget that was added, changed or deleted.
     pub(super) fn budget_changed(&mut self, change: &Change) {
         let key = (*super::watch::name_of(&change.object)).clone();
         if change.verb == Verb::Deleted {
@@ -45,7 +45,7 @@ impl Manager {
         self.after(length(self.pace.budget_lag), Work::Budget(key));
     }
 
-    /// A pod was added, changed or deleted; `selected` are budgets that selected it before.
+    /// Handles a pod that was added, changed or deleted. `selected` are the budgets that selected it before.
     pub(super) fn budgets_see(&mut self, name: &Name, before: Option<&Pod>, selected: Vec<Key>) {
         let now = self.index.pods.get(name);
         let relabelled = |a: &Pod, b: &Pod| a.object["metadata"]["labels"] != b.object["metadata"]["labels"];
@@ -61,12 +61,12 @@ impl Manager {
         }
     }
 
-    /// Writes a budget's status as it is now.
+    /// Writes a budget's current status.
     pub(super) fn budget(&mut self, key: &Key) {
         let (now, stamp) = (self.objects.clock().wall(), self.objects.stamp());
         let Some(known) = self.index.budgets.get(key) else { return };
         let pods: Vec<&Pod> = known.pods.iter().filter_map(|name| self.index.pods.get(name)).collect();
-        // Asked before the budget is held: the objects have one lock.
+        // Computed before the update of the budget, because all objects share one lock.
         let scale = self.expected_scale(&pods);
         let mut again = None;
         expected(self.objects.update(&BUDGETS, &key.0, &key.1, |budget| {
@@ -86,7 +86,7 @@ impl Manager {
         }
     }
 
-    /// None where the number of pods that should be there cannot be found.
+    /// Computes the numbers of a budget. Returns `None` if the expected number of pods cannot be determined.
     fn sums(&self, pods: &[&Pod], scale: Option<i64>, budget: &Value, now: Timestamp) -> Option<Sums> {
         let spec = &budget["spec"];
         let (expected, desired) = if spec["maxUnavailable"].is_null() {
@@ -120,8 +120,8 @@ impl Manager {
         Some(Sums { expected, healthy, desired, disrupted, again })
     }
 
-    /// What the owners of these pods want in sum. Pods without an owner count for nothing; an owner without a number
-    /// (DaemonSets, Jobs, owners that are gone) makes the sum unknown.
+    /// Returns the total number of pods that the owners of these pods want. Pods without an owner do not count. Returns
+    /// `None` if an owner has no replica count (DaemonSets, Jobs, deleted owners).
     fn expected_scale(&self, pods: &[&Pod]) -> Option<i64> {
         let uids: BTreeSet<&str> = pods.iter().filter_map(|pod| pod.owner.as_deref()).collect();
         let mut scales = std::collections::BTreeMap::new();

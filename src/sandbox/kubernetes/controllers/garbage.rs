@@ -1,5 +1,4 @@
-//! What nobody owns any more goes: dependants of deleted owners, pods of deleted Nodes, what is in a namespace that
-//! ends.
+//! Garbage collection: dependants of deleted owners, pods of deleted Nodes, and the objects of a terminating namespace.
 
 use serde_json::{Value, json};
 
@@ -21,12 +20,12 @@ fn held_by(object: &Value, finalizer: &str) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|held| held.iter().any(|f| f == finalizer))
 }
 
-/// Whether it is being deleted and waits for the garbage collector.
+/// Reports whether the object is being deleted and waits for the garbage collector.
 pub(super) fn awaited(object: &Value) -> bool {
     shape::being_deleted(object) && (held_by(object, FOREGROUND) || held_by(object, ORPHAN))
 }
 
-/// Takes those from a list in the metadata; the list itself goes with its last one.
+/// Removes the matching elements from a list in the metadata, and the list itself once it is empty.
 fn without(object: &mut Value, field: &str, gone: impl Fn(&Value) -> bool) {
     let Some(list) = object["metadata"].get_mut(field).and_then(Value::as_array_mut) else { return };
     list.retain(|one| !gone(one));
@@ -38,7 +37,7 @@ fn without(object: &mut Value, field: &str, gone: impl Fn(&Value) -> bool) {
 }
 
 impl Manager {
-    /// Takes away what an owner had that is gone, or is going.
+    /// Deletes the dependants of an owner that is gone.
     pub(super) fn dependants(&mut self, uid: &str) {
         if self.index.owners.contains_key(uid) {
             return;
@@ -56,8 +55,8 @@ impl Manager {
         }
     }
 
-    /// An owner that is deleted in the foreground goes when its dependants have gone; one that leaves them behind, when
-    /// none of them names it any more.
+    /// Finishes the deletion of an owner. With foreground deletion the owner is removed once its dependants are gone.
+    /// With orphan deletion it is removed once no dependant refers to it.
     pub(super) fn owner_ends(&mut self, uid: &str, object: &Value) {
         if held_by(object, ORPHAN) {
             self.let_go(uid);
@@ -73,7 +72,7 @@ impl Manager {
         }
     }
 
-    /// Takes an owner's name from what it owned.
+    /// Removes the owner reference from all dependants.
     fn let_go(&mut self, uid: &str) {
         let pods = self.index.of(uid).into_iter().map(|name| (&PODS, name));
         let sets = self.index.replica_sets.get(uid).into_iter().flatten().map(|name| (&REPLICA_SETS, name.clone()));
@@ -86,7 +85,7 @@ impl Manager {
         }
     }
 
-    /// Something that is being deleted waits for the garbage collector: what owns nothing need not.
+    /// Removes the garbage collector's finalizers from an object that is being deleted and owns nothing.
     pub(super) fn release(&self, resource: &'static Resource, name: &Name) {
         expected(self.objects.update(resource, &name.0, &name.1, |object| {
             if shape::being_deleted(object) {
@@ -96,7 +95,7 @@ impl Manager {
         }));
     }
 
-    /// Pods of a Node that is gone.
+    /// Deletes the pods of a Node that is gone.
     pub(super) fn orphans(&mut self, node: &str) {
         if self.index.nodes.contains_key(node) {
             return;
@@ -108,7 +107,7 @@ impl Manager {
         }
     }
 
-    /// A namespace was added, changed or deleted.
+    /// Handles a namespace that was added, changed or deleted.
     pub(super) fn namespace_changed(&mut self, change: &Change) {
         let name = text(&change.object["metadata"]["name"]).to_owned();
         if change.verb == Verb::Deleted {
@@ -118,7 +117,7 @@ impl Manager {
         }
     }
 
-    /// Empties a namespace that ends; the last step is its own removal.
+    /// Empties a terminating namespace. The last step removes the namespace itself.
     pub(super) fn namespace(&mut self, namespace: &str) {
         if !self.index.ending_namespaces.contains(namespace) {
             return;

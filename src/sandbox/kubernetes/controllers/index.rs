@@ -1,4 +1,4 @@
-//! What is where: pods by node, owner and budget, kept with every change.
+//! Index of pods by node, owner and budget, updated with every change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,19 +16,19 @@ use crate::{
 /// Namespace and name, shared.
 pub(super) type Name = Arc<Key>;
 
-/// What is kept of a pod.
+/// Indexed facts of a pod.
 #[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub(super) struct Pod {
     pub(super) uid: String,
-    /// Empty until it is bound.
+    /// Name of its node; empty until it is bound.
     pub(super) node: String,
     /// UID of its controller.
     pub(super) owner: Option<String>,
     pub(super) phase: Phase,
     pub(super) ready: bool,
-    /// Seconds it has for its end, once that was asked.
+    /// Grace period in seconds once its deletion was requested.
     pub(super) terminating: Option<u64>,
-    /// Nothing ends it: finalizers, or the annotation.
+    /// Whether nothing terminates it: it has finalizers or the annotation [`shape::STUCK`].
     pub(super) held: bool,
     pub(super) never_ready: bool,
     pub(super) runs: bool,
@@ -36,7 +36,7 @@ pub(super) struct Pod {
     pub(super) object: Arc<Value>,
 }
 
-/// `status.phase`, `Pending` being also what says nothing.
+/// `status.phase`. `Pending` also stands for a missing phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Pending,
@@ -73,12 +73,12 @@ impl Pod {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    /// Neither ended nor ending: what an owner counts.
+    /// Reports whether it is neither finished nor terminating. Owners count such pods.
     pub(super) fn active(&self) -> bool {
         self.terminating.is_none() && !self.finished()
     }
 
-    /// What owners and budgets look at.
+    /// Returns the facts that matter to owners and budgets.
     fn state(&self) -> (&str, Phase, bool, bool, &str) {
         (&self.node, self.phase, self.ready, self.terminating.is_some(), &self.uid)
     }
@@ -96,7 +96,7 @@ pub(super) struct Owned {
     pub(super) ready: usize,
 }
 
-/// A budget's selector and the pods it selects.
+/// A budget's selector and the pods that it selects.
 pub(super) struct Budget {
     pub(super) selector: Option<Selector>,
     pub(super) pods: BTreeSet<Name>,
@@ -109,25 +109,25 @@ pub(super) struct Owner {
     pub(super) name: Name,
 }
 
-/// All of it.
+/// The whole index.
 #[derive(Default)]
 pub(super) struct Index {
     pub(super) pods: BTreeMap<Name, Pod>,
     pub(super) by_node: BTreeMap<String, BTreeSet<Name>>,
-    /// By the owner's UID.
+    /// Pods by the owner's UID.
     pub(super) by_owner: BTreeMap<String, Owned>,
-    /// By name.
+    /// Nodes by name.
     pub(super) nodes: BTreeMap<String, Arc<Value>>,
-    /// By UID: what may own pods.
+    /// Possible owners of pods, by UID.
     pub(super) owners: BTreeMap<String, Owner>,
-    /// By the Deployment's UID.
+    /// ReplicaSets by the Deployment's UID.
     pub(super) replica_sets: BTreeMap<String, BTreeSet<Name>>,
     pub(super) budgets: BTreeMap<Key, Budget>,
     pub(super) ending_namespaces: BTreeSet<String>,
 }
 
 impl Index {
-    /// Puts a pod in; what was there before comes back.
+    /// Inserts a pod. Returns the previous one.
     pub(super) fn put(&mut self, name: &Name, pod: Pod) -> Option<Pod> {
         let before = self.take(name);
         if !pod.node.is_empty() {
@@ -164,7 +164,7 @@ impl Index {
         }
     }
 
-    /// Takes a pod out, except from its budgets.
+    /// Removes a pod, except from its budgets.
     fn take(&mut self, name: &Name) -> Option<Pod> {
         let pod = self.pods.remove(name)?;
         remove(&mut self.by_node, &pod.node, name);
@@ -181,7 +181,7 @@ impl Index {
         Some(pod)
     }
 
-    /// Takes a pod out.
+    /// Removes a pod.
     pub(super) fn remove(&mut self, name: &Name) -> Option<Pod> {
         for (_, budget) in in_namespace_mut(&mut self.budgets, &name.0) {
             budget.pods.remove(name);
@@ -189,14 +189,14 @@ impl Index {
         self.take(name)
     }
 
-    /// The budgets that select a pod.
+    /// Returns the budgets that select a pod.
     pub(super) fn budgets_of(&self, name: &Name) -> Vec<Key> {
         let from = (name.0.clone(), String::new());
         let those = self.budgets.range(from..).take_while(|(key, _)| key.0 == name.0);
         those.filter(|(_, b)| b.pods.contains(name)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Puts a budget in, with the pods it selects.
+    /// Inserts a budget with the pods that it selects.
     pub(super) fn put_budget(&mut self, key: &Key, selector: Option<Selector>) {
         if self.budgets.get(key).is_some_and(|b| b.selector == selector) {
             return;
@@ -208,17 +208,17 @@ impl Index {
         self.budgets.insert(key.clone(), Budget { selector, pods });
     }
 
-    /// The pods on a node.
+    /// Returns the pods on a node.
     pub(super) fn on(&self, node: &str) -> Vec<Name> {
         self.by_node.get(node).into_iter().flatten().cloned().collect()
     }
 
-    /// The pods of an owner.
+    /// Returns the pods of an owner.
     pub(super) fn of(&self, uid: &str) -> Vec<Name> {
         self.by_owner.get(uid).into_iter().flat_map(|owned| &owned.pods).cloned().collect()
     }
 
-    /// How many of them are active, and how many of those are Ready.
+    /// Returns the number of active pods of an owner, and how many of those are Ready.
     pub(super) fn counts(&self, uid: &str) -> (usize, usize) {
         self.by_owner.get(uid).map_or((0, 0), |owned| (owned.active, owned.ready))
     }

@@ -1,4 +1,4 @@
-//! Jobs: pods that run and end; those that are lost on the way are replaced.
+//! Jobs: pods that run and finish. Lost pods are replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::sandbox::{durations::length, kubernetes::resource::JOBS};
 
-/// Which pods each Job has counted already, by UID: a pod that is deleted afterwards stays counted.
+/// UIDs of the pods that each Job has already counted. A pod that is deleted afterwards stays counted.
 #[derive(Default)]
 pub(super) struct Jobs {
     counted: BTreeMap<String, BTreeSet<String>>,
@@ -31,7 +31,7 @@ fn ended(job: &Value) -> bool {
 
 impl Manager {
     pub(super) fn job(&mut self, uid: &str, name: &Name, job: &Value) {
-        // somebody else's, as `spec.managedBy` has it
+        // Another controller is responsible, according to `spec.managedBy`.
         if job["spec"]["managedBy"].as_str().is_some_and(|by| by != "kubernetes.io/job-controller") {
             return;
         }
@@ -100,7 +100,7 @@ impl Manager {
         }
     }
 
-    /// A Job that ended goes after its time to live, if it has one.
+    /// Deletes a finished Job after its TTL, if it has one.
     fn job_after_end(&mut self, uid: &str, job: &Value) {
         let Some(live) = job["spec"]["ttlSecondsAfterFinished"].as_f64() else { return };
         let end = ["Complete", "Failed"].into_iter().find_map(|kind| shape::condition(job, kind));

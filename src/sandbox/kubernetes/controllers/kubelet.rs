@@ -1,4 +1,4 @@
-//! Kubelets: pods that start, end, run to their end, and come back after a boot.
+//! Kubelets: pods that start, stop, run to completion, and restart after a boot.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,22 +14,22 @@ use super::{
 };
 use crate::sandbox::{durations::length, kubernetes::resource::PODS, machines::State};
 
-/// What a kubelet does next with a pod.
+/// Next step of a kubelet with a pod.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// Its containers become Ready.
     Start,
-    /// It ends by itself.
+    /// It completes by itself.
     Succeed,
-    /// It is stopped, within so many seconds.
+    /// It is stopped, with this grace period in seconds.
     Stop(u64),
 }
 
-/// What all kubelets remember.
+/// State of all kubelets.
 pub(super) struct Kubelets {
-    /// Whether it runs, by the machine's address.
+    /// Whether the kubelet runs, by the machine's address.
     pub(super) running: BTreeMap<String, bool>,
-    /// The steps under way, with the pod's UID.
+    /// Steps in progress, with the pod's UID.
     steps: BTreeMap<Name, (String, Step)>,
     starts: Rng,
     stops: Rng,
@@ -44,7 +44,7 @@ impl Kubelets {
 }
 
 impl Manager {
-    /// Kubelets of machines that are up are running since long ago.
+    /// Marks the kubelets of machines that are up as running.
     pub(super) fn kubelets_begin(&mut self) {
         for machine in self.machines.list() {
             let up = self.machines.look(&machine.address).is_some_and(|seen| seen.state == State::Up);
@@ -52,7 +52,7 @@ impl Manager {
         }
     }
 
-    /// Drops the steps of pods that are no more, after everything was read anew.
+    /// Drops the steps of pods that no longer exist, after a relist.
     pub(super) fn kubelets_forget(&mut self) {
         let pods = &self.index.pods;
         self.kubelets.steps.retain(|name, _| pods.contains_key(name));
@@ -114,7 +114,7 @@ impl Manager {
         self.agenda.replan(Work::Pod(Arc::clone(name)), Instant::now() + takes);
     }
 
-    /// The time of a pod's next step has come.
+    /// Executes the next step of a pod, which is due.
     pub(super) fn pod_step(&mut self, name: &Name) {
         let Some((uid, step)) = self.kubelets.steps.remove(name) else { return };
         let Some(pod) = self.index.pods.get(name) else { return };
@@ -132,7 +132,7 @@ impl Manager {
         }
     }
 
-    /// The pods of a machine that booted: their containers are gone, those that were ending have ended.
+    /// Handles the pods of a machine that booted. Their containers are gone; pods that were terminating have ended.
     pub(super) fn pods_after_boot(&mut self, node: &str) {
         let now = self.objects.clock().wall();
         for name in self.index.on(node) {
@@ -145,14 +145,14 @@ impl Manager {
         }
     }
 
-    /// Nothing moves on a machine that is down.
+    /// Stops all pod steps of a machine that is down.
     pub(super) fn pods_stand_still(&mut self, node: &str) {
         for name in self.index.on(node) {
             self.kubelet_sees(&name, None);
         }
     }
 
-    /// A static pod's mirror comes back for as long as its Node is there.
+    /// Recreates the mirror of a static pod, while its Node exists.
     fn mirror_again(&self, before: &Pod) {
         if !self.index.nodes.contains_key(&before.node) || !self.kubelet_runs(&before.node) {
             return;
@@ -172,7 +172,7 @@ fn stamp(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Writes what a pod's status says while it runs on the machine with this address.
+/// Writes the status of a pod that runs on the machine with this address.
 pub(crate) fn run(pod: &mut Value, now: Timestamp, host: &str) {
     let (now, never) = (stamp(now), shape::annotation(pod, shape::NEVER_READY) == "true");
     let ready = if never { "False" } else { "True" };
@@ -211,7 +211,7 @@ pub(crate) fn run(pod: &mut Value, now: Timestamp, host: &str) {
     status["containerStatuses"] = json!(containers);
 }
 
-/// An address for each pod, from the number in its UID.
+/// Returns an address for each pod, derived from the number in its UID.
 fn address_of_pod(uid: &str) -> String {
     let number = uid.rsplit('-').next().and_then(|n| u32::from_str_radix(n.get(n.len().saturating_sub(6)..)?, 16).ok());
     let number = number.unwrap_or(0) % 0x3f_ffff;
@@ -232,7 +232,7 @@ fn end(pod: &mut Value, now: Timestamp, phase: &str) {
     }
 }
 
-/// After a boot: the containers are started again, or the pod has failed if it may not be.
+/// Restarts the containers after a boot. The pod has failed if its restart policy is `Never`.
 fn restart(pod: &mut Value, now: Timestamp) {
     if pod["spec"]["restartPolicy"] == "Never" {
         return end(pod, now, "Failed");

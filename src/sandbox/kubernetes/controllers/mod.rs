@@ -1,8 +1,8 @@
-//! What moves by itself: kubelets, the scheduler and the controllers of kube-controller-manager.
+//! Kubelets, the scheduler and the controllers of kube-controller-manager.
 //!
-//! They are one task. It follows the history of the objects and the machines' power log, keeps an index, and has one
-//! agenda of deadlines; while nothing changes and nothing is due it sleeps. Each file here is one controller: what it
-//! does when it sees a change, and what it does when its time has come.
+//! They run as one task. It follows the history of the objects and the machines' power log, keeps an index, and has one
+//! agenda of deadlines. It sleeps while nothing changes and nothing is due. Each file is one controller: its reaction
+//! to changes, and its work when a deadline is due.
 
 mod agenda;
 pub(crate) mod daemons;
@@ -38,10 +38,10 @@ use crate::sandbox::{
     machines::Machines,
 };
 
-/// Works done in one go before others get their turn.
+/// Maximum number of work items in one go, before other tasks get their turn.
 const BATCH: usize = 256;
 
-/// The running controllers; they end when this is dropped.
+/// The running controllers. They stop when this is dropped.
 pub struct Controllers {
     task: tokio::task::JoinHandle<()>,
 }
@@ -53,38 +53,38 @@ impl Drop for Controllers {
 }
 
 impl Controllers {
-    /// Starts them over these objects and machines. `seed` decides what chance decides.
+    /// Starts the controllers over these objects and machines. `seed` determines every random choice.
     pub fn start(objects: Objects, machines: Machines, pace: Durations, seed: u64) -> Self {
         Self { task: tokio::spawn(Manager::new(objects, machines, pace, seed).run()) }
     }
 }
 
-/// Something to do at a time.
+/// A work item with a deadline.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
-    /// The kubelet of the machine with this address reports for the first time after a boot.
+    /// First report of the kubelet after a boot, by the machine's address.
     Kubelet(String),
-    /// It says Ready: address.
+    /// Report of a Ready kubelet, by the machine's address.
     NodeReady(String),
-    /// A Node's kubelet was silent for too long.
+    /// A Node whose kubelet was silent for too long.
     NodeSilent(String),
-    /// The next step of a pod on its machine.
+    /// Next step of a pod on its machine.
     Pod(Name),
-    /// Pods are waiting for a node.
+    /// Scheduling of the pods that wait for a node.
     Schedule,
-    /// What the owner with this UID wants is made true, or its status is written.
+    /// Reconciliation of the owner with this UID, including its status.
     Owner(String),
-    /// One DaemonSet (UID) on one node.
+    /// Reconciliation of one DaemonSet (UID) on one node.
     Daemon(String, String),
-    /// A budget's status is written.
+    /// Update of a budget's status.
     Budget(Key),
-    /// Whoever had this UID is gone: what it owned goes.
+    /// Deletion of the dependants of a deleted owner (UID).
     Dependants(String),
-    /// An object that owns nothing is let go by the garbage collector.
+    /// Removal of the garbage collector's finalizers from an object that owns nothing.
     Release(&'static Resource, Name),
-    /// A Node is gone: its pods go.
+    /// Deletion of the pods of a deleted Node.
     Orphans(String),
-    /// A namespace is being emptied.
+    /// Emptying of a namespace.
     Namespace(String),
 }
 
@@ -94,12 +94,12 @@ struct Manager {
     pace: Durations,
     index: Index,
     agenda: Agenda<Work>,
-    /// The last revision that the index knows.
+    /// Last revision that the index contains.
     seen: u64,
-    /// Lines of the power log that were read.
+    /// Number of power log entries that were read.
     power_seen: usize,
     kubelets: kubelet::Kubelets,
-    /// What kubelets would have done since they were frozen.
+    /// Work that kubelets would have done since they were frozen.
     held: BTreeSet<Work>,
     scheduler: scheduler::Scheduler,
     jobs: jobs::Jobs,
@@ -157,7 +157,7 @@ impl Manager {
                     None => std::future::pending().await,
                 }
             };
-            // `self` holds both senders, so that `changed` cannot fail.
+            // `self` holds both senders, so `changed` cannot fail.
             tokio::select! {
                 biased;
                 _ = changes.changed() => {}
@@ -184,7 +184,7 @@ impl Manager {
         }
     }
 
-    /// Does it after the controllers' lag.
+    /// Schedules the work after the controllers' lag.
     fn soon(&mut self, work: Work) {
         self.after(length(self.pace.lag), work);
     }
@@ -193,7 +193,7 @@ impl Manager {
         self.agenda.plan(work, Instant::now() + lag);
     }
 
-    /// Writes a pod if it is still the one that is meant.
+    /// Updates a pod, if it still has this UID.
     fn write_pod(&self, name: &Name, uid: &str, change: impl FnOnce(&mut Value)) {
         let written = self.objects.update(&PODS, &name.0, &name.1, |pod| {
             the_one(pod, uid)?;
@@ -203,12 +203,12 @@ impl Manager {
         expected(written);
     }
 
-    /// Takes a pod away if it is still the one that is meant.
+    /// Removes a pod, if it still has this UID.
     fn remove_pod(&self, name: &Name, uid: &str) {
         expected(self.objects.remove(&PODS, &name.0, &name.1, |pod| the_one(pod, uid)));
     }
 
-    /// Asks for a pod's end, with its grace; one that is bound nowhere is gone at once.
+    /// Deletes a pod gracefully. An unbound pod without finalizers is removed at once.
     fn delete_pod(&self, name: &Name) {
         let Some(pod) = self.index.pods.get(name).filter(|pod| pod.terminating.is_none()) else { return };
         if pod.node.is_empty() && !shape::finalizers(&pod.object) {
@@ -227,22 +227,23 @@ impl Manager {
     }
 }
 
-/// Whether both are the same kind.
+/// Reports whether both are the same kind.
 fn same(a: &'static Resource, b: &'static Resource) -> bool {
     std::ptr::eq(a, b)
 }
 
-/// Refuses what is another object of the same name.
+/// Refuses another object of the same name.
 fn the_one(object: &Value, uid: &str) -> Result<(), Refusal> {
     if object["metadata"]["uid"] == uid { Ok(()) } else { Err(Refusal::new(409, "Conflict", "another of this name")) }
 }
 
-/// Refuses because it is not time yet.
+/// Refuses a removal that is not possible yet.
 fn waits() -> Refusal {
     Refusal::new(409, "Conflict", "it is not empty yet")
 }
 
-/// What a controller wanted to change may have gone or been replaced meanwhile; it will see that.
+/// Ignores a failed write. The object may have been deleted or replaced meanwhile, and the controller will see that
+/// change.
 fn expected<T>(result: Result<T, Refusal>) {
     if let Err(refusal) = result {
         tracing::debug!(code = refusal.code, "a controller's write: {}", refusal.message);

@@ -1,4 +1,4 @@
-//! Nodes: what kubelets report of their machines, and what is written when they are silent.
+//! Nodes: kubelet reports, and the status that is written when a kubelet is silent.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,7 +23,7 @@ const PRESSURES: [(&str, &str); 3] = [
     ("PIDPressure", "KubeletHasSufficientPID"),
 ];
 
-/// The Node of a machine, as its kubelet registers it.
+/// Returns the Node of a machine as its kubelet registers it.
 pub(crate) fn node_of(machine: &Machine) -> Value {
     let Machine { name, address, control_plane, rack, .. } = machine;
     let role = if *control_plane { "control-plane" } else { "worker" };
@@ -54,7 +54,7 @@ pub(crate) fn node_of(machine: &Machine) -> Value {
     })
 }
 
-/// Writes what a kubelet reports: its boot, and whether it is ready or why not.
+/// Writes a kubelet's report: the boot id, and Ready or the fault.
 pub(crate) fn report(node: &mut Value, now: &str, boot_id: &str, fault: Option<&str>) {
     if !node["status"]["nodeInfo"].is_object() {
         node["status"]["nodeInfo"] = json!({"kubeletVersion": KUBELET});
@@ -70,7 +70,7 @@ pub(crate) fn report(node: &mut Value, now: &str, boot_id: &str, fault: Option<&
 }
 
 impl Manager {
-    /// The address of a Node's machine.
+    /// Returns the address of a Node's machine.
     pub(super) fn address_of(&self, node: &str) -> Option<String> {
         let object = self.index.nodes.get(node)?;
         let all = object["status"]["addresses"].as_array().into_iter().flatten().map(|a| text(&a["address"]));
@@ -78,7 +78,7 @@ impl Manager {
         known.or_else(|| self.machines.address_of(node))
     }
 
-    /// The Nodes of a machine: one, unless somebody made two.
+    /// Returns the Nodes of a machine: one, unless somebody created a second one.
     fn nodes_at(&self, address: &str) -> Vec<String> {
         let of = |name: &String| self.address_of(name).as_deref() == Some(address);
         let by_name = self.machines.machine(address).map(|m| m.name).filter(of);
@@ -106,7 +106,7 @@ impl Manager {
         self.after(takes, Work::Kubelet(address.to_owned()));
     }
 
-    /// A kubelet's first report after a boot: it registers its Node if there is none.
+    /// Handles a kubelet's first report after a boot. Registers the Node if there is none.
     pub(super) fn kubelet_reports(&mut self, address: &str) {
         let Some(seen) = self.machines.look(address).filter(|seen| seen.state == State::Up) else { return };
         let stamp = self.objects.stamp();
@@ -133,7 +133,7 @@ impl Manager {
         self.after(takes, Work::NodeReady(address.to_owned()));
     }
 
-    /// The kubelet says Ready, or what is wrong and asks again later.
+    /// Reports Ready, or reports the fault and tries again later.
     pub(super) fn node_ready(&mut self, address: &str) {
         let Some(seen) = self.machines.look(address).filter(|seen| seen.state == State::Up) else { return };
         let trouble = seen.trouble_until.filter(|until| *until > Instant::now());
@@ -150,7 +150,8 @@ impl Manager {
         }
     }
 
-    /// Nobody has heard of a kubelet for the grace: the Node's conditions are unknown, its pods not Ready.
+    /// Handles a kubelet that was silent for the grace period: the Node's conditions become Unknown, and its pods not
+    /// Ready.
     pub(super) fn node_silent(&mut self, node: &str) {
         let up = self.address_of(node).is_some_and(|address| self.kubelets.running.get(&address) == Some(&true));
         if up || !self.index.nodes.contains_key(node) {
@@ -173,7 +174,7 @@ impl Manager {
         }
     }
 
-    /// A Node was added, changed or deleted.
+    /// Handles a Node that was added, changed or deleted.
     pub(super) fn node_changed(&mut self, before: Option<&Value>, now: Option<&Arc<Value>>) {
         let Some(object) = now.map(Arc::as_ref).or(before) else { return };
         let node = text(&object["metadata"]["name"]).to_owned();
@@ -208,7 +209,7 @@ impl Manager {
             _ if shape::says(object, "Ready") == "Unknown" => {}
             _ => self.after(length(self.pace.node_monitor_grace), Work::NodeSilent(node.to_owned())),
         }
-        // Pods may have been there before their Node.
+        // Pods may have existed before their Node.
         let pods: BTreeSet<_> = self.index.on(node).into_iter().collect();
         for name in pods {
             self.kubelet_sees(&name, None);

@@ -1,4 +1,4 @@
-//! What controllers of pods have in common, and `ReplicaSets`.
+//! Common parts of the pod controllers, and `ReplicaSets`.
 
 use std::cmp::Reverse;
 
@@ -17,7 +17,7 @@ use crate::sandbox::kubernetes::{
 };
 
 impl Manager {
-    /// An object that owns others was added, changed or deleted.
+    /// Handles an owner that was added, changed or deleted.
     pub(super) fn owner_changed(&mut self, change: &Change) {
         let (object, name) = (&change.object, super::watch::name_of(&change.object));
         let uid = text(&object["metadata"]["uid"]).to_owned();
@@ -46,7 +46,7 @@ impl Manager {
         }
     }
 
-    /// A pod of somebody's was added, changed or deleted.
+    /// Handles an owned pod that was added, changed or deleted.
     pub(super) fn owners_see(&mut self, name: &Name, before: Option<&Pod>) {
         let now = self.index.pods.get(name);
         if let (Some(before), Some(now)) = (before, now)
@@ -70,7 +70,7 @@ impl Manager {
         }
     }
 
-    /// Makes what an owner says true.
+    /// Reconciles an owner.
     pub(super) fn owner(&mut self, uid: &str) {
         let Some(Owner { resource, name }) = self.index.owners.get(uid).cloned() else { return };
         let Some(object) = self.objects.get(resource, &name.0, &name.1) else { return };
@@ -110,7 +110,8 @@ impl Manager {
         });
     }
 
-    /// Deletes the pods of an owner that are missed least: not bound, not running, not Ready, youngest.
+    /// Deletes the pods of an owner that matter least: first those that are not bound, not running or not Ready, and
+    /// the youngest.
     pub(super) fn delete_some(&self, uid: &str, number: usize) {
         let mut pods = self.index.of(uid);
         pods.retain(|name| self.index.pods.get(name).is_some_and(Pod::active));
@@ -124,14 +125,14 @@ impl Manager {
         }
     }
 
-    /// Creates a pod, unless its namespace is on its way out.
+    /// Creates a pod, unless its namespace is terminating.
     pub(super) fn create_pod(&self, namespace: &str, pod: Value) {
         if !self.index.ending_namespaces.contains(namespace) {
             expected(self.objects.create(&PODS, namespace, pod));
         }
     }
 
-    /// Writes the status of an owner; `write` gets it and the generation that was observed.
+    /// Writes the status of an owner. `write` gets the status and the observed generation.
     pub(super) fn write_status(&self, uid: &str, write: impl FnOnce(&mut Value, Value)) {
         let Some(Owner { resource, name }) = self.index.owners.get(uid) else { return };
         expected(self.objects.update(resource, &name.0, &name.1, |object| {
@@ -149,12 +150,12 @@ impl Manager {
     }
 }
 
-/// `spec.replicas` and the like: 1 where nothing is said.
+/// Returns a count such as `spec.replicas`; 1 if it is missing.
 pub(super) fn count(value: &Value) -> usize {
     value.as_u64().map_or(1, |n| usize::try_from(n).unwrap_or(0))
 }
 
-/// Whether Go's encoder leaves this number of a status out when it is 0.
+/// Reports whether Go's encoder omits this status field when it is 0.
 fn unsaid(resource: &'static Resource, field: &str) -> bool {
     match field {
         "readyReplicas"

@@ -1,4 +1,4 @@
-//! The scheduler: a pod that is bound nowhere goes to the Ready, schedulable node with the fewest pods.
+//! The scheduler: binds an unbound pod to the Ready, schedulable node with the fewest pods.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,20 +13,20 @@ use super::{
     shape::{self, text},
 };
 
-/// Pods bound in one go.
+/// Maximum number of pods bound in one go.
 const BATCH: usize = 64;
 
-/// What the scheduler remembers.
+/// State of the scheduler.
 #[derive(Default)]
 pub(super) struct Scheduler {
-    /// Nodes that take pods, those with the fewest first.
+    /// Nodes that accept pods, by number of pods, fewest first.
     open: BTreeSet<(usize, String)>,
-    /// The number they stand there with.
+    /// Number under which each node is in `open`.
     places: BTreeMap<String, usize>,
-    /// Pods to be tried, in the order they came, and the number each stands with.
+    /// Pods to schedule in order of arrival, and the number of each.
     line: BTreeMap<u64, Name>,
     standing: BTreeMap<Name, u64>,
-    /// Pods that no node takes.
+    /// Pods that no node accepts.
     waiting: BTreeSet<Name>,
     count: u64,
 }
@@ -48,7 +48,7 @@ impl Scheduler {
     }
 }
 
-/// Ready and not cordoned.
+/// Reports whether a node is Ready, not cordoned and not being deleted.
 fn open(node: &Value) -> bool {
     node["spec"]["unschedulable"] != true && shape::says(node, "Ready") == "True" && !shape::being_deleted(node)
 }
@@ -91,7 +91,7 @@ impl Manager {
         }
     }
 
-    /// A node was added, changed or deleted: those that wait may try again.
+    /// Handles a node that was added, changed or deleted. Waiting pods are tried again.
     pub(super) fn scheduler_sees_node(&mut self, node: &str) {
         self.place(node);
         if self.scheduler.places.contains_key(node) && !self.scheduler.waiting.is_empty() {
@@ -102,7 +102,7 @@ impl Manager {
         }
     }
 
-    /// Puts a node where it belongs among the open ones.
+    /// Updates a node's position among the open ones.
     fn place(&mut self, node: &str) {
         let scheduler = &mut self.scheduler;
         if let Some(place) = scheduler.places.remove(node) {
@@ -115,7 +115,7 @@ impl Manager {
         }
     }
 
-    /// Binds the pods that stand in line.
+    /// Binds the pods in the queue.
     pub(super) fn schedule(&mut self) {
         for _ in 0..BATCH {
             let Some((_, name)) = self.scheduler.line.pop_first() else { return };

@@ -1,4 +1,4 @@
-//! The fields of objects that controllers read and write.
+//! Fields of objects that controllers read and write.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::model::selector::Selector;
 
-/// A pod with this annotation (`true`) never ends by itself.
+/// Annotation of a pod that never terminates (`true`).
 pub const STUCK: &str = "sandbox.cketerm.io/stuck";
-/// A pod with this annotation (`true`) runs and is never Ready.
+/// Annotation of a pod that runs but is never Ready (`true`).
 pub const NEVER_READY: &str = "sandbox.cketerm.io/never-ready";
-/// Seconds that a pod runs before it succeeds.
+/// Annotation with the seconds that a pod runs before it succeeds.
 pub const RUNS: &str = "sandbox.cketerm.io/runs-seconds";
-/// Seconds that a pod takes to stop, where that is not the pace's.
+/// Annotation with the seconds that a pod takes to stop, if that differs from the pace's.
 pub const STOPS: &str = "sandbox.cketerm.io/stops-seconds";
-/// What makes a pod a static one's mirror.
+/// Annotation of a static pod's mirror.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// A text, empty if there is none.
+/// Returns a string value; empty if there is none.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -31,13 +31,13 @@ pub(super) fn labels(object: &Value) -> BTreeMap<String, String> {
     of.into_iter().flatten().map(|(k, v)| (k.clone(), text(v).to_owned())).collect()
 }
 
-/// Whether its labels have all of `wanted` (a `nodeSelector`).
+/// Reports whether the object's labels contain all of `wanted` (a `nodeSelector`).
 pub(super) fn has_labels(object: &Value, wanted: &Value) -> bool {
     let labels = &object["metadata"]["labels"];
     wanted.as_object().into_iter().flatten().all(|(k, v)| labels.get(k) == Some(v))
 }
 
-/// A label selector; none where there is none or it cannot be read.
+/// Parses a label selector. Returns `None` if it is missing or invalid.
 pub(super) fn selector(value: &Value) -> Option<Selector> {
     serde_json::from_value(value.clone()).ok().filter(|_| !value.is_null())
 }
@@ -54,12 +54,12 @@ pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> 
     object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
 }
 
-/// Its status: `True`, `False`, `Unknown`, or empty.
+/// Returns the status of a condition: `True`, `False`, `Unknown`, or empty.
 pub(super) fn says<'a>(object: &'a Value, kind: &str) -> &'a str {
     condition(object, kind).map_or("", |c| text(&c["status"]))
 }
 
-/// Writes a condition; its transition time changes with its status only.
+/// Sets a condition. Its transition time changes only with its status.
 pub(super) fn set_condition(object: &mut Value, stamp: &str, kind: &str, status: &str, reason: &str, message: &str) {
     let before = condition(object, kind).cloned().unwrap_or(Value::Null);
     let since = if before["status"] == status { before["lastTransitionTime"].clone() } else { json!(stamp) };
@@ -81,12 +81,12 @@ pub(super) fn set_condition(object: &mut Value, stamp: &str, kind: &str, status:
     }
 }
 
-/// The reference with `controller: true`.
+/// Returns the owner reference with `controller: true`.
 pub(super) fn controller(object: &Value) -> Option<&Value> {
     object["metadata"]["ownerReferences"].as_array()?.iter().find(|o| o["controller"] == true)
 }
 
-/// A controlling reference to `owner`.
+/// Returns a controller reference to `owner`.
 pub(crate) fn reference(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
@@ -94,7 +94,7 @@ pub(crate) fn reference(owner: &Value) -> Value {
     })
 }
 
-/// A pod from the template in the owner's spec; `name` is a whole name, or a stem that ends in `-`.
+/// Returns a pod from the template in the owner's spec. `name` is a whole name, or a prefix that ends in `-`.
 pub(crate) fn from_template(owner: &Value, name: &str) -> Value {
     let template = &owner["spec"]["template"];
     let mut meta = json!({});
@@ -121,7 +121,7 @@ pub(crate) fn from_template(owner: &Value, name: &str) -> Value {
     json!({"metadata": meta, "spec": spec, "status": {"phase": "Pending", "qosClass": "BestEffort"}})
 }
 
-/// A number or a percentage (`"30%"`, rounded up) of `total`.
+/// Returns a number, or a percentage (`"30%"`, rounded up) of `total`.
 pub(super) fn scaled(value: &Value, total: i64) -> i64 {
     if let Some(number) = value.as_i64() {
         return number;
@@ -130,7 +130,7 @@ pub(super) fn scaled(value: &Value, total: i64) -> i64 {
     (total * percent + 99).div_euclid(100)
 }
 
-/// A short name for what a template says, the same for the same text (FNV-1a).
+/// Returns a short hash of a template, the same for the same text (FNV-1a).
 pub(super) fn hash(value: &Value) -> String {
     let sum = value
         .to_string()

@@ -1,4 +1,4 @@
-//! `StatefulSets`: each pod has its name and comes back under it, in order unless the set says otherwise.
+//! `StatefulSets`: each pod has a fixed name and is recreated under it, in order unless the set specifies otherwise.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
     shape,
 };
 
-/// The pod with this ordinal.
+/// Returns the pod with this ordinal.
 pub(crate) fn replica(set: &Value, name: &str, ordinal: usize) -> Value {
     let pod_name = format!("{name}-{ordinal}");
     let mut pod = shape::from_template(set, &pod_name);
@@ -33,7 +33,7 @@ impl Manager {
                 Some(pod) if pod.active() && pod.ready => continue,
                 Some(_) => {}
             }
-            // The others wait until this one is Ready.
+            // The later ones wait until this one is Ready.
             if in_order {
                 break;
             }

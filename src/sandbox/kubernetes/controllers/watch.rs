@@ -1,4 +1,4 @@
-//! Following: changes of objects and of power become index and work.
+//! Updates the index and schedules work from changes of objects and of power.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::sandbox::{
     machines::{Power, What},
 };
 
-/// What owns pods, or owns what owns them.
+/// Kinds that own pods, or that own such owners.
 const OWNERS: [&Resource; 5] = [&DEPLOYMENTS, &REPLICA_SETS, &STATEFUL_SETS, &DAEMON_SETS, &JOBS];
 
 pub(super) fn name_of(object: &Value) -> Name {
@@ -36,11 +36,12 @@ impl Manager {
         self.relist();
     }
 
-    /// Reads everything, as an informer does whose watch is gone.
+    /// Reads everything, like an informer that lost its watch.
     fn relist(&mut self) {
         self.index = Index::default();
         self.scheduler = super::scheduler::Scheduler::default();
-        // What is written meanwhile is in the lists and comes once more: everything here may be seen twice.
+        // Changes that happen during the lists are in the lists and come again as events. All handlers tolerate
+        // duplicates.
         self.seen = self.objects.revision();
         for resource in OWNERS.into_iter().chain([&NAMESPACES, &BUDGETS, &NODES, &PODS]) {
             for object in self.objects.list(resource, "").0 {
@@ -57,7 +58,7 @@ impl Manager {
         self.kubelets_forget();
     }
 
-    /// Takes in what happened since the last time.
+    /// Processes the changes since the last call.
     pub(super) fn catch_up(&mut self) {
         if *self.machines.subscribe().borrow() != self.power_seen {
             let lines = self.machines.power_since(self.power_seen);
@@ -129,8 +130,8 @@ impl Manager {
         }
     }
 
-    /// Tells everybody whom a pod concerns; the index knows it as it is now. `selected` are the budgets that selected
-    /// it before.
+    /// Notifies every controller of a pod's change. The index already has the new state. `selected` are the budgets
+    /// that selected the pod before.
     fn pod_changed(&mut self, name: &Name, before: Option<&Pod>, selected: Vec<Key>) {
         self.kubelet_sees(name, before);
         self.scheduler_sees(name, before);

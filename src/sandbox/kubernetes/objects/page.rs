@@ -1,4 +1,4 @@
-//! Lists page by page, as they were at one revision, and the changes of one kind.
+//! Paged lists as of one revision, and the changes of one kind.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
@@ -7,22 +7,22 @@ use serde_json::Value;
 use super::{Change, Key, Objects, place};
 use crate::sandbox::kubernetes::Resource;
 
-/// Some of a list.
+/// One page of a list.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// The objects, in order of namespace and name.
     pub items: Vec<Arc<Value>>,
-    /// The revision that they are of.
+    /// Revision of the list.
     pub revision: u64,
-    /// The last key of this page, if more that are selected come after it.
+    /// Last key of this page, if more selected objects follow.
     pub next: Option<Key>,
-    /// How many objects come after it, selected or not, in this namespace.
+    /// Number of objects after this page in the namespace, selected or not.
     pub remaining: usize,
 }
 
 impl Objects {
-    /// The changes of that kind after that revision, oldest first, and the newest revision of all; none when they are
-    /// compacted.
+    /// Returns the changes of this kind after this revision, oldest first, and the newest revision. Returns `None` if
+    /// those changes are compacted.
     pub fn changes(&self, resource: &'static Resource, after: u64) -> Option<(Vec<Change>, u64)> {
         let inner = self.lock();
         if after < inner.compacted {
@@ -33,13 +33,13 @@ impl Objects {
         Some((changes, inner.revision))
     }
 
-    /// The oldest revision that a watch can begin at.
+    /// Returns the oldest revision at which a watch can begin.
     pub fn oldest(&self) -> u64 {
         self.lock().compacted
     }
 
-    /// Up to `limit` (0 = all) of the objects of a kind in a namespace (empty = all) that `select` takes, after the key
-    /// `after`, as they were at the revision `at` (none = now). None when that revision is compacted.
+    /// Returns up to `limit` (0 = all) objects of a kind in a namespace (empty = all). They match `select`, come after
+    /// the key `after`, and are as of the revision `at` (`None` = now). Returns `None` if that revision is compacted.
     pub fn page(
         &self,
         resource: &'static Resource,
@@ -59,7 +59,7 @@ impl Objects {
         let first = (namespace.to_owned(), String::new());
         let from = after.map_or(Bound::Included(&first), Bound::Excluded);
         let within = |key: &Key| namespace.is_empty() || key.0 == namespace;
-        // Undone from the newest to the oldest: what the oldest change found is what was there.
+        // Changes are undone from the newest to the oldest. The oldest change has the state that was there.
         let mut then: BTreeMap<Key, Option<Arc<Value>>> = BTreeMap::new();
         let since = inner.history.partition_point(|change| change.revision <= revision);
         for change in inner.history.range(since..).rev().filter(|c| c.resource.plural == resource.plural) {

@@ -1,4 +1,4 @@
-//! A small data centre on a paused clock, and each controller in it.
+//! Tests of each controller in a small data centre on a paused clock.
 
 mod machines;
 mod others;
@@ -30,7 +30,7 @@ struct Room {
 }
 
 impl Room {
-    /// Workers `m1..`, at 10.0.0.1 and on, up and Ready.
+    /// Creates workers `m1..` at 10.0.0.1 and up, running and Ready.
     fn new(workers: u32) -> Self {
         Self::with(workers, Durations::demo(), &Behaviour::default())
     }
@@ -77,7 +77,8 @@ impl Room {
         shape::says(&self.node(name), "Ready").to_owned()
     }
 
-    /// `name node phase ready` of every pod, `-` for what is not there, and `ending` for those with a deletion time.
+    /// Returns `name node phase ready` of every pod, with `-` for a missing value, and `ending` for a pod with a
+    /// deletion timestamp.
     fn pods(&self) -> Vec<String> {
         let or_dash = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         let line = |pod: &Arc<Value>| {
@@ -89,7 +90,7 @@ impl Room {
         self.objects.list(&PODS, "").0.iter().map(line).collect()
     }
 
-    /// As an eviction or a deletion does it.
+    /// Marks a pod as terminating, as an eviction or a deletion does.
     fn end(&self, name: &str, grace: u64) {
         let end = |pod: &mut Value| {
             pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T01:00:00Z");

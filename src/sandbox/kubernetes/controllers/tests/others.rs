@@ -1,4 +1,4 @@
-//! Budgets, garbage, and runs that are the same.
+//! Budgets, garbage collection, and reproducible runs.
 
 use super::{owners::owner, *};
 use crate::sandbox::kubernetes::{
@@ -13,7 +13,7 @@ impl Room {
         self.create(&BUDGETS, "default", budget);
     }
 
-    /// expectedPods, desiredHealthy, currentHealthy, disruptionsAllowed.
+    /// Returns expectedPods, desiredHealthy, currentHealthy, disruptionsAllowed.
     fn numbers(&self) -> [i64; 4] {
         let budget = self.objects.get(&BUDGETS, "default", "b").unwrap();
         assert_eq!(budget["status"]["observedGeneration"], budget["metadata"]["generation"]);
@@ -184,7 +184,7 @@ async fn controllers_that_lost_the_history_read_everything_again() {
     assert_eq!(room.pods().len(), 2);
 }
 
-/// What happened, without times.
+/// Returns the history of a run without times.
 async fn history(seed: u32) -> Vec<(u64, Verb, String)> {
     let room = Room::new(3);
     room.create(&REPLICA_SETS, "default", owner("web", 5 + seed));

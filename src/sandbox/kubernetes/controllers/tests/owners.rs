@@ -3,7 +3,7 @@
 use super::*;
 use crate::sandbox::kubernetes::resource::{DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS};
 
-/// An owner of `replicas` pods with the label `app: NAME`.
+/// Returns an owner of `replicas` pods with the label `app: NAME`.
 pub(super) fn owner(name: &str, replicas: u32) -> Value {
     json!({
         "metadata": {"name": name},
@@ -14,7 +14,7 @@ pub(super) fn owner(name: &str, replicas: u32) -> Value {
 }
 
 impl Room {
-    /// `node phase ready` of every pod, without the names that were made up.
+    /// Returns `node phase ready` of every pod, without generated names.
     fn places(&self) -> Vec<String> {
         let mut places: Vec<_> = self.pods().iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
         places.sort();
