@@ -45,7 +45,7 @@ pub struct Scenario {
 /// One deed and its time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(clippy::struct_excessive_bools)] // one word each in the file, and one of all in a scene
+#[allow(clippy::struct_excessive_bools)] // one key each in the file, one per scene
 pub struct Scene {
     /// Seconds after the beginning.
     pub after: f64,

@@ -12,7 +12,7 @@ use super::{Refusal, span::Span};
 
 /// One version of a key, or its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_field_names)] // they are etcd's names
+#[allow(clippy::struct_field_names)] // etcd's names
 pub struct Version {
     /// The key.
     pub key: Bytes,

@@ -21,7 +21,7 @@ use super::{
 const MOST_OPS: usize = 128;
 
 /// Returns a header inside a transaction. It carries only the revision.
-#[allow(clippy::unnecessary_wraps)] // prost's messages want an option
+#[allow(clippy::unnecessary_wraps)] // prost's messages need an `Option`
 fn inner_header(revision: i64) -> Option<PbResponseHeader> {
     Some(PbResponseHeader { revision, ..PbResponseHeader::default() })
 }

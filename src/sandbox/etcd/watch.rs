@@ -28,7 +28,7 @@ const NO_WATCH: i64 = -1;
 
 /// A watch request.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools)] // etcd's request has as many
+#[allow(clippy::struct_excessive_bools)] // as in etcd's request
 pub struct Asked {
     /// Watched keys.
     pub span: Span,

@@ -1,4 +1,4 @@
-//! A small Kubernetes: objects, what happens to them, and the HTTP API over them.
+//! A small Kubernetes: objects, controllers, and the HTTP API.
 
 pub mod api;
 pub mod controllers;

@@ -1,13 +1,13 @@
-//! Why a request is not carried out: what becomes a `Status` on the wire.
+//! Errors that become a `Status` on the wire.
 
 use serde_json::{Value, json};
 
 use super::Resource;
 
-/// A failure with its HTTP code and its words, as kube-apiserver says them.
+/// A failure with its HTTP status code and kube-apiserver's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// HTTP status.
+    /// HTTP status code.
     pub code: u16,
     /// `reason` of the Status.
     pub reason: &'static str,
@@ -15,41 +15,41 @@ pub struct Refusal {
     pub message: String,
     /// `details.causes`: reason and message.
     pub causes: Vec<(&'static str, String)>,
-    /// `details.name`, `group`, `kind`, where an object is meant.
+    /// `details.name`, `group` and `kind`, if the failure concerns an object.
     pub object: Option<(&'static Resource, String)>,
-    /// Seconds: `details.retryAfterSeconds` and the header `Retry-After`.
+    /// Seconds in `details.retryAfterSeconds` and in the header `Retry-After`.
     pub retry_after: Option<u32>,
 }
 
 impl Refusal {
-    /// One without details.
+    /// Creates a failure without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), causes: Vec::new(), object: None, retry_after: None }
     }
 
-    /// 404 for an object.
+    /// Returns 404 for an object.
     pub fn not_found(resource: &'static Resource, name: &str) -> Self {
         Self::about(404, "NotFound", resource, name, format!("{} \"{name}\" not found", resource.qualified()))
     }
 
-    /// 409 for one that exists.
+    /// Returns 409 for an object that exists.
     pub fn exists(resource: &'static Resource, name: &str) -> Self {
         let text = format!("{} \"{name}\" already exists", resource.qualified());
         Self::about(409, "AlreadyExists", resource, name, text)
     }
 
-    /// 409 for a stale resourceVersion or another UID.
+    /// Returns 409 for a stale resourceVersion or another UID.
     pub fn conflict(resource: &'static Resource, name: &str, why: &str) -> Self {
         let text = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
         Self::about(409, "Conflict", resource, name, text)
     }
 
-    /// One about an object.
+    /// Creates a failure about an object.
     pub fn about(code: u16, reason: &'static str, resource: &'static Resource, name: &str, message: String) -> Self {
         Self { object: Some((resource, name.to_owned())), ..Self::new(code, reason, message) }
     }
 
-    /// The `Status` object.
+    /// Returns the `Status` object.
     pub fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

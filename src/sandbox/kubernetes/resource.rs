@@ -1,25 +1,25 @@
 //! The kinds of objects that the sandbox serves.
 
-/// One kind, as discovery names it.
+/// One kind as in discovery.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
-    /// API group; empty for the core one.
+    /// API group; empty for the core group.
     pub group: &'static str,
-    /// Its version.
+    /// Version of the group.
     pub version: &'static str,
-    /// The name in paths.
+    /// Plural name, as in paths.
     pub plural: &'static str,
-    /// One of them, in lower case.
+    /// Singular name in lower case.
     pub singular: &'static str,
     /// `kind`.
     pub kind: &'static str,
-    /// What `kubectl` also takes.
+    /// Short names for `kubectl`.
     pub short: &'static [&'static str],
-    /// Whether it lives in a namespace.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// Whether status has a path of its own.
+    /// Whether the status has its own path.
     pub status: bool,
-    /// Whether a change of its spec counts up `metadata.generation`.
+    /// Whether a change of the spec increments `metadata.generation`.
     pub generations: bool,
 }
 
@@ -61,17 +61,17 @@ resources! {
 }
 
 impl Resource {
-    /// The kind that a path names.
+    /// Returns the kind that a path names.
     pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Self> {
         ALL.iter().copied().find(|r| r.group == group && r.version == version && r.plural == plural)
     }
 
-    /// `v1` or `apps/v1`.
+    /// Returns the API version: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `pods` or `poddisruptionbudgets.policy`: how the API server names it in messages.
+    /// Returns the name in the API server's messages: `pods` or `poddisruptionbudgets.policy`.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }

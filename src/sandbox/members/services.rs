@@ -49,7 +49,7 @@ impl Service {
     }
 }
 
-#[allow(clippy::unnecessary_wraps)] // as the messages have it
+#[allow(clippy::unnecessary_wraps)] // the messages need an `Option`
 fn header(member: u64) -> Option<PbResponseHeader> {
     Some(PbResponseHeader { cluster_id: CLUSTER, member_id: member, revision: 0, raft_term: TERM })
 }

@@ -102,7 +102,7 @@ pub enum Kind {
 }
 
 /// One workload with its pods, or several of the same kind.
-#[allow(clippy::struct_excessive_bools)] // as data has it: each may be said or not
+#[allow(clippy::struct_excessive_bools)] // independent flags in the data
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {

@@ -1,5 +1,5 @@
-//! Answers to evictions that come before any budget is asked: admission webhooks, and an API server that fails or has too
-//! much to do. Messages are those of kube-apiserver 1.35 as they were observed.
+//! Answers to evictions that precede the budget check: from admission webhooks, and from an API server that fails or is
+//! overloaded. The messages were observed on kube-apiserver 1.35.
 
 use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
@@ -14,57 +14,59 @@ use super::{
     path::{Place, Target},
 };
 
-/// Something that answers the evictions of some pods.
+/// A fake webhook or API server fault that answers the evictions of some pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interceptor {
-    /// Its name: `evictions.example.com`.
+    /// Name, for example `evictions.example.com`.
     pub name: String,
-    /// The namespace of the pods; empty = every namespace.
+    /// Namespace of the pods; empty = every namespace.
     pub namespace: String,
-    /// Labels that the pods have.
+    /// Labels that the pods must have.
     pub labels: BTreeMap<String, String>,
-    /// What it does.
+    /// Behaviour.
     pub behaviour: Behaviour,
 }
 
-/// What an interceptor does.
+/// Behaviour of an interceptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// A webhook that denies every eviction with this code.
     Deny(u16),
-    /// A webhook that denies so many evictions of each pod with 429, dry runs too until then, and allows the others.
+    /// A webhook that denies this many evictions of each pod with 429 and then allows them. Until then it denies dry
+    /// runs too.
     Defer(u32),
-    /// A webhook as virtual machines have it: denies every eviction with 429; the first one starts a migration, after which the
-    /// pod is deleted.
+    /// A webhook like those of virtual machines. It denies every eviction with 429. The first eviction starts a
+    /// migration, after which the pod is deleted.
     Migrate(Duration),
-    /// A webhook that gives no answer to so many requests about each pod: after this time the API server fails.
+    /// A webhook that does not answer this many requests about each pod. After its timeout the API server fails the
+    /// request.
     TimeOut {
-        /// How many.
+        /// Number of requests.
         times: u32,
-        /// The webhook's time limit.
+        /// The webhook's timeout.
         after: Duration,
     },
-    /// A webhook that fails so many requests about each pod.
+    /// A webhook that fails this many requests about each pod.
     Fail(u32),
-    /// An API server that has too much to do for so many requests about each pod.
+    /// An API server that is overloaded for this many requests about each pod.
     Overload(u32),
-    /// An API server that fails so many requests about each pod: etcd has lost its leader.
+    /// An API server that fails this many requests about each pod, because etcd lost its leader.
     LeaderChanged(u32),
 }
 
-/// The interceptors, and how often each has answered so far.
+/// The interceptors, and their counters.
 #[derive(Debug, Default)]
 pub(super) struct Interceptors {
     all: Vec<Interceptor>,
-    /// By the interceptor's place and the pod's UID: requests, and evictions that were no dry runs.
+    /// Counters by interceptor index and pod UID: requests, and evictions that were not dry runs.
     asked: BTreeMap<(usize, String), (u32, u32)>,
 }
 
-/// An interceptor that is asked about one pod.
+/// An interceptor that applies to one pod.
 struct Met {
     name: String,
     behaviour: Behaviour,
-    /// What it was asked about this pod before: requests, evictions.
+    /// Counters for this pod before this request: requests, evictions.
     before: (u32, u32),
 }
 
@@ -81,13 +83,13 @@ impl Interceptor {
 }
 
 impl Api {
-    /// From now on these answer evictions, in place of those before.
+    /// Replaces the interceptors.
     pub fn intercept(&self, interceptors: Vec<Interceptor>) {
         let mut now = self.shared.interceptors.lock().unwrap_or_else(PoisonError::into_inner);
         *now = Interceptors { all: interceptors, asked: BTreeMap::new() };
     }
 
-    /// How long a webhook lets this request wait.
+    /// Returns the time for which a webhook delays this request.
     pub(super) fn webhook_waits(&self, request: &Request<Bytes>) -> Option<Duration> {
         if request.method() != Method::POST || !request.uri().path().ends_with("/eviction") {
             return None;
@@ -101,7 +103,7 @@ impl Api {
         })
     }
 
-    /// The interceptors of this pod; counts a request, if it is one.
+    /// Returns the interceptors that apply to this pod. Counts the request, if there is one.
     fn met(&self, pod: &Value, request: Option<DryRun>) -> Vec<Met> {
         let mut now = self.shared.interceptors.lock().unwrap_or_else(PoisonError::into_inner);
         let Interceptors { all, asked } = &mut *now;
@@ -120,7 +122,7 @@ impl Api {
         all.iter().enumerate().filter_map(one).collect()
     }
 
-    /// Lets the interceptors judge one eviction: the first refusal is the answer. `dry`: they are told that it is a dry run.
+    /// Passes one eviction to the interceptors. The first refusal is the answer. `dry` tells them that it is a dry run.
     pub(super) fn admit_eviction(&self, pod: &Value, place: &Place, dry: bool) -> Result<(), Failure> {
         for Met { name, behaviour, before: (requests, evictions) } in self.met(pod, Some(DryRun(dry))) {
             let failed = |why: &str| Err(Failure::internal(&format!("failed calling webhook \"{name}\": {why}")));
@@ -162,20 +164,20 @@ impl Api {
         Ok(())
     }
 
-    /// After this time the pod is deleted, as its virtual machine runs elsewhere.
+    /// Deletes the pod after this time, because its virtual machine runs elsewhere then.
     fn migrate(&self, pod: &Value, place: &Place, after: Duration) {
         let options = Options::of_uid(pod["metadata"]["uid"].as_str().unwrap_or_default());
         let (api, place) = (self.clone(), place.clone());
         let place = Place { sub: String::new(), ..place };
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
-            // gone by itself: as good
+            // Fails if the pod is already gone, which is fine.
             drop(api.delete_one(&place, &options));
         });
     }
 }
 
-/// A webhook's denial, in the API server's words.
+/// Returns a webhook's denial with the API server's message.
 fn denied(code: u16, name: &str, message: &str) -> Failure {
     Failure::new(code, "", format!("admission webhook \"{name}\" denied the request: {message}"))
 }

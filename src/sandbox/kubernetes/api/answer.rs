@@ -1,4 +1,4 @@
-//! An answer in the form that was asked for: JSON, YAML, a table, metadata only.
+//! Encodes a reply in the requested form: JSON, YAML, a table, or metadata only.
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::sandbox::kubernetes::{Resource, objects::Page};
 
-/// What `Accept` settles on.
+/// Form that `Accept` negotiates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Json,
@@ -25,7 +25,7 @@ enum Shape {
     Metadata,
 }
 
-/// The first form in `Accept` that can be had; protobuf never.
+/// Returns the first supported form in `Accept`. Protobuf is not supported.
 fn shape_for(accept: &str) -> Result<Shape, Failure> {
     if accept.trim().is_empty() {
         return Ok(Shape::Json);
@@ -57,7 +57,7 @@ fn shape_for(accept: &str) -> Result<Shape, Failure> {
     Err(failure)
 }
 
-/// Writes an answer, with the server's time in its `Date`.
+/// Encodes a reply, with the server's time in its `Date` header.
 pub(super) fn write(call: &Call, reply: Result<Reply, Failure>, now: Timestamp) -> Response<Body> {
     let written = reply.and_then(|reply| match reply {
         Reply::Text(code, text) => Ok(whole(code, "text/plain; charset=utf-8", text.into_bytes())),
@@ -163,7 +163,7 @@ struct List<'a> {
 }
 
 fn follow(call: &Call, mut watch: Watch) -> Result<Response<Body>, Failure> {
-    // `application/json;stream=watch` is what it is anyhow.
+    // `application/json;stream=watch` needs no special case, because a watch always has this form.
     watch.form = match shape_for(call.header("accept"))? {
         Shape::Table => Form::Table(columns_for(call, watch.kind()), true),
         Shape::Metadata => Form::Metadata,

@@ -1,4 +1,4 @@
-//! What was asked, for observers: an audit log in memory.
+//! An audit log in memory, for observers.
 
 use std::collections::VecDeque;
 
@@ -9,29 +9,29 @@ use serde_json::{Value, json};
 
 use super::path::Target;
 
-/// One request that was answered.
+/// One answered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// When, by the server's clock.
+    /// Time, by the server's clock.
     pub at: Timestamp,
-    /// Who: the impersonated user, the header [`super::USER_HEADER`], or the bearer token.
+    /// User: the impersonated user, the header [`super::USER_HEADER`], or the bearer token.
     pub user: String,
     /// `User-Agent`.
     pub agent: String,
-    /// As rights name it: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    /// Verb as in RBAC: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: &'static str,
     /// Path and query.
     pub path: String,
-    /// What was sent with it.
+    /// Request body.
     pub body: Bytes,
-    /// The HTTP status of the answer.
+    /// HTTP status of the response.
     pub code: u16,
-    /// The message of a refusal; empty = there was none.
+    /// Message of a failure; empty if the request succeeded.
     pub said: String,
 }
 
 impl Asked {
-    /// As a line of a kube-apiserver's audit log has it (audit.k8s.io/v1, level `Request`).
+    /// Returns the entry as in a kube-apiserver's audit log (audit.k8s.io/v1, level `Request`).
     pub fn event(&self) -> Value {
         let path = self.path.split('?').next().unwrap_or_default();
         let object = match Target::read(path) {

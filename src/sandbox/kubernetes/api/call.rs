@@ -1,4 +1,4 @@
-//! A request as it was understood, and what is answered.
+//! A parsed request, and its reply.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::sandbox::kubernetes::{Resource, objects::Page};
 
-/// The header that names who asks, for callers inside the process.
+/// Header that names the user, for callers inside the process.
 pub const USER_HEADER: &str = "x-sandbox-user";
 
-/// Who sent a request, as far as the way it came on tells.
+/// Sender of a request, as far as the connection and the token show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// Who they say: a caller inside the process, or anybody where no tokens are configured.
+    /// A sender whose claimed name is trusted: a caller inside the process, or anybody if no tokens are configured.
     Trusted,
-    /// The user whom their token names.
+    /// The user that the token belongs to.
     Known(String),
-    /// Somebody without a token.
+    /// A sender without a token.
     Anonymous,
-    /// Somebody with a token that nobody knows.
+    /// A sender with an unknown token.
     Unknown,
 }
 
@@ -46,18 +46,18 @@ impl Call {
         Self { who, method: head.method, path: head.uri.path().to_owned(), query, headers: head.headers, body }
     }
 
-    /// A header; empty if there is none.
+    /// Returns a header; empty if there is none.
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
     }
 
-    /// The body's media type without its parameters.
+    /// Returns the body's media type without its parameters.
     pub(super) fn media(&self) -> &str {
         self.header("content-type").split(';').next().unwrap_or_default().trim()
     }
 
-    /// Who asks: as whom they want to be seen, else whom their token names. Who is trusted is the user in the header for
-    /// callers inside, else their bearer token is a name.
+    /// Returns the user: the impersonated one, or else the user of the token. For a trusted sender it is the user in
+    /// the header [`USER_HEADER`], or else the bearer token is the name.
     pub(super) fn user(&self) -> &str {
         let token = self.header("authorization").strip_prefix("Bearer ").unwrap_or_default();
         let known = match &self.who {
@@ -68,12 +68,13 @@ impl Call {
         known.into_iter().find(|name| !name.is_empty()).unwrap_or("system:anonymous")
     }
 
-    /// Whether it is a watch, in the new form.
+    /// Reports whether it is a watch in the new form.
     pub(super) fn watches(&self) -> bool {
         self.query.flag("watch")
     }
 
-    /// Whether nothing shall happen. `body` is a `dryRun` list beside the query's; `options` names the kind of options.
+    /// Reports whether it is a dry run. `body` is a `dryRun` list that replaces the query's; `options` names the kind
+    /// of options.
     pub(super) fn dry_run(&self, options: &str, body: &Value) -> Result<bool, Failure> {
         let said: Vec<&str> = match body.as_array() {
             Some(list) => list.iter().map(|v| v.as_str().unwrap_or_default()).collect(),
@@ -87,13 +88,13 @@ impl Call {
         Ok(said.contains(&"All"))
     }
 
-    /// The objects of a place that the query selects.
+    /// Returns the selectors of the query for a place.
     pub(super) fn selection(&self, place: &Place) -> Result<Selection, Failure> {
         let selection = Selection::read(place.kind, self.query.get("labelSelector"), self.query.get("fieldSelector"))?;
         Ok(if place.name.is_empty() { selection } else { selection.and_name(&place.name) })
     }
 
-    /// The verb, as rights and the audit log name it.
+    /// Returns the verb as in RBAC and the audit log.
     pub(super) fn verb(&self, place: Option<&Place>) -> &'static str {
         let one = place.is_some_and(|p| !p.name.is_empty());
         let watches = self.watches() || place.is_some_and(|p| p.watch);
@@ -111,7 +112,7 @@ impl Call {
     }
 }
 
-/// An answer, before it is written in the form that was asked for.
+/// A reply before it is encoded in the requested form.
 pub(super) enum Reply {
     /// An object of a kind.
     Object(u16, &'static Resource, Arc<Value>),
@@ -119,14 +120,14 @@ pub(super) enum Reply {
     List {
         kind: &'static Resource,
         page: Page,
-        /// The token for the rest.
+        /// Continue token for the rest.
         next: Option<String>,
-        /// Whether how many remain is said.
+        /// Whether the number of remaining objects is included.
         counted: bool,
     },
-    /// Anything else in JSON.
+    /// Any other JSON.
     Value(u16, Value),
-    /// JSON of another media type.
+    /// JSON with another media type.
     Media(&'static str, Value),
     /// Plain text.
     Text(u16, String),

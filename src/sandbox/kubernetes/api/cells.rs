@@ -1,4 +1,4 @@
-//! The cells of tables: what is shown of an object, in the words of kube-apiserver's printers.
+//! Cells of tables, formatted like kube-apiserver's printers.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn str(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A value as text, or other words for none.
+/// Returns a value as text, or the given text if it is missing or empty.
 pub(super) fn or(value: &Value, none: &str) -> Value {
     match value {
         Value::Null => json!(none),
@@ -21,12 +21,12 @@ pub(super) fn or(value: &Value, none: &str) -> Value {
     }
 }
 
-/// A number; none is 0.
+/// Returns a number; 0 if it is missing.
 pub(super) fn count(value: &Value) -> Value {
     json!(value.as_i64().unwrap_or(0))
 }
 
-/// A span as `kubectl` writes it: shorter the longer it is.
+/// Formats a duration as `kubectl` does: coarser the longer it is.
 pub(super) fn span(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, years) = (hours / 24, hours / 24 / 365);
@@ -64,7 +64,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     list(&object["status"]["conditions"]).iter().find(|c| c["type"] == kind).map(|c| str(&c["status"]))
 }
 
-/// `a=b,c=d`.
+/// Formats labels: `a=b,c=d`.
 pub(super) fn labels(value: &Value) -> Value {
     let mut said: Vec<String> =
         value.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", str(value))).collect();
@@ -72,7 +72,7 @@ pub(super) fn labels(value: &Value) -> Value {
     json!(if said.is_empty() { "<none>".to_owned() } else { said.join(",") })
 }
 
-/// A label selector.
+/// Formats a label selector.
 pub(super) fn selector(value: &Value) -> Value {
     let mut said: Vec<String> = Vec::new();
     for (key, value) in value["matchLabels"].as_object().into_iter().flatten() {
@@ -92,7 +92,7 @@ pub(super) fn selector(value: &Value) -> Value {
     json!(if said.is_empty() { "<none>".to_owned() } else { said.join(",") })
 }
 
-/// One field of all containers of a template.
+/// Lists one field of all containers of a template.
 pub(super) fn containers(object: &Value, field: &str) -> Value {
     let all = list(&object["spec"]["template"]["spec"]["containers"]);
     json!(all.iter().map(|c| str(&c[field])).collect::<Vec<_>>().join(","))
@@ -145,7 +145,7 @@ fn ended(state: &Value) -> String {
     }
 }
 
-/// What an init container that has not ended well says, if one does.
+/// Returns the state of the first init container that has not succeeded, if any.
 fn starting(pod: &Value) -> Option<String> {
     let all = list(&pod["status"]["initContainerStatuses"]);
     for (i, container) in all.iter().enumerate() {
@@ -238,7 +238,7 @@ pub(super) fn job_duration(job: &Value, now: Timestamp) -> Value {
     json!(span(until.duration_since(from).as_secs()))
 }
 
-/// A field of an event under either group's name.
+/// Returns a field of an event under either group's name.
 pub(super) fn event<'a>(object: &'a Value, core: &str, new: &str) -> &'a Value {
     let found = object.get(core).filter(|v| !v.is_null());
     found.unwrap_or(&object[new])
@@ -282,7 +282,7 @@ pub(super) fn event_count(object: &Value) -> Value {
     json!(series.or(event(object, "count", "deprecatedCount").as_i64()).unwrap_or(1).max(1))
 }
 
-/// The first three, and how many more.
+/// Formats the first three elements and the number of the others.
 fn some(all: &[String]) -> Value {
     json!(match all.len() {
         0 => "<none>".to_owned(),

@@ -1,9 +1,9 @@
-//! What `kubectl get` shows of each kind: the columns of kube-apiserver's own printers.
+//! Columns of `kubectl get` for each kind, as in kube-apiserver's printers.
 
 use super::{cells as c, table::Column};
 use crate::sandbox::kubernetes::Resource;
 
-/// The columns of a kind.
+/// Returns the columns of a kind.
 pub(super) fn of(kind: &'static Resource) -> &'static [Column] {
     match kind.plural {
         "nodes" => NODES,

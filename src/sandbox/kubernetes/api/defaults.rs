@@ -1,10 +1,10 @@
-//! What the server adds to an object: the defaults of its spec, and the first status.
+//! Fields that the server adds to an object: defaults of its spec, and the initial status.
 
 use serde_json::{Map, Value, json};
 
 use crate::sandbox::kubernetes::Resource;
 
-/// Fills in what a client leaves out of a spec.
+/// Sets the defaults of a spec.
 pub(super) fn defaults(kind: &'static Resource, object: &mut Value) {
     let spec = match kind.plural {
         "pods" => json!({"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
@@ -35,7 +35,7 @@ pub(super) fn defaults(kind: &'static Resource, object: &mut Value) {
     protocols(kind, object);
 }
 
-/// What the classes that every cluster has are worth; no class is worth nothing.
+/// Returns the priority of a built-in priority class; 0 for any other class or none.
 fn priority(class: &Value) -> i64 {
     match class.as_str() {
         Some("system-node-critical") => 2_000_001_000,
@@ -44,14 +44,14 @@ fn priority(class: &Value) -> i64 {
     }
 }
 
-/// A port is TCP unless it says otherwise.
+/// Sets the default protocol of ports: TCP.
 fn name_protocols(ports: &mut Value) {
     for port in ports.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
         port.entry("protocol").or_insert_with(|| json!("TCP"));
     }
 }
 
-/// The protocols of all ports that an object of this kind names.
+/// Sets the default protocol of all ports in an object of this kind.
 fn protocols(kind: &'static Resource, object: &mut Value) {
     match kind.plural {
         "endpoints" => {
@@ -71,7 +71,7 @@ fn protocols(kind: &'static Resource, object: &mut Value) {
     }
 }
 
-/// What a new object gets from the server; what a client says of its status is mostly not asked.
+/// Sets the server's fields of a new object. Most of the status from the client is ignored.
 pub(super) fn fill(kind: &'static Resource, name: &str, object: &mut Value) {
     let status = match kind.plural {
         "pods" => json!({"phase": "Pending", "qosClass": "BestEffort"}),
@@ -95,7 +95,7 @@ pub(super) fn fill(kind: &'static Resource, name: &str, object: &mut Value) {
         _ if !status.is_null() => {
             fields.insert("status".to_owned(), status);
         }
-        // Where status has a path of its own, it is not written by the main one.
+        // A status with its own path is not written through the main one.
         _ if kind.status => {
             fields.shift_remove("status");
         }

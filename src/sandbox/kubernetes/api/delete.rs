@@ -1,4 +1,4 @@
-//! Deletions: at once, or with a grace, or after the finalizers.
+//! Deletions: immediate, with a grace period, or after finalizers.
 
 use std::sync::Arc;
 
@@ -17,39 +17,39 @@ use crate::sandbox::kubernetes::{
     resource::{JOBS, NAMESPACES},
 };
 
-/// The finalizers of the garbage collector: what is owned goes first, or is let go first.
+/// Finalizers of the garbage collector: one deletes the dependants first, the other orphans them first.
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
-/// Namespaces that stay.
+/// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// `DeleteOptions`, from the body and the query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) dry: bool,
-    /// Seconds.
+    /// Grace period in seconds.
     pub(super) grace: Option<i64>,
     pub(super) uid: Option<String>,
     pub(super) version: Option<String>,
     dependants: Dependants,
 }
 
-/// What becomes of what an object owns (`propagationPolicy`).
+/// Treatment of dependants (`propagationPolicy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Dependants {
-    /// Nothing was said.
+    /// Not specified.
     #[default]
     Unsaid,
-    /// They go after it.
+    /// Dependants are deleted after the object.
     Background,
-    /// They go before it.
+    /// Dependants are deleted before the object.
     Foreground,
-    /// They stay.
+    /// Dependants stay.
     Orphan,
 }
 
 impl Options {
-    /// Reads them from a value that has their fields.
+    /// Reads options from a value that has their fields.
     pub(super) fn read(call: &Call, value: &Value) -> Result<Self, Failure> {
         let policy = match value["propagationPolicy"].as_str() {
             Some(policy) => policy,
@@ -82,7 +82,7 @@ impl Options {
         })
     }
 
-    /// For the object of this UID, with its own grace.
+    /// Returns options for the object with this UID, with the object's own grace period.
     pub(super) fn of_uid(uid: &str) -> Self {
         Self { uid: Some(uid.to_owned()), ..Self::default() }
     }
@@ -101,7 +101,7 @@ impl Options {
         Self::read(call, &value)
     }
 
-    /// Whether this is the object that is meant.
+    /// Checks the preconditions: UID and resourceVersion.
     pub(super) fn check(&self, kind: &'static Resource, name: &str, object: &Value) -> Result<(), Failure> {
         let is = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         if let Some(uid) = self.uid.as_deref().filter(|uid| *uid != is("uid")) {
@@ -125,7 +125,7 @@ impl Options {
 }
 
 impl Dependants {
-    /// Writes on the object what the garbage collector shall do before it goes.
+    /// Sets the finalizer for what the garbage collector must do before the object is removed.
     fn hold(self, kind: &'static Resource, object: &mut Value) {
         let held = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let has = |finalizer: &str| held.iter().any(|f| f == finalizer);
@@ -135,7 +135,7 @@ impl Dependants {
             Self::Orphan => Some(ORPHAN),
             Self::Unsaid if has(ORPHAN) => Some(ORPHAN),
             Self::Unsaid if has(FOREGROUND) => Some(FOREGROUND),
-            // Jobs leave their pods, as they did before there was a choice.
+            // By default Jobs orphan their pods, for compatibility.
             Self::Unsaid => (kind == &JOBS).then_some(ORPHAN),
         };
         let mut finalizers: Vec<Value> = held.into_iter().filter(|f| f != FOREGROUND && f != ORPHAN).collect();
@@ -150,16 +150,16 @@ impl Dependants {
     }
 }
 
-/// What became of an object that was to be deleted.
+/// Result of a deletion.
 pub(super) struct Deleted {
-    /// It, as it is or was last.
+    /// Current or last state of the object.
     pub(super) object: Arc<Value>,
-    /// Whether it is still there.
+    /// Whether the object still exists.
     pub(super) stays: bool,
 }
 
 impl Api {
-    /// DELETE.
+    /// Handles DELETE.
     pub(super) fn delete(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         if !place.sub.is_empty() {
             return Err(Failure::no_method());
@@ -194,7 +194,7 @@ impl Api {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
             let one = Place { namespace: text("namespace"), name: text("name"), ..place.clone() };
             match self.delete_one(&one, options) {
-                // Somebody else was faster.
+                // Another client has already deleted it.
                 Err(failure) if failure.code == 404 => {}
                 other => drop(other?),
             }
@@ -202,7 +202,7 @@ impl Api {
         Ok(Reply::List { kind: place.kind, page, next: None, counted: false })
     }
 
-    /// Deletes an object, as far as its grace and its finalizers allow.
+    /// Deletes an object, as far as its grace period and its finalizers allow.
     pub(super) fn delete_one(&self, place: &Place, options: &Options) -> Result<Deleted, Failure> {
         let kind = place.kind;
         if kind == &NAMESPACES && IMMORTAL.contains(&place.name.as_str()) {
@@ -238,13 +238,13 @@ impl Api {
     }
 }
 
-/// A grace below zero is one second: a server before 1.21 took it for "at once".
+/// Returns one second for a negative grace period. A server before 1.21 took it for "at once".
 fn at_least_a_second(grace: i64) -> i64 {
     if grace < 0 { 1 } else { grace }
 }
 
-/// Begins the end of a pod: the kubelet has its grace for it, unless nothing runs. A second deletion may only make the
-/// grace shorter.
+/// Begins the deletion of a pod. The kubelet has the grace period, unless no container runs. A second deletion can only
+/// shorten the grace period.
 fn end_pod(pod: &mut Value, asked: Option<i64>, now: &str) {
     let bound = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
@@ -263,13 +263,13 @@ fn end_pod(pod: &mut Value, asked: Option<i64>, now: &str) {
     pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
 }
 
-/// That many seconds after a time; the time itself if it cannot be read.
+/// Returns a time plus these seconds, or the time itself if it cannot be parsed.
 fn later(stamp: &str, seconds: i64) -> String {
     let moved = stamp.parse::<Timestamp>().ok().and_then(|t| t.checked_add(SignedDuration::from_secs(seconds)).ok());
     moved.map_or_else(|| stamp.to_owned(), |t| t.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// A namespace stays until what is in it is gone: a controller's work.
+/// Begins the deletion of a namespace. It stays until a controller has emptied it.
 fn end_namespace(namespace: &mut Value, now: &str) {
     if namespace["metadata"]["deletionTimestamp"].is_null() {
         namespace["metadata"]["deletionTimestamp"] = json!(now);

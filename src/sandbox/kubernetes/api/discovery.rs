@@ -1,4 +1,4 @@
-//! Which groups, versions and kinds there are; health and version.
+//! Discovery of groups, versions and kinds; health and version.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::sandbox::kubernetes::{Resource, resource::ALL};
 
-/// The media type of everything in one document.
+/// Media type of aggregated discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Answers a GET of anything that is no object.
+/// Answers a GET of a path that does not belong to an object.
 pub(super) fn answer(call: &Call, parts: &[String]) -> Result<Reply, Failure> {
     let words: Vec<&str> = parts.iter().map(String::as_str).collect();
     let known = |group: &str, version: &str| ALL.iter().any(|r| r.group == group && r.version == version);
@@ -58,7 +58,7 @@ fn version() -> Value {
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "go1.25", "compiler": "gc", "platform": "linux/amd64"})
 }
 
-/// The groups beside the core one, each with its version.
+/// Returns the groups except the core group, each with its version.
 fn groups() -> Vec<(&'static str, &'static str)> {
     let mut out: Vec<(&str, &str)> = vec![("authentication.k8s.io", "v1"), ("authorization.k8s.io", "v1")];
     for kind in ALL.iter().filter(|r| !r.group.is_empty()) {
@@ -88,13 +88,13 @@ fn paths() -> Vec<String> {
     out
 }
 
-/// What can be done with a kind.
+/// Returns the verbs of a kind.
 fn verbs(kind: &Resource) -> Vec<&'static str> {
     let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     all.into_iter().filter(|verb| kind.plural != "namespaces" || *verb != "deletecollection").collect()
 }
 
-/// Subresources of a kind: name, verbs, kind, group and version where they are another's.
+/// Returns the subresources of a kind: name, verbs, kind, and the group if it differs.
 fn subresources(kind: &Resource) -> Vec<(&'static str, &'static [&'static str], &'static str, &'static str)> {
     let mut out: Vec<(&str, &[&str], &str, &str)> = Vec::new();
     if kind.plural == "pods" {
@@ -114,7 +114,7 @@ fn subresources(kind: &Resource) -> Vec<(&'static str, &'static [&'static str], 
     out
 }
 
-/// Everything about some groups in one document.
+/// Returns the aggregated discovery document of some groups.
 fn all(groups: &[(&str, &str)]) -> Value {
     let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let items = groups.iter().map(|(group, version)| {
@@ -144,7 +144,7 @@ fn all(groups: &[(&str, &str)]) -> Value {
         "items": items.collect::<Vec<_>>()})
 }
 
-/// Reviews of a group: the name in paths and the kind.
+/// Returns the reviews of a group: the name in paths, and the kind.
 fn reviews(group: &str) -> &'static [(&'static str, &'static str)] {
     match group {
         "authentication.k8s.io" => &[("selfsubjectreviews", "SelfSubjectReview")],

@@ -1,8 +1,7 @@
-//! Bodies in protobuf, as clients in Go send what they have types for: `k8s\0`, an envelope with version and kind, and
-//! the object within. The few kinds that are read here are those that drains, `kubectl create namespace` and
-//! `kubectl auth can-i` send.
+//! Protobuf bodies, which Go clients send for built-in types: `k8s\0`, an envelope with version and kind, and the
+//! object inside. Only the kinds that drains, `kubectl create namespace` and `kubectl auth can-i` send are supported.
 //!
-//! The numbers of the fields are those of `generated.proto` in k8s.io/api and k8s.io/apimachinery.
+//! The field numbers are those of `generated.proto` in k8s.io/api and k8s.io/apimachinery.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -10,24 +9,24 @@ use serde_json::{Map, Value, json};
 use super::failure::Failure;
 use crate::sandbox::plain::Fields;
 
-/// The media type of such a body.
+/// Media type of a protobuf body.
 pub(super) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
-/// What it begins with.
+/// Prefix of a protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// What a field is in JSON.
+/// JSON type of a field.
 enum Kind {
     Text,
     Number,
     Flag,
-    /// Texts, in order.
+    /// Strings, in order.
     Texts,
-    /// Texts by texts.
+    /// A map from strings to strings.
     Texted,
     Message(&'static [Member]),
 }
 
-/// A field: its number, its name in JSON, what it is.
+/// A field: its number, its JSON name, its type.
 struct Member(u64, &'static str, Kind);
 
 static META: &[Member] = &[
@@ -94,7 +93,7 @@ static RULES: &[Member] = &[
     Member(2, "spec", Kind::Message(&[Member(1, "namespace", Kind::Text)])),
 ];
 
-/// Reads a body in protobuf as the JSON of the same object.
+/// Converts a protobuf body to the JSON of the same object.
 pub(super) fn read(body: &[u8]) -> Result<Value, Failure> {
     let broken = || Failure::bad("the body is no object in Kubernetes' protobuf encoding");
     let envelope = body.strip_prefix(MAGIC).map(Bytes::copy_from_slice).and_then(Fields::read).ok_or_else(broken)?;
@@ -127,7 +126,7 @@ pub(super) fn read(body: &[u8]) -> Result<Value, Failure> {
     Ok(Value::Object(object))
 }
 
-/// A message; what is empty is left out, for Go's encoder writes the empty texts of fields that have no pointer.
+/// Converts a message. Empty strings are omitted, because Go's encoder writes the empty strings of non-pointer fields.
 fn message(bytes: Bytes, members: &[Member]) -> Option<Map<String, Value>> {
     let fields = Fields::read(bytes)?;
     let mut object = Map::new();

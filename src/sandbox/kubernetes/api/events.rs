@@ -1,5 +1,5 @@
-//! Events have two groups with other names for the same fields; they are kept as they came and seen as they are asked
-//! for.
+//! The two API groups of events have different names for the same fields. Events are stored as they were written, and
+//! converted when they are read.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const NAMES: [(&str, &str); 7] = [
     ("source", "deprecatedSource"),
 ];
 
-/// An event as the other group says it; none if it is as it should be.
+/// Converts an event to the requested group. Returns `None` if no conversion is necessary.
 pub(super) fn seen_as(kind: &'static Resource, object: &Value) -> Option<Value> {
     if kind.plural != "events" || object["apiVersion"] == kind.api_version().as_str() {
         return None;

@@ -15,13 +15,13 @@ use super::{
 };
 use crate::sandbox::kubernetes::{Refusal, resource::BUDGETS};
 
-/// How many evictions a budget remembers until its controller has seen them.
+/// Number of evictions that a budget records until its controller has seen them.
 const REMEMBERED: usize = 2000;
 /// `message` of every refusal by a budget.
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 impl Api {
-    /// POST on a pod's `eviction`.
+    /// Handles POST on a pod's `eviction`.
     pub(super) fn evict(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let body = shape::object(call.media(), &call.body, "Eviction", "policy")?;
         check_namespace(&body, place)?;
@@ -34,10 +34,10 @@ impl Api {
             .objects
             .get(place.kind, &place.namespace, &place.name)
             .ok_or_else(|| Refusal::not_found(place.kind, &place.name))?;
-        // Webhooks are told what the query says, and not what the body does.
+        // Webhooks see the dry run in the query, but not the one in the body.
         self.admit_eviction(&pod, place, call.query.all("dryRun").iter().any(|v| v == "All"))?;
         if !ends_anyway(&pod) && self.spend(&pod, place, options.dry)? {
-            // Judged by this state of the pod, so no other is deleted.
+            // The decision is based on this state of the pod, so only this state may be deleted.
             let seen = pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);
             options.version = options.version.or(seen);
         }
@@ -57,7 +57,8 @@ impl Api {
         Ok(Reply::Value(201, status))
     }
 
-    /// Asks the budget of a pod, and spends it. True if the pod was judged by whether it is ready, with nothing spent.
+    /// Checks a pod's budget and takes one eviction from it. Returns true if the pod was judged by its readiness and
+    /// nothing was taken.
     fn spend(&self, pod: &Value, place: &Place, dry: bool) -> Result<bool, Failure> {
         let mut budgets = self.budgets_of(pod, &place.namespace);
         let Some(budget) = budgets.pop() else { return Ok(false) };
@@ -81,7 +82,7 @@ impl Api {
         Ok(false)
     }
 
-    /// The budgets that select a pod.
+    /// Returns the budgets that select a pod.
     fn budgets_of(&self, pod: &Value, namespace: &str) -> Vec<Arc<Value>> {
         let labels = &pod["metadata"]["labels"];
         if labels.as_object().is_none_or(serde_json::Map::is_empty) {
@@ -91,7 +92,7 @@ impl Api {
         budgets.into_iter().filter(|b| selects(&b["spec"]["selector"], labels)).collect()
     }
 
-    /// POST on a pod's `binding`.
+    /// Handles POST on a pod's `binding`.
     pub(super) fn bind(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let body = shape::object(call.media(), &call.body, "Binding", "core")?;
         check_namespace(&body, place)?;
@@ -126,7 +127,7 @@ impl Api {
         Ok(Reply::Value(201, status))
     }
 
-    /// GET of a pod's `log`: nothing runs here that would write one.
+    /// Handles GET of a pod's `log`. No container runs, so the log is generated.
     pub(super) fn log(&self, place: &Place) -> Result<Reply, Failure> {
         let pod = self
             .objects
@@ -137,7 +138,7 @@ impl Api {
     }
 }
 
-/// Pods that no budget holds: they run no more, or not yet.
+/// Reports whether a pod is not subject to budgets, because it has finished, has not started, or is being deleted.
 fn ends_anyway(pod: &Value) -> bool {
     let phase = pod["status"]["phase"].as_str();
     matches!(phase, Some("Succeeded" | "Failed" | "Pending")) || !pod["metadata"]["deletionTimestamp"].is_null()
@@ -148,7 +149,7 @@ fn ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// Notes on a pod why it goes.
+/// Sets the condition with the reason of the eviction on a pod.
 fn mark(pod: &mut Value, now: &str) {
     set_condition(
         pod,
@@ -157,7 +158,7 @@ fn mark(pod: &mut Value, now: &str) {
     );
 }
 
-/// Sets a condition; the time of its last transition stays while its status does.
+/// Sets a condition. Its transition time changes only with its status.
 fn set_condition(object: &mut Value, mut condition: Value) {
     if !object["status"].is_object() {
         object["status"] = json!({});
@@ -177,7 +178,7 @@ fn set_condition(object: &mut Value, mut condition: Value) {
     }
 }
 
-/// Takes one eviction from what a budget allows.
+/// Takes one eviction from a budget's allowance.
 fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), Failure> {
     let name = budget["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
@@ -187,7 +188,7 @@ fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), Failure> {
         if let Some(seconds) = retry_after {
             failure.body["details"]["retryAfterSeconds"] = json!(seconds);
         }
-        // As the server orders them.
+        // Same field order as the server's.
         if let Some(body) = failure.body.as_object_mut()
             && let Some(code) = body.shift_remove("code")
         {
@@ -232,7 +233,8 @@ fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a budget's selector takes these labels: none takes nothing, the empty one everything.
+/// Reports whether a budget's selector matches these labels. A missing selector matches nothing, an empty one
+/// everything.
 fn selects(selector: &Value, labels: &Value) -> bool {
     let Value::Object(selector) = selector else { return false };
     let value = |key: &str| labels.get(key).and_then(Value::as_str);

@@ -1,14 +1,14 @@
-//! A request that is not carried out, as the `Status` that says so in kube-apiserver's words.
+//! A failed request as a `Status` object with kube-apiserver's messages.
 
 use serde_json::{Value, json};
 
 use crate::sandbox::kubernetes::{Refusal, Resource};
 
-/// An HTTP code and the body that comes with it.
+/// HTTP status code and response body.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure {
     pub(super) code: u16,
-    /// `Status`, or a string for an answer in plain text.
+    /// A `Status`, or a string for a plain-text response.
     pub(super) body: Value,
     /// Seconds for the header `Retry-After`.
     pub(super) retry_after: Option<u64>,
@@ -22,7 +22,7 @@ impl From<Refusal> for Failure {
 }
 
 impl Failure {
-    /// One without details; an empty reason is left out, as the server leaves out an unknown one.
+    /// Creates a failure without details. An empty reason is omitted, as the server omits an unknown one.
     pub(super) fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
         let message: String = message.into();
         let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -34,55 +34,56 @@ impl Failure {
         Self { code, body, retry_after: None }
     }
 
-    /// The same with `details`.
+    /// Adds `details`.
     fn with(mut self, details: Value) -> Self {
         self.body["details"] = details;
         self
     }
 
-    /// 400.
+    /// Returns 400.
     pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 500.
+    /// Returns 500.
     pub(super) fn internal(why: &str) -> Self {
         let details = json!({"causes": [{"message": why}]});
         Self::new(500, "InternalError", format!("Internal error occurred: {why}")).with(details)
     }
 
-    /// 404 in plain text: a path that nobody serves.
+    /// Returns 404 in plain text, for a path that is not served.
     pub(super) fn no_page() -> Self {
         Self { code: 404, body: json!("404 page not found\n"), retry_after: None }
     }
 
-    /// 404 for a kind or subresource that does not exist.
+    /// Returns 404 for a kind or subresource that does not exist.
     pub(super) fn no_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource").with(json!({}))
     }
 
-    /// 405.
+    /// Returns 405.
     pub(super) fn no_method() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
-    /// 415 for a patch.
+    /// Returns 415 for a patch.
     pub(super) fn no_patch() -> Self {
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with(json!({}))
     }
 
-    /// 422 for a JSON patch that cannot be applied.
+    /// Returns 422 for a JSON patch that cannot be applied.
     pub(super) fn rejected() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::new(422, "Invalid", message).with(json!({}))
     }
 
-    /// 422 for fields of an object, or of options (group `meta.k8s.io`). Each fault is a reason, a field and a message.
+    /// Returns 422 for invalid fields of an object, or of options (group `meta.k8s.io`). Each fault consists of a
+    /// reason, a field and a message.
     pub(super) fn invalid(group: &str, kind: &str, name: &str, faults: &[(&str, &str, String)]) -> Self {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut said: Vec<String> = faults.iter().map(|(_, field, text)| format!("{field}: {text}")).collect();
-        // A fault that two validations found is a cause twice, and said once.
+        // A fault that two validations found occurs twice in the causes, but once in the message.
         said.dedup();
         let all = match said.as_slice() {
             [one] => one.clone(),
@@ -101,12 +102,12 @@ impl Failure {
         Self::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {all}")).with(details)
     }
 
-    /// 422 for one field of an object of that kind.
+    /// Returns 422 for one field of an object of that kind.
     pub(super) fn invalid_field(kind: &'static Resource, name: &str, reason: &str, field: &str, text: String) -> Self {
         Self::invalid(kind.group, kind.kind, name, &[(reason, field, text)])
     }
 
-    /// 409 for preconditions of a deletion, which name the kind and not the resource.
+    /// Returns 409 for a failed precondition of a deletion. It names the kind instead of the resource.
     pub(super) fn precondition(kind: &'static Resource, name: &str, why: &str) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.to_owned() } else { format!("{}.{}", kind.kind, kind.group) };
@@ -119,7 +120,7 @@ impl Failure {
             .with(details)
     }
 
-    /// 403 for an object.
+    /// Returns 403 for an object.
     pub(super) fn forbidden(kind: &'static Resource, name: &str, why: &str) -> Self {
         let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
         let mut details = json!({});
@@ -131,18 +132,18 @@ impl Failure {
         Self::new(403, "Forbidden", format!("{}{named} is forbidden: {why}", kind.qualified())).with(details)
     }
 
-    /// 401: a token that nobody knows.
+    /// Returns 401 for an unknown token.
     pub(super) fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403 for a path that is no object's.
+    /// Returns 403 for a path that does not belong to an object.
     pub(super) fn forbidden_path(user: &str, verb: &str, path: &str) -> Self {
         let message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
         Self::new(403, "Forbidden", message).with(json!({}))
     }
 
-    /// 403 for something new in a namespace that is going away.
+    /// Returns 403 for a creation in a terminating namespace.
     pub(super) fn terminating(kind: &'static Resource, namespace: &str, name: &str) -> Self {
         let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut failure = Self::forbidden(kind, name, &why);
@@ -151,12 +152,12 @@ impl Failure {
         failure
     }
 
-    /// 410: the history is forgotten.
+    /// Returns 410: the requested revision is compacted.
     pub(super) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// 504: the client has seen a newer state than ours.
+    /// Returns 504: the client has seen a newer resourceVersion than this server.
     pub(super) fn too_large(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let details = json!({"causes": [{"reason": "ResourceVersionTooLarge",

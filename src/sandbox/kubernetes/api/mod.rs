@@ -1,5 +1,5 @@
-//! The HTTP API over the objects: what a kube-apiserver is to its clients. Paths, codes and words are those of
-//! kube-apiserver 1.35 as it was observed.
+//! The HTTP API over the objects, with the role of a kube-apiserver. Paths, status codes and messages were observed on
+//! kube-apiserver 1.35.
 
 mod admission;
 mod answer;
@@ -57,21 +57,21 @@ use super::{
     resource::{NAMESPACES, NODES},
 };
 
-/// How a kube-apiserver is set up.
+/// Configuration of the kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiOptions {
-    /// Whether lists can be had as a watch (`sendInitialEvents`). Without it they are refused as on an etcd before
-    /// 3.4.31: an error event inside the stream.
+    /// Whether streaming lists (`sendInitialEvents`) are supported. Without support they are refused, as on an etcd
+    /// before 3.4.31: with an error event inside the stream.
     pub streaming: bool,
-    /// How often a quiet watch gets a bookmark.
+    /// Interval of bookmarks on a quiet watch.
     pub bookmark_every: Duration,
-    /// How long a watch lives that does not say so itself.
+    /// Lifetime of a watch that does not specify a timeout.
     pub watch_timeout: Duration,
-    /// How many of the last requests are kept for [`Api::audit`].
+    /// Number of requests to keep for [`Api::audit`].
     pub audit: usize,
-    /// Bearer tokens and the users whom they name, for whoever comes over [`Api::router`]: a wrong token is refused with
-    /// 401, and who has none may only see whether the server is well. None = everybody is who they say, and may do
-    /// everything, as clients inside the process always.
+    /// Users by bearer token, for clients of [`Api::router`]. An unknown token is refused with 401. Without a token a
+    /// client can read only health and version. If empty, every client is trusted with the name that it claims and may
+    /// do everything. Clients inside the process are always trusted.
     pub tokens: BTreeMap<String, String>,
 }
 
@@ -87,7 +87,7 @@ impl Default for ApiOptions {
     }
 }
 
-/// The API. Cheap to clone; all clones are the same.
+/// The API. Cheap to clone; all clones share one state.
 #[derive(Clone)]
 pub struct Api {
     objects: Objects,
@@ -102,7 +102,7 @@ struct Shared {
     interceptors: Mutex<admission::Interceptors>,
 }
 
-/// What observers and faults may switch.
+/// State that observers and faults can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     available: bool,
@@ -111,12 +111,12 @@ struct State {
 }
 
 impl Api {
-    /// Serves these objects. The namespaces that every cluster has are made if they are missing.
+    /// Serves these objects. Creates the namespaces of every cluster if they are missing.
     pub fn new(objects: Objects, options: ApiOptions) -> Self {
         for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
             let mut namespace = json!({"metadata": {"name": name}});
             defaults::fill(&NAMESPACES, name, &mut namespace);
-            // There already: as good.
+            // Fails if it exists already, which is fine.
             let _ = objects.create(&NAMESPACES, "", namespace);
         }
         let state = Sender::new(State { available: true, stalled: false, cuts: 0 });
@@ -127,12 +127,12 @@ impl Api {
         }
     }
 
-    /// The objects that are served.
+    /// Returns the objects.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
 
-    /// Whether the server answers at all. Without it requests inside the process find the connection refused, those on
+    /// Sets whether the server answers. While it does not, the connection is refused inside the process, requests on
     /// loopback get 503, and watches are cut.
     pub fn set_available(&self, available: bool) {
         self.shared.state.send_modify(|state| {
@@ -146,17 +146,17 @@ impl Api {
         self.shared.state.send_modify(|state| state.cuts += 1);
     }
 
-    /// Holds back what watches would be told, bookmarks too; it comes later, in order.
+    /// Holds back all watch events, including bookmarks, or delivers the held events in order.
     pub fn stall_watches(&self, stalled: bool) {
         self.shared.state.send_modify(|state| state.stalled = stalled);
     }
 
-    /// Takes these rights away, in place of those that were taken before.
+    /// Denies these rights, and grants those denied before.
     pub fn deny(&self, rights: Vec<Denied>) {
         *self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner) = rights;
     }
 
-    /// The last requests, oldest first.
+    /// Returns the last requests, oldest first.
     pub fn audit(&self) -> Vec<Asked> {
         self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).all()
     }
@@ -165,12 +165,12 @@ impl Api {
         self.shared.state.borrow().available
     }
 
-    /// Answers one request of a client that is trusted.
+    /// Answers one request of a trusted client.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Body> {
         self.after_webhooks(request, Who::Trusted).await
     }
 
-    /// Answers one request, an eviction not before its webhooks had their time.
+    /// Answers one request. An eviction waits for its webhooks first.
     async fn after_webhooks(&self, request: Request<Bytes>, who: Who) -> Response<Body> {
         if let Some(time) = self.webhook_waits(&request) {
             tokio::time::sleep(time).await;

@@ -1,10 +1,10 @@
-//! As much `OpenAPI` as `kubectl` needs to see that the server checks fields itself and knows dry runs.
+//! The part of `OpenAPI` from which `kubectl` learns that the server validates fields and supports dry runs.
 
 use serde_json::{Map, Value, json};
 
 use crate::sandbox::kubernetes::{Resource, resource::ALL};
 
-/// `/openapi/v3`: where the documents are.
+/// Returns `/openapi/v3`, the index of the documents.
 pub(super) fn index(groups: &[(&str, &str)]) -> Value {
     let mut paths = Map::new();
     let mut add = |path: String| {
@@ -12,14 +12,14 @@ pub(super) fn index(groups: &[(&str, &str)]) -> Value {
         paths.insert(path, json!({"serverRelativeURL": url}));
     };
     add("api/v1".to_owned());
-    // Reviews have no patches, so no document either.
+    // Reviews have no patches, so they have no document.
     for (group, version) in groups.iter().filter(|(group, _)| ALL.iter().any(|r| r.group == *group)) {
         add(format!("apis/{group}/{version}"));
     }
     json!({"paths": paths})
 }
 
-/// The document of one group: its patches, with the parameters that matter.
+/// Returns the document of one group: its patch operations with the relevant parameters.
 pub(super) fn document(group: &str, version: &str) -> Value {
     let mut paths = Map::new();
     for kind in ALL.iter().filter(|r| r.group == group && r.version == version) {

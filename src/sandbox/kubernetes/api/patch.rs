@@ -1,12 +1,11 @@
-//! The ways to patch an object: merge, JSON and strategic merge patches; an apply is a strategic merge of what is
-//! wanted.
+//! Patch types: merge, JSON and strategic merge patches. Apply is a strategic merge of the applied configuration.
 
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Map, Value};
 
 use super::failure::Failure;
 
-/// How a patch is written, by its media type.
+/// Patch type, by media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Merge,
@@ -16,7 +15,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// By the request's `Content-Type`.
+    /// Determines the type from the request's `Content-Type`.
     pub(super) fn of(media: &str) -> Result<Self, Failure> {
         match media {
             "application/merge-patch+json" => Ok(Self::Merge),
@@ -28,17 +27,17 @@ impl Form {
     }
 }
 
-/// A patch that was read and can be applied to any state of its object.
+/// A parsed patch, which can be applied to any state of its object.
 #[derive(Clone, Debug)]
 pub(super) enum Patch {
     Merge(Value),
-    /// None = a list of operations of which one is unknown: it fails where it is applied.
+    /// `None` for a list of operations with an unknown one. It fails when it is applied.
     Json(Option<json_patch::Patch>),
     Strategic(Map<String, Value>),
 }
 
 impl Patch {
-    /// Reads the body.
+    /// Parses the body.
     pub(super) fn read(form: Form, body: &[u8]) -> Result<Self, Failure> {
         if form == Form::Apply {
             let read: Result<Value, _> = serde_yaml::from_slice(body);
@@ -70,7 +69,7 @@ impl Patch {
         }
     }
 
-    /// Applies it; what comes out is not checked.
+    /// Applies the patch. The result is not validated.
     pub(super) fn apply(&self, object: &mut Value) -> Result<(), Failure> {
         match self {
             Self::Merge(patch) => json_patch::merge(object, patch),
@@ -88,7 +87,7 @@ impl Patch {
         Ok(())
     }
 
-    /// What it says of one field of `metadata`, where it says so directly.
+    /// Returns the patch's value of a field of `metadata`; `None` for a JSON patch.
     pub(super) fn metadata(&self, field: &str) -> Option<&Value> {
         match self {
             Self::Merge(patch) => patch.get("metadata")?.get(field),
@@ -98,7 +97,7 @@ impl Patch {
     }
 }
 
-/// As the server's own library has it: a field that is not there may be replaced.
+/// Accepts the replacement of a missing field, as the server's library does.
 fn lenient(operation: &PatchOperation, object: &Value) -> PatchOperation {
     match operation {
         PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
@@ -108,8 +107,8 @@ fn lenient(operation: &PatchOperation, object: &Value) -> PatchOperation {
     }
 }
 
-/// By which key the elements of a list are told apart; none = the list is replaced whole, as taints and tolerations
-/// are. `parent` tells a container's ports from a service's.
+/// Returns the merge key of a list. `None` means that the list is replaced as a whole, as for taints and tolerations.
+/// `parent` distinguishes a container's ports from a service's.
 fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
     match (parent, field) {
         (
@@ -134,7 +133,7 @@ fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
     }
 }
 
-/// Lists of plain values that are merged as sets.
+/// Reports whether a list of plain values is merged as a set.
 fn is_set(field: &str) -> bool {
     matches!(field, "finalizers" | "podCIDRs")
 }

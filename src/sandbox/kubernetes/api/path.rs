@@ -1,4 +1,4 @@
-//! What a URL asks for: its path and its query.
+//! Parses the path and the query of a URL.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use crate::sandbox::kubernetes::{
     resource::{ALL, NAMESPACES},
 };
 
-/// Where a request goes.
+/// Target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// Objects of a kind.
     Objects(Place),
     /// A review of `authentication.k8s.io` or `authorization.k8s.io`, by its name in paths.
     Review(String),
-    /// Everything else: discovery, health, version. The segments of the path.
+    /// Everything else (discovery, health, version), as path segments.
     Other(Vec<String>),
 }
 
@@ -23,18 +23,18 @@ pub(super) enum Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) kind: &'static Resource,
-    /// Empty = all, or the kind has none.
+    /// Namespace; empty for all namespaces, and for cluster-scoped kinds.
     pub(super) namespace: String,
-    /// Empty = the collection.
+    /// Name; empty for the collection.
     pub(super) name: String,
-    /// Empty = the object itself.
+    /// Subresource; empty for the object itself.
     pub(super) sub: String,
-    /// The old form of a watch: `/api/v1/watch/…`.
+    /// Whether it is the old form of a watch: `/api/v1/watch/…`.
     pub(super) watch: bool,
 }
 
 impl Target {
-    /// Reads a path.
+    /// Parses a path.
     pub(super) fn read(path: &str) -> Result<Self, Failure> {
         let parts: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(|s| decoded(s, false)).collect();
         let words: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -68,7 +68,7 @@ impl Target {
             }
             [plural, rest @ ..] => {
                 let kind = find(plural)?;
-                // One object of a kind with namespaces is only found in its own.
+                // A namespaced object is found only under its namespace.
                 if kind.namespaced && !rest.is_empty() {
                     return Err(Failure::no_resource());
                 }
@@ -101,12 +101,12 @@ impl Target {
     }
 }
 
-/// The parameters after the `?`.
+/// Parameters after the `?`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query(BTreeMap<String, Vec<String>>);
 
 impl Query {
-    /// Reads them; what cannot be decoded stays as it is.
+    /// Parses the query. Text that cannot be decoded stays as it is.
     pub(super) fn read(query: &str) -> Self {
         let mut out: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in query.split('&').filter(|p| !p.is_empty()) {
@@ -116,22 +116,22 @@ impl Query {
         Self(out)
     }
 
-    /// The first value; empty if there is none.
+    /// Returns the first value; empty if there is none.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.get(name).and_then(|all| all.first()).map_or("", String::as_str)
     }
 
-    /// All values.
+    /// Returns all values.
     pub(super) fn all(&self, name: &str) -> &[String] {
         self.0.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// A flag, as Go reads it: there and not `false` or `0`.
+    /// Parses a flag as Go does: present and neither `false` nor `0`.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|all| !matches!(all.first().map(String::as_str), Some("false" | "0")))
     }
 
-    /// A number.
+    /// Parses a number.
     pub(super) fn number(&self, name: &str) -> Result<Option<i64>, Failure> {
         match self.get(name) {
             "" => Ok(None),
@@ -143,7 +143,7 @@ impl Query {
     }
 }
 
-/// Percent-decoding; in a query a plus is a space.
+/// Percent-decodes a text. In a query, a plus means a space.
 fn decoded(text: &str, plus: bool) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

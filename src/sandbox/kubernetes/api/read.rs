@@ -1,4 +1,4 @@
-//! One object, lists, and where a watch begins.
+//! GET requests for one object or a list, and the start of a watch.
 
 use serde_json::Value;
 
@@ -11,17 +11,17 @@ use super::{
 };
 use crate::sandbox::kubernetes::{Refusal, objects::Key};
 
-/// How the server words a list that went on for too long.
+/// The server's message for an expired continue token.
 const GONE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
                     list without the continue parameter, or use the continue token in this response to retrieve the \
                     remainder of the results. Continuing with the provided token results in an inconsistent list - \
                     objects that were created, modified, or deleted between the time the first chunk was returned \
                     and now may show up in the list.";
-/// The only rule that a list which comes as a watch may follow.
+/// The only `resourceVersionMatch` for a streaming list.
 const NOT_OLDER: &str = "NotOlderThan";
 
 impl Api {
-    /// GET: an object, a list or a watch.
+    /// Handles GET: an object, a list or a watch.
     pub(super) fn read(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         match place.sub.as_str() {
             "" | "status" => {}
@@ -104,7 +104,7 @@ impl Api {
         }
         let bookmarks = call.query.flag("allowWatchBookmarks");
         let before = !call.query.get("sendInitialEvents").is_empty();
-        // Without a version, or from "any" one, it begins with what there is.
+        // Without a resourceVersion, or with 0, the watch begins with the current objects.
         let listed = streams || !before && asked.is_none_or(|version| version == 0);
         let from = asked.filter(|_| !listed).unwrap_or(0);
         let mut watch = Watch::new(self, place, selection, seconds, bookmarks);
@@ -119,7 +119,7 @@ impl Api {
     }
 }
 
-/// Checks how the options of a list or a watch go together.
+/// Checks that the options of a list or a watch are consistent.
 fn check_options(call: &Call, watch: bool) -> Result<(), Failure> {
     let query = &call.query;
     let (rule, version) = (query.get("resourceVersionMatch"), query.get("resourceVersion"));
@@ -209,7 +209,7 @@ fn continued(token: &str) -> Option<(u64, Key)> {
     Some((version, (text()?, text()?)))
 }
 
-/// An object as a list of its kind holds it: without kind and version, unless it is a custom resource.
+/// An object as an item of a list: without `kind` and `apiVersion`, unless it is a custom resource.
 pub(super) struct Item<'a>(pub(super) &'a Value, pub(super) bool);
 
 impl serde::Serialize for Item<'_> {

@@ -1,4 +1,4 @@
-//! Who may do what, and the reviews that tell.
+//! Authentication, authorization, and self subject reviews.
 
 use std::sync::PoisonError;
 
@@ -14,22 +14,22 @@ use super::{
     shape,
 };
 
-/// A right that somebody lacks. Everybody has every other.
+/// A right that a user lacks. Every other right is granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// Who; none = everybody.
+    /// User; `None` = every user.
     pub user: Option<String>,
-    /// The verb, `*` = every one.
+    /// Verb; `*` = every verb.
     pub verb: String,
-    /// The API group, empty = the core one, `*` = every one.
+    /// API group; empty = the core group, `*` = every group.
     pub group: String,
-    /// The resource in the plural, with its subresource after a slash; `*` = every one.
+    /// Plural resource, optionally with a slash and a subresource; `*` = every resource.
     pub resource: String,
 }
 
 impl Denied {
     fn hits(&self, user: &str, verb: &str, group: &str, resource: &str) -> bool {
-        // Who asks for everything is refused for anything.
+        // A request for everything is refused if anything is denied.
         let same = |mine: &str, asked: &str| mine == "*" || asked == "*" || mine == asked;
         self.user.as_deref().is_none_or(|mine| mine == user)
             && same(&self.verb, verb)
@@ -38,13 +38,14 @@ impl Denied {
     }
 }
 
-/// What everybody may see.
+/// Reports whether everybody may read this path.
 fn public(parts: &[String]) -> bool {
     matches!(parts.first().map(String::as_str), Some("readyz" | "livez" | "healthz" | "version"))
 }
 
-/// The password of a user and password in base64. Go's clients send no token without TLS, but what the server's URL
-/// says: there the token stands as the password, which is the one thing that a real server would not take.
+/// Returns the password of a base64-encoded pair of user and password. Without TLS, Go's clients send no token, but
+/// they send the user and password of the server's URL. The sandbox accepts the token as that password. A real server
+/// would not.
 fn password(pair: &str) -> Option<String> {
     let decoded: ByteString = serde_json::from_value(json!(pair.trim())).ok()?;
     Some(String::from_utf8(decoded.0).ok()?.split_once(':')?.1.to_owned())
@@ -72,7 +73,7 @@ impl Api {
         Err(Failure::forbidden(kind, &place.name, &why))
     }
 
-    /// Who a request comes from that did not come from inside.
+    /// Authenticates a request from outside the process.
     pub(super) fn who(&self, headers: &HeaderMap) -> Who {
         let tokens = &self.shared.options.tokens;
         if tokens.is_empty() {
@@ -87,7 +88,8 @@ impl Api {
         tokens.get(&token).map_or(Who::Unknown, |user| Who::Known(user.clone()))
     }
 
-    /// Turns away whom nobody knows, and who is nobody and wants more than to know whether the server is well.
+    /// Refuses unknown tokens. Refuses anonymous requests for anything but health and version. Checks the rights to
+    /// objects.
     pub(super) fn admit(&self, call: &Call, verb: &str, target: &Target) -> Result<(), Failure> {
         match (&call.who, target) {
             (Who::Unknown, _) => Err(Failure::unauthorized()),
@@ -109,7 +111,7 @@ impl Api {
         }
     }
 
-    /// POST of a review.
+    /// Handles POST of a review.
     pub(super) fn review(&self, call: &Call, name: &str) -> Result<Reply, Failure> {
         let kind = match name {
             "selfsubjectaccessreviews" => "SelfSubjectAccessReview",

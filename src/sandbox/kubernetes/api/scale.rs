@@ -1,4 +1,4 @@
-//! The subresource `scale` of workloads: how many, and nothing else.
+//! The subresource `scale` of workloads, which contains only the number of replicas.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use super::{
 use crate::sandbox::kubernetes::Refusal;
 
 impl Api {
-    /// GET, PUT or PATCH of a workload's `scale`.
+    /// Handles GET, PUT and PATCH of a workload's `scale`.
     pub(super) fn scale(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let kind = place.kind;
         let found = || {

@@ -1,11 +1,11 @@
-//! Which objects of a kind are meant: label selectors and field selectors of a query.
+//! Label selectors and field selectors of a query.
 
 use serde_json::Value;
 
 use super::{failure::Failure, validate};
 use crate::sandbox::kubernetes::Resource;
 
-/// Both selectors of a request; the default selects everything.
+/// Both selectors of a request. The default selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selection {
     labels: Vec<Requirement>,
@@ -30,23 +30,23 @@ struct Field {
 }
 
 impl Selection {
-    /// Reads `labelSelector` and `fieldSelector`.
+    /// Parses `labelSelector` and `fieldSelector`.
     pub(super) fn read(kind: &'static Resource, labels: &str, fields: &str) -> Result<Self, Failure> {
         Ok(Self { labels: read_labels(labels)?, fields: read_fields(kind, fields)? })
     }
 
-    /// Whether it selects everything.
+    /// Reports whether it selects everything.
     pub(super) fn is_all(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Narrowed to one name, as the old form of watching one object is.
+    /// Adds a requirement on the name, for the old form of a watch on one object.
     pub(super) fn and_name(mut self, name: &str) -> Self {
         self.fields.push(Field { path: "metadata.name".to_owned(), value: name.to_owned(), equal: true });
         self
     }
 
-    /// Whether it selects this object.
+    /// Reports whether it selects this object.
     pub(super) fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         self.labels.iter().all(|r| r.holds(labels)) && self.fields.iter().all(|f| f.holds(object))
@@ -69,7 +69,7 @@ impl Requirement {
 impl Field {
     fn holds(&self, object: &Value) -> bool {
         let at = |path: &str| path.split('.').try_fold(object, |at, step| at.get(step));
-        // an event is kept in the words of the group in which it came
+        // An event is stored with the field names of the group in which it was written.
         let other = || match self.path.split_once('.')? {
             ("involvedObject", rest) => at(&format!("regarding.{rest}")),
             ("regarding", rest) => at(&format!("involvedObject.{rest}")),
@@ -88,7 +88,7 @@ impl Field {
     }
 }
 
-/// The fields of a kind that can be selected by, beside name and namespace.
+/// Returns the fields of a kind that can be selected, besides name and namespace.
 fn known(kind: &'static Resource) -> &'static [&'static str] {
     match kind.plural {
         "pods" => &[
@@ -151,7 +151,7 @@ fn read_fields(kind: &'static Resource, text: &str) -> Result<Vec<Field>, Failur
     Ok(out)
 }
 
-/// Words, and the signs between them.
+/// Splits a text into words and the signs between them.
 fn tokens(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -252,7 +252,7 @@ fn check_values(key: &str, values: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `(a,b)` after `in`.
+/// Parses `(a,b)` after `in`.
 fn read_set<'a>(
     rest: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
     fault: impl Fn(&str, &str) -> Failure,

@@ -1,4 +1,4 @@
-//! The ways to the API: a client inside the process, and a router for loopback.
+//! Access to the API: a client inside the process, and a router for loopback.
 
 use axum::{Router, body::Body};
 use bytes::Bytes;
@@ -8,15 +8,15 @@ use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{Api, failure::Failure};
 
-/// The wire between a client and the API: whole requests, answers that may be streams. An error is a connection that
-/// did not come about or broke off before the answer.
+/// Connection between a client and the API. Requests are whole; responses may be streams. An error means that the
+/// connection failed or broke before the response.
 pub type Wire = BoxCloneSyncService<Request<Bytes>, Response<Body>, BoxError>;
 
-/// The largest request that is read.
+/// Maximum size of a request body in bytes.
 const LARGEST: usize = 16 << 20;
 
 impl Api {
-    /// The wire itself.
+    /// Returns the connection.
     pub fn wire(&self) -> Wire {
         let api = self.clone();
         BoxCloneSyncService::new(service_fn(move |request: Request<Bytes>| {
@@ -31,13 +31,12 @@ impl Api {
         }))
     }
 
-    /// A client in the same process.
+    /// Returns a client in the same process.
     pub fn client(&self) -> kube::Client {
         self.client_through(|wire| wire)
     }
 
-    /// A client in the same process whose requests pass through what `wrap` makes of the wire: faults, a name for the
-    /// user.
+    /// Returns a client in the same process, with a layer on its connection, for faults or a user name.
     pub fn client_through(&self, wrap: impl FnOnce(Wire) -> Wire) -> kube::Client {
         let wire = wrap(self.wire());
         let service = service_fn(move |request: Request<kube::client::Body>| {
@@ -51,7 +50,7 @@ impl Api {
         kube::Client::new(service, "default")
     }
 
-    /// A router with everything, for a server on loopback over plain HTTP.
+    /// Returns a router with everything, for a server on loopback over plain HTTP.
     pub fn router(&self) -> Router {
         let api = self.clone();
         Router::new().fallback(move |request: Request<Body>| {

@@ -1,11 +1,11 @@
-//! Bodies that are objects: read, checked for their shape, and filled in with what the server adds.
+//! Request bodies with objects: parsing, shape checks, and fields that the server adds.
 
 use serde_json::{Map, Value, json};
 
 use super::{envelope, failure::Failure};
 use crate::sandbox::kubernetes::{Resource, resource::ALL};
 
-/// What Go's decoder calls the kind of a value.
+/// Returns Go's name for the type of a value.
 pub(super) fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -17,7 +17,7 @@ pub(super) fn go_kind(value: &Value) -> &'static str {
     }
 }
 
-/// A parse error as Go words it.
+/// Returns a parse error with Go's message.
 pub(super) fn go_words(body: &[u8], error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "unexpected end of JSON input".to_owned();
@@ -36,7 +36,7 @@ pub(super) fn go_words(body: &[u8], error: &serde_json::Error) -> String {
     format!("invalid character '{}' {place}", char::from(at))
 }
 
-/// Reads the body of a request as JSON or YAML by its media type; empty is JSON too.
+/// Parses a body as JSON, YAML or protobuf, by its media type. An empty media type means JSON.
 pub(super) fn parse(media: &str, body: &[u8]) -> Result<Value, Failure> {
     match media {
         "" | "application/json" => {
@@ -53,7 +53,7 @@ pub(super) fn parse(media: &str, body: &[u8]) -> Result<Value, Failure> {
     }
 }
 
-/// Reads a body that must be an object of `kind`, known to the server by `package` (its Go package).
+/// Parses a body that must be an object of `kind`, from the Go package `package`.
 pub(super) fn object(media: &str, body: &[u8], kind: &str, package: &str) -> Result<Value, Failure> {
     let unread = |why: &str, tail: &str| {
         let must = format!("the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; ");
@@ -99,19 +99,18 @@ pub(super) fn object(media: &str, body: &[u8], kind: &str, package: &str) -> Res
     Ok(value)
 }
 
-/// Whether a kind can be written in this version; of kinds that are sent and never kept, any is taken.
+/// Reports whether a kind is served in this version. For kinds that are sent but never stored, any version is accepted.
 fn served(kind: &str, version: &str) -> bool {
     let mut all = ALL.iter().filter(|r| r.kind == kind).peekable();
     all.peek().is_none() || version.is_empty() || all.any(|r| r.api_version() == version)
 }
 
-/// The Go package of a kind's group.
+/// Returns the Go package of a kind's group.
 pub(super) fn package(kind: &Resource) -> &'static str {
     if kind.group.is_empty() { "core" } else { kind.group.split('.').next().unwrap_or(kind.group) }
 }
 
-/// Whether every field that the server looks into has the right type; after it, `metadata` is an object and nothing
-/// is `null`.
+/// Checks the types of all fields that the server uses. Afterwards `metadata` is an object and nothing is `null`.
 pub(super) fn check(kind: &'static Resource, object: &mut Value) -> Result<(), Failure> {
     let wrong = |value: &Value, field: &str, into: &str| {
         Failure::bad(format!(
@@ -122,7 +121,7 @@ pub(super) fn check(kind: &'static Resource, object: &mut Value) -> Result<(), F
             go_kind(value)
         ))
     };
-    // Of custom resources nobody knows which lists may be left out.
+    // For custom resources it is unknown which empty lists may be omitted.
     prune(object, kind.group != "metal3.io");
     let Value::Object(fields) = object else { return Err(wrong(object, "", "v1.ObjectMeta")) };
     let meta = fields.entry("metadata").or_insert_with(|| json!({}));
@@ -141,7 +140,7 @@ pub(super) fn check(kind: &'static Resource, object: &mut Value) -> Result<(), F
             return Err(wrong(value, &format!("metadata.{field}"), "string"));
         }
     }
-    // What is empty is left out, as Go's encoder does.
+    // Empty fields are omitted, as by Go's encoder.
     meta.retain(|field, value| field == "name" || !empty(value));
     meta.shift_remove("managedFields");
     for field in ["spec", "status"] {
@@ -201,7 +200,7 @@ fn empty(value: &Value) -> bool {
     }
 }
 
-/// Takes out every field that is `null`, and, if `lists`, every empty list: Go's encoder leaves out all but a few.
+/// Removes every `null` field and, if `lists` is set, every empty list. Go's encoder keeps only a few of them.
 fn prune(value: &mut Value, lists: bool) {
     let stays = |field: &str, value: &Value| match value {
         Value::Null => false,

@@ -1,11 +1,11 @@
-//! Tables, which is how `kubectl get` asks for objects.
+//! Tables, the form in which `kubectl get` requests objects.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::sandbox::kubernetes::Resource;
 
-/// How a cell is made of an object, at a moment.
+/// Function that computes a cell from an object at a given time.
 pub(super) type Cell = fn(&Value, Timestamp) -> Value;
 
 /// One column: name, type, format, priority (0 = always, 1 = wide), cell.
@@ -17,7 +17,7 @@ pub(super) struct Column(
     pub(super) Cell,
 );
 
-/// What is sent of the objects beside the cells.
+/// Part of the object that is sent with the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Include {
     Nothing,
@@ -25,7 +25,7 @@ enum Include {
     Object,
 }
 
-/// The columns of a kind.
+/// Columns of a kind.
 pub(super) struct Columns {
     columns: &'static [Column],
     include: Include,
@@ -41,7 +41,7 @@ impl Columns {
         Self { columns, include }
     }
 
-    /// These objects as a table, with the columns' names if `headers`.
+    /// Returns these objects as a table, with the column definitions if `headers`.
     pub(super) fn table(&self, objects: &[&Value], now: Timestamp, headers: bool) -> Value {
         let rows: Vec<Value> = objects.iter().map(|object| self.row(object, now)).collect();
         let version = objects.last().map(|o| o["metadata"]["resourceVersion"].clone()).unwrap_or_default();
@@ -68,7 +68,7 @@ impl Columns {
     }
 }
 
-/// An object with nothing but its metadata.
+/// Returns only the metadata of an object.
 pub(super) fn metadata(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }

@@ -1,21 +1,21 @@
-//! What an object of the right shape may not say: names, labels, and what a kind forbids.
+//! Validation of an object of the right shape: names, labels, and constraints of its kind.
 
 use serde_json::Value;
 
 use super::failure::Failure;
 use crate::sandbox::kubernetes::{Resource, resource::BUDGETS};
 
-/// What a label's or an annotation's key must be.
+/// The server's rule for the key of a label or an annotation.
 const KEY_WORDS: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
                          with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
                          validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-/// What a label's value must be.
+/// The server's rule for the value of a label.
 const VALUE_WORDS: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
                            '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
                            'my_value',  or '12345', regex used for validation is \
                            '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// Whether an object's words may be what they are, and its kind allows what it says; the first fault is told.
+/// Validates an object's labels and annotations, and the constraints of its kind. Returns the first fault.
 pub(super) fn check(kind: &'static Resource, object: &Value) -> Result<(), Failure> {
     check_words(kind, object)?;
     let spec = &object["spec"];
@@ -27,14 +27,14 @@ pub(super) fn check(kind: &'static Resource, object: &Value) -> Result<(), Failu
     Ok(())
 }
 
-/// What is wrong with the key of a label, if anything: a word, or a domain, a slash and a word.
+/// Returns the fault of a label's key, if any. A key is a word, or a domain, a slash and a word.
 pub(super) fn key_fault(key: &str) -> Option<&'static str> {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     let right = is_word(name) && domain.is_none_or(|d| d.len() <= 253 && d.split('.').all(is_host));
     (!right).then_some(KEY_WORDS)
 }
 
-/// What is wrong with the value of a label, if anything.
+/// Returns the fault of a label's value, if any.
 pub(super) fn value_fault(value: &str) -> Option<&'static str> {
     (!value.is_empty() && !is_word(value)).then_some(VALUE_WORDS)
 }
@@ -48,7 +48,7 @@ fn is_word(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// One part of a domain.
+/// Reports whether this is one part of a domain.
 fn is_host(text: &str) -> bool {
     let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let bytes = text.as_bytes();
@@ -63,7 +63,7 @@ fn check_words(kind: &'static Resource, object: &Value) -> Result<(), Failure> {
     for field in ["labels", "annotations"] {
         for (key, value) in meta[field].as_object().into_iter().flatten() {
             let value = value.as_str().unwrap_or_default();
-            // Keys of annotations may be written in capitals.
+            // Keys of annotations may contain capital letters.
             let low = key.to_lowercase();
             let why = if let Some(why) = key_fault(if field == "labels" { key } else { &low }) {
                 format!("\"{key}\": {why}")
@@ -79,8 +79,7 @@ fn check_words(kind: &'static Resource, object: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether this may be a name: words of lower case letters and digits, joined by `-` and, unless it is a namespace, by
-/// dots.
+/// Validates a name: words of lower case letters and digits, joined by `-` and, unless it is a namespace, by dots.
 pub(super) fn check_name(kind: &'static Resource, name: &str) -> Result<(), Failure> {
     let label = kind.plural == "namespaces";
     let right =

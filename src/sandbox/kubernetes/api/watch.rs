@@ -1,4 +1,4 @@
-//! A watch: the events of a selection of objects as they happen, one JSON line each.
+//! A watch: the events of a selection of objects, one JSON line each.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -11,19 +11,19 @@ use tokio::{sync::watch::Receiver, time::Instant};
 use super::{Api, State, failure::Failure, path::Place, selector::Selection, table::Columns};
 use crate::sandbox::kubernetes::{Change, Objects, Resource, Verb};
 
-/// As much is handed over at once.
+/// Maximum size in bytes of the data sent at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Watches that are no longer than this get no last bookmark.
+/// A watch that lasts no longer than this gets no final bookmark.
 const GLANCE: Duration = Duration::from_secs(2);
 
-/// How events are written.
+/// Form of the events.
 pub(super) enum Form {
-    /// The objects.
+    /// Whole objects.
     Whole,
-    /// Rows of a table; the columns come with the first.
+    /// Rows of a table; the first row comes with the columns.
     Table(Columns, bool),
-    /// Their metadata.
+    /// Metadata only.
     Metadata,
 }
 
@@ -33,34 +33,34 @@ pub(super) struct Watch {
     namespace: String,
     selection: Selection,
     pub(super) form: Form,
-    /// What was there when it began, still to be told.
+    /// Initial objects that are still to be sent.
     first: VecDeque<Arc<Value>>,
-    /// Whether the end of these is told.
+    /// Whether the end of the initial objects is marked by a bookmark.
     mark: bool,
     bookmarks: Option<Duration>,
-    /// Whether it is more than a glance, and so worth a mark at its end.
+    /// Whether the watch lasts long enough for a final bookmark.
     lasting: bool,
-    /// The last revision that was looked at.
+    /// Last revision that was read.
     seen: u64,
     live: Option<Live>,
-    /// The last words, after which it ends.
+    /// Final data, after which the watch ends.
     last: Option<Vec<u8>>,
 }
 
-/// What a watch waits for.
+/// State that a running watch waits on.
 struct Live {
     objects: Objects,
     changed: Receiver<u64>,
     state: Receiver<State>,
-    /// Keeps the sending side of `state`.
+    /// Keeps the sender of `state` alive.
     _api: Api,
-    /// How often all watches had been cut when this began.
+    /// Number of cuts when this watch began.
     cuts: u64,
     ends: Instant,
     bookmark: Option<Instant>,
 }
 
-/// What comes next.
+/// Next action of a watch.
 enum Next {
     Look,
     Bookmark,
@@ -113,7 +113,7 @@ impl Watch {
         }
     }
 
-    /// One that says why it is none, and ends.
+    /// Returns a watch that sends one error and ends.
     pub(super) fn refused(failure: &Failure) -> Self {
         Self {
             kind: &crate::sandbox::kubernetes::resource::NODES,
@@ -130,12 +130,12 @@ impl Watch {
         }
     }
 
-    /// What happens after this revision.
+    /// Begins after this revision.
     pub(super) fn begin_at(&mut self, revision: u64) {
         self.seen = revision;
     }
 
-    /// What there is, and then what happens; `mark` says where the one ends and the other begins.
+    /// Begins with the current objects and continues with changes. `mark` requests a bookmark between the two.
     pub(super) fn begin_with_list(&mut self, objects: &Objects, mark: bool) {
         let page = objects.page(self.kind, &self.namespace, None, 0, None, |o| self.selection.matches(o));
         let page = page.unwrap_or_default();
@@ -148,7 +148,7 @@ impl Watch {
         self.kind
     }
 
-    /// The lines as they come. An error is a connection that was cut.
+    /// Returns the event lines as a stream. An error means that the connection was cut.
     pub(super) fn stream(self) -> impl Stream<Item = std::io::Result<Bytes>> {
         futures::stream::unfold(Some(self), |watch| async move {
             let mut watch = watch?;
@@ -175,7 +175,7 @@ impl Watch {
                 }
                 Next::End => {
                     self.live = None;
-                    // A last mark, so that the next watch need not begin far back.
+                    // The final bookmark saves the next watch from beginning far back.
                     let mark = self.bookmarks.filter(|_| self.lasting).map(|_| self.bookmark(false));
                     return Ok(mark.map(Bytes::from));
                 }
@@ -189,7 +189,7 @@ impl Watch {
         }
     }
 
-    /// Some of what there was in the beginning.
+    /// Returns the next chunk of the initial objects.
     fn begin(&mut self) -> BytesMut {
         let mut out = BytesMut::new();
         while let Some(object) = self.first.pop_front() {
@@ -206,7 +206,7 @@ impl Watch {
         out
     }
 
-    /// What happened since the last look.
+    /// Returns the events since the last call.
     fn look(&mut self) -> BytesMut {
         let mut out = BytesMut::new();
         let Some(live) = &mut self.live else { return out };
@@ -226,7 +226,7 @@ impl Watch {
         out
     }
 
-    /// How a change looks from within the selection.
+    /// Converts a change into the event that this selection sees.
     fn told(&mut self, change: &Change) -> Option<Vec<u8>> {
         let within = |object: &Value| {
             (self.namespace.is_empty() || object["metadata"]["namespace"] == self.namespace.as_str())
@@ -239,7 +239,8 @@ impl Watch {
             (None, true) => Some(self.event("ADDED", &change.object)),
             (Some(_), false) if change.verb == Verb::Deleted => Some(self.event("DELETED", &change.object)),
             (Some(before), false) => {
-                // It left: told as it was last in here, with the version of its leaving.
+                // The object left the selection. The event has its last state in the selection, and the resourceVersion
+                // of the change.
                 let mut gone = Value::clone(before);
                 gone["metadata"]["resourceVersion"] = json!(change.revision.to_string());
                 Some(self.event("DELETED", &gone))
@@ -284,7 +285,7 @@ impl Watch {
 }
 
 impl Live {
-    /// Waits until there is something to do; `told` = what was there in the beginning is told.
+    /// Waits until there is something to do. `told` means that all initial objects were sent.
     async fn wait(&mut self, told: bool, seen: u64) -> Next {
         loop {
             let state = *self.state.borrow_and_update();
@@ -292,7 +293,7 @@ impl Live {
                 return Next::Cut;
             }
             if state.stalled {
-                // Nothing gets through, not even the end.
+                // Nothing passes while the watch is stalled, not even its end.
                 if self.state.changed().await.is_err() {
                     return Next::End;
                 }

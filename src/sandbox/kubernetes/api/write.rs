@@ -15,12 +15,12 @@ use super::{
 };
 use crate::sandbox::kubernetes::{Refusal, Resource, resource::NAMESPACES};
 
-/// How the server words a stale resourceVersion.
+/// The server's message for a stale resourceVersion.
 pub(super) const STALE: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Api {
-    /// POST on a collection.
+    /// Handles POST on a collection.
     pub(super) fn create(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let kind = place.kind;
         if !place.name.is_empty() || kind.namespaced && place.namespace.is_empty() {
@@ -85,7 +85,7 @@ impl Api {
         Ok(Arc::new(object))
     }
 
-    /// Nothing new comes into a namespace that does not exist or is going away.
+    /// Refuses creations in a namespace that does not exist or is terminating.
     pub(super) fn check_open(&self, kind: &'static Resource, namespace: &str, name: &str) -> Result<(), Failure> {
         if namespace.is_empty() {
             return Ok(());
@@ -99,7 +99,7 @@ impl Api {
         Ok(())
     }
 
-    /// PUT.
+    /// Handles PUT.
     pub(super) fn replace(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let kind = place.kind;
         if place.name.is_empty() || !matches!(place.sub.as_str(), "" | "status" | "finalize") {
@@ -140,14 +140,14 @@ impl Api {
         Ok(Reply::object(200, kind, changed))
     }
 
-    /// PATCH.
+    /// Handles PATCH.
     pub(super) fn patch(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
         let kind = place.kind;
         if place.name.is_empty() || !matches!(place.sub.as_str(), "" | "status") {
             return Err(Failure::no_method());
         }
         let form = Form::of(call.media())?;
-        // Custom resources have no strategic merge: nobody knows the keys of their lists.
+        // Custom resources have no strategic merge, because the merge keys of their lists are unknown.
         if form == Form::Strategic && kind.group == "metal3.io" {
             return Err(Failure::no_patch());
         }
@@ -189,7 +189,7 @@ impl Api {
         Ok(Reply::object(200, kind, changed))
     }
 
-    /// Changes an object, or looks what would become of it (`dry`).
+    /// Updates an object, or computes the result without storing it (`dry`).
     pub(super) fn change(
         &self,
         place: &Place,
@@ -220,7 +220,7 @@ impl Api {
         }
     }
 
-    /// A namespace that is being deleted is gone with its last finalizer, which is in its spec.
+    /// Removes a terminating namespace after its last finalizer, which is in its spec.
     fn finalized(&self, place: &Place, dry: bool) {
         if dry || place.sub != "finalize" {
             return;
@@ -235,14 +235,14 @@ impl Api {
     }
 }
 
-/// What a patch makes of an object that then has the wrong shape.
+/// Returns the error for a patch whose result has the wrong shape.
 fn unfit(failure: &Failure) -> Failure {
     let why = failure.body["message"].as_str().unwrap_or_default();
     let text = format!("Invalid value: {}", why.split_once(": ").map_or(why, |(_, rest)| rest));
     Failure::invalid("", "", "", &[("FieldValueInvalid", "patch", text)])
 }
 
-/// Where a kube-apiserver keeps an object in etcd.
+/// Returns the etcd key of an object in a kube-apiserver.
 fn registry(place: &Place) -> String {
     let plural = if place.kind.plural == "nodes" { "minions" } else { place.kind.plural };
     [plural, &place.namespace, &place.name]
@@ -265,7 +265,7 @@ fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// An object may leave its namespace to the path, and name no other.
+/// Checks the namespace: the object may omit it, but must not contradict the path.
 pub(super) fn check_namespace(object: &Value, place: &Place) -> Result<(), Failure> {
     let named = object["metadata"]["namespace"].as_str().unwrap_or_default();
     if named.is_empty() || named == place.namespace {
@@ -274,7 +274,7 @@ pub(super) fn check_namespace(object: &Value, place: &Place) -> Result<(), Failu
     Err(Failure::bad("the namespace of the provided object does not match the namespace sent on the request"))
 }
 
-/// The version that an object names; `0` is none.
+/// Returns the resourceVersion in an object; `0` counts as none.
 fn named_version(object: &Value) -> Option<&str> {
     object["metadata"]["resourceVersion"].as_str().filter(|version| !matches!(*version, "" | "0"))
 }
@@ -297,7 +297,7 @@ fn check_version(kind: &'static Resource, old: &Value, new: &Value, name: &str) 
     Err(Refusal::conflict(kind, name, STALE).into())
 }
 
-/// What is being deleted may lose finalizers and get none.
+/// Refuses new finalizers on an object that is being deleted. Removing finalizers is allowed.
 fn check_finalizers(kind: &'static Resource, old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
@@ -317,13 +317,14 @@ fn check_finalizers(kind: &'static Resource, old: &Value, new: &Value, name: &st
     Err(twice(kind, name, "FieldValueForbidden", "metadata.finalizers", &text))
 }
 
-/// A fault of metadata: what all kinds have in common finds it, and then the kind itself once more.
+/// Returns a metadata fault twice: once from the validation common to all kinds, and once from the kind's own
+/// validation.
 fn twice(kind: &'static Resource, name: &str, reason: &str, field: &str, text: &str) -> Failure {
     let fault = (reason, field, text.to_owned());
     Failure::invalid(kind.group, kind.kind, name, &[fault.clone(), fault])
 }
 
-/// Takes over from `new` what this path may change.
+/// Copies from `new` what this path may change.
 fn merge(place: &Place, old: &mut Value, mut new: Value) -> Result<(), Failure> {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         keep(&mut new["metadata"], &old["metadata"], field);
@@ -354,7 +355,7 @@ fn merge(place: &Place, old: &mut Value, mut new: Value) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Gives `to` the field that `from` has, or none.
+/// Sets the field of `to` to that of `from`, or removes it.
 fn keep(to: &mut Value, from: &Value, field: &str) {
     let Value::Object(fields) = to else { return };
     match from.get(field) {
@@ -367,7 +368,7 @@ fn keep(to: &mut Value, from: &Value, field: &str) {
     }
 }
 
-/// Of a pod's spec only a little may change.
+/// Refuses changes of a pod's spec, except for the few mutable fields.
 fn check_pod(old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
     let fixed = |object: &Value| {
         let mut spec = object["spec"].clone();

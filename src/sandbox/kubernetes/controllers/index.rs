@@ -17,7 +17,7 @@ use crate::{
 pub(super) type Name = Arc<Key>;
 
 /// Indexed facts of a pod.
-#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
+#[allow(clippy::struct_excessive_bools)] // independent facts
 pub(super) struct Pod {
     pub(super) uid: String,
     /// Name of its node; empty until it is bound.

@@ -1,4 +1,4 @@
-//! Every row of the table of evictions (spec/kubernetes.md).
+//! Answers of the API server to evictions, which REB-27 interprets.
 
 use super::*;
 
@@ -25,7 +25,7 @@ async fn budget(api: &Api, name: &str, spec: Value) {
     assert_eq!(post(api, BUDGETS, body).await.0, 201);
 }
 
-/// What the budget's controller writes: allowed, healthy, needed.
+/// Writes a budget's status as its controller does: allowed, healthy, desired.
 async fn counts(api: &Api, allowed: i64, healthy: i64, needed: i64) {
     let generation = get(api, &format!("{BUDGETS}/b")).await.1["metadata"]["generation"].clone();
     let status = json!({"status": {"disruptionsAllowed": allowed, "currentHealthy": healthy,
@@ -178,14 +178,14 @@ async fn two_budgets_a_gone_pod_and_a_terminating_namespace_are_told_apart() {
     assert_eq!(said["details"]["causes"][0]["reason"], "NamespaceTerminating");
 }
 
-/// Code and message of one eviction under this interceptor.
+/// Sets up an interceptor with this behaviour.
 fn intercepted(api: &Api, behaviour: Behaviour) {
     let labels = [("a".to_owned(), "b".to_owned())].into();
     let (name, namespace) = ("evictions.example.com".to_owned(), "default".to_owned());
     api.intercept(vec![Interceptor { name, namespace, labels, behaviour }]);
 }
 
-/// A dry run of which webhooks are told, too: in the query.
+/// Sends a dry run that webhooks see too, because it is also in the query.
 async fn dry(api: &Api, name: &str) -> u16 {
     let path = format!("/api/v1/namespaces/default/pods/{name}/eviction?dryRun=All");
     post(api, &path, json!({"metadata": {"name": name}, "deleteOptions": {"dryRun": ["All"]}})).await.0

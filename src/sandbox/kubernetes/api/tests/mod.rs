@@ -1,4 +1,4 @@
-//! The API as its clients see it, in the process and on a paused clock.
+//! Tests of the API as its clients see it, in the process and on a paused clock.
 
 mod evictions;
 mod reading;
@@ -24,7 +24,7 @@ fn api_with(options: ApiOptions) -> Api {
     Api::new(Objects::new(Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap())), options)
 }
 
-/// An answer in full.
+/// Returns a whole response.
 async fn answer(api: &Api, request: Request<Bytes>) -> (u16, http::HeaderMap, Value) {
     let response = api.handle(request).await;
     let (code, headers) = (response.status().as_u16(), response.headers().clone());
@@ -60,7 +60,7 @@ async fn delete(api: &Api, path: &str, body: Value) -> (u16, Value) {
     ask(api, "DELETE", path, body, JSON).await
 }
 
-/// A running and ready pod on a node.
+/// Creates a running and ready pod on a node.
 async fn pod(api: &Api, name: &str) {
     let body = json!({"metadata": {"name": name, "labels": {"a": "b"}},
         "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});

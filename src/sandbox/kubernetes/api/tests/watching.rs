@@ -18,7 +18,7 @@ impl Lines {
         Self { body: response.into_body().into_data_stream(), rest: Vec::new() }
     }
 
-    /// The next event; none at the end.
+    /// Returns the next event; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<Value> {
         if self.rest.is_empty() {
             let bytes = self.body.next().await?.unwrap();
@@ -28,19 +28,19 @@ impl Lines {
         Some(self.rest.remove(0))
     }
 
-    /// Verb and name of the next event.
+    /// Returns the type of the next event and the name of its object.
     async fn brief(&mut self) -> (String, String) {
         let event = self.next().await.unwrap();
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
     }
 
-    /// Whether nothing comes now.
+    /// Returns true if no event is available now.
     pub(super) fn quiet(&mut self) -> bool {
         self.rest.is_empty() && self.body.next().now_or_never().is_none()
     }
 
-    /// Whether it broke off.
+    /// Returns true if the connection broke.
     pub(super) async fn broken(mut self) -> bool {
         self.body.next().await.is_some_and(|end| end.is_err())
     }
@@ -122,7 +122,7 @@ async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
     );
     assert_eq!(message(&said["object"]), format!("too old resource version: 1 ({version})"));
     assert_eq!(watch.next().await, None);
-    // One that was told everything is not hurt.
+    // A watch that is up to date is not affected.
     let mut watch = Lines::open(&api, &format!("/api/v1/nodes?watch=1&resourceVersion={version}")).await;
     assert!(watch.quiet());
     api.objects().compact();

@@ -89,7 +89,7 @@ async fn finalizers_hold_an_object_and_the_last_lets_it_go() {
     assert!(held["metadata"]["deletionTimestamp"].is_string());
     merge(&api, &format!("{hosts}/h"), json!({"metadata": {"finalizers": null, "deletionTimestamp": null}})).await;
     assert_eq!(get(&api, &format!("{hosts}/h")).await.0, 404);
-    // A pod's grace and its finalizers must both be over.
+    // A pod is removed only after its grace period and its finalizers.
     pod(&api, "p").await;
     let path = "/api/v1/namespaces/default/pods/p";
     merge(&api, path, json!({"metadata": {"finalizers": ["a/b"]}})).await;
@@ -112,7 +112,7 @@ async fn status_and_the_rest_are_written_on_their_own_paths() {
     assert_eq!((&live["status"]["phase"], &live["spec"]["nodeName"]), (&json!("Failed"), &json!("n")));
     let (code, said) = merge(&api, path, json!({"spec": {"nodeName": "m"}})).await;
     assert_eq!((code, message(&said).contains("pod updates may not change fields")), (422, true));
-    // PUT wants the version where the server does.
+    // PUT requires the resourceVersion for the kinds for which the server requires it.
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let (_, budget) = post(&api, budgets, json!({"metadata": {"name": "b"}, "spec": {}})).await;
     let put = |body| ask(&api, "PUT", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b", body, JSON);
