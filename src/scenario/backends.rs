@@ -1,4 +1,4 @@
-//! An engine's ground inside a sandbox: in-process clients, commands and probes that the machines answer.
+//! Backends of an engine inside a sandbox: in-process clients, and commands and probes that the machines answer.
 
 use std::{
     collections::BTreeMap,
@@ -34,20 +34,20 @@ use crate::{
     tasks::Gate,
 };
 
-/// Where sabakan is inside a process: nowhere else.
+/// URL of sabakan inside the process. It exists nowhere else.
 pub const SABAKAN: &str = "http://sabakan.sandbox:10080";
 
-/// What a host keeps of its commands' results, by the name of the file: it outlives the engine, and the host's clock too.
+/// Command results that a host stores, by file name. They outlive the engine and the host's clock.
 pub type Disk = Arc<Mutex<BTreeMap<String, CommandResult>>>;
 
-/// The definition's commands, answered by the machines as the helper of a host would: bounds enforced, late ones
-/// withheld.
+/// Runs the definition's commands on the machines, as the helper on a host would: with timeouts, and withholding
+/// commands that start too late.
 pub struct Commands {
     /// The machines.
     pub machines: Machines,
-    /// The clock of the engine that asks.
+    /// Clock of the engine that runs the commands.
     pub clock: Clock,
-    /// Where results are kept until they are recorded; none = nowhere.
+    /// Store for results until they are recorded; `None` keeps no results.
     pub disk: Option<Disk>,
 }
 
@@ -78,7 +78,7 @@ impl command::Commands for Commands {
             let bound = Some(Duration::from_secs(line.bound));
             match line.purpose {
                 Purpose::Check => machines.command_within(&line.argv, &env, bound).await,
-                // goes on although the engine that asked is gone
+                // Goes on even if the engine that started it is gone.
                 Purpose::Power => {
                     let asked = tokio::spawn(async move {
                         let ended = machines.command_within(&line.argv, &env, bound).await;
@@ -109,7 +109,7 @@ impl command::Commands for Commands {
     }
 }
 
-/// What answers `https://ADDRESS:6443/readyz` in a sandbox: the API server of that machine.
+/// Returns a client for `https://ADDRESS:6443/readyz`, which the API server of that machine answers.
 pub fn probes(machines: &Machines) -> Http {
     let machines = machines.clone();
     Http::by(move |request: Request<Bytes>| {
@@ -124,7 +124,7 @@ pub fn probes(machines: &Machines) -> Http {
     })
 }
 
-/// What answers at [`SABAKAN`] in a sandbox.
+/// Returns a client for the sandbox's sabakan at [`SABAKAN`].
 pub fn registry(sabakan: &Sabakan) -> Http {
     let sabakan = sabakan.clone();
     Http::by(move |request: Request<Bytes>| {
@@ -139,18 +139,19 @@ pub fn registry(sabakan: &Sabakan) -> Http {
     })
 }
 
-/// What answers as the etcd of Kubernetes in a sandbox.
+/// Returns the clients of the sandbox's Kubernetes etcd.
 fn etcd_members(members: &Members) -> EtcdMembers {
     let members = members.clone();
     EtcdMembers::within(vec![FRONT.to_owned()], move |url| members.client_at(url))
 }
 
-/// A sandbox has no webhooks; whoever wants one puts it there.
+/// Returns a client without any reachable server. A sandbox has no webhook receivers; tests that need one replace this
+/// client.
 fn nowhere() -> Http {
     Http::by(|_| async { Err(NoAnswer("connection refused or unreachable".to_owned())) }.boxed())
 }
 
-/// The way to the BMCs in a sandbox, which answer at `bmc-NAME.sandbox`, with the sandbox's own file of them.
+/// Returns clients of the sandbox's BMCs at `bmc-NAME.sandbox`, with the sandbox's BMC file.
 pub fn bmcs(machines: &Machines) -> BmcClients {
     let bmcs = Bmcs::new(machines.clone());
     let names = bmcs.clone();
@@ -162,24 +163,25 @@ pub fn bmcs(machines: &Machines) -> BmcClients {
     BmcClients::inside(http, bmc::FILE, move |host| names.resolve(host))
 }
 
-/// The lines of one process to the servers, each of which can be disturbed.
+/// Links of one process to the servers. Each link can have faults.
 #[derive(Clone)]
 pub struct Lines {
-    /// To etcd.
+    /// Link to etcd.
     pub etcd: Link,
-    /// To Kubernetes.
+    /// Link to Kubernetes.
     pub kubernetes: Link,
 }
 
 impl Lines {
-    /// Undisturbed ones, of the process `name` behind `gate`. `seed` decides what befalls which request.
+    /// Creates links without faults for the process `name` behind `gate`. `seed` determines which requests meet which
+    /// faults.
     pub fn new(name: &str, gate: &Gate, seed: u64) -> Self {
         let line = |salt| Link::new(name, gate.clone(), seed ^ salt);
         Self { etcd: line(0x0065_7463), kubernetes: line(0x006b_3873) }
     }
 }
 
-/// Everything that an engine on the host `name` stands on.
+/// Returns the backends of an engine on the host `name`.
 pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Backends {
     let etcd = sandbox.etcd.client_through(|wire| lines.etcd.over(wire, TonicBody::new, TonicBody::new));
     let kube = sandbox.api.client_through(|wire| lines.kubernetes.over_whole(wire, axum::body::Body::new));

@@ -1,77 +1,77 @@
-//! What a scenario says: data, one YAML file each.
+//! Scenarios as data, one YAML file each.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::sandbox::{durations::Durations, machines::Behaviour, sabakan::State, workload::Population};
 
-/// A story that is worth watching, and that tests and pictures use.
+/// A scenario for demonstrations, tests and screenshots.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// How it is asked for.
+    /// Name on the command line.
     pub name: String,
-    /// One sentence.
+    /// Description in one sentence.
     pub about: String,
-    /// Machines and what runs on them.
+    /// Machines and workloads.
     #[serde(default)]
     pub population: Population,
-    /// How fast machines and controllers are.
+    /// Durations of machines and controllers.
     #[serde(default)]
     pub pace: Durations,
-    /// Fields of the definition's `reboot` section that differ from the sandbox's.
+    /// Fields of the definition's `reboot` section that differ from the sandbox's defaults.
     #[serde(default)]
     pub reboot: Map<String, Value>,
-    /// Fields of the definition's `repair` section that differ from the sandbox's.
+    /// Fields of the definition's `repair` section that differ from the sandbox's defaults.
     #[serde(default)]
     pub repair: Map<String, Value>,
-    /// Machines beside the cluster: with power, an address and health, and no kubelet.
+    /// Number of machines outside the cluster: with power, an address and a health check, but without a kubelet.
     #[serde(default)]
     pub outside: u8,
-    /// In how many racks the machines stand, by the definition's labels; 0 = it says nothing of racks.
+    /// Number of racks in the definition's labels; 0 = the definition has no rack labels.
     #[serde(default)]
     pub racks: usize,
-    /// Fields of `cketerm/policy` that differ from the sandbox's.
+    /// Fields of `cketerm/policy` that differ from the sandbox's defaults.
     #[serde(default)]
     pub policy: Map<String, Value>,
-    /// Whether another engine is there, and leads first.
+    /// Whether another engine exists and leads first.
     #[serde(default)]
     pub rival: bool,
-    /// What people and fate do, in the order of time.
+    /// Actions of operators and failures, in order of time.
     #[serde(default)]
     pub script: Vec<Scene>,
 }
 
-/// One deed and its time.
+/// One action and its time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools)] // one key each in the file, one per scene
 pub struct Scene {
     /// Seconds after the beginning.
     pub after: f64,
-    /// Who does it, for the audit.
+    /// Operator who acts, for the audit.
     pub by: String,
     /// `queue`: reboots are queued.
     pub queue: Option<Queueing>,
     /// `cancel`: the entry of a worker is cancelled.
     pub cancel: Option<Nth>,
-    /// `cordon`: somebody cordons a worker by hand.
+    /// `cordon`: somebody cordons a worker manually.
     pub cordon: Option<Nth>,
-    /// `uncordon`: somebody uncordons a worker by hand.
+    /// `uncordon`: somebody uncordons a worker manually.
     pub uncordon: Option<Nth>,
     /// `tight`: a budget allows no eviction from now on.
     pub tight: Option<OneBudget>,
-    /// `loosen`: it allows one again.
+    /// `loosen`: the budget allows one eviction again.
     pub loosen: Option<OneBudget>,
-    /// `retry`: somebody orders the command of a worker's entry once more.
+    /// `retry`: somebody orders a retry of the command of a worker's entry.
     pub retry: Option<Nth>,
-    /// `machine`: a machine behaves so from now on.
+    /// `machine`: the behaviour of a machine changes.
     pub machine: Option<Behaving>,
-    /// `registers`: sabakan says something else of a machine, or a rack is gone.
+    /// `registers`: a machine's state in sabakan changes, or a rack disappears.
     pub registers: Option<Registering>,
     /// `sabakan`: the integration is enabled or disabled.
     pub sabakan: Option<bool>,
-    /// `breaks`: a machine loses its power, and only a cure brings it back.
+    /// `breaks`: a machine loses its power, and only its cure brings it back.
     pub breaks: Option<Behaving>,
     /// `repair`: a repair is queued.
     pub repair: Option<Repairing>,
@@ -79,9 +79,9 @@ pub struct Scene {
     pub repairs: Option<bool>,
     /// `annotate`: a client of Metal3 writes an annotation on a worker's host.
     pub annotate: Option<Annotating>,
-    /// `freeze`: nothing new starts for so many seconds.
+    /// `freeze`: nothing new starts for this many seconds.
     pub freeze: Option<Freezing>,
-    /// `unfreeze`: a freeze ends before its time.
+    /// `unfreeze`: a freeze ends early.
     #[serde(default)]
     pub unfreeze: bool,
     /// `disable`: the reboot queue is disabled.
@@ -90,21 +90,21 @@ pub struct Scene {
     /// `enable`: the reboot queue is enabled.
     #[serde(default)]
     pub enable: bool,
-    /// `reset_backoff`: of every entry.
+    /// `reset_backoff`: the backoff of every entry is reset.
     #[serde(default)]
     pub reset_backoff: bool,
-    /// `kill_rival`: the other engine dies as after SIGKILL.
+    /// `kill_rival`: the other engine dies as by SIGKILL.
     #[serde(default)]
     pub kill_rival: bool,
 }
 
-/// Which machines.
+/// Selection of machines.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Which {
-    /// The first so many workers.
+    /// Number of workers, from the first one on.
     pub workers: usize,
-    /// The first so many API servers.
+    /// Number of API servers, from the first one on.
     pub control_planes: usize,
 }
 
@@ -112,7 +112,7 @@ pub struct Which {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queueing {
-    /// Which.
+    /// The machines.
     pub nodes: Which,
     /// Reason or ticket.
     pub reason: Option<String>,
@@ -122,17 +122,17 @@ pub struct Queueing {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Freezing {
-    /// How long.
+    /// Duration in seconds.
     pub seconds: i64,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
-/// A worker by its place, the first being 1.
+/// A worker by its number, counted from 1.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nth {
-    /// Its place.
+    /// Number of the worker.
     pub node: usize,
 }
 
@@ -140,11 +140,11 @@ pub struct Nth {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Annotating {
-    /// The worker's place, the first being 1.
+    /// Number of the worker, counted from 1.
     pub node: usize,
-    /// `reboot.metal3.io`, or with a key behind it.
+    /// `reboot.metal3.io`, optionally followed by `/KEY`.
     pub key: String,
-    /// Its value; none = it is taken off.
+    /// Value; `None` removes the annotation.
     pub value: Option<String>,
 }
 
@@ -152,47 +152,47 @@ pub struct Annotating {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OneBudget {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
 }
 
-/// What changes in the registry: one of both.
+/// A change in the registry: one of the two fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Registering {
-    /// The machine's serial, and its state.
+    /// Serial number and new state of a machine.
     pub state: Option<(String, State)>,
-    /// This rack's machines lose their power and vanish from sabakan.
+    /// Rack whose machines lose their power and vanish from sabakan.
     pub rack_gone: Option<i64>,
 }
 
-/// One machine: one of the four.
+/// One machine, by one of the four fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Spot {
-    /// A worker by its place, the first being 1.
+    /// Number of a worker, counted from 1.
     pub node: usize,
-    /// An API server by its place.
+    /// Number of an API server, counted from 1.
     pub control_plane: usize,
-    /// A machine beside the cluster by its place.
+    /// Number of a machine outside the cluster, counted from 1.
     pub outside: usize,
     /// The node of a pod, `namespace/name`.
     pub with: String,
 }
 
-/// How a machine behaves.
+/// A change of a machine's behaviour.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Behaving {
-    /// A worker by its place.
+    /// Number of a worker, counted from 1.
     #[serde(default)]
     pub node: usize,
-    /// Or another machine.
+    /// Another machine instead.
     #[serde(default)]
     pub at: Spot,
-    /// From now on.
+    /// Behaviour from now on.
     pub behaves: Behaviour,
 }
 
@@ -200,12 +200,12 @@ pub struct Behaving {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repairing {
-    /// Which.
+    /// The machine.
     pub at: Spot,
-    /// Its type.
+    /// Machine type.
     #[serde(rename = "type")]
     pub machine_type: String,
-    /// The operation.
+    /// Operation.
     pub operation: String,
     /// Reason or ticket.
     pub reason: Option<String>,
@@ -226,16 +226,16 @@ static FILES: &[&str] = &[
     include_str!("files/hosts.yaml"),
 ];
 
-/// The name of the scenario that is played when none is named.
+/// Name of the default scenario.
 pub const DEFAULT: &str = "calm";
 
 impl Scenario {
-    /// All that come with the program, the default first. A file that cannot be read is an error, naming it.
+    /// Returns all built-in scenarios, the default first. Fails if a file cannot be parsed; the error names the file.
     pub fn all() -> Result<Vec<Self>, String> {
         FILES.iter().map(|text| Self::parse(text)).collect()
     }
 
-    /// One by its name.
+    /// Returns a scenario by its name.
     pub fn named(name: &str) -> Result<Self, String> {
         let all = Self::all()?;
         let names: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
@@ -243,7 +243,7 @@ impl Scenario {
         all.into_iter().find(|s| s.name == name).ok_or(known)
     }
 
-    /// From YAML.
+    /// Parses a scenario from YAML.
     pub fn parse(text: &str) -> Result<Self, String> {
         let named = text.lines().next().unwrap_or_default();
         serde_yaml::from_str(text).map_err(|e| format!("scenario ({named}): {e}"))

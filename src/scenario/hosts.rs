@@ -5,7 +5,7 @@ use serde_json::json;
 use super::data::Annotating;
 use crate::sandbox::{Sandbox, kubernetes::resource::BARE_METAL_HOSTS, metal3::NAMESPACE};
 
-/// As somebody's `kubectl annotate` on the host of the machine `name`.
+/// Sets or removes an annotation on the host of the machine `name`, like `kubectl annotate`.
 pub(super) fn annotate(sandbox: &Sandbox, name: &str, what: &Annotating) -> Result<(), String> {
     let changed = sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
         if !host["metadata"]["annotations"].is_object() {

@@ -1,5 +1,5 @@
-//! Scenarios: a sandbox, a cluster definition, and a script of what people and fate do; as data, played by a director
-//! who uses the same actions as everybody.
+//! Scenarios: a sandbox, a cluster definition, and a script of operators' actions and failures. A scenario is data. The
+//! director plays it with the same actions that operators use.
 
 mod backends;
 mod data;

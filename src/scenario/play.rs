@@ -1,4 +1,4 @@
-//! The director: sets the stage as a person would, then does what the script says, in its time.
+//! The director: sets up a scenario as an operator would, and then plays its script at the given times.
 
 use std::time::Duration;
 
@@ -34,22 +34,22 @@ use crate::{
     tasks::Gate,
 };
 
-/// What can be chosen when a scenario is played.
+/// Options for playing a scenario.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Another number of nodes.
+    /// Number of nodes, instead of the scenario's.
     pub nodes: Option<u32>,
-    /// Decides every chance.
+    /// Seed for every random choice.
     pub seed: u64,
-    /// How many times faster machines and script are.
+    /// Speed-up factor of machines and script.
     pub speed: f64,
-    /// What the definition's commands begin with; the verb, the address and the time follow.
+    /// Beginning of the definition's commands. The verb, the address and the time follow.
     pub program: Vec<String>,
-    /// The policy's probe of a control plane.
+    /// Control plane probe for the policy.
     pub probe: String,
-    /// How its API server is.
+    /// Configuration of the API server.
     pub api: ApiOptions,
-    /// Where sabakan answers.
+    /// URL of sabakan.
     pub sabakan: String,
 }
 
@@ -67,7 +67,7 @@ impl Default for Options {
     }
 }
 
-/// A sandbox with a scenario on it.
+/// A sandbox that is set up for a scenario.
 pub struct Stage {
     /// The data centre.
     pub sandbox: Sandbox,
@@ -81,9 +81,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Builds the data centre, and stores definition, constraints, policy and identity as a person would.
+    /// Builds the data centre. Stores the definition, constraints, policy and identity as an operator would.
     pub async fn set(scenario: Scenario, options: Options, clock: Clock) -> Result<Self, String> {
-        // boxed: what it holds while it waits is large
+        // Boxed because the future is large.
         Box::pin(Self::build(scenario, options, clock)).await
     }
 
@@ -110,7 +110,7 @@ impl Stage {
             let gate = Gate::default();
             let rival = stage.backends("standby-host");
             let handle = gate.hold(async move { rival.start("daemon", true, None) }).await;
-            // it leads before anybody else is there
+            // The rival must lead before any other engine exists.
             let mut seen = handle.seen();
             let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());
             if !matches!(tokio::time::timeout(Duration::from_mins(1), leads).await, Ok(Ok(_))) {
@@ -121,13 +121,13 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What an engine on that host stands on.
+    /// Returns the backends of an engine on this host.
     pub fn backends(&self, host: &str) -> Backends {
         let lines = Lines::new(host, &Gate::default(), self.options.seed);
         backends(&self.sandbox, host, self.clock.clone(), &lines)
     }
 
-    /// Somebody's hands.
+    /// Returns the actions of an operator with this name.
     pub fn operator(&self, user: &str) -> Operator {
         let backends = self.backends("console");
         let who = Who { user: user.to_owned(), host: "console".to_owned(), ssh_client: None };
@@ -135,14 +135,14 @@ impl Stage {
         Operator { store: backends.store, kube: backends.kube, who, bmcs: Some(bmcs), handover: false }
     }
 
-    /// The cluster definition of this stage.
+    /// Returns the cluster definition of this stage.
     pub fn definition(&self) -> Value {
         let command = |verb: &str| {
             let mut argv = self.options.program.clone();
             argv.push(verb.to_owned());
             argv
         };
-        // few workers can spare few
+        // A site with few workers can spare only a few of them.
         let most = self.workers.len().div_ceil(5).max(1);
         let mut reboot = json!({
             "reboot_command": command("reboot"),
@@ -154,7 +154,7 @@ impl Stage {
             "command_interval": 5,
             "evict_retries": 6,
             "evict_interval": 3,
-            // the reports may go and come again, another Job might not
+            // The sandbox's `report` Jobs may lose their pods and get new ones. A Job `nightly` may not.
             "protected_job_pods": {"matchLabels": {"app": "nightly"}},
             "protected_namespaces": {"matchLabels": {PROTECTED: "true"}},
         });
@@ -191,14 +191,15 @@ impl Stage {
         let bare = population.registry.as_ref().is_some_and(|r| r.bare);
         let count = if bare { population.control_planes as usize } else { self.control_planes.len() };
         operator.set_constraint("control-plane-count", &count.to_string(), None).await?;
-        // a machine that has just booted is not Ready for some seconds; with 0 each of them would stop the queue
+        // A machine that has just booted is not Ready for some seconds. With 0 each of them would stop the queue.
         let unreachable = (self.workers.len() / 10).max(1).to_string();
         operator.set_constraint("maximum-unreachable-nodes-for-reboot", &unreachable, None).await?;
         let text = self.definition().to_string();
         if bare {
-            // there is none before one is generated
+            // A bare registry has no definition until one is generated.
         } else if let Err(e) = operator.set_cluster(&text, None).await {
-            // A site this large has raised etcd's --max-request-bytes; the sandbox has none to raise.
+            // A real site of this size raises etcd's --max-request-bytes. The sandbox's limit is fixed, so the
+            // definition is stored directly.
             if text.len() < 1 << 20 {
                 return Err(e);
             }
@@ -218,7 +219,7 @@ impl Stage {
         operator.confirm_identity(None).await.map(drop)
     }
 
-    /// Does what the script says, to its end. What could not be done is logged: it is part of the story.
+    /// Plays the script to its end. Failed scenes are logged and do not stop the script.
     pub async fn play(&self) {
         Box::pin(self.play_all()).await;
     }
@@ -317,7 +318,7 @@ impl Stage {
         workers.chain(self.control_planes.iter().take(which.control_planes)).map(|m| m.address.clone()).collect()
     }
 
-    /// The first entry of a worker, and its ModRevision.
+    /// Returns the index and the ModRevision of a worker's first entry.
     async fn entry(&self, operator: &Operator, nth: usize) -> Result<(u64, i64), String> {
         let address = &self.worker(nth)?.address;
         let view = operator.store.read_view().await.map_err(|e| e.to_string())?;
@@ -326,7 +327,7 @@ impl Stage {
         Ok((*index, stored.mod_revision))
     }
 
-    /// The address of one machine.
+    /// Returns the address of one machine.
     fn address(&self, spot: &Spot) -> Result<String, String> {
         if let Some((namespace, name)) = spot.with.split_once('/') {
             let pod = self.sandbox.objects.get(&PODS, namespace, name);
@@ -348,7 +349,7 @@ impl Stage {
         found.ok_or_else(|| format!("there is no worker {nth}"))
     }
 
-    /// As `kubectl cordon` by somebody else.
+    /// Cordons or uncordons a node like `kubectl cordon`, outside cketerm.
     fn cordon(&self, node: &str, cordon: bool) -> Result<(), String> {
         let changed = self.sandbox.objects.update(&NODES, "", node, |node| {
             if cordon {
@@ -361,7 +362,7 @@ impl Stage {
         changed.map(drop).map_err(|e| e.message)
     }
 
-    /// As somebody who edits a budget.
+    /// Sets `maxUnavailable` of a budget, outside cketerm.
     fn budget(&self, namespace: &str, name: &str, allowed: u32) -> Result<(), String> {
         let changed = self.sandbox.objects.update(&BUDGETS, namespace, name, |budget| {
             let selector = budget["spec"]["selector"].clone();

@@ -1,4 +1,4 @@
-//! A stage's registry: what is stored for it as a person would, and what happens to its machines.
+//! The registry of a stage: its settings, stored as an operator would, and changes of its machines.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(super) fn lay_bare(population: &mut Population) {
     population.pods_per_node = 0;
 }
 
-/// Stores URL, template, constraints, policy and switch.
+/// Stores URL, template, constraints, policy and switches.
 pub(super) async fn settings(
     operator: &Operator,
     registry: &Registry,
@@ -36,14 +36,14 @@ pub(super) async fn settings(
     let minimum = registry.minimum_workers.map_or(workers.max(1), |m| m.max(1) as usize);
     operator.set_constraint("minimum-workers", &minimum.to_string(), None).await?;
     operator.set_constraint("maximum-repair-queue-entries", &registry.repairs.to_string(), None).await?;
-    // what is unreachable because it is being rebooted is not ill
+    // A machine that is unreachable because of its reboot needs no repair.
     operator.set_constraint("wait-seconds-to-repair-rebooting", "120", None).await?;
     operator.set_policy("sabakan_poll_seconds", "3", None).await?;
     operator.set_policy("removal_wait_seconds", "10", None).await?;
     operator.set_sabakan_template(&template(registry, definition).to_string(), None).await.map(drop)
 }
 
-/// The definition with a node for each kind of machine in place of its nodes.
+/// Returns the template: the definition with one node for each role instead of its nodes.
 fn template(registry: &Registry, mut definition: Value) -> Value {
     let mut counts: Vec<(&String, usize)> = Vec::new();
     for role in &registry.roles {
@@ -64,7 +64,7 @@ fn template(registry: &Registry, mut definition: Value) -> Value {
     definition
 }
 
-/// Carries out one change.
+/// Applies one change.
 pub(super) fn change(sandbox: &Sandbox, change: &Registering) -> Result<(), String> {
     if let Some((serial, state)) = &change.state {
         let set = sandbox.sabakan.set_state(serial, *state);

@@ -1,12 +1,12 @@
-//! What a stage's definition repairs, and the machines beside its cluster.
+//! The definition's `repair` section, and the machines outside the cluster.
 
 use serde_json::{Value, json};
 
 use super::data::Repairing;
 use crate::{actions::WantedRepair, sandbox::machines::Machine};
 
-/// The definition's `repair` section: servers – their type is that of the BMC, as a registry knows it – and switches.
-/// `command` makes a command line of a verb; protection is that of the `reboot` section.
+/// Returns the definition's `repair` section for servers and switches. The type of a server is its BMC type, as in a
+/// registry. `command` builds a command line from a verb. The protection settings are those of the `reboot` section.
 pub(super) fn section(command: &dyn Fn(&str) -> Vec<String>, reboot: &Value) -> Value {
     let step = |verb: &str, drain: bool, watch: u32| {
         json!({
@@ -41,13 +41,13 @@ pub(super) fn section(command: &dyn Fn(&str) -> Vec<String>, reboot: &Value) -> 
     })
 }
 
-/// The machine outside of the cluster with this number, counted from 1.
+/// Returns the machine outside the cluster with this number, counted from 1.
 pub(super) fn outside(number: u8) -> Machine {
     let (name, address) = (format!("switch{number}"), format!("10.250.0.{}", 10 + u16::from(number)));
     Machine { name, address, apart: true, ..Machine::default() }
 }
 
-/// The action's own words for it.
+/// Converts a scene's repair to the action's type.
 pub(super) fn wanted(repair: &Repairing, address: String) -> WantedRepair {
     let Repairing { machine_type, operation, .. } = repair.clone();
     WantedRepair { operation, machine_type, address, serial: None }
