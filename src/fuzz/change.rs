@@ -1,9 +1,9 @@
-//! How a good input is made a bad one: the text is cut, flipped, doubled; where it is JSON or YAML, its values and fields are
-//! exchanged, removed, doubled, nested, made huge.
+//! Changes that turn a good input into a bad one. A text is cut, has bits flipped, or has parts doubled. In JSON or
+//! YAML, values and fields are swapped, removed, doubled, nested, or made huge.
 
 use serde_json::{Value, json};
 
-/// One change; the numbers are places, taken modulo what there is.
+/// One change. The numbers are positions modulo the length of the input.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     kind: u8,
@@ -18,7 +18,7 @@ impl From<(u8, usize, usize, usize)> for Change {
     }
 }
 
-/// What parsers look for.
+/// Snippets that are significant to parsers.
 pub(super) const SNIPPETS: [&str; 56] = [
     "{",
     "}",
@@ -78,7 +78,7 @@ pub(super) const SNIPPETS: [&str; 56] = [
     "\u{ff10}",
 ];
 
-/// Values that stand where they do not belong.
+/// Returns a value of an unexpected type or size.
 fn odd(which: usize) -> Value {
     let all = [
         json!(null),
@@ -117,7 +117,7 @@ fn odd(which: usize) -> Value {
     all[which % all.len()].clone()
 }
 
-/// Texts that no `Value` can hold, in the place of one.
+/// Returns a text that no `Value` can represent, to be used in place of a value.
 fn raw(which: usize, depth: usize) -> String {
     let depth = depth % 6000;
     match which % 8 {
@@ -134,7 +134,7 @@ fn raw(which: usize, depth: usize) -> String {
 
 const HERE: &str = "@@here@@";
 
-/// A seed with these changes made to it, in their order.
+/// Applies these changes to a seed in order.
 pub(super) fn changed(seed: &str, changes: &[Change]) -> Vec<u8> {
     let mut text = seed.to_owned();
     for change in changes {
@@ -143,14 +143,14 @@ pub(super) fn changed(seed: &str, changes: &[Change]) -> Vec<u8> {
         {
             text = next;
         } else if let Some(bytes) = letters(&mut text, change) {
-            // no text any more
+            // The result is no longer UTF-8.
             return bytes;
         }
     }
     text.into_bytes()
 }
 
-/// A change of a document's structure; none where it is no document.
+/// Changes the structure of a document. Returns `None` if the text is not a document.
 fn structure(text: &str, change: &Change) -> Option<String> {
     if text.len() > 200_000 {
         return None;
@@ -175,7 +175,7 @@ fn structure(text: &str, change: &Change) -> Option<String> {
             return Some(text.replacen(&format!("\"{HERE}\""), &inside, 1).replacen(HERE, &inside, 1));
         }
         3 => {
-            // a key twice
+            // Duplicate key.
             let Value::Object(map) = slot else { return None };
             let name = map.keys().nth(change.more % map.len().max(1))?.clone();
             let (twice, whole) = (odd(change.more / 7), Value::Object(map.clone()).to_string());
@@ -225,7 +225,7 @@ fn find<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
     }
 }
 
-/// A change of the text; bytes where it is none afterwards.
+/// Changes the text. Returns bytes if the result is not UTF-8.
 fn letters(text: &mut String, change: &Change) -> Option<Vec<u8>> {
     let near = |text: &str, at: usize| {
         let mut at = at % (text.len() + 1);

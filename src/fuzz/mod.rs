@@ -1,7 +1,9 @@
-//! Every parser that meets foreign bytes is given bad ones: noise, and good inputs that were changed. What was found before
-//! lies in `tests/corpus/NAME/` and is tried first, each time; what is found anew is written there by itself.
+//! Fuzz tests of every parser that reads untrusted bytes. Inputs are noise and mutated good inputs.
+//! `tests/corpus/NAME/` keeps the inputs of earlier failures, which every run tries first. A run adds new failures
+//! there.
 //!
-//! `make fuzz` tries more (`CKETERM_FUZZ` = so many times as many). Each parser says in one line what it was given.
+//! `make fuzz` tries more inputs (`CKETERM_FUZZ` is a factor). Each parser prints one line with the number of its
+//! inputs.
 
 mod change;
 mod parsers;
@@ -24,23 +26,23 @@ use proptest::{
 
 use self::change::{Change, changed};
 
-/// What a parser made of an input.
+/// Result of a parser for an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Took {
-    /// It was read.
+    /// The input was accepted.
     Accepted,
-    /// It was refused, in words.
+    /// The input was refused with a message.
     Refused,
 }
 
 impl Took {
-    /// By whether it could be read.
+    /// Converts a result: accepted if it is `Ok`.
     pub(crate) fn of<T, E>(result: &Result<T, E>) -> Self {
         if result.is_ok() { Self::Accepted } else { Self::Refused }
     }
 }
 
-/// What a try says: what became of the input, or which promise was broken.
+/// Result of one try: the parser's result, or the promise that was broken.
 pub(crate) type Tried = Result<Took, String>;
 
 /// A parser under test.
@@ -50,7 +52,7 @@ pub(crate) struct Fuzz {
     seeds: Vec<String>,
 }
 
-/// The bytes of one try; shown as text, so that a failure can be read.
+/// The bytes of one try. They are shown as text, so that a failure can be read.
 #[derive(Clone)]
 pub(crate) struct Input {
     bytes: Vec<u8>,
@@ -65,31 +67,32 @@ impl std::fmt::Debug for Input {
     }
 }
 
-/// No input takes as long: beyond it a parser hangs.
+/// Time after which an input counts as hanging.
 const HANGS: Duration = Duration::from_mins(2);
 
 fn corpus(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name)
 }
 
-/// So many times as many as in `cargo test`.
+/// Returns the factor for the number of inputs, relative to `cargo test`.
 fn factor() -> u32 {
     std::env::var("CKETERM_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
 impl Fuzz {
-    /// A parser, by the name of its corpus, and so many cases in `cargo test`.
+    /// Creates a fuzz test with the name of its corpus and the number of cases in `cargo test`.
     pub(crate) fn new(name: &'static str, cases: u32) -> Self {
         Self { name, cases: cases * factor(), seeds: Vec::new() }
     }
 
-    /// Good inputs, to be changed.
+    /// Adds good inputs, to be mutated.
     pub(crate) fn seeds<T: Into<String>>(mut self, seeds: impl IntoIterator<Item = T>) -> Self {
         self.seeds.extend(seeds.into_iter().map(Into::into));
         self
     }
 
-    /// Tries the seeds, the corpus, noise and changed seeds; fails where one of them panics, hangs, or breaks a promise.
+    /// Tries the seeds, the corpus, noise and mutated seeds. Fails if an input causes a panic or a hang, or breaks a
+    /// promise.
     pub(crate) fn run(self, parser: impl Fn(&[u8]) -> Tried) {
         let mut kept = Vec::new();
         if let Ok(dir) = std::fs::read_dir(corpus(self.name)) {
@@ -118,7 +121,7 @@ impl Fuzz {
         let seeds: Vec<String> = self.seeds.iter().cloned().chain(texts).collect();
         let config =
             Config { cases: self.cases, failure_persistence: None, max_shrink_iters: 600, ..Config::default() };
-        // `cargo test` tries the same inputs each time, on every machine; `make fuzz` others each time
+        // `cargo test` tries the same inputs each time, on every machine. `make fuzz` tries different inputs each time.
         let mut runner = if factor() > 1 {
             TestRunner::new(config)
         } else {
@@ -158,7 +161,7 @@ impl Fuzz {
     }
 }
 
-/// Says something past the capture of the test harness: the count must be seen.
+/// Prints past the output capture of the test harness, so that the counts are visible.
 fn say(text: &str) {
     let _ = std::fs::OpenOptions::new().append(true).open("/dev/stderr").and_then(|mut err| writeln!(err, "{text}"));
 }
@@ -167,7 +170,7 @@ fn inputs(seeds: Vec<String>) -> impl Strategy<Value = Input> {
     let noise = prop_oneof![
         prop::collection::vec(any::<u8>(), 0..200),
         prop::collection::vec(any::<char>(), 0..100).prop_map(|text| text.into_iter().collect::<String>().into_bytes()),
-        // what parsers look for
+        // Snippets that are significant to parsers.
         prop::collection::vec(prop::sample::select(change::SNIPPETS.to_vec()), 0..30)
             .prop_map(|parts| parts.concat().into_bytes()),
     ];
@@ -175,7 +178,7 @@ fn inputs(seeds: Vec<String>) -> impl Strategy<Value = Input> {
     if seeds.is_empty() {
         return noise.boxed();
     }
-    // most with one change, so that half of what is behind a parser is met too
+    // Most inputs have one change, so that about half of them pass the parser and reach the code behind it.
     let change = || any::<(u8, usize, usize, usize)>().prop_map(Change::from);
     let changes = prop_oneof![3 => prop::collection::vec(change(), 1), 1 => prop::collection::vec(change(), 2..5)];
     let made = (prop::sample::select(seeds), changes)
@@ -183,7 +186,7 @@ fn inputs(seeds: Vec<String>) -> impl Strategy<Value = Input> {
     prop_oneof![1 => noise, 4 => made].boxed()
 }
 
-/// Ends the run where one input takes for ever, and leaves it in a file; so does one that ends the process.
+/// Aborts the process if one input hangs. The input is then left in a file, also if the input itself ends the process.
 struct Watch {
     begun: Arc<Mutex<Instant>>,
     over: Arc<AtomicBool>,
@@ -220,7 +223,7 @@ impl Drop for Watch {
     }
 }
 
-/// Whether a message can stand on a line of a screen or a log as it is.
+/// Checks that a message fits on one line of a screen or a log: it has no control characters.
 pub(crate) fn one_line(text: &str) -> Result<(), String> {
     match text.chars().find(|c| c.is_control()) {
         Some(c) => Err(format!("a message holds {c:?}: {:?}", text.chars().take(400).collect::<String>())),

@@ -1,5 +1,5 @@
-//! The parsers that need nothing of their room: etcd's values are beside the rules that act on them, Kubernetes' objects,
-//! the answers of receivers and the console each in their own room.
+//! Fuzz tests of the parsers that need nothing from their module. Others are next to their code: etcd's values beside
+//! the decision rules, Kubernetes objects, answers of notification receivers, and the console.
 
 mod files;
 mod redfish;

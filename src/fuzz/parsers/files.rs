@@ -1,4 +1,4 @@
-//! Files that a person wrote: settings, BMCs, states for `decide --from`; what receivers are told with.
+//! Files that an operator writes: settings, BMC files, templates of notifications. Also texts with secrets to mask.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ notices:
 
 const CKE: &str = "endpoints: [\"http://127.0.0.1:2379\"]\nprefix: /cke/\ntimeout: 2s\ntls-ca: |\n  -----BEGIN\nusername: u\npassword: hunter2\n";
 
-/// Writes it where only we can read it.
+/// Writes the bytes to a file that only its owner can read.
 fn private(dir: &Path, bytes: &[u8]) -> std::path::PathBuf {
     let path = dir.join("file.yaml");
     std::fs::write(&path, bytes).unwrap();
@@ -36,7 +36,7 @@ fn private(dir: &Path, bytes: &[u8]) -> std::path::PathBuf {
     path
 }
 
-/// The password stands as it is written in these files; no message repeats it.
+/// Checks that an error names the file and does not repeat its password.
 fn hidden(why: &str, path: &Path) -> Result<(), String> {
     if !why.contains(&path.display().to_string()) && !why.contains("engine.") {
         return Err(format!("the error does not name the file: {why}"));
@@ -87,13 +87,13 @@ fn templates_of_notices() {
         r#"{% if kind == "stuck" %}{"a": {{ text | upper }}}{% else %}[{% for x in [1,2] %}{{ x }},{% endfor %}0]{% endif %}"#,
         r#"{{ {"text": text, "at": at} | tojson }}"#,
     ];
-    // none that repeats itself without end: the person who writes it is who waits
+    // No seed loops without end. Such a template would delay only the operator who wrote it.
     Fuzz::new("notice-template", 300).seeds(seeds).run(|bytes| {
         let read = Template::new(&String::from_utf8_lossy(bytes));
         if let Ok(template) = &read {
             let mut notice = sample(Kind::Stuck);
             notice.text = "\"}],\u{1b}[2J{{ 7*7 }}\u{202e}".to_owned();
-            // what stands in a notice never breaks out of its place
+            // Text in a notification never breaks out of its JSON string.
             let text = template.render(&notice);
             if let Ok(text) = text {
                 serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! A BMC that answers anything at all.
+//! A BMC with arbitrary answers.
 
 use std::{
     sync::{Arc, Mutex},
@@ -27,7 +27,7 @@ const ANSWERS: &str = r##"{
  "status": 200, "reset": 204, "location": "/redfish/v1/Systems/1", "date": "Sun, 22 Nov 2026 08:49:37 GMT"
 }"##;
 
-/// What it answers: the part of the changed document that fits the path, or all of it as it is.
+/// Returns the response to a request: the part of the mutated document that fits the path, or the whole document.
 fn answered(bytes: &[u8], request: &Request<Bytes>, asked: usize) -> Response<Bytes> {
     let whole = serde_json::from_slice::<serde_json::Value>(bytes).ok();
     let path = request.uri().path();
@@ -55,7 +55,7 @@ fn answered(bytes: &[u8], request: &Request<Bytes>, asked: usize) -> Response<By
             response = response.header(name, value);
         }
     }
-    // sometimes it is off when it is asked again
+    // Every fifth request reports power off.
     let body = if asked % 5 == 4 {
         String::from_utf8_lossy(&body).replace("\"On\"", "\"Off\"").into_bytes().into()
     } else {
@@ -99,7 +99,7 @@ fn answers_of_a_bmc() {
                 said.into_iter().chain([Ok(())]).filter_map(Result::err).map(|e| e.to_string()).collect::<Vec<_>>(),
             )
         });
-        // the password goes to no other server, and into no message
+        // The password reaches no other server and no message.
         if seen.lock().unwrap().iter().any(|uri| uri.host() != Some("bmc.example")) {
             return Err(format!("somebody else was asked: {:?}", seen.lock().unwrap()));
         }

@@ -1,4 +1,4 @@
-//! sabakan's answers, what it is asked with, and the definition and template that people write.
+//! sabakan's answers, its query variables, and the definition and template that operators write.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ fn now() -> jiff::Timestamp {
     "2026-06-01T00:00:00Z".parse().unwrap()
 }
 
-/// Four machines as sabakan answers.
+/// Returns an answer of sabakan with four machines.
 fn answer() -> String {
     let machine = |n: u8| {
         serde_json::json!({"spec": {"serial": format!("SN{n}"), "rack": n % 3, "indexInRack": n, "role": "compute",
@@ -72,7 +72,7 @@ fn answer() -> String {
     serde_json::json!({"data": {"searchMachines": all}}).to_string()
 }
 
-/// The plan that both strategies make of these machines: whatever they say of themselves, it is a plan or an error.
+/// Plans with both strategies. Whatever the machines contain, the result is a plan or an error.
 fn planned(machines: &[Machine], template: &Template, constraints: &Constraints, current: Option<&Cluster>) {
     for strategy in [Strategy::Weighted, Strategy::AllHealthy] {
         let made = plan(&Input {
@@ -105,7 +105,7 @@ fn answers_of_sabakan() {
         Constraints { control_plane_count: 1, minimum_workers: Some(2), ..serde_json::from_str(CONSTRAINTS).unwrap() };
     let refused = r#"{"errors":[{"message":"unknown field","path":["variable",0,"foo"]}],"data":null}"#;
     Fuzz::new("sabakan-answer", 400).seeds([answer(), answer(), refused.to_owned()]).run(|bytes| -> Tried {
-        // the status is drawn from the input, too
+        // The status is derived from the input, too.
         let status = if bytes.len().is_multiple_of(7) { 422 } else { 200 };
         let body = Bytes::copy_from_slice(bytes);
         let http = Http::by(move |_| {
@@ -162,7 +162,7 @@ fn definitions() {
         }
         if let Ok(cluster) = &read {
             drop(queue_faults(cluster));
-            // unknown fields survive: CKE's newer ones must not be lost by our writing
+            // Unknown fields survive. Otherwise a write by cketerm would lose fields of a newer CKE.
             let written = serde_json::to_value(cluster).unwrap();
             for (name, value) in value.as_object().into_iter().flatten().filter(|(name, _)| name.starts_with("x-")) {
                 if written.get(name) != Some(value) {

@@ -1,4 +1,4 @@
-//! What people and scripts write on a line: arguments, windows, groups, spans of time, selectors.
+//! Short texts from operators and scripts: arguments, windows, groups, durations, selectors.
 
 use clap::Parser as _;
 
