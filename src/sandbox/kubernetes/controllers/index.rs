@@ -120,7 +120,7 @@ pub(super) struct Index {
     pub(super) nodes: BTreeMap<String, Arc<Value>>,
     /// Possible owners of pods, by UID.
     pub(super) owners: BTreeMap<String, Owner>,
-    /// ReplicaSets by the Deployment's UID.
+    /// `ReplicaSets` by the Deployment's UID.
     pub(super) replica_sets: BTreeMap<String, BTreeSet<Name>>,
     pub(super) budgets: BTreeMap<Key, Budget>,
     pub(super) ending_namespaces: BTreeSet<String>,
