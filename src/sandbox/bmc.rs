@@ -1,8 +1,8 @@
 //! BMCs of the simulated machines: Redfish at `bmc-NAME.sandbox`, one computer system each. They have the faults of
 //! real BMCs (see [`OnBmc`]). Behind a port they are one Redfish service that holds all systems.
 //!
-//! A second listener has an address outside the BMC networks. It answers like a BMC and records every login that it
-//! receives (I50).
+//! A second listener has an address outside the BMC networks. It answers like a BMC, and no login may reach it (I50).
+//! [`Machines::logins`] returns the addresses that received a login.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -149,7 +149,7 @@ fn ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// Sets the condition with the reason of the eviction on a pod.
+/// Sets the condition `DisruptionTarget` on an evicted pod.
 fn mark(pod: &mut Value, now: &str) {
     set_condition(
         pod,
