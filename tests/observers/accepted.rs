@@ -1,4 +1,4 @@
-//! What is accepted from people while CKE leads (I52).
+//! Requests that cketerm accepts from people while CKE leads (I52).
 
 use cketerm::model::{
     cketerm_records::{Order, Verb},
@@ -12,11 +12,14 @@ use super::{
     view::{View, is_engine},
 };
 
-/// I52, at each revision that no engine wrote, while a candidate without a registration leads: no order (hold, retry, done, force,
-/// release) is stored, applying is not held and no change of the definition approved; and of the policy only `engine` changes, or
-/// windows, freeze and groups are taken away, unless the audit record of that revision says that it is for a handover.
+/// I52, at each revision that no engine wrote, while a candidate without a registration leads:
 ///
-/// Not seen: a leader of ours that is about to resign.
+/// - no order (hold, retry, done, force, release) is stored;
+/// - applying is not held, and no change of the definition is approved;
+/// - of the policy only `engine` changes, or windows, freeze and groups are removed, unless the audit record of that
+/// revision states that the change prepares a handover.
+///
+/// Not covered: a cketerm leader that is about to resign.
 pub fn i52(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut before = fields(None);
@@ -24,7 +27,7 @@ pub fn i52(view: &View<'_>) -> Vec<Breach> {
         let Some(rest) = change.key.strip_prefix("cketerm/") else { continue };
         let now = if rest == "policy" { fields(change.value.as_deref()) } else { before.clone() };
         let was = std::mem::replace(&mut before, now);
-        // made by another program than an engine, under a leader that does not know what was made
+        // written by a program other than an engine, while the leader does not support what was written
         let by_engine = view.txn(change.revision).is_some_and(|txn| is_engine(&txn.by));
         let cke = view.leader(change.revision).filter(|leader| !leader.ours);
         let Some(cke) = cke.filter(|_| change.value.is_some() && !by_engine) else { continue };
@@ -57,14 +60,14 @@ fn policy(
     if view.audit_at(change.revision).is_some_and(handed_over) {
         return None;
     }
-    // what is taken away is no field any more
+    // a removed field does not appear in the new policy
     let set: Vec<&str> =
         now.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(name, _)| name.as_str()).collect();
     let set: Vec<&str> = set.into_iter().filter(|name| *name != "engine").collect();
     (!set.is_empty()).then(|| format!("policy {} is set", set.join(", ")))
 }
 
-/// The fields of a policy, with defaults where nothing else is stored.
+/// Fields of a policy, with defaults where nothing else is stored.
 fn fields(stored: Option<&[u8]>) -> Map<String, Value> {
     let policy: Policy = stored.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
     match serde_json::to_value(policy) {

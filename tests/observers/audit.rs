@@ -1,4 +1,4 @@
-//! What is told of what is done, and of what was refused (I20, I38 in Kubernetes).
+//! Audit records of actions, and reported reasons of refusals (I20, I38 in Kubernetes).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,17 @@ use super::{
 };
 use cketerm::model::reboot::RebootStatus;
 
-/// Seconds after a refusal within which the leader must have named it, and from which on: a pass and what it published.
+/// Seconds after a refusal between which the leader must have named it: one pass and its publication.
 const NAMED: (f64, f64) = (2.0, 8.0);
 
 /// Seconds for which the answer about another pod of the entry may stand for the last one.
 const EARLIER: f64 = 120.0;
 
-/// Refusals of one entry's pods within a few seconds: the first one's time, what they mean, the last one's pod.
+/// Refusals of one entry's pods within a few seconds: time of the first one, their meanings, pod of the last one.
 type Refused = (Timestamp, BTreeSet<Means>, String);
 
-/// Reasons that go before those of refused evictions because they are worse. None of them is "works" or "is next".
+/// Reasons that take precedence over those of refused evictions because they are worse. Working and waiting for its
+/// turn are not among them.
 const WORSE: [&str; 13] = [
     "TerminatingStuck",
     "UncordonedByOther",
@@ -38,11 +39,11 @@ const WORSE: [&str; 13] = [
     "ProgramMissing",
 ];
 
-/// What may be said of an entry while one of its pods is answered so: a reason that tells the answers apart. An answer that
-/// was lost on its way has decided nothing.
+/// Reports whether the leader may give this reason for an entry while one of its pods has such an answer. The reason
+/// must tell the answers apart. An answer that was lost on its way has decided nothing.
 fn fits(means: Means, reason: &str) -> bool {
     let own: &[&str] = match means {
-        // a lagging budget asks for patience: the pods that leave are named
+        // a lagging budget requires waiting, and the reason then names the pods that are leaving
         Means::Budget => &["BlockedByPDB", "EvictionRefused", "PodsLeaving"],
         Means::ManyBudgets => &["BlockedByManyPDBs"],
         Means::Deferred => &["DeferredToWebhook"],
@@ -53,13 +54,15 @@ fn fits(means: Means, reason: &str) -> bool {
     own.contains(&reason) || reason == "EvictionFailing" || WORSE.contains(&reason)
 }
 
-/// I20, at each real eviction of a leader that was refused with 429, 403 or 5xx: while the entry goes on draining and the
-/// pod is there, what the leader says of that entry from 2 to 8 s later is, at some moment, a reason of that answer's
-/// kind (or of the kind of the answer that another of its pods got in the two minutes before), never only that it works
-/// or waits for its turn. And no entry
-/// of another Node is backed off by it: a back-off names in its audit record a pod of its own Node, where it names one.
+/// I20, at each real eviction of a leader that was refused with 429, 403 or 5xx. While the entry goes on draining and
+/// the pod exists, the leader reports a reason for that entry from 2 to 8 s later. At some moment that reason is of the
+/// answer's kind, or of the kind of an answer that another of its pods got in the two minutes before. It is never only
+/// that the entry works or waits for its turn.
 ///
-/// Not seen: 404 and 409, after which there is nothing to name; previews, whose refusal is a back-off.
+/// No entry of another Node backs off because of it: where the audit record of a backoff names a pod, it is a pod of
+/// its own Node.
+///
+/// Not covered: 404 and 409, after which there is nothing to name; previews, whose refusal is a backoff.
 pub fn i20(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut refused: BTreeMap<(u64, String), Refused> = BTreeMap::new();
@@ -112,7 +115,7 @@ fn entry_of(view: &View<'_>, write: &PodWrite<'_>) -> Option<u64> {
     })
 }
 
-/// The refusals of an entry that its leader never named while they lasted.
+/// Refusals of an entry that its leader never named while they lasted.
 fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Refused) -> Option<Breach> {
     let (from, to) = (shift(*at, NAMED.0), shift(*at, NAMED.1));
     let line = view.entries.get(index)?;
@@ -145,11 +148,12 @@ fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Re
     (said.len() >= 3 && !told).then_some(Breach { code: "I20", at: *at, what })
 }
 
-/// I38 in Kubernetes, at each write of an engine that was carried out: patches of Nodes and endpoints, evictions and
-/// deletions were told before, in a fenced audit record of the same engine that names the Node, the pod or the
-/// endpoints, not longer ago than a request may be late.
+/// I38 in Kubernetes, at each write of an engine that was carried out. Patches of Nodes and endpoints, evictions and
+/// deletions were recorded before, in a fenced audit record of the same engine. The record names the Node, the pod or
+/// the endpoints, and is not older than a request may be late.
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
-    // a record is put once for each try, and again with what came of it; a try whose answer was lost is not counted
+    // an engine writes one record for each try and completes it with the outcome; a try whose answer was lost does not
+    // count
     let mut told: BTreeMap<(&str, u64, String), (Timestamp, i64, Value)> = BTreeMap::new();
     for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/audit/")) {
         let audit = change.value.as_deref().and_then(|v| serde_json::from_slice::<Value>(v).ok());
@@ -175,7 +179,7 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// What a request does, as its record must name it.
+/// Effect of a request, as its audit record must name it.
 enum Written {
     Node(String),
     Pod(String),

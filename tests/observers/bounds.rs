@@ -1,4 +1,4 @@
-//! What stays within bounds: the audit of people (I48) and the size of transactions (I49).
+//! Bounds: how long audit records of people are kept (I48), and the size of transactions (I49).
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::{record::Breach, view::View};
 
-/// People's records are kept so long.
+/// Time for which audit records of people are kept.
 const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// What etcd takes in one transaction by default: operations on each side, and bytes of a request.
+/// Limits of one transaction in etcd's defaults: operations on each side, and bytes of a request.
 const OPERATIONS: usize = 128;
 const BYTES: usize = 3 * 512 * 1024;
 
-/// I48: no audit record of what a person did is deleted within 90 days of it, by whomever and for whatever reason. And each is
-/// kept, by its key, as what its author is, whom the record names: an engine's that is kept as a person's would take the place
-/// of a person's in the end, and a person's that is kept as an engine's would go with those.
+/// I48: no audit record of a person's action is deleted within 90 days, by whatever program and for whatever reason.
+/// The key of each record has the kind of its author, which the record names. An engine's record kept as a person's
+/// would in the end displace a person's. A person's record kept as an engine's would be pruned with those.
 pub fn i48(view: &View<'_>) -> Vec<Breach> {
     let keys = Keys::new("/cke/");
     let mut of_people: HashMap<&str, Timestamp> = HashMap::new();
@@ -44,7 +44,7 @@ pub fn i48(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I49: no transaction that was sent, carried out or refused, has more comparisons or operations, or more bytes, than etcd
+/// I49: no transaction that was sent, carried out or refused, has more comparisons, operations or bytes than etcd
 /// takes.
 pub fn i49(view: &View<'_>) -> Vec<Breach> {
     let too_large = view.record.txns.iter().filter(|t| t.operations > OPERATIONS || t.bytes > BYTES);

@@ -1,4 +1,4 @@
-//! Commands: on which machine, and how often (I25, I26).
+//! Power commands: their machine and their number (I25, I26).
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,16 @@ use super::{
     view::{View, member, shift},
 };
 
-/// I25, by the machines' log. Each power command of a reboot has an attempt of its own that was in etcd before it began,
-/// for that address, and begins once for it. Those without a person's order are at most 1 + `command_retries` (the
-/// largest of the definition since the first). None begins on a machine where another one has not ended, unless that
-/// one's bound has passed. And by the attempts: each is made when the one before has a recorded outcome that was
-/// neither unknown nor success, or consumes a `retry` in its own transaction.
+/// I25, by the machines' log and by the attempts. By the log:
+///
+/// - Each power command of a reboot has an attempt of its own, for that address, that was in etcd before it began. It
+/// begins once for it.
+/// - Commands without a person's order are at most 1 + `command_retries` (the largest of the definition since the
+///   first).
+/// - None begins on a machine where another one has not ended, unless that one's bound has passed.
+///
+/// By the attempts: each is made when the one before has a recorded outcome that was neither unknown nor success, or it
+/// consumes a `retry` in its own transaction.
 pub fn i25(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut say = |at: Timestamp, what: String| found.push(Breach { code: "I25", at, what });
@@ -81,7 +86,7 @@ pub fn i25(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// The largest `command_retries` in this time.
+/// Largest `command_retries` in this time.
 fn retries(view: &View<'_>, from: Timestamp, to: Timestamp) -> usize {
     let steps = view.clusters.steps();
     let first = steps.partition_point(|s| s.at < from).saturating_sub(1);
@@ -89,10 +94,10 @@ fn retries(view: &View<'_>, from: Timestamp, to: Timestamp) -> usize {
     during.filter_map(|c| usize::try_from(c.reboot.command_retries?).ok()).max().unwrap_or(0)
 }
 
-/// Why this attempt should not have been made yet.
+/// Reason for which this attempt should not have been made yet.
 fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attempt) -> Option<String> {
     if attempt.ordered_by.is_some() {
-        // what was ordered and then withheld is tried again: still the same order
+        // an ordered attempt that was withheld is tried again under the same order
         let before =
             n.checked_sub(1).and_then(|n| view.attempts.get(&(index, n))).and_then(|line| line.before(revision));
         if before.is_some_and(|a| a.withheld() && a.ordered_by == attempt.ordered_by) {
@@ -113,10 +118,12 @@ fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attem
     }
 }
 
-/// I26, at each power command of a reboot: the last word of its command line is the address of its machine, of its
-/// attempt, and of its entry; the words before are the definition's of the revision in which the attempt was made; and
-/// the Node that was cordoned for the entry (our record names it) had that address and the UID that the attempt and,
-/// where one was noted, the request name, at some moment from shortly before the attempt.
+/// I26, at each power command of a reboot:
+///
+/// - The last argument of its command line is the address of its machine, of its attempt and of its entry.
+/// - The arguments before are the definition's in the revision in which the attempt was made.
+/// - The Node that was cordoned for the entry (by the owner record) had that address at some moment from shortly before
+/// the attempt. It also had the UID that the attempt names, which is the request's UID where one was noted.
 pub fn i26(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for (index, power) in physical::begins(view) {
@@ -141,7 +148,7 @@ pub fn i26(view: &View<'_>) -> Vec<Breach> {
         if attempt.argv.split_last().is_none_or(|(_, words)| words != command) {
             say(format!("{:?} is not the definition's command {command:?}", attempt.argv));
         }
-        let Some(node) = member(cluster, &power.address) else { continue }; // I31 has it
+        let Some(node) = member(cluster, &power.address) else { continue }; // I31 covers it
         let from = shift(first.at, -view.late());
         let right = view.nodes.get(node.node_name()).is_some_and(|line| {
             line.sometime(from, power.at, |n| {

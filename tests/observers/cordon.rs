@@ -1,4 +1,4 @@
-//! Cordons: whose they are, and when they go (I9 to I14).
+//! Cordons: their owner and their removal (I9 to I14).
 
 use cketerm::model::{
     cketerm_records::{Ending, Verb},
@@ -17,7 +17,7 @@ use super::{
     view::{Node, NodeWrite, View, in_work, member, shift, status},
 };
 
-/// The taint that Kubernetes itself sets and takes with a cordon.
+/// Taint that Kubernetes itself adds and removes with a cordon.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// Patches of Nodes by engines.
@@ -37,8 +37,8 @@ fn breach(code: &'static str, w: &NodeWrite<'_>, what: &str) -> Breach {
     Breach { code, at: w.asked.at, what: format!("node {}: {what} (by {})", w.name, w.asked.by) }
 }
 
-/// I9, at each patch by an engine that makes a Node unschedulable: the same patch puts an owner annotation that can be
-/// read, with the Node's UID, and carries a resourceVersion.
+/// I9, at each patch by an engine that makes a Node unschedulable: the same patch writes a readable owner annotation
+/// with the Node's UID, and carries a resourceVersion.
 pub fn i9(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| cordons(w)) {
@@ -54,10 +54,12 @@ pub fn i9(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I10, two ways. At each patch by an engine that takes the owner annotation away from a cordon that was ours
-/// (schedulable before, nobody keeps it): it takes the cordon too. And at the end, where faults have ended long enough
-/// before (two TTL and 75 s): no Node has been carrying our record, or CKE's mark without one, for all that time with
-/// no entry of it in work, unless its machine was powered for the entry and has not been seen back (an orphan).
+/// I10, in two ways. At each patch by an engine that removes the owner annotation from a cordon of cketerm (schedulable
+/// before, not marked `keep-cordoned`): the patch removes the cordon too.
+///
+/// And at the end, if faults ended long enough before (two TTL and 75 s): no Node carried cketerm's record, or CKE's
+/// mark without one, for all that time with no entry of it in progress. Excepted is an orphan: a machine that was
+/// powered for the entry and has not been seen back.
 pub fn i10(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view) {
@@ -88,7 +90,8 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// An entry of this Node's machine was in work, or could not be read, at some moment of this time; or nobody can say.
+/// Reports whether an entry of this Node's machine was in progress, or could not be read, at some moment of this time.
+/// Also true if that cannot be determined.
 fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timestamp) -> bool {
     let Some(cluster) = view.clusters.at(to) else { return true };
     let address = cluster.nodes.iter().find(|m| m.node_name() == name).map(|m| m.address.as_str());
@@ -101,14 +104,14 @@ fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timest
                 matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
                     && (Some(e.node.as_str()) == address || node.addresses.contains(&e.node))
             }
-            // without a record of ours, the mark may be of any entry that cannot be read
+            // without an owner record, the mark may belong to any entry that cannot be read
             Some(Err(())) => node.owner.is_none() || node.owned_by(*index),
             None => false,
         })
     })
 }
 
-/// Its machine was powered for the entry and was not seen back, or nobody can ever see it.
+/// Reports whether its machine was powered for the entry and was not seen back, or can never be seen back.
 fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     if owner.entry.queue == QueueKind::Repair {
         let mut attempts = view.repair_attempts.range((owner.entry.index, 0)..=(owner.entry.index, u32::MAX));
@@ -121,13 +124,13 @@ fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     if !powered && !started {
         return false;
     }
-    // its command never began, which no engine can know, and the Node's boot id was not to be believed: nothing will ever say
+    // its command never began, which no engine can know, and the Node's boot id was unreliable: nothing will ever show
     // that the machine is back from it
     let mut attempts = view.attempts_of(owner.entry.index).filter_map(|(_, l)| l.steps().first()?.value.as_ref());
     if !powered && attempts.any(|a| a.not_ready) {
         return true;
     }
-    // a person's word takes the place of the boot id
+    // an operator's statement replaces the boot id
     let ending = view.endings.get(&owner.entry.index).and_then(|l| l.last());
     if ending.is_some_and(|e| e.outcome.starts_with("done")) {
         return !node.ready;
@@ -136,8 +139,8 @@ fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     boot_id.is_none_or(|before| before == node.boot_id) || !node.ready
 }
 
-/// The boot id from before the first command: what the Node said when that command began on the machine, whatever was
-/// recorded of it. Where no command of ours began (another program's did), what our record says.
+/// Boot id from before the first command: the one that the Node reported when that command began on the machine,
+/// whatever was recorded of it. If no command of cketerm began (another program's did), the one of the owner record.
 fn boot_id_before(view: &View<'_>, owner: &Owner, node: &str) -> Option<String> {
     let first = physical::begins(view).find(|(i, _)| *i == owner.entry.index);
     let then = first.and_then(|(_, begin)| view.nodes.get(node)?.at(begin.at));
@@ -145,10 +148,15 @@ fn boot_id_before(view: &View<'_>, owner: &Owner, node: &str) -> Option<String> 
     then.map(|n| n.boot_id.clone()).or_else(stamped).filter(|id| !id.is_empty())
 }
 
-/// I11, at each patch of a Node by an engine. One that makes it schedulable: our record said that it was so before us,
-/// or there was CKE's mark without a record of ours. One that writes our record: what it says of before us is true (no
-/// record and no mark: as the Node stands; a record, and still unschedulable: as that one says). And any: labels,
-/// taints but the cordon's, and annotations but ours and CKE's are as they were.
+/// I11, at each patch of a Node by an engine:
+///
+/// - A patch that makes it schedulable: the owner record said that it was schedulable before, or the Node had CKE's
+///   mark
+/// without an owner record.
+/// - A patch that writes the owner record: its statement about the previous state is true. Without a record and a mark
+///   that
+/// is the Node's state; with a record on a Node that is still unschedulable it is that record's statement.
+/// - Any patch: labels, taints except the cordon's, and annotations except cketerm's and CKE's stay as they were.
 pub fn i11(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view) {
@@ -177,7 +185,7 @@ pub fn i11(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// What is none of ours on a Node.
+/// Parts of a Node that do not belong to cketerm.
 fn others(node: &Value) -> (Vec<(&String, &Value)>, &Value, Vec<&Value>) {
     let ours = [OWNER_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
     let annotations = node["metadata"]["annotations"].as_object().into_iter().flatten();
@@ -187,10 +195,10 @@ fn others(node: &Value) -> (Vec<(&String, &Value)>, &Value, Vec<&Value>) {
     (annotations, &node["metadata"]["labels"], taints.filter(|t| t["key"] != CORDON_TAINT).collect())
 }
 
-/// I12: no engine makes a Node schedulable that carries `keep-cordoned`; and none cordons again more than once for one
-/// entry after somebody else has uncordoned it (its own record counts that).
+/// I12: no engine makes a Node schedulable that carries `keep-cordoned`. None cordons again more than once for one
+/// entry after somebody else has uncordoned it (the owner record counts that).
 ///
-/// Not seen here: that nothing is powered while it is uncordoned (I16).
+/// Not covered here: no power command runs while it is uncordoned (I16).
 pub fn i12(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view) {
@@ -207,9 +215,9 @@ pub fn i12(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I13, at each patch by an engine that makes a Node schedulable: it is not, for longer than a request may be late, the
-/// Node of a member's entry in `rebooting`, or in `draining` with our record for that entry on it. And while the queue
-/// is disabled by the exact word, no engine's transaction starts a drain or writes an attempt.
+/// I13, at each patch by an engine that makes a Node schedulable. For longer than a request may be late, it is not the
+/// Node of a member's entry in `rebooting`, or in `draining` with the owner record for that entry. And while the queue
+/// is disabled by the exact value, no engine's transaction starts a drain or writes an attempt.
 pub fn i13(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| uncordons(w)) {
@@ -260,14 +268,19 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I14, at each patch by an engine that makes a Node schedulable whose record names an entry for which a power command
-/// has begun, or that lets another entry take such a record over. By how history says that the entry ended:
-/// `booted` – for API servers, and under policy `boot_id`, the Node was Ready with another boot id at some moment since
-/// the command; `done` – the Node that the patch was made from is Ready, unless a person ordered the uncordon;
-/// registered anew – another UID; else (cancelled, dequeued, deleted) that Node is Ready with another boot id than before the
-/// first command and before the last one (where one was recorded), unless a person ordered the uncordon.
+/// I14, at each patch by an engine that makes a Node schedulable whose owner record names an entry for which a power
+/// command has begun, or that transfers such a record to another entry. The rule depends on how the entry ended in the
+/// history:
 ///
-/// Not seen: what the boot check said; so under policy `boot_check` a worker's own end is believed.
+/// - `booted`, for API servers and under policy `boot_id`: the Node was Ready with another boot id at some moment since
+/// the command.
+/// - `done`: the Node that the patch was made from is Ready, unless a person ordered the uncordon.
+/// - registered anew: the Node has another UID.
+/// - otherwise (cancelled, dequeued, deleted): that Node is Ready with a boot id that differs from the one before the
+///   first
+/// command and before the last one (where one was recorded), unless a person ordered the uncordon.
+///
+/// Not covered: the boot check's answer. So under policy `boot_check` a worker's own end is trusted.
 pub fn i14(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view) {
@@ -280,7 +293,7 @@ pub fn i14(view: &View<'_>) -> Vec<Breach> {
         let last = physical::begins(view).filter(|(i, p)| *i == index && p.at <= w.asked.at).last();
         let Some((_, begin)) = last else { continue };
         if in_work(view.entries.get(&index).and_then(|l| l.at(w.asked.at))) {
-            continue; // I13 has it
+            continue; // I13 covers it
         }
         if let Some(missing) = not_back(view, w, owner, begin.at) {
             found.push(breach("I14", w, &format!("let go of after the reboot of {}, but {missing}", owner.entry)));
@@ -318,7 +331,7 @@ fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp)
     if !w.before.ready {
         return Some("the Node is not Ready");
     }
-    // one command that failed may have rebooted it, and the last one again
+    // a first command that failed may have rebooted it, and the last one rebooted it again
     let last = line.at(begun).is_some_and(|n| n.boot_id == w.before.boot_id);
     let old = "it has the boot id from before the last command";
     (!new_boot(&w.before)).then_some("it has the boot id from before").or(last.then_some(old))

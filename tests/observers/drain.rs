@@ -1,4 +1,4 @@
-//! Drains: which pods, when, and what must be true before the power goes (I15 to I19, I21, I22, I45).
+//! Drains: which pods are removed, when, and the conditions of the power command (I15 to I19, I21, I22, I45).
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use super::{
     view::{Means, Node, Pod, PodState, PodWrite, View, member, named, shift, status},
 };
 
-/// Seconds after the end of its grace period within which a pod is named as stuck, with what clocks and passes may add.
+/// Seconds after the end of its grace period within which a pod is named as stuck, with the delay of clocks and passes.
 const STUCK: f64 = 75.0;
 
-/// From when on what an engine's request was decided from may be.
+/// Earliest time of the state from which an engine decided this request.
 fn seen_from(view: &View<'_>, w: &PodWrite<'_>) -> Timestamp {
     view.back(&w.asked.by, w.asked.at, view.lag() + view.kube_late())
 }
 
-/// Whether a running pod of a Job is protected, in every definition of this time.
+/// Reports whether a running pod of a Job is protected in every definition of this time.
 fn job_protected(view: &View<'_>, state: &PodState, from: Timestamp, to: Timestamp) -> bool {
     view.clusters.throughout(from, to, |c| {
         c.is_none_or(|c| c.reboot.protected_job_pods.as_ref().is_none_or(|s| s.matches(&state.labels)))
     })
 }
 
-/// Whether pods of this namespace may be deleted, at some moment of this time.
+/// Reports whether pods of this namespace may be deleted at some moment of this time.
 fn unprotected(view: &View<'_>, namespace: &str, from: Timestamp, to: Timestamp) -> bool {
     view.clusters.sometime(from, to, |c| {
         c.is_some_and(|c| match (&c.reboot.protected_namespaces, view.namespaces.get(namespace)) {
@@ -52,7 +52,7 @@ fn breach(code: &'static str, w: &PodWrite<'_>, what: &str) -> Breach {
     Breach { code, at: w.asked.at, what }
 }
 
-/// When the drain began that was under way on this Node.
+/// Start of the drain that was in progress on this Node.
 fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> {
     let begins = view.moves().into_iter().filter(|m| m.at <= at && status(m.after) == Some(RebootStatus::Draining));
     let here = begins.filter(|m| {
@@ -63,11 +63,15 @@ fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> 
     here.map(|m| m.at).next_back()
 }
 
-/// I15, in each drain under one leadership: after a dry run was refused, or decided nothing, nothing is evicted or deleted
-/// on that Node while that pod is still there as it was and no later dry run of it was let pass; a change of the definition,
-/// of a budget's spec or of a namespace excuses. A webhook's 429, a namespace that goes, and budgets of a pod whose
-/// namespace was unprotected at some moment that the engine can have seen let it pass. And nothing is, while a protected running Job's pod has been on the Node for
-/// longer than copies and requests lag. `OnDelete` pods of DaemonSets, which go last, are judged by [`i19`].
+/// I15, in each drain under one leader. After a dry run was refused, or decided nothing, no pod is evicted or deleted
+/// on that Node while that pod is still there unchanged and no later dry run of it passed. A change of the definition,
+/// of a budget's spec or of a namespace ends the rule.
+///
+/// A dry run also passes with a webhook's 429, with a terminating namespace, and with a budget's refusal of a pod whose
+/// namespace was unprotected at some moment that the engine can have seen.
+///
+/// And no pod is evicted or deleted while a protected running Job's pod has been on the Node for longer than copies and
+/// requests lag. [`i19`] judges `OnDelete` pods of DaemonSets, which are deleted last.
 pub fn i15(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut refused: BTreeMap<(String, String), BTreeMap<String, Timestamp>> = BTreeMap::new();
@@ -80,7 +84,7 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
             match w.means {
                 Means::Accepted | Means::Gone | Means::Deferred | Means::NamespaceGoes => held.remove(uid),
                 Means::Budget | Means::ManyBudgets if free() => held.remove(uid),
-                // it is another pod by now
+                // another pod has replaced it
                 Means::Other if w.asked.code == 409 => None,
                 Means::Budget | Means::ManyBudgets | Means::Denied | Means::Undecided | Means::Other => {
                     held.insert(uid.clone(), w.asked.at)
@@ -112,7 +116,7 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// The definition, a budget's spec or a namespace changed.
+/// Reports whether the definition, a budget's spec or a namespace changed.
 fn rules_changed(view: &View<'_>, from: Timestamp, to: Timestamp) -> bool {
     let within = |at: Timestamp| at >= from && at <= to;
     let spec = |o: &Option<serde_json::Value>| o.as_ref().map(|o| (o["spec"].clone(), o["metadata"]["labels"].clone()));
@@ -130,7 +134,7 @@ struct Powered<'v> {
     begin: Timestamp,
     attempt: &'v Attempt,
     node: &'v str,
-    /// Since when what was listed before it may be old, and when it was written.
+    /// Earliest time of a list that was made before the attempt, and time of the attempt's write.
     from: Timestamp,
     at: Timestamp,
     revision: i64,
@@ -148,15 +152,17 @@ fn powered<'v>(view: &'v View<'_>) -> Vec<Powered<'v>> {
     each.collect()
 }
 
-/// Pods that had to leave and were there all the time in which the last list can have been made.
+/// Pods that had to leave and were there during the whole time in which the last list can have been made.
 fn left<'v>(view: &'v View<'_>, p: &Powered<'_>, terminating: bool) -> Vec<&'v Pod> {
     view.pods_on(p.node, p.from, p.at, |s| s.blocks() && s.terminating.is_some() == terminating)
 }
 
-/// I16, at each power command of a reboot: at some moment from shortly before its attempt was written the Node was
-/// unschedulable with our record for this entry. And unless the attempt is forced: in the time in which the last list
-/// can have been made (a twelfth of the TTL and 3 s before the attempt) no pod that has to leave was there throughout,
-/// nor volumes in use. A first attempt that is forced consumed a person's `force` and says so in its audit record.
+/// I16, at each power command of a reboot: at some moment from shortly before its attempt was written, the Node was
+/// unschedulable with the owner record for this entry.
+///
+/// Unless the attempt is forced: in the time in which the last list can have been made (a twelfth of the TTL and 3 s
+/// before the attempt) no pod that has to leave was there throughout, and no volume was in use throughout. A first
+/// attempt that is forced consumed a person's `force` and states so in its audit record.
 pub fn i16(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for p in powered(view) {
@@ -190,16 +196,20 @@ pub fn i16(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I17: every eviction and deletion of a pod that an engine asks for carries the pod's UID as a precondition.
+/// I17: every eviction and deletion of a pod that an engine requests carries the pod's UID as a precondition.
 pub fn i17(view: &View<'_>) -> Vec<Breach> {
     let without = view.pod_writes.iter().filter(|w| w.uid.is_none());
     without.map(|w| breach("I17", w, "without the UID")).collect()
 }
 
-/// I18, at each deletion that an engine asks for of a pod that is no DaemonSet's: it is a Job's that was unprotected or
-/// not running at some moment that the engine can have seen; or an eviction of the same UID was refused for a budget, or
-/// for two (not by a webhook, nor by a server that decided nothing), in this drain before, and its namespace was unprotected at some such moment.
-/// And at each eviction (no dry run): it is no protected running Job's.
+/// I18, at each deletion that an engine requests of a pod that is no DaemonSet's. One of these holds:
+///
+/// - It is a Job's pod that was unprotected or not running at some moment that the engine can have seen.
+/// - In this drain, an eviction of the same UID was refused before because of a budget, or of two. A webhook's refusal,
+///   or
+/// the answer of a server that decided nothing, does not count. And its namespace was unprotected at some such moment.
+///
+/// And at each eviction (no dry run): the pod is no protected running Job's.
 pub fn i18(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
@@ -238,10 +248,12 @@ pub fn i18(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I19: no engine evicts or deletes a mirror pod or one that had ended all the time that the engine can have seen, nor
-/// evicts a DaemonSet's. It deletes a DaemonSet's only if the strategy was `OnDelete` at some such moment, only one of
-/// each DaemonSet in one drain of a Node, and (unless a `force` was there) only when no pod that has to leave was on the
-/// Node all that time.
+/// I19: no engine evicts or deletes a mirror pod, or a pod that had ended all the time that the engine can have seen.
+/// No engine evicts a DaemonSet's pod. An engine deletes a DaemonSet's pod only under these conditions:
+///
+/// - The strategy was `OnDelete` at some such moment.
+/// - It deletes one pod of each DaemonSet in one drain of a Node.
+/// - Unless there was a `force`: no pod that has to leave was on the Node all that time.
 pub fn i19(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut once: BTreeMap<(String, String, Option<Timestamp>), String> = BTreeMap::new();
@@ -280,8 +292,8 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I21, at each power command whose attempt is not forced: no pod whose deletion was only asked for was still there in
-/// all the time in which the last list can have been made.
+/// I21, at each power command whose attempt is not forced: no pod with a requested deletion was still there during the
+/// whole time in which the last list can have been made.
 pub fn i21(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for p in powered(view).iter().filter(|p| !p.attempt.forced) {
@@ -296,9 +308,9 @@ pub fn i21(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I22: no engine deletes a pod with a grace period of 0. And by what the leader says of an entry in `draining`, when the
-/// grace period of a pod that has to leave has been over for 75 s on a Node that is not Ready: not that pods are just leaving, nor
-/// what keeps another one.
+/// I22: no engine deletes a pod with a grace period of 0. And when the grace period of a pod that has to leave has been
+/// over for 75 s on a Node that is not Ready, the leader's reason for the entry in `draining` is neither that pods are
+/// just leaving nor an obstacle of another pod.
 pub fn i22(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
@@ -348,11 +360,11 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I45: a process that only looks (its name begins with `viewer`) writes nothing, to neither server (questions for its
-/// own rights are no writes). And no engine hides from admission webhooks that a preview is a dry run: they are told what the
-/// query says, not what the body does, and act on a real eviction.
+/// I45: a read-only process (its name begins with `viewer`) writes nothing to either server. Reviews of its own rights
+/// are no writes. And no engine hides from admission webhooks that a preview is a dry run: webhooks learn it from the
+/// query and not from the body, and would act as on a real eviction.
 ///
-/// Not seen: which of an engine's or a console's writes came of a look.
+/// Not covered: which writes of an engine or a console result from a read-only view.
 pub fn i45(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for asked in view.record.asked.iter().filter(|a| a.by.starts_with("viewer") && a.method != "GET") {

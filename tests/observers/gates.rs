@@ -1,4 +1,4 @@
-//! The gates: too many unreachable nodes, control planes that are not well (I6, I7).
+//! Gates: too many unreachable nodes, unhealthy control planes (I6, I7).
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,14 @@ use super::{
     view::{Node, View, in_work, member, named, shift},
 };
 
-/// I6, both ways. At each start by an engine: the members that have been without a Ready Node for longer than copies
-/// may lag, and are not under this reboot process (rule `newer`), do not outnumber the limit of that revision. And by
-/// what the leader says: an entry in `rebooting` is never held by a gate, a window or a freeze; one in `draining` only
-/// under rule `all`.
+/// I6, in two ways. At each start by an engine: count the members that have been without a Ready Node for longer than
+/// copies may lag. Under rule `outside-reboots` members under this reboot process do not count. The count does not
+/// exceed the limit of that revision.
 ///
-/// Not seen: probes of etcd; windows and freezes themselves (later issues).
+/// And by the leader's report: no gate, window or freeze holds an entry in `rebooting`. A gate holds an entry in
+/// `draining` only under rule `all`.
+///
+/// Not covered: probes of etcd; windows and freezes themselves (I8).
 pub fn i6(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in &starts(view) {
@@ -51,7 +53,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
     for said in view.leading() {
         for (&index, reason) in said.reasons.iter() {
             let name = named(reason);
-            // windows and freezes hold further tries of a command back, too: see I8
+            // windows and freezes also hold further tries of a command (I8)
             let gate = name == "UnreachableGate";
             let all = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
                 p.is_some_and(|p| p.unreachable_rule == UnreachableRule::All)
@@ -70,7 +72,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// The machine was under the reboot process at some moment of this time.
+/// Reports whether the machine was under the reboot process at some moment of this time.
 fn ours(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
     let entries = view
         .entries
@@ -82,7 +84,7 @@ fn ours(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool 
 /// I7, at each start of an API server by an engine, and at its first power command: every other control plane of the
 /// definition had a Ready Node at some moment within the time that copies may lag.
 ///
-/// Not seen: probes.
+/// Not covered: probes.
 pub fn i7(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut judge = |from: Timestamp, at: Timestamp, address: &str, what: &str| {

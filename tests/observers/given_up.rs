@@ -1,4 +1,4 @@
-//! Drains that are given up before their deadline, each with the pod that it is given up for (I15, I20).
+//! Drains that back off before their deadline, each with the pod that is the cause (I15, I20).
 
 use cketerm::model::reboot::RebootStatus;
 
@@ -7,14 +7,14 @@ use super::{
     view::{Means, PodWrite, View, member, shift, status},
 };
 
-/// Seconds before its deadline from which on a drain may be given up for whatever it waits for.
+/// Seconds before its deadline from which on a drain may back off for any reason.
 const NEAR: f64 = 10.0;
 
-/// A drain that was given up long before its deadline.
+/// A drain that backed off long before its deadline.
 struct GivenUp<'v> {
     index: u64,
     node: String,
-    /// The pod that is named as the cause, and what was answered last about it.
+    /// Pod that is named as the cause, and the last answer about it.
     pod: &'v str,
     last: &'v PodWrite<'v>,
     at: jiff::Timestamp,
@@ -48,13 +48,13 @@ fn early<'v>(view: &'v View<'_>) -> Vec<GivenUp<'v>> {
     each.collect()
 }
 
-/// `pod NAMESPACE/NAME …` or `eviction of NAMESPACE/NAME …`, as reasons begin that name a pod.
+/// `pod NAMESPACE/NAME …` or `eviction of NAMESPACE/NAME …`: the beginnings of reasons that name a pod.
 pub fn pod_named(reason: &str) -> Option<&str> {
     reason.strip_prefix("pod ").or_else(|| reason.strip_prefix("eviction of "))?.split(' ').next()
 }
 
-/// I15: no drain is given up, 10 s or more before its deadline, for a pod about which a webhook last answered a dry run
-/// with 429: the eviction itself is what such a webhook waits for.
+/// I15: no drain backs off, 10 s or more before its deadline, because of a pod whose last dry run a webhook answered
+/// with 429. Such a webhook waits for the eviction itself.
 pub fn i15(view: &View<'_>) -> Vec<Breach> {
     let deferred = early(view).into_iter().filter(|g| g.last.dry_run && g.last.means == Means::Deferred);
     let each = deferred.map(|g| {
@@ -67,7 +67,7 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
     each.collect()
 }
 
-/// I20: nor for a pod about which the last answer decided nothing (5xx, overload).
+/// I20: no drain backs off because of a pod whose last answer decided nothing (5xx, overload).
 pub fn i20(view: &View<'_>) -> Vec<Breach> {
     let undecided = early(view).into_iter().filter(|g| g.last.means == Means::Undecided);
     let each = undecided.map(|g| {
@@ -78,10 +78,10 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
     each.collect()
 }
 
-/// Seconds after the end of its grace period from which on a pod may be called stuck, less what clocks may be off.
+/// Seconds after the end of its grace period from which on a pod may be called stuck, less the tolerance for clocks.
 const GRACE_OVER: f64 = 50.0;
 
-/// I22: no pod is called stuck before its grace period has been over for a minute (10 s less, for clocks that are off).
+/// I22: no pod is called stuck before its grace period has been over for a minute (less 10 s of tolerance for clocks).
 pub fn i22(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for said in view.leading() {

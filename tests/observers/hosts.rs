@@ -1,5 +1,5 @@
-//! Metal3's controller role over what happened to BareMetalHosts and to their machines (I44; seed
-//! metal3-reboot-interface.md). Clients write annotations whenever they want; engines write as processes of their own.
+//! Metal3's controller role, judged by what happened to BareMetalHosts and to their machines (I44, MET-35 to MET-59).
+//! Clients write annotations at any time. Engines write as separate processes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const HOLD: &str = "reboot.metal3.io/";
 
 /// Seconds after which every engine has seen that the policy is switched off: longer than any watch is stale.
 const SEEN_WITHIN: f64 = 120.0;
-/// Seconds within which a BMC that was told to turn a machine off does so.
+/// Seconds within which a BMC carries out a request to turn a machine off.
 const OBEYS_WITHIN: f64 = 120.0;
 
 fn asked(host: &Value) -> impl Iterator<Item = &str> {
@@ -41,7 +41,7 @@ fn provisioned(host: &Value) -> bool {
     matches!(state, "" | "provisioned" | "externally provisioned")
 }
 
-/// The changes of each host, and its machine's address.
+/// Changes of each host, and its machine's address.
 struct Host<'v> {
     name: String,
     address: String,
@@ -54,7 +54,7 @@ impl<'v> Host<'v> {
         seen.after.as_ref()
     }
 
-    /// It was so all the time, both ends included.
+    /// Reports whether the condition held all the time, both ends included.
     fn throughout(&self, from: Timestamp, to: Timestamp, is: impl Fn(&Value) -> bool) -> bool {
         let first = self.at(from).is_some_and(&is);
         let mut meanwhile = self.changes.iter().filter(|c| c.at > from && c.at <= to);
@@ -79,20 +79,23 @@ fn hosts<'v>(view: &View<'v>) -> Vec<Host<'v>> {
         .collect()
 }
 
-/// I44, and the proposal's sentences, at everything that an engine does to a host:
+/// I44 and the rules of `docs/spec/metal3.md`, at every action of an engine on a host:
 ///
-/// - an engine's patch of a host names the version and UID that it was decided from, adds no annotation of the interface
-///   and removes none but the basic one – except of a deprovisioned host;
-/// - the basic annotation goes while the host is known to be off;
-/// - a host is told to go on ("host on" in the audit) only when not held under anybody's key without a break since what
-///   that was decided from;
-/// - `pendingRebootSince` is set when an annotation is there, the host on and no request pending; `lastPoweredOn` is later
-///   than it;
-/// - `poweredOn` becomes false only of a machine that is down;
-/// - a machine goes down through its BMC only if, since it last came up, an annotation was there or a reboot was pending:
-///   one that was asked for is carried out, whenever the BMC can be reached again. A BMC that obeys late obeys what it was
-///   told before the machine came up;
-/// - while the policy `metal3_controller` is switched off no request is taken up.
+/// - An engine's patch of a host names the version and UID that it was decided from. It adds no annotation of the
+///   interface
+/// and removes none but the basic one, except of a deprovisioned host.
+/// - The basic annotation is removed while the host is known to be off.
+/// - A host is turned on ("host on" in the audit) only when no key held it off without a break since the state that the
+/// engine decided from.
+/// - `pendingRebootSince` is set when an annotation is there, the host is on and no request is pending. `lastPoweredOn`
+///   is
+/// later than it.
+/// - `poweredOn` becomes false only of a machine that is down.
+/// - A machine goes down through its BMC only if, since it last came up, an annotation was there or a reboot was
+///   pending. A
+/// request is carried out as soon as the BMC can be reached again. A BMC that obeys late carries out a request from
+/// before the machine came up.
+/// - While the policy `metal3_controller` is switched off no request is taken up.
 pub fn i44(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let hosts = hosts(view);
@@ -144,7 +147,7 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// Each audit record of this deed, begun: when, and on what.
+/// Audit records of this action that were begun: time and host of each.
 fn told(view: &View<'_>, what: &str) -> Vec<(Timestamp, String)> {
     let keys = view.record.keys.iter().filter(|k| k.key.starts_with("cketerm/audit/"));
     let read = keys.filter_map(|k| Some((k.at, serde_json::from_slice::<Value>(k.value.as_ref()?).ok()?)));
@@ -190,7 +193,7 @@ fn patches(view: &View<'_>, hosts: &[Host<'_>], found: &mut Vec<Breach>) {
     }
 }
 
-/// What one change of a host says by itself.
+/// Breaches that one change of a host shows by itself.
 fn written(change: &ObjectChange, say: &mut impl FnMut(Timestamp, String)) {
     let (Some(before), Some(after)) = (&change.before, &change.after) else { return };
     let base = |host: &Value| asked(host).any(|name| name == REBOOT);
@@ -212,10 +215,10 @@ fn written(change: &ObjectChange, say: &mut impl FnMut(Timestamp, String)) {
     }
 }
 
-/// I44, after faults have ended and all clients have released their hosts: every request was carried out, where the policy
-/// asks for it, and every host runs, whatever the policy is: a machine between off and on does not stay off.
+/// I44, after faults have ended and all clients have released their hosts. Every request was carried out, where the
+/// policy asks for it. Every host runs, whatever the policy is: a machine between off and on does not stay off.
 ///
-/// Not seen: a BMC that obeys when the cycle is over and the controller is switched off.
+/// Not covered: a BMC that obeys when the cycle is over and the controller is switched off.
 pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
     let Some(calm) = view.record.calm_since.filter(|calm| shift(*calm, 900.0) <= view.record.end) else {
         return Vec::new();
@@ -235,8 +238,8 @@ pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
         if unfinished && !switched_off {
             say("a request was never carried out to its end");
         }
-        // a BMC that obeys when the cycle is long over, of a controller that is switched off before it looks again, which it
-        // does every minute where nothing is asked for: nobody looks any more (seed 2839)
+        // The BMC obeys long after the cycle is over, and the controller is switched off before its next look. Without
+        // a request it looks once a minute, so no controller sees the machine any more.
         let after_all = |at: Timestamp| {
             let off = view.policies.at(shift(at, 65.0)).is_some_and(|policy| !policy.metal3_controller);
             switched_off && off && host.at(at).is_some_and(|o| !pending(o))

@@ -1,4 +1,4 @@
-//! Who may write, and what is written of it (I23, I24, I38).
+//! Leadership: which engine may write, and the audit records of its writes (I23, I24, I38).
 
 use cketerm::model::{attempt::parse_attempt_id, reboot::RebootStatus};
 
@@ -8,25 +8,26 @@ use super::{
     view::{View, in_work, is_engine, shift, status},
 };
 
-/// What an engine's transaction is about.
+/// Keys that an engine's transaction touches.
 fn touched(txn: &Txn) -> impl Iterator<Item = &str> {
     txn.puts.iter().chain(&txn.deletes).map(String::as_str)
 }
 
-/// Standing for election, or registering: fenced by a key of its own.
+/// Reports whether this is a campaign or a registration, which a key of its own fences.
 fn election(txn: &Txn) -> bool {
     touched(txn).any(|k| k.starts_with("leader/") || k.starts_with("cketerm/engines/"))
 }
 
-/// What an engine proposes before anybody leads: schema, first policy, identity; each only if absent.
+/// Reports whether an engine proposes defaults before anybody leads: schema, first policy, identity; each only if
+/// absent.
 fn proposal(txn: &Txn) -> bool {
     let proposed = ["cketerm/schema", "cketerm/identity"];
     touched(txn).any(|k| proposed.contains(&k))
         && touched(txn).all(|k| proposed.contains(&k) || k == "cketerm/policy" || k.starts_with("cketerm/audit/"))
 }
 
-/// What any engine reports of a command that its host ran for a leader that is gone: one result, only if absent, and only
-/// while the attempt is as it was read.
+/// Reports whether an engine records the outcome of a command that its host ran for a former leader: one result, only
+/// if absent, and only while the attempt is as it was read.
 fn report(txn: &Txn) -> bool {
     let results = || txn.puts.iter().filter_map(|k| k.strip_prefix("cketerm/results/"));
     let others = |k: &str| !k.starts_with("cketerm/results/") && !k.starts_with("cketerm/audit/");
@@ -38,15 +39,17 @@ fn report(txn: &Txn) -> bool {
     results().count() == 1 && results().all(guarded) && !touched(txn).any(others) && txn.deletes.is_empty()
 }
 
-/// I23, at each transaction of an engine that was carried out, but those of its election, its proposals and its reports of results: it compares
-/// the create revision of a key in `leader/`, and that key is the one that leads in this revision and was put by the
-/// same process; entries and attempts that it puts or deletes are compared by `ModRevision` (records by their counter);
-/// and what takes into work (an entry to `draining`, a new attempt) also compares the switch, `cluster`, `constraints`
-/// and policy. Every attempt, and every audit record of an engine, names the lease that led (that is also known where
-/// nobody could listen). Every patch or update of a Node or of endpoints that an engine asks for carries a
-/// resourceVersion.
+/// I23, at each transaction of an engine that was carried out, except campaigns, proposals and reports of results:
 ///
-/// Not seen: with what the keys were compared (I27 and I28 see what comes of a wrong one).
+/// - It compares the create revision of a key in `leader/`. That key leads in this revision, and the same process wrote
+///   it.
+/// - It compares the `ModRevision` of entries and attempts that it writes or deletes (the counter, of records).
+/// - A start (an entry to `draining`, a new attempt) also compares the switch, `cluster`, `constraints` and policy.
+/// - Every attempt, and every audit record of an engine, names the lease that led. That lease is also known from times
+/// without a listener.
+/// - Every patch or update of a Node or of endpoints that an engine requests carries a resourceVersion.
+///
+/// Not covered: the compared values (I27 and I28 see the consequences of a wrong one).
 pub fn i23(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for txn in view.record.txns.iter().filter(|t| t.succeeded && is_engine(&t.by) && touched(t).next().is_some()) {
@@ -103,7 +106,7 @@ pub fn i23(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// What takes into work without comparing what allows it.
+/// Breach of a transaction that starts work without comparing the conditions of a start.
 fn unguarded(view: &View<'_>, revision: i64, what: &str) -> Option<Breach> {
     let txn = view.txn(revision)?;
     let needed = ["reboots/disabled", "cluster", "constraints", "cketerm/policy"];
@@ -112,15 +115,16 @@ fn unguarded(view: &View<'_>, revision: i64, what: &str) -> Option<Breach> {
     (!missing.is_empty()).then_some(Breach { code: "I23", at: txn.at, what })
 }
 
-/// I24: each power command begins while the key of its attempt's lease leads, or not longer after than a command may be
-/// late. And no engine's patch of a Node is made from one that carries the record of a later leader: that one decided
-/// from what it should not touch any more.
+/// I24: each power command begins while the key of its attempt's lease leads, or at most as much later as a command may
+/// be late. And no engine patches a Node from a version that carries the record of a later leader: that engine decided
+/// from a state that it may not touch any more.
 ///
-/// Not seen: how much of the lease was left by the engine's own clock; a request that stood still with its process.
+/// Not covered: the rest of the lease by the engine's own clock; a request that paused with its process.
 pub fn i24(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for (index, power) in physical::begins(view) {
-        // one that was withheld and taken back leaves its number to the next: what was written last before counts
+        // a withheld attempt that was deleted leaves its number to the next, so the last value written before the
+        // command counts
         let written = view.attempt(index, &power.attempt).and_then(|(_, l)| l.at(power.at));
         let Some(attempt) = written else { continue };
         let lease = format!("{:x}", attempt.lease);
@@ -146,11 +150,11 @@ pub fn i24(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I38: the revision that makes an attempt also makes an audit record that names its entry and the engine, and so does
-/// each one in which an engine starts, backs off or removes an entry. An attempt without an outcome is only deleted
-/// together with a history that holds it, with an outcome.
+/// I38: the revision that makes an attempt also makes an audit record that names its entry and the engine. So does each
+/// revision in which an engine starts, backs off or removes an entry. An attempt without an outcome is only deleted
+/// together with the write of a history record that holds it, with an outcome.
 ///
-/// What is done to Kubernetes is judged by [`super::audit::i38`].
+/// [`super::audit::i38`] judges actions in Kubernetes.
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut say = |at, what: String| found.push(Breach { code: "I38", at, what });
@@ -191,8 +195,8 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// Heartbeat: an engine whose main loop is stuck has left the line for the lock after max(TTL/2, 10 s), its lease and some
-/// seconds, and what its process stood still besides.
+/// Heartbeat: an engine whose main loop is stuck gives up its candidacy after max(TTL/2, 10 s), its lease, some seconds
+/// of tolerance, and the time for which its process was paused.
 pub fn heartbeat(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for (by, at) in &view.record.stuck {

@@ -1,4 +1,4 @@
-//! I50: where logins of BMCs went, as those who were sent them noted it.
+//! I50: destinations of BMC logins, as their receivers recorded them.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ fn allowed(to: IpAddr) -> bool {
     }
 }
 
-/// I50: no password and no token goes to an address outside the allowed networks, whoever names it.
+/// I50: no password and no token goes to an address outside the allowed networks, whatever names the address.
 pub fn i50(view: &View<'_>) -> Vec<Breach> {
     let outside = view.record.logins.iter().filter(|Login { to, .. }| !allowed(*to));
     outside.map(|Login { at, to }| Breach { code: "I50", at: *at, what: format!("a login was sent to {to}") }).collect()

@@ -1,17 +1,20 @@
-//! Observers: each watches one invariant of spec/invariants.md over a [`Record`] of what happened.
+//! Observers: each watches one invariant of `docs/spec/invariants.md` over a [`Record`] of what happened.
 //!
-//! They know nothing of the engine's code but the form of what lies in etcd and on Nodes. They are part of every scenario
-//! test, of the simulation, and of the rounds on real servers; each has a test in which the rule is broken on purpose and
-//! the observer sees it.
+//! They know nothing of the engine's code except the form of values in etcd and on Nodes. Every scenario test, the
+//! simulation and the runs on real servers use them. Each observer has a test that breaks its rule on purpose, and the
+//! observer must report it.
 //!
-//! Engines act on copies that are a little old, requests come late, doubled or without an answer, and people and other
-//! programs write whatever they want. So each observer states which form of its rule it judges: where an engine's
-//! transaction compared what it was decided from, in that very revision; else only what held without a break for longer
-//! than a copy or a request may lag ([`View::late`], [`View::kube_late`], [`View::lag`]). Of things that happened at the
-//! same instant in different places the order is not known, and the benefit of that doubt is the engine's.
+//! Engines act on live copies that are a little old. Requests come late, twice or without an answer. People and other
+//! programs write whatever they want. So each observer states which form of its rule it judges:
+//!
+//! - where an engine's transaction compared the values that it was decided from: the state in that very revision;
+//! - otherwise only a state that held without a break for longer than a copy or a request may lag ([`View::late`],
+//! [`View::kube_late`], [`View::lag`]).
+//!
+//! The order of events at the same instant in different places is unknown. The engine gets the benefit of the doubt.
 #![allow(dead_code)] // each test binary uses its part
 #![allow(clippy::cast_possible_truncation, clippy::needless_pass_by_value)] // tests on 64 bits
-#![allow(clippy::nonminimal_bool, clippy::struct_excessive_bools)] // sentences of the sheet, and fields of Kubernetes
+#![allow(clippy::nonminimal_bool, clippy::struct_excessive_bools)] // rules as written, and fields of Kubernetes
 
 pub mod record;
 
@@ -50,7 +53,7 @@ pub use view::status as status_of;
 
 use record::Breach;
 
-/// An observer: every breach of its invariant.
+/// Observer of one invariant; returns every breach of it.
 pub type Observer = fn(&View<'_>) -> Vec<Breach>;
 
 /// All observers, by the code of their invariant.
@@ -123,12 +126,12 @@ pub static ALL: &[(&str, Observer)] = &[
     ("heartbeat", leadership::heartbeat),
 ];
 
-/// Every breach of every invariant, in the order of time.
+/// Returns every breach of every invariant, ordered by time.
 pub fn observe(record: &Record) -> Vec<Breach> {
     judge(&View::of(record))
 }
 
-/// The same of a record that was replayed already.
+/// Same as [`observe`], for a record that was replayed already.
 pub fn judge(view: &View<'_>) -> Vec<Breach> {
     let mut all: Vec<Breach> = ALL.iter().flat_map(|(_, observer)| observer(view)).collect();
     all.sort_by_key(|b| b.at);

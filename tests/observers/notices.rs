@@ -1,4 +1,4 @@
-//! Notices are delivered at least once (issue "Day two": "at least once, rate-limited").
+//! Notices are delivered at least once.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::{
     view::View,
 };
 
-/// Where what the receiver was told of lies.
+/// Prefix of the records of sent notices.
 const RECORDS: &str = "cketerm/notices/";
 
-/// Once the receiver is known, each entry that ends is told of, in a notice of its own or among several; and what comes
-/// again under an id is the same notice.
+/// Once the receiver is known, each entry that ends is announced, in a notice of its own or in a combined one. A notice
+/// that is sent again under the same id has the same content.
 pub fn told(view: &View<'_>) -> Vec<Breach> {
     let received = &view.record.received;
     let mut found = changed(received);
@@ -40,7 +40,8 @@ pub fn told(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// One of several is known by its title; a cut list has the benefit of the doubt.
+/// Reports whether a notice announces the end of this entry. A combined notice is recognized by its title; a truncated
+/// list gets the benefit of the doubt.
 fn tells_end(notice: &Value, entry: &str) -> bool {
     if notice["kind"] == "many" {
         let text = notice["text"].as_str().unwrap_or_default();

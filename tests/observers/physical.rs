@@ -1,4 +1,4 @@
-//! What the machines saw, as observers of several groups need it: from their own log, not from ours.
+//! Events of the machines, from their own log and not from cketerm's records, for several observers.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use super::{
     view::{View, member, shift},
 };
 
-/// The index of an entry's name in the log: `reboots/3`.
+/// Returns the index in an entry's name as the log has it: `reboots/3`.
 pub fn index(entry: &str) -> Option<u64> {
     entry.strip_prefix("reboots/")?.parse().ok()
 }
 
-/// Power commands of the reboot queue, as they began.
+/// Power commands of the reboot queue, in the order in which they began.
 pub fn begins<'r>(view: &View<'r>) -> impl Iterator<Item = (u64, &'r Power)> {
     let log = view.record.power.iter().filter(|p| p.what == What::Begin);
     log.filter_map(|p| Some((index(&p.entry)?, p)))
 }
 
-/// When the command that began with this line ended, if it did.
+/// End of the command that began with this line, if it ended.
 pub fn ended<'r>(view: &View<'r>, begin: &Power) -> Option<&'r Power> {
     let from = view.record.power.partition_point(|p| p.at < begin.at);
     let after = view.record.power[from..].iter().skip_while(|p| !same(p, begin)).skip(1);
@@ -33,7 +33,7 @@ fn same(a: &Power, b: &Power) -> bool {
     std::ptr::eq(a, b)
 }
 
-/// Addresses on which the command of an entry that is gone or cancelled is still running within its bound.
+/// Addresses on which the command of a deleted or cancelled entry still runs within its bound.
 pub fn running<'v>(view: &'v View<'_>, at: Timestamp, revision: i64) -> Vec<&'v str> {
     let mut all = Vec::new();
     for (i, power) in begins(view).filter(|(_, p)| p.at < at) {
@@ -49,7 +49,7 @@ pub fn running<'v>(view: &'v View<'_>, at: Timestamp, revision: i64) -> Vec<&'v 
     all
 }
 
-/// One API server that a command of ours has disturbed.
+/// One API server that a command of cketerm has disturbed.
 struct Disturbed<'r> {
     index: u64,
     begin: &'r Power,
@@ -104,8 +104,8 @@ fn api_server(view: &View<'_>, address: &str, at: Timestamp) -> bool {
     view.clusters.at(at).and_then(|c| member(c, address)).is_some_and(|m| m.control_plane)
 }
 
-/// A person has taken it into his own hands since, it is no API server of the definition all the time, or its command
-/// must have ended.
+/// Reports whether a person has handled the machine since, it was no API server of the definition all the time, or its
+/// command must have ended.
 fn settled(view: &View<'_>, address: &str, state: &Disturbed<'_>, at: Timestamp) -> bool {
     let from = state.begin.at;
     let member_all_along =

@@ -1,4 +1,4 @@
-//! The queue: who starts, how many, in which order (I1 to I5, I30, I31).
+//! The reboot queue: which entries start, how many, and in which order (I1 to I5, I30, I31).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use super::{
 /// Seconds by which clocks of engines may differ.
 const CLOCKS: f64 = 15.0;
 
-/// A start by an engine, with what it started from.
+/// A start by an engine, with the state that it was based on.
 pub(super) struct Start<'v> {
     pub(super) step: Move<'v>,
     pub(super) entry: &'v RebootEntry,
@@ -40,12 +40,13 @@ pub(super) fn starts<'v>(view: &'v View<'_>) -> Vec<Start<'v>> {
 }
 
 /// I1, at each start (`draining`) of an API server by an engine, in that very revision: no other API server's entry is
-/// `draining` or `rebooting`, and none of an entry that is gone is still cordoned for it with an attempt left. And by
-/// what the machines saw, whenever a power command begins on an API server: no other one's command runs, and no other
-/// one that a command of ours switched off is still without its system; unless a person has settled that one (`done`,
-/// `uncordon`, an uncordon by hand), or its Node or membership was taken away meanwhile.
+/// `draining` or `rebooting`. And no other API server is still cordoned for a deleted entry that left an attempt.
 ///
-/// Not seen: API servers that are down by themselves (I7), and repairs.
+/// And by the machines' log, whenever a power command begins on an API server: no other API server's command runs, and
+/// no other one that a command of cketerm switched off is still without its system. Excepted is one that a person has
+/// settled (`done`, `uncordon`, a manual uncordon), and one whose Node or membership was removed meanwhile.
+///
+/// Not covered: API servers that are down for other causes (I7), and repairs.
 pub fn i1(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in starts(view).iter().filter(|s| s.node.control_plane) {
@@ -86,11 +87,11 @@ fn broken(view: &View<'_>, index: u64, revision: i64) -> bool {
     view.entries.get(&index).and_then(|l| l.before(revision)).is_some_and(Result::is_err)
 }
 
-/// I2, at each start by an engine: an API server starts only if no worker is in work in that revision; a worker only
-/// if no API server is. Order `last`: nor does an API server start while a worker has been startable for longer than
-/// copies may lag: queued, its backoff over, no order for it, the first of its machine, its Node there all the time.
+/// I2, at each start by an engine: an API server starts only if no worker is in progress in that revision, and a worker
+/// only if no API server is. With order `last`, no API server starts while a worker has been startable for longer than
+/// copies may lag: queued, backoff over, no order for it, first entry of its machine, its Node there all the time.
 ///
-/// Not seen: in order `first`, API servers that could have started before a worker (probes are not in the record).
+/// Not covered: with order `first`, API servers that could have started before a worker (probes are not in the record).
 pub fn i2(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in &starts(view) {
@@ -124,8 +125,8 @@ pub fn i2(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// The entry could have been started at every moment of this time: nothing that the record shows kept it back but its
-/// place in the line.
+/// Reports whether the entry could have been started at every moment of this time: by the record nothing held it back
+/// except its place in the schedule.
 fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     let Some(line) = view.entries.get(&index) else { return false };
     let ready = line.throughout(from, to, |lies| {
@@ -160,7 +161,7 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
             })
         })
     });
-    // an engine's clock may be wrong by as much
+    // the engine's clock may be wrong by this much
     let (early, late) = (shift(from, -CLOCKS), shift(to, CLOCKS));
     let policies = view.policies.steps().iter().filter(|s| s.at <= late).filter_map(|s| s.value.as_ref());
     let bound = policies.clone().any(|p| p.freeze.is_some() || p.windows.is_some() || p.groups.is_some());
@@ -170,16 +171,16 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
             p.zip(cluster).is_none_or(|(p, c)| {
                 let ends = [early, from, to, late];
                 let shut = |at| super::windows::shut(p, c, (QueueKind::Reboot, &entry.node), at, true).is_some();
-                // groups are judged by what is said alone
+                // only the leader's reports show whether groups hold an entry back
                 p.groups.is_none() && !ends.into_iter().any(shut)
             })
         });
     !ordered && first && !left && member_all_along && node_there && free
 }
 
-/// I3, at each start of a worker by an engine, in that very revision (the limit is compared in the transaction): the
-/// machines of members in `draining` or `rebooting`, and those on which a cancelled entry's command is still running
-/// within its bound, are not more than `max_concurrent_reboots`. Lowering the limit later is no breach.
+/// I3, at each start of a worker by an engine, in that very revision (the transaction compares the limit). Count the
+/// machines of members in `draining` or `rebooting`, and those on which a cancelled entry's command still runs within
+/// its bound. The count is at most `max_concurrent_reboots`. Lowering the limit later is no breach.
 pub fn i3(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in starts(view).iter().filter(|s| !s.node.control_plane) {
@@ -200,7 +201,7 @@ pub fn i3(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I4, at each start by an engine: no other entry of the same machine is in work in that revision, and none with a
+/// I4, at each start by an engine: no other entry of the same machine is in progress in that revision, and none with a
 /// smaller index has been waiting for longer than a start may be late.
 pub fn i4(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
@@ -219,10 +220,10 @@ pub fn i4(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I5, by what the leader says: an entry waits for a slot that it says is held by an entry that cannot be read, or,
-/// while there is one that cannot be read, by more than are in work: for longer than 15 s (a call to Kubernetes may take 10) the machines in work, in
-/// flight, or with attempts left are fewer than the limit and it still says `WaitingForSlot`. Also: an engine moves an
-/// entry that cannot be read to a state of work.
+/// I5, by the leader's report: an entry never waits for a slot that an unreadable entry holds. While there is an
+/// unreadable entry, this shows as `WaitingForSlot` for longer than 15 s (a call to Kubernetes may take 10), although
+/// the machines in progress, in flight, or with attempts left are fewer than the limit. Also: no engine moves an
+/// unreadable entry to `draining` or `rebooting`.
 pub fn i5(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for step in view.moves().iter().filter(|m| m.engine && matches!(m.before, Some(Err(())))) {
@@ -275,8 +276,9 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// I30, at each start of a worker by an engine: no worker with a smaller index was startable (see [`i2`]) from longer
-/// than copies lag before until 10 s after, by when its own start would have shown; unless the leader named another
-/// reason for it than its place in the line, or, where nobody listened to what it says, faults were still going on.
+/// than copies lag before until 10 s after, by when its own start would have shown. Excepted are entries for which the
+/// leader named a reason other than their place in the schedule. Without reports of the leader, all is excepted while
+/// faults go on.
 pub fn i30(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in starts(view).iter().filter(|s| !s.node.control_plane) {
@@ -298,7 +300,7 @@ pub fn i30(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// The leader named something else than the place in the line.
+/// Reports whether the leader named a reason other than the place in the schedule.
 fn excused(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     let line = ["WaitingForSlot", "WaitingForWorkers", "WaitingForControlPlane", "Ready"];
     let said = view.record.said.iter().filter(|s| s.leads && s.at >= from && s.at <= to);
@@ -306,10 +308,14 @@ fn excused(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool 
     reasons.any(|name| !line.contains(&name))
 }
 
-/// I31: an attempt is written only for a member of the definition of that very revision; no power command begins for
-/// an entry whose machine has not been a member for longer than a command may be late; and the entry of a machine that
-/// is no member ends: it is gone 60 s and two TTL after its removal, where faults have ended by then; and whoever leads
-/// does not say of it for longer than a TTL and 20 s that it is no member and leave it there.
+/// I31, in four parts:
+///
+/// - An attempt is written only for a member of the definition of that very revision.
+/// - No power command begins for an entry whose machine has not been a member for longer than a command may be late.
+/// - The entry of a machine that is no member is gone 60 s and two TTL after the machine's removal, if faults have
+///   ended
+/// by then.
+/// - No leader reports an entry as no member for longer than a TTL and 20 s without removing it.
 pub fn i31(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let absent = |address: &str, c: Option<&Cluster>| c.is_some_and(|c| member(c, address).is_none());
@@ -331,7 +337,7 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
     let mut strangers: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
     for said in view.leading() {
         for (&index, _) in said.reasons.iter().filter(|(_, r)| named(r) == "NotMember") {
-            // somebody else may have removed it: a watch that lags shows it a while longer
+            // another program may have removed it: a watch that lags still shows it for a while
             let there = view.entries.get(&index).is_some_and(|line| line.at(said.at).is_some());
             let (since, last) = strangers.entry((&said.by, index)).or_insert((said.at, said.at));
             if shift(*last, 2.5) < said.at {
@@ -360,7 +366,7 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// Whether somebody keeps the entry from starting by an order.
+/// Reports whether a person's order keeps the entry from starting.
 pub fn on_hold(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     view.orders.get(&index).is_some_and(|o| o.throughout(from, to, |o| o.is_some_and(|o| o.verb == Verb::Hold)))
 }

@@ -1,4 +1,4 @@
-//! The quorum of etcd (I46), judged by what the machines and their members went through.
+//! The quorum of etcd (I46), judged by the events of machines and members.
 
 use cketerm::model::policy::EtcdMembers;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use super::{
 /// Seconds for which an answer of a member counts, and within which it may catch up.
 const ANSWERS: f64 = 10.0;
 
-/// One step towards a machine that is down.
+/// One action that takes a machine down or prepares that.
 struct Step<'v> {
     at: Timestamp,
     address: &'v str,
@@ -19,8 +19,8 @@ struct Step<'v> {
     what: String,
 }
 
-/// I46: where the members are asked, no engine cordons or takes down a machine whose member votes while another voting
-/// member has been unwell for as long as an engine may believe an old answer.
+/// I46: where engines query the members, no engine cordons or takes down a machine whose member votes while another
+/// voting member is unhealthy. That member must have been unhealthy for as long as an engine may rely on an old answer.
 pub fn i46(view: &View<'_>) -> Vec<Breach> {
     let steps = cordons(view).into_iter().chain(takes_down(view));
     let found = steps.filter_map(|step| {
@@ -31,7 +31,7 @@ pub fn i46(view: &View<'_>) -> Vec<Breach> {
     found.collect()
 }
 
-/// Nodes of hosts of members that an engine makes unschedulable.
+/// Nodes of member hosts that an engine makes unschedulable.
 fn cordons<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
     let cordons = view.node_writes.iter().filter(|w| w.engine && !w.before.unschedulable && w.after.unschedulable);
     let steps = cordons.filter_map(|w| {
@@ -42,7 +42,7 @@ fn cordons<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
     steps.collect()
 }
 
-/// Machines of members that a command of an engine takes down: the moment in which the command began.
+/// Machines of members that a command of an engine takes down, at the moment in which the command began.
 fn takes_down<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
     let power = &view.record.power;
     let downs = power.iter().filter(|p| p.what == What::Down && !p.entry.is_empty());
@@ -58,7 +58,7 @@ fn takes_down<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
     steps.collect()
 }
 
-/// The other voting members that were not well all the time; none where that is allowed.
+/// The other voting members that were unhealthy all the time. None where the step is allowed.
 fn others_unwell<'v>(view: &'v View<'_>, step: &Step<'_>) -> Option<Vec<&'v str>> {
     let (address, to) = (step.address, step.at);
     let from = view.back(step.engine, to, ANSWERS + view.late());
@@ -66,7 +66,7 @@ fn others_unwell<'v>(view: &'v View<'_>, step: &Step<'_>) -> Option<Vec<&'v str>
         policy.is_some_and(|p| p.etcd_members == EtcdMembers::Check && !p.allow_quorum_loss)
     });
     let voted = |address: &str| always(view, address, from, to, |member| !member.learner);
-    // a member that is down already costs nothing
+    // a member that is already down is no further loss
     if !asked || !voted(address) || sometime_down(view, address, from, to) {
         return None;
     }
@@ -82,14 +82,14 @@ fn hosts<'v>(view: &'v View<'_>) -> Vec<&'v str> {
     all
 }
 
-/// Whether this was so of a member from `from` to `to`, without a break.
+/// Reports whether a condition held for a member from `from` to `to`, without a break.
 fn always(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp, so: impl Fn(&EtcdMember) -> bool) -> bool {
     let changes = || view.record.members.iter().filter(|m| m.address == address);
     let before = changes().rfind(|m| m.at < from);
     before.is_some_and(&so) && changes().filter(|m| m.at >= from && m.at <= to).all(so)
 }
 
-/// Whether its machine runs, as its own log has it, all the time.
+/// Reports whether its machine ran (or did not run) all the time, by the machine's own log.
 fn ran(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp, running: bool) -> bool {
     let log = || {
         let log = view.record.power.iter().filter(|p| p.address == address);
@@ -107,8 +107,8 @@ fn sometime_down(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp)
     !ran(view, address, from, to, true) || !always(view, address, from, to, |member| !member.stopped)
 }
 
-/// Without a break: its machine was off, or it was stopped, behind or had an alarm. The moment in which a member begins to
-/// fall behind is a break: it has applied all that was committed until then.
+/// Reports whether, without a break, its machine was off, or it was stopped, behind or had an alarm. The moment in
+/// which a member begins to fall behind is a break: it has applied all commits until then.
 fn unwell_throughout(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
     let trouble = |member: &EtcdMember| member.stopped || member.behind || member.alarm;
     ran(view, address, from, to, false)

@@ -1,5 +1,5 @@
-//! The repair queue: who starts, how many, on which machine, what automatic repair adds (I1, I3, I4, I13, I42, I43), and that
-//! it is told (I32, I33, I38). Its steps: `steps.rs`.
+//! The repair queue: which entries start, how many, on which machine, entries of automatic repair (I1, I3, I4, I13,
+//! I42, I43), and their visibility (I32, I33, I38). `steps.rs` judges its steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub struct RepairMove<'v> {
     pub engine: bool,
 }
 
-/// The entry, where it can be read.
+/// Returns the entry, if it can be read.
 pub fn read(lies: Option<&RepairLies>) -> Option<&RepairEntry> {
     lies?.as_ref().ok()
 }
@@ -43,24 +43,24 @@ pub fn moves<'v>(view: &'v View<'_>) -> Vec<RepairMove<'v>> {
 }
 
 impl RepairMove<'_> {
-    /// An engine takes its machine into work.
+    /// Reports whether an engine starts work on its machine.
     fn starts(&self) -> bool {
         let held = |e: Option<&RepairEntry>| e.is_some_and(RepairEntry::claims_machine);
         self.engine && held(self.after) && !held(self.before)
     }
 }
 
-/// The entries that hold their machines in this revision.
+/// Entries that claim their machines in this revision.
 pub fn working<'v>(view: &'v View<'_>, revision: i64) -> Vec<(u64, &'v RepairEntry)> {
     let each = view.repairs.iter().filter_map(|(i, line)| Some((*i, read(line.get(revision))?)));
     each.filter(|(_, e)| e.claims_machine()).collect()
 }
 
-/// An entry held this machine at some moment of this time.
+/// Reports whether an entry claimed such a machine at some moment of this time.
 pub fn held(view: &View<'_>, addresses: impl Fn(&str) -> bool, from: Timestamp, to: Timestamp) -> bool {
     let holds = |lies: Option<&RepairLies>| match lies {
         Some(Ok(e)) => e.claims_machine() && addresses(&e.address),
-        // nobody can say whose it is
+        // an unreadable entry may be of any machine
         Some(Err(())) => true,
         None => false,
     };
@@ -71,8 +71,8 @@ fn api_server(cluster: &Cluster, address: &str) -> bool {
     member(cluster, address).is_some_and(|m| m.control_plane)
 }
 
-/// I1 over both queues, at each start by an engine in that very revision: no repair of an API server begins while another
-/// API server is in work in either queue, and no API server's reboot while another one is in repair.
+/// I1 over both queues, at each start by an engine in that very revision: no repair of an API server begins while
+/// another API server is in progress in either queue. And no API server's reboot begins while another one is in repair.
 pub fn i1(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut judge = |at, revision, cluster: &Cluster, address: &str, what: &str| {
@@ -101,8 +101,8 @@ pub fn i1(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I3, at each start of a repair by an engine in that very revision: not more machines are in repair than
-/// `max_concurrent_repairs`. Lowering the limit later is no breach.
+/// I3, at each start of a repair by an engine in that very revision: at most `max_concurrent_repairs` machines are in
+/// repair. Lowering the limit later is no breach.
 pub fn i3(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for step in moves(view).iter().filter(|m| m.starts()) {
@@ -117,8 +117,8 @@ pub fn i3(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I4 and I43, at each start by an engine in that very revision: no other entry of the same machine is in work, in either
-/// queue.
+/// I4 and I43, at each start by an engine in that very revision: no other entry of the same machine is in progress, in
+/// either queue.
 pub fn i43(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for step in moves(view).iter().filter(|m| m.starts()) {
@@ -143,12 +143,12 @@ pub fn i43(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// The repair queue is not disabled by the exact word.
+/// Reports whether the repair queue is enabled: only the exact value `true` disables it.
 pub fn enabled(view: &View<'_>, revision: i64) -> bool {
     view.repair_switch.get(revision).map(Vec::as_slice) != Some(b"true")
 }
 
-/// I13 for repairs: while the queue is disabled by the exact word, no engine's transaction starts a drain or makes an
+/// I13 for repairs: while the exact value `true` disables the queue, no engine's transaction starts a drain or makes an
 /// attempt of a step.
 pub fn i13(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
@@ -166,11 +166,11 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I42, at each revision in which an engine puts repairs into the queue: the entries that are there then, of whatever
-/// state, are not more than `maximum-repair-queue-entries` of that revision; and no machine has an entry already, nor two
-/// in one go.
+/// I42, at each revision in which an engine adds repairs to the queue: the number of entries, of whatever state, is at
+/// most `maximum-repair-queue-entries` of that revision. And no added machine already has an entry, or gets two at
+/// once.
 ///
-/// Not seen: how long sabakan has called a machine unreachable.
+/// Not covered: how long sabakan has reported a machine as unreachable.
 pub fn i42(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let all = moves(view);
@@ -202,8 +202,8 @@ pub fn i42(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I32 for repairs, by what the leader says once a second: of each unfinished entry that was there for 3 s it names a
-/// reason or has an effect in flight; silence of more than 3 s is a breach.
+/// I32 for repairs, by the leader's report of each second: each unfinished entry that was there for 3 s has a reason or
+/// an effect in flight. Silence of more than 3 s is a breach.
 pub fn i32(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut silent: BTreeMap<(u64, &str), Timestamp> = BTreeMap::new();
@@ -231,8 +231,8 @@ pub fn i32(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I33 for repairs: where faults ended long before the end and an engine led to it, none has been draining, or watching
-/// the last of its steps' time, for an hour.
+/// I33 for repairs: where faults ended long before the end and an engine led to the end, no entry has claimed its
+/// machine for the last 50 minutes, unless its outcome is unknown or an operator holds it.
 pub fn i33(view: &View<'_>) -> Vec<Breach> {
     let (Some(calm), end) = (view.record.calm_since, view.record.end) else { return Vec::new() };
     let from = shift(end, -3000.0);
@@ -251,8 +251,8 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
         .collect()
 }
 
-/// I23 and I38 for repairs, at each change of an entry or a new attempt by an engine: what takes into work compares what
-/// allows it, and each transition and attempt has its audit record in the same revision.
+/// I23 and I38 for repairs, at each change of an entry or a new attempt by an engine: a start of work compares its
+/// conditions, and each transition and attempt has its audit record in the same revision.
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let needed = ["repairs/disabled", "cluster", "constraints", "cketerm/policy"];

@@ -1,4 +1,4 @@
-//! What becomes known of commands whose leader is gone (I47).
+//! Outcomes of commands whose leader is gone (I47).
 
 use cketerm::model::attempt::{Attempt, Ended};
 use jiff::Timestamp;
@@ -9,20 +9,20 @@ use super::{
     view::{View, shift},
 };
 
-/// Seconds after which the outcome of a command is recorded, once it has ended, its leader leads no more, another one
-/// does, and an engine runs on its host.
+/// Seconds within which the outcome of a command is recorded, once it has ended, its leader no longer leads, another
+/// one does, and an engine runs on its host.
 const WITHIN: f64 = 45.0;
-/// Seconds that what an engine has seen of etcd may be old, while it counts as running and connected.
+/// Seconds by which an engine's view of etcd may be old while the engine counts as running and connected.
 const FRESH: f64 = 8.0;
-/// Seconds between two samples of what an engine says, at most.
+/// Largest number of seconds between two reports of an engine.
 const SAMPLE: f64 = 3.0;
 
-/// I47, for each reboot command that the machines saw. Where hosts keep results: `WITHIN` after it has ended and its leader
-/// leads no more, its attempt has an outcome or is gone, if all that time an engine ran on its host and one led, both
-/// with a fresh copy of etcd. There, an attempt that is recorded as ended by itself did end so on its machine: the
-/// result of one command is never that of another.
+/// I47, for each reboot command in the machines' log, where hosts keep results. `WITHIN` after it has ended and its
+/// leader no longer leads, its attempt has an outcome or is gone. The condition is that all that time an engine ran on
+/// its host and one led, both with a fresh copy of etcd. An attempt that is recorded as ended by itself did end so on
+/// its machine: the result of one command is never that of another.
 ///
-/// Not seen: repairs.
+/// Not covered: repairs.
 pub fn i47(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for (index, begin) in physical::begins(view) {
@@ -47,7 +47,7 @@ pub fn i47(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// The attempt of a command that has ended, still without an outcome when it should have one.
+/// Breach if the attempt of an ended command has no outcome when it should have one.
 fn unknown(view: &View<'_>, index: u64, n: u32, end: &Power) -> Option<Breach> {
     let line = view.attempts.get(&(index, n))?;
     let open: &Attempt = line.at(end.at).filter(|a| a.open())?;
@@ -74,7 +74,7 @@ fn unknown(view: &View<'_>, index: u64, n: u32, end: &Power) -> Option<Breach> {
     })
 }
 
-/// Whether such an engine spoke all that time, and had seen what was written lately.
+/// Reports whether such an engine reported all that time, and had seen the latest writes.
 fn throughout(view: &View<'_>, from: Timestamp, until: Timestamp, which: impl Fn(&&Said) -> bool) -> bool {
     let mut last = from;
     let said = view.record.said.iter().filter(|s| s.at >= from && s.at <= until).filter(|s| which(s));

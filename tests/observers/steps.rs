@@ -1,4 +1,4 @@
-//! The steps of repairs: which commands, how often, in which order, and none after the end (I25 to I27, I40, I41).
+//! Steps of repairs: which commands, how often, in which order, and none after the end (I25 to I27, I40, I41).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
     view::{Timeline, View, shift},
 };
 
-/// Commands of the repair queue, as they began.
+/// Commands of the repair queue, in the order in which they began.
 fn begins<'r>(view: &View<'r>) -> impl Iterator<Item = (u64, &'r Power)> {
     let log = view.record.power.iter().filter(|p| p.what == What::Begin);
     log.filter_map(|p| Some((p.entry.strip_prefix("repairs/")?.parse().ok()?, p)))
@@ -37,10 +37,14 @@ fn step_of<'c>(cluster: &'c Cluster, entry: &RepairEntry, step: i64) -> Option<&
     operation(cluster, entry)?.repair_steps.as_deref()?.get(usize::try_from(step).ok()?)
 }
 
-/// I25, I26, I27 and I40 by the machines' log. Each command of a repair has an attempt of its own that was in etcd before
-/// it began, and begins once for it, on the attempt's and the entry's machine, with the words of the definition's step
-/// (or success command) before the address. Those of one step without a person's order are at most 1 +
-/// `command_retries`; a success command begins at most once. None begins for an entry that was deleted long before.
+/// I25, I26, I27 and I40 by the machines' log:
+///
+/// - Each command of a repair has an attempt of its own that was in etcd before it began. It begins once for it, on the
+/// attempt's and the entry's machine, with the command of the definition's step (or success command) before the
+/// address.
+/// - Commands of one step without a person's order are at most 1 + `command_retries`. A success command begins at most
+///   once.
+/// - None begins for an entry that was deleted long before.
 pub fn commands(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut begun: BTreeMap<(u64, &str), usize> = BTreeMap::new();
@@ -108,7 +112,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         let Some(this) = first.value.as_ref() else { continue };
         if let Some(what) = premature(view, index, n, first.revision, this) {
             found.push(Breach { code: "I25", at: first.at, what: format!("attempt {n} of repairs/{index}: {what}") });
-            // a step that went well is over, whatever the health check says of it
+            // a step that succeeded is over, whatever its health check reports
             if !this.success && what.ends_with("had succeeded") {
                 let what = format!("attempt {n} of repairs/{index} begins step {:?} again: {what}", this.step);
                 found.push(Breach { code: "I41", at: first.at, what });
@@ -118,7 +122,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// The largest number of retries that the definition allowed for this step in this time.
+/// Largest number of retries that the definition allowed for this step in this time.
 fn retries(view: &View<'_>, entry: Option<&RepairEntry>, tried: &Attempt, from: Timestamp, to: Timestamp) -> usize {
     let (Some(entry), Some(number)) = (entry, tried.step) else { return usize::MAX - 1 };
     let steps = view.clusters.steps();
@@ -128,8 +132,8 @@ fn retries(view: &View<'_>, entry: Option<&RepairEntry>, tried: &Attempt, from: 
     each.max().unwrap_or(0)
 }
 
-/// Why this attempt should not have been made yet: the one before of the same step has no recorded outcome, an unknown
-/// one, or a good one, and nobody ordered another.
+/// Reason for which this attempt should not have been made yet: the one before of the same step has no recorded
+/// outcome, an unknown one, or success, and nobody ordered another.
 fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, this: &Attempt) -> Option<String> {
     if this.ordered_by.is_some() {
         return None;
@@ -146,8 +150,8 @@ fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, this: &Attempt)
     }
 }
 
-/// I40, at each change of an entry by an engine: one that succeeded, failed or is deleted changes no more but its
-/// `nodename`. That its success command begins at most once is judged by [`commands`].
+/// I40, at each change of an entry by an engine: in an entry that succeeded, failed or is deleted only `nodename`
+/// changes. [`commands`] judges that its success command begins at most once.
 pub fn i40(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for m in moves(view).iter().filter(|m| m.engine) {
@@ -163,9 +167,9 @@ pub fn i40(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I41, at each change of an entry by an engine: the step grows by one at most, only from `watching`, not while disabled,
-/// and not before the watch of the definition has lasted by the true clock; it never passes the last one, and none that was
-/// watched is drained for again.
+/// I41, at each change of an entry by an engine: the step grows by at most one, only from `watching`, and not while the
+/// queue is disabled. It does not grow before the definition's watch has lasted by the true clock, and never passes the
+/// last step. No step that was watched is drained for again.
 pub fn i41(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for m in moves(view).iter().filter(|m| m.engine) {
@@ -198,7 +202,7 @@ pub fn i41(view: &View<'_>) -> Vec<Breach> {
             read(s.value.as_ref()).is_some_and(|e| e.step == before.step && e.step_status == StepStatus::Watching)
         });
         let watch = f64::from(i32::try_from(step.watch_seconds.unwrap_or(0)).unwrap_or(i32::MAX));
-        // times are whole seconds, and a leader's copy of its own write comes a little later
+        // times are whole seconds, and a leader's live copy shows its own write a little later
         if since.last().is_some_and(|s| shift(s.at, watch - 2.0) > m.at) {
             say(format!("step {} was watched for less than {watch} s", before.step));
         }

@@ -1,4 +1,4 @@
-//! For each observer a record in which its rule is broken on purpose, and one beside it in which it is not.
+//! For each observer a record in which its rule is broken on purpose, and a similar one in which it holds.
 
 mod accepted;
 mod bounds;
@@ -17,7 +17,7 @@ mod windows;
 
 use scene::Scene;
 
-/// The observers see these breaches, and no others.
+/// Asserts that the observers report these breaches and no others.
 #[track_caller]
 fn sees(scene: &Scene, codes: &[&str]) {
     assert_eq!(scene.codes(), codes, "{:#?}", scene.breaches());

@@ -1,6 +1,6 @@
-//! A [`Record`] replayed once and indexed, so that every observer asks it instead of going through the record again.
+//! A [`Record`] replayed once and indexed, so that no observer has to go through the record again.
 //!
-//! A value in etcd that cannot be read is part of the scenarios: it is kept as such and stops nobody.
+//! Scenarios contain values in etcd that cannot be read. The view keeps them as unreadable and goes on.
 
 mod answers;
 mod bounds;
@@ -30,48 +30,48 @@ pub use self::{
 };
 use super::record::{KeyChange, Record, Said, Txn};
 
-/// An entry of the reboot queue, or that it cannot be read.
+/// Entry of the reboot queue, or an error if it cannot be read.
 pub type Lies = Result<RebootEntry, ()>;
 
-/// An entry of the repair queue, or that it cannot be read.
+/// Entry of the repair queue, or an error if it cannot be read.
 pub type RepairLies = Result<RepairEntry, ()>;
 
 /// One key in `leader/`.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its lease in hex, as the key has it.
+    /// Its lease in hex, as in the key.
     pub lease: String,
-    /// The revision that made it: the smallest leads.
+    /// Revision that created it: the smallest leads.
     pub created: i64,
-    /// When.
+    /// Time of its creation.
     pub from: Timestamp,
-    /// Revision and time at which it went.
+    /// Revision and time of its deletion.
     pub gone: Option<(i64, Timestamp)>,
-    /// Registered below `cketerm/engines/` in the same transaction; else it is CKE's.
+    /// Whether it was registered below `cketerm/engines/` in the same transaction; otherwise it is CKE's.
     pub ours: bool,
-    /// Which process put it, where that is known.
+    /// Process that wrote it, where that is known.
     pub by: Option<String>,
 }
 
 /// One change of one entry of the reboot queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Move<'v> {
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
-    /// At which revision.
+    /// Revision of the change.
     pub revision: i64,
-    /// Which entry.
+    /// Index of the entry.
     pub index: u64,
-    /// What lay there before.
+    /// Value before.
     pub before: Option<&'v Lies>,
-    /// What lies there now.
+    /// Value now.
     pub after: Option<&'v Lies>,
-    /// An engine of ours did it.
+    /// Whether an engine of cketerm made the change.
     pub engine: bool,
 }
 
 impl Move<'_> {
-    /// An engine takes the entry into work: from now on it is `draining`.
+    /// Reports whether an engine starts work on the entry: from now on it is `draining`.
     pub fn starts(&self) -> bool {
         self.engine && status(self.after) == Some(RebootStatus::Draining) && !in_work(self.before)
     }
@@ -80,7 +80,7 @@ impl Move<'_> {
 /// The replayed record.
 #[derive(Debug)]
 pub struct View<'a> {
-    /// What was replayed.
+    /// The record itself.
     pub record: &'a Record,
     /// The reboot queue by index.
     pub entries: BTreeMap<u64, Timeline<Lies>>,
@@ -110,7 +110,7 @@ pub struct View<'a> {
     pub write_index: Timeline<Vec<u8>>,
     /// `reboots/running`, as bytes.
     pub running: Timeline<Vec<u8>>,
-    /// All that ever stood for election, in the order in which they came.
+    /// All candidates that ever campaigned, in the order of their arrival.
     pub candidates: Vec<Candidate>,
     /// Nodes by name.
     pub nodes: BTreeMap<String, Timeline<Node>>,
@@ -120,38 +120,39 @@ pub struct View<'a> {
     pub namespaces: BTreeMap<String, Timeline<Labels>>,
     /// Whether a DaemonSet has the `OnDelete` strategy, by UID.
     pub on_delete: BTreeMap<String, Timeline<bool>>,
-    /// What processes wrote to Nodes, and what came of it.
+    /// Writes of processes to Nodes, with their results.
     pub node_writes: Vec<NodeWrite<'a>>,
-    /// What engines asked for pods.
+    /// Requests of engines about pods.
     pub pod_writes: Vec<PodWrite<'a>>,
-    /// Names and resourceVersions of Nodes that engines made.
+    /// Names and resourceVersions of Nodes that engines wrote.
     made_by_engines: BTreeSet<(String, i64)>,
     pods_on: HashMap<String, Vec<String>>,
-    /// See [`View::leading`].
+    /// Reports of leaders; see [`View::leading`].
     leading: Vec<&'a Said>,
     writers: HashMap<i64, &'a Txn>,
-    /// Revisions at which an engine's audit record was put: who wrote, where nobody could listen.
+    /// Revisions that contain an engine's audit record. They show the author where nothing could listen to
+    /// transactions.
     audited: BTreeSet<i64>,
     policy: Policy,
 }
 
-/// Its status, where it can be read.
+/// Returns its status, if it can be read.
 pub fn status(lies: Option<&Lies>) -> Option<RebootStatus> {
     lies?.as_ref().ok().map(|e| e.status)
 }
 
-/// It is `draining` or `rebooting`.
+/// Reports whether it is `draining` or `rebooting`.
 pub fn in_work(lies: Option<&Lies>) -> bool {
     matches!(status(lies), Some(RebootStatus::Draining | RebootStatus::Rebooting))
 }
 
-/// So many seconds later, or earlier.
+/// Returns the time this many seconds later, or earlier if negative.
 pub fn shift(at: Timestamp, seconds: f64) -> Timestamp {
     let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or_default();
     at.checked_add(span).unwrap_or(if seconds < 0.0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 
-/// A process of this name is an engine of ours.
+/// Reports whether a process of this name is an engine of cketerm.
 pub fn is_engine(by: &str) -> bool {
     by.starts_with("engine")
 }
@@ -282,7 +283,7 @@ impl<'a> View<'a> {
                     self.endings.entry(index).or_default().push(at, revision, value.and_then(read));
                 }
             }
-            // An engine's: time, lease, entry.
+            // the key of an engine's record has time, lease and entry
             "audit" if name.splitn(3, '-').count() == 3 && value.is_some() => {
                 self.audited.insert(revision);
             }
@@ -298,13 +299,13 @@ impl<'a> View<'a> {
         &keys[from..to]
     }
 
-    /// The transaction that made a revision, where it is known.
+    /// Transaction that made a revision, where it is known.
     pub fn txn(&self, revision: i64) -> Option<&'a Txn> {
         self.writers.get(&revision).copied()
     }
 
-    /// Whether an engine of ours made this revision. Where nobody could listen, its audit record tells; what has none
-    /// then counts as somebody else's.
+    /// Reports whether an engine of cketerm made this revision. Where nothing could listen to transactions, its audit
+    /// record shows it; a revision without one then counts as another program's.
     pub fn engine_wrote(&self, revision: i64) -> bool {
         match self.writers.get(&revision) {
             Some(txn) => is_engine(&txn.by),
@@ -327,18 +328,18 @@ impl<'a> View<'a> {
         all
     }
 
-    /// The entry as it lay there at this revision.
+    /// The entry's value at this revision.
     pub fn entry(&self, index: u64, revision: i64) -> Option<&RebootEntry> {
         self.entries.get(&index)?.get(revision)?.as_ref().ok()
     }
 
-    /// The entries that could be read at this revision.
+    /// Readable entries at this revision.
     pub fn queue(&self, revision: i64) -> impl Iterator<Item = (u64, &RebootEntry)> {
         let each = self.entries.iter().map(move |(&i, line)| (i, line.get(revision)));
         each.filter_map(|(i, lies)| Some((i, lies?.as_ref().ok()?)))
     }
 
-    /// The entries of members in `draining` or `rebooting` at this revision.
+    /// Entries of members in `draining` or `rebooting` at this revision.
     pub fn working(&self, revision: i64) -> Vec<(u64, &RebootEntry, &Member)> {
         let Some(cluster) = self.clusters.get(revision) else { return Vec::new() };
         let busy =
@@ -346,35 +347,35 @@ impl<'a> View<'a> {
         busy.filter_map(|(i, e)| Some((i, e, member(cluster, &e.node)?))).collect()
     }
 
-    /// The attempts of an entry, with their numbers.
+    /// Attempts of an entry, with their numbers.
     pub fn attempts_of(&self, index: u64) -> impl Iterator<Item = (u32, &Timeline<Attempt>)> {
         self.attempts.range((index, 0)..=(index, u32::MAX)).map(|((_, n), line)| (*n, line))
     }
 
-    /// The attempt of this name: its place, and its states.
+    /// Attempt with this id: its number and its states.
     pub fn attempt(&self, index: u64, id: &str) -> Option<(u32, &Timeline<Attempt>)> {
         let named =
             |line: &Timeline<Attempt>| line.steps().iter().any(|s| s.value.as_ref().is_some_and(|a| a.id == id));
         self.attempts_of(index).find(|(_, line)| named(line))
     }
 
-    /// The policy at this revision.
+    /// Policy at this revision.
     pub fn policy(&self, revision: i64) -> &Policy {
         self.policies.get(revision).unwrap_or(&self.policy)
     }
 
-    /// Whether the queue was enabled at this revision: only the exact bytes `true` disable it.
+    /// Reports whether the queue was enabled at this revision: only the exact bytes `true` disable it.
     pub fn enabled(&self, revision: i64) -> bool {
         self.switch.get(revision).is_none_or(|raw| raw != b"true")
     }
 
-    /// Who led at this revision: of all keys in `leader/` the one with the smallest create revision.
+    /// Leader at this revision: of all keys in `leader/` the one with the smallest create revision.
     pub fn leader(&self, revision: i64) -> Option<&Candidate> {
         let mut there = self.candidates.iter();
         there.find(|c| c.created <= revision && c.gone.is_none_or(|(gone, _)| revision < gone))
     }
 
-    /// Whether the engine's key with this lease led at any moment in this time.
+    /// Reports whether the engine's key with this lease led at any moment in this time.
     pub fn led(&self, lease: &str, from: Timestamp, to: Timestamp) -> bool {
         let Some(i) = self.candidates.iter().position(|c| c.lease == lease) else { return false };
         let own = &self.candidates[i];
@@ -385,7 +386,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// The name of a reason that was said. Its first field as a rule: found without hashing, for all that is said each second.
+/// Name of a reported reason. The name is usually the first field, so it is found without hashing: there are reports
+/// for every second.
 pub fn named(reason: &serde_json::Value) -> &str {
     let fields = reason.as_object().into_iter().flatten();
     fields.filter(|(field, _)| *field == "reason").find_map(|(_, name)| name.as_str()).unwrap_or_default()
@@ -396,7 +398,7 @@ pub fn member<'c>(cluster: &'c Cluster, address: &str) -> Option<&'c Member> {
     cluster.nodes.iter().find(|n| n.address == address)
 }
 
-/// An index as keys have it: 16 hex digits.
+/// Index as keys have it: 16 hex digits.
 fn hex_index(text: &str) -> Option<u64> {
     let good = text.len() == 16 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     good.then(|| u64::from_str_radix(text, 16).ok()).flatten()

@@ -1,4 +1,4 @@
-//! What is shown, and that everything ends (I32 to I37, I39).
+//! Visibility of the entries' state, and their end within a bound (I32 to I37, I39).
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ fn seconds(n: i64) -> f64 {
     f64::from(i32::try_from(n).unwrap_or(i32::MAX))
 }
 
-/// I32, by what the leader says once a second: of each entry that was there, readable or not, at the revision it had
-/// seen and 3 s before, it names a reason or has an effect in flight; silence of more than 3 s is a breach.
+/// I32, by the leader's report of each second. Consider each entry, readable or not, that was there at the revision the
+/// leader had seen and 3 s before. It has a reason or an effect in flight. Silence of more than 3 s is a breach.
 pub fn i32(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut silent: BTreeMap<(u64, &str), (Timestamp, Timestamp)> = BTreeMap::new();
@@ -56,12 +56,17 @@ pub fn i32(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I33, in what is left of the record after `calm_since` and the time until somebody leads (two TTL and 75 s), where an
-/// engine of ours led to the end: a cancelled entry is gone after that time; none has been `draining` for a minute
-/// longer than the deadline of drains; none has been `rebooting` for longer than all its commands with their intervals,
-/// a dead leader's last one, four minutes of boot and settling take, and the leader says no more of it than that it is
-/// at it; and none that is queued is said for a minute to be next, to be at work, or backed off until a time that has
-/// passed. What waits for its place in the line waits for one of these.
+/// I33, in the rest of the record after `calm_since` and the time until an engine leads (two TTL and 75 s), if an
+/// engine of cketerm led to the end:
+///
+/// - A cancelled entry is gone after that time.
+/// - No entry has been `draining` for a minute longer than the deadline of drains.
+/// - No entry has been `rebooting`, with no reported reason but that it is in progress, for too long. The bound is the
+///   time
+/// of all its commands with their intervals, a dead leader's last one, and four minutes of boot and settling.
+/// - No queued entry is reported for a minute as next, as in progress, or as backed off until a time that has passed.
+///
+/// An entry that waits for its place in the schedule waits for one of these.
 pub fn i33(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let (Some(calm), end) = (view.record.calm_since, view.record.end) else { return found };
@@ -116,15 +121,15 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I34, at each change that an engine makes to an entry: from `draining` to `queued` the count goes up by one (a drain
-/// that is unwound because its window ended, a freeze began or a person holds it keeps its backoff as it was), and the
-/// backoff ends min(300·2^(count−1), 1200) to 299 s more after the transition that is written with it; in any other
-/// change count and end stay. And no entry starts before its backoff has ended (clocks may differ by 15 s), unless a
+/// I34, at each change that an engine makes to an entry. From `draining` to `queued` the count goes up by one, and the
+/// backoff ends min(300·2^(count−1), 1200) to 299 s more after the transition that is written with it. A drain that is
+/// unwound because its window ended, a freeze began or a person holds it keeps its backoff as it was. In any other
+/// change count and end stay. No entry starts before its backoff has ended (clocks may differ by 15 s), unless a
 /// person's `force` was there.
 ///
-/// And a reset that was acknowledged left neither count nor end.
+/// And an acknowledged reset left neither count nor end.
 ///
-/// Not seen: counts below zero or at the end of the numbers, which only somebody else can have written.
+/// Not covered: counts below zero or near the largest number, which only other programs can have written.
 pub fn i34(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for told in view.record.acknowledged.iter().filter(|t| matches!(t.word, Word::ResetBackoff(_))) {
@@ -180,15 +185,15 @@ fn wrong_wait(after: &RebootEntry) -> Option<String> {
     (!good).then(|| format!("backed off for {wait} s after {} times, at least {least}", after.drain_backoff_count))
 }
 
-/// I35, by what the leader says: an entry that has been `rebooting` for 15 s longer than `stuck_seconds`, and that it
-/// says waits for its boot, is said to be stuck. Whoever has lost the lock and stands still says what it said last.
+/// I35, by the leader's report: an entry that has been `rebooting` for 15 s longer than `stuck_seconds`, and that the
+/// leader reports as waiting for its boot, is reported stuck. A former leader that is paused keeps its last report.
 pub fn i35(view: &View<'_>) -> Vec<Breach> {
     for said in view.leading().filter(|said| view.led_by(&said.by, said.at, said.at) != Some(false)) {
         for (index, _) in said.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true) {
             let Some(entry) = view.entry(*index, said.revision) else { continue };
             let stuck = seconds(i64::try_from(view.policy(said.revision).stuck_seconds).unwrap_or(i64::MAX));
             let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting);
-            // a leader whose clock is wrong writes wrong times: what counts is when it was written
+            // a leader with a wrong clock writes wrong times, so the time of the write counts
             let written = view
                 .entries
                 .get(index)
@@ -206,8 +211,8 @@ pub fn i35(view: &View<'_>) -> Vec<Breach> {
     Vec::new()
 }
 
-/// I36, after faults have ended and somebody leads (see [`i33`]): an entry whose cancel was acknowledged is gone 5 s and
-/// a twelfth of the TTL later, whatever the others are at.
+/// I36, after faults have ended and an engine leads (see [`i33`]): an entry whose cancel was acknowledged is gone 5 s
+/// and a twelfth of the TTL later, whatever the other entries do.
 pub fn i36(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let Some(calm) = view.record.calm_since else { return found };
@@ -238,12 +243,12 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I37, after faults have ended and somebody leads (see [`i33`]), by the true clock: no drain takes a minute longer than
-/// its deadline. And always: none is given up more than 2 s before its deadline for something that is only waited for
-/// (pods that are leaving or stuck, evictions that a webhook defers or nobody decides, volumes, a cordon that somebody
-/// took), where the leadership that began it gives it up.
+/// I37, after faults have ended and an engine leads (see [`i33`]), by the true clock: no drain takes a minute longer
+/// than its deadline. And always: no drain backs off more than 2 s before its deadline because of a mere wait, if the
+/// leader that began it backs it off. Mere waits are pods that are leaving or stuck, evictions that a webhook defers or
+/// that have no decision yet, volumes, and a cordon that somebody removed.
 ///
-/// Not seen: what the boot check was given; a drain that one leader began and another one gave up.
+/// Not covered: the arguments of the boot check; a drain that one leader began and another one backed off.
 pub fn i37(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     early(view, &mut found);
@@ -261,7 +266,7 @@ pub fn i37(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// What a drain waits for, as its audit record names it.
+/// Waits of a drain, as its audit record names them.
 const WAITS: [&str; 7] = [
     "is leaving: ",
     " pods are leaving",
@@ -288,7 +293,7 @@ fn early(view: &View<'_>, found: &mut Vec<Breach>) {
         let began = began.take_while(|s| status(s.value.as_ref()) == Some(RebootStatus::Draining)).last();
         let leader = |revision: i64| view.leader(revision).map(|c| c.created);
         let Some(began) = began.filter(|b| leader(b.revision) == leader(step.revision)) else { continue };
-        // a drain's time counts from its decision: a write that stood still for as long as a lease lets it came later (seed 2310)
+        // a drain's time counts from its decision: the write may come later, by as long as a lease allows
         let decided = view.audit_at(began.revision).and_then(|a| a["at"].as_str()?.parse::<Timestamp>().ok());
         let stood = decided.map_or(0.0, |at| began.at.duration_since(at).as_secs_f64());
         let stood = if (0.0..=view.ttl()).contains(&stood) { stood } else { 0.0 };
@@ -300,19 +305,18 @@ fn early(view: &View<'_>, found: &mut Vec<Breach>) {
     }
 }
 
-/// When the state ended that was there before this revision had begun.
+/// Time at which the state before this revision had begun.
 fn begun(line: &Timeline<Lies>, revision: i64) -> Option<Timestamp> {
     let before = line.steps().iter().rev().skip_while(|s| s.revision >= revision);
     let same = before.take_while(|s| status(s.value.as_ref()) == Some(RebootStatus::Draining));
     same.last().map(|s| s.at)
 }
 
-/// I39, by what the leader says, against what etcd held at the revision that it had seen and for 2 s before: that the
-/// queue is disabled, that an entry is a duplicate of another, of no member, cannot be read, is on hold, or is backed
-/// off. And at the end, an engine of ours leading for 30 s: `reboots/running` is `true` exactly while the queue is
-/// enabled and not empty.
+/// I39, by the leader's report, compared with etcd at the revision that it had seen and for 2 s before: that the queue
+/// is disabled, and that an entry is a duplicate, no member, unreadable, on hold or backed off. And at the end, if an
+/// engine of cketerm led for 30 s: `reboots/running` is `true` exactly while the queue is enabled and not empty.
 ///
-/// Not seen: metrics and screens.
+/// Not covered: metrics and screens.
 pub fn i39(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut told = std::collections::BTreeSet::new();

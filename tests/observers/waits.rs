@@ -10,17 +10,17 @@ use super::{
     view::{View, named, shift, status},
 };
 
-/// Seconds for which an entry may be said to be at work without a step forward: several requests that take as long as one
-/// may, one after the other, and what is waited for in between.
+/// Seconds for which an entry may be reported as in progress without a step forward. The bound covers several
+/// consecutive requests of the longest duration, with the waits in between.
 const BOUND: f64 = 150.0;
 
-/// I51, by what a leader says once a second: of an entry that is `queued` or `draining` and has made no step for 150 s, it
-/// has said at least once what it waits for. That it is at work, or next, names no cause.
+/// I51, by the leader's report of each second: for an entry that is `queued` or `draining` and has made no step for 150
+/// s, the leader has named at least once what it waits for. "In progress" and "next" name no cause.
 ///
-/// Not seen: whether the cause that is named is the right one.
+/// Not covered: whether the named cause is the right one.
 pub fn i51(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    // by entry and engine: since when without a cause, in which state, and when it was said last
+    // by entry and engine: start of the time without a cause, state, and time of the last report
     let mut silent: BTreeMap<(u64, &str), (Timestamp, Option<RebootStatus>, Timestamp)> = BTreeMap::new();
     for said in view.leading() {
         for (&index, line) in &view.entries {

@@ -1,4 +1,4 @@
-//! Windows and freezes (I8), and when a drain may be put back without a count.
+//! Windows and freezes (I8), and the conditions under which a drain may be unwound without a count.
 
 use cketerm::model::{
     cluster::Cluster,
@@ -16,13 +16,13 @@ use super::{
     view::{View, in_work, member, shift, status},
 };
 
-/// Times of transitions are written without their fractions.
+/// Seconds that may be cut off: times of transitions are written without their fractions.
 const CUT: f64 = 1.0;
-/// A clock that is wrong by more is no clock to judge by, in seconds.
+/// Seconds of deviation above which a clock counts as wrong and is not used to judge.
 const WRONG: f64 = 15.0;
 
-/// Why no power command may be ordered for this machine at this moment, under this policy; `margin`: why no drain may
-/// start. None also where its window depends on labels that only its Node has.
+/// Reason for which this policy forbids a power command for this machine at this moment; with `margin`, a new drain.
+/// None also if its window depends on labels that only its Node has.
 pub fn shut(policy: &Policy, cluster: &Cluster, of: (QueueKind, &str), at: Timestamp, margin: bool) -> Option<String> {
     if let Some(freeze) = policy.freeze.as_ref().filter(|f| f.holds(at)) {
         return Some(format!("frozen until {}", freeze.until));
@@ -42,7 +42,7 @@ pub fn shut(policy: &Policy, cluster: &Cluster, of: (QueueKind, &str), at: Times
     }
 }
 
-/// Shut at this moment, whose fraction may have been cut off.
+/// Reason if the machine is outside its window or frozen at this moment, whose fraction may have been cut off.
 fn shut_at(view: &View<'_>, revision: i64, of: (QueueKind, &str), written: Timestamp, margin: bool) -> Option<String> {
     let (policy, cluster) = (view.policy(revision), view.clusters.get(revision)?);
     let why = shut(policy, cluster, of, written, margin)?;
@@ -52,7 +52,8 @@ fn shut_at(view: &View<'_>, revision: i64, of: (QueueKind, &str), written: Times
     later.map(|at| shut(policy, cluster, of, at, margin)).all(|shut| shut.is_some()).then_some(why)
 }
 
-/// Shut all along this time, by the policies and definitions of the time, also for a clock that is ahead.
+/// Reports whether the machine was outside its window or frozen during this whole time, by the policies and definitions
+/// of the time, also for a clock that is ahead.
 pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, to: Timestamp) -> bool {
     let Some(cluster) = view.clusters.at(from) else { return false };
     let until = shift(to, WRONG);
@@ -74,14 +75,17 @@ pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, 
     same && view.policies.throughout(from, to, shut)
 }
 
-/// I8, by the policy of the very revision (it is compared in the transaction) and the clock of the engine that wrote:
-/// no drain starts outside the machine's window, in a freeze, or within the margin before the window's end; no attempt is
-/// made outside, of either queue, success commands apart. By the true clock: no power command begins while it has been shut for
-/// longer than a command may be late and stays so for as long as the engine's clock may be ahead, unless that was wrong.
-/// Nothing that is `rebooting` or `watching` is put back into the queue by an engine, but what never began. And, where nothing goes wrong, a drain
-/// that is still there 30 s after it was shut.
+/// I8, by the policy of the very revision (the transaction compares it) and the clock of the engine that wrote: no
+/// drain starts outside the machine's window, in a freeze, or within the margin before the window's end. No attempt of
+/// either queue is made outside, except success commands.
 ///
-/// Not seen: machines whose window depends on labels that only their Nodes have.
+/// By the true clock: no power command begins after the machine has been outside its window or frozen for longer than a
+/// command may be late, and stays so for as long as the engine's clock may be ahead. A wrong clock is excepted.
+///
+/// No engine puts a `rebooting` or `watching` entry back into the queue, unless its command never began. And, without
+/// faults, no drain is still there 30 s after its window ended or its freeze began.
+///
+/// Not covered: machines whose window depends on labels that only their Nodes have.
 pub fn i8(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut say = |at: Timestamp, what: String| found.push(Breach { code: "I8", at, what });
@@ -153,13 +157,13 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// No command of this entry began, by what was known right before this revision, in which its attempts go.
+/// Reports whether no command of this entry began, by the state right before this revision, which deletes its attempts.
 fn never_began(view: &View<'_>, id: EntryId, revision: i64) -> bool {
     let mut made = attempts(view).filter(|(of, _)| *of == id).filter_map(|(_, line)| line.before(revision)).peekable();
     made.peek().is_some() && made.all(|a| !a.began())
 }
 
-/// The attempts of both queues.
+/// Attempts of both queues.
 fn attempts<'v>(
     view: &'v View<'_>,
 ) -> impl Iterator<Item = (EntryId, &'v super::view::Timeline<cketerm::model::attempt::Attempt>)> {
@@ -167,7 +171,8 @@ fn attempts<'v>(
     reboots.chain(view.repair_attempts.iter().map(|(&(index, _), line)| (EntryId::repair(index), line)))
 }
 
-/// A drain of the reboot queue may be put back without a count in this revision: it is shut, or was a moment ago.
+/// Reports whether a drain of the reboot queue may be unwound without a count in this revision: its machine is outside
+/// its window or frozen, or was a moment ago.
 pub fn may_unwind(view: &View<'_>, revision: i64, address: &str, at: Timestamp) -> bool {
     let of = (QueueKind::Reboot, address);
     let Some(cluster) = view.clusters.get(revision) else { return true };

@@ -1,4 +1,4 @@
-//! What people were told, and what becomes of it (I27 to I29).
+//! Acknowledged commands of people and their effects (I27 to I29).
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,15 @@ use super::{
     view::{Move, View, in_work, member, shift, status},
 };
 
-/// Members of an entry that CKE knows; all others survive every rewrite.
+/// Fields of an entry that CKE knows; all others survive every rewrite.
 const KNOWN: [&str; 6] =
     ["index", "node", "status", "last_transition_time", "drain_backoff_count", "drain_backoff_expire"];
 
-/// I27: after `cancelled` an entry's key is only ever deleted, as far as our own programs write it (CKE's read and
-/// overwrite). No power command begins for it later than a command may be late after its transaction; and no eviction
-/// or deletion of a pod is sent to a Node none of whose entries has been `draining` within the time that copies lag and requests
-/// are late. A hold is taken away by a person, or with its entry.
+/// I27: after `cancelled` an entry's key is only ever deleted, as far as cketerm's programs write it (CKE's read and
+/// overwrite). No power command begins for it later than a command may be late after its transaction.
+///
+/// No eviction or deletion of a pod is sent to a Node unless one of its entries has been `draining` within the time
+/// that copies lag and requests are late. A hold is removed by a person, or with its entry.
 pub fn i27(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for step in view.moves() {
@@ -69,7 +70,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// Under which addresses a Node was a member.
+/// Addresses under which a Node was a member.
 fn addresses<'v>(view: &'v View<'_>, name: &str, from: Timestamp, to: Timestamp) -> BTreeSet<&'v str> {
     let steps = view.clusters.steps().iter().filter(|s| s.at <= to);
     let clusters = steps.rev().scan(false, |over, s| {
@@ -80,7 +81,8 @@ fn addresses<'v>(view: &'v View<'_>, name: &str, from: Timestamp, to: Timestamp)
     members.filter(|m| m.node_name() == name).map(|m| m.address.as_str()).collect()
 }
 
-/// A program of ours wrote this: an engine, or one that is known and is no imitation of CKE or `ckecli`.
+/// Reports whether a program of cketerm wrote this: an engine, or a known program that does not imitate CKE or
+/// `ckecli`.
 fn by_us(view: &View<'_>, step: &Move<'_>) -> bool {
     step.engine
         || match view.txn(step.revision) {
@@ -89,8 +91,10 @@ fn by_us(view: &View<'_>, step: &Move<'_>) -> bool {
         }
 }
 
-/// I28: what was acknowledged is in etcd at some moment between the asking and the acknowledgement, or was so already:
-/// added entries with their addresses, cancelled ones cancelled (or gone), counts of zero, the switch's word, the order.
+/// I28: an acknowledged change is in etcd at some moment between the request and the acknowledgement, or was so
+/// already. That holds for added entries with their addresses, cancelled entries (or their deletion), counts of zero,
+/// the switch's value and the order.
+///
 /// And it is not lost: no engine deletes an entry of a member that was neither cancelled nor `rebooting`, or starts one
 /// that has been on hold for longer than copies lag.
 pub fn i28(view: &View<'_>) -> Vec<Breach> {
@@ -117,7 +121,7 @@ pub fn i28(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// What was acknowledged and cannot be found.
+/// Acknowledged change that cannot be found in etcd.
 pub fn unseen(view: &View<'_>, told: &Acknowledged) -> Option<String> {
     let (from, to) = (told.asked, told.at);
     let entry = |index: &u64| view.entries.get(index);
@@ -163,10 +167,9 @@ fn not_cancelled(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) ->
     (!done).then(|| format!("reboots/{index} was never cancelled"))
 }
 
-/// I29, at each revision that moves `write-index` and makes entries: they have the indexes from the one before (or
-/// from behind the last entry) up to the new one, all of them, and none was ever used. No engine makes an entry that is
-/// not there, or changes its `index` or `node`, or loses a field that it does not know. Keys that people put by hand
-/// are theirs.
+/// I29, at each revision that moves `write-index` and makes entries: they have all the indexes from the previous one
+/// (or from behind the last entry) up to the new one, and none was ever used. No engine creates an entry, changes its
+/// `index` or `node`, or loses a field that it does not know. Keys that people write manually are their responsibility.
 pub fn i29(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut used: BTreeSet<u64> = BTreeSet::new();
@@ -210,7 +213,7 @@ fn number(raw: Option<&Vec<u8>>) -> Option<u64> {
     std::str::from_utf8(raw?).ok()?.trim().parse().ok()
 }
 
-/// What an engine's rewrite of an entry lost.
+/// Data that an engine's rewrite of an entry lost.
 fn rewritten(view: &View<'_>, step: &Move<'_>) -> Option<String> {
     let (Some(Ok(before)), Some(Ok(after))) = (step.before, step.after) else { return None };
     let raw: Option<Map<String, Value>> = view
