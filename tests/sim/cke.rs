@@ -1,5 +1,6 @@
-//! A CKE beside the engines: a candidate without a registration, which waits for the lock, has it for a while and goes. It
-//! processes nothing: what is judged is what people are told meanwhile (I52), and that all goes on afterwards.
+//! A CKE beside the engines: a candidate without a registration, which waits for the lock, holds it for a while and
+//! leaves. It processes nothing. Observers judge what cketerm accepts from people meanwhile (I52), and that work goes
+//! on afterwards.
 
 use std::time::Duration;
 
@@ -9,18 +10,19 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{keep::Keep, plan::TROUBLE};
 
-/// CKE's lease, which no engine's is.
+/// Lease of CKE; no engine has this one.
 const LEASE: i64 = 0x0cce_0cce;
 
-/// One seed in eight has one; its dice are its own, so that the rest of a seed's story stays what it is.
+/// Random generator of CKE for one seed in eight. It is separate, so that the rest of the seed's scenario does not
+/// change.
 pub fn beside(seed: u64) -> Option<Rng> {
     let mut dice = Rng::with_seed(seed ^ 0x0063_6b65_6c65_6164);
     (dice.u8(0..8) == 0).then_some(dice)
 }
 
-/// Stands once or twice, and is gone when people go home.
+/// Campaigns once or twice, and is gone at the end of the day.
 pub async fn stand(store: &Store, mut rng: Rng, began: Instant, keep: &Keep) {
-    // the first engine decides by who is there whether it may campaign at all: CKE comes later
+    // the first engine decides by the present candidates whether it may campaign at all, so CKE comes later
     let mut from = Duration::from_secs(rng.u64(90..400));
     for n in 0..rng.u32(1..3) {
         let long = Duration::from_secs(rng.u64(60..300));

@@ -1,4 +1,4 @@
-//! Which faults met which states: counted from the record, with the time of each fault.
+//! Coverage: counts which faults met which states, from the record and the time of each fault.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{observers::View, plan};
 
-/// States in which a fault may find the site.
+/// States in which a fault may meet the site.
 pub static STATES: &[&str] = &[
     "idle",
     "queued",
@@ -31,16 +31,16 @@ pub static STATES: &[&str] = &[
     "host off",
 ];
 
-/// The states that every kind of fault has to meet somewhere in a run of a thousand seeds.
+/// States that every kind of fault has to meet somewhere in a run of a thousand seeds.
 pub static REQUIRED: &[&str] = &["queued", "draining", "rebooting", "repair watching", "host off"];
 
-/// Those that what befalls single requests has to meet, too: states that are over soon.
+/// Short-lived states that faults of single requests have to meet too.
 pub static REQUIRED_OF_REQUESTS: &[&str] = &["backoff", "command", "repair draining"];
 
-/// How often which fault met which state.
+/// Number of times that each fault met each state.
 pub type Pairs = BTreeMap<(&'static str, &'static str), u32>;
 
-/// Counts the pairs of one story: `hits` are the faults and when each of them began.
+/// Counts the pairs of one run. `hits` are the faults with the time at which each of them began.
 pub fn pairs(view: &View<'_>, hits: &[(Timestamp, &'static str)]) -> Pairs {
     let mut pairs = Pairs::new();
     for (at, fault) in hits {
@@ -51,7 +51,7 @@ pub fn pairs(view: &View<'_>, hits: &[(Timestamp, &'static str)]) -> Pairs {
     pairs
 }
 
-/// Those that a large run has to have met and has not.
+/// Pairs that a large run should have met and has not.
 pub fn missing(pairs: &Pairs, aimed: &Pairs) -> Vec<String> {
     let each = plan::FAULTS.iter().flat_map(|fault| REQUIRED.iter().map(move |state| (*fault, *state)));
     let requests = plan::FAULTS[..plan::REQUESTS].iter();
@@ -62,7 +62,7 @@ pub fn missing(pairs: &Pairs, aimed: &Pairs) -> Vec<String> {
     states.chain(effects).map(|(fault, met)| format!("{fault} × {met}")).collect()
 }
 
-/// What befell which kind of effect: a line for each.
+/// Faults by kind of effect: a line for each.
 pub fn effects(aimed: &Pairs) -> String {
     let mut text = String::new();
     for aim in plan::EFFECTS {
@@ -72,7 +72,7 @@ pub fn effects(aimed: &Pairs) -> String {
     text
 }
 
-/// The table: a line for each fault, and how often it met each state.
+/// The table: a line for each fault, with the number of times that it met each state.
 pub fn table(pairs: &Pairs) -> String {
     let mut text = String::new();
     for fault in plan::FAULTS {
@@ -82,7 +82,7 @@ pub fn table(pairs: &Pairs) -> String {
     text
 }
 
-/// The states of the site at this moment.
+/// States of the site at this moment.
 fn states(view: &View<'_>, at: Timestamp) -> Vec<&'static str> {
     let mut found: Vec<&'static str> = Vec::new();
     for line in view.entries.values() {

@@ -1,4 +1,4 @@
-//! Faults as they happen to the running site.
+//! Injects faults into the running site.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::{engines::Engines, plan::Fault, registry};
 
-/// Lets one fault happen, for as long as it lasts.
+/// Injects one fault, for its whole duration.
 pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &[String]) {
     let (engines, stage, addresses) = (Arc::clone(engines), Arc::clone(stage), addresses.to_vec());
     let all = Arc::clone(&engines);
@@ -95,7 +95,7 @@ pub fn disturb(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &
                     machines.press(&addresses[*i], "ForceOff");
                 }
                 later(seconds.max(5)).await;
-                // until somebody has switched all of them on
+                // until an operator has switched all of them on
                 while all.iter().any(off) {
                     all.iter().filter(|i| off(i)).for_each(|i| machines.press(&addresses[*i], "On"));
                     later(10).await;

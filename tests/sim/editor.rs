@@ -1,4 +1,4 @@
-//! Who edits the definition while engines work with it: limits, tries, who is a member.
+//! Edits of the definition while engines work with it: limits, tries, members.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{keep::Keep, plan::TROUBLE};
 
-/// Edits it now and then, and leaves it as it was.
+/// Edits the definition now and then, and restores it in the end.
 pub async fn edit(operator: Operator, definition: Value, mut rng: Rng, began: Instant, keep: &Keep) {
     let (mut at, mut n) = (began, 0);
     loop {
@@ -21,7 +21,7 @@ pub async fn edit(operator: Operator, definition: Value, mut rng: Rng, began: In
         let mut dice = rng.fork();
         if keep.has(&format!("d{n}")) {
             let edited = another(&definition, &mut dice);
-            // what is refused is part of the story
+            // an edit may be refused; that is part of the scenario
             let _ = operator.set_cluster(&edited.to_string(), Some("simulated")).await;
             sleep(Duration::from_secs(dice.u64(5..120))).await;
             put_back(&operator, &definition).await;

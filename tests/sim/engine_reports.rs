@@ -1,4 +1,4 @@
-//! What each engine says while a story is played, noted once a second for the observers.
+//! Reports of each engine during a run, sampled once a second for the observers.
 
 use std::{
     collections::BTreeMap,
@@ -11,13 +11,13 @@ use tokio::time::sleep;
 
 use crate::{engines::Engines, observers::record::Said};
 
-/// Why entries do not move, by index.
+/// Reasons why entries do not move, by index.
 type Reasons = BTreeMap<u64, serde_json::Value>;
 
-/// Notes once a second what each engine says.
+/// Samples the report of each engine once a second.
 pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
     let nothing: Arc<Reasons> = Arc::default();
-    // what is said again is not written again
+    // an unchanged report is stored once and shared
     let mut last: BTreeMap<String, (Arc<_>, Arc<Reasons>, Arc<Reasons>)> = BTreeMap::new();
     loop {
         sleep(Duration::from_secs(1)).await;
@@ -25,7 +25,7 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
             let Some(handle) = slot.handle.as_ref().filter(|_| !slot.gate.is_dead()) else { continue };
             let seen = handle.seen().borrow().clone();
             let revision = seen.snapshot.store.revision;
-            // of one that does not lead it counts only that it runs
+            // for an engine that does not lead it only counts that it runs
             if seen.snapshot.engine.leading.is_none() {
                 said.lock().unwrap().push(Said {
                     at: clock.wall(),

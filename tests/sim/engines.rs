@@ -1,4 +1,4 @@
-//! The engines of a simulation: each a process that can crash, freeze, be cut off, and come back.
+//! The engines of a simulation. Each is a process that can crash, freeze, lose its connections, and restart.
 
 use std::{
     collections::BTreeMap,
@@ -18,24 +18,24 @@ use tokio::time::Instant;
 
 use crate::hook::Hook;
 
-/// Seconds that a reboot command may take where hosts keep results: without its result the outcome of a dead leader's
+/// Seconds that a reboot command may take where hosts keep results. Without its result the outcome of a dead leader's
 /// command would be unknown for longer than I47 allows.
 pub const LONG: u64 = 90;
 
-/// Whether the hosts of a seed's engines keep results of commands, which then may take long: in two seeds of nine, so that
-/// the others, and the seeds that are remembered for what they found, stay what they are.
+/// Reports whether the hosts of a seed's engines keep results of commands, which then may take long. True for two seeds
+/// of nine, so that the other seeds, and those in the file `regressions`, do not change.
 pub fn disks(seed: u64) -> bool {
     matches!(seed % 9, 0 | 6)
 }
 
-/// One process at a time, again and again.
+/// Place of one engine: one process at a time, restarted again and again.
 pub struct Slot {
     pub name: String,
     pub gate: Gate,
     pub lines: Lines,
     pub clock: Clock,
     pub handle: Option<Handle>,
-    /// How often it was started, and when.
+    /// Number of starts, and the time of each.
     pub lives: u32,
     pub births: Vec<Instant>,
     rng: Rng,
@@ -43,11 +43,11 @@ pub struct Slot {
     hits: Hits,
     met: Vec<Met>,
     hook: Option<Hook>,
-    /// What its host keeps of commands' results: it outlives every process.
+    /// The host's store for results of commands; it outlives every process.
     disk: Option<Disk>,
 }
 
-/// All of them, shared with whoever disturbs them.
+/// All engines, shared with the code that disturbs them.
 pub type Engines = Arc<Mutex<Vec<Slot>>>;
 
 impl Slot {
@@ -74,17 +74,17 @@ impl Slot {
         }
     }
 
-    /// Its engines tell a webhook what happens.
+    /// Lets its engine send notices to a webhook.
     pub fn with_hook(self, hook: &Hook) -> Self {
         Self { hook: Some(hook.clone()), ..self }
     }
 
-    /// Its host keeps results of commands.
+    /// Sets whether its host keeps results of commands.
     pub fn with_disk(self, keeps: bool) -> Self {
         Self { disk: keeps.then(Disk::default), ..self }
     }
 
-    /// Starts a process, after the one before has died.
+    /// Starts a process, after the previous one has died.
     pub async fn start(slots: &Engines, at: usize, stage: &Stage) {
         let (gate, backends) = {
             let mut slots = slots.lock().unwrap();
@@ -107,7 +107,7 @@ impl Slot {
             (slot.gate.clone(), backends)
         };
         let handle = gate.hold(async move { backends.start("daemon", true, None) }).await;
-        // whose main loop is stuck ends its process, as `daemon::run` does
+        // a stuck main loop ends the process, as `daemon::run` does
         let stuck = handle.heartbeat().stuck();
         tokio::spawn(async move {
             stuck.await;
@@ -131,14 +131,14 @@ impl Slot {
         self.hits.clone()
     }
 
-    /// The same one by one, where all of them were asked for before.
+    /// The faults one by one; others return their totals.
     pub fn met(&self) -> &[Met] {
         &self.met
     }
 }
 
-/// When which process stood still, in the order of time: a standstill ends at the latest when another process of the name is
-/// born, and those that overlap are one.
+/// Times during which each process was paused, ordered by time. A pause ends at the latest when another process of that
+/// name starts, and overlapping pauses are merged.
 pub fn stood_still(
     mut all: Vec<(String, jiff::Timestamp, jiff::Timestamp)>,
     births: &BTreeMap<String, Vec<jiff::Timestamp>>,

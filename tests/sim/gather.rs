@@ -1,4 +1,4 @@
-//! A record for the observers, out of what the sandbox's servers and machines noted.
+//! Builds a record for the observers from the logs of the sandbox's servers and machines.
 
 use cketerm::sandbox::{
     Sandbox,
@@ -14,7 +14,7 @@ use crate::observers::record::{Asked, EtcdMember, KeyChange, Login, ObjectChange
 
 const PREFIX: &str = "/cke/";
 
-/// Everything that the servers noted.
+/// Everything that the servers logged.
 pub fn record(sandbox: &Sandbox) -> Record {
     Record {
         keys: keys(sandbox),
@@ -36,13 +36,13 @@ pub fn record(sandbox: &Sandbox) -> Record {
     }
 }
 
-/// All of them were well in the beginning.
+/// Etcd members with their changes; all are healthy in the beginning.
 fn members(sandbox: &Sandbox) -> Vec<EtcdMember> {
     let began = Timestamp::UNIX_EPOCH;
     let well = sandbox.members.list().into_iter().map(|member| (began, member.address, Trouble::default()));
     let changes = sandbox.members.log().into_iter().map(|change| (change.at, change.address, change.trouble));
     let all = well.chain(changes).map(|(at, address, trouble)| {
-        // one that clients do not reach votes all the same
+        // a member that clients cannot reach still votes
         let Trouble { stopped, behind, alarm, learner, unreachable: _ } = trouble;
         EtcdMember { at, address, stopped, behind, alarm, learner }
     });
@@ -89,7 +89,7 @@ fn txns(sandbox: &Sandbox) -> Vec<Txn> {
     sandbox.etcd.sent().into_iter().map(txn).collect()
 }
 
-/// Keys and values of a request.
+/// Size of a request's keys and values in bytes.
 fn bytes(request: &PbTxnRequest) -> usize {
     let compares: usize = request.compare.iter().map(|c| c.key.len() + c.range_end.len()).sum();
     let ops = request.success.iter().chain(&request.failure).map(|op| match &op.request {

@@ -1,5 +1,5 @@
-//! A webhook with bad habits: it is slow, answers 500, takes what it is told without saying so, and is down at times; from
-//! the moment at which all is well it is good.
+//! A webhook that misbehaves: it is slow, answers 500, accepts a notice without an answer, and is down at times. After
+//! the faults have ended it behaves well.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use http::{Request, Response};
 
 use crate::observers::record::Received;
 
-/// Shared by all engines of a story.
+/// A webhook, shared by all engines of a run.
 #[derive(Clone)]
 pub struct Hook {
     got: Arc<Mutex<Vec<Received>>>,
@@ -37,7 +37,7 @@ impl Hook {
         Self { got: Arc::default(), dice: Arc::new(Mutex::new(rng)), well: Arc::default(), clock }
     }
 
-    /// As the configuration of every engine has it.
+    /// Receivers as the configuration of every engine has them.
     pub fn receivers() -> Arc<Vec<Receiver>> {
         let url = Origin::Here(Hidden::parse("http://hook.sandbox/").unwrap());
         let limits = Limits { timeout: Duration::from_secs(5), per_minute: 60 };
@@ -45,13 +45,13 @@ impl Hook {
             let way = Way::Webhook { url, headers: None };
             Receiver { name: name.to_owned(), kinds, way, template: Template::default(), limits }
         };
-        // one that never asks for endings, as a pager would
+        // one that never subscribes to endings, as a pager would
         let pager = Origin::Here(Hidden::parse("http://pager.sandbox/").unwrap());
         let few = [Kind::Stuck, Kind::Broken].into();
         Arc::new(vec![receiver("hook", url, Kind::CHOICE.into()), receiver("pager", pager, few)])
     }
 
-    /// What the engine `by` reaches it through.
+    /// HTTP client through which the engine `by` reaches it.
     pub fn http(&self, by: &str) -> Http {
         let (hook, by) = (self.clone(), by.to_owned());
         Http::by(move |request: Request<Bytes>| {
@@ -60,7 +60,7 @@ impl Hook {
         })
     }
 
-    /// From now on it is good.
+    /// Makes it behave well from now on.
     pub fn heal(&self) {
         self.well.store(true, SeqCst);
     }
@@ -75,9 +75,9 @@ impl Hook {
         }
         let habit = if self.well.load(SeqCst) { 100 } else { self.dice.lock().unwrap().u32(..100) };
         match habit {
-            // it never comes
+            // the notice never arrives
             0..15 => return Err(NoAnswer("connection refused or unreachable".to_owned())),
-            // its sender gives up before it is answered
+            // the sender gives up before the answer
             15..20 => tokio::time::sleep(Duration::from_secs(20)).await,
             20..40 => tokio::time::sleep(Duration::from_millis(u64::from(habit) * 50)).await,
             _ => {}
@@ -90,7 +90,7 @@ impl Hook {
             notice,
             taken: status == 200,
         });
-        // taken, and the one who told it never learns that
+        // accepted, but the sender never learns that
         if (50..60).contains(&habit) {
             return Err(NoAnswer("the connection was closed".to_owned()));
         }
@@ -100,7 +100,7 @@ impl Hook {
     }
 }
 
-/// Waits until nothing is left to be told.
+/// Waits until no notice is left to be delivered.
 pub async fn delivered(store: &Store) {
     let key = store.keys().notices("hook");
     loop {

@@ -1,5 +1,5 @@
-//! Two machines beside the cluster that Metal3's controller role looks after: clients who hold them off and ask for
-//! reboots as `kubectl annotate` does, BMCs with bad habits, and an administrator who switches the controller off and on.
+//! Two machines outside the cluster that Metal3's controller role manages. Clients hold them off and request reboots as
+//! `kubectl annotate` does, their BMCs misbehave, and an administrator switches the controller off and on.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{keep::Keep, plan::TROUBLE};
 
-/// Names and addresses, after all others in every list.
+/// Names and addresses; they sort after all others in every list.
 const HOSTS: [(&str, &str); 2] = [("zz1", "10.99.0.1"), ("zz2", "10.99.0.2")];
 const REBOOT: &str = "reboot.metal3.io";
 
-/// Brings them.
+/// Adds the hosts to the sandbox.
 pub fn bring(sandbox: &Sandbox) {
     for (name, address) in HOSTS {
         let (name, address) = (name.to_owned(), address.to_owned());
@@ -42,8 +42,8 @@ pub fn bring(sandbox: &Sandbox) {
     }
 }
 
-/// In a share of the seeds, with dice of its own: hosts whose BMC is said to be outside the networks of the BMCs, by its
-/// address or by a name that has such an address.
+/// Adds, in a share of the seeds and with a random generator of its own, hosts whose BMC is configured outside the
+/// networks of the BMCs: by its address or by a name that resolves to such an address.
 pub fn bring_strangers(sandbox: &Sandbox, seed: u64) {
     let mut dice = Rng::with_seed(seed ^ 0x7374_7261_6e67);
     if dice.u8(0..3) > 0 {
@@ -78,7 +78,7 @@ fn annotate(sandbox: &Sandbox, name: &str, annotation: &str, value: Option<&str>
     });
 }
 
-/// One client: asks for a reboot, or holds a host off under its own key for a while. Everything is released in the end.
+/// One client: requests a reboot, or holds a host off under its own key for a while. It releases everything in the end.
 pub async fn client(sandbox: &Sandbox, key: &str, mut rng: Rng, began: Instant, keep: &Keep) {
     let (mut at, mut n) = (began, 0);
     loop {
@@ -104,7 +104,7 @@ pub async fn client(sandbox: &Sandbox, key: &str, mut rng: Rng, began: Instant, 
     }
 }
 
-/// Their BMCs are late, refuse, lie or are silent for a while.
+/// Makes their BMCs late, refusing, wrong or silent for a while.
 pub async fn trouble(sandbox: &Sandbox, mut rng: Rng, began: Instant, keep: &Keep) {
     let (mut at, mut n) = (began, 0);
     loop {
@@ -133,8 +133,8 @@ pub async fn trouble(sandbox: &Sandbox, mut rng: Rng, began: Instant, keep: &Kee
     }
 }
 
-/// The administrator switches the controller off and on again, at the worst moments: when a request has just been taken
-/// up. In the end it is off for good, or on, as `last` says.
+/// Switches the controller off and on again, as an administrator at the worst moments: when a request has just been
+/// taken up. In the end it is off for good, or on, as `last` says.
 pub async fn administrator(
     sandbox: &Sandbox,
     operator: &Operator,
@@ -177,14 +177,14 @@ fn pending(sandbox: &Sandbox, name: &str) -> bool {
     time("pendingRebootSince") > time("lastPoweredOn")
 }
 
-/// All is well with them from here on.
+/// Ends all faults of the hosts.
 pub fn heal(sandbox: &Sandbox) {
     for (_, address) in HOSTS {
         sandbox.machines.behave(address, Behaviour::default());
     }
 }
 
-/// Waits until nothing is asked of any of them and all run; where nobody carries requests out any more, until all run.
+/// Waits until no request is left for any host and all run. If nothing carries requests out any more: until all run.
 pub async fn settle(sandbox: &Sandbox, carried_out: bool) {
     let well = |(name, address): (&str, &str)| {
         let Some(host) = sandbox.objects.get(&BARE_METAL_HOSTS, NAMESPACE, name) else { return false };

@@ -1,7 +1,7 @@
-//! The simulation: engines, people and faults on a sandbox with a paused clock, and observers over what happened.
+//! The simulation: engines, people and faults on a sandbox with a paused clock, and observers that judge the record.
 //!
-//! `make sim SEEDS=1000 SEED_FROM=1`, or `cargo test --test sim`. A seed that fails prints its trace and how to run it
-//! again; the same seed is the same story.
+//! Run it with `make sim SEEDS=1000 SEED_FROM=1`, or `cargo test --test sim`. A seed that fails prints its trace and
+//! the command that repeats it. The same seed always gives the same scenario.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test, though it has its own harness
 
@@ -50,11 +50,12 @@ use std::{
 use keep::Keep;
 use run::Outcome;
 
-/// The program's own: a fifth of a story is allocation.
+/// Same allocator as the program's: allocation takes a fifth of a run.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// So many seeds are a whole run: long scenarios are played beside them, and every fault has to meet its states.
+/// Number of seeds from which a run counts as complete: it then also plays the long scenarios, and every fault has to
+/// meet its states.
 const MANY: u64 = 100;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -97,7 +98,7 @@ fn main() -> ExitCode {
     }
     if seeds >= 1000 {
         let mut further = from + seeds;
-        // rare ones hang on the draw: what a thousand seeds did not meet the next ones may
+        // rare pairs depend on the draw: the next seeds may meet what a thousand did not
         while !cover::missing(&total.pairs, &total.aimed).is_empty() && further < from + seeds + FURTHER {
             println!("plays on   for {}", cover::missing(&total.pairs, &total.aimed).join(", "));
             total.join(play(MORE, further, threads, false));
@@ -126,14 +127,14 @@ fn main() -> ExitCode {
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Seeds that are played beside those that were asked for, where a fault has not met a state yet: so many at once, and at most.
+/// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.
 const MORE: u64 = 250;
 const FURTHER: u64 = 1000;
-/// Seeds that are played twice, and have to be the same story.
+/// Number of seeds that are played twice and must give the same scenario.
 const TWICE: usize = 20;
-/// After so many seeds one line says how far it is.
+/// Number of seeds after which a line reports the progress.
 const PROGRESS: u64 = 500;
-/// Seeds that are shrunk, and replays of each.
+/// Number of seeds that are shrunk, and of replays for each.
 const SHRUNK: usize = 3;
 const REPLAYS: u32 = 60;
 
@@ -167,7 +168,7 @@ fn play(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
     total.into_inner().unwrap()
 }
 
-/// The first seeds once more: the same stories?
+/// Plays the first seeds again, and reports whether they gave the same scenarios.
 fn same_again(from: u64, first: &[(u64, u64)], threads: u64) -> bool {
     let again = play(first.len() as u64, from, threads, false);
     let other: Vec<u64> = first.iter().filter(|d| !again.first.contains(d)).map(|(seed, _)| *seed).collect();
@@ -175,7 +176,7 @@ fn same_again(from: u64, first: &[(u64, u64)], threads: u64) -> bool {
     other.is_empty()
 }
 
-/// What all seeds came to.
+/// Result of all seeds.
 #[derive(Default)]
 struct Total {
     seeds: u64,
@@ -229,7 +230,7 @@ impl Total {
         }
     }
 
-    /// One seed of each invariant that was broken.
+    /// One seed for each invariant that was broken.
     fn to_shrink(&self) -> Vec<(u64, &'static str)> {
         let each = self.breaches.iter().filter(|(code, _)| **code != "panic");
         each.filter_map(|(code, seeds)| Some((*seeds.first()?, *code))).take(SHRUNK).collect()

@@ -1,6 +1,6 @@
-//! Nights of maintenance across a change of the clocks, on the sandbox with its clock paused: two engines, windows of ten
-//! minutes within some hours of a named zone, one rack at a time, a freeze, and a rack that is stuck. Nothing else goes wrong, so
-//! that every observer judges all of it.
+//! Maintenance nights across a change of the clocks, on the sandbox with a paused clock: two engines, windows of ten
+//! minutes within some hours of a named time zone, one rack at a time, a freeze, and a stuck rack. There are no other
+//! faults, so every observer judges the whole record.
 
 use std::{
     sync::{Arc, Mutex},
@@ -45,11 +45,11 @@ policy:
     margin_seconds: 0
 "#;
 
-/// The two changes of 2026, from an hour before on, and within how many hours all must be through: the night in spring is an
-/// hour shorter, and what the stuck rack held back has its turn in the night after it.
+/// The two clock changes of 2026: a time one hour before each, and the hours within which all machines must be done.
+/// The night in spring is an hour shorter, and the machines that the stuck rack held back follow in the next night.
 pub const CHANGES: [(&str, u64); 2] = [("2026-03-29T00:00:00Z", 26), ("2026-10-24T23:00:00Z", 6)];
 
-/// What a night came to.
+/// Result of one night.
 pub struct Night {
     pub breaches: Vec<Breach>,
     pub starts: usize,
@@ -57,7 +57,7 @@ pub struct Night {
     pub virtual_minutes: f64,
 }
 
-/// Plays one.
+/// Plays one night.
 pub fn night(began: &str, hours: u64) -> Night {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(story(began.parse().unwrap(), hours))
@@ -94,7 +94,7 @@ async fn story(wall: jiff::Timestamp, hours: u64) -> Night {
         keep: Keep::all(),
         act: String::new(),
     };
-    // the whole site again and again, before the first window opens
+    // the whole site repeatedly, before the first window opens
     let queue = async |all: &[String]| operator.add_reboots(all, Some("a night")).await.map(drop).unwrap();
     queue(&addresses).await;
     let minutes = |n: u64| began + Duration::from_mins(n);
@@ -133,7 +133,7 @@ async fn story(wall: jiff::Timestamp, hours: u64) -> Night {
     Night { breaches, starts, unwound, virtual_minutes: began.elapsed().as_secs_f64() / 60.0 }
 }
 
-/// Plays both; says what they came to, and whether all is well.
+/// Plays both nights, prints their results, and reports whether all went well.
 pub fn play() -> bool {
     let mut well = true;
     for (began, hours) in CHANGES {
@@ -149,7 +149,7 @@ pub fn play() -> bool {
         for breach in night.breaches.iter().take(20) {
             println!("  {} at {}: {}", breach.code, breach.at, breach.what);
         }
-        // a night in which nothing is unwound would prove nothing of it
+        // a night in which nothing is unwound would not test unwinding
         well &= night.breaches.is_empty() && night.starts >= 16 && night.unwound > 0;
     }
     well

@@ -1,4 +1,5 @@
-//! Whether the simulation finds faults that were put into the program on purpose, and under which invariant's name.
+//! Mutations: reports whether the simulation finds faults that were put into the program on purpose, and under the
+//! right invariant.
 
 use std::process::ExitCode;
 #[cfg(feature = "mutations")]
@@ -16,10 +17,10 @@ use crate::run;
 #[cfg(feature = "mutations")]
 use crate::{keep::Keep, outages, shrink, weeks};
 
-/// Seeds within which each has to be found.
+/// Number of seeds within which each mutation has to be found.
 const WITHIN: u64 = 1000;
 
-/// The invariants that a mutation breaks: to be found by another one would be luck.
+/// Invariants that a mutation breaks. A breach of another invariant would be found by chance.
 fn names(mutation: Mutation) -> &'static [&'static str] {
     match mutation {
         Mutation::CompareNothing | Mutation::UnfencedWrite => &["I23"],
@@ -78,7 +79,7 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
     }
 }
 
-/// The seed that has found it last, which is tried first: others would take minutes.
+/// Seed that found it in an earlier run. It is tried first, because others would take minutes.
 fn last(mutation: Mutation) -> u64 {
     match mutation {
         Mutation::UncordonOnDisable
@@ -116,7 +117,7 @@ fn last(mutation: Mutation) -> u64 {
     }
 }
 
-/// Breaks one, or `all` of them, and plays seeds until each is found.
+/// Activates one mutation, or `all` of them one by one, and plays seeds until each is found.
 #[cfg(feature = "mutations")]
 pub fn hunt(name: &str, from: u64, threads: u64) -> ExitCode {
     let wanted: Vec<Mutation> = mutation::ALL
@@ -150,7 +151,8 @@ pub fn hunt(name: &str, from: u64, threads: u64) -> ExitCode {
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The scenario that is played in place of seeds: what grows for days, or needs one fault at one moment, shows in none of them.
+/// Scenario that is played in place of seeds, for effects that grow for days or need one fault at one moment. No seed
+/// shows them.
 #[cfg(feature = "mutations")]
 fn stretch(mutation: Mutation) -> Option<fn() -> weeks::Stretch> {
     match mutation {
@@ -163,7 +165,7 @@ fn stretch(mutation: Mutation) -> Option<fn() -> weeks::Stretch> {
     }
 }
 
-/// Plays seeds until the mutation is found: which found it.
+/// Plays seeds until the mutation is found, and returns the seed that found it.
 #[cfg(feature = "mutations")]
 fn one(mutation: Mutation, from: u64) -> Option<u64> {
     mutation::set(Some(mutation));
@@ -171,7 +173,8 @@ fn one(mutation: Mutation, from: u64) -> Option<u64> {
     if let Some(story) = stretch(mutation) {
         let found = story().breaches.into_iter().find(|b| names(mutation).contains(&b.code));
         mutation::set(None);
-        // what finds it without the mutation is judged by the story itself, which is played with each simulation
+        // each simulation also plays this scenario without a mutation, which shows that the scenario itself breaks
+        // nothing
         let seconds = began.elapsed().as_secs_f64();
         match &found {
             Some(breach) => {
@@ -188,7 +191,7 @@ fn one(mutation: Mutation, from: u64) -> Option<u64> {
         breaches.into_iter().find(|b| names(mutation).contains(&b.code)).map(|breach| (seed, breach))
     });
     mutation::set(None);
-    // it is the fault that was found, and not the seed
+    // the seed must break the invariant because of the mutation, and not without it
     let found = found.filter(|(seed, breach)| {
         let without = run::seed(*seed).breaches.into_iter().any(|b| b.code == breach.code);
         if without {
@@ -210,7 +213,7 @@ fn one(mutation: Mutation, from: u64) -> Option<u64> {
     found.map(|(seed, _)| seed)
 }
 
-/// Whether a seed that fails for a mutation gets short: a handful of names is left of some sixty.
+/// Reports whether a seed that fails for a mutation shrinks well: a handful of some sixty names is left.
 #[cfg(feature = "mutations")]
 fn shortens(seed: u64) -> bool {
     mutation::set(Some(Mutation::EvictionWithoutUid));
@@ -231,7 +234,7 @@ fn shortens(seed: u64) -> bool {
     short.names.len() * 4 <= short.of && again.breaches.iter().any(|b| b.code == short.code)
 }
 
-/// Nothing can be broken in this build.
+/// Fails: this build has no mutations.
 #[cfg(not(feature = "mutations"))]
 pub fn hunt(name: &str, _: u64, _: u64) -> ExitCode {
     let _ = (mutation::ALL, names, last, run::seed, WITHIN);

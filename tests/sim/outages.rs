@@ -1,5 +1,5 @@
-//! Short scenarios with one fault each, which seeds meet too rarely: nothing can be read for minutes, one connection is
-//! silent while machines fail, a leader dies while commands run.
+//! Short scenarios with one fault each that seeds meet too rarely. Nothing can be read for minutes, one connection is
+//! silent while machines fail, or a leader dies while commands run.
 
 use std::{
     sync::{Arc, Mutex},
@@ -36,10 +36,10 @@ reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 90, max_concurr
 policy: {etcd_members: none}
 ";
 
-/// Everything must have gone through so long after the fault has ended.
+/// Time after the end of the fault within which everything must be done.
 const SETTLES: Duration = Duration::from_mins(30);
 
-/// A stage, and what its engines say.
+/// A stage, and the reports of its engines.
 struct Play {
     stage: Arc<Stage>,
     engines: Engines,
@@ -60,7 +60,7 @@ impl Play {
         Self { stage, engines, said, workers }
     }
 
-    /// Does something to the lines of all engines to the API server.
+    /// Applies a change to the connections of all engines to the API server.
     fn lines(&self, turn: impl Fn(&cketerm::sandbox::faults::Link)) {
         for slot in self.engines.lock().unwrap().iter() {
             turn(&slot.lines.kubernetes);
@@ -71,7 +71,7 @@ impl Play {
         self.stage.operator("alice").add_reboots(addresses, Some("an outage")).await.unwrap();
     }
 
-    /// What the observers of these invariants say in the end.
+    /// Breaches of these invariants at the end.
     async fn end(self, codes: &[&str], says: &str) -> Stretch {
         let store = self.stage.operator("watcher").store;
         let empty = async {
@@ -104,12 +104,12 @@ pub fn silence() -> Stretch {
     })
 }
 
-/// The watch of Nodes is silent while all other connections live; machines fail meanwhile, of which nothing is seen.
+/// The watch of Nodes is silent while all other connections work. Machines fail meanwhile, and nothing shows it.
 pub fn blind() -> Stretch {
     runtime().block_on(async {
         let play = Play::begin(SITE, 1).await;
         let die = |address: &String| play.stage.sandbox.machines.die(address);
-        // as many as may be; that it is seen begins the wait for the next event anew
+        // as many as are permitted; an engine that notices one starts its wait for the next event anew
         die(&play.workers[0]);
         sleep(Duration::from_secs(20)).await;
         play.lines(|line| line.mute(Some("/api/v1/nodes"), false));
@@ -126,7 +126,7 @@ pub fn blind() -> Stretch {
     })
 }
 
-/// Pods take minutes to end, within a grace period that is longer.
+/// Pods take minutes to end, within a longer grace period.
 pub fn grace() -> Stretch {
     runtime().block_on(async {
         let site = SITE.replace("pod_stop: {seconds: 5, jitter: 5}", "pod_stop: {seconds: 150, jitter: 30}");
@@ -145,7 +145,7 @@ pub fn grace() -> Stretch {
     })
 }
 
-/// A leader dies while two commands run; another one leads, and the host of the first is back.
+/// A leader dies while two commands run; another one leads, and the host of the first restarts.
 pub fn failover() -> Stretch {
     runtime().block_on(async {
         let play = Play::begin(SITE, 2).await;
@@ -165,7 +165,7 @@ pub fn failover() -> Stretch {
         };
         let gate = play.engines.lock().unwrap()[leads].gate.clone();
         gate.kill();
-        // the other one leads before it is back
+        // the other one leads before the first restarts
         sleep(Duration::from_secs(30)).await;
         Slot::start(&play.engines, leads, &play.stage).await;
         sleep(Duration::from_mins(10)).await;

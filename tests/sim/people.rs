@@ -1,5 +1,5 @@
-//! The people of a simulation: consoles, `ckecli`-like writers, administrators with kubectl. They act at the worst moments,
-//! and remember what they were told.
+//! The people of a simulation: consoles, writers like `ckecli`, administrators with kubectl. They act at the worst
+//! moments, and remember the acknowledgements that they got.
 
 use std::{
     sync::{Arc, Mutex},
@@ -34,7 +34,7 @@ use crate::{
 /// A machine that is no member of the cluster.
 pub const OUTSIDE: &str = "10.250.0.11";
 
-/// One who acts.
+/// A person who acts.
 pub struct Person {
     pub name: String,
     pub operator: Operator,
@@ -42,7 +42,7 @@ pub struct Person {
     pub told: Arc<Mutex<Vec<Acknowledged>>>,
     pub addresses: Vec<String>,
     pub clock: cketerm::clock::Clock,
-    /// What happens, and the name of the act that is next.
+    /// Selection of what happens, and the name of the next action.
     pub keep: Arc<Keep>,
     pub act: String,
 }
@@ -53,7 +53,7 @@ impl Person {
         self.told.lock().unwrap().push(told);
     }
 
-    /// Does something with one of the queues, as with the console or a word of ours.
+    /// Performs an action on one of the queues, as the console or a command of cketerm does.
     pub async fn act(&mut self, store: &Store) {
         if self.rng.u32(0..4) == 0 {
             self.repair(store).await;
@@ -62,7 +62,7 @@ impl Person {
         }
     }
 
-    /// Something with the repair queue.
+    /// Performs an action on the repair queue.
     async fn repair(&mut self, store: &Store) {
         let Ok(view) = store.read_view().await else { return };
         let entries: Vec<(u64, i64)> = view.repairs.entries.iter().map(|(i, s)| (*i, s.mod_revision)).collect();
@@ -106,7 +106,7 @@ impl Person {
         }
     }
 
-    /// Something with the reboot queue.
+    /// Performs an action on the reboot queue.
     async fn reboot(&mut self, store: &Store) {
         let asked = self.clock.wall();
         let view = store.read_view().await;
@@ -171,7 +171,7 @@ impl Person {
                 }
                 if verb == Verb::Hold {
                     tokio::time::sleep(Duration::from_secs(self.rng.u64(1..30))).await;
-                    // a hold that stays would be no fault of the engine
+                    // a permanent hold would block the entry without a fault of the engine
                     for _ in 0..60 {
                         if self.operator.order(EntryId::reboot(index), Verb::Unhold, None, None).await.is_ok() {
                             return;
@@ -183,7 +183,7 @@ impl Person {
         }
     }
 
-    /// Releases every machine that waits for a person: what an administrator does at the end of the day.
+    /// Releases every machine that waits for a person, as an administrator does at the end of the day.
     pub async fn tidy(&self, store: &Store) {
         let Ok(view) = store.read_view().await else { return };
         for (index, stored) in &view.reboots.entries {
@@ -209,8 +209,8 @@ impl Person {
     }
 }
 
-/// Late in the day, when somebody leads and all is well: two machines are queued, and when the first is in work the second one
-/// is cancelled (I36).
+/// Queues two machines late in the day, when an engine leads and all faults have ended. When the first is in progress,
+/// it cancels the second (I36).
 pub async fn change_of_mind(person: &Person, store: &Store, ttl: u64) {
     tokio::time::sleep(Duration::from_secs(2 * ttl + 80)).await;
     let some = [person.addresses[6].clone(), person.addresses[7].clone()];
@@ -233,7 +233,7 @@ pub async fn change_of_mind(person: &Person, store: &Store, ttl: u64) {
     }
 }
 
-/// What `ckecli` does: blind puts, and its own way to enqueue.
+/// Writes as `ckecli` does: puts without comparisons, and its own way to enqueue.
 pub async fn ckecli(store: &Store, rng: &mut Rng, addresses: &[String]) {
     let mut client = store.client();
     let keys = store.keys();
@@ -316,7 +316,7 @@ async fn ckecli_repair(store: &Store, rng: &mut Rng, addresses: &[String]) {
     let _ = client.put(kv.key(), entry.to_string(), None).await;
 }
 
-/// Volumes that are still in use on a Node for a while, whatever its pods do.
+/// Keeps volumes in use on a Node for a while, whatever its pods do.
 pub async fn volumes(sandbox: &Sandbox, names: &[String], mut rng: Rng, began: Instant, keep: &Keep) {
     let (mut at, mut n) = (began, 0);
     loop {
@@ -334,13 +334,13 @@ pub async fn volumes(sandbox: &Sandbox, names: &[String], mut rng: Rng, began: I
         }
         n += 1;
     }
-    // a Node that was deleted and came again brought them along
+    // a Node that was deleted and created again still has them
     for node in names {
         set(sandbox, node, "status", "volumesInUse", None);
     }
 }
 
-/// What an administrator does by hand: on the objects, as kubectl would.
+/// Changes objects manually, as an administrator with kubectl would.
 pub async fn administrator(sandbox: &Sandbox, rng: &mut Rng, names: &[String]) {
     let node = &names[rng.usize(..names.len())];
     let objects = &sandbox.objects;
@@ -373,7 +373,7 @@ pub async fn administrator(sandbox: &Sandbox, rng: &mut Rng, names: &[String]) {
     }
 }
 
-/// Deletes a Node; its kubelet registers it anew, under another UID, after a while, or when it boots.
+/// Deletes a Node. Its kubelet registers it anew, under another UID, after a while or when it boots.
 async fn delete_node(sandbox: &Sandbox, rng: &mut Rng, name: &str) {
     let Some(before) = sandbox.objects.get(&NODES, "", name) else { return };
     let _ = sandbox.objects.remove(&NODES, "", name, |_| Ok(()));
@@ -391,11 +391,11 @@ async fn delete_node(sandbox: &Sandbox, rng: &mut Rng, name: &str) {
         spec.remove("taints");
     }
     again["status"]["nodeInfo"]["bootID"] = json!(seen.boot_id);
-    // where it is there by then it has booted meanwhile
+    // if the Node exists by then, it has booted meanwhile
     let _ = sandbox.objects.create(&NODES, "", again);
 }
 
-/// As `kubectl patch` would: a field of a Node's `spec`, or one of its annotations, set or taken away.
+/// Sets or removes a field of a Node's `spec`, or one of its annotations, as `kubectl patch` would.
 pub fn set(sandbox: &Sandbox, node: &str, place: &str, field: &str, value: Option<Value>) {
     let _ = sandbox.objects.update(&NODES, "", node, |node| {
         let at = if place == "annotations" { &mut node["metadata"] } else { node };
@@ -410,7 +410,7 @@ pub fn set(sandbox: &Sandbox, node: &str, place: &str, field: &str, value: Optio
     });
 }
 
-/// Somebody.
+/// Identity of a person with this name.
 pub fn who(name: &str) -> Who {
     Who { user: name.to_owned(), host: "sim".to_owned(), ssh_client: None }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong in one simulation, and when: drawn from the seed.
+//! Faults of one simulation and their times, drawn from the seed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use crate::quorum;
 
-/// Every fault that must have hit somewhere in a large run.
+/// Every fault that must occur somewhere in a large run.
 pub static FAULTS: &[&str] = &[
     "delayed-request",
     "delayed-reply",
@@ -48,7 +48,7 @@ const fn aim(what: &'static str, path: &'static str, body: &'static str) -> Aim 
     Aim { what, path, body }
 }
 
-/// Every kind of effect, right before and after which processes end or stand still.
+/// Every kind of effect. Processes end or pause right before and after each.
 pub static EFFECTS: &[Aim] = &[
     aim("transition", ".KV/Txn", "reboots/data/0"),
     aim("repair", ".KV/Txn", "repairs/data/0"),
@@ -61,53 +61,54 @@ pub static EFFECTS: &[Aim] = &[
     aim("host", "PATCH /apis/metal3.io/", ""),
 ];
 
-/// What has to befall each of them in a large run.
+/// Faults that each kind of effect has to meet in a large run.
 pub static BEFALLS: &[&str] = &["crash-before", "crash-after", "pause-before", "pause-after"];
 
-/// The first so many of [`FAULTS`] befall single requests.
+/// Number of the first entries of [`FAULTS`], which concern single requests.
 pub const REQUESTS: usize = 6;
 
 /// One fault.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Requests of one engine meet these odds for so long, with so many crashes at most.
+    /// Requests of one engine meet these odds for this long, with at most this many crashes.
     Odds { engine: usize, odds: Odds, crashes: u32, seconds: u64 },
-    /// The next such request of each engine meets this.
+    /// The next matching request of each engine meets this fate.
     Aimed { aim: Aim, fate: Fate },
     /// One engine dies as after SIGKILL.
     Kill(usize),
-    /// One engine stands still for so long.
+    /// One engine is paused for this long.
     Freeze { engine: usize, seconds: u64 },
-    /// One engine's line to etcd (or to Kubernetes) is in this state for so long.
+    /// One engine's connection to etcd (or to Kubernetes) is in this state for this long.
     Link { engine: usize, etcd: bool, state: State, seconds: u64 },
-    /// Every watch ends: etcd's, or Kubernetes'.
+    /// All watches of etcd, or of Kubernetes, end.
     CutWatches { etcd: bool },
-    /// Watches tell nothing for so long: etcd's, or Kubernetes'.
+    /// All watches of etcd, or of Kubernetes, deliver nothing for this long.
     StaleWatches { etcd: bool, seconds: u64 },
-    /// etcd forgets its history.
+    /// etcd compacts its history.
     Compact,
-    /// A lease of an engine runs out early.
+    /// A lease of an engine expires early.
     Expire,
-    /// One engine's wall clock is set by so many seconds, and back after a while.
+    /// One engine's wall clock is set by this many seconds, and set back after a while.
     Step { engine: usize, by: i64, seconds: u64 },
-    /// A machine behaves so from now on.
+    /// A machine has this behaviour from now on.
     Machine { machine: usize, behaviour: Behaviour },
-    /// A machine loses its power by itself for so long, or several do.
+    /// One or more machines lose power for this long.
     Outage { machines: Vec<usize>, seconds: u64 },
-    /// A machine falls ill: a repair, or two, heals it. sabakan hears of it.
+    /// A machine becomes unhealthy until one or two repairs fix it. sabakan is informed.
     Ill { machine: usize, repairs: u32 },
-    /// An entry that cannot be read lies in the queue for so long.
+    /// An unreadable entry is in the queue for this long.
     BrokenEntry { seconds: u64 },
-    /// etcd, or the API server, is away for everybody for so long.
+    /// etcd, or the API server, is down for this long.
     Restart { etcd: bool, seconds: u64 },
-    /// Each request of one engine to the API server takes one to eight seconds, for so long.
+    /// Each request of one engine to the API server takes one to eight seconds, for this long.
     SlowApi { engine: usize, seed: u64, seconds: u64 },
-    /// One watch of an engine is silent for so long while all its other connections live; `later`: those that replace it, too.
+    /// One watch of an engine is silent for this long while all its other connections work. With `later`, so are the
+    /// watches that replace it.
     SilentWatch { engine: usize, path: &'static str, later: bool, seconds: u64 },
 }
 
 impl Fault {
-    /// Its name in counts and traces; odds count themselves, request by request.
+    /// Name in counts and traces. Odds count themselves, request by request.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Odds { .. } | Self::Aimed { .. } => "odds",
@@ -137,23 +138,23 @@ impl Fault {
 /// Everything that is drawn before a simulation begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many engines.
+    /// Number of engines.
     pub engines: usize,
     /// TTL of their leases in seconds.
     pub ttl: u64,
-    /// When what goes wrong, in order.
+    /// Faults with their times, in order.
     pub faults: Vec<(Duration, Fault)>,
     /// `max_concurrent_reboots` of the definition.
     pub concurrent: u64,
     /// `command_retries` of the definition.
     pub retries: u64,
-    /// Policy `api_server_order` is `first`.
+    /// Whether the policy `api_server_order` is `first`.
     pub api_servers_first: bool,
-    /// Lists of Kubernetes stream.
+    /// Whether lists of Kubernetes are streamed.
     pub streaming: bool,
 }
 
-/// Faults end here; then people go home, and everything has to end.
+/// Time at which faults end. Then people stop acting, and everything has to end.
 pub const TROUBLE: Duration = Duration::from_mins(12);
 
 impl Plan {
@@ -166,7 +167,7 @@ impl Plan {
                 (at, fault(rng, engines, machines))
             })
             .collect();
-        // machines that a repair heals, or two
+        // machines that one to three repairs fix
         for _ in 0..rng.usize(2..8) {
             let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_secs() * 1000 - 60_000));
             faults.push((at, Fault::Ill { machine: rng.usize(..machines), repairs: rng.u32(1..4) }));
@@ -195,8 +196,8 @@ impl Plan {
     }
 }
 
-/// Faults of connections to the API server in half of the seeds, by dice of their own: the rest of a seed's story stays what
-/// it is.
+/// Faults of connections to the API server in half of the seeds, with a random generator of their own, so that the rest
+/// of the seed's scenario does not change.
 fn of_connections(seed: u64, engines: usize) -> Vec<(Duration, Fault)> {
     let mut rng = Rng::with_seed(seed ^ 0x6c69_6e6b);
     if rng.bool() {

@@ -1,4 +1,4 @@
-//! The office: who sets windows, groups and freezes, at the worst moments.
+//! Policy editor: sets windows, groups and freezes at the worst moments.
 
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ fn windows(rng: &mut Rng) -> Value {
     windows
 }
 
-/// Acts until everybody goes home. What is refused (windows in which nothing could start) is part of the story.
+/// Acts until the end of the day. A change may be refused (windows in which nothing could start); that is part of the
+/// scenario.
 pub async fn work(operator: Operator, mut rng: Rng, began: Instant, keep: &Keep) {
     let (mut at, mut n) = (began, 0);
     loop {
@@ -76,7 +77,7 @@ async fn act(operator: &Operator, rng: &mut Rng) {
     }
 }
 
-/// Leaves nothing behind that would hold the queues back.
+/// Removes everything that would hold the queues back.
 pub async fn go_home(operator: &Operator) {
     for name in ["windows", "freeze", "groups"] {
         while operator.set_policy(name, "none", None).await.is_err() {

@@ -1,4 +1,5 @@
-//! The members of etcd behind the API servers of a simulation: in one seed of four they are asked, and have troubles.
+//! The etcd members behind the API servers of a simulation. In one seed of four, engines query them and they have
+//! faults.
 
 use std::time::Duration;
 
@@ -11,16 +12,18 @@ use tokio::time::{Instant, sleep};
 
 use crate::{keep::Keep, ticks::Ticks};
 
-/// What it is called in counts and pairs.
+/// Name of these faults in counts and pairs.
 pub const WORD: &str = "etcd-member";
 
-/// Dice of its own for a seed whose engines ask the members; none = a person answers for the quorum there.
+/// Separate random generator for a seed whose engines query the members. None: the operator is responsible for the
+/// quorum there.
 pub fn dice(seed: u64) -> Option<Rng> {
     let mut dice = Rng::with_seed(seed ^ 0x7175_6f72_756d);
     (dice.u8(0..4) == 0).then_some(dice)
 }
 
-/// One member after another stops, cannot be reached, falls behind, runs out of space or loses its vote, for a while; some overlap.
+/// Makes one member after another stop, become unreachable, fall behind, run out of space or lose its vote, for a
+/// while. Some faults overlap.
 pub async fn trouble(sandbox: &Sandbox, mut dice: Rng, began: Instant, keep: &Keep) {
     let members = sandbox.members.clone();
     let addresses: Vec<String> = members.list().into_iter().map(|member| member.address).collect();
@@ -30,7 +33,7 @@ pub async fn trouble(sandbox: &Sandbox, mut dice: Rng, began: Instant, keep: &Ke
         let trouble = match dice.u8(0..10) {
             0..4 => Trouble { stopped: true, ..Trouble::default() },
             4 => {
-                // another one goes down meanwhile: those two are all that is left of three
+                // another one goes down meanwhile, so two of three members are affected
                 let other = addresses.iter().find(|other| **other != address).unwrap().clone();
                 if keep.has(&format!("m{n}")) {
                     befall(&members, other, Trouble { stopped: true, ..Trouble::default() }, seconds);
@@ -62,7 +65,7 @@ fn befall(members: &Members, address: String, trouble: Trouble, seconds: u64) {
     });
 }
 
-/// All members are well.
+/// Makes all members healthy.
 pub fn heal(sandbox: &Sandbox) {
     for member in sandbox.members.list() {
         sandbox.members.trouble(&member.address, Trouble::default());

@@ -1,4 +1,4 @@
-//! sabakan beside the simulated site: what it knows of the machines, and automatic repair, which acts on it.
+//! sabakan beside the simulated site: its data about the machines, and automatic repair, which acts on it.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::plan::TROUBLE;
 
-/// Seconds after which somebody tells sabakan that a machine is down, or up again.
+/// Seconds after which sabakan learns that a machine is down, or up again.
 const NOTICED: u64 = 20;
 
-/// Registers the machines, and switches automatic repair on below a cap that is soon reached.
+/// Registers the machines, and enables automatic repair with a cap that is soon reached.
 pub async fn settle(sandbox: &Sandbox, operator: &Operator, machines: &[Machine], cap: u64) {
     for machine in machines {
         sandbox.sabakan.put(Record {
@@ -43,15 +43,15 @@ pub async fn settle(sandbox: &Sandbox, operator: &Operator, machines: &[Machine]
     operator.set_switch(SwitchName::AutoRepair, true, None).await.unwrap();
 }
 
-/// Tells sabakan what a machine is like.
+/// Sets the state of a machine in sabakan.
 pub fn tell(sandbox: &Sandbox, address: &str, state: State) {
     if let Some(record) = sandbox.sabakan.by_address(address) {
-        // it may not allow that
+        // sabakan may refuse the change
         let _ = sandbox.sabakan.set_state(&record.serial, state);
     }
 }
 
-/// Somebody tells sabakan what machines are like, a little late; and switches automatic repair off and on now and then.
+/// Updates the machines' states in sabakan a little late, and switches automatic repair off and on now and then.
 pub async fn watch(sandbox: &Sandbox, operator: Operator, addresses: &[String], mut rng: Rng, began: Instant) {
     let mut down: Vec<Option<Instant>> = vec![None; addresses.len()];
     let mut turn = began + Duration::from_secs(rng.u64(60..600));

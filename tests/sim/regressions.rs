@@ -1,13 +1,14 @@
-//! Stories that once broke an invariant, played again before anything else: the file `regressions`, a line each.
+//! Scenarios that once broke an invariant, played before anything else: a line each in the file `regressions`.
 //!
-//! `I14 seed 92 only f3,p1.5,p1.5a: what it was`; without `only` the whole seed. A seed is a story only for as long as its
-//! plan is drawn in the same way: what must never come back has a test of its own beside its code, too.
+//! A line has the form `CODE seed N only NAMES: text`, such as `only f3,p1.5,p1.5a`; without `only` the whole seed is
+//! played. A seed gives the same scenario only as long as its plan is drawn in the same way. So a defect that must
+//! never come back also has a test of its own beside the code.
 
 use crate::{keep::Keep, run};
 
 const FILE: &str = include_str!("regressions");
 
-/// Plays all; whether no invariant was broken.
+/// Plays all, and reports whether every invariant held.
 pub fn play() -> bool {
     let mut well = true;
     let mut played = 0;

@@ -1,4 +1,4 @@
-//! One simulation: one seed, one paused clock, one story.
+//! One simulation: one seed, one paused clock, one scenario.
 
 use std::{
     collections::BTreeMap,
@@ -47,25 +47,25 @@ use crate::{
     viewer, webhooks,
 };
 
-/// After the people went home everything ends within this: all entries one after another, each with its boots and
+/// Time within which everything ends after the people stopped: all entries one after another, each with its boots and
 /// settling.
 const REST: Duration = Duration::from_hours(1);
 
-/// What one seed came to.
+/// Result of one seed.
 pub struct Outcome {
     pub seed: u64,
     pub virtual_minutes: f64,
     pub hits: BTreeMap<String, u32>,
     pub states: BTreeMap<String, u32>,
     pub breaches: Vec<Breach>,
-    /// Which faults met which states.
+    /// Number of times that each fault met each state.
     pub pairs: Pairs,
-    /// What befell which kind of effect.
+    /// Faults by kind of effect.
     pub aimed: Pairs,
-    /// Faults, acts and queued machines by name: what can be left out of it.
+    /// Names of faults, actions and queued machines: the parts that can be left out.
     pub met: Vec<String>,
     pub trace: Vec<String>,
-    /// Of everything that was recorded: the same seed, the same story.
+    /// Digest of everything that was recorded. The same seed gives the same digest.
     pub digest: u64,
 }
 
@@ -135,13 +135,14 @@ pub fn seed(seed: u64) -> Outcome {
     seed_with(seed, &Keep::all())
 }
 
-/// The same with what is kept of its story.
+/// Same as [`seed`], with a selection of its scenario.
 pub fn seed_with(seed: u64, keep: &Arc<Keep>) -> Outcome {
     let trace: Trace = Arc::default();
     let told = Arc::clone(&trace);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        // tokio throws dice of its own, who is woken first say: without this a seed is not quite the same story
+        // tokio draws random numbers of its own, for example for the order of wake-ups; unseeded, a seed would not
+        // repeat exactly
         #[cfg(tokio_unstable)]
         builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
@@ -178,7 +179,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     let stage = Arc::new(Box::pin(stage(&plan, seed, clock.clone())).await);
     let store = stage.operator("watcher").store;
 
-    // dice of its own: the rest of a seed's story stays what it is
+    // a separate generator, so that the rest of the seed's scenario does not change
     let hook = Hook::new(Rng::with_seed(seed ^ 0x686f_6f6b), clock.clone());
     let engines: Engines = Arc::default();
     for i in 0..plan.engines {
@@ -247,13 +248,13 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     }
     hosts::bring(&stage.sandbox);
     hosts::bring_strangers(&stage.sandbox, seed);
-    // dice of their own: the rest of a seed's story stays what it is
+    // separate generators, so that the rest of the seed's scenario does not change
     let mut dice = Rng::with_seed(seed ^ 0x686f_7374);
     for key in ["a", "b"] {
         let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
         crowd.push(tokio::spawn(async move { hosts::client(&stage.sandbox, key, rng, began, &keep).await }));
     }
-    // half of the seeds have an office
+    // half of the seeds have a policy editor
     let office = dice.bool().then(|| stage.operator("office"));
     if let Some(operator) = office.clone() {
         let (rng, keep) = (dice.fork(), Arc::clone(keep));
@@ -263,7 +264,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
         crowd.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began, &keep).await }));
     }
-    // one day in two ends with nobody to carry requests out
+    // in half of the seeds, no controller carries requests out at the end
     let carried_out = dice.bool();
     {
         let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
@@ -272,7 +273,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
             hosts::administrator(&stage.sandbox, &operator, rng, began, carried_out, &keep).await;
         }));
     }
-    // one in two has a registry, one in two somebody who edits the definition
+    // half of the seeds have a registry, and half have an editor of the definition
     if dice.bool() {
         let (stage, rng, addresses) = (Arc::clone(&stage), dice.fork(), addresses.clone());
         let operator = stage.operator("registrar");
@@ -311,7 +312,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         let (stage, keep) = (Arc::clone(&stage), Arc::clone(keep));
         crowd.push(tokio::spawn(async move { cke::stand(&stage.operator("cke").store, dice, began, &keep).await }));
     }
-    // one day in four ends with a change of mind
+    // in a quarter of the seeds a person changes their mind at the end
     let changes_mind = dice.u8(0..4) == 0;
     let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
     for (at, label, fault) in &plan.all_faults(seed) {
@@ -330,7 +331,7 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         one.await.unwrap();
     }
     sleep_until(began + TROUBLE + Duration::from_mins(1)).await;
-    // all is well from here on: every line open, every machine obeys, every engine lives
+    // faults end here: every connection is open, every machine obeys, every engine runs
     for slot in engines.lock().unwrap().iter() {
         slot.gate.thaw();
         for line in [&slot.lines.etcd, &slot.lines.kubernetes] {
@@ -372,9 +373,9 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox, carried_out));
     };
     let empty = tokio::time::timeout(REST, all).await.is_ok();
-    // what is left to be cleaned up after the last entry: cordons, progress
+    // clean-up after the last entry: cordons, progress
     sleep(Duration::from_mins(2)).await;
-    // a sender whose tries all failed makes the next one five minutes later
+    // a sender whose tries all failed waits five minutes for the next one
     let _ = tokio::time::timeout(Duration::from_mins(10), crate::hook::delivered(&store)).await;
     say(format!("ends, {}", if empty { "the queue empty" } else { "the queue not empty" }));
 
@@ -457,7 +458,7 @@ async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     if plan.api_servers_first {
         scenario.policy.insert("api_server_order".to_owned(), "first".into());
     }
-    // else these control planes have no etcd behind them, as far as anybody asks
+    // otherwise no engine queries etcd members behind these control planes
     if quorum::dice(seed).is_none() {
         scenario.policy.insert("etcd_members".to_owned(), "none".into());
     }
@@ -470,7 +471,7 @@ async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     stage
 }
 
-/// Engines that died come back, as a unit file has them do.
+/// Restarts engines that died, as a systemd unit does.
 async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace, began: Instant) {
     loop {
         sleep(Duration::from_secs(1)).await;

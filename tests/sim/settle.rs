@@ -1,4 +1,4 @@
-//! The end of the day: a person settles what only a person may settle.
+//! End of the day: an operator settles what only an operator may settle.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use crate::{
     people::{self, Person},
 };
 
-/// Waits until the queue is empty; as a person at the console would, settles what only a person may settle: unknown
-/// outcomes, failed commands, other nodes.
+/// Waits until the queue is empty. Meanwhile it settles, as an operator at the console would, what only an operator may
+/// settle: unknown outcomes, failed commands, replaced Nodes.
 pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
     let mut orphans: BTreeMap<String, u32> = BTreeMap::new();
-    // a person gives a machine its time before he orders again; what the entry says may come from a wrong clock
+    // an operator gives a machine time before the next order; times in the entry may come from a wrong clock
     let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut mended: BTreeMap<u64, Instant> = BTreeMap::new();
-    // read anew when something was written
+    // read again when something was written
     let mut read: Option<(i64, StoreView)> = None;
     loop {
         sleep(Duration::from_secs(5)).await;
@@ -48,7 +48,7 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
         };
         let Some(seen) = reasons else { continue };
         let reasons = Arc::clone(&seen.reasons);
-        // a cordon whose reboot was cancelled, of a machine that never went down: only a person can know that
+        // a cordon whose reboot was cancelled, on a machine that never went down: only an operator can know that
         orphans.retain(|node, _| seen.orphans.contains_key(node));
         for node in seen.orphans.keys() {
             let times = orphans.entry(node.clone()).or_default();
@@ -79,7 +79,7 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
             let verb = match reasons.get(&id) {
                 Some(Reason::OutcomeUnknown { .. } | Reason::CommandFailed { .. }) => Some(Verb::Retry),
                 Some(Reason::WaitingForBoot { .. }) if entry.status == RebootStatus::Rebooting => {
-                    // a machine that was never told to reboot, or ignored it: once more
+                    // a machine that never got the reboot command, or ignored it: retry
                     let since = entry.last_transition_time.unwrap_or_default();
                     (person.clock.wall().duration_since(since).as_secs() > 300).then_some(Verb::Retry)
                 }

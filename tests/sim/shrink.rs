@@ -1,31 +1,31 @@
-//! A seed that fails, made short: faults, acts and queued machines are left out by halves, for as long as the same
-//! invariant is broken.
+//! Shrinks a failing seed: leaves out faults, actions and queued machines by halves, as long as the same invariant is
+//! broken.
 
 use std::collections::BTreeSet;
 
 use crate::{keep::Keep, run};
 
-/// What was found.
+/// Result of shrinking.
 pub struct Short {
     #[cfg_attr(not(feature = "mutations"), expect(dead_code, reason = "told by the hunt for mutations alone"))]
     pub code: &'static str,
-    /// How much there was.
+    /// Number of names before.
     pub of: usize,
-    /// What is left.
+    /// Names that are left.
     pub names: Vec<String>,
     pub replays: u32,
-    /// The trace and the breaches of the short story.
+    /// Trace and breaches of the shrunk scenario.
     pub report: String,
 }
 
 impl Short {
-    /// The line that plays it again.
+    /// Line that plays it again.
     pub fn line(&self, seed: u64) -> String {
         format!("SEEDS=1 SEED_FROM={seed} ONLY={} make sim", self.names.join(","))
     }
 }
 
-/// Shrinks a seed in which `code` was broken, with so many replays at most; none if it is not broken again.
+/// Shrinks a seed in which `code` was broken, with at most this many replays. None if it is not broken again.
 pub fn shrink(seed: u64, code: &'static str, most: u32) -> Option<Short> {
     let mut replays = 0;
     let mut breaks = |names: &[String]| {
@@ -62,7 +62,7 @@ pub fn shrink(seed: u64, code: &'static str, most: u32) -> Option<Short> {
             }
         }
         match shorter {
-            // what is not met any more in the shorter story is not needed either
+            // a part that no longer occurs in the shorter scenario is not needed either
             Some((met, text)) => {
                 (left, report) = (met, text);
                 parts = parts.saturating_sub(1).max(2);

@@ -1,4 +1,5 @@
-//! An engine whose main loop gets stuck for good, while everything else of its process goes on: in one story in four.
+//! An engine whose main loop gets stuck for good, while everything else of its process goes on. One seed in four has
+//! one.
 
 use std::{
     sync::{Arc, Mutex},
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{engines::Engines, keep::Keep, plan::TROUBLE};
 
-/// Who got stuck, and when.
+/// Engines that got stuck, and when.
 #[derive(Clone, Default)]
 pub struct Stuck(Arc<Mutex<Vec<(String, Timestamp)>>>);
 
@@ -21,7 +22,8 @@ impl Stuck {
         self.0.lock().unwrap().clone()
     }
 
-    /// Waits for its moment, if this story has one. Dice of its own: the rest of a seed's story stays what it is.
+    /// Waits for its moment, if this seed has one. A separate generator keeps the rest of the seed's scenario
+    /// unchanged.
     pub async fn befall(self, seed: u64, engines: Engines, keep: Arc<Keep>, clock: Clock, began: Instant) {
         let mut dice = Rng::with_seed(seed ^ 0x0073_7475_636b);
         let count = engines.lock().unwrap().len();
@@ -32,7 +34,7 @@ impl Stuck {
         sleep_until(began + Duration::from_secs(at)).await;
         let slots = engines.lock().unwrap();
         let slot = &slots[engine];
-        // one that lies dead comes back with another gate
+        // a dead one restarts with another gate
         if !slot.gate.is_dead() {
             slot.gate.freeze_main();
             self.0.lock().unwrap().push((slot.name.clone(), clock.wall()));
@@ -40,7 +42,7 @@ impl Stuck {
     }
 }
 
-/// When it stood still for those who look at it: until its process has ended.
+/// Times in which a stuck engine counts as paused for the observers: until its process has ended.
 pub fn silent(stuck: &[(String, Timestamp)], ttl: u64) -> impl Iterator<Item = (String, Timestamp, Timestamp)> {
     let long = Duration::from_secs(ttl.max(20) / 2 + 15);
     stuck.iter().map(move |(name, at)| (name.clone(), *at, *at + long))

@@ -1,10 +1,10 @@
-//! What is told of one simulation: everything in the order of time, its digest, what was said.
+//! Output of one simulation: all events ordered by time, a digest, and the reported reasons.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::observers::{Record, record::Said};
 
-/// Everything that was recorded, a line each, in the order of time: for a person who looks for the cause.
+/// Everything that was recorded, a line each, ordered by time, for the search of a cause.
 pub fn dump(record: &Record) -> String {
     let mut lines: Vec<(jiff::Timestamp, String)> = Vec::new();
     for c in &record.keys {
@@ -77,7 +77,7 @@ pub fn digest(record: &Record) -> u64 {
     hasher.finish()
 }
 
-/// How often which reason was said: shows what the simulation reached.
+/// Number of times that each reason was reported: shows the states that the simulation reached.
 pub fn states(said: &[Said]) -> BTreeMap<String, u32> {
     let mut states = BTreeMap::new();
     for said in said.iter().filter(|s| s.leads) {

@@ -1,4 +1,4 @@
-//! The times at which people act.
+//! Times at which people act.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::plan::TROUBLE;
 
-/// Moments at which somebody acts, until everybody goes home: what one of them does never moves the others, unless it lasts.
+/// Moments at which a person acts, until the end of the day. A moment does not depend on the duration of earlier
+/// actions, unless an action lasts beyond it.
 pub struct Ticks {
     at: Instant,
     n: usize,
@@ -20,7 +21,7 @@ impl Ticks {
         Self { at: began, n: 0, every, over: began + TROUBLE }
     }
 
-    /// Waits for the next one, and says which it is.
+    /// Waits for the next moment, and returns its number.
     pub async fn next(&mut self, rng: &mut Rng) -> Option<usize> {
         self.at += Duration::from_millis(rng.u64(self.every.clone()));
         if self.at >= self.over {

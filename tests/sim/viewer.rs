@@ -1,4 +1,4 @@
-//! Somebody who only looks (I45): lists, plans and previews at any moment, of a process whose writes would all be seen.
+//! A read-only process (I45): lists, plans and previews at any moment. Observers would see all its writes.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{keep::Keep, plan::TROUBLE};
 
-/// The name of the process, by which observers know it.
+/// Name of the process, by which observers know it.
 pub const VIEWER: &str = "viewer";
 
-/// Looks until everybody goes home.
+/// Reads until the end of the day.
 pub async fn look(store: Store, kube: Kube, names: Vec<String>, mut rng: Rng, began: Instant, keep: &Keep) {
     let (mut at, mut n) = (began, 0);
     loop {

@@ -1,5 +1,6 @@
-//! Admission webhooks that answer evictions, and an API server that fails at them: in a third of the seeds, with dice of
-//! their own. In half of those one webhook goes on to the end: it migrates what it is asked to evict, which is no fault.
+//! Admission webhooks that answer evictions, and an API server that fails at them, in a third of the seeds with a
+//! random generator of their own. In half of those seeds one webhook stays to the end: it migrates the pods, which is
+//! no fault.
 
 use std::{
     collections::BTreeMap,
@@ -23,15 +24,15 @@ use tokio::{task::JoinHandle, time::Instant};
 
 use crate::{keep::Keep, ticks::Ticks};
 
-/// Where their dice begin.
+/// Offset of their random seed.
 const DICE: u64 = 0x7765_6268_6f6f_6b73;
-/// For ever.
+/// Count for "always".
 const ALWAYS: u32 = u32::MAX;
 
-/// How often which behaviour was set up.
+/// Number of times that each behaviour was set up.
 pub type Hits = Arc<Mutex<BTreeMap<String, u32>>>;
 
-/// Starts them, if this seed has them.
+/// Starts the webhooks, if this seed has them.
 pub fn start(seed: u64, stage: &Arc<Stage>, began: Instant, keep: &Arc<Keep>, hits: &Hits) -> Option<JoinHandle<()>> {
     let mut dice = Rng::with_seed(seed ^ DICE);
     if dice.u32(0..3) != 0 {
@@ -41,8 +42,8 @@ pub fn start(seed: u64, stage: &Arc<Stage>, began: Instant, keep: &Arc<Keep>, hi
     Some(tokio::spawn(async move { meddle(&stage.sandbox, dice, began, &keep, &hits).await }))
 }
 
-/// Brings applications to a namespace that no definition protects, which the population has none of: one without a budget,
-/// and one under two.
+/// Adds applications to a namespace that no definition protects, because the population has none there: one without a
+/// budget, and one under two.
 fn settle_unprotected(sandbox: &Sandbox) {
     for (name, replicas, budgets) in [("guest", 4, &[][..]), ("twofold", 2, &["one", "two"])] {
         let labels = json!({"app": name});
@@ -60,10 +61,10 @@ fn settle_unprotected(sandbox: &Sandbox) {
     }
 }
 
-/// Sets webhooks up and takes them away again until people go home.
+/// Sets webhooks up and removes them again until the end of the day.
 async fn meddle(sandbox: &Sandbox, mut rng: Rng, began: Instant, keep: &Keep, hits: &Hits) {
     settle_unprotected(sandbox);
-    // one that is no fault stays
+    // the webhook that is no fault stays
     let stays = rng.bool().then(|| migrates(sandbox, &mut rng)).flatten();
     let mut ticks = Ticks::new(began, 5_000..60_000);
     sandbox.api.intercept(stays.iter().cloned().collect());
@@ -114,7 +115,7 @@ fn migrates(sandbox: &Sandbox, rng: &mut Rng) -> Option<Interceptor> {
     of_some_pod(sandbox, rng, Behaviour::Migrate(after))
 }
 
-/// One that is asked about the pods of one application.
+/// A webhook for the pods of one application.
 fn of_some_pod(sandbox: &Sandbox, rng: &mut Rng, behaviour: Behaviour) -> Option<Interceptor> {
     let (pods, _) = sandbox.objects.list(&PODS, "");
     let of_daemons = |pod: &Value| pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet";

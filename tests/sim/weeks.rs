@@ -1,6 +1,6 @@
-//! Long stretches and long queues, on the sandbox with its clock paused: a week in which one machine's command fails hundreds of
-//! times while people go on with their work, and a change of the definition while five hundred entries wait. Nothing else goes
-//! wrong: what grows with the number of tries or of entries is what is looked for (I48, I49).
+//! Long runs and long queues, on the sandbox with a paused clock. In a week, one machine's command fails hundreds of
+//! times while people go on working. In another run the definition changes while five hundred entries wait. There are
+//! no other faults: the runs look for anything that grows with the number of tries or of entries (I48, I49).
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,17 +41,17 @@ about: Forty machines, five hundred entries that wait, and a machine that sabaka
 population: {nodes: 40, racks: 4, pods_per_node: 0, workloads: [], registry: {enabled: true, repairs: 0, minimum_workers: 30}}
 ";
 
-/// How often the machine refuses: with the interval between, six days and a quarter.
+/// Number of times that the machine refuses: with the interval between, six days and a quarter.
 const REFUSALS: u32 = 300;
-/// Hours between what a person does.
+/// Hours between a person's actions.
 const ACTS: u64 = 3;
-/// Observers that live on what etcd was asked and held: nobody keeps a week of Kubernetes' objects.
+/// Observers that need only etcd's requests and contents: a week of Kubernetes objects is not recorded.
 const JUDGED: [&str; 6] = ["I23", "I25", "I28", "I38", "I48", "I49"];
 
-/// What a story came to.
+/// Result of a scenario.
 pub struct Stretch {
     pub breaches: Vec<Breach>,
-    /// What is not as it should be, beside what the observers say.
+    /// Defects beside the observers' breaches.
     pub wrong: Vec<String>,
     pub says: String,
 }
@@ -60,7 +60,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
-/// Sets a stage up with so many engines.
+/// Sets up a stage with this many engines.
 pub async fn set(site: &str, engines: usize, disks: bool) -> (Arc<Stage>, Engines, Operator) {
     let clock = Clock::tokio("2026-06-01T00:00:00Z".parse().unwrap());
     let mut options = Options { seed: 11, ..Options::default() };
@@ -172,7 +172,7 @@ pub fn crowd() -> Stretch {
     })
 }
 
-/// Plays all of them; says what they came to, and whether all is well.
+/// Plays all of them, prints their results, and reports whether all went well.
 pub fn play() -> bool {
     let mut well = true;
     let all = [

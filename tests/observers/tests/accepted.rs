@@ -1,4 +1,4 @@
-//! What is accepted while CKE leads.
+//! Requests that are accepted while CKE leads.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     sees,
 };
 
-/// Our engine has gone, and CKE has the lock: a key in `leader/` without a registration.
+/// The cketerm engine has ended, and CKE has the lock: a key in `leader/` without a registration.
 fn cke_leads() -> Scene {
     let mut s = Scene::new();
     s.add(0, "w1");
@@ -31,7 +31,7 @@ fn i52_an_order_that_cke_does_not_know_is_seen() {
         let mut s = cke_leads();
         s.write("console", &[("cketerm/orders/reboots/0", order(verb))], &[]);
         sees(&s, &["I52"]);
-        // the same under an engine of ours
+        // the same while a cketerm engine leads
         let mut s = Scene::new();
         s.add(0, "w1");
         s.write("console", &[("cketerm/orders/reboots/0", order(verb))], &[]);
@@ -65,7 +65,7 @@ fn i52_a_rule_that_is_not_stored_for_a_handover_is_seen() {
     let mut s = cke_leads();
     s.write("console", &[("cketerm/policy", json!({"engine": "always"}))], &[]);
     sees(&s, &[]);
-    // what was set before may be taken away
+    // an earlier setting may be removed
     let mut s = Scene::new();
     s.write("console", &[("cketerm/policy", freeze)], &[]);
     s.hand(&format!("leader//{LEASE:x}"), None);

@@ -1,4 +1,4 @@
-//! Bounds: a person's record that goes too early is seen, and so is a transaction that etcd would not take.
+//! Bounds: a person's record that is deleted too early is a breach, and so is a transaction that etcd would refuse.
 
 use jiff::SignedDuration;
 use serde_json::json;
@@ -22,7 +22,7 @@ fn a_persons_audit_record_that_is_deleted_too_early_is_seen_and_an_engines_is_no
     sees(&flushed, &[]);
     flushed.engine("prune", &[], &["cketerm/audit/1-000000000000000a"]);
     sees(&flushed, &["I48"]);
-    // three months later it may go
+    // three months later it may be deleted
     let old = s.record.keys.iter_mut().find(|c| c.key == "cketerm/audit/1-000000000000000a").unwrap();
     let told =
         json!({"at": (old.at - SignedDuration::from_hours(91 * 24)).to_string(), "who": {"user": "ann", "host": "h"}});

@@ -1,4 +1,4 @@
-//! Drains and what must be true before the power goes.
+//! Drains, and the conditions of the power command.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::{
     sees,
 };
 
-/// w1 in drain and cordoned, with a protected pod `a`, an unprotected one `b`, running for long.
+/// w1 draining and cordoned, with a protected pod `a` and an unprotected pod `b` that have run for long.
 fn draining() -> Scene {
     let mut s = Scene::new();
     s.pod("safe", "a", "w1", "ReplicaSet", json!({}));
@@ -22,7 +22,7 @@ fn draining() -> Scene {
     s
 }
 
-/// The pods are gone, and long enough.
+/// Removes the pods, and lets enough time pass.
 fn emptied(s: &mut Scene) {
     s.object("pods", "safe", "a", None);
     s.object("pods", "free", "b", None);
@@ -44,7 +44,7 @@ fn i15_an_eviction_after_a_refused_preview_is_seen_unless_the_preview_was_made_a
     }
 }
 
-/// What a webhook's denial says, and a failing server.
+/// Message of a webhook's denial, and of a failing server.
 const DENIED: &str = "admission webhook \"w.example.com\" denied the request: no";
 const CHANGED: &str = "etcdserver: leader changed";
 
@@ -68,7 +68,7 @@ fn i15_after_a_webhooks_denial_or_an_answer_that_decides_nothing_an_eviction_is_
         s.evicts("free", "b", false, 201);
         sees(&s, codes);
     }
-    // a budget, or two, keep no pod of an unprotected namespace
+    // neither one budget nor two keep a pod of an unprotected namespace
     for code in [429, 500] {
         let mut s = draining();
         s.evicts("free", "b", true, code);
@@ -93,7 +93,7 @@ fn i18_a_deletion_after_a_webhooks_429_or_a_failure_is_seen_and_after_two_budget
     }
 }
 
-/// The drain is backed off after so many seconds, and this is named as the cause.
+/// Backs the drain off after this many seconds, with this as the named cause.
 fn given_up(s: &mut Scene, seconds: f64) {
     s.pass(seconds);
     s.moves(0, "queued");

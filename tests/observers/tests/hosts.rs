@@ -1,4 +1,4 @@
-//! I44: what an engine may do to a host, one thing wrong at a time.
+//! I44: permitted actions of an engine on a host; each test breaks one rule.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::{
 
 const PATH: &str = "/apis/metal3.io/v1alpha1/namespaces/m/baremetalhosts/h";
 
-/// A host that is on, and its machine.
+/// A host that is on, with its machine.
 struct Site {
     s: Scene,
     host: Value,
@@ -66,7 +66,7 @@ impl Site {
         self.s.pass(1.0);
     }
 
-    /// Asked, off, seen off.
+    /// Requests a power cycle, turns the machine off and records that it is off.
     fn off(&mut self, annotation: &str) {
         self.annotate(annotation);
         self.time("pendingRebootSince");
@@ -114,7 +114,7 @@ fn i44_with_the_policy_off_a_cycle_that_was_begun_is_finished_and_none_is_begun(
     left.s.pass(1000.0);
     sees(&left.s, &["I44"]);
     site.on();
-    // one that is asked for from now on waits
+    // a request from now on waits
     site.annotate("reboot.metal3.io");
     site.s.record.calm_since = Some(site.s.now);
     site.s.pass(1000.0);

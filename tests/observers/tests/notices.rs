@@ -1,4 +1,4 @@
-//! Notices: an end that nobody was told of is seen, and so is an id with two meanings.
+//! Notices: an end without a notice is a breach, and so is an id with two contents.
 
 use serde_json::json;
 

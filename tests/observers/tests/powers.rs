@@ -1,4 +1,4 @@
-//! Power commands: how often, and on which machine.
+//! Power commands: their number and their machine.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::{
     sees,
 };
 
-/// An entry of w1 whose first command has ended with that code.
+/// An entry of w1 whose first command has ended with this code.
 fn commanded(code: i32) -> Scene {
     let mut s = Scene::new();
     s.add(0, "w1");

@@ -1,4 +1,4 @@
-//! The line and the words.
+//! Schedule of the reboot queue, and acknowledged commands.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! I46: an API server that goes down while another one's member of etcd is not well.
+//! I46: an API server goes down while another one's etcd member is unhealthy.
 
 use super::super::record::EtcdMember;
 use super::{
@@ -6,7 +6,7 @@ use super::{
     sees,
 };
 
-/// cp1 is rebooted; what befell cp2's member a minute before.
+/// cp1 is rebooted, a minute after a fault of cp2's member.
 fn scene(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
     let mut s = troubled(trouble);
     s.add(0, "cp1");
@@ -14,7 +14,7 @@ fn scene(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
     s
 }
 
-/// What befell cp2's member a minute ago.
+/// A fault of cp2's member a minute ago.
 fn troubled(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
     let mut s = Scene::new();
     let member = |s: &Scene, name: &str| EtcdMember { at: s.now, address: address(name), ..EtcdMember::default() };
@@ -73,7 +73,7 @@ fn i46_a_cordon_of_its_machine_alone_is_seen() {
     };
     assert_eq!(cordoned(|_| {}), 0);
     assert_eq!(cordoned(|member| member.stopped = true), 1);
-    // it has no vote
+    // a learner has no vote
     assert_eq!(cordoned(|member| member.learner = true), 0);
 }
 

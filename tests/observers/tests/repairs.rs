@@ -12,7 +12,7 @@ fn key(index: u64) -> String {
     format!("repairs/data/{index:016x}")
 }
 
-/// The definition with two steps for machines of type `t`, of which the first is watched for 60 s.
+/// Definition with two steps for machines of type `t`, of which the first is watched for 60 s.
 fn with_repairs() -> Value {
     let mut cluster = definition();
     cluster["repair"] = json!({"max_concurrent_repairs": 2, "repair_procedures": [{"machine_types": ["t"],
@@ -36,7 +36,7 @@ fn queued(nodes: &[&str]) -> Scene {
     s
 }
 
-/// The engine changes an entry.
+/// Changes an entry, by the engine.
 fn change(s: &mut Scene, index: u64, status: &str, step: i64, step_status: &str) {
     let entry = changed(s, index, status, step, step_status);
     s.engine("repair", &[(&key(index), entry)], &[]);
@@ -51,7 +51,7 @@ fn changed(s: &Scene, index: u64, status: &str, step: i64, step_status: &str) ->
     entry
 }
 
-/// The engine begins a command of a step, or the success command.
+/// Begins a command of a step, or the success command, by the engine.
 fn command(s: &mut Scene, index: u64, n: u32, node: &str, step: i64, words: &[&str], success: bool) {
     let argv: Vec<String> = words.iter().map(|w| (*w).to_owned()).chain([address(node)]).collect();
     let mut attempt = s.attempt(index, n, node);

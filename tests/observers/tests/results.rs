@@ -1,4 +1,4 @@
-//! Results of commands whose leader is gone.
+//! Outcomes of commands whose leader is gone.
 
 use serde_json::json;
 
@@ -9,8 +9,8 @@ use super::{
 
 const PLACE: &str = "cketerm/attempts/reboots/0/1";
 
-/// The leader that began a command is gone, another one leads on the command's host, and the machine is back; the outcome
-/// is recorded at once, or never.
+/// The leader that began a command is gone, another one leads on the command's host, and the machine is back. The
+/// outcome is recorded at once, or never.
 fn after_a_failover(keeps: bool, taken: bool) -> Scene {
     let mut s = Scene::new();
     s.record.keeps_results = keeps;

@@ -1,4 +1,4 @@
-//! A small world written by hand: three API servers, five workers, one engine that leads; every test changes one thing.
+//! A small manual world: three API servers, five workers and one engine that leads. Every test changes one thing.
 
 mod cluster;
 
@@ -12,10 +12,10 @@ use super::super::{
     record::{Acknowledged, Asked, Breach, KeyChange, Login, ObjectChange, Power, Record, Said, Txn, What, Word},
 };
 
-/// The engine's lease.
+/// Lease of the engine.
 pub const LEASE: i64 = 0x7a;
 
-/// A record in the making, with the world as it stands.
+/// A record in the making, with the present state of the world.
 #[derive(Clone)]
 pub struct Scene {
     pub record: Record,
@@ -25,7 +25,7 @@ pub struct Scene {
     revision: i64,
     version: u64,
     leases: BTreeMap<String, i64>,
-    /// What the engine says of repairs.
+    /// The engine's report of the repair queue.
     pub repairs_said: BTreeMap<u64, Value>,
 }
 
@@ -56,7 +56,7 @@ pub fn entry(index: u64, node: &str, status: &str) -> Value {
 }
 
 impl Scene {
-    /// 60 s of peace, with an engine that leads.
+    /// Creates 60 s without faults, with an engine that leads.
     pub fn new() -> Self {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let mut scene = Self {
@@ -95,7 +95,7 @@ impl Scene {
         self.record.end = self.now;
     }
 
-    /// An engine stands for election.
+    /// Lets an engine campaign.
     pub fn lead(&mut self, engine: u32, lease: i64) {
         self.leases.insert(format!("engine-{engine}"), lease);
         let (leader, registration) = (format!("leader//{lease:x}"), format!("cketerm/engines/{lease:x}"));
@@ -107,12 +107,12 @@ impl Scene {
         );
     }
 
-    /// Somebody at this address is sent a login.
+    /// Records a BMC login that was sent to this address.
     pub fn login(&mut self, to: &str) {
         self.record.logins.push(Login { at: self.now, to: to.parse().unwrap() });
     }
 
-    /// A change without a transaction that anybody knows: by hand, or a lease's end.
+    /// Changes a key without a known transaction: manually, or by a lease's end.
     pub fn hand(&mut self, key: &str, value: Option<&[u8]>) {
         self.revision += 1;
         self.set(key, value.map(<[u8]>::to_vec));
@@ -127,7 +127,7 @@ impl Scene {
         self.record.keys.push(KeyChange { at, revision, key: key.to_owned(), value });
     }
 
-    /// What lies there.
+    /// Present value of a key.
     pub fn get(&self, key: &str) -> Value {
         self.keys.get(key).map(|v| serde_json::from_slice(v).unwrap()).unwrap_or_default()
     }
@@ -157,12 +157,12 @@ impl Scene {
         });
     }
 
-    /// A person's or another program's transaction.
+    /// Applies a transaction of a person or another program.
     pub fn write(&mut self, by: &str, puts: &[(&str, Value)], deletes: &[&str]) {
         self.txn(by, Vec::new(), puts, deletes);
     }
 
-    /// The leading engine's transaction, with every compare and its audit record.
+    /// Applies a transaction of the leading engine, with every comparison and its audit record.
     pub fn engine(&mut self, what: &str, puts: &[(&str, Value)], deletes: &[&str]) {
         let mut compares = vec![(format!("leader//{LEASE:x}"), "create")];
         compares.extend(puts.iter().map(|(k, _)| ((*k).to_owned(), "mod")));
@@ -186,7 +186,7 @@ impl Scene {
         self.txn("engine-0", compares, &puts, deletes);
     }
 
-    /// Queues a reboot and says so.
+    /// Queues a reboot and acknowledges it.
     pub fn add(&mut self, index: u64, node: &str) {
         let asked = self.now;
         self.write(
@@ -203,7 +203,7 @@ impl Scene {
         self.record.acknowledged.push(Acknowledged { asked, at: self.now, by: "console".to_owned(), word });
     }
 
-    /// The engine moves an entry.
+    /// Moves an entry, by the engine.
     pub fn moves(&mut self, index: u64, to: &str) {
         let mut value = self.get(&key(index));
         value["status"] = json!(to);
@@ -226,7 +226,7 @@ impl Scene {
         Timestamp::from_second(self.now.as_second() + seconds).unwrap().to_string()
     }
 
-    /// A person changes an entry's status as `ckecli` does.
+    /// Cancels an entry as `ckecli` does.
     pub fn cancel(&mut self, index: u64) {
         let mut value = self.get(&key(index));
         value["status"] = json!("cancelled");
@@ -249,7 +249,7 @@ impl Scene {
         closed
     }
 
-    /// The engine goes from a drained Node to its first command.
+    /// Takes an entry from a drained Node to its first command, by the engine.
     pub fn powers(&mut self, index: u64, node: &str) -> Value {
         let attempt = self.attempt(index, 1, node);
         let mut value = self.get(&key(index));
@@ -273,7 +273,7 @@ impl Scene {
         });
     }
 
-    /// One more attempt, made by the engine.
+    /// Makes one more attempt, by the engine.
     pub fn again(&mut self, index: u64, n: u32, node: &str) {
         let attempt = self.attempt(index, n, node);
         let place = format!("cketerm/attempts/reboots/{index}/{n}");
@@ -281,7 +281,7 @@ impl Scene {
         self.power(What::Begin, index, n, node);
     }
 
-    /// Records how an attempt ended.
+    /// Records the outcome of an attempt.
     pub fn ends(&mut self, index: u64, n: u32, node: &str, code: i32) {
         self.power(What::End(Some(code)), index, n, node);
         let place = format!("cketerm/attempts/reboots/{index}/{n}");
@@ -289,7 +289,7 @@ impl Scene {
         self.engine("power", &[(&place, closed)], &[]);
     }
 
-    /// The machine goes down and comes up, its Node with it.
+    /// Takes the machine down and up again, and its Node with it.
     pub fn boots(&mut self, index: u64, node: &str) {
         self.power(What::Down, index, 1, node);
         self.pass(20.0);
@@ -298,7 +298,7 @@ impl Scene {
         self.pass(1.0);
     }
 
-    /// The engine removes an entry, leaving its story.
+    /// Removes an entry and writes its history record, by the engine.
     pub fn removes(&mut self, index: u64, outcome: &str) {
         let (place, history) =
             (format!("cketerm/attempts/reboots/{index}/1"), format!("cketerm/history/reboots-{index:016x}"));
@@ -319,7 +319,7 @@ impl Scene {
         self.engine("end", &[(&history, story)], &deletes);
     }
 
-    /// What the engine that leads says, for so many seconds.
+    /// Records the leading engine's reports for this many seconds.
     pub fn says(&mut self, seconds: u32, reasons: &[(u64, Value)], moving: &[u64]) {
         for _ in 0..seconds {
             self.pass(1.0);
@@ -336,7 +336,7 @@ impl Scene {
         }
     }
 
-    /// A whole reboot of a worker or an API server, as it should be, up to where its machine is back.
+    /// Runs a complete, correct reboot of a worker or an API server, until its machine is back.
     pub fn reboot(&mut self, index: u64, node: &str) {
         self.moves(index, "draining");
         self.pass(0.5);
@@ -348,7 +348,7 @@ impl Scene {
         self.boots(index, node);
     }
 
-    /// The codes that all observers report, each once.
+    /// Codes that all observers report, each once.
     pub fn codes(&self) -> Vec<&'static str> {
         let mut codes: Vec<_> = self.breaches().into_iter().map(|b| b.code).collect();
         codes.sort_unstable();

@@ -1,4 +1,4 @@
-//! Leadership, and what is shown.
+//! Leadership, and what the leader reports.
 
 use serde_json::{Value, json};
 
@@ -104,7 +104,7 @@ fn i32_an_entry_of_which_nothing_is_said_is_seen() {
     sees(&said(&[(0, slot()), (1, slot())]), &[]);
 }
 
-/// The queue long after faults have ended, with an engine that says this.
+/// The queue long after faults have ended, with an engine that reports this.
 fn calm(status: &str, reason: Value) -> Scene {
     let mut s = Scene::new();
     s.add(0, "w1");
@@ -154,7 +154,7 @@ fn i34_a_wait_that_is_too_short_or_a_count_that_is_lost_is_seen() {
         s.engine("back off", &[(&key(0), back)], &[]);
         sees(&s, codes);
     }
-    // the shift is clamped, however often
+    // the exponent is limited, however large the count
     let mut s = Scene::new();
     let mut often = entry(0, "w1", "queued");
     often["drain_backoff_count"] = json!(1_000_000);
@@ -333,7 +333,7 @@ fn i38_a_patch_an_eviction_and_a_deletion_that_nobody_told_are_seen() {
     assert!(!s.codes().contains(&"I38"), "a dry run does nothing");
 }
 
-/// One refused eviction of a pod that stays, and what the leader says of its entry afterwards.
+/// One refused eviction of a pod that stays, and the leader's later reports about its entry.
 fn refusal(code: u16, reason: Value) -> Vec<&'static str> {
     let mut s = Scene::new();
     s.add(0, "w1");

@@ -1,4 +1,4 @@
-//! Windows and freezes: midnight of 1 January 2026, UTC, a Thursday.
+//! Windows and freezes. The time is midnight of 1 January 2026 in UTC, a Thursday.
 
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ fn i8_a_command_that_begins_long_after_the_window_ended_is_seen_whatever_etcd_sa
     shut(&mut s);
     s.pass(120.0);
     s.record.power.push(super::super::record::Power { at: s.now, ..begun });
-    // so late a command breaks the lease's rule too
+    // so late a command also breaks the lease's rule
     assert!(s.codes().contains(&"I8"), "{:#?}", s.breaches());
 }
 

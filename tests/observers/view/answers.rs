@@ -2,31 +2,31 @@
 
 use super::super::record::Asked;
 
-/// What an answer means.
+/// Meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Means {
     /// 2xx.
     Accepted,
     /// 404.
     Gone,
-    /// A budget refuses, or cannot be asked now.
+    /// A budget refuses, or has no current status.
     Budget,
     /// Two budgets select the pod.
     ManyBudgets,
-    /// A webhook answers 429: it takes care of the pod.
+    /// A webhook answers 429: it removes the pod itself.
     Deferred,
     /// A webhook denies with another code.
     Denied,
-    /// The namespace goes, and the pod with it.
+    /// The namespace is terminating, and the pod with it.
     NamespaceGoes,
-    /// 5xx, or 429 by the server itself: nothing was decided.
+    /// 5xx, or a 429 of the server itself: nothing was decided.
     Undecided,
-    /// Anything else.
+    /// Any other answer.
     Other,
 }
 
 impl Means {
-    /// Reads an answer.
+    /// Classifies an answer.
     pub fn of(asked: &Asked) -> Self {
         let says = |text: &str| asked.said.contains(text);
         if asked.said.starts_with("admission webhook \"") && says("\" denied the request") {

@@ -1,4 +1,4 @@
-//! How late things may be, and who may be asked when: the bounds that observers allow.
+//! Bounds that observers allow: how late things may be, and which engine's report counts when.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,35 +8,36 @@ use super::{
     Node, Pod, PodState, View, is_engine, shift,
 };
 
-/// Seconds that a request to etcd or the start of a command may come late on the way.
+/// Seconds by which a request to etcd or the start of a command may be delayed on the way.
 const ON_THE_WAY: f64 = 3.0;
-/// Seconds until a client of Kubernetes gives a request up, and those it may come late then.
+/// Seconds until a Kubernetes client gives up a request, plus its possible delay on the way.
 const CALL: f64 = 12.5;
-/// Seconds after which a copy of etcd or Kubernetes is too old to start anything from, with what it may be behind then.
+/// Seconds after which a copy of etcd or Kubernetes is too old to start anything from, plus its possible lag at that
+/// time.
 const STALE: f64 = 15.0;
 
 impl View<'_> {
-    /// The TTL of leases in seconds.
+    /// TTL of leases in seconds.
     pub fn ttl(&self) -> f64 {
         if self.record.ttl_seconds == 0 { 10.0 } else { f64::from(self.record.ttl_seconds) }
     }
 
-    /// Seconds by which the start of a command, or a write to etcd, may come after what it was decided from.
+    /// Seconds between a decision's data and the start of its command, or its write to etcd, at most.
     pub fn late(&self) -> f64 {
         self.ttl() / 12.0 + ON_THE_WAY
     }
 
-    /// Seconds by which a write to Kubernetes may come after what it was decided from.
+    /// Seconds between a decision's data and its write to Kubernetes, at most.
     pub fn kube_late(&self) -> f64 {
         self.ttl() / 12.0 + CALL
     }
 
-    /// Seconds by which a copy of Kubernetes that something is started from may be behind.
+    /// Seconds by which a copy of Kubernetes that a start is based on may be behind.
     pub fn lag(&self) -> f64 {
         self.ttl() / 12.0 + STALE
     }
 
-    /// So many seconds before `at`, not counting those in which this process stood still.
+    /// Returns the time this many seconds before `at`, not counting those in which this process was paused.
     pub fn back(&self, by: &str, at: Timestamp, seconds: f64) -> Timestamp {
         let mut from = shift(at, -seconds);
         for (_, begin, end) in self.record.frozen.iter().rev().filter(|(who, ..)| who == by) {
@@ -48,43 +49,45 @@ impl View<'_> {
         from
     }
 
-    /// Since when what an engine decided and wrote in this revision may have been seen so in Kubernetes.
+    /// Earliest time of the Kubernetes state from which an engine may have decided its write of this revision.
     pub fn seen_since(&self, revision: i64, at: Timestamp) -> Timestamp {
         self.back(self.txn(revision).map_or("", |t| &t.by), at, self.lag())
     }
 
-    /// What engines said that led and were alive to say it: neither standing still, nor just waking up.
+    /// Reports of engines that led and were running: neither paused nor just resumed.
     pub fn leading(&self) -> impl Iterator<Item = &Said> {
         self.leading.iter().copied()
     }
 
-    /// The lease under which this process stood for election at this time.
+    /// Lease under which this process was a candidate at this time.
     pub fn session(&self, by: &str, at: Timestamp) -> Option<String> {
         let known = self.candidates.iter().any(|c| c.by.is_some());
         let mut stood = self.candidates.iter().rev().filter(|c| c.from <= at);
         stood.find(|c| !known || c.by.as_deref() == Some(by)).map(|c| c.lease.clone())
     }
 
-    /// An engine of ours has led all the time from here to the end of the record.
+    /// Reports whether an engine of cketerm led all the time from here to the end of the record.
     pub fn led_to_the_end(&self, from: Timestamp) -> bool {
         let last = self.record.keys.last().map_or(0, |k| k.revision);
         self.leader(last).is_some_and(|c| c.ours && c.from <= from && self.led(&c.lease, from, from))
     }
 
-    /// The audit record that was put in this revision.
+    /// Audit record that was written in this revision.
     pub fn audit_at(&self, revision: i64) -> Option<Value> {
         let put = self.changed(revision).iter().find(|c| c.key.starts_with("cketerm/audit/"))?;
         serde_json::from_slice(put.value.as_ref()?).ok()
     }
 
-    /// Whether this process is an engine that was known to lead at some moment of this time; none = nobody knows.
+    /// Reports whether this process is an engine that was known to lead at some moment of this time. None if that is
+    /// unknown.
     pub fn led_by(&self, by: &str, from: Timestamp, to: Timestamp) -> Option<bool> {
         let mut own = self.candidates.iter().filter(|c| is_engine(by) && c.by.as_deref() == Some(by)).peekable();
         own.peek()?;
         Some(own.any(|c| self.led(&c.lease, from, to)))
     }
 
-    /// Somebody else than an engine made this Node schedulable, took our record off, or deleted it, in this time.
+    /// Reports whether, in this time, another program than an engine made this Node schedulable, removed the owner
+    /// record, or deleted the Node.
     pub fn released_by_hand(&self, name: &str, from: Timestamp, to: Timestamp) -> bool {
         let Some(line) = self.nodes.get(name) else { return true };
         line.steps().windows(2).filter(|w| w[1].at >= from && w[1].at <= to).any(|w| {
@@ -95,14 +98,14 @@ impl View<'_> {
         })
     }
 
-    /// Pods of which this was so on that Node from `from` to `to`, without a break.
+    /// Pods for which the condition held on that Node from `from` to `to`, without a break.
     pub fn pods_on(&self, node: &str, from: Timestamp, to: Timestamp, so: impl Fn(&PodState) -> bool) -> Vec<&Pod> {
         let bound = self.pods_on.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid));
         bound.filter(|pod| pod.states.throughout(from, to, |s| s.is_some_and(|s| s.node == node && so(s)))).collect()
     }
 }
 
-/// See [`View::leading`].
+/// Computes [`View::leading`].
 pub(super) fn leading(record: &Record) -> Vec<&Said> {
     let still: Vec<_> = record.frozen.iter().map(|(by, from, to)| (by, *from, shift(*to, 2.0))).collect();
     let awake = |s: &&Said| !still.iter().any(|(by, from, to)| s.at >= *from && s.at <= *to && **by == s.by);

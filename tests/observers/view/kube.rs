@@ -1,4 +1,4 @@
-//! Nodes, pods and namespaces as they lie in Kubernetes.
+//! Nodes, pods and namespaces as stored in Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +20,22 @@ pub struct Node {
     pub addresses: Vec<String>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
-    /// Condition Ready is True.
+    /// Whether the condition Ready is True.
     pub ready: bool,
     /// `status.nodeInfo.bootID`.
     pub boot_id: String,
-    /// `status.volumesInUse` names some.
+    /// Whether `status.volumesInUse` names any.
     pub volumes: bool,
-    /// CKE's annotation is `true`.
+    /// Whether CKE's annotation is `true`.
     pub marked: bool,
-    /// Our annotation: none, readable, or not.
+    /// The owner annotation: absent, readable, or unreadable.
     pub owner: Option<Result<Owner, ()>>,
-    /// An administrator keeps the cordon.
+    /// Whether an administrator keeps the cordon.
     pub keep: bool,
 }
 
 impl Node {
-    /// Reads what matters of a Node.
+    /// Reads the relevant fields of a Node.
     pub fn of(object: &Value) -> Self {
         let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
         let texts = |list: &Value, field: &str| -> Vec<String> {
@@ -57,12 +57,12 @@ impl Node {
         }
     }
 
-    /// Our record, where it can be read.
+    /// Returns the owner record, if it can be read.
     pub fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref()?.as_ref().ok()
     }
 
-    /// Our record names this entry of the reboot queue.
+    /// Reports whether the owner record names this entry of the reboot queue.
     pub fn owned_by(&self, index: u64) -> bool {
         self.owner().is_some_and(|o| o.entry == cketerm::model::entry::EntryId::reboot(index))
     }
@@ -71,24 +71,24 @@ impl Node {
 /// A pod at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodState {
-    /// Where it is bound.
+    /// Node that it is bound to.
     pub node: String,
     /// `status.phase`.
     pub phase: String,
-    /// When its deletion was asked for.
+    /// Time at which its deletion was requested.
     pub terminating: Option<Timestamp>,
-    /// When its grace period ends.
+    /// End of its grace period.
     pub grace_ends: Option<Timestamp>,
-    /// A static pod's mirror.
+    /// Whether it is a static pod's mirror.
     pub mirror: bool,
     /// Kind and UID of its controller.
     pub controller: Option<(String, String)>,
-    /// Its labels.
+    /// Labels of the pod.
     pub labels: Labels,
 }
 
 impl PodState {
-    /// Reads what matters of a Pod.
+    /// Reads the relevant fields of a Pod.
     pub fn of(object: &Value) -> Self {
         let meta = &object["metadata"];
         let owners = meta["ownerReferences"].as_array().into_iter().flatten();
@@ -106,17 +106,17 @@ impl PodState {
         }
     }
 
-    /// Whether a controller of this kind has it.
+    /// Reports whether a controller of this kind owns it.
     pub fn of_kind(&self, kind: &str) -> bool {
         self.controller.as_ref().is_some_and(|(k, _)| k == kind)
     }
 
-    /// It ended by itself.
+    /// Reports whether it ended by itself.
     pub fn finished(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// It has to leave before its Node is rebooted (I19).
+    /// Reports whether it has to leave before its Node is rebooted (I19).
     pub fn blocks(&self) -> bool {
         !self.mirror
             && !self.finished()
@@ -128,22 +128,22 @@ impl PodState {
 /// A pod from its creation to its end.
 #[derive(Clone, Debug, Default)]
 pub struct Pod {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its UID.
+    /// UID of the pod.
     pub uid: String,
-    /// What it was when.
+    /// States of the pod over time.
     pub states: Timeline<PodState>,
 }
 
-/// A string, or nothing.
+/// Returns a string value, or an empty string.
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Labels as a map.
+/// Returns labels as a map.
 pub fn labels(value: &Value) -> Labels {
     let all = value.as_object().into_iter().flatten();
     all.filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect()

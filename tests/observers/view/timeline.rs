@@ -1,19 +1,19 @@
-//! What one thing was, when.
+//! States of one object or key over time.
 
 use jiff::Timestamp;
 
 /// One state, from a moment on.
 #[derive(Clone, Debug)]
 pub struct Step<T> {
-    /// Since when.
+    /// Beginning of the state.
     pub at: Timestamp,
-    /// etcd's revision, or the object's resourceVersion.
+    /// Revision of etcd, or resourceVersion of the object.
     pub revision: i64,
-    /// The state; none = it was not there.
+    /// The state; none if it did not exist.
     pub value: Option<T>,
 }
 
-/// The states of one thing in their order; before the first it was not there.
+/// States of one object or key in their order. Before the first it did not exist.
 #[derive(Clone, Debug)]
 pub struct Timeline<T>(Vec<Step<T>>);
 
@@ -24,7 +24,7 @@ impl<T> Default for Timeline<T> {
 }
 
 impl<T> Timeline<T> {
-    /// The next state.
+    /// Appends the next state.
     pub fn push(&mut self, at: Timestamp, revision: i64, value: Option<T>) {
         self.0.push(Step { at, revision, value });
     }
@@ -34,33 +34,33 @@ impl<T> Timeline<T> {
         &self.0
     }
 
-    /// The state at the end.
+    /// State at the end.
     pub fn last(&self) -> Option<&T> {
         self.0.last()?.value.as_ref()
     }
 
-    /// The step in force at this revision.
+    /// Step in force at this revision.
     pub fn step(&self, revision: i64) -> Option<&Step<T>> {
         self.0[..self.0.partition_point(|s| s.revision <= revision)].last()
     }
 
-    /// The state at this revision.
+    /// State at this revision.
     pub fn get(&self, revision: i64) -> Option<&T> {
         self.step(revision)?.value.as_ref()
     }
 
-    /// The state right before this revision.
+    /// State right before this revision.
     pub fn before(&self, revision: i64) -> Option<&T> {
         self.get(revision - 1)
     }
 
-    /// The state at this time, everything of that instant included.
+    /// State at this time, including all changes of that instant.
     pub fn at(&self, at: Timestamp) -> Option<&T> {
         self.0[..self.0.partition_point(|s| s.at <= at)].last()?.value.as_ref()
     }
 
-    /// Whether it was so from right before `from` up to and with `to`, without a break. Of things that happen in one
-    /// instant nobody knows the order, so either end counts with what was there before it.
+    /// Reports whether a condition held from right before `from` until `to` (inclusive), without a break. The order of
+    /// events in one instant is unknown, so the state right before either end counts too.
     pub fn throughout(&self, from: Timestamp, to: Timestamp, so: impl Fn(Option<&T>) -> bool) -> bool {
         let first = self.0.partition_point(|s| s.at < from);
         let end = self.0.partition_point(|s| s.at <= to);
@@ -68,7 +68,7 @@ impl<T> Timeline<T> {
         so(before) && self.0[first..end.max(first)].iter().all(|s| so(s.value.as_ref()))
     }
 
-    /// Whether it was so at any moment from right before `from` up to and with `to`.
+    /// Reports whether a condition held at any moment from right before `from` until `to` (inclusive).
     pub fn sometime(&self, from: Timestamp, to: Timestamp, so: impl Fn(Option<&T>) -> bool) -> bool {
         !self.throughout(from, to, |state| !so(state))
     }

@@ -1,4 +1,4 @@
-//! Kubernetes' history: objects as timelines, and the requests that changed them.
+//! History of Kubernetes: objects as timelines, and the requests that changed them.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,11 @@ use super::{
 pub struct NodeWrite<'a> {
     /// The request.
     pub asked: &'a Asked,
-    /// The Node's name.
+    /// Name of the Node.
     pub name: String,
-    /// An engine of ours asked.
+    /// Whether an engine of cketerm sent it.
     pub engine: bool,
-    /// The objects before and after.
+    /// Objects before and after.
     pub raw: (&'a Value, &'a Value),
     /// The Node before.
     pub before: Node,
@@ -29,22 +29,22 @@ pub struct NodeWrite<'a> {
     pub after: Node,
 }
 
-/// An eviction or deletion of a pod that an engine asked for.
+/// An eviction or deletion of a pod that an engine requested.
 #[derive(Clone, Debug)]
 pub struct PodWrite<'a> {
     /// The request.
     pub asked: &'a Asked,
     /// `namespace/name` of the pod.
     pub pod: String,
-    /// UID of the precondition; none = there was none.
+    /// UID of the precondition; none if there was none.
     pub uid: Option<String>,
-    /// Through the Eviction API, not a DELETE.
+    /// Whether it went through the Eviction API, and not as a DELETE.
     pub eviction: bool,
-    /// It only asked whether.
+    /// Whether it was a dry run.
     pub dry_run: bool,
-    /// The Node on which the pod was when it was asked, where it was there.
+    /// Node of the pod at the time of the request, if the pod existed.
     pub node: Option<String>,
-    /// What it was answered.
+    /// Meaning of the answer.
     pub means: Means,
 }
 
@@ -86,7 +86,8 @@ impl<'a> View<'a> {
 
     pub(super) fn writes(&mut self) {
         let record = self.record;
-        // A Node is at each of its resourceVersions once: what a patch was made from tells what came of it.
+        // A Node has each of its resourceVersions once. So the version that a patch was made from identifies its
+        // result.
         let mut made: HashMap<(&str, &str), usize> = HashMap::new();
         for (i, change) in record.objects.iter().enumerate().filter(|(_, c)| c.resource == "nodes") {
             if let Some(before) = change.before.as_ref().and_then(|b| b["metadata"]["resourceVersion"].as_str()) {
@@ -124,7 +125,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The first change of a Node's cordon or records at this moment: what an unconditional patch came to.
+    /// First change of a Node's cordon or records at this moment: the result of an unconditional patch.
     fn made_at(&self, name: &str, at: Timestamp) -> Option<usize> {
         let objects = &self.record.objects;
         let from = objects.partition_point(|c| c.at < at);
@@ -152,7 +153,7 @@ impl<'a> View<'a> {
         let uid = options["preconditions"]["uid"].as_str().map(str::to_owned);
         let dry_run = options["dryRun"].as_array().is_some_and(|d| !d.is_empty()) || asked.query.contains("dryRun");
         let seen = uid.as_ref().and_then(|uid| self.pods.get(uid));
-        // Bound once, bound for ever.
+        // A pod never leaves its Node once it is bound.
         let states = seen.map_or(&[][..], |pod| pod.states.steps()).iter();
         let node = states.rev().filter_map(|s| s.value.as_ref()).map(|s| s.node.clone()).find(|n| !n.is_empty());
         let pod = format!("{namespace}/{name}");

@@ -1,11 +1,11 @@
-//! What happens to Nodes and pods: objects that are written, and what an engine asks of the API server.
+//! Nodes and pods: writes of objects, and an engine's requests to the API server.
 
 use serde_json::{Value, json};
 
 use super::{Asked, LEASE, ObjectChange, Scene, address};
 
 impl Scene {
-    /// Puts an object, or takes it away.
+    /// Writes an object, or deletes it.
     pub fn object(&mut self, resource: &str, namespace: &str, name: &str, after: Option<Value>) {
         self.version += 1;
         let place = (resource.to_owned(), namespace.to_owned(), name.to_owned());
@@ -28,7 +28,7 @@ impl Scene {
         });
     }
 
-    /// Something changes on a Node by itself.
+    /// Changes a Node without a request.
     pub fn node(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut node = self.objects[&("nodes".to_owned(), String::new(), name.to_owned())].clone();
         change(&mut node);
@@ -39,7 +39,7 @@ impl Scene {
         self.node(name, |n| n["status"]["conditions"][0]["status"] = json!("False"));
     }
 
-    /// Somebody patches a Node, from what it is now.
+    /// Patches a Node in its present state.
     pub fn patch(&mut self, by: &str, name: &str, mut body: Value) {
         let node = self.objects[&("nodes".to_owned(), String::new(), name.to_owned())].clone();
         if by.starts_with("engine") && body["metadata"]["resourceVersion"].is_null() {
@@ -53,10 +53,10 @@ impl Scene {
         self.node(name, |n| merge(n, &body));
     }
 
-    /// An engine tells what it is about to do to Kubernetes.
+    /// Records in the audit what an engine is about to do in Kubernetes.
     pub fn tells(&mut self, by: &str, what: &str, on: &str, reason: &str) {
         let lease = self.leases.get(by).copied().unwrap_or(LEASE);
-        // Who leads no longer cannot tell any more.
+        // A former leader can write no audit record.
         if !self.keys.contains_key(&format!("leader//{lease:x}")) {
             return;
         }
@@ -68,7 +68,7 @@ impl Scene {
 
     pub fn ask(&mut self, by: &str, method: &str, path: &str, body: Value, code: u16) {
         let (by, method, path) = (by.to_owned(), method.to_owned(), path.to_owned());
-        // what a kube-apiserver says with this code to an eviction
+        // message of kube-apiserver for an eviction with this code
         let said = match code {
             429 => "Cannot evict pod as it would violate the pod's disruption budget.",
             500 => "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
@@ -78,7 +78,7 @@ impl Scene {
         self.record.asked.push(Asked { at: self.now, by, method, path, query: String::new(), body, code, said });
     }
 
-    /// The last answer had this message.
+    /// Sets the message of the last answer.
     pub fn said(&mut self, said: &str) {
         self.record.asked.last_mut().unwrap().said = said.to_owned();
     }
@@ -89,7 +89,7 @@ impl Scene {
             "uid": node["metadata"]["uid"], "boot_id": node["status"]["nodeInfo"]["bootID"]})
     }
 
-    /// The engine cordons a Node for an entry.
+    /// Cordons a Node for an entry, by the engine.
     pub fn cordon(&mut self, index: u64, name: &str) {
         let owner = self.owner(index, name, true).to_string();
         let annotations = json!({"cketerm.io/owner": owner, "cke.cybozu.com/reboot": "true"});
@@ -100,7 +100,7 @@ impl Scene {
         );
     }
 
-    /// The engine lets go of it.
+    /// Uncordons a Node, by the engine.
     pub fn uncordon(&mut self, name: &str) {
         let annotations = json!({"cketerm.io/owner": null, "cke.cybozu.com/reboot": null});
         self.patch(
@@ -110,7 +110,7 @@ impl Scene {
         );
     }
 
-    /// A pod on a Node; `kind` is its controller's.
+    /// Creates a pod on a Node; `kind` is its controller's.
     pub fn pod(&mut self, namespace: &str, name: &str, node: &str, kind: &str, labels: Value) {
         let pod = json!({
             "metadata": {"name": name, "namespace": namespace, "uid": format!("uid-{name}"), "labels": labels,
