@@ -1,4 +1,4 @@
-//! What is counted.
+//! Cases whose cost is counted.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -15,27 +15,27 @@ use crossterm::event::KeyCode;
 
 use crate::scene::{self, Console, key, node};
 
-/// Something that happens again and again.
+/// An action that cketerm repeats often.
 pub struct Case {
-    /// As in the table.
+    /// Name, as in the table.
     pub name: &'static str,
-    /// How many times more allocations ten times the nodes may take.
+    /// Largest factor by which allocations may grow with ten times the nodes.
     pub allocations_grow: f64,
-    /// And instructions.
+    /// Largest factor by which instructions may grow.
     pub instructions_grow: f64,
-    /// Takes the scene; each call of what comes back does it once.
+    /// Takes the scene, and returns a function that performs the action once per call.
     pub prepare: fn(&Seen) -> Box<dyn FnMut()>,
 }
 
-/// A pass looks at every entry: it may grow as the queue does, a little more for the depth of trees.
+/// A pass looks at every entry. It may grow with the queue, and a little more for the depth of trees.
 const AS_THE_QUEUE: f64 = 11.5;
-/// What follows the work: hardly more in a large cluster, for the depth of trees again.
+/// For costs that follow the amount of work: hardly more in a large cluster, again for the depth of trees.
 const AS_THE_WORK: f64 = 1.5;
 
-/// News that a console draws: the header's counts and the list's order are looked through, nothing is made anew.
+/// For news that a console draws: it looks through the header's counts and the list's order, and rebuilds nothing.
 const WITH_A_LOOK_AT_ALL: f64 = 2.0;
 
-/// All of them.
+/// All cases.
 pub const CASES: [Case; 9] = [
     Case {
         name: "a pass, nothing changed",
@@ -147,12 +147,12 @@ pub const CASES: [Case; 9] = [
     },
 ];
 
-/// One of the Nodes, with a kubelet that it did not have.
+/// One of the Nodes, with another kubelet version.
 fn changed(times: u64, kube: &KubeView) -> NodeRow {
     node(times * 37 % kube.nodes.len() as u64, &format!("v1.35.{times}"))
 }
 
-/// The cursor goes down in this view.
+/// Moves the cursor down in this view.
 fn moves(view: char, seen: &Seen) -> Box<dyn FnMut()> {
     let mut console = Console::new(seen.clone());
     console.take(key(KeyCode::Char(view)));

@@ -1,8 +1,8 @@
-//! What the hot paths cost, counted and not timed: allocations, and instructions where valgrind is here. Held to the table
-//! in `docs/performance.md`, with a little slack, and to how they may grow with the cluster. A program of its own: the
-//! allocator that counts is the whole program's.
+//! Cost of the hot paths, counted and not timed: allocations, and instructions where valgrind is installed. The figures
+//! are compared with the table in `docs/performance.md`, with a little slack, and with the permitted growth in larger
+//! clusters. This is a program of its own, because the counting allocator applies to a whole program.
 //!
-//! `UPDATE_DOCS=1 cargo test --test cost` writes the table anew.
+//! `UPDATE_DOCS=1 cargo test --test cost` rewrites the table.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod cases;
@@ -19,12 +19,12 @@ use self::{
     table::{Budget, Figures},
 };
 
-/// The sizes that are compared, in nodes; twice as many entries.
+/// Compared sizes in nodes. The number of entries is twice as large.
 const SIZES: [u64; 2] = [500, 5_000];
-/// Counted alone, when everything that is kept has been made.
+/// Calls before counting, until everything that is kept has been allocated.
 const WARM: usize = 3;
 
-/// Does it until it costs what it always costs.
+/// Repeats the action until its cost is stable.
 fn warm(case: &Case, scene: &Seen) -> Box<dyn FnMut()> {
     let mut work = (case.prepare)(scene);
     for _ in 0..WARM {
@@ -43,7 +43,7 @@ fn allocations() -> Vec<Figures> {
     CASES.iter().map(|case| scenes.each_ref().map(|scene| count(case, scene))).collect()
 }
 
-/// What valgrind counts: nothing outside of this.
+/// Function in which valgrind counts; it counts nothing outside.
 #[inline(never)]
 fn counted_by_callgrind(work: &mut dyn FnMut()) {
     black_box(work)();
@@ -77,7 +77,7 @@ fn instructions() -> Option<Vec<Figures>> {
         .output()
         .expect("valgrind runs");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    // a file for each time that the function was left: out.1, out.2, …, and some with nothing in them
+    // one file for each return from the function: out.1, out.2, …, and some empty ones
     let texts = (1..).map_while(|n| fs::read_to_string(folder.path().join(format!("out.{n}"))).ok());
     let totals =
         texts.filter_map(|text| text.lines().find_map(|l| l.strip_prefix("totals:")?.trim().parse::<u64>().ok()));
@@ -101,7 +101,7 @@ fn nothing_costs_more_than_its_budget_nor_grows_faster_than_its_work() {
     for (i, case) in CASES.iter().enumerate() {
         let budget = Budget::of(case.name);
         wrong.extend(budget.allocations.overrun("allocations", allocations[i], case.allocations_grow));
-        // budgets are of the build that `cargo test` makes; how it grows holds for every one
+        // budgets are for the build of `cargo test`; the permitted growth applies to every build
         if let Some(all) = &instructions {
             let most = if cfg!(debug_assertions) { budget.instructions } else { table::Most::ANY };
             wrong.extend(most.overrun("thousand instructions", all[i], case.instructions_grow));

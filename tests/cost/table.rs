@@ -1,4 +1,4 @@
-//! The table of budgets in docs/performance.md, read and written.
+//! Table of budgets in docs/performance.md: reading and writing.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -7,15 +7,15 @@ use crate::cases::Case;
 const PAGE: &str = include_str!("../../docs/performance.md");
 const BEGIN: &str = "<!-- costs: begin -->\n";
 const END: &str = "<!-- costs: end -->";
-/// What may come on top of the table, in percent.
+/// Permitted excess over the table, in percent.
 const SLACK: u64 = 15;
-/// And this many, where the table has next to nothing.
+/// Permitted absolute excess, for very small figures.
 const FEW: u64 = 5;
 
-/// Counted at the small and at the large size.
+/// Figures at the small and at the large size.
 pub type Figures = [u64; 2];
 
-/// What the table has at both sizes.
+/// Budget of the table at both sizes.
 #[derive(Clone, Copy)]
 pub struct Most(Figures);
 
@@ -23,7 +23,7 @@ impl Most {
     /// No limit.
     pub const ANY: Self = Self([u64::MAX / 200; 2]);
 
-    /// What is too much of it, in words.
+    /// Descriptions of the excess over the budget.
     pub fn overrun(self, what: &str, found: Figures, grows: f64) -> Vec<String> {
         let mut wrong = Vec::new();
         for (found, most) in found.into_iter().zip(self.0) {
@@ -31,7 +31,7 @@ impl Most {
                 wrong.push(format!("{found} {what}, the table has {most}"));
             }
         }
-        #[allow(clippy::cast_precision_loss)] // far below
+        #[allow(clippy::cast_precision_loss)] // far below the limit
         let [few, many] = found.map(|n| n as f64);
         if many > few * grows + 5.0 {
             wrong
@@ -43,14 +43,14 @@ impl Most {
 
 /// A row of the table.
 pub struct Budget {
-    /// How many allocations.
+    /// Number of allocations.
     pub allocations: Most,
-    /// How many thousand instructions.
+    /// Thousands of instructions.
     pub instructions: Most,
 }
 
 impl Budget {
-    /// The row of this name.
+    /// Returns the row of this name.
     pub fn of(name: &str) -> Self {
         let table = PAGE.split(BEGIN).nth(1).and_then(|t| t.split(END).next()).expect("marks in docs/performance.md");
         let row = table.lines().find(|l| l.starts_with(&format!("| {name} |")));
@@ -61,7 +61,7 @@ impl Budget {
     }
 }
 
-/// A number with commas.
+/// Formats a number with commas.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -74,7 +74,7 @@ fn grouped(n: u64) -> String {
     out
 }
 
-/// Writes the table anew.
+/// Rewrites the table.
 pub fn write(cases: &[Case], allocations: &[Figures], instructions: &[Figures]) {
     let mut table =
         "| once, at 500 and 5,000 nodes | allocations | | grow at most | thousand instructions | | grow at most |\n\

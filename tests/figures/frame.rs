@@ -1,8 +1,8 @@
-//! What a key costs the console over 10,000 entries and 10,000 nodes at 200×50: a frame after a cursor move, a frame after
+//! Latency of the console over 10,000 entries and 10,000 nodes at 200×50: a frame after a cursor move, a frame after
 //! news, and a letter typed into the filter.
 //!
-//! `cargo bench --bench frame` prints a table: microseconds as median, 99th percentile and maximum, and bytes; with a file as its
-//! argument it writes that between the file's marks. Targets: sheet `console.md`, "Budgets".
+//! `cargo bench --bench frame` prints a table: microseconds as median, 99th percentile and maximum, and bytes. With a
+//! file as its argument it also writes the table between the file's marks. The targets are in `docs/performance.md`.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod scene;
@@ -14,7 +14,7 @@ use crossterm::event::KeyCode;
 
 use self::scene::{Console, key, node};
 
-/// The program's own.
+/// Same allocator as the program's.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -22,7 +22,7 @@ const ROWS: u64 = 10_000;
 const TIMES: usize = 1_000;
 
 impl Console {
-    /// Times what happens and the frame after it; tells microseconds and bytes.
+    /// Times some events and the frame after them; returns microseconds and bytes.
     fn time(&mut self, events: impl IntoIterator<Item = Event>) -> (u128, usize) {
         let (before, began) = (self.line.bytes.get(), Instant::now());
         for event in events {
@@ -33,7 +33,7 @@ impl Console {
     }
 }
 
-/// A row of the table: what, the target in microseconds, and what was found.
+/// Row of the table: the figure, its target in microseconds, and the measurements.
 fn row(figure: &str, target: u128, mut all: Vec<(u128, usize)>) -> String {
     all.sort_unstable();
     let at = |percent: usize| all[(all.len() - 1) * percent / 100].0;
@@ -43,7 +43,7 @@ fn row(figure: &str, target: u128, mut all: Vec<(u128, usize)>) -> String {
     format!("| {figure} | {target} µs | {median} µs | {p99} µs | {most} µs | {bytes} |\n")
 }
 
-/// Puts the table between the marks of a Markdown file.
+/// Writes the table between the marks of a Markdown file.
 fn write(path: &str, table: &str) {
     let page = std::fs::read_to_string(path).unwrap();
     let (begin, end) = ("<!-- frame: begin -->\n", "<!-- frame: end -->");
@@ -74,7 +74,7 @@ fn main() {
             .collect();
         table += &row(&format!("a letter typed into the filter, {name}"), 10_000, typed);
     }
-    // the nodes' watch tells of one node; the rest of the view is shared with the one before
+    // the nodes' watch reports one node; the new view shares the rest with the previous one
     let news: Vec<_> = (0..TIMES as u64)
         .map(|i| {
             Arc::make_mut(&mut state.snapshot.kube).put_node(node(i * 37 % ROWS, &format!("v1.35.{}", i % 9)));

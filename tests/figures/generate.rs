@@ -1,7 +1,8 @@
-//! Generating a definition from 1,000 to 20,000 machines in 20 to a rack: initialization and one maintenance pass.
+//! Generation of a definition from 1,000 to 20,000 machines, 20 to a rack: initialization and one maintenance pass.
 //!
-//! `cargo bench --bench generate` prints one JSON line a size: milliseconds as median and maximum. `quiet` is a pass that
-//! finds nothing to do, `change` one that replaces a control plane and so builds the whole definition anew.
+//! `cargo bench --bench generate` prints one JSON line for each size: milliseconds as median and maximum. `quiet` is a
+//! pass that finds nothing to do. `change` is one that replaces a control plane and so builds the whole definition
+//! anew.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::{collections::BTreeSet, time::Instant};
@@ -84,7 +85,7 @@ impl Site {
     }
 }
 
-/// Median and maximum in milliseconds of some runs.
+/// Returns median and maximum of some runs, in milliseconds.
 fn timed(runs: usize, mut work: impl FnMut() -> Plan) -> (f64, f64) {
     let mut times: Vec<f64> = (0..runs)
         .map(|_| {

@@ -1,6 +1,6 @@
-//! 1,000 unfinished repairs with health checks of 100 ms each: how long a full round takes at concurrency 32, and how long
-//! a new reboot entry waits for its start meanwhile. An engine on a sandbox inside this process; the checks are answered
-//! by a timer, so that what is measured is the engine and not this machine's speed at making processes.
+//! 1,000 unfinished repairs with health checks of 100 ms each. Measures the time of a full round at concurrency 32, and
+//! the time that a new reboot entry waits for its start meanwhile. An engine runs on a sandbox inside this process. A
+//! timer answers the checks, so the engine is measured and not this machine's speed at creating processes.
 //!
 //! `cargo bench --bench health` prints one JSON line: milliseconds. `-- PROGRAM` runs the checks as processes by that
 //! `cketerm` (`sh -c 'sleep 0.1; echo false'`) instead.
@@ -34,7 +34,7 @@ use serde_json::json;
 const REPAIRS: u64 = 1000;
 const REBOOTS: usize = 20;
 
-/// When each machine's health was asked.
+/// Times at which each machine's health was checked.
 #[derive(Clone, Default)]
 struct Log {
     ended: Arc<Mutex<BTreeMap<String, Vec<Instant>>>>,
@@ -57,7 +57,7 @@ impl Commands for Checks {
         let this = self.clone();
         Box::pin(async move {
             if line.argv.first().map(String::as_str) != Some("health") {
-                // reboot commands and boot checks are not what is measured
+                // reboot commands and boot checks are not measured
                 return (Ended::Exit(0), "true\n".to_owned(), String::new());
             }
             let now = this.log.at_once.fetch_add(1, Ordering::SeqCst) + 1;
@@ -99,7 +99,7 @@ async fn main() {
     let store = backends.store.clone();
     let who = Who { user: "figure".to_owned(), ..Who::default() };
     let request = Request { who: who.clone(), at: Clock::Host.wall(), reason: None, node_uid: None };
-    // the switch is off: the entries stay unfinished, and their health is asked all the same
+    // the queue is disabled: the entries stay unfinished, and their health is still checked
     store.set_switch(cketerm::store::keys::SwitchName::Repairs, false, &who, None).await.unwrap();
     for index in 0..REPAIRS {
         store.add_repair(&RepairEntry::queued(index, &address(index), "t", "o", None), &request).await.unwrap();
@@ -118,7 +118,7 @@ async fn main() {
     }
     let round = first.elapsed();
 
-    // rounds go on: reboots that are added now and then start all the same
+    // rounds go on, and reboots that are added now and then start nevertheless
     let workers: Vec<String> = {
         let view = live.borrow();
         let definition = view.definition().unwrap();
@@ -128,7 +128,7 @@ async fn main() {
     let mut starts = Vec::new();
     let mut watch = live.subscribe();
     for worker in workers {
-        // only while checks are under way: in the pause between two rounds it would be no art
+        // only while checks are in progress: between two rounds a start would be easy
         while log.at_once.load(Ordering::SeqCst) < 20 {
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
@@ -140,7 +140,7 @@ async fn main() {
             entry.is_some_and(|e| e.status != RebootStatus::Queued)
         };
         if std::env::var_os("CKETERM_WHY").is_some() {
-            // what the entry waited for, where it waited
+            // the reasons for which the entry waited
             let (mut seen, index, mut said) = (engine.seen(), indexes[0], None);
             let whole = watch.wait_for(started);
             tokio::pin!(whole);

@@ -1,6 +1,6 @@
-//! The large cluster from which figures and budgets are taken: so many Nodes with an API server's copy of them, so many
-//! queued entries, an engine that leads, and a console on a line that counts.
-#![allow(dead_code)] // each figure takes its part
+//! The large cluster for figures and budgets: Nodes with their live copy, queued entries, an engine that leads, and a
+//! console whose output is counted.
+#![allow(dead_code)] // each figure uses its part
 
 use std::{
     cell::Cell,
@@ -33,12 +33,12 @@ use cketerm::{
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::{Terminal, layout::Size};
 
-/// How many may be in reboot at once: so many drains start.
+/// Permitted concurrent reboots: this many drains start.
 pub const SLOTS: u32 = 20;
-/// The console's screen.
+/// Size of the console's screen.
 pub const SIZE: Size = Size::new(200, 50);
 
-/// A second after everything was heard.
+/// One second after all watches delivered their state.
 pub fn now() -> Now {
     Now { boot: Duration::from_secs(1001), wall: "2026-08-01T12:00:00Z".parse().unwrap() }
 }
@@ -47,22 +47,22 @@ fn stored<T>(key: String, value: T) -> Stored<T> {
     Stored { key, mod_revision: 5, value: Ok(Arc::new(value)) }
 }
 
-/// The key of an entry.
+/// Key of an entry.
 pub fn key_of(index: u64) -> String {
     format!("/cke/reboots/data/{index:016x}")
 }
 
-/// The address of a node.
+/// Address of a node.
 pub fn address(i: u64) -> String {
     format!("10.{}.{}.{}", i / 60_000, i / 250 % 240, i % 250 + 1)
 }
 
-/// The name of a node.
+/// Name of a node.
 pub fn name(i: u64) -> String {
     format!("node-{i:05}")
 }
 
-/// A Node with this kubelet.
+/// A Node with this kubelet version.
 pub fn node(i: u64, kubelet: &str) -> NodeRow {
     let uid = i.to_string();
     NodeRow {
@@ -75,7 +75,7 @@ pub fn node(i: u64, kubelet: &str) -> NodeRow {
     }
 }
 
-/// So many nodes, the first five of them control planes, and so many queued entries.
+/// Snapshot with this many nodes, of which the first five are control planes, and this many queued entries.
 pub fn snapshot(nodes: u64, entries: u64) -> Snapshot {
     let mut cluster = Cluster { name: "large".to_owned(), ..Cluster::default() };
     cluster.reboot.reboot_command = Some(vec!["reboot".to_owned()]);
@@ -105,14 +105,14 @@ pub fn snapshot(nodes: u64, entries: u64) -> Snapshot {
     }
 }
 
-/// What a console is told of it: every entry waits for a slot.
+/// The console's input for this snapshot: every entry waits for a slot.
 pub fn seen(nodes: u64, entries: u64) -> Seen {
     let waits = Reason::WaitingForSlot { holder: Some(EntryId::reboot(0)), limit: 10 };
     let reasons: BTreeMap<_, _> = (0..entries).map(|i| (EntryId::reboot(i), waits.clone())).collect();
     Seen { snapshot: snapshot(nodes, entries), reasons: Arc::new(reasons), ..Seen::default() }
 }
 
-/// Counts what would go over the line.
+/// Counts the bytes that would go to the terminal.
 #[derive(Clone, Default)]
 pub struct Line {
     pub bytes: Rc<Cell<usize>>,
@@ -138,7 +138,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// With its first frame drawn.
+    /// Creates the console and draws its first frame.
     pub fn new(seen: Seen) -> Self {
         let mut app = App::new(Looks::default(), View::Nodes, now());
         app.size = SIZE;
@@ -150,20 +150,20 @@ impl Console {
         console
     }
 
-    /// A frame.
+    /// Draws a frame.
     pub fn draw(&mut self) {
         let app = &self.app;
         self.terminal.draw(|frame| views::draw(app, frame)).unwrap();
     }
 
-    /// What happens, and the frame after it.
+    /// Handles an event and draws the frame after it.
     pub fn take(&mut self, event: Event) {
         update(&mut self.app, event);
         self.draw();
     }
 }
 
-/// A key pressed.
+/// Event of a pressed key.
 pub fn key(code: KeyCode) -> Event {
     Event::Key(KeyEvent::from(code))
 }

@@ -1,5 +1,6 @@
-//! etcd that knows its clients by their certificates, with the roles of docs/etcd-roles.md: an engine reboots a machine through it.
-//! And on that ground every secret that there is, planted once: nothing that is printed, logged, served or written has one of them.
+//! etcd that authenticates its clients by certificates, with the roles of docs/etcd-roles.md: an engine reboots a
+//! machine through it. The same site holds one of every kind of secret. No output, log, endpoint or stored value
+//! contains any of them.
 
 use std::{
     fmt::Write as _,
@@ -20,14 +21,14 @@ use crate::{
     },
 };
 
-/// What every planted secret begins with.
+/// Prefix of every planted secret.
 const SECRET: &str = "hunter2";
 
 struct Site {
     etcd: Etcd,
     keys: tempfile::TempDir,
     served: Served,
-    /// A worker.
+    /// Address of a worker.
     address: String,
 }
 
@@ -53,7 +54,7 @@ impl Site {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// A configuration for whoever has this certificate; its key stands in it, as text.
+    /// Writes a configuration with this certificate; its key is inline, as text.
     fn config(&self, who: &str, more: &str) -> PathBuf {
         let key = std::fs::read_to_string(self.file(&format!("{who}.key"))).unwrap().replace('\n', "\n    ");
         let text = format!(
@@ -75,7 +76,7 @@ impl Site {
     }
 }
 
-/// TLS that asks for a certificate, the roles of the document, the sandbox's machines and its definition.
+/// Sets up TLS that requires a certificate, the roles of the document, the sandbox's machines and its definition.
 fn site() -> Option<Site> {
     let version = versions().into_iter().next()?;
     let keys = tempfile::tempdir().unwrap();
@@ -92,7 +93,7 @@ fn site() -> Option<Site> {
     for command in documented() {
         site.root(&command.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    // etcd 3.4 has no users without a password; theirs are never used
+    // etcd 3.4 has no users without a password; these passwords are never used
     for (user, role) in [("root", "root"), ("engine", "cketerm-engine"), ("operator", "cketerm-operator")] {
         site.root(&["user", "add", &format!("{user}:unused-{user}")]);
         site.root(&["user", "grant-role", user, role]);
@@ -140,7 +141,7 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
         ran.stdout
     };
 
-    // by certificate alone: the operator's role sets the site up, the engine's sees it through
+    // by certificate alone: the operator's role sets the site up, the engine's role runs the reboot
     let mut cluster: serde_json::Value = serde_yaml::from_str(&run(&theirs, &["cluster", "get"]).stdout).unwrap();
     let program = env!("CARGO_BIN_EXE_cketerm");
     cluster["reboot"]["reboot_command"] = serde_json::json!([program, "-v", "power", "cycle", "--hard"]);
@@ -154,7 +155,7 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     let policy: serde_json::Value =
         serde_json::from_str(&run(&theirs, &["policy", "show", "-o", "json"]).stdout).unwrap();
     done(&["policy", "set", "control_plane_probe", policy["control_plane_probe"].as_str().unwrap()]);
-    // the members of the sandbox's etcd are asked at ports that these engines are not told of
+    // the sandbox serves its etcd members at ports that these engines do not know
     done(&["policy", "set", "etcd_members", "none"]);
     site.root(&["put", "/cke/sabakan/url", "http://user:hunter2-sabakan@127.0.0.1:1/graphql"]);
     let daemon = Daemon::start(&served.dir, &engine, "engine");
@@ -167,13 +168,13 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     let went = log.iter().filter(|l| l["address"] == site.address.as_str() && l["what"] == "down").count();
     assert_eq!(went, 1, "one cycle for one entry: {log:?}");
 
-    // a certificate of the same authority without a role, and one of another authority, get nothing
+    // a certificate of the same authority without a role, and one of another authority, get no access
     for (who, says) in [("stranger", "permission"), ("other", "etcd")] {
         let ran = run(&site.config(who, ""), &["rq", "list"]);
         assert!(ran.code != 0 && ran.stderr.to_lowercase().contains(says), "{who}: {ran:?}");
     }
 
-    // a token that Kubernetes refuses: what fails is what says most
+    // a token that Kubernetes refuses, because failures print the most
     let planted = served.dir.join("kubeconfig-planted");
     std::fs::rename(served.kubeconfig("hunter2-kube-token"), &planted).unwrap();
     let text = std::fs::read_to_string(&engine).unwrap();
@@ -182,7 +183,7 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     let ran = run(&refused, &["nodes", "list"]);
     assert!(ran.code != 0 && ran.stderr.contains("401"), "{ran:?}");
 
-    // a password instead, the right one and a wrong one
+    // a password instead, once correct and once wrong
     site.root(&["user", "add", "named:hunter2-etcd"]);
     site.root(&["user", "grant-role", "named", "cketerm-operator"]);
     let text = std::fs::read_to_string(&operator).unwrap();
@@ -215,7 +216,8 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     assert!(said.len() > 30 && written > 50_000, "{} places, {written} bytes", said.len());
 }
 
-/// All that anybody can read of it: what words print, what the engine logs and serves, what lies in etcd and Kubernetes.
+/// Everything that anybody can read: output of commands, the engine's log and endpoints, contents of etcd and
+/// Kubernetes.
 fn everything(
     site: &Site,
     daemon: &Daemon,
@@ -291,10 +293,10 @@ fn everything(
         said.iter().any(|(place, text)| place.starts_with("the log ") && text.contains("leads")),
         "nothing was logged"
     );
-    // a program that is asked for its command line
+    // the command line of the running program
     let cmdline = std::fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap_or_default();
     said.push(("its command line".to_owned(), String::from_utf8_lossy(&cmdline).into_owned()));
-    // where the URL stands because somebody put it there
+    // except the key in which the operator stored the URL
     let mut etcd = String::new();
     for key in site.root(&["get", "/cke/", "--prefix", "--keys-only"]).lines().filter(|key| *key != "/cke/sabakan/url")
     {

@@ -1,4 +1,4 @@
-//! The words, as the built program on a real etcd: what scripts and people see.
+//! Commands of the built program on a real etcd, as scripts and people see them.
 
 mod about;
 mod bad_input;

@@ -1,8 +1,8 @@
-//! One suite of questions, asked over the wire of the real servers and of the sandbox, which must agree.
+//! One suite of requests, sent over the wire to real servers and to the sandbox, which must agree.
 //!
-//! The real answer is the truth: a case holds no expectation of its own, it asks as a client would and returns what
-//! it heard with times, uids and absolute revisions replaced. `conformance.md` in cargo's folder for tests holds the
-//! whole comparison; `CONFORMANCE=text` asks only the cases whose name contains the text.
+//! The real answer is the truth: a case holds no expectation of its own. It sends requests as a client would and
+//! returns the answers, with times, uids and absolute revisions replaced. `conformance.md` in cargo's folder for tests
+//! holds the whole comparison. `CONFORMANCE=text` runs only the cases whose name contains the text.
 
 mod etcd;
 mod known;
@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 use place::Place;
 use report::Report;
 
-/// One question.
+/// One case.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// Its name, `part: what`.
     pub name: &'static str,
-    /// Asks it.
+    /// Runs it.
     pub ask: fn(Arc<Place>) -> LocalBoxFuture<'static, Value>,
 }
 
-/// The cases of one file: their functions' names are their names.
+/// Cases of one file, named after their functions.
 macro_rules! cases {
     ($part:literal: $($case:ident),+ $(,)?) => {
         pub fn cases() -> Vec<$crate::conformance::Case> {
@@ -41,7 +41,7 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Asks one case; one that panics or hangs answers that.
+/// Runs one case. If it panics or hangs, that is its answer.
 async fn ask(place: Arc<Place>, case: Case) -> (&'static str, Value) {
     let answer = tokio::time::timeout(Duration::from_secs(40), AssertUnwindSafe((case.ask)(place)).catch_unwind());
     let answer = match answer.await {
@@ -56,17 +56,17 @@ async fn ask(place: Arc<Place>, case: Case) -> (&'static str, Value) {
     (case.name, answer)
 }
 
-/// What is asked of a world.
+/// Cases for one world.
 #[derive(Clone, Default)]
 struct Questions {
-    /// As many at a time as `width` says.
+    /// Cases that run concurrently, as many as `width`.
     cases: Vec<Case>,
     width: usize,
-    /// Afterwards, one at a time.
+    /// Cases that run afterwards, one at a time.
     alone: Vec<Case>,
 }
 
-/// Asks one world everything, in a thread of its own.
+/// Runs all cases on one world, in a thread of its own.
 fn asked(place: Place, questions: Questions) -> std::thread::JoinHandle<report::Answers> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -87,7 +87,7 @@ fn asked(place: Place, questions: Questions) -> std::thread::JoinHandle<report::
     })
 }
 
-/// The cases that `CONFORMANCE` names, or all.
+/// Cases that `CONFORMANCE` selects, or all.
 fn wanted(cases: Vec<Case>) -> Vec<Case> {
     let only = std::env::var("CONFORMANCE").unwrap_or_default();
     cases.into_iter().filter(|case| case.name.contains(&only)).collect()

@@ -131,7 +131,7 @@ impl Slot {
         self.hits.clone()
     }
 
-    /// The faults one by one; others return their totals.
+    /// Individual faults; [`Self::all_hits`] returns their counts.
     pub fn met(&self) -> &[Met] {
         &self.met
     }

@@ -109,7 +109,7 @@ pub fn blind() -> Stretch {
     runtime().block_on(async {
         let play = Play::begin(SITE, 1).await;
         let die = |address: &String| play.stage.sandbox.machines.die(address);
-        // as many as are permitted; an engine that notices one starts its wait for the next event anew
+        // as many as are permitted; seeing the failure restarts the engine's wait for the next event
         die(&play.workers[0]);
         sleep(Duration::from_secs(20)).await;
         play.lines(|line| line.mute(Some("/api/v1/nodes"), false));

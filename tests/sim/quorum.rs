@@ -43,7 +43,7 @@ pub async fn trouble(sandbox: &Sandbox, mut dice: Rng, began: Instant, keep: &Ke
             5..7 => Trouble { behind: true, ..Trouble::default() },
             7 => Trouble { alarm: true, ..Trouble::default() },
             8 => Trouble { learner: true, ..Trouble::default() },
-            // another one leads
+            // this member becomes the leader of etcd
             _ => {
                 members.lead(&address);
                 continue;

@@ -1,4 +1,4 @@
-//! Words about the program itself: `config`, `info`, `man`, `screenshot`.
+//! Commands about the program itself: `config`, `info`, `man`, `screenshot`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -19,7 +19,7 @@ async fn a_screenshot_shows_what_is_there_and_never_writes() {
     assert!(frame.stdout.lines().all(|l| l.chars().count() <= 100), "{}", frame.stdout);
     let typed = rig.run(&["screenshot", "--view", "reboots", "--keys", "/ \"node:worker13\" enter"]).stdout;
     assert!(typed.contains("worker13") && !typed.contains("10.0.0.12"), "{typed}");
-    // a verb and its confirmation: the dialog can be shown, what it would do is not done
+    // a key that opens a confirmation: the dialog can be shown, its action is not performed
     let dialog = rig.run(&["screenshot", "--view", "reboots", "--keys", "X"]).stdout;
     assert!(dialog.to_lowercase().contains("cancel"), "{dialog}");
     let confirmed = rig.run(&["screenshot", "--view", "reboots", "--keys", "X enter y"]);
@@ -44,7 +44,7 @@ fn pictures_are_made_of_a_sandbox_without_any_server() {
         assert_eq!(text.lines().count(), 24, "{view}");
         assert!(text.contains("SANDBOX"), "{view}: {text}");
     }
-    // the engine of this process leads: its log is there (operator's review 12)
+    // the engine of this process leads, and its log is shown
     let logs = shot(&["--view", "logs", "--after", "3"]);
     assert!(logs.contains("leads") && !logs.contains("nothing was logged"), "{logs}");
     let picture = shot(&["--view", "nodes", "--format", "svg", "--size", "120x30"]);
@@ -146,7 +146,7 @@ async fn info_tells_what_a_bug_report_begins_with() {
     let table = rig.run(&["info"]).stdout;
     assert!(table.starts_with("cketerm          0."), "{table}");
 
-    // servers that do not answer are the very reason for which it is asked
+    // unreachable servers are the very reason to run `info`
     let away = run(&["--etcd-endpoints", "http://127.0.0.1:1", "info"], "");
     assert_eq!(away.status, 0, "{away:?}");
     assert!(away.stdout.contains("http://127.0.0.1:1: "), "{away:?}");

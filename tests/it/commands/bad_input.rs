@@ -1,10 +1,10 @@
-//! Bad input: each is told with the object and the remedy, and nothing else is lost or stopped.
+//! Bad input: each message names the object and the remedy, and nothing else is lost or stopped.
 
 use std::time::{Duration, Instant};
 
 use super::rig::{DEFINITION, Ran, Rig, run};
 
-/// It failed with `status` and its message has all these words.
+/// Asserts that it failed with `status` and that its message has all these words.
 fn said(ran: &Ran, status: i32, words: &[&str]) {
     assert_eq!(ran.status, status, "{ran:?}");
     for word in words {
@@ -95,7 +95,7 @@ async fn an_entry_that_is_not_json_is_named_and_the_others_go_on() {
     assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await.as_deref(), Some("{oops"), "left alone");
     assert_eq!(rig.run_with(&["rq", "add", "-"], "10.0.0.14").status, 0);
     assert!(rig.run(&["rq", "why", "0"]).stdout.contains("cannot be read"));
-    // the refusal names the word that removes just what it showed
+    // the refusal names the command that removes exactly the shown value
     let word = refused.stderr.rsplit('`').nth(1).unwrap_or_default();
     let words: Vec<&str> = word.split_whitespace().skip(1).collect();
     assert_eq!(words[..4], ["rq", "cancel", "0", "--unreadable"], "{}", refused.stderr);
@@ -242,7 +242,8 @@ contexts: [{name: x, context: {cluster: x, user: x}}]
 current-context: x
 ";
 
-/// Forty kilobytes that stand for gigabytes: of a person's file no more is expanded than is read, of a value in etcd nothing.
+/// Forty kilobytes that expand to gigabytes. cketerm expands an operator's file only up to the reading limit, and a
+/// value in etcd not at all.
 #[tokio::test]
 async fn a_document_whose_aliases_expand_without_end_is_refused() {
     let Some(rig) = Rig::start().await else { return };

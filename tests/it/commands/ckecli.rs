@@ -1,4 +1,4 @@
-//! Where the real `ckecli` and CKE say no, or print otherwise (real-world.md, F).
+//! Cases in which the real `ckecli` and CKE refuse, or print something else (CLI-23 to CLI-37).
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ reboot:
   boot_check_command: [/bin/echo, \"true\"]
 ";
 
-/// CKE ends at its start with such a definition, and its leader stops working.
+/// CKE exits at its start with such a definition, and its leader stops working (CLI-30).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_without_the_runtimes_endpoint_is_refused_where_cke_was_and_noted_elsewhere() {
     let Some(rig) = Rig::start().await else { return };
@@ -36,12 +36,12 @@ async fn a_definition_without_the_runtimes_endpoint_is_refused_where_cke_was_and
         let with = rig.run(&["cluster", "set", &rig.file("with.yml", DEFINITION)]);
         assert_eq!((with.status, with.stderr.as_str()), (0, ""), "{key}");
     }
-    // our own leader writes records and status, too: they are no trace of CKE once there is a policy
+    // a cketerm leader writes records and status too: they are no trace of CKE once there is a policy
     rig.clear().await;
     rig.put("/cke/cketerm/policy", r#"{"engine": "cketerm"}"#).await;
     rig.put("/cke/records", "4").await;
     assert_eq!(rig.run(&["cluster", "set", &without]).status, 0);
-    // what CKE has worked with is not taken away
+    // a part that CKE has worked with cannot be removed
     assert_eq!(rig.run(&["cluster", "set", &rig.file("with.yml", DEFINITION)]).status, 0);
     assert_eq!(rig.run(&["cluster", "set", &without]).status, 1);
 }

@@ -1,4 +1,4 @@
-//! What `--help` says, word by word: a change of it is a change of the interface.
+//! Exact output of `--help`: a change of it is a change of the interface.
 
 use super::rig::run;
 

@@ -1,5 +1,5 @@
-//! Escape sequences in every value that comes from elsewhere (etcd, Kubernetes, sabakan, BMCs, webhooks, files), and every
-//! subcommand run on them: nothing that is printed steers a terminal or begins a line that nobody wrote.
+//! Escape sequences in every value from elsewhere (etcd, Kubernetes, sabakan, BMCs, webhooks, files), with every
+//! subcommand run on them. No output controls the terminal or begins a forged line (CLI-4).
 
 mod site;
 
@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use self::site::{Site, evil};
 use crate::world::program::command;
 
-/// Every subcommand that has none below it, hidden ones too.
+/// Every subcommand without further subcommands, including hidden ones.
 fn leaves(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
     for inner in command.get_subcommands().filter(|c| c.get_name() != "help") {
         let path = format!("{path} {}", inner.get_name()).trim().to_owned();
@@ -31,7 +31,7 @@ fn leaves(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
     }
 }
 
-/// Runs one, for four seconds at most; what it printed.
+/// Runs a command for at most four seconds, and returns its output.
 fn run(config: &Path, args: &[String], form: Option<&str>) -> (String, String) {
     let mut all = command();
     all.arg("--config").arg(config).args(form.map(|f| ["-o", f]).into_iter().flatten()).arg("-v").args(args);
@@ -40,7 +40,7 @@ fn run(config: &Path, args: &[String], form: Option<&str>) -> (String, String) {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let _ = from.read_to_end(&mut bytes);
-            // a lone byte of C1 is as bad as the character: it is no UTF-8
+            // a single C1 byte is as bad as the character, and is no UTF-8
             String::from_utf8(bytes).expect("UTF-8")
         })
     };
@@ -54,7 +54,7 @@ fn run(config: &Path, args: &[String], form: Option<&str>) -> (String, String) {
     (out.join().unwrap(), err.join().unwrap())
 }
 
-/// What is wrong with an output: a picture may set colours, and lines of a command's output are its own.
+/// Defect of an output, if any. A picture may set colours, and lines of a command's output are its own.
 fn wrong(text: &str, picture: bool, lines: bool) -> Option<String> {
     let mut text = text.to_owned();
     if picture {
@@ -100,7 +100,7 @@ fn no_subcommand_prints_what_steers_a_terminal() {
     tree.build();
     leaves(&tree, "", &mut found);
     assert!(found.len() > 90, "{}", found.len());
-    // these change what the others show, or take their four seconds
+    // these change the output of the others, or use their full four seconds
     let late = |path: &str| {
         let slow = ["sandbox", "power off", "power cycle", "power on", "nodes drain", "hosts", "wait"];
         (slow.iter().any(|word| path.contains(word)), path.to_owned())
@@ -121,7 +121,7 @@ fn no_subcommand_prints_what_steers_a_terminal() {
                             site.plant(config == &site.broken);
                             let (out, err) = run(config, &call, form);
                             let picture = path == "screenshot" && call.iter().any(|word| word == "ansi");
-                            // it stands for a command of the definition, and prints what that printed
+                            // it stands for a command of the definition, and prints that command's output
                             let lines = path == "sandbox machine";
                             for (text, where_to) in [(&out, "stdout"), (&err, "stderr")] {
                                 if let Some(why) = wrong(text, picture && where_to == "stdout", lines) {
@@ -139,7 +139,7 @@ fn no_subcommand_prints_what_steers_a_terminal() {
             });
         }
     });
-    // by its name the receiver is asked, and its answer is shown
+    // with its name the receiver gets a request, and its answer is shown
     let (out, err) = run(&site.config, &["notices", "test", "hook"].map(str::to_owned), None);
     for text in [&out, &err] {
         assert_eq!(wrong(text, false, false), None, "{text}");
@@ -147,7 +147,7 @@ fn no_subcommand_prints_what_steers_a_terminal() {
     assert!((out.clone() + &err).contains("hook-evil"), "{out} {err}");
     let faults = faults.into_inner().unwrap();
     assert!(faults.is_empty(), "{} outputs:\n{}", faults.len(), faults.join("\n"));
-    // the values were there to be printed
+    // the values were present to be printed
     let seen = seen.into_inner().unwrap();
     let shown = |source: &str| seen.get(source).map_or(0, BTreeSet::len);
     for (source, least) in [("etcd", 15), ("kube", 5), ("sabakan", 3), ("bmc", 1), ("machine", 1), ("file", 1)] {

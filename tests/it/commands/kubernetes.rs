@@ -1,4 +1,4 @@
-//! The words that are about Kubernetes, on a real API server.
+//! Commands that concern Kubernetes, on a real API server.
 
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ async fn an_operator_with_kubernetes_notes_the_node_and_starts_nothing_in_anothe
     assert_eq!(refused.kind, Kind::Refused);
     assert!(refused.text.contains("cluster identify"), "{refused}");
     assert!(operator.set_switch(SwitchName::Reboots, true, None).await.is_err());
-    // what ends or holds work always works
+    // commands that end or hold work are always accepted
     operator.set_switch(SwitchName::Reboots, false, None).await.unwrap();
     operator.cancel_reboot(0, None, None).await.unwrap();
     assert_eq!(operator.cancel_all_reboots(None).await.unwrap(), [1]);
@@ -117,7 +117,7 @@ async fn an_operator_with_kubernetes_notes_the_node_and_starts_nothing_in_anothe
     let audit = rig.client.kv_client().get("/cke/cketerm/audit/", Some(all)).await.unwrap();
     assert!(audit.kvs().iter().any(|kv| kv.value_str().unwrap().contains("keep-cordoned")), "it is audited");
 
-    // an API server that is away keeps nobody from working, and not for long
+    // an unreachable API server blocks no command, and delays it only briefly
     rig.delete("/cke/cketerm/identity").await;
     world.act("freeze", "apiserver");
     let begun = std::time::Instant::now();

@@ -1,5 +1,5 @@
-//! Which command is accepted under which leader, as the built program on a real etcd (I52; docs/beside-cke.md). A CKE leader is
-//! a key in `leader/` without a registration, as CKE's election writes it.
+//! Commands that are accepted under each leader, by the built program on a real etcd (I52; docs/beside-cke.md). A CKE
+//! leader is a key in `leader/` without a registration, as CKE's election writes it.
 
 use cketerm::{
     actions::Operator,
@@ -13,7 +13,7 @@ use super::rig::{Ran, Rig};
 
 const LEADERS: [&str; 5] = ["cketerm", "cketerm, CKE waits", "CKE", "nobody", "unknown"];
 
-/// Puts the leader there and takes every other one away.
+/// Creates the leader and removes every other one.
 async fn leads(rig: &Rig, leader: &str) {
     for key in ["leader//10", "leader//20", "leader//of-another-form", "cketerm/engines/20"] {
         rig.delete(&format!("/cke/{key}")).await;
@@ -33,7 +33,7 @@ async fn leads(rig: &Rig, leader: &str) {
     }
 }
 
-/// Entry 0 is queued, 1 draining, 2 rebooting; nothing is ordered, nothing is set.
+/// Restores the usual state: entry 0 is queued, 1 draining, 2 rebooting; no orders, no settings.
 async fn usual(rig: &Rig) {
     for (index, status) in ["queued", "draining", "rebooting"].iter().enumerate() {
         let entry = json!({"index": index.to_string(), "node": format!("10.0.0.1{}", index + 2), "status": status,
@@ -48,7 +48,7 @@ async fn usual(rig: &Rig) {
     rig.put("/cke/cketerm/policy", r#"{"engine": "cketerm"}"#).await;
 }
 
-/// What lies below `cketerm/` and is no record of who did what.
+/// Keys below `cketerm/`, except audit records.
 async fn ours(rig: &Rig) -> (Vec<Option<String>>, Option<String>, Option<String>) {
     let mut orders = Vec::new();
     for index in 0..3 {
@@ -124,7 +124,7 @@ async fn i52_each_command_under_each_leader_is_honoured_or_refused_with_3_and_no
     }
 }
 
-/// An unhold is accepted whoever leads: it takes back what nobody should rely on.
+/// An unhold is accepted under any leader: it withdraws an order that has no effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn i52_a_hold_from_before_needs_attention_once_cke_leads_and_can_be_withdrawn() {
     let Some(rig) = Rig::start().await else { return };
@@ -144,7 +144,7 @@ async fn i52_a_hold_from_before_needs_attention_once_cke_leads_and_can_be_withdr
     assert_eq!(why(&rig)["reason"]["reason"], "EngineElsewhere");
 }
 
-/// What is stored and not in force is called so wherever it is shown.
+/// A stored rule that is not in force is shown as such everywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn i52_rules_that_cke_does_not_know_are_shown_as_not_in_force() {
     let Some(rig) = Rig::start().await else { return };
@@ -164,7 +164,7 @@ async fn i52_rules_that_cke_does_not_know_are_shown_as_not_in_force() {
     assert!(audit.contains("freeze for handover"), "{audit}");
 }
 
-/// `resume` gives back what `stop` took, nothing else.
+/// `resume` enables what `stop` disabled, nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
     let Some(rig) = Rig::start().await else { return };
@@ -178,7 +178,7 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
             )
         };
         let both = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        // the repair queue was disabled before, and stays so
+        // the repair queue was disabled before, and stays disabled
         assert_eq!(rig.run(&["repair-queue", "disable"]).status, 0);
         assert_eq!(rig.run(&["stop", "--reason", "power"]).status, 0, "{leader}");
         assert_eq!(switches().await, both("true", "true"), "{leader}");
@@ -190,14 +190,14 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
         let again = rig.run(&["resume"]);
         assert!(again.status == 0 && again.stderr.contains("nothing is stopped"), "{again:?}");
         assert_eq!(switches().await, both("false", "true"));
-        // both were enabled; one was turned by somebody since, with ckecli or ours
+        // both were enabled; one was switched since, with ckecli or cketerm
         rig.put("/cke/repairs/disabled", "false").await;
         assert_eq!(rig.run(&["stop"]).status, 0);
         rig.put("/cke/repairs/disabled", "true").await;
         let resumed = rig.run(&["resume"]);
         assert_eq!(switches().await, both("false", "true"), "{leader}: what somebody disabled since stays so");
         assert!(resumed.stderr.contains("the repair queue was turned by somebody since"), "{}", resumed.stderr);
-        // enabled by hand after a stop, stopped again, resumed
+        // manually enabled after a stop, stopped again, resumed
         rig.put("/cke/repairs/disabled", "false").await;
         assert_eq!(rig.run(&["stop"]).status, 0);
         assert_eq!(rig.run(&["rq", "enable"]).status, 0);
@@ -206,7 +206,7 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
         assert_eq!(rig.run(&["resume"]).status, 0);
         assert_eq!(switches().await, both("false", "false"), "{leader}");
     }
-    // what is no queue goes on, and is named with what stops it
+    // other work goes on, and the message names the command that stops it
     usual(&rig).await;
     let said = rig.run(&["stop"]).stderr;
     assert!(!said.contains("goes on"), "nothing else is set up: {said}");
@@ -226,7 +226,7 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
     assert!(!said.contains("sabakan") && !said.contains("auto-repair") && said.contains("Metal3"), "{said}");
     let audit = rig.run(&["audit", "-o", "json"]).stdout;
     assert!(audit.contains(r#""stop""#) && audit.contains(r#""resume""#) && audit.contains("power"), "{audit}");
-    // a record that cannot be read stops nobody from stopping
+    // an unreadable record does not prevent a stop
     rig.put("/cke/cketerm/stopped", "{").await;
     let resumed = rig.run(&["resume"]);
     assert!(resumed.status == 1 && resumed.stderr.contains("etcdctl del"), "{resumed:?}");
@@ -234,7 +234,7 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
     assert_eq!(rig.get("/cke/reboots/disabled").await.as_deref(), Some("true"));
 }
 
-/// The write itself compares the leader: between the look and the write another program may take the lead.
+/// The write itself compares the leader: between the read and the write another program may become leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn i52_an_order_is_written_only_under_the_leader_that_was_looked_at() {
     let Some(rig) = Rig::alone().await else { return };
@@ -250,7 +250,7 @@ async fn i52_an_order_is_written_only_under_the_leader_that_was_looked_at() {
         leads(&rig, leader).await;
         seen.push(store.leadership().await.unwrap().under);
     }
-    // now CKE leads: what was looked at before leads no longer
+    // now CKE leads: the leader of the earlier read leads no longer
     for under in &seen[..2] {
         assert_eq!(hold(under).await, Err(StoreError::LeaderChanged), "{under:?}");
         assert_eq!(rig.get("/cke/cketerm/orders/reboots/0").await, None);

@@ -1,4 +1,4 @@
-//! `nodes cordon`, `uncordon`, `drain`, `keep-cordoned`: one node by hand, by the queues' rules.
+//! `nodes cordon`, `uncordon`, `drain`, `keep-cordoned`: one node manually, by the queues' rules.
 
 use std::{
     io::{BufRead, BufReader},
@@ -22,7 +22,7 @@ in_both_worlds! {
     nothing_is_done_by_hand_while_an_entry_works_on_the_node,
 }
 
-/// Pods of the namespace that nobody has asked to go.
+/// Number of pods in the namespace without a requested deletion.
 fn pods(world: &World) -> usize {
     let list = world.ok("GET", "/api/v1/namespaces/default/pods", None);
     list["items"].as_array().unwrap().iter().filter(|p| p["metadata"]["deletionTimestamp"].is_null()).count()
@@ -44,7 +44,7 @@ fn a_node_is_drained_by_hand_and_stays_cordoned_for_its_administrator(world: &Wo
     assert_eq!(told, [("node drain", "drained, 2 pods"), ("node drain", "begun"), ("node cordon", "done")]);
     assert!(audit.iter().all(|a| a["on"] == "node w1" && a["reason"] == "new disk"), "{audit:?}");
 
-    // an engine that leads keeps its hands off
+    // an engine that leads does not touch the node
     let daemon = world.daemon("engine");
     wait_for("it leads", 30, || daemon.ready().contains("leading").then_some(()));
     std::thread::sleep(std::time::Duration::from_secs(2));
@@ -77,7 +77,7 @@ fn i15_a_budget_that_refuses_is_named_with_its_numbers_and_no_pod_is_touched(wor
 
 fn a_drain_that_is_interrupted_leaves_the_node_cordoned_and_says_so(world: &World) {
     world.set_up_web(1);
-    // one of the two may go: the preview, judged pod by pod, passes both
+    // one of the two may be evicted: the preview, which judges each pod alone, passes both
     world.add_budget("default", "web", "web", 1);
     let mut child = program::command()
         .arg("--config")
@@ -118,7 +118,7 @@ fn nothing_is_done_by_hand_while_an_entry_works_on_the_node(world: &World) {
         assert!(ran.stderr.contains("node w1: reboots/0 (rebooting) works on it"), "{verb}: {}", ran.stderr);
     }
     assert_eq!((world.cordoned().len(), &world.node("w1")["metadata"]["annotations"]), (0, &before));
-    // what only keeps is always allowed
+    // a command that only keeps a cordon is always accepted
     let ran = cketerm(&world.config(), &["nodes", "keep-cordoned", "w1"]);
     assert_eq!((ran.code, kept(world)), (0, true), "{}", ran.stderr);
     assert_eq!(cketerm(&world.config(), &["nodes", "keep-cordoned", "w1", "--give-back"]).code, 0);

@@ -1,4 +1,4 @@
-//! `sabakan plan` and `auto-repair plan` from files: no server is needed, none is asked.
+//! `sabakan plan` and `auto-repair plan` from files: they need no server and send no request.
 
 use std::{path::PathBuf, process::Command};
 
@@ -133,7 +133,8 @@ fn automatic_repair_says_what_it_would_add_and_why_not_the_others() {
     assert!(table.contains("unreachable skipped"), "{table}");
 }
 
-/// A misspelt constraint is none: it is named, with the one that was meant, and the plan is made without it.
+/// A misspelt constraint has no effect: the message names it with the nearest known one, and the plan is made without
+/// it.
 #[test]
 fn a_constraint_that_nobody_knows_is_named_with_the_nearest_one() {
     let dir = Files(tempfile::tempdir().unwrap());

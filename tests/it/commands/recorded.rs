@@ -1,12 +1,12 @@
-//! Recorded runs of `ckecli` (`tests/fixtures/ckecli.jsonl`): the same words must leave the same keys, the same
-//! standard output and the same kind of exit status. Cases marked `differs` are ours to answer otherwise.
+//! Recorded runs of `ckecli` (`tests/fixtures/ckecli.jsonl`). The same arguments must leave the same keys, the same
+//! standard output and the same kind of exit status. In cases marked `differs` cketerm answers differently on purpose.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::rig::Rig;
 
-/// First words that this version has; what it lacks is counted, not compared.
+/// First arguments that cketerm supports; the others are counted, not compared.
 const WORDS: [&str; 10] = [
     "reboot-queue",
     "rq",
@@ -40,7 +40,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-/// Everything wanted is there; more is allowed in objects.
+/// Reports whether everything expected is there; objects may have more.
 fn covers(got: &Value, want: &Value) -> bool {
     match (got, want) {
         (Value::Object(got), Value::Object(want)) => {

@@ -1,5 +1,5 @@
-//! The words of `sabakan` and `auto-repair` that touch only etcd: what is set is what is stored, bad input is told and
-//! stores nothing.
+//! Commands of `sabakan` and `auto-repair` that touch only etcd: they store exactly what was set. Bad input is reported
+//! and stores nothing.
 
 use std::io::{Read as _, Write as _};
 
@@ -68,7 +68,7 @@ async fn a_template_that_cannot_be_used_is_refused_with_the_reason() {
     assert_eq!(rig.get("/cke/auto-repair/query-variables").await, None);
 }
 
-/// A sabakan with these machines (last number of the address, state), for as long as the test runs.
+/// Starts a sabakan with these machines (last number of the address, state), until the test ends.
 fn sabakan(machines: &[(u8, &str)]) -> String {
     let list: Vec<String> = machines
         .iter()
@@ -89,7 +89,7 @@ fn sabakan(machines: &[(u8, &str)]) -> String {
             let mut stream = stream.unwrap();
             let mut asked = Vec::new();
             let mut some = [0; 4096];
-            // the question is whole once its braces are: it is one JSON object
+            // the request is complete once its braces are: it is one JSON object
             while !asked.windows(4).any(|w| w == b"\r\n\r\n") || !asked.ends_with(b"}") {
                 match stream.read(&mut some) {
                     Ok(n) if n > 0 => asked.extend_from_slice(&some[..n]),
@@ -105,8 +105,8 @@ fn sabakan(machines: &[(u8, &str)]) -> String {
 
 const SMALL: &str = "name: test\nnodes:\n- {user: root, control_plane: true}\n- {user: root}\n";
 
-/// The rig's cluster with a sabakan that knows its machines, and one change that stops at the gate: two of three workers
-/// have gone from sabakan.
+/// The rig's cluster with a sabakan that knows its machines, and one change that waits at the gate: two of three
+/// workers are gone from sabakan.
 async fn gated() -> Option<Rig> {
     let rig = Rig::start().await?;
     rig.define();
@@ -129,7 +129,7 @@ fn says(ran: &Ran, words: &str) {
     assert!(ran.stdout.contains(words) || ran.stderr.contains(words), "{words:?} is missing: {ran:?}");
 }
 
-/// issue 7, Deliver: what is told of a change is what the leader would do with it, in `diff` and in `approve`.
+/// `diff` and `approve` report what the leader would do with a change.
 #[tokio::test]
 async fn diff_and_approve_say_what_applying_waits_for_and_approve_is_refused_where_nobody_is_asked() {
     let Some(rig) = gated().await else { return };
@@ -150,14 +150,14 @@ async fn diff_and_approve_say_what_applying_waits_for_and_approve_is_refused_whe
     assert_eq!(ran.status, 3, "{ran:?}");
     says(&ran, "nothing waits for approval: disabled");
     assert_eq!(rig.run(&["sabakan", "enable"]).status, 0);
-    // an API server in work
+    // an API server in progress
     let entry =
         r#"{"index":"0","node":"10.0.0.11","status":"rebooting","last_transition_time":"2026-11-21T10:00:00Z"}"#;
     rig.put("/cke/reboots/data/0000000000000000", entry).await;
     says(&diff(), "waits: API server 10.0.0.11 is in work (reboots/0)");
     says(&diff(), "waits for approval of ");
     rig.delete("/cke/reboots/data/0000000000000000").await;
-    // the policy asks nobody
+    // a policy without approval
     assert_eq!(rig.run(&["policy", "set", "approval", "never"]).status, 0);
     let ran = diff();
     assert!(!ran.stdout.contains("waits for approval"), "{ran:?}");
@@ -167,14 +167,14 @@ async fn diff_and_approve_say_what_applying_waits_for_and_approve_is_refused_whe
     let ran = approve();
     assert_eq!(ran.status, 3, "{ran:?}");
     says(&ran, "policy approval is never");
-    // and asks again: an approval passes, and a second one is not waited for
+    // a policy with approval again: one approval passes the change, and no second one is needed
     assert_eq!(rig.run(&["policy", "set", "approval", "gate"]).status, 0);
     assert_eq!(approve().status, 0);
     says(&diff(), "start `cketerm --daemon`");
     assert_eq!(approve().status, 3);
 }
 
-/// A list without plans says why there is none; that no template was ever set is nobody's trouble.
+/// A list without plans states the reason; a template that was never set is no error.
 #[tokio::test]
 async fn machines_list_says_why_there_is_no_plan() {
     let Some(rig) = gated().await else { return };

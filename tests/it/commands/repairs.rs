@@ -1,4 +1,4 @@
-//! `repair-queue`: entries are added, marked as deleted, ordered about and waited for.
+//! `repair-queue`: entries are added, marked as deleted, given orders and waited for.
 
 use serde_json::{Value, json};
 
@@ -51,8 +51,7 @@ async fn a_repair_is_added_with_who_and_why_and_a_machine_outside_the_cluster_is
     assert_eq!(told, [(&twelve, &Value::Null), (&nine, &json!("SN7")), (&twelve, &Value::Null)]);
 }
 
-/// spec/repair.md, Adding: "The operation must exist for the machine type, else the request is refused with the known
-/// types and operations."
+/// REP-7: an operation that the definition does not have is refused with the known types or operations.
 #[tokio::test]
 async fn what_the_definition_cannot_do_is_refused_with_what_it_can_and_nothing_is_written() {
     let Some(rig) = rig().await else { return };
@@ -167,7 +166,7 @@ async fn a_plan_shows_the_steps_and_writes_nothing() {
     assert_eq!(rig.keys().await, before);
 }
 
-/// A repair that has ended stays until somebody deletes it: `why` says how it ended, never that something is next.
+/// A finished repair stays until a user deletes it: `why` reports how it ended, never that something is next.
 #[tokio::test]
 async fn why_of_a_finished_repair_says_how_it_ended() {
     let Some(rig) = rig().await else { return };

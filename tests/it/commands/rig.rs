@@ -1,4 +1,4 @@
-//! One etcd of its own and the program pointed at it.
+//! An etcd for a test, and the program pointed at it.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::world::{Etcd, EtcdVersion, program};
 
-/// What a run of the program left.
+/// Result of a run of the program.
 #[derive(Debug)]
 pub struct Ran {
     pub status: i32,
@@ -23,7 +23,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// A place of its own in an etcd, which tests see as `/cke/` whatever its prefix is.
+/// A prefix of its own in an etcd. Tests see it as `/cke/` whatever the prefix is.
 pub struct Rig {
     pub url: String,
     pub dir: TempDir,
@@ -37,7 +37,8 @@ static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
 impl Rig {
-    /// A prefix of its own in a shared etcd (Debian's); `None`, said loudly, where this machine lacks it.
+    /// Creates a prefix of its own in a shared etcd (Debian's). Returns `None` with a clear message if this machine has
+    /// no etcd.
     pub async fn start() -> Option<Self> {
         let etcd = {
             let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,14 +55,14 @@ impl Rig {
         Some(Self { prefix, _etcd: Some(etcd), ..Self::on(&url).await })
     }
 
-    /// An etcd for this test alone, under `/cke/`.
+    /// Starts an etcd for this test alone, under `/cke/`.
     pub async fn alone() -> Option<Self> {
         let etcd = Etcd::start(EtcdVersion::V34)?;
         let url = etcd.url.clone();
         Some(Self { _etcd: Some(Arc::new(etcd)), ..Self::on(&url).await })
     }
 
-    /// Over an etcd that is there already.
+    /// Uses an etcd that is there already.
     pub async fn on(url: &str) -> Self {
         let client = Client::connect([url], None).await.unwrap();
         Self { url: url.to_owned(), dir: TempDir::new().unwrap(), client, prefix: "/cke/".to_owned(), _etcd: None }
@@ -79,12 +80,12 @@ impl Rig {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Runs the program on this etcd, as a script of CKE's operators would: with CKE's configuration file.
+    /// Runs the program on this etcd with CKE's configuration file, as a script of CKE's operators would.
     pub fn run(&self, args: &[&str]) -> Ran {
         self.run_with(args, "")
     }
 
-    /// The same with something on standard input.
+    /// Same as [`Self::run`], with this text on standard input.
     pub fn run_with(&self, args: &[&str], stdin: &str) -> Ran {
         let text = format!("endpoints: [\"{}\"]\nprefix: {}\n", self.url, self.prefix);
         let config = self.file("cke.yml", &text);
@@ -113,7 +114,7 @@ impl Rig {
         self.client.kv_client().delete(self.prefix.as_str(), Some(all)).await.unwrap();
     }
 
-    /// All keys that are CKE's, with value and ModRevision.
+    /// All keys of CKE, with value and ModRevision.
     pub async fn keys(&self) -> BTreeMap<String, (String, i64)> {
         let all = GetOptions::new().with_prefix();
         let got = self.client.kv_client().get(self.prefix.as_str(), Some(all)).await.unwrap();
@@ -134,7 +135,7 @@ impl Rig {
     }
 }
 
-/// Runs the program, without anything of this machine's that could name a server.
+/// Runs the program without this machine's environment variables that could name a server.
 pub fn run(args: &[&str], stdin: &str) -> Ran {
     let mut child: Child = program::command()
         .args(args)

@@ -1,4 +1,4 @@
-//! `history` and `audit`: what was done, newest first, and what comes.
+//! `history` and `audit`: past actions, newest first, and new ones as they come.
 
 use std::{
     io::{BufRead, BufReader},

@@ -1,4 +1,4 @@
-//! A secret is shown nowhere: one in each form is planted, and everything that is printed is searched for it.
+//! No secret is shown: the test plants one in each form and searches all output for it.
 
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ async fn a_secret_in_any_common_form_is_in_no_output() {
     assert!(detail.contains("-P *** power cycle") && detail.contains("\"Password\": \"***\""), "{detail}");
 }
 
-/// Operator's review: "Credentials in the kubeconfig's server URL are printed everywhere".
+/// Messages do not print the credentials in the kubeconfig's server URL.
 #[test]
 fn the_user_part_of_a_url_is_named_nowhere() {
     let dir = tempfile::TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! `state` and `decide`: what an engine knows, written down, read back, and decided on again.
+//! `state` and `decide`: an engine's snapshot is written, read back, and decided on again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::rig::Rig;
 use crate::world::{Options as Servers, World};
 
-/// Passes of an engine that works through a story, each with what it decided.
+/// Passes of an engine that works through a scenario, each with its decisions.
 async fn passes(name: &str, minutes: u64) -> Vec<Arc<Seen>> {
     let clock = Clock::tokio("2026-11-21T10:00:00Z".parse().unwrap());
     let stage = Stage::set(Scenario::named(name).unwrap(), Options::default(), clock).await.unwrap();
@@ -34,7 +34,7 @@ async fn passes(name: &str, minutes: u64) -> Vec<Arc<Seen>> {
     all
 }
 
-/// I45, and the promise of `decide --from`: a bug report can be replayed.
+/// I45, and `decide --from`: a bug report can be replayed.
 #[tokio::test(start_paused = true)]
 async fn every_pass_of_a_running_engine_is_decided_alike_from_what_state_writes() {
     let mut effects = 0;

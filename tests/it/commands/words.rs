@@ -1,4 +1,4 @@
-//! The words on good input.
+//! Commands on good input.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn entries_are_added_listed_held_and_cancelled_with_who_and_why() {
     let order = json_of(&rig.get("/cke/cketerm/orders/reboots/0").await.unwrap());
     assert_eq!((&order["verb"], &order["reason"]), (&json!("hold"), &json!("wait for Anna")));
 
-    // An option that a word would not keep is refused, and nothing is done.
+    // An option that a command cannot honour is refused, and nothing is done.
     let read_only = rig.run(&["--read-only", "rq", "cancel", "1"]);
     assert_eq!(read_only.status, 2, "{}", read_only.stderr);
     let listed = json_of(&rig.run(&["rq", "list"]).stdout);
@@ -243,7 +243,7 @@ async fn reboots_are_queued_by_attributes_and_a_dry_run_writes_nothing() {
     }
     assert_eq!(rig.keys().await, before, "I45: it wrote");
 
-    // a file and attributes: never more than either says
+    // a file and attributes: only machines that match both
     let ran = rig.run_with(&["rq", "add", "-", "--rack", "1", "--reason", "INC-9"], "10.0.0.12 10.0.0.14");
     assert_eq!((ran.status, ran.stderr.as_str()), (0, "added: 0\n"), "{ran:?}");
     assert_eq!(json_of(&rig.run(&["rq", "list"]).stdout)[0]["node"], "10.0.0.12");

@@ -1,4 +1,4 @@
-//! Questions to an etcd.
+//! Cases for etcd.
 
 mod auth;
 mod election;
@@ -12,7 +12,7 @@ mod watch_streams;
 
 use super::Case;
 
-/// All of them, in the order they are asked: one at a time, for revisions are counted.
+/// All cases in the order in which they run: one at a time, because they count revisions.
 pub fn cases() -> Vec<Case> {
     let ctl = if etcdctl::is_there() { etcdctl::cases() } else { Vec::new() };
     if ctl.is_empty() {

@@ -1,5 +1,5 @@
-//! Where the sandbox is known to answer otherwise, and why: nowhere. A difference fails the suite; one that has to be
-//! lived with for a while is put here. The report says which of them agree again and can leave this list.
+//! Known differences of the sandbox, with reasons: none. A difference fails the suite. One that has to stay for a while
+//! is listed here. The report shows which of them agree again and can leave this list.
 
 /// Case and reason.
 pub const KNOWN: &[(&str, &str)] = &[];

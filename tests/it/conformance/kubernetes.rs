@@ -1,4 +1,4 @@
-//! Questions to an API server that no controller helps: budgets' status is written by hand.
+//! Cases for an API server without controllers: the cases write budgets' status themselves.
 
 mod ask;
 mod budgets;
@@ -15,7 +15,7 @@ mod watches;
 
 use super::Case;
 
-/// All of them; each has a namespace of its own, several are asked at a time.
+/// All cases. Each has a namespace of its own, and several run at a time.
 pub fn cases() -> Vec<Case> {
     let all = [
         evictions::cases(),
@@ -30,12 +30,12 @@ pub fn cases() -> Vec<Case> {
     all.concat()
 }
 
-/// Those that make the server forget its history: one at a time, after all others.
+/// Cases that make the server forget its history: one at a time, after all others.
 pub fn cases_alone() -> Vec<Case> {
     expired::cases()
 }
 
-/// What happens by itself where controllers and kubelets are.
+/// Cases that need controllers and kubelets.
 pub fn cases_with_controllers() -> Vec<Case> {
     [controllers::cases(), budgets::cases()].concat()
 }

@@ -1,4 +1,4 @@
-//! The worlds that are asked: real servers, and the sandbox behind loopback ports.
+//! Worlds that cases run on: real servers, and the sandbox behind loopback ports.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,42 +12,42 @@ use tokio::sync::OnceCell;
 use super::{report::SANDBOX, sandbox::Served};
 use crate::world::{Etcd, EtcdVersion, Options, World, built, cluster::Machine};
 
-/// Where a case asks.
+/// A world for cases.
 pub struct Place {
-    /// How the report calls it.
+    /// Name in the report.
     pub name: &'static str,
-    /// etcd's client URL.
+    /// Client URL of etcd.
     pub etcd: String,
-    /// An administrator's, where there is an API server.
+    /// Administrator's kubeconfig, where there is an API server.
     pub kubeconfig: PathBuf,
-    /// The program, where it is wanted and there.
+    /// Path of `kubectl`, if it is needed and installed.
     pub kubectl: PathBuf,
-    /// Nodes whose pods run, and how many of them are taken.
+    /// Nodes whose pods run.
     pub workers: Vec<Machine>,
-    /// See `workers`.
+    /// Number of `workers` that are taken.
     pub taken: AtomicUsize,
-    /// Pods without a node get one.
+    /// Whether pods without a node get one.
     pub schedules: bool,
     home: tempfile::TempDir,
     client: OnceCell<kube::Client>,
     holds: Holds,
 }
 
-/// What ends when the place does.
-#[allow(dead_code)] // held for their end
+/// Servers that end with the place.
+#[allow(dead_code)] // dropped with the place
 enum Holds {
     Etcd(Etcd),
     World(World),
     Sandbox(Served),
 }
 
-/// etcd 3.6, the truth, first; then Debian's 3.4.
+/// etcd 3.6, the reference, first; then Debian's 3.4.
 pub fn etcds() -> Vec<Place> {
     let one = |(name, version)| {
         let etcd = Etcd::start(version)?;
         Some(Place::new(name, etcd.url.clone(), PathBuf::new(), Holds::Etcd(etcd)))
     };
-    // without the truth there is nothing to compare
+    // without the reference there is nothing to compare
     let Some(truth) = one(("etcd 3.6", EtcdVersion::V36)) else { return Vec::new() };
     std::iter::once(truth).chain(one(("etcd 3.4", EtcdVersion::V34))).collect()
 }
@@ -59,7 +59,7 @@ pub fn sandbox() -> Place {
     Place::new(SANDBOX, etcd, kubeconfig, Holds::Sandbox(served))
 }
 
-/// The same with machines, kubelets, a scheduler and controllers.
+/// The sandbox with machines, kubelets, a scheduler and controllers.
 pub fn sandbox_with_controllers() -> Place {
     let served = super::sandbox::serve_with(&workers());
     let (etcd, kubeconfig) = (served.etcd.clone(), served.kubeconfig.clone());
@@ -69,7 +69,7 @@ pub fn sandbox_with_controllers() -> Place {
     place
 }
 
-/// The machines of a place with controllers.
+/// Machines of a place with controllers.
 fn workers() -> Vec<Machine> {
     let one =
         |i| Machine { name: format!("worker-{i:02}"), address: format!("10.0.1.{}", i + 10), control_plane: false };
@@ -106,7 +106,7 @@ impl Place {
         self.home.path()
     }
 
-    /// With kubectl.
+    /// Adds kubectl.
     pub fn with_kubectl(mut self) -> Self {
         self.kubectl = built("kubectl").unwrap_or_default();
         self
@@ -145,12 +145,12 @@ impl Place {
         panic!("{}: the nodes do not get Ready", self.name);
     }
 
-    /// The administrator.
+    /// Client of the administrator.
     pub async fn client(&self) -> kube::Client {
         self.client.get_or_init(|| self.connect(|_| {})).await.clone()
     }
 
-    /// Somebody with another token, or none.
+    /// Client with another token, or without one.
     pub async fn client_with(&self, token: Option<&str>) -> kube::Client {
         let token = token.map(|t| t.to_owned().into());
         self.connect(|config| config.auth_info.token = token).await
@@ -166,7 +166,7 @@ impl Place {
         kube::Client::try_from(config).expect("a client")
     }
 
-    /// Forgets the history of the API server's store up to now.
+    /// Compacts the history of the API server's store up to now.
     pub async fn compact(&self) {
         match &self.holds {
             Holds::Sandbox(served) => served.compact(),
@@ -179,7 +179,7 @@ impl Place {
         }
     }
 
-    /// The same, and the API server forgets what it kept of it for its watches.
+    /// Same as compaction; in addition the API server drops what its watch cache keeps of the history.
     pub async fn forget(&self) {
         match &self.holds {
             Holds::World(world) => {

@@ -1,4 +1,4 @@
-//! What the worlds answered, side by side.
+//! Answers of the worlds, side by side.
 
 use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use super::known::KNOWN;
 
-/// The member of an answer that says that the case itself failed.
+/// Member of an answer for a case that itself failed.
 pub const BROKEN: &str = "the case broke";
 
-/// The world whose answers must be those of the first real one.
+/// World whose answers must equal those of the first real one.
 pub const SANDBOX: &str = "sandbox";
 
-/// What one world answered.
+/// Answers of one world.
 pub struct Answers {
-    /// Which.
+    /// Name of the world.
     pub world: &'static str,
     /// Case and answer.
     pub heard: Vec<(&'static str, Value)>,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
@@ -29,7 +29,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of these worlds; the first is the truth.
+    /// Compares these worlds; the first is the reference.
     pub fn new(part: &str, worlds: Vec<Answers>) -> Self {
         Self { part: part.to_owned(), worlds }
     }
@@ -99,14 +99,14 @@ impl Report {
             let name = format!("conformance-{}-{}.json", self.part, world.world.replace(' ', "-"));
             let _ = std::fs::write(dir.join(name), format!("{:#}", Value::Object(all)));
         }
-        // past the capture of the test harness: it is the result
+        // written past the test harness's capture, because it is the result
         let said = std::fs::OpenOptions::new().append(true).open("/dev/stderr");
         let _ = said.and_then(|mut err| writeln!(err, "{summary}: {}", file.display()));
         assert!(differ.is_empty(), "{} differences:\n{}", differ.len(), differ.join("\n"));
     }
 }
 
-/// Where two answers differ: path, the truth, what it is here.
+/// Differences of two answers: path, reference, actual value.
 fn differences(truth: &Value, here: &Value) -> Vec<String> {
     let mut found = Vec::new();
     walk("", truth, here, &mut found);

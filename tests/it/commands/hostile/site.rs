@@ -1,5 +1,5 @@
-//! The servers of a site whose values are hostile: escape sequences in all that etcd, Kubernetes, sabakan, BMCs and webhooks
-//! say, and the arguments with which every subcommand meets them.
+//! Servers of a site with hostile values: escape sequences in all data of etcd, Kubernetes, sabakan, BMCs and webhooks.
+//! Also the arguments with which every subcommand reads that data.
 
 use std::{
     collections::BTreeMap,
@@ -19,14 +19,14 @@ use crate::world::{
     wait_for,
 };
 
-/// What a value of that source says.
+/// Hostile value with the name of its source.
 pub fn evil(source: &str) -> String {
     format!(
         "{source}-evil\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\u{9d}x\u{7f}\u{85}\u{202e}\u{2066}\u{200f}\u{2028}\u{e0041}\rover\nFORGED {source}"
     )
 }
 
-/// Fields whose text is free; the others would only make a value unreadable, which is tried too.
+/// Fields with free text. In other fields the value would only become unreadable, which is tested too.
 const FREE: &[&str] = &[
     "user",
     "host",
@@ -51,7 +51,7 @@ const FREE: &[&str] = &[
     "node",
 ];
 
-/// The value with these fields overwritten, wherever they are.
+/// Overwrites these fields in a value, at every depth.
 fn spoil(value: &mut Value, source: &str) {
     match value {
         Value::Object(fields) => {
@@ -68,8 +68,7 @@ fn spoil(value: &mut Value, source: &str) {
     }
 }
 
-/// Answers every request as the servers of a site would that somebody else controls: a BMC, sabakan, a webhook, an API
-/// server.
+/// Answers every request as hostile servers of a site would: a BMC, sabakan, a webhook, an API server.
 fn hostile_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -143,9 +142,9 @@ fn machines(text: &str) -> Value {
 /// Everything that subcommands are pointed at.
 pub struct Site {
     pub served: Served,
-    /// The sandbox's servers, with hostile values in them.
+    /// Configuration with the sandbox's servers, which hold hostile values.
     pub config: PathBuf,
-    /// An API server and a sabakan that answer with errors.
+    /// Configuration with an API server and a sabakan that answer with errors.
     pub broken: PathBuf,
     hostile: String,
     node: String,
@@ -160,7 +159,7 @@ impl Site {
         let served = Served::start(&["--nodes", "8", "--scenario", "repairs"]);
         let facts = |name: &str| served.facts[name].as_str().unwrap().to_owned();
         let own = PathBuf::from(facts("config"));
-        // histories, attempts, audits: as an engine writes them
+        // histories, attempts and audits as an engine writes them
         let daemon = Daemon::start(&served.dir, &own, "engine");
         let ended = || {
             let list: Value = serde_json::from_str(&cketerm(&own, &["repair-queue", "list"]).stdout).ok()?;
@@ -195,7 +194,7 @@ impl Site {
         Self { served, config, broken, hostile, node, address, host, planted: Mutex::default(), runtime }
     }
 
-    /// Spoils what lies in etcd and Kubernetes.
+    /// Spoils the values in etcd and Kubernetes.
     pub fn spoil(&self) {
         self.served.act("freeze", "kwok");
         let status = json!({"status": {"nodeInfo": {"kubeletVersion": evil("kube"), "bootID": evil("kube")},
@@ -220,7 +219,7 @@ impl Site {
         }
         let mut all = self.stored();
         for (key, value) in &mut all {
-            // without these nothing is done at all
+            // without these no command does anything
             if ["cketerm/schema", "cketerm/identity"].iter().any(|whole| key.ends_with(whole)) {
                 continue;
             }
@@ -291,7 +290,7 @@ impl Site {
         Client::connect([self.served.facts["etcd"].as_str().unwrap()], None).await.unwrap()
     }
 
-    /// Puts everything back as it was planted; `broken` points at the sabakan that answers with errors.
+    /// Restores all values as planted. With `broken` the URL is that of the sabakan that answers with errors.
     pub fn plant(&self, broken: bool) {
         let mut all = self.planted.lock().unwrap().clone();
         if broken {
@@ -306,7 +305,7 @@ impl Site {
         });
     }
 
-    /// Values for what a subcommand has to be given.
+    /// Value for an argument that a subcommand requires.
     fn value(&self, path: &str, arg: &Arg) -> String {
         let name = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string).unwrap_or_default();
         let possible = arg.get_possible_values();
@@ -331,12 +330,12 @@ impl Site {
         }
     }
 
-    /// The ways in which a subcommand is called: as it has to be, and with options that show something else.
+    /// Calls of a subcommand: with its required arguments, and with options that show something else.
     pub fn calls(&self, path: &str, leaf: &Command) -> Vec<Vec<String>> {
         let mut least: Vec<String> = path.split(' ').map(str::to_owned).collect();
         let own = leaf.get_arguments().filter(|a| !a.is_global_set() && a.get_id() != "help");
         for arg in own {
-            // what asks for one of several is given what is positional too
+            // positional arguments are given too, for commands that require one of several
             if !(arg.is_required_set() || arg.is_positional()) {
                 continue;
             }
@@ -360,7 +359,7 @@ impl Site {
         let more = more.iter().map(|more| least.iter().cloned().chain(more.iter().map(|w| (*w).to_owned())).collect());
         let mut calls: Vec<Vec<String>> = more.collect();
         calls.insert(0, least);
-        // those that need no argument behave differently without
+        // commands that require no argument behave differently without one
         for bare in ["explain", "config check", "reboot-queue plan"] {
             if path == bare {
                 calls.push(bare.split(' ').map(str::to_owned).collect());

@@ -1,4 +1,4 @@
-//! Users, roles and permissions: off, on, and off again. One case, for it changes the whole server.
+//! Users, roles and permissions: off, on, and off again. This is one case, because it changes the whole server.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ async fn with_authentication(place: Arc<Place>) -> Value {
     let answer = t.client.auth_enable().await;
     t.say("enabled", answer);
 
-    // Nobody.
+    // No user.
     let answer = t.client.get(t.k("cke/a"), None).await;
     t.say("a read without a name", answer);
     let answer = t.client.put(t.k("cke/a"), "2", None).await;
@@ -193,7 +193,7 @@ async fn with_authentication(place: Arc<Place>) -> Value {
     let answer = t.client.auth_disable().await;
     t.say("disabled", answer);
 
-    // What root changes holds at once.
+    // Changes by root take effect at once.
     let mut root = connect("root", "r00t").await;
     root.put(t.k("other"), "root", None).await.expect("root may");
     let denied = RoleRevokePermissionOptions::new().with_range_end(t.k("ro0"));

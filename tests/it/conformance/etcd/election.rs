@@ -1,4 +1,4 @@
-//! The election recipe with two candidates, and the fence that it gives.
+//! The election recipe with two candidates, and its fencing.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
 crate::conformance::cases!("etcd election": by_the_recipe, the_leader_dies, a_fenced_write);
 
 impl Talk {
-    /// Stands for election: its key under its lease, unless it is there.
+    /// Campaigns: writes its key under its lease, unless the key exists.
     async fn campaign(&mut self, lease: i64, host: &str) {
         let key = self.k(&format!("leader/{lease:x}"));
         let ours = TxnOp::put(key.clone(), host, Some(PutOptions::new().with_lease(lease)));
@@ -24,7 +24,7 @@ impl Talk {
         self.txn(&format!("{host} campaigns"), txn).await;
     }
 
-    /// Who leads, and who stands just before the candidate that came with that revision.
+    /// The leader, and the candidate just before the one with that revision.
     async fn leader(&mut self, own: i64) {
         let first = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(1);
         self.get("the leader", "leader/", Some(first)).await;
@@ -45,7 +45,7 @@ async fn by_the_recipe(place: Arc<Place>) -> Value {
     let from = t.base + 3;
     let mut stream = t.watch("leader/51", Some(WatchOptions::new().with_start_revision(from))).await;
     t.heard(&mut stream).await;
-    // It resigns: the key goes only if it is still the one that it put.
+    // It resigns: the key is deleted only if it is still the one that it wrote.
     let ours = t.base + 1;
     let txn = Txn::new()
         .when([Compare::create_revision(t.k("leader/51"), CompareOp::Equal, ours)])

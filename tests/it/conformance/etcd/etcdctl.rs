@@ -1,4 +1,4 @@
-//! What an operator sees who types `etcdctl`.
+//! Output of `etcdctl`, as an operator sees it.
 
 use std::{
     io::Write as _,
@@ -12,7 +12,7 @@ use super::{super::place::Place, talk::Talk};
 
 crate::conformance::cases!("etcdctl": reads_and_writes, a_transaction, leases, the_server, a_watch_of_the_past);
 
-/// Whether this machine has it.
+/// Reports whether this machine has it.
 pub fn is_there() -> bool {
     let mut command = Command::new("etcdctl");
     command.env("ETCDCTL_API", "3").arg("version").stdout(Stdio::null()).stderr(Stdio::null());
@@ -83,7 +83,8 @@ async fn the_server(place: Arc<Place>) -> Value {
     t.ctl(&place, &["user", "list"], "");
     t.ctl(&place, &["role", "list"], "");
     for args in [&["endpoint", "health"][..], &["endpoint", "status"], &["member", "list"]] {
-        // `endpoint status` of etcdctl 3.4 makes the whole URL its :authority, which Rust's HTTP/2 refuses and Go's takes
+        // `endpoint status` of etcdctl 3.4 sends the whole URL as its :authority, which Rust's HTTP/2 refuses and Go's
+        // accepts
         let bare = place.etcd.trim_start_matches("http://");
         let mut command = Command::new("etcdctl");
         command.env("ETCDCTL_API", "3").args(["--endpoints", bare]).args(args);

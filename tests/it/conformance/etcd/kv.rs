@@ -191,7 +191,7 @@ async fn pages_at_one_revision(place: Arc<Place>) -> Value {
     let revision = t.base + 11;
     let mut from = String::new();
     for page in 0..3 {
-        // Others write and delete meanwhile.
+        // Other clients write and delete meanwhile.
         t.fill(&[("0005x", "new"), ("0007", "changed")]).await;
         t.delete(&format!("{:04}", 9 - page), None).await;
         let options = GetOptions::new().with_range(t.k("0")[..t.prefix.len()].to_owned() + "1").with_limit(5);
@@ -280,7 +280,7 @@ async fn a_deletion_of_nothing_has_no_revision(place: Arc<Place>) -> Value {
 
 async fn one_and_a_half_mebibytes(place: Arc<Place>) -> Value {
     let mut t = Talk::new(&place, "size").await;
-    // The limit counts the whole request: keep clear of it by some bytes.
+    // The limit applies to the whole request, so these sizes stay some bytes away from it.
     let whole = 1_572_864;
     for size in [1 << 20, whole - 200, whole + 1, 2 << 20] {
         t.put("a", &"x".repeat(size), None).await;

@@ -1,4 +1,4 @@
-//! Leases: granted, kept, counted, revoked, run out.
+//! Leases: granted, kept alive, counted, revoked, expired.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ crate::conformance::cases!("etcd lease":
     revoked, revoked_twice, keys_leave_a_lease, a_deleted_key_leaves_its_lease, runs_out, kept_until_it_is_not, in_a_transaction);
 
 impl Talk {
-    /// A lease of that id.
+    /// Grants a lease with that id.
     pub async fn grant(&mut self, id: i64, ttl: i64) {
         let answer = self.client.lease_grant(ttl, Some(LeaseGrantOptions::new().with_id(id))).await;
         let answer = self.result(answer, |t, a| {
@@ -21,13 +21,13 @@ impl Talk {
         self.note(&format!("grant {id} for {ttl}"), answer);
     }
 
-    /// What is left of it.
+    /// Notes the remaining time of a lease.
     pub async fn left(&mut self, id: i64) {
         let answer = self.client.lease_time_to_live(id, Some(LeaseTimeToLiveOptions::new().with_keys())).await;
         let answer = self.result(answer, |t, a| {
             let mut keys: Vec<String> = a.keys().iter().map(|k| t.plain(&String::from_utf8_lossy(k))).collect();
             keys.sort(); // Go's maps have no order
-            // how much of it is gone already is the machine's business
+            // the time that has passed already depends on the machine
             let about = (0..=3).contains(&(a.granted_ttl() - a.ttl()));
             let left = if about { json!("nearly all") } else { json!(a.ttl()) };
             json!({"id": a.id(), "left": left, "granted": a.granted_ttl(), "keys": keys})
@@ -35,14 +35,14 @@ impl Talk {
         self.note(&format!("time to live of {id}"), answer);
     }
 
-    /// Its end.
+    /// Revokes a lease.
     pub async fn revoke(&mut self, id: i64) {
         let answer = self.client.lease_revoke(id).await;
         let answer = self.result(answer, |t, a| json!(a.header().map(|h| t.rel(h.revision()))));
         self.note(&format!("revoke {id}"), answer);
     }
 
-    /// A put under it.
+    /// Puts a key under a lease.
     pub async fn put_under(&mut self, key: &str, lease: i64) {
         self.put(key, "v", Some(PutOptions::new().with_lease(lease))).await;
     }

@@ -1,4 +1,4 @@
-//! A conversation with an etcd, written down as it is had.
+//! A conversation with an etcd, recorded as it goes.
 
 use std::time::Duration;
 
@@ -11,31 +11,32 @@ use serde_json::{Value, json};
 
 use super::super::place::Place;
 
-/// One conversation: every answer is kept, keys without the case's prefix, revisions counted from its beginning.
+/// One conversation. It keeps every answer, with keys without the case's prefix and revisions relative to its
+/// beginning.
 pub struct Talk {
-    /// For what is said only once.
+    /// Client for requests without a method below.
     pub client: Client,
-    /// What every key of the case begins with.
+    /// Prefix of every key of the case.
     pub prefix: String,
-    /// The revision it began at.
+    /// Revision at the beginning.
     pub base: i64,
     log: Vec<Value>,
 }
 
 impl Talk {
-    /// Begins.
+    /// Begins a conversation.
     pub async fn new(place: &Place, case: &str) -> Self {
         let mut client = Client::connect([&place.etcd], None).await.expect("etcd");
         let base = client.get("\0", None).await.expect("a read").header().expect("a header").revision();
         Self { client, prefix: format!("/{case}/"), base, log: Vec::new() }
     }
 
-    /// All answers.
+    /// Returns all answers.
     pub fn end(self) -> Value {
         Value::Array(self.log)
     }
 
-    /// A key of this case.
+    /// Returns a key of this case.
     pub fn k(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
     }
@@ -53,7 +54,7 @@ impl Talk {
         self.note(&format!("put {key}"), answer);
     }
 
-    /// `put` of keys one after the other, nothing kept.
+    /// `put` of keys one after the other, without keeping the answers.
     pub async fn fill(&mut self, keys: &[(&str, &str)]) {
         for (key, value) in keys {
             self.client.put(self.k(key), *value, None).await.expect("a put");
@@ -74,28 +75,28 @@ impl Talk {
         self.note(&format!("delete {key}"), answer);
     }
 
-    /// A transaction.
+    /// Sends a transaction.
     pub async fn txn(&mut self, what: &str, txn: Txn) {
         let answer = self.client.txn(txn).await;
         let answer = self.result(answer, Self::txn_answer);
         self.note(&format!("txn {what}"), answer);
     }
 
-    /// Whether one comparison holds.
+    /// Notes whether one comparison holds.
     pub async fn holds(&mut self, what: &str, compare: Compare) {
         let answer = self.client.txn(Txn::new().when([compare])).await;
         let answer = self.result(answer, |_, a| json!(a.succeeded()));
         self.note(what, answer);
     }
 
-    /// A watch on a stream of its own, its creation kept.
+    /// Starts a watch on a stream of its own and notes its creation.
     pub async fn watch(&mut self, key: &str, options: Option<WatchOptions>) -> WatchStream {
         let stream = self.client.watch(self.k(key), options).await.expect("a watch");
         self.note(&format!("watch {key}"), json!(null));
         stream
     }
 
-    /// The next message of a stream.
+    /// Notes the next message of a stream.
     pub async fn heard(&mut self, stream: &mut WatchStream) -> Value {
         let message = tokio::time::timeout(Duration::from_secs(10), stream.message()).await;
         let answer = match message {
@@ -108,7 +109,7 @@ impl Talk {
         answer
     }
 
-    /// Events until `count` of them are there, however they are cut into messages; `ids` keeps the watch of each.
+    /// Notes the next `count` events, however they are split into messages; `ids` also notes the watch of each.
     pub async fn events(&mut self, stream: &mut WatchStream, count: usize, ids: bool) {
         let mut events = Vec::new();
         while events.len() < count {
@@ -128,7 +129,7 @@ impl Talk {
         self.note("events", Value::Array(events));
     }
 
-    /// A revision counted from the beginning; 0 stays 0.
+    /// Revision relative to the beginning; 0 stays 0.
     pub fn rel(&self, revision: i64) -> Value {
         if revision == 0 { json!(0) } else { json!(format!("{:+}", revision - self.base)) }
     }
@@ -160,7 +161,7 @@ impl Talk {
         json!(self.plain(&String::from_utf8_lossy(bytes)))
     }
 
-    /// One key as it is.
+    /// Form of one key and its value.
     pub fn kv(&self, kv: &KeyValue) -> Value {
         json!({"key": self.bytes(kv.key()), "value": self.bytes(kv.value()), "version": kv.version(),
             "create": self.rel(kv.create_revision()), "mod": self.rel(kv.mod_revision()), "lease": kv.lease()})
@@ -170,7 +171,7 @@ impl Talk {
         json!({"revision": a.header().map(|h| self.rel(h.revision())), "prev": a.prev_key().map(|kv| self.kv(kv))})
     }
 
-    /// A range.
+    /// Form of a range.
     pub fn get_answer(&self, a: &GetResponse) -> Value {
         let kvs: Vec<Value> = a.kvs().iter().map(|kv| self.kv(kv)).collect();
         json!({"revision": a.header().map(|h| self.rel(h.revision())), "kvs": kvs, "more": a.more(), "count": a.count()})
@@ -181,7 +182,7 @@ impl Talk {
         json!({"revision": a.header().map(|h| self.rel(h.revision())), "deleted": a.deleted(), "prev": prev})
     }
 
-    /// A transaction with all its answers.
+    /// Form of a transaction with all its answers.
     pub fn txn_answer(&self, a: &TxnResponse) -> Value {
         let one = |op: &TxnOpResponse| match op {
             TxnOpResponse::Put(a) => json!({ "put": self.put_answer(a) }),

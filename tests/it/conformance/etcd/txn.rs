@@ -272,7 +272,7 @@ async fn enqueue(place: Arc<Place>) -> Value {
     let mut t = Talk::new(&place, "enqueue").await;
     let (index, mut seen) = (t.k("write-index"), 0);
     for attempt in 0..4 {
-        // The third one decides from what was there before the second.
+        // The third one decides from the state before the second.
         let txn = Txn::new()
             .when([Compare::mod_revision(index.clone(), CompareOp::Equal, seen)])
             .and_then([put(t.k(&format!("data/{attempt:016x}")), "{}"), put(index.clone(), &(attempt + 1).to_string())])

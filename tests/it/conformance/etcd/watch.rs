@@ -1,4 +1,4 @@
-//! What one watch hears.
+//! Events of a single watch.
 
 use std::sync::Arc;
 

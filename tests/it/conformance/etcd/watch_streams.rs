@@ -128,7 +128,7 @@ async fn progress_without_a_watch(place: Arc<Place>) -> Value {
     t.heard(&mut stream).await;
     stream.request_progress().await.expect("sent");
     stream.watch(t.k("b"), None).await.expect("a watch");
-    // A server may say nothing of progress when there is no watch: take whichever comes, keep the creation.
+    // A server may report no progress without a watch: read either message, keep the creation.
     for _ in 0..2 {
         let message = stream.message().await.expect("a message").expect("one");
         if message.created() {

@@ -1,4 +1,4 @@
-//! A conversation with an API server, written down as it is had.
+//! A conversation with an API server, recorded as it goes.
 
 use std::{
     sync::{
@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 
 use super::super::place::Place;
 
-/// Addresses of the kinds asked about; `@` is the case's namespace.
+/// Path of pods; `@` is the case's namespace.
 pub const PODS: &str = "/api/v1/namespaces/@/pods";
-/// Cluster-wide; the names of a case's nodes begin with `@`.
+/// Path of nodes, which have no namespace; the names of a case's nodes begin with `@`.
 pub const NODES: &str = "/api/v1/nodes";
-/// Pod disruption budgets.
+/// Path of pod disruption budgets.
 pub const BUDGETS: &str = "/apis/policy/v1/namespaces/@/poddisruptionbudgets";
 
-/// A merge patch.
+/// Content type of a merge patch.
 pub const MERGE: &str = "application/merge-patch+json";
-/// A strategic merge patch.
+/// Content type of a strategic merge patch.
 pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
-/// A JSON patch.
+/// Content type of a JSON patch.
 pub const JSON: &str = "application/json-patch+json";
 
-/// What came back.
+/// Answer of the server.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// HTTP status.
@@ -40,20 +40,20 @@ pub struct Answer {
 
 /// One conversation in a namespace of its own.
 pub struct Ask {
-    /// Where.
+    /// The world that is asked.
     pub place: Arc<Place>,
-    /// For requests that need more than the words below.
+    /// Client for requests without a method below.
     pub client: kube::Client,
     /// The namespace.
     pub ns: String,
-    /// How often what takes its time is looked at, ten times a second, before the case gives up.
+    /// Number of looks, ten a second, before the case gives up waiting.
     pub patience: u32,
     aliases: Vec<(String, String)>,
     log: Vec<Value>,
 }
 
 impl Ask {
-    /// Begins: a fresh namespace.
+    /// Begins a conversation in a fresh namespace.
     pub async fn new(place: Arc<Place>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let ns = format!("case{:04}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -64,28 +64,28 @@ impl Ask {
         ask
     }
 
-    /// All answers.
+    /// Returns all answers.
     pub fn end(self) -> Value {
         Value::Array(self.log)
     }
 
-    /// What the answer calls something.
+    /// Sets the name under which answers show something.
     pub fn alias(&mut self, name: &str, alias: &str) {
         self.aliases.push((name.to_owned(), alias.to_owned()));
     }
 
-    /// Keeps something.
+    /// Keeps an answer.
     pub fn note(&mut self, what: &str, answer: &Value) {
         let answer = self.plain(answer);
         self.log.push(json!({ what: answer }));
     }
 
-    /// One request.
+    /// Sends one request.
     pub async fn call(&self, method: &str, path: &str, body: &Value, kind: &str) -> Answer {
         self.accepting(method, path, body, kind, "application/json").await
     }
 
-    /// The same with an `Accept`.
+    /// Same as [`Self::call`], with an `Accept` header.
     pub async fn accepting(&self, method: &str, path: &str, body: &Value, kind: &str, accept: &str) -> Answer {
         let text = match body {
             Value::Null => String::new(),
@@ -133,7 +133,7 @@ impl Ask {
         self.call("DELETE", path, &body, "application/json").await
     }
 
-    /// Keeps code and, of a refusal, all of it; of an object the named fields.
+    /// Keeps the code; of a refusal also the whole body, of an object the named fields.
     pub fn say(&mut self, what: &str, answer: &Answer, fields: &[&str]) {
         let mut kept = json!({"code": answer.code});
         if let Some(seconds) = &answer.retry_after {
@@ -148,13 +148,13 @@ impl Ask {
         self.note(what, &kept);
     }
 
-    /// Looks at an object and keeps the named fields.
+    /// Reads an object and keeps the named fields.
     pub async fn look(&mut self, what: &str, path: &str, fields: &[&str]) {
         let answer = self.get(path).await;
         self.say(what, &answer, fields);
     }
 
-    /// What must go well and is not the question.
+    /// Sends a request that must succeed and is not part of the case.
     pub async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
         let kind = if method == "PATCH" { MERGE } else { "application/json" };
         let answer = self.call(method, path, &body, kind).await;
@@ -162,7 +162,7 @@ impl Ask {
         answer.body
     }
 
-    /// A Ready node `@-name`.
+    /// Creates a Ready node `@-name`.
     pub async fn node(&self, name: &str) -> String {
         let path = format!("{NODES}/@-{name}");
         let labels = json!({"kubernetes.io/hostname": format!("@-{name}"), "case": "@"});
@@ -177,12 +177,12 @@ impl Ask {
         path
     }
 
-    /// A running, ready pod of `app: a` on the node `@-n`.
+    /// Creates a running, ready pod of `app: a` on the node `@-n`.
     pub async fn pod(&self, name: &str) -> String {
         self.pod_as(name, "Running", true).await
     }
 
-    /// The same in another phase.
+    /// Same as [`Self::pod`], in another phase.
     pub async fn pod_as(&self, name: &str, phase: &str, ready: bool) -> String {
         let path = format!("{PODS}/{name}");
         self.ok("POST", PODS, pod(name)).await;
@@ -193,7 +193,7 @@ impl Ask {
         path
     }
 
-    /// A budget over `app: a` with one of three to spare by its spec, no status yet.
+    /// Creates a budget over `app: a` that by its spec allows one of three to be disrupted; it has no status yet.
     pub async fn budget(&self, name: &str, more: Value) -> String {
         let mut spec = json!({"minAvailable": 2, "selector": {"matchLabels": {"app": "a"}}});
         for (key, value) in more.as_object().into_iter().flatten() {
@@ -206,7 +206,7 @@ impl Ask {
         format!("{BUDGETS}/{name}")
     }
 
-    /// What the disruption controller would write, for the spec as it is now.
+    /// Writes the status that the disruption controller would write for the present spec.
     pub async fn budget_status(&self, path: &str, allowed: i64, healthy: i64, desired: i64) {
         let generation = self.ok("GET", path, Value::Null).await["metadata"]["generation"].clone();
         let status = json!({"status": {"observedGeneration": generation, "disruptionsAllowed": allowed,
@@ -214,7 +214,7 @@ impl Ask {
         self.ok("PATCH", &format!("{path}/status"), status).await;
     }
 
-    /// Waits until the server's cache, which answers for "any" version, knows all that was written to a collection.
+    /// Waits until the server's cache, which answers for "any" version, knows all writes to a collection.
     pub async fn cached(&self, path: &str) {
         let now = self.get(path).await.body["metadata"]["resourceVersion"].clone();
         let now = now.as_str().expect("a version");
@@ -252,12 +252,12 @@ impl Ask {
         self.note(what, &Value::Array(events));
     }
 
-    /// An answer without what no two runs share: uids, times, versions, the namespace's name.
+    /// An answer without the parts that differ in each run: uids, times, versions, the namespace's name.
     pub fn plain(&self, value: &Value) -> Value {
         match value {
             Value::Object(members) => {
                 let one = |(key, value): (&String, &Value)| match key.as_str() {
-                    // a client reads null as nothing
+                    // a client reads null as an absent field
                     _ if value.is_null() && !key.starts_with('/') => None,
                     "managedFields" => None,
                     "resourceVersion" if value.as_str().is_some_and(|v| !v.is_empty() && v != "0") => {
@@ -299,14 +299,14 @@ impl Ask {
 pub struct Watch {
     /// HTTP status.
     pub code: u16,
-    /// Whether bookmarks are told; a server sends more of them when it likes.
+    /// Whether bookmarks are returned; a server sends additional ones at any time.
     pub marks: bool,
     body: kube::client::Body,
     read: Vec<u8>,
 }
 
 impl Watch {
-    /// The next event; none at the end, or when nothing comes for ten seconds.
+    /// The next event; none at the end, or if nothing comes for ten seconds.
     pub async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.read.iter().position(|b| *b == b'\n') {
@@ -327,14 +327,14 @@ impl Watch {
     }
 }
 
-/// A pod of `app: a` on `@-n`, with a second of grace.
+/// A pod of `app: a` on `@-n`, with one second of grace.
 pub fn pod(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}}, "spec": {
         "nodeName": "@-n", "terminationGracePeriodSeconds": 1,
         "containers": [{"name": "c", "image": "registry.invalid/pause:1"}]}})
 }
 
-/// The uid that a case makes up.
+/// A uid that no object has.
 pub const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Text with `<uid>` for every uid.

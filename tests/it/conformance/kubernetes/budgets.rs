@@ -1,4 +1,4 @@
-//! What the disruption controller writes of budgets, and what that allows.
+//! Status of budgets as the disruption controller writes it, and its effect on evictions.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const NUMBERS: &[&str] = &[
     "/status/conditions/0/reason",
 ];
 
-/// Its status is that of its spec.
+/// Reports whether its status is that of its present spec.
 fn observed(budget: &Value) -> bool {
     budget["status"]["observedGeneration"] == budget["metadata"]["generation"]
 }
@@ -81,7 +81,7 @@ async fn a_budget_over_a_drain(place: Arc<Place>) -> Value {
     let both: Vec<String> = names(&before).into_iter().collect();
     let codes = [k.evict(&both[0]).await, k.evict(&both[1]).await];
     k.note("the first and the second", &json!(codes));
-    // Nowhere to go: the new pod waits, and the budget stays spent.
+    // There is no room: the new pod waits, and the budget stays exhausted.
     k.object_until("spent", &path, NUMBERS, |b| {
         b["status"]["disruptionsAllowed"] == 0 && b["status"]["currentHealthy"] == 1
     })
@@ -154,7 +154,7 @@ async fn finished_pods_in_a_budget(place: Arc<Place>) -> Value {
 
 async fn unready_pods_in_a_budget(place: Arc<Place>) -> Value {
     let mut k = Ask::new(place).await;
-    // No machine and no kubelet: what is written by hand stays.
+    // Without a machine and a kubelet a manually written status stays.
     for name in ["p", "q", "r"] {
         k.bare(name, "nowhere").await;
         let ready = if name == "r" { "False" } else { "True" };
@@ -187,7 +187,7 @@ async fn a_stuck_pod_holds_its_place(place: Arc<Place>) -> Value {
     .await;
     let code = k.evict(&stuck).await;
     k.note("evict", &json!(code));
-    // A ReplicaSet does not wait for the end of a pod that goes.
+    // A ReplicaSet does not wait for the end of a terminating pod.
     k.pods_until("two run beside it", |pods| {
         pods.iter().filter(|p| ready(p)).count() == 2 && names(pods).contains(&stuck)
     })

@@ -1,6 +1,6 @@
-//! What happens by itself: replica sets, deployments, daemon sets, budgets, namespaces, garbage.
+//! Work of controllers: replica sets, deployments, daemon sets, budgets, namespaces, garbage collection.
 //!
-//! On the real side nobody schedules (`tests/servers/up` has no kube-scheduler): the suite binds pods itself there.
+//! The real servers have no scheduler (`tests/servers/up` starts no kube-scheduler): there the suite binds pods itself.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ crate::conformance::cases!("controllers":
 
 const SETS: &str = "/apis/apps/v1/namespaces/@/replicasets";
 
-/// Their names.
+/// Names of the pods.
 pub fn names(pods: &[Value]) -> BTreeSet<String> {
     pods.iter().filter_map(|p| Some(p["metadata"]["name"].as_str()?.to_owned())).collect()
 }
@@ -30,7 +30,7 @@ fn on<'a>(pods: &'a [Value], node: &str) -> Vec<&'a Value> {
     pods.iter().filter(|p| p["spec"]["nodeName"] == node).collect()
 }
 
-/// It runs, is Ready and stays.
+/// Reports whether it runs, is Ready and is not terminating.
 pub fn ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let ready = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
@@ -38,7 +38,7 @@ pub fn ready(pod: &Value) -> bool {
 }
 
 impl Ask {
-    /// Nodes of the case's own, labelled `case: @`; the answer calls them `<node 0>`, `<node 1>` …
+    /// Creates nodes for the case, labelled `case: @`; the answer calls them `<node 0>`, `<node 1>` …
     pub async fn nodes(&mut self, count: usize) -> Vec<String> {
         let mut taken = Vec::new();
         for i in 0..count {
@@ -51,7 +51,7 @@ impl Ask {
         taken
     }
 
-    /// The pods as they are; where nobody schedules, those without a node get one.
+    /// Present pods. Without a scheduler, pods without a node get one here.
     async fn pods(&self) -> Vec<Value> {
         let list = self.ok("GET", PODS, Value::Null).await["items"].as_array().cloned().unwrap_or_default();
         if self.place.schedules {
@@ -76,7 +76,7 @@ impl Ask {
         list
     }
 
-    /// Waits for pods that are as they should be; in vain, the answer says so.
+    /// Waits until the pods meet the condition; otherwise the answer says so.
     pub async fn pods_until(&mut self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         for _ in 0..self.patience {
             let pods = self.pods().await;
@@ -93,7 +93,7 @@ impl Ask {
         pods
     }
 
-    /// Waits for an object that is as it should be and keeps its fields; pods are bound meanwhile.
+    /// Waits until an object meets the condition and keeps its fields; binds pods meanwhile.
     pub async fn object_until(&mut self, what: &str, path: &str, fields: &[&str], holds: impl Fn(&Value) -> bool) {
         for _ in 0..self.patience {
             let answer = self.get(path).await;
@@ -109,7 +109,7 @@ impl Ask {
         self.say(&format!("{what}: in vain"), &answer, fields);
     }
 
-    /// A set of pods `app: name`.
+    /// Creates a set of pods `app: name`.
     pub async fn replica_set(&self, name: &str, replicas: u32) -> String {
         let body = json!({"metadata": {"name": name}, "spec": {"replicas": replicas,
             "selector": {"matchLabels": {"app": name}}, "template": template(name)}});
@@ -117,7 +117,7 @@ impl Ask {
         format!("{SETS}/{name}")
     }
 
-    /// Evicts a pod; the code.
+    /// Evicts a pod and returns the code.
     pub async fn evict(&mut self, pod: &str) -> u16 {
         let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "@"}});
         self.post(&format!("{PODS}/{pod}/eviction"), body).await.code
@@ -200,7 +200,7 @@ async fn a_replica_set_is_scaled(place: Arc<Place>) -> Value {
 }
 
 impl Ask {
-    /// A pod of nobody's.
+    /// Creates a pod without a controller.
     pub async fn bare(&self, name: &str, node: &str) {
         let mut body = json!({"metadata": {"name": name, "labels": {"app": "bare"}}, "spec": template("bare")["spec"]});
         body["spec"]["nodeName"] = json!(node);

@@ -1,4 +1,4 @@
-//! Every row of the eviction table.
+//! Every row of the eviction table (REB-27).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A history that was forgotten. These cases change the server for all others.
+//! Compacted history. These cases change the server for all others.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What an operator sees who types `kubectl`.
+//! Output of `kubectl`, as an operator sees it.
 
 use std::{process::Stdio, sync::Arc};
 
@@ -31,7 +31,7 @@ impl Ask {
         command
     }
 
-    /// Runs it and keeps what it says, words only.
+    /// Runs it and keeps its output, words only.
     async fn kubectl(&mut self, args: &[&str]) {
         let out = self.command(args).output().await.expect("kubectl starts");
         self.ran(&args.join(" "), &out);
@@ -51,12 +51,12 @@ impl Ask {
     }
 }
 
-/// Its lines with one space between words, and no ages.
+/// Lines of the output with one space between words, and without ages.
 fn words(bytes: &[u8]) -> Vec<String> {
     let word = |w: &str| if is_age(w) { "<age>".to_owned() } else { w.to_owned() };
     let line = |l: &str| {
         let line = l.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
-        // kubectl keeps the reasons of this warning in a map, in an order that no two runs share
+        // kubectl keeps the reasons of this warning in a map, in an order that differs in each run
         let Some(reasons) = line.strip_prefix("Warning: ") else { return line };
         let mut reasons: Vec<&str> = reasons.split("; ").collect();
         reasons.sort_unstable();
@@ -175,7 +175,7 @@ async fn label_and_annotate(place: Arc<Place>) -> Value {
     k.end()
 }
 
-/// A pod that is gone as soon as it is evicted: no kubelet is here to end it.
+/// Creates a pod that is gone as soon as it is evicted: no kubelet is here to end it.
 async fn fleeting(k: &Ask, name: &str, owner: Value) {
     let mut body = pod(name);
     body["spec"]["terminationGracePeriodSeconds"] = json!(0);

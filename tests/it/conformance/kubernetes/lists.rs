@@ -25,7 +25,7 @@ impl Ask {
         self.note(what, &json!(names));
     }
 
-    /// p, q and r: on two nodes, with different labels.
+    /// Creates p, q and r: on two nodes, with different labels.
     async fn three_pods(&mut self) {
         self.pod("p").await;
         self.pod_as("q", "Pending", false).await;
@@ -165,7 +165,7 @@ async fn both_selectors(place: Arc<Place>) -> Value {
     k.end()
 }
 
-/// A token as a query takes it.
+/// A continue token in the form of a query.
 pub fn token(answer: &Value) -> String {
     answer["metadata"]["continue"]
         .as_str()
@@ -252,7 +252,7 @@ async fn at_versions(place: Arc<Place>) -> Value {
     k.pod("a").await;
     let version = k.get(PODS).await.body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     k.pod("b").await;
-    // "not older" may be answered by a cache that has not heard of b yet
+    // "not older" may be answered by a cache that does not have b yet
     k.cached(PODS).await;
     k.names("not older", &format!("{PODS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan")).await;
     k.names("exactly", &format!("{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;

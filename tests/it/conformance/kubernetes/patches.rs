@@ -107,7 +107,7 @@ async fn json_that_fails(place: Arc<Place>) -> Value {
         ("no list", json!({"op": "test"})),
     ] {
         let answer = k.call("PATCH", &path, &body, JSON).await;
-        // the words are those of a Go library
+        // the message is that of a Go library
         let seen = json!({"code": answer.code, "reason": answer.body["reason"]});
         k.note(what, &seen);
     }

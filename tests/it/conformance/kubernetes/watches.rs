@@ -1,4 +1,4 @@
-//! Watches: from a version, with selectors, with a list before, their ends.
+//! Watches: from a version, with selectors, with an initial list, and their ends.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ crate::conformance::cases!("watch":
 const SEEN: &[&str] = &["/metadata/labels", "/metadata/deletionTimestamp", "/status/phase", "/spec/unschedulable"];
 
 impl Ask {
-    /// The version of an object or a list.
+    /// Returns the version of an object or a list.
     pub async fn version(&self, path: &str) -> String {
         self.get(path).await.body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
     }
@@ -222,7 +222,7 @@ async fn bookmarks(place: Arc<Place>) -> Value {
     let from = k.version(PODS).await;
     let mut watch =
         k.watch(&format!("{PODS}?watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=5")).await;
-    // It comes before the end of the watch, at the latest; how many come is the server's business.
+    // A bookmark comes before the end of the watch at the latest; the server chooses how many it sends.
     let mut kinds = Vec::new();
     while let Some(event) = watch.next().await {
         let bare = event["object"]["metadata"]["name"].is_null() && event["object"]["spec"]["containers"].is_null();
