@@ -8,7 +8,7 @@ use terminal::Console;
 
 use crate::world::{Options, World, cluster::machines, free_port, program::config, wait_for};
 
-/// A configuration that names servers that are not there.
+/// A configuration that names unreachable servers.
 pub(crate) fn nowhere(name: &str) -> std::path::PathBuf {
     let dir = std::env::temp_dir().join(format!("cketerm-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -44,7 +44,7 @@ fn a_console_without_etcd_says_what_went_wrong_and_stays() {
     console.shows("refused", 20);
 }
 
-/// The file of a person's columns is the console's own; one that cannot be read is never lost.
+/// The console writes the file of a user's columns. A file that cannot be read is never lost.
 #[test]
 fn columns_are_kept_for_the_next_console_and_a_broken_file_is_kept_aside() {
     let config = nowhere("columns");
@@ -145,7 +145,7 @@ fn a_blocked_drain_is_cancelled_in_ten_keys_and_a_reboot_queued_by_keyboard_ends
     console.press("1");
     console.shows("the reboot queue is empty", 10);
 
-    // a quiet cluster is a quiet line
+    // the console writes nothing while the cluster does not change
     std::thread::sleep(std::time::Duration::from_secs(2));
     let before = console.bytes();
     std::thread::sleep(std::time::Duration::from_secs(5));
@@ -176,7 +176,7 @@ fn while_etcd_is_away_the_rows_stay_and_writing_is_refused_and_it_recovers_in_pl
     let text = console.shows("nothing is written until it is back", 5);
     assert!(text.contains("w1"), "{text}");
     world.act("thaw", "etcd");
-    // the API server was away with its etcd: both are named where both come back at once
+    // the API server was away with its etcd: both are named when both recover at once
     console.shows("back after", 60);
     wait_for("the banner goes", 30, || (!console.text().contains("etcd lost")).then_some(()));
     assert!(console.text().contains("> 0 "), "the cursor is where it was: {}", console.text());

@@ -1,4 +1,4 @@
-//! `cketerm --daemon` as systemd and Prometheus meet it, on `cketerm sandbox serve`.
+//! `cketerm --daemon` under systemd and Prometheus, on `cketerm sandbox serve`.
 
 use std::{collections::BTreeMap, io::Write, net::TcpStream, os::unix::net::UnixDatagram, path::Path, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::world::{
     wait_for,
 };
 
-/// Samples by name with labels, as they stand on the page.
+/// Samples by name with labels, as on the page.
 fn samples(page: &str) -> BTreeMap<String, String> {
     let lines = page.lines().filter(|l| !l.starts_with('#'));
     lines.map(|l| l.rsplit_once(' ').expect("a sample")).map(|(name, n)| (name.to_owned(), n.to_owned())).collect()
@@ -20,7 +20,7 @@ fn list(config: &Path, queue: &str) -> Vec<Value> {
     serde_json::from_str(&cketerm(config, &[queue, "list"]).stdout).expect("a list")
 }
 
-/// As the page writes it.
+/// Formats a number as the page does.
 fn number(n: usize) -> String {
     format!("{n}.0")
 }
@@ -44,14 +44,14 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
         String::from_utf8_lossy(&bytes[..n]).into_owned()
     };
     assert_eq!(told(), "READY=1");
-    // whoever was told so may ask at once
+    // pages answer as soon as the daemon reports that it is ready
     assert_eq!(daemon.page("/healthz").0, 200);
     let (status, _) = daemon.terminate();
     assert!(status.success());
     assert_eq!(told(), "STOPPING=1");
 }
 
-/// The documented pod and unit run it as a user whose home is no place for results.
+/// The documented pod and unit run it as a user whose home must not hold results.
 #[test]
 fn a_daemon_keeps_results_where_systemd_made_a_place_for_them_and_not_in_a_home() {
     let served = Served::start(&["--nodes", "5"]);
@@ -69,7 +69,7 @@ fn a_daemon_keeps_results_where_systemd_made_a_place_for_them_and_not_in_a_home(
     assert!(!home.join(".local").exists());
 }
 
-/// The drop-in must not take the state directory away, which the unit makes for its user.
+/// The unit creates the state directory for its user; the drop-in must not remove it.
 #[test]
 fn the_drop_in_for_a_user_of_its_own_leaves_the_state_directory_writable() {
     let file = |name: &str| {
@@ -84,7 +84,7 @@ fn the_drop_in_for_a_user_of_its_own_leaves_the_state_directory_writable() {
     }
 }
 
-/// `WatchdogSec` is fed by the engine's main loop: an engine that only observes feeds it too.
+/// The engine's main loop sends the `WatchdogSec` keep-alives, also in an engine that only observes.
 #[test]
 fn systemd_hears_from_the_main_loop_as_often_as_its_watchdog_asks() {
     let served = Served::start(&["--nodes", "5"]);
@@ -108,19 +108,19 @@ fn systemd_hears_from_the_main_loop_as_often_as_its_watchdog_asks() {
     wait_for("the end is told", 10, || (told() == "STOPPING=1").then_some(()));
 }
 
-/// Idle connections, silent ones and ones that never finish their request, in a process that may open few files: pages
-/// answer, and the machine that is in work gets its commands.
+/// Idle and silent connections, and requests that never end, in a process with a low limit of open files. Pages still
+/// answer, and the commands of the machine in progress still run.
 #[test]
 fn three_hundred_idle_connections_keep_neither_pages_nor_commands_from_their_descriptors() {
     let served = Served::start(&["--nodes", "5"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
-    // as many files as that, and no raising it
+    // the limit of open files, which the process cannot raise
     let daemon = Daemon::start_limited(&served.dir, config, "engine", 256);
     daemon.ready();
     let mut held: Vec<TcpStream> = Vec::new();
     for i in 0..300 {
         let mut one = TcpStream::connect(&daemon.http).expect("a connection");
-        // some say nothing, some begin a request, some have asked once and stay
+        // some send nothing, some begin a request, some have sent one request and stay
         let said: &[u8] = match i % 3 {
             0 => b"",
             1 => b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ",
@@ -130,7 +130,7 @@ fn three_hundred_idle_connections_keep_neither_pages_nor_commands_from_their_des
         held.push(one);
     }
     for page in ["/healthz", "/metrics", "/readyz", "/healthz", "/metrics"] {
-        // the client waits for 30 s; a process without descriptors accepts nobody at all
+        // the client waits for 30 s; a process without descriptors accepts no connection at all
         assert_eq!(daemon.page(page).0, 200, "{page}");
     }
     let worker = served.get("/machines").into_iter().find(|m| m["control_plane"] == false).expect("a worker");
@@ -146,7 +146,7 @@ fn three_hundred_idle_connections_keep_neither_pages_nor_commands_from_their_des
     assert_eq!(held.len(), 300);
 }
 
-/// I39: metrics, words and etcd agree at a quiescent point; CKE's names are the leader's alone.
+/// I39: metrics, commands and etcd agree when nothing moves; only the leader exports CKE's names.
 #[test]
 fn metrics_words_and_etcd_agree_when_nothing_moves() {
     let served = Served::start(&["--nodes", "12", "--scenario", "repairs"]);
@@ -197,7 +197,7 @@ fn metrics_words_and_etcd_agree_when_nothing_moves() {
             "{index}: {reason}"
         );
     }
-    // what the leader itself remembers, replayed: the same reasons, and nothing asked of it
+    // the leader's own state, replayed without its servers, gives the same reasons
     let (status, state) = daemon.page("/state");
     assert_eq!(status, 200, "{state}");
     let saved = served.dir.join("state.json");
@@ -209,7 +209,7 @@ fn metrics_words_and_etcd_agree_when_nothing_moves() {
         let id = format!("repairs/{}", entry["index"].as_str().expect("text"));
         assert!(decided["reasons"][&id].is_object(), "{id} has no reason in {}", decided["reasons"]);
     }
-    // commands were run, and counted where they were run
+    // commands were run, and the engine that ran them counted them
     assert!(page.keys().any(|k| k.starts_with("cketerm_effects_total{")), "{page:?}");
     let second = samples(&second.page("/metrics").1);
     assert_eq!([&page["cke_leader"], &second["cke_leader"]], ["1.0", "0.0"]);

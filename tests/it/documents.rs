@@ -1,5 +1,6 @@
-//! Every `cketerm …` line in the documents' blocks is run as it is written, or it is named below with the reason why not. A
-//! sandbox behind ports and one engine for each document; addresses and files of the documents become those of the sandbox.
+//! Every `cketerm …` line in the documents' blocks is run as written, or is listed below with the reason why not. Each
+//! document gets a sandbox behind ports and one engine. The documents' addresses and files are replaced by the
+//! sandbox's.
 
 use std::{fs, path::Path};
 
@@ -11,16 +12,16 @@ use crate::{
     world::{program::Daemon, sandbox::Served, wait_for},
 };
 
-/// A document, and what it needs to be run.
+/// A document, and what running it requires.
 struct Document {
     name: &'static str,
-    /// What the reader puts in.
+    /// Texts that a reader replaces, with the replacement.
     put_in: &'static [(&'static str, &'static str)],
-    /// Run before the first line that contains it.
+    /// Commands to run before the first line that contains a text.
     before: &'static [(&'static str, &'static str)],
 }
 
-/// All that have such lines.
+/// All documents with such lines.
 const DOCUMENTS: [Document; 8] = [
     Document { name: "README.md", put_in: &[("target/release/cketerm", "cketerm")], before: &[] },
     Document { name: "docs/beside-cke.md", put_in: &[], before: &[] },
@@ -57,7 +58,7 @@ const DOCUMENTS: [Document; 8] = [
     },
 ];
 
-/// Not run, and why. A line ends here if it begins so.
+/// Lines that are not run, with the reason. A line is skipped if it begins with the text.
 const NOT_RUN: [(&str, &str, &str); 13] = [
     ("README.md", "cketerm   ", CONSOLE),
     ("README.md", "cketerm --daemon", DAEMON),
@@ -81,7 +82,7 @@ const CONSOLE: &str = "a console: tests/it/console.rs starts it on a terminal";
 const DAEMON: &str = "an engine, which does not end: one runs beside all of these";
 const PLANS: &str = "files of a site: tests/it/commands/registry.rs runs these words on its own";
 
-/// The lines of a document that run the program: in indented blocks, not in fenced ones.
+/// Lines of a document that run the program: in indented blocks, not in fenced ones.
 fn lines(text: &str) -> Vec<String> {
     let (mut fenced, mut found) = (false, Vec::new());
     for line in text.lines() {
@@ -95,13 +96,13 @@ fn lines(text: &str) -> Vec<String> {
     found
 }
 
-/// Why a line is not run.
+/// Reason for which a line is not run.
 fn reason(name: &str, line: &str) -> Option<&'static str> {
     let whole = format!("{line}\n");
     NOT_RUN.iter().find(|(of, begins, _)| *of == name && whole.starts_with(begins)).map(|(_, _, why)| *why)
 }
 
-/// What lies in the reader's folder: CKE's file for this etcd, windows that are always open.
+/// Creates the files of the reader's folder: CKE's file for this etcd, windows that are always open.
 fn lay_out(dir: &Path, facts: &Value) {
     fs::write(dir.join("cke.yml"), format!("endpoints: [{}]\n", facts["etcd"])).expect("a file");
     fs::write(dir.join("windows.yaml"), "time_zone: UTC\nallow: [\"* * * * *\"]\n").expect("a file");

@@ -1,5 +1,5 @@
-//! The engine as a process, on real servers and on the sandbox with the same assertions: what happened is read from the commands' own log, etcd's revisions and the
-//! API server's audit log, not from our records.
+//! The engine as a process, on real servers and on the sandbox with the same assertions. The tests read events from the
+//! commands' own log, etcd's revisions and the API server's audit log, not from cketerm's records.
 
 mod behind_proxy;
 mod beside;

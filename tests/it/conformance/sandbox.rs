@@ -1,4 +1,4 @@
-//! The sandbox behind loopback ports, in a thread with a runtime of its own: whoever asks cannot tell.
+//! The sandbox behind loopback ports, in a thread with a runtime of its own. A client cannot tell it from real servers.
 
 use std::path::PathBuf;
 
@@ -21,9 +21,9 @@ use crate::world::cluster::Machine as Worker;
 
 /// A sandbox that is served until this is dropped.
 pub struct Served {
-    /// etcd's client URL.
+    /// Client URL of etcd.
     pub etcd: String,
-    /// Of an administrator.
+    /// Kubeconfig of an administrator.
     pub kubeconfig: PathBuf,
     objects: Objects,
     _dir: tempfile::TempDir,
@@ -31,25 +31,25 @@ pub struct Served {
 }
 
 impl Served {
-    /// Forgets the history of the API server up to now.
+    /// Compacts the history of the API server up to now.
     pub fn compact(&self) {
         self.objects.compact();
     }
 }
 
-/// Serves a new one, in a thread.
+/// Serves a new sandbox in a thread.
 pub fn serve() -> Served {
     serve_with(&[])
 }
 
-/// The same with machines and everything that moves by itself.
+/// Same as [`serve`], with machines and controllers.
 pub fn serve_with(workers: &[Worker]) -> Served {
     let machine = |w: &Worker| Machine { name: w.name.clone(), address: w.address.clone(), ..Machine::default() };
     let machines: Vec<Machine> = workers.iter().map(machine).collect();
     let (end, ended) = oneshot::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     let objects = Objects::new(Clock::Host);
-    // that of the kubeconfig below
+    // the token of the kubeconfig below
     let tokens = [("admin".to_owned(), "admin".to_owned())].into();
     let api = Api::new(objects.clone(), ApiOptions { tokens, ..ApiOptions::default() });
     std::thread::spawn(move || {
@@ -70,7 +70,7 @@ pub fn serve_with(workers: &[Worker]) -> Served {
     let (etcd, server) = told.recv().expect("the sandbox begins");
     let dir = tempfile::tempdir().expect("a folder");
     let kubeconfig = dir.path().join("kubeconfig");
-    // kubectl sends no token without TLS, but what stands in the URL
+    // without TLS kubectl sends no token except one in the URL
     let server = server.replacen("://", "://t:admin@", 1);
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: t\ncontexts: [{{name: t, context: {{cluster: t, user: t}}}}]\n\
@@ -80,7 +80,7 @@ pub fn serve_with(workers: &[Worker]) -> Served {
     Served { etcd, kubeconfig, objects, _dir: dir, _end: end }
 }
 
-/// Quick: nobody watches.
+/// Short durations: nobody watches this sandbox.
 fn pace() -> Durations {
     let quick = Span::between(0.05, 0.2);
     Durations { pod_start: quick, pod_stop: quick, lag: 0.02, budget_lag: 0.05, ..Durations::demo() }

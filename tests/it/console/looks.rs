@@ -1,9 +1,9 @@
-//! Looks and terminals: themes, a terminal that is asked whether it is light, its title, the mouse, the clipboard.
+//! Appearance and terminals: themes, detection of a light terminal, title, mouse, clipboard.
 
 use super::{nowhere, terminal::Console};
 use crate::world::program::command;
 
-/// A configuration that names servers that are not there, and says this of the console.
+/// A configuration that names unreachable servers and has these console settings.
 fn saying(name: &str, console: &str) -> std::path::PathBuf {
     let config = nowhere(name);
     let text = std::fs::read_to_string(&config).unwrap();
@@ -25,7 +25,7 @@ fn leave(mut console: Console) -> Console {
     console
 }
 
-/// The colours of the 16 that the key of a hint has: those of the themes `terminal`, `light` and `dark`.
+/// Colour, of the 16, for the key of a hint in the themes `terminal`, `light` and `dark`.
 const TERMINAL: vt100::Color = vt100::Color::Idx(6);
 const LIGHT: vt100::Color = vt100::Color::Idx(4);
 const DARK: vt100::Color = vt100::Color::Idx(14);
@@ -71,7 +71,7 @@ fn a_terminal_that_says_whether_it_is_light_is_believed_and_no_key_is_lost_or_ta
         let mut console = start(&config, &[], &[]);
         console.wrote(QUESTION);
         console.shows("connecting to etcd", 30);
-        // typed before, in one piece with it, and behind it
+        // typed before the answer, in one piece with it, and after it
         console.press("1");
         console.send(format!("3{answer}?").as_bytes());
         let text = console.shows("the same key in every view", 30);
@@ -93,14 +93,14 @@ fn a_terminal_that_never_answers_or_answers_late_keeps_its_own_colours_or_gets_i
     console.shows("[2 Nodes", 30);
     console.coloured("? help", TERMINAL);
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    // an answer in two pieces, long after the patience of a prober
+    // an answer in two pieces, long after the query's timeout
     console.send(b"\x1b]11;rgb:ff");
     console.send(b"ff/ffff/ffff\x07");
     console.coloured("? help", LIGHT);
     let text = console.shows("[2 Nodes", 30);
     assert!(text.contains(": command") && !text.contains("rgb"), "{text}");
     leave(console);
-    // one that ends before the terminal answered leaves no question behind that the shell would hear
+    // a console that ends before the terminal answers leaves no answer behind for the shell
     let console = start(&config, &[], &[]);
     console.shows("connecting to etcd", 30);
     leave(console);
@@ -218,7 +218,7 @@ fn after_a_storm_of_resizes_the_screen_is_whole() {
         good.then_some(())
     };
     crate::world::wait_for("the whole screen stands", 60, whole);
-    // and it stays: nothing of a smaller screen comes after it
+    // and it stays: no output for a smaller screen comes after it
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert!(whole().is_some(), "{}", console.text());
 }
@@ -244,7 +244,7 @@ fn themes_are_listed_shown_and_checked_with_file_and_line_and_an_exit_status() {
     let (code, shown, _) = run(&["show", "mine"]);
     assert_eq!(code, Some(0));
     assert!(shown.contains("key: {}") && shown.contains("danger: { fg: light-red, bold: true }"), "{shown}");
-    // what is printed is a theme
+    // the output is a valid theme
     let again = dir.path().join("again.yaml");
     std::fs::write(&again, &shown).unwrap();
     let (code, said, _) = run(&["check", again.to_str().unwrap()]);

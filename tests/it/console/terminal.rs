@@ -10,7 +10,7 @@ use std::{
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
-/// How long a screen may take at least: a busy machine is no defect, and a test is no benchmark.
+/// Minimum timeout for a screen: tests must pass on a busy machine and are no benchmark.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running console.
@@ -33,13 +33,13 @@ impl Console {
         Self::on(&[], args, columns, rows)
     }
 
-    /// The same for a person with this home.
+    /// Same as [`Self::of`], for a user with this home.
     pub fn at(home: &Path, args: &[&str], columns: u16, rows: u16) -> Self {
         let home = home.display().to_string();
         Self::on(&[("HOME", &home)], args, columns, rows)
     }
 
-    /// The same with variables beside those that every one has, or in their place.
+    /// Same as [`Self::of`], with additional or replaced environment variables.
     pub fn on(environment: &[(&str, &str)], args: &[&str], columns: u16, rows: u16) -> Self {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a terminal");
@@ -72,17 +72,17 @@ impl Console {
         Self { screen, keys, child, master: pair.master }
     }
 
-    /// What stands on the screen.
+    /// Text on the screen.
     pub fn text(&self) -> String {
         self.screen.lock().expect("the screen").0.screen().contents()
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.screen.lock().expect("the screen").1.len() as u64
     }
 
-    /// All that was written so far.
+    /// All bytes written so far, as text.
     pub fn raw(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().expect("the screen").1).into_owned()
     }
@@ -94,14 +94,14 @@ impl Console {
         });
     }
 
-    /// Sends bytes in one piece, as a terminal does that answers.
+    /// Sends bytes in one piece, as a terminal's answer.
     pub fn send(&mut self, bytes: &[u8]) {
         self.keys.write_all(bytes).expect("it reads");
         self.keys.flush().expect("it reads");
         std::thread::sleep(Duration::from_millis(30));
     }
 
-    /// Waits until the first character of a text in the last line that has it has this colour.
+    /// Waits for a colour: that of the first character of this text, in the last line that has the text.
     pub fn coloured(&self, what: &str, colour: vt100::Color) {
         let at = || {
             let screen = self.screen.lock().expect("the screen");
@@ -117,8 +117,8 @@ impl Console {
         });
     }
 
-    /// Waits until the program has the terminal (the alternate screen, no cursor), or until it has given it back. What
-    /// it wrote may still be on its way to us when its process has ended or stopped.
+    /// Waits until the program has taken the terminal (the alternate screen, no cursor), or until it has restored it.
+    /// Its output may still be on its way when its process has ended or stopped.
     pub fn holds_the_terminal(&self, held: bool) {
         let began = Instant::now();
         loop {
@@ -142,7 +142,7 @@ impl Console {
         }
     }
 
-    /// Waits until the screen contains this: so many seconds, and 30 at least.
+    /// Waits until the screen contains this text, for this many seconds and at least 30. Returns the screen.
     pub fn shows(&self, what: &str, seconds: u64) -> String {
         let patience = TIMEOUT.max(Duration::from_secs(seconds));
         let began = Instant::now();
@@ -163,26 +163,26 @@ impl Console {
         self.master.resize(size).expect("a size");
     }
 
-    /// Sends a signal by `kill`'s name for it.
+    /// Sends a signal, by the name that `kill` uses.
     pub fn signal(&self, name: &str) {
         let pid = self.child.process_id().expect("a process").to_string();
         let sent = std::process::Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
         assert!(sent.success());
     }
 
-    /// The process's state letter, `T` = stopped.
+    /// State letter of the process, `T` = stopped.
     pub fn state(&self) -> char {
         let pid = self.child.process_id().expect("a process");
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('?')
     }
 
-    /// Waits for the end; the exit status.
+    /// Waits for the end; returns the exit status.
     pub fn ended(&mut self, seconds: u64) -> u32 {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a status") {
-                // what it wrote last
+                // time for its last output
                 std::thread::sleep(Duration::from_millis(100));
                 return status.exit_code();
             }

@@ -1,5 +1,5 @@
-//! An engine behind a TCP proxy in front of a real kube-apiserver: one connection falls silent while all others live, and
-//! every request takes three seconds.
+//! An engine behind a TCP proxy in front of a real kube-apiserver: one connection falls silent while all others work,
+//! and every request takes three seconds.
 
 use std::{
     io::{Read, Write},
@@ -27,18 +27,18 @@ use crate::world::{
 /// One connection through the proxy.
 #[derive(Default)]
 struct Connection {
-    /// Nothing comes back to the client any more.
+    /// Whether the client gets no more bytes.
     silent: AtomicBool,
-    /// Bytes that came back.
+    /// Number of bytes sent to the client.
     answered: AtomicU64,
 }
 
 #[derive(Default)]
 struct Shared {
     connections: Mutex<Vec<Arc<Connection>>>,
-    /// How many milliseconds what the client sends is on its way.
+    /// Delay of the client's bytes in milliseconds.
     delay: AtomicU64,
-    /// Connections that are opened now are silent from the start.
+    /// Whether new connections are silent from the start.
     deaf: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl Proxy {
         Self { port, shared }
     }
 
-    /// A kubeconfig like this one that leads through the proxy.
+    /// Writes a kubeconfig like the world's that goes through the proxy.
     fn kubeconfig(&self, world: &World) -> PathBuf {
         let text = std::fs::read_to_string(&world.kubeconfig_bench).unwrap();
         let file = world.dir().join("kubeconfig-proxied");
@@ -82,7 +82,7 @@ impl Proxy {
         daemon
     }
 
-    /// The connection that carries what happens to Nodes: that over which most came while one was changed.
+    /// Connection of the watch of Nodes: the one that carried most bytes while a Node was changed.
     fn watch_of_nodes(&self, world: &World) -> Arc<Connection> {
         wait_for("the watch of Nodes is found", 30, || {
             let all = self.shared.connections.lock().unwrap().clone();
@@ -116,7 +116,7 @@ fn carry(client: &TcpStream, upstream: &TcpStream, shared: &Arc<Shared>, connect
     std::thread::spawn(move || {
         let mut bytes = vec![0; 65_536];
         while let Ok(n @ 1..) = from.read(&mut bytes) {
-            // whoever is silent once says nothing any more: the other end hears neither bytes nor an end
+            // a silent connection stays silent: the client gets neither bytes nor an end
             if connection.silent.load(Ordering::SeqCst) {
                 continue;
             }
@@ -144,14 +144,14 @@ fn nothing_starts_on_a_copy_whose_connection_is_dead_while_all_others_live() {
     world.set_up(&all, &json!({}));
     let proxy = Proxy::before(&world.api);
     let daemon = proxy.daemon(&world, "5");
-    // nobody makes a Node Ready again
+    // no kubelet makes a Node Ready again
     world.act("freeze", "kwok");
     let watch = proxy.watch_of_nodes(&world);
     watch.silent.store(true, Ordering::SeqCst);
     proxy.shared.deaf.store(true, Ordering::SeqCst);
-    // what the dead watch does not tell: a worker is down, and the limit of unreachable nodes is 0
+    // the dead watch does not report this: a worker is down, and the limit of unreachable nodes is 0
     ready(&world, "w2", "Unknown");
-    // until no proof of that watch is younger than 10 s
+    // until that watch's last proof of freshness is older than 10 s
     sleep(Duration::from_secs(11));
     world.queue(&[&all[1]]);
     let why = || world.word(&["rq", "why", "0", "-o", "json"]);

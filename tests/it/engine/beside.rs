@@ -1,6 +1,6 @@
-//! Another program on the same queue, with the habits of neco-rebooter and `ckecli`: it knows CKE's fields alone, writes
-//! back what it read some time ago without comparing anything, moves one group of machines at a time, and cancels what has
-//! not begun to reboot when its own window shuts.
+//! Another program on the same queue that behaves like neco-rebooter and `ckecli`. It knows only CKE's fields, and
+//! writes back what it read some time ago without comparing anything. It moves one group of machines at a time. When
+//! its own window ends it cancels entries that have not begun to reboot.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ impl Other {
         Self { runtime, client }
     }
 
-    /// An entry as `ckecli` writes one, numbered by comparing the write index.
+    /// Adds an entry as `ckecli` writes one, numbered by comparing the write index.
     fn add(&mut self, address: &str) -> u64 {
         self.runtime.block_on(async {
             loop {
@@ -55,7 +55,7 @@ impl Other {
         })
     }
 
-    /// The queue as it is now, by index: CKE's fields alone.
+    /// The queue now, by index, with CKE's fields only.
     fn list(&mut self) -> BTreeMap<u64, Value> {
         let read =
             self.runtime.block_on(self.client.get(PREFIX, Some(GetOptions::new().with_prefix()))).expect("a read");
@@ -68,7 +68,7 @@ impl Other {
         read.kvs().iter().filter_map(|kv| entry(kv.value())).collect()
     }
 
-    /// Writes back what was read, as cancelled, comparing nothing.
+    /// Writes back the entry that it read, as cancelled, without comparing anything.
     fn cancel(&mut self, index: u64, read: &Value) {
         let mut entry = read.clone();
         entry["status"] = json!("cancelled");
@@ -76,7 +76,7 @@ impl Other {
     }
 }
 
-/// CKE numbers its keys so that they sort.
+/// CKE's key of an index; keys sort like indexes.
 fn key(index: u64) -> String {
     format!("{PREFIX}{index:016x}")
 }
@@ -89,7 +89,7 @@ fn what_another_program_adds_and_cancels_blindly_is_done_and_nothing_of_it_is_lo
     let daemon = world.daemon("engine");
     daemon.ready();
     let mut other = Other::new(&world.etcd);
-    // one of ours, which the other program has never heard of
+    // a cketerm entry, which the other program does not know
     let by_hand = all[6].address.clone();
     world.queue(&[&all[6]]);
 
@@ -97,13 +97,13 @@ fn what_another_program_adds_and_cancels_blindly_is_done_and_nothing_of_it_is_lo
     for group in [&all[1..4], &all[4..6]] {
         let mut todo: BTreeMap<String, u64> =
             group.iter().map(|m| (m.address.clone(), other.add(&m.address))).collect();
-        // its window shuts once a group, in the middle of its work
+        // its window ends once for each group, in the middle of its work
         wait_for("a machine of the group is in work", 60, || {
             let list = other.list();
             todo.values().any(|i| list.get(i).is_none_or(|e| e["status"] != "queued")).then_some(())
         });
         let read = other.list();
-        std::thread::sleep(Duration::from_millis(150)); // what it read is old when it writes
+        std::thread::sleep(Duration::from_millis(150)); // its data is old when it writes
         for (index, entry) in read.iter().filter(|(i, e)| todo.values().any(|t| t == *i) && e["status"] != "rebooting")
         {
             other.cancel(*index, entry);
@@ -113,7 +113,7 @@ fn what_another_program_adds_and_cancels_blindly_is_done_and_nothing_of_it_is_lo
             let list = other.list();
             cancelled.iter().all(|i| !list.contains_key(i)).then_some(())
         });
-        // it opens again: what it cancelled comes back under new numbers
+        // its window begins again: the entries that it cancelled return under new numbers
         for index in todo.values_mut().filter(|i| cancelled.contains(i)) {
             *index = other.add(read[index]["node"].as_str().expect("text"));
         }
@@ -146,7 +146,7 @@ fn what_another_program_adds_and_cancels_blindly_is_done_and_nothing_of_it_is_lo
         }
         last.insert(change.key, entry);
     }
-    // a command for each entry that was not cancelled, at most one for each that was, and never a second
+    // one command for each entry that was not cancelled, at most one for each cancelled entry, and never a second
     for machine in &all[1..6] {
         let entries = changes(&world.etcd, PREFIX).into_iter().filter(|c| c.json()["node"] == *machine.address);
         let keys: BTreeSet<String> = entries.map(|c| c.key).collect();
@@ -159,6 +159,6 @@ fn what_another_program_adds_and_cancels_blindly_is_done_and_nothing_of_it_is_lo
             keys.len()
         );
     }
-    // what was cancelled in mid-reboot keeps its cordon until it is back (I14), then goes (I10)
+    // a node that was cancelled in mid-reboot keeps its cordon until its machine is back (I14), then loses it (I10)
     wait_for("no cordon is left", 90, || world.cordoned().is_empty().then_some(()));
 }

@@ -1,4 +1,4 @@
-//! What keeps a drain: named with its object, and gone with it.
+//! Blockers of a drain: each is named with its object, and the reason disappears with it.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn why(world: &World) -> String {
 
 fn i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gives_way(world: &World) {
     world.set_up_web(1);
-    // one of the two may go: the preview, judged pod by pod, passes both
+    // one of the two may be evicted: the preview, which judges each pod alone, passes both
     world.add_budget("default", "web", "web", 1);
     let daemon = world.daemon("engine");
     daemon.ready();
@@ -69,7 +69,7 @@ fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched(world: &
     world.queue_is_empty(40);
 }
 
-/// No pod has been evicted or deleted so far, and no power command has run.
+/// Asserts that no pod has been evicted or deleted so far, and no power command has run.
 fn untouched(world: &World) {
     let list = world.ok("GET", "/api/v1/namespaces/default/pods", None);
     let going: Vec<_> =

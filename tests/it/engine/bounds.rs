@@ -1,5 +1,5 @@
-//! What has grown too large for one transaction of etcd before: an entry that was tried hundreds of times, and a change of the
-//! definition while hundreds of entries wait (I49).
+//! Data that could grow too large for one transaction of etcd: an entry that was tried hundreds of times, and a change
+//! of the definition while hundreds of entries wait (I49).
 
 use std::{
     io::{Read as _, Write as _},
@@ -49,7 +49,8 @@ fn on_etcd<T>(world: &World, ask: impl AsyncFnOnce(&mut Client) -> T) -> T {
     })
 }
 
-/// The tries but the first are written as an engine writes them, tails and all: 0.1 could commit no end of more than some 120.
+/// The tries except the first are written as an engine writes them, with their output. Version 0.1 could commit no end
+/// of more than about 120 tries.
 fn i49_an_entry_whose_command_failed_two_hundred_times_ends_and_is_committed(world: &World) {
     const TRIES: usize = 200;
     let all = machines(1, 1);
@@ -95,7 +96,7 @@ fn i49_an_entry_whose_command_failed_two_hundred_times_ends_and_is_committed(wor
     assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1, "the one that did not fail");
 }
 
-/// A sabakan of two sentences.
+/// A minimal sabakan with two kinds of answers.
 struct Sabakan {
     url: String,
     machines: Arc<Mutex<Value>>,
@@ -116,7 +117,7 @@ impl Sabakan {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
-                // until the body is whole
+                // until the body is complete
                 while let Ok(n) = stream.read(&mut buffer) {
                     read.extend_from_slice(&buffer[..n]);
                     let text = String::from_utf8_lossy(&read).to_lowercase();
@@ -142,7 +143,8 @@ impl Sabakan {
     }
 }
 
-/// Both numbers that the sheet names; more than 118 comparisons were refused, for ever.
+/// Two numbers of waiting entries. A transaction that compares every entry would be refused from 119 comparisons on,
+/// for ever.
 fn i49_a_taint_is_applied_while_hundreds_of_entries_wait(world: &World) {
     let all = machines(1, 4);
     world.add_nodes(&all);
@@ -210,7 +212,7 @@ fn i49_a_taint_is_applied_while_hundreds_of_entries_wait(world: &World) {
     assert_eq!(world.entries().len(), 500, "nothing else happened to them");
 }
 
-/// What 0.1 does beside this version, and this one beside the next.
+/// An older version observes only: 0.1 beside this version, and this one beside the next.
 fn a_layout_of_a_newer_version_is_only_observed_and_why_is_said(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);

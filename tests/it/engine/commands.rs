@@ -1,4 +1,4 @@
-//! Reboot commands that do not exist, hang, babble or die: each has its reason, and nothing else stops.
+//! Reboot commands that do not exist, hang, print too much or die: each has its reason, and no other entry stops.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
         attempts.iter().filter(|c| c.value.is_some()).map(|c| c.key.clone()).collect();
     assert_eq!(ids.len(), 4, "{ids:?}");
 
-    // a program that is not on this host bars only the entries that need it, and says its name
+    // a missing program bars only the entries that need it, and the reason names the program
     let mut missing = reboot.clone();
     missing["reboot_command"] = json!(["/no/such/program"]);
     for index in ["0", "1", "2"] {

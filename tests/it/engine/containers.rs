@@ -1,4 +1,4 @@
-//! The engine as the first process of a PID namespace, as in a container: whatever ends it, a machine between power off
+//! The engine as the first process of a PID namespace, as in a container. However it ends, a machine between power off
 //! and power on does not stay off.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::world::{
 
 const SERVERS: Options = Options { kcm: false, kwok: true, audit: false, etcd34: false };
 
-/// A process in a PID namespace of its own, seen from outside. Dropped, all of it is killed.
+/// A process in a PID namespace of its own, seen from outside. Drop kills all of it.
 struct Container {
     unshare: Child,
     http: String,
@@ -49,7 +49,7 @@ impl Container {
         child(self.unshare.id()).expect("PID 1")
     }
 
-    /// The engine: what PID 1 runs, or PID 1 itself.
+    /// The engine: the child of PID 1, or PID 1 itself.
     fn engine(&self) -> u32 {
         child(self.init()).filter(|pid| name(*pid).contains("--daemon")).unwrap_or_else(|| self.init())
     }
@@ -68,7 +68,7 @@ impl Drop for Container {
     }
 }
 
-/// The first child of a process.
+/// First child of a process.
 fn child(pid: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
@@ -82,7 +82,7 @@ fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill").success());
 }
 
-/// Real servers, and somebody who may make a PID namespace.
+/// Real servers, and the right to create a PID namespace.
 fn world() -> Option<World> {
     found("unshare")?;
     if !rustix::process::geteuid().is_root() {
@@ -91,7 +91,7 @@ fn world() -> Option<World> {
     World::start(SERVERS)
 }
 
-/// Begins a reboot that takes so long; returns between power off and power on.
+/// Begins a reboot that takes this long; returns between power off and power on.
 fn between_off_and_on(world: &World, seconds: u32) -> Container {
     let all = machines(1, 1);
     world.add_nodes(&all);

@@ -1,5 +1,5 @@
-//! Three members of a real etcd behind three API servers that are healthy all the time: the members alone decide whether
-//! the next one may go down.
+//! Three members of a real etcd behind three API servers that are always healthy. So the members alone decide whether
+//! the next API server may go down.
 
 use std::{
     fs::File,
@@ -41,7 +41,7 @@ fn i46_no_control_plane_goes_down_while_another_etcd_member_is_not_well() {
     let daemon = Daemon::start(world.dir(), &config, "engine");
     daemon.ready();
 
-    // behind: what it would answer to the leader is lost, and after some hundred entries it gets no more
+    // behind: its answers to the leader are lost, and after some hundred entries it gets no more
     members.silence(true);
     members.write(3000);
     world.queue(&[&all[0]]);
@@ -49,7 +49,7 @@ fn i46_no_control_plane_goes_down_while_another_etcd_member_is_not_well() {
     // stopped
     members.kill(3);
     waits(&world, "EtcdMemberUnhealthy", &["m3", "no answer"]);
-    // an alarm of another one; the third is back
+    // an alarm of another member; the third has recovered
     let second = members.id("m2");
     members.alarm(AlarmAction::Activate, second);
     members.silence(false);
@@ -58,7 +58,7 @@ fn i46_no_control_plane_goes_down_while_another_etcd_member_is_not_well() {
     assert_eq!(world.cordoned(), Vec::<String>::new());
     assert_eq!(world.power(), []);
 
-    // all are well under many writes: three API servers in turn
+    // all are healthy under many writes: three API servers in turn
     members.alarm(AlarmAction::Deactivate, second);
     let writes = members.keep_writing();
     world.queue(&[&all[1], &all[2]]);
@@ -66,12 +66,12 @@ fn i46_no_control_plane_goes_down_while_another_etcd_member_is_not_well() {
     assert!(writes.load(SeqCst) > 3000, "{} writes", writes.load(SeqCst));
     let begun: Vec<String> = world.power().into_iter().filter(|p| p.what == "begin").map(|p| p.address).collect();
     assert_eq!(begun, [address(1), address(2), address(3)]);
-    // whoever led has handed over before its machine went down
+    // the leading member handed over before its machine went down
     let audit = world.word(&["audit", "-o", "json"]);
     assert!(audit.contains("move etcd leader"), "{audit}");
 }
 
-/// The first entry waits for this reason, whose text has these words.
+/// Waits until the first entry waits for this reason, with these words in its text.
 fn waits(world: &World, reason: &str, words: &[&str]) {
     wait_for(&format!("{reason} with {words:?}"), 60, || {
         let why = world.word(&["rq", "why", "0", "-o", "json"]);
@@ -79,12 +79,12 @@ fn waits(world: &World, reason: &str, words: &[&str]) {
     });
 }
 
-/// The machine's address, and that of its member: all of 127.0.0.0/8 is this host.
+/// Address of the machine and of its member: all of 127.0.0.0/8 is this host.
 fn address(i: u8) -> String {
     format!("127.0.46.{i}")
 }
 
-/// Three members; the way to the third one's peer port can be silenced.
+/// Three members; the connection to the third one's peer port can be silenced.
 struct Members {
     program: PathBuf,
     folder: PathBuf,
@@ -98,7 +98,7 @@ struct Members {
 impl Members {
     fn start(program: &Path, folder: &Path) -> Self {
         let free = |i: u8| TcpListener::bind((address(i), 0)).expect("loopback").local_addr().expect("a port").port();
-        // by member: its clients' port, and its peers'; the third one's peers come through a proxy
+        // ports of each member for clients and for peers; the third one's peers come through a proxy
         let ports: Vec<u16> = [1, 2, 3].into_iter().flat_map(|i| [free(i), free(i)]).collect();
         let silent = Arc::new(AtomicBool::new(false));
         let proxy = TcpListener::bind((address(3), 0)).expect("loopback");
@@ -122,7 +122,7 @@ impl Members {
         format!("http://{}:{}", address(i), self.ports[usize::from(i - 1) * 2])
     }
 
-    /// As the other members know it.
+    /// Peer URL that the other members know.
     fn peer(&self, i: u8) -> String {
         let port = if i == 3 { self.ports[6] } else { self.ports[usize::from(i - 1) * 2 + 1] };
         format!("http://{}:{port}", address(i))
@@ -185,7 +185,7 @@ impl Members {
         let done = self.ask(async |client| {
             let puts = (0..count).map(|i| {
                 let mut kv = client.kv_client();
-                // a new leader is elected while members come and go: a write that fails is written again
+                // etcd elects a new leader while members come and go, so a failed write is repeated
                 async move {
                     for _ in 0..100 {
                         if kv.put(format!("/writes/{}", i % 50), i.to_string(), None).await.is_ok() {
@@ -204,7 +204,7 @@ impl Members {
         done.expect("the writes");
     }
 
-    /// About a thousand writes a second, until the members end; how many there were.
+    /// Writes about a thousand times a second until the members end; returns the counter of writes.
     fn keep_writing(&self) -> Arc<AtomicU32> {
         let (count, writing, urls) =
             (Arc::new(AtomicU32::new(0)), Arc::clone(&self.writing), [self.url(1), self.url(2)]);
@@ -232,7 +232,7 @@ impl Drop for Members {
     }
 }
 
-/// Passes connections on, and holds what they carry while it is silent.
+/// Forwards connections, and holds their bytes back while it is silent.
 fn forward(listener: &TcpListener, to: &str, silent: &Arc<AtomicBool>) {
     for one in listener.incoming().flatten() {
         let Ok(other) = TcpStream::connect(to) else { continue };

@@ -1,4 +1,5 @@
-//! What an engine does to a Node stands in its Events, as kubectl shows them; without the right everything else goes on.
+//! Events of Nodes for an engine's actions, as kubectl shows them. Without the right to write them everything else
+//! works.
 
 use std::process::Command;
 
@@ -19,7 +20,7 @@ in_both_worlds! {
 
 fn kubectl(world: &World, args: &[&str]) -> String {
     let kubectl = built("kubectl").expect("kubectl");
-    // without TLS kubectl sends no token but what the URL says
+    // without TLS kubectl sends no token except one in the URL
     let text =
         std::fs::read_to_string(&world.kubeconfig).expect("a kubeconfig").replace("http://", "http://admin:admin@");
     let kubeconfig = world.dir().join("kubeconfig-kubectl");
@@ -82,7 +83,7 @@ fn kubectl_shows_what_was_done_to_a_node(world: &World) {
     assert!(events(world, "w2").iter().all(|e| e["regarding"]["uid"] == uid));
 }
 
-/// The right to write Events is missed by nobody but who reads them.
+/// Without the right to write Events only the Events are missing.
 #[test]
 fn without_the_right_it_is_said_once_and_the_rest_goes_on() {
     let Some(world) = World::start(Options { kwok: true, audit: true, ..Options::default() }) else { return };
@@ -105,7 +106,7 @@ fn without_the_right_it_is_said_once_and_the_rest_goes_on() {
     let said = daemon.logged().matches("no Events are written on Nodes").count();
     assert_eq!(said, 1, "{}", daemon.logged());
     assert!(events(&world, "w1").is_empty());
-    // nor is it tried again and again
+    // and it is not tried again and again
     let refused = world.refused("quiet");
     assert_eq!(refused.iter().filter(|r| r.contains("/events")).count(), 1, "{refused:?}");
 }

@@ -18,18 +18,18 @@ use cketerm::{
 
 const ENGINE: &str = "engine-host";
 
-/// What one drain came to.
+/// Result of one drain.
 #[derive(Debug)]
 struct Drained {
-    /// The entry has left the queue within half an hour.
+    /// Whether the entry left the queue within half an hour.
     ended: bool,
-    /// The most backoffs that were seen.
+    /// Largest number of backoffs that was seen.
     backoffs: i64,
     /// Names of the reasons that were shown.
     reasons: BTreeSet<String>,
-    /// What the engine asked of pods, dry runs left out: `create 429`, `delete 200` …
+    /// The engine's requests for pods, without dry runs: `create 429`, `delete 200` …
     changes: Vec<String>,
-    /// How many tries each audit record of evictions stands for.
+    /// Number of tries in each audit record of evictions.
     tries: Vec<u32>,
 }
 
@@ -37,7 +37,7 @@ async fn drained(protected: bool, behaviour: Behaviour) -> Drained {
     Box::pin(drained_where_one_is(protected, behaviour, None)).await
 }
 
-/// One pod of that machine meets this behaviour before the other.
+/// Drains a machine on which one pod meets this behaviour before the other.
 async fn drained_where_one_is(protected: bool, behaviour: Behaviour, other: Option<Behaviour>) -> Drained {
     let namespaces = if protected { "null" } else { "{matchLabels: {kept: 'yes'}}" };
     let text = format!(
@@ -103,7 +103,7 @@ async fn drained_where_one_is(protected: bool, behaviour: Behaviour, other: Opti
     drained
 }
 
-/// Whatever a webhook or the server answers that is no refusal, the drain goes on until its deadline.
+/// While a webhook's or the server's answer is no refusal, the drain goes on until its deadline.
 #[tokio::test(start_paused = true)]
 async fn i18_i20_evictions_that_are_deferred_or_fail_are_sent_again_until_the_pods_are_gone() {
     let seconds = Duration::from_secs;
@@ -126,8 +126,8 @@ async fn i18_i20_evictions_that_are_deferred_or_fail_are_sent_again_until_the_po
     }
 }
 
-/// Review of issue 26, 15: while a webhook deferred several pods, each subset of them that came due together had a record of its
-/// own, and those displaced the engine's other records.
+/// The evictions that a webhook deferred form one audit record, whichever pods are due together. A record for each
+/// subset of pods would displace the engine's other records.
 #[tokio::test(start_paused = true)]
 async fn i48_the_evictions_of_one_entry_are_one_record_whichever_pods_come_due() {
     let drained = Box::pin(drained_where_one_is(true, Behaviour::Defer(2), Some(Behaviour::Defer(4)))).await;
@@ -136,7 +136,7 @@ async fn i48_the_evictions_of_one_entry_are_one_record_whichever_pods_come_due()
     assert!(drained.tries[0] >= 4, "{drained:?}");
 }
 
-/// I15: a denial is found by the preview, and nothing is evicted.
+/// I15: the preview finds a denial, and nothing is evicted.
 #[tokio::test(start_paused = true)]
 async fn i15_a_webhook_that_denies_the_dry_run_backs_the_drain_off_with_no_eviction_sent() {
     for protected in [true, false] {
@@ -146,7 +146,7 @@ async fn i15_a_webhook_that_denies_the_dry_run_backs_the_drain_off_with_no_evict
     }
 }
 
-/// The deadline ends what never ends by itself, and says what it was.
+/// The deadline ends a failure that never ends by itself, and the reason names the failure.
 #[tokio::test(start_paused = true)]
 async fn i20_a_failure_that_lasts_backs_the_drain_off_at_its_deadline_and_not_before() {
     for behaviour in [Behaviour::Fail(u32::MAX), Behaviour::Overload(u32::MAX), Behaviour::Defer(u32::MAX)] {

@@ -1,4 +1,4 @@
-//! Six machines through two murdered leaders.
+//! Six machines are rebooted although two leaders are killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,8 @@ in_both_worlds! {
     whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd,
 }
 
-/// Review of the engineer, 8.3: a winner waited for etcd's own revision, which others raise all the time, and resigned.
+/// A winner waits only for its own key in its live copy. Other programs raise etcd's revision all the time, so a wait
+/// for the latest revision would never end.
 fn whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd(world: &World) {
     world.set_up(&machines(1, 1), &json!({}));
     let over = AtomicBool::new(false);
@@ -41,7 +42,7 @@ fn whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd(wor
     });
 }
 
-/// Ends the other program, come what may.
+/// Stops the other program when dropped, also after a panic.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -72,7 +73,7 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
     world.commands_take(4);
 
     let before: Vec<String> = machines.iter().map(|m| world.boot_id(&m.name)).collect();
-    // nobody plays the kubelets: pods stay Terminating, so that the drain lasts until we say so
+    // without kubelets pods stay Terminating, so the drain lasts until kwok is thawed
     world.act("freeze", "kwok");
     world.queue(&machines.iter().collect::<Vec<_>>());
     let first = world.daemon("first");
@@ -112,7 +113,7 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
     assert!(status.success() && took.as_secs() < 12, "SIGTERM: {status}, {took:?}");
 }
 
-/// The machines' own log: power once each, whoever led.
+/// Asserts by the machines' own log that each machine was powered once, under all leaders.
 fn once_each(power: &[Power], machines: &[Machine]) {
     for m in machines {
         let of = |what: &str| power.iter().filter(|p| p.address == m.address && p.what == what).count();
@@ -123,8 +124,8 @@ fn once_each(power: &[Power], machines: &[Machine]) {
     assert!(workers_end < first_api_server, "API servers last: {power:?}");
 }
 
-/// etcd's revisions: at none of them too many machines are in work, API servers go alone and last, and no entry takes
-/// a step that is none.
+/// Asserts by etcd's revisions that at no revision too many machines are in progress, that API servers go alone and
+/// last, and that no entry takes a step that does not exist.
 fn one_at_a_time(changes: &[Change], machines: &[Machine], limit: usize) {
     let api_server = |address: &str| machines.iter().any(|m| m.address == address && m.control_plane);
     let (mut status, mut left): (BTreeMap<String, (String, String)>, BTreeSet<String>) = Default::default();
@@ -163,8 +164,8 @@ fn one_at_a_time(changes: &[Change], machines: &[Machine], limit: usize) {
     assert!(status.is_empty() && left.len() == machines.len());
 }
 
-/// The audit log: of each Node a patch that cordons (the administrator's was cordoned already) precedes the power
-/// command, and none that uncordons lies between `begin` and `end`.
+/// Asserts by the audit log that a patch that cordons each Node precedes its power command (the administrator's was
+/// cordoned before), and that no patch between `begin` and `end` uncordons it.
 fn cordoned_before_power(world: &World, machines: &[Machine]) {
     let audit = world.audit();
     let power = world.power();

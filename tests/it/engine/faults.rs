@@ -1,5 +1,5 @@
-//! What `tests/figures/faults.py` does at length, once in every run: a lease revoked in mid-drain, the leader stopped in
-//! mid-command and overtaken, the API server killed; each machine is rebooted once all the same.
+//! Short version of `tests/figures/faults.py`, run every time: a lease revoked in mid-drain, the leader stopped in
+//! mid-command and replaced, the API server killed. Each machine is still rebooted exactly once.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn i23_i25_a_lease_revoked_a_leader_stopped_and_the_api_server_killed_cost_no_re
     world.pods_run("default");
     world.set_up(&machines, &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 8}));
     world.commands_take(3);
-    // nobody plays the kubelets: the drain lasts until we say so
+    // without kubelets pods stay Terminating: the drain lasts until kwok is thawed
     world.act("freeze", "kwok");
     world.queue(&machines.iter().collect::<Vec<_>>());
     let (first, second) = (world.daemon("first"), world.daemon("second"));
@@ -33,7 +33,7 @@ fn i23_i25_a_lease_revoked_a_leader_stopped_and_the_api_server_killed_cost_no_re
     wait_for("another lease leads", 60, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
     world.act("thaw", "kwok");
 
-    // a command has begun and not ended: whoever ordered it stands still until the other has taken over
+    // a command has begun and not ended: its leader is stopped until the other has taken over
     let open = || {
         let log = world.power();
         let ended = |p: &Power| log.iter().any(|q| q.what == "end" && q.address == p.address);
@@ -50,7 +50,7 @@ fn i23_i25_a_lease_revoked_a_leader_stopped_and_the_api_server_killed_cost_no_re
     std::thread::sleep(std::time::Duration::from_secs(2));
     world.act("start", "apiserver");
 
-    // a command that was recorded and never began is ordered again by a person who has looked at the machine
+    // an operator orders another try of a recorded command that never began, after a look at the machine
     wait_for("the queue is empty", 240, || {
         let entries = world.entries();
         let begun = world.power();

@@ -1,4 +1,4 @@
-//! A leader that cannot bring what an older version wrote into the form of this one.
+//! A leader that cannot convert an older version's records to the form of this version.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ in_both_worlds! {
 
 const SAID: &str = "brings the records of an older version into this form";
 
-/// An attempt of 0.1 that it withheld, with an output of so many bytes.
+/// An attempt of 0.1 that it withheld, with an output of this many bytes.
 fn attempt(world: &World, number: u32, output: usize) {
     let attempt = json!({
         "id": format!("reboots-77-{number}"), "entry": "reboots/77", "number": number, "address": "10.0.1.11",
@@ -32,8 +32,8 @@ fn attempt(world: &World, number: u32, output: usize) {
     put(&world.etcd, &format!("/cke/cketerm/attempts/reboots/77/{number}"), &attempt.to_string());
 }
 
-/// The schema was put back to 1 by hand while the note of an unfinished migration lay there, and one attempt is so large
-/// that etcd takes no transaction with it. With a TTL of ten minutes the lock becomes free by a resignation alone.
+/// The schema was manually set back to 1 while the record of an unfinished migration existed. One attempt is so large
+/// that etcd takes no transaction with it. With a TTL of ten minutes only a resignation frees the lock.
 fn a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);
@@ -44,7 +44,7 @@ fn a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked(world: 
     put(&world.etcd, "/cke/cketerm/schema", "1");
     attempt(world, 1, 0);
     attempt(world, 2, 0);
-    // with all else in it, one put of it is just taken, and no transaction that compares something
+    // with all other fields, etcd just takes a single put of it, and no transaction with a comparison
     attempt(world, 3, 3 * 512 * 1024 - 850);
 
     let daemon = |name| {

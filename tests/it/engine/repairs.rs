@@ -1,4 +1,4 @@
-//! The repair queue on servers: what the machines saw is read from the commands' own log.
+//! The repair queue on servers. The tests read the machines' events from the commands' own log.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ in_both_worlds! {
 
 const OUTSIDE: &str = "10.9.9.9";
 
-/// What a step does: it tells the log, takes a while, and heals the machine if it is the one that does.
+/// Command of a step: it writes to the log, takes a while, and heals the machine if this step is set to heal.
 fn step(world: &World, name: &str) -> Value {
     let dir = world.dir().display();
     let script = format!(
@@ -35,8 +35,8 @@ fn step(world: &World, name: &str) -> Value {
     json!(["bash", "-c", script])
 }
 
-/// `blade`s have the operation `power` of two steps, the second drains; `box`es the operation `reset` of one, and
-/// `move`, which drains.
+/// Sets up the definition. Machines of type `blade` have the operation `power` of two steps, of which the second
+/// drains. Machines of type `box` have the operations `reset` of one step, and `move`, which drains.
 fn set_up(world: &World, all: &[Machine]) {
     world.set_up(all, &json!({}));
     let dir = world.dir().display();
@@ -58,7 +58,7 @@ fn set_up(world: &World, all: &[Machine]) {
     world.word(&["cluster", "set", &file.display().to_string()]);
 }
 
-/// This step heals from now on.
+/// Makes this step heal from now on.
 fn heals(world: &World, name: &str) {
     std::fs::write(world.dir().join(format!("heals-{name}")), "").unwrap();
 }
@@ -153,7 +153,7 @@ fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_ste
     wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
     let pods = world.ok("GET", "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3Dw1", None);
     assert_eq!(pods["items"].as_array().map(Vec::len), Some(0), "the second step drained the node");
-    // attempts tell of what they were
+    // attempts record their step and kind
     let attempts: BTreeMap<String, Value> = changes(&world.etcd, "/cke/cketerm/attempts/repairs/0/")
         .iter()
         .filter(|c| c.value.is_some())
@@ -171,7 +171,7 @@ fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_ste
     assert!(ended.contains("\"succeeded\"") && ended.contains("repairs-0-3"), "{ended}");
 }
 
-/// An engine that leads, and a repair of w1 whose drain does not end: its pods stay Terminating.
+/// An engine that leads, and a repair of w1 whose drain does not end, because its pods stay Terminating.
 fn repairs_without_end(world: &World) -> (Vec<Machine>, Daemon) {
     let all = with_pods(world);
     world.act("freeze", "kwok");
@@ -190,7 +190,7 @@ fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(w
     is(world, 0, "processing", "waiting", 20);
     wait_for("its node is let go of", 20, || world.cordoned().is_empty().then_some(()));
     assert_eq!(entry(world, 0)["drain_backoff_count"], 1);
-    // health goes on being asked while disabled
+    // health checks go on while the queue is disabled
     world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     wait_for("it says why", 20, || why(world, 1).contains("QueueDisabled").then_some(()));
     well(world, OUTSIDE);
@@ -219,7 +219,7 @@ fn i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_
     wait_for("its node is let go of", 20, || world.cordoned().is_empty().then_some(()));
     assert!(entry(world, 0)["drain_backoff_count"].as_i64().unwrap_or(0) == 0, "not its fault: {}", entry(world, 0));
     wait_for("it says why", 20, || why(world, 0).contains("Frozen").then_some(()));
-    // what was commanded before goes on to its end
+    // a step whose command ran before goes on to its end
     assert_eq!(entry(world, 1)["step_status"], "watching");
     well(world, OUTSIDE);
     is(world, 1, "succeeded", "", 20);
@@ -228,7 +228,7 @@ fn i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_
     let begun = |address: &str| log(world).iter().filter(|l| l.starts_with(&format!("begin {address}"))).count();
     assert_eq!((begun(&all[1].address), begun(OUTSIDE), begun("10.9.9.8")), (0, 1, 0), "{:?}", log(world));
 
-    // windows of the other queue, shut for half a day
+    // windows of the other queue, closed for half a day
     let hour = (jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour() + 12) % 24;
     let windows = json!({"time_zone": "UTC", "allow": [format!("* {hour} * * *")], "queues": ["reboot"]});
     world.word(&["policy", "set", "windows", &windows.to_string()]);
@@ -254,19 +254,19 @@ fn i25_a_leader_killed_in_mid_command_the_outcome_is_unknown_and_the_health_chec
     world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     wait_for("the command runs", 30, || log(world).iter().any(|l| l.starts_with("begin")).then_some(()));
     first.kill();
-    // what its host keeps of the command is lost, too
+    // the host's record of the command's result is lost, too
     let state = world.dir().join("state");
     std::fs::rename(&state, world.dir().join("state.lost")).unwrap();
     std::fs::write(&state, "").unwrap();
     let second = world.daemon("second");
     second.ready();
-    // it may still be running: nothing is done, and the reason says until when
+    // the command may still be running: nothing is done, and the reason gives the time until then
     wait_for("it says so", 40, || {
         let why = why(world, 0);
         (why.contains("OutcomeUnknown") && why.contains("\"until\":\"")).then_some(())
     });
     wait_for("the command has ended by itself", 20, || log(world).iter().any(|l| l.starts_with("end")).then_some(()));
-    // TTL + TTL/12 + its bound have passed: unknown, for a person or the health check
+    // TTL + TTL/12 + its bound have passed: unknown, until an operator or the health check decides
     wait_for("it is unknown", 60, || {
         let why = why(world, 0);
         (why.contains("OutcomeUnknown") && !why.contains("\"until\":\"")).then_some(())

@@ -1,4 +1,4 @@
-//! Results of commands whose leader was killed: any engine of the host makes them known, and the entry ends.
+//! Results of commands whose leader was killed: any engine of the host records them, and the entry ends.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ in_both_worlds! {
     i14_done_ends_the_entry_at_once_and_the_cordon_stays_until_the_command_of_the_killed_leader_has_ended,
 }
 
-/// The command may take an hour: without its result nobody would know for an hour whether it still runs.
+/// The command may take an hour. Without its result it would be unknown for an hour whether it still runs.
 fn i25_i47_after_a_kill_in_mid_command_the_entry_ends_soon_after_the_machine_is_back(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);
@@ -21,7 +21,7 @@ fn i25_i47_after_a_kill_in_mid_command_the_entry_ends_soon_after_the_machine_is_
     let first = world.daemon("first");
     wait_for("the command runs", 60, || world.power().iter().any(|p| p.what == "begin").then_some(()));
     let results = world.dir().join("state/results");
-    // what somebody put there is no result of anything
+    // foreign files in the folder are no results
     std::fs::write(results.join("reboots-0-1.1.json"), "{\"attempt\":\"reboots-0-1\",\"end\":{\"exit\":0}}").unwrap();
     std::fs::write(results.join("notes.txt"), "somebody's").unwrap();
     let second = world.daemon("second");

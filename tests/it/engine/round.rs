@@ -1,9 +1,9 @@
-//! The round: twenty machines on real servers, their leaders murdered, frozen and deposed, the servers restarted; then
-//! the observers of the simulation judge what really happened. `ROUND_SEED` sets the times of the faults.
+//! One round: twenty machines on real servers, with leaders killed, frozen and deposed, and servers restarted. Then the
+//! observers of the simulation judge the record. `ROUND_SEED` sets the times of the faults.
 //!
-//! Nobody listens here to what engines send to etcd or say of entries, so the observers that live on that see nothing; and
-//! the record ends with the queue, before what must be over 85 s after the last fault is judged (I10, I31, I33, I37,
-//! I39): that the queue is empty and no cordon is left, the test asks itself.
+//! The record has neither the engines' transactions nor their reports, so observers that need those see nothing. It
+//! ends with the queue, before the rules that apply from 85 s after the last fault (I10, I31, I33, I37, I39). So the
+//! test itself asserts that the queue is empty and no cordon is left.
 
 use std::{
     collections::BTreeMap,
@@ -55,7 +55,7 @@ fn i01_i10_i25_twenty_machines_reboot_once_each_whatever_dies() {
     let mut record = recorder.finish(&world);
     record.calm_since = Some(calm);
     record.ttl_seconds = 5;
-    // the engines are one process in the audit log, and none in etcd's history
+    // the engines are one process in the audit log, and have no name in etcd's history
     let both = |(from, to): &(Timestamp, Timestamp)| ["engine-0", ""].map(|by| (by.to_owned(), *from, *to));
     record.frozen = round.frozen.iter().flat_map(both).collect();
     record.acknowledged.clone_from(&round.told);
@@ -65,7 +65,7 @@ fn i01_i10_i25_twenty_machines_reboot_once_each_whatever_dies() {
     assert!(breaches.is_empty(), "{breaches:#?}\n{:#?}", round.notes);
 }
 
-/// The observers have what they judge: blind ones would find nothing either.
+/// Asserts that the observers have data to judge: without it they would find nothing either.
 fn sees(record: &Record) {
     let view = View::of(record);
     let starts = view.moves().iter().filter(|m| m.starts()).count();
@@ -77,7 +77,7 @@ fn sees(record: &Record) {
     assert!(view.candidates.iter().any(|c| !c.ours) && view.candidates.len() >= 7, "{:?}", view.candidates);
 }
 
-/// Nodes, pods under a budget that a drain of two of them satisfies, and some without.
+/// Creates Nodes, pods under a budget that a drain of two of them satisfies, and some pods without.
 fn prepare(world: &World, machines: &[Machine]) {
     world.add_nodes(machines);
     for i in [2, 9, 15] {
@@ -92,7 +92,7 @@ fn prepare(world: &World, machines: &[Machine]) {
     world.set_up(machines, &reboot);
 }
 
-/// A round under way.
+/// A round in progress.
 struct Round<'w> {
     world: &'w World,
     machines: &'w [Machine],
@@ -102,7 +102,7 @@ struct Round<'w> {
     started: usize,
     pods: usize,
     deaths: usize,
-    /// Entries that cannot go on without a person: since when.
+    /// Entries that cannot go on without a person, with the time since when.
     stuck: BTreeMap<u64, Instant>,
     told: Vec<Acknowledged>,
     frozen: Vec<(Timestamp, Timestamp)>,
@@ -121,7 +121,7 @@ impl<'w> Round<'w> {
         self.notes.push(format!("{:5.1} s  {what}", self.began.elapsed().as_secs_f64()));
     }
 
-    /// Everything at once.
+    /// Queues all machines at once.
     fn queue(&mut self) {
         let asked = Timestamp::now();
         self.world.queue(&self.machines.iter().collect::<Vec<_>>());
@@ -134,7 +134,7 @@ impl<'w> Round<'w> {
         self.daemons.push(self.world.daemon(&format!("engine-{}", self.started)));
     }
 
-    /// Five deaths of leaders, 15 to 25 s apart, and between them everything else that may happen to one.
+    /// Injects faults: five deaths of leaders, 15 to 25 s apart, and between them every other fault of a leader.
     fn faults(&mut self) {
         self.pass(8);
         for between in ["freeze", "revoke", "etcd", "foreign", "apiserver"] {
@@ -152,7 +152,7 @@ impl<'w> Round<'w> {
         }
     }
 
-    /// Which daemon leads, and under which lease; waits for one.
+    /// The daemon that leads, with its lease; waits for one.
     fn leading(&self) -> (usize, i64) {
         wait_for("one of our engines leads", 40, || {
             let (lease, pid) = leader::now(&self.world.etcd)?;
@@ -195,7 +195,7 @@ impl<'w> Round<'w> {
         self.note(&format!("{server} killed and started"));
     }
 
-    /// An imitated CKE stands behind our leader for 10 s.
+    /// Puts an imitated CKE behind the cketerm leader for 10 s.
     fn foreign(&mut self) {
         self.leading();
         let lease = leader::foreign(&self.world.etcd);
@@ -215,7 +215,7 @@ impl<'w> Round<'w> {
         (ran.code == 0).then(|| serde_json::from_str(&ran.stdout).ok())?
     }
 
-    /// Lets time go by, in which people and other programs do what is theirs.
+    /// Lets time pass, in which people and other programs act.
     fn pass(&mut self, seconds: u64) {
         let until = Instant::now() + Duration::from_secs(seconds);
         while Instant::now() < until {
@@ -227,7 +227,7 @@ impl<'w> Round<'w> {
         }
     }
 
-    /// A workload's controller and the scheduler: three pods of `web`, new ones where one may run.
+    /// Acts as a workload's controller and scheduler: three pods of `web`, with new ones on nodes that allow it.
     fn replace_pods(&mut self) {
         let (code, pods) = self.world.call("GET", "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", None);
         let (also, nodes) = self.world.call("GET", "/api/v1/nodes", None);
@@ -247,8 +247,8 @@ impl<'w> Round<'w> {
         }
     }
 
-    /// What a person does: an outcome that nobody knows or a command that failed, and the machine has not booted for
-    /// 10 s, is ordered again; a drain that backed off need not wait.
+    /// Acts as an operator. If an outcome is unknown or a command failed, and the machine has not booted for 10 s, it
+    /// orders a retry. After a drain that backed off it resets the backoff.
     fn mend(&mut self) {
         let Some(all) = self.list() else { return };
         for entry in all {
@@ -274,7 +274,7 @@ impl<'w> Round<'w> {
 
     fn needs_a_person(&self, index: u64, address: &str) -> bool {
         if self.world.power().iter().rev().find(|p| p.address == address).is_some_and(|p| p.what == "end") {
-            return false; // it has booted: the boot check will say so
+            return false; // it has booted: the boot check will report it
         }
         let why = cketerm(&self.world.config(), &["rq", "why", &index.to_string(), "-o", "json"]).stdout;
         let why: Value = serde_json::from_str(&why).unwrap_or_default();
@@ -289,7 +289,7 @@ impl<'w> Round<'w> {
         self.note(&format!("{}: {} {}", words.join(" "), ran.code, ran.stderr.trim()));
     }
 
-    /// Says what happened, and that no machine was powered more often than somebody ordered.
+    /// Prints the round, and asserts that no machine was powered more often than ordered.
     fn table(&self, record: &Record) {
         let mut text = format!("ROUND {} machines, {} deaths of leaders\n", self.machines.len(), self.deaths);
         for note in &self.notes {

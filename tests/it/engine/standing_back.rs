@@ -1,4 +1,4 @@
-//! Where an engine must not lead.
+//! Conditions under which an engine must not lead.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -21,8 +21,8 @@ in_both_worlds! {
     a_leader_that_can_start_no_program_any_more_gives_the_lock_to_one_that_can,
 }
 
-/// Without a descriptor left it starts no process: neither the boot check of what is in work, nor any command. With a TTL of
-/// ten minutes the second leads only because the first revoked its lease.
+/// Without a free descriptor it starts no process: neither the boot check of an entry in progress, nor any command.
+/// With a TTL of ten minutes the second engine leads only because the first revoked its lease.
 fn a_leader_that_can_start_no_program_any_more_gives_the_lock_to_one_that_can(world: &World) {
     let Some(prlimit) = found("prlimit") else { return };
     let all = machines(1, 1);
@@ -49,7 +49,7 @@ fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_say_so(world: &W
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));
     world.queue(&[&all[1]]);
-    // the identity of another cluster, confirmed by somebody
+    // the identity of another cluster, confirmed by an operator
     let mut identity: serde_json::Value =
         serde_json::from_str(&value(&world.etcd, "/cke/cketerm/identity").expect("an identity")).unwrap();
     let uid = world.ok("GET", "/api/v1/namespaces/kube-system", None)["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -69,7 +69,7 @@ fn a_kubeconfig_of_another_cluster_makes_the_engine_observe_and_say_so(world: &W
 }
 
 fn beside_a_cke_the_engine_never_campaigns(world: &World) {
-    // a candidate without a registration of ours, there before our schema
+    // a candidate without a cketerm registration, there before cketerm's schema
     put(&world.etcd, "/cke/leader//5a5a5a5a5a5a5a5a", "cke-host");
     let all = machines(1, 1);
     world.add_nodes(&all);
@@ -87,7 +87,7 @@ fn beside_a_cke_the_engine_never_campaigns(world: &World) {
     assert!(why.contains("cke-host") || why.contains("CKE"), "{why}");
 }
 
-/// Keys ever put below `leader/`.
+/// Keys ever written below `leader/`.
 fn leaders(world: &World) -> Vec<String> {
     changes(&world.etcd, "/cke/leader/").into_iter().filter(|c| c.value.is_some()).map(|c| c.key).collect()
 }

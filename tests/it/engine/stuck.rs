@@ -1,4 +1,4 @@
-//! An engine whose main loop is stuck gives up the lock and its process exits; slow servers are no such thing.
+//! An engine whose main loop is stuck gives up the lock and its process exits. Slow servers do not count as stuck.
 
 use std::{
     fs::File,
@@ -24,7 +24,7 @@ use crate::world::{Options, World, cluster::machines, in_both_worlds, leader, wa
 
 const TTL: Duration = Duration::from_mins(1);
 
-/// A small site on a paused clock, as a test sees etcd.
+/// A small site on a paused clock, with etcd as a test sees it.
 struct Site {
     stage: Arc<Stage>,
     store: Store,
@@ -83,7 +83,7 @@ impl Engine {
         timeout(Duration::from_mins(5), there).await.expect("it stands by");
     }
 
-    /// Waits until its process has to exit; how long that took.
+    /// Waits until its process has to exit; returns the duration.
     async fn stuck(&self) -> Duration {
         let began = Instant::now();
         let why = timeout(Duration::from_mins(10), self.handle.heartbeat().stuck()).await.expect("it is noticed");
@@ -91,7 +91,7 @@ impl Engine {
         began.elapsed()
     }
 
-    /// The loop makes turns, and nobody says that it is stuck, for so long.
+    /// Asserts that the loop beats, and does not count as stuck, for this long.
     async fn beats(&self, long: Duration) {
         let until = Instant::now() + long;
         let heartbeat = self.handle.heartbeat();
@@ -130,7 +130,7 @@ async fn a_standby_whose_main_loop_is_stuck_leaves_the_line_and_one_that_ends_ha
     second.stuck().await;
     assert_eq!((site.leader().await.as_deref(), site.candidates().await), (Some("first"), 1));
 
-    // stuck on its way out: whoever waits for the end does not wait for ever
+    // stuck during its shutdown: waiting for the end has a bound
     first.gate.freeze_main();
     let heartbeat = first.handle.heartbeat();
     tokio::select! {
@@ -153,7 +153,7 @@ async fn an_engine_that_stands_by_or_ends_is_not_stuck() {
     assert!(timeout(Duration::from_mins(10), heartbeat.stuck()).await.is_err(), "it has ended");
 }
 
-/// 20 s of latency cost neither a beat nor, where they last shorter than the lease, the lock.
+/// 20 s of latency cost no beat. While they are shorter than the lease, they do not cost the lock either.
 #[tokio::test(start_paused = true)]
 async fn a_slow_etcd_and_a_slow_api_server_are_no_missing_beat() {
     let site = Site::new().await;
@@ -172,7 +172,7 @@ async fn a_slow_etcd_and_a_slow_api_server_are_no_missing_beat() {
         engine.beats(Duration::from_secs(25)).await;
     }
     assert_eq!(engine.handle.seen().borrow().snapshot.engine.lease, lease, "the lease was kept alive");
-    // for good: the lease runs out, the loop goes on and leads again afterwards
+    // permanently: the lease expires, the loop goes on and leads again afterwards
     for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
         line.slow(Some((Duration::from_secs(20), Duration::from_secs(20))), 1);
         line.interrupt();
@@ -186,7 +186,7 @@ async fn a_slow_etcd_and_a_slow_api_server_are_no_missing_beat() {
     engine.leads().await;
 }
 
-/// What is awaited on the way to the lock (schema, identity, the copy that shows the win) is awaited beside the loop.
+/// The loop does not block on the steps towards the lock: schema, identity, the live copy that shows the win.
 #[tokio::test(start_paused = true)]
 async fn an_engine_on_its_way_to_the_lock_beats_whatever_etcd_does() {
     let site = Site::new().await;
@@ -202,7 +202,7 @@ async fn an_engine_on_its_way_to_the_lock_beats_whatever_etcd_does() {
     assert!(proposed(), "the schema was proposed by a task");
     let operator = site.stage.operator("ann");
     operator.confirm_identity(None).await.expect("confirmed");
-    // it wins while its copy of etcd stands still
+    // it wins while its live copy of etcd is stalled
     site.stage.sandbox.etcd.stall_watches(true);
     engine.beats(Duration::from_mins(3)).await;
     site.stage.sandbox.etcd.stall_watches(false);
@@ -214,7 +214,7 @@ in_both_worlds! {
     a_daemon_whose_main_loop_is_stuck_gives_up_the_lock_and_exits_with_1,
 }
 
-/// How the main loop of [`the_daemon_of_these_tests`] gets stuck.
+/// Environment variable that selects how the main loop of [`the_daemon_of_these_tests`] gets stuck.
 const HOW: &str = "STUCK_TEST_HOW";
 const CONFIG: &str = "STUCK_TEST_CONFIG";
 
@@ -234,7 +234,7 @@ fn a_daemon_whose_main_loop_is_stuck_gives_up_the_lock_and_exits_with_1(world: &
         let mut child = start(&world.config(), world.dir(), how);
         let leads = || leader::now(&world.etcd).filter(|(_, pid)| *pid == Some(child.id()));
         let (lease, _) = wait_for("the daemon leads", 60, leads);
-        // its standard input ends: its main loop gets stuck now
+        // its standard input ends, and its main loop gets stuck now
         drop(child.stdin.take());
         let next = world.daemon("next");
         wait_for("the other leads", 90, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
@@ -246,7 +246,7 @@ fn a_daemon_whose_main_loop_is_stuck_gives_up_the_lock_and_exits_with_1(world: &
     }
 }
 
-/// No test of its own: the process that the one above lets get stuck. `daemon::run` as `main` runs it.
+/// No test of its own, but the process that the test above lets get stuck: `daemon::run` as `main` calls it.
 #[test]
 fn the_daemon_of_these_tests() {
     let (Ok(how), Ok(config)) = (std::env::var(HOW), std::env::var(CONFIG)) else { return };

@@ -1,4 +1,4 @@
-//! API servers that answer slowly, and watches whose connection is dead while all others live (sandbox, paused clock).
+//! API servers that answer slowly, and watches whose connection is dead while all others work (sandbox, paused clock).
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ struct Place {
 }
 
 impl Place {
-    /// Three API servers and four workers; an engine that leads, with a TTL of 60 s.
+    /// Three API servers, four workers, and an engine that leads, with a TTL of 60 s.
     async fn new() -> Self {
         let text = "name: test\nabout: A test.\npopulation: {nodes: 7, pods_per_node: 1, workloads: []}\n";
         let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
@@ -49,7 +49,7 @@ impl Place {
         (worker.name.clone(), worker.address.clone())
     }
 
-    /// Somebody cordons a node.
+    /// Cordons a node as an administrator does.
     fn cordon(&self, node: &str) {
         let cordoned = self.stage.sandbox.objects.update(&NODES, "", node, |node| {
             node["spec"]["unschedulable"] = true.into();
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// How many watches of Nodes the engine has opened.
+    /// Number of watches of Nodes that the engine has opened.
     fn opened(&self) -> usize {
         let asked = self.stage.sandbox.api.audit();
         asked.iter().filter(|a| a.user == "engine-host" && a.verb == "watch" && a.path.contains("nodes")).count()
@@ -81,7 +81,8 @@ fn status(seen: &Seen) -> Option<RebootStatus> {
     seen.snapshot.store.reboots.entries.get(&0).and_then(|e| e.get()).map(|e| e.status)
 }
 
-/// At TTL 60 a twelfth is 5 s: three seconds for the Node and three for its pods, one after the other, never fitted in.
+/// At TTL 60 a twelfth is 5 s. Three seconds for the Node and three for its pods, one after the other, would not fit
+/// in.
 #[tokio::test(start_paused = true)]
 async fn a_reboot_goes_through_on_an_api_server_that_takes_three_seconds_for_each_request() {
     let place = Box::pin(Place::new()).await;
@@ -96,7 +97,8 @@ async fn a_reboot_goes_through_on_an_api_server_that_takes_three_seconds_for_eac
     assert!(commands.iter().any(|p| p.address == place.worker(0).1), "{commands:?}");
 }
 
-/// Every answer takes longer than a call is waited for: the drain ends at its deadline and names what did not answer.
+/// Every answer takes longer than the call's timeout: the drain ends at its deadline and names the server that did not
+/// answer.
 #[tokio::test(start_paused = true)]
 async fn a_command_whose_machine_cannot_be_asked_for_backs_off_at_the_drains_deadline_with_its_cause() {
     let place = Box::pin(Place::new()).await;
@@ -114,13 +116,13 @@ async fn a_command_whose_machine_cannot_be_asked_for_backs_off_at_the_drains_dea
     place.until("and it is rebooted when the server is well", |s| status(s).is_none()).await;
 }
 
-/// The pulse and all other watches are well: only this one's copy is old, and nothing starts on it.
+/// The heartbeat and all other watches are healthy: only this watch's live copy is old, and nothing starts on it.
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_on_the_copy_of_a_watch_that_is_dead_and_it_recovers() {
     let place = Box::pin(Place::new()).await;
     sleep(Duration::from_secs(30)).await;
     place.lines.kubernetes.mute(Some(NODES_WATCH), true);
-    // what the dead watch does not tell
+    // the dead watch does not report this
     let (other, _) = place.worker(1);
     let row = |s: &Seen| s.snapshot.kube.nodes[&other].unschedulable;
     place.cordon(&other);
@@ -140,7 +142,7 @@ async fn nothing_starts_on_the_copy_of_a_watch_that_is_dead_and_it_recovers() {
     place.until("it is rebooted", |s| status(s).is_none()).await;
 }
 
-/// One connection dies while nobody works: the first work opens it anew before anything is decided from it.
+/// One connection dies while nothing is in progress: the first work reopens it before anything is decided from it.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_died_unnoticed_is_replaced_before_work_starts() {
     let place = Box::pin(Place::new()).await;
@@ -165,7 +167,7 @@ async fn a_connection_that_died_unnoticed_is_replaced_before_work_starts() {
     assert!(row(&seen), "decided from what is so");
 }
 
-/// Nothing happens for ten minutes: that costs next to nothing, and work starts at once all the same.
+/// Ten minutes without a change cost almost nothing, and work still starts at once.
 #[tokio::test(start_paused = true)]
 async fn a_quiet_cluster_costs_nothing_and_its_first_work_starts_at_once() {
     let place = Box::pin(Place::new()).await;

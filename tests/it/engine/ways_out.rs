@@ -1,4 +1,4 @@
-//! Cancel always wins, disable strands nothing.
+//! Cancel always wins; disable leaves nothing stranded.
 
 use serde_json::json;
 
@@ -108,7 +108,7 @@ fn sigterm_gives_the_lock_back_at_once(world: &World) {
     with_workers(world, 0);
     let daemon = world.daemon("engine");
     daemon.ready();
-    // `leader` ends with 1 while nobody leads: ready does not mean that the election is over
+    // `leader` exits with 1 without a leader: a ready engine may not have won the election yet
     wait_for("a leader", 20, || (cketerm(&world.config(), &["leader"]).code == 0).then_some(()));
     let (status, took) = daemon.terminate();
     assert!(status.success(), "{status}");

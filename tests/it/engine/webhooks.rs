@@ -1,5 +1,5 @@
-//! Drains under an admission webhook that answers evictions itself, under two budgets on one pod, and of pods with a long
-//! grace period.
+//! Drains under an admission webhook that answers evictions itself, under two budgets on one pod, and of pods with a
+//! long grace period.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn why(world: &World, index: u64) -> String {
     world.word(&["rq", "why", &index.to_string(), "-o", "json"])
 }
 
-/// Requests of the engine's user for pods that changed something, as `verb subresource name`.
+/// Pod requests of the engine's user that changed something, as `verb subresource name`.
 fn changes(world: &World) -> Vec<String> {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let changes = |e: &Value| {
@@ -36,7 +36,7 @@ fn changes(world: &World) -> Vec<String> {
     world.audit().iter().filter_map(changes).collect()
 }
 
-/// Every behaviour of a webhook at once, a worker and a pod for each; `evict_retries` is what it is by default, 0.
+/// Every behaviour of a webhook at once, a worker and a pod for each; `evict_retries` has its default, 0.
 #[test]
 fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_servers() {
     let Some(world) = World::start(OPTIONS) else { return };
@@ -46,7 +46,7 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     for (pod, machine) in pods.iter().zip(&machines[1..]) {
         world.add_pod("default", pod, &machine.name, pod, None);
     }
-    // beside the pod that is denied, one to which nobody objects
+    // beside the pod with the denial, a pod that no webhook denies
     world.add_pod("default", "beside", &machines[1].name, "beside", None);
     world.pods_run("default");
     world.set_up(&machines, &json!({"max_concurrent_reboots": pods.len()}));
@@ -65,7 +65,7 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     daemon.ready();
     world.queue(&machines[1..].iter().collect::<Vec<_>>());
 
-    // a denial other than 429 is found by the preview, before anything on that node is evicted
+    // the preview finds a denial other than 429 before anything on that node is evicted
     world.or_why(0, "the denial backs the drain off", 40, || {
         let count = world.entries().get(&0)?["drain_backoff_count"].as_i64()?;
         let why = why(&world, 0);
@@ -73,13 +73,13 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     });
     assert_eq!((webhook.evictions("denied"), webhook.evictions("beside")), (0, 0), "{:?}", webhook.asked());
 
-    // a 429 is a webhook that takes care of it: shown, and asked again
+    // 429 means that the webhook migrates the pod itself: shown, and sent again
     world.or_why(2, "the migration is shown", 40, || {
         let why = why(&world, 2);
         (why.contains("DeferredToWebhook") && why.contains(NAME) && why.contains("migrates stays")).then_some(())
     });
     assert!(webhook.evictions("migrates") >= 1);
-    // the migration is over: the pod goes, and not by us
+    // the migration ends: the webhook's side deletes the pod, not cketerm
     world.ok("DELETE", "/api/v1/namespaces/default/pods/migrates", Some(&json!({"gracePeriodSeconds": 0})));
 
     for (index, pod) in [(1, "deferred"), (2, "migrates"), (3, "late"), (4, "broken")] {
@@ -102,8 +102,8 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
 }
 
-/// A registration that was stored before `v1` forbade side effects: the server refuses every dry run of an eviction, and calls the
-/// webhook for the eviction itself.
+/// A registration from before `v1` may declare side effects. The server then refuses every dry run of an eviction, and
+/// calls the webhook for the eviction itself.
 #[test]
 fn i15_a_webhook_with_side_effects_keeps_no_drain_from_its_evictions_on_a_real_server() {
     let Some(world) = World::start(OPTIONS) else { return };

@@ -1,4 +1,4 @@
-//! Windows, a freeze and a hold on the words and the engine as they are shipped (I6, I8), in a clock's own minutes.
+//! Windows, a freeze and a hold with the real commands and engine (I6, I8), in minutes of the real clock.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn why(world: &World) -> String {
     world.word(&["rq", "why", "0", "-o", "json"])
 }
 
-/// A drain that begins and does not end: one of the two pods may go.
+/// A drain that begins and does not end: only one of the two pods may be evicted.
 fn blocked(world: &World) -> Daemon {
     world.set_up_web(2);
     world.add_budget("default", "web", "web", 1);
@@ -53,13 +53,13 @@ fn i8_a_freeze_unwinds_the_drain_and_lets_it_begin_anew_when_it_ends(world: &Wor
     wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
 }
 
-/// Operator's review 7.1: the hold went with the cordon, and the machine was rebooted a second later.
+/// A hold keeps the machine from its reboot also after the cordon is removed.
 fn i27_a_hold_takes_a_drain_back_and_stays_until_a_person_takes_it_away(world: &World) {
     let _daemon = blocked(world);
     world.word(&["rq", "hold", "0", "--reason", "waiting for the vendor"]);
     world.entry_is(0, "queued", 10);
     wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
-    // nothing keeps it from being drained now but the hold
+    // now only the hold keeps it from being drained
     nothing_blocks(world);
     std::thread::sleep(Duration::from_secs(5));
     assert!(why(world).contains("OnHold") && world.power().is_empty(), "{}", why(world));
