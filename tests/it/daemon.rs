@@ -69,7 +69,7 @@ fn a_daemon_keeps_results_where_systemd_made_a_place_for_them_and_not_in_a_home(
     assert!(!home.join(".local").exists());
 }
 
-/// The unit creates the state directory for its user; the drop-in must not remove it.
+/// The unit creates the state directory for its user; the drop-in must leave it writable.
 #[test]
 fn the_drop_in_for_a_user_of_its_own_leaves_the_state_directory_writable() {
     let file = |name: &str| {

@@ -1,5 +1,6 @@
-//! Recorded decisions of CKE's generator and of its automatic repair, put to ours (`tests/fixtures/scenarios-*.jsonl.gz`):
-//! what all of CKE's runs agreed on must be the same, what they left to chance should be among what they did.
+//! Recorded decisions of CKE's generator and of its automatic repair, compared with cketerm's
+//! (`tests/fixtures/scenarios-*.jsonl.gz`). A result on which all of CKE's runs agreed must be the same. A result that
+//! CKE left to chance should be one of CKE's.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,9 +20,9 @@ use cketerm::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// "The 2019 program counts the role labels of the current definition's workers (vanished ones too, promotions and
-/// demotions of the pass not); ours counts the configuration being built, and where the two differ says so in a test"
-/// (spec/sabakan.md): w215 demotes a control plane, w225 and w465 remove vanished workers.
+/// Scenarios with a different count of workers (SAB-31). The CKE of 2019 counts the role labels of the current
+/// definition's workers: also of workers that vanished, but without the promotions and demotions of the pass. cketerm
+/// counts the definition being built. w215 demotes a control plane, w225 and w465 remove vanished workers.
 const COUNTED_OTHERWISE: [&str; 3] = ["w215", "w225", "w465"];
 
 fn scenarios(kind: &str) -> Vec<Value> {
@@ -31,7 +32,7 @@ fn scenarios(kind: &str) -> Vec<Value> {
     text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-/// What a scenario asks.
+/// Input of a scenario.
 struct Asked {
     machines: Vec<Machine>,
     template: Template,
@@ -83,7 +84,7 @@ impl Asked {
     }
 }
 
-/// How often each, as the recordings write it: `cs=2 ss=1`.
+/// Number of each value, as the recordings write it: `cs=2 ss=1`.
 fn histogram(values: impl Iterator<Item = String>) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for value in values {
@@ -101,7 +102,7 @@ fn class(machine: &Machine, now: Timestamp) -> String {
     format!("{}/{:+}", machine.state.graphql(), machine.lifetime_steps(now))
 }
 
-/// The properties of an answer that the recordings name.
+/// Properties of an answer that the recordings name.
 fn properties(asked: &Asked, made: &Result<Plan, String>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     let result = match made {
@@ -137,7 +138,7 @@ fn properties(asked: &Asked, made: &Result<Plan, String>) -> BTreeMap<String, St
     out
 }
 
-/// Nodes that CKE's sample and our answer both have must be the same: user, labels, annotations, taints.
+/// Nodes of both CKE's sample and cketerm's answer that differ in user, labels, annotations or taints.
 fn nodes_that_differ(sample: &Value, ours: &Cluster) -> Vec<String> {
     let theirs: Cluster = serde_json::from_value(sample.clone()).unwrap();
     let by_place: BTreeMap<(&str, bool), &Node> =
@@ -164,7 +165,8 @@ fn nodes_that_differ(sample: &Value, ours: &Cluster) -> Vec<String> {
     out
 }
 
-/// Compares one kind of scenarios: how many were compared, and how many properties CKE left to chance and never saw so.
+/// Compares one kind of scenarios. Returns the number of compared ones, and the number of properties that CKE left to
+/// chance and never had with this value.
 fn compare(kind: &str) -> (usize, usize) {
     let (mut compared, mut unseen, mut bad) = (0, 0, Vec::new());
     for row in scenarios(kind).iter().filter(|r| r["input"]["op"] == "pass") {
@@ -214,7 +216,7 @@ fn the_all_healthy_strategy_decides_as_cke_does_today() {
     assert_eq!(compare("all-healthy"), (87, 0));
 }
 
-/// Where CKE fails or panics: ours makes a definition of it, or an error that names what is wrong.
+/// Input for which CKE fails or panics: cketerm makes a definition of it, or returns an error that names the fault.
 #[test]
 fn flaws_of_cke_are_not_ours() {
     let rows: Vec<Value> = ["weighted", "all-healthy"].into_iter().flat_map(scenarios).collect();
@@ -223,14 +225,14 @@ fn flaws_of_cke_are_not_ours() {
     for row in flawed {
         let made = Asked::of(&row["input"]).plan();
         let flaw = row["expected"]["cke_flaws"][0].as_str().unwrap();
-        // where CKE fills from a count that is not ours, there may be no machine of the role whose turn it is
+        // where CKE's count differs from cketerm's, there may be no machine of the role that is next
         let may_fail = flaw == "CKE panics" || flaw.starts_with("counts vanished or moved workers");
         assert!(made.is_ok() || may_fail, "{}: {made:?}", row["id"]);
     }
 }
 
-/// A machine whose second reboot entry is `rebooting`: CKE looks at the first one, which is cancelled, and takes the machine for
-/// one that nobody reboots; ours looks at all of them (I42).
+/// A machine whose second reboot entry is `rebooting`. CKE looks only at the first one, which is cancelled, and so
+/// finds no reboot in progress. cketerm looks at all of them (I42).
 const FIRST_ENTRY_ALONE: &str = "r008";
 
 #[test]
@@ -266,7 +268,7 @@ fn automatic_repair_adds_what_cke_added() {
         } else {
             assert_eq!(plain(&ours), plain(theirs), "{}", row["id"]);
         }
-        // I42, and nobody is forgotten
+        // I42; and every machine is either added or skipped
         let cap = usize::try_from(constraints.maximum_repair_queue_entries).unwrap();
         assert!(made.entries.is_empty() || repairs.len() + made.entries.len() <= cap, "{}", row["id"]);
         assert_eq!(made.entries.len() + made.skipped.len(), machines.list.len(), "{}", row["id"]);

@@ -1,4 +1,4 @@
-//! docs/guide.md, run as it is written: from an existing Kubernetes and an empty etcd to a finished reboot.
+//! docs/guide.md, run as written: from an existing Kubernetes and an empty etcd to a finished reboot.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ in_both_worlds! {
     a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot,
 }
 
-/// The commands of one section of the guide, as they stand, comments included: a shell runs them.
+/// Commands of one section of the guide as written, comments included: a shell runs them.
 fn commands(section: &str) -> Vec<String> {
     let text = include_str!("../../docs/guide.md");
     let part = text.split(section).nth(1).unwrap_or_else(|| panic!("the guide has no {section:?}"));
@@ -24,14 +24,14 @@ fn commands(section: &str) -> Vec<String> {
     part.lines().filter_map(|l| l.strip_prefix("    ")).map(str::to_owned).collect()
 }
 
-/// A reader's shell: it has a `cketerm` that reads a configuration, as an installed one reads /etc/cketerm/config.yaml.
+/// A reader's shell, with a `cketerm` that reads a configuration as an installed one reads /etc/cketerm/config.yaml.
 pub struct Shell {
     dir: PathBuf,
     path: String,
 }
 
 impl Shell {
-    /// In that folder.
+    /// Creates a shell in that folder.
     pub fn new(dir: &Path, config: &Path) -> Self {
         let bin = dir.join("bin");
         fs::create_dir_all(&bin).expect("a folder");
@@ -43,9 +43,9 @@ impl Shell {
         Self { dir: dir.to_owned(), path }
     }
 
-    /// A line as it stands, comment included: whether it succeeded, data, messages.
+    /// Runs a line as written, comment included. Returns whether it succeeded, its data and its messages.
     pub fn run(&self, line: &str) -> (bool, String, String) {
-        // what the tests' own environment names is left out, as for every other run of the program
+        // variables that the tests remove are removed here too, as for every other run of the program
         let mut shell = Command::new("bash");
         shell.env_clear().envs(command().get_envs().filter_map(|(k, v)| Some((k, v?)))).env("PATH", &self.path);
         let out = shell.args(["-c", line]).current_dir(&self.dir).stdin(Stdio::null()).output().expect("a shell");
@@ -62,7 +62,7 @@ fn a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot(world: &World) 
     let site = commands("### Without CKE");
     assert_eq!(site.len(), 4, "{site:?}");
     for line in site {
-        // three of them in the guide, one here: what stderr says is what has to be set
+        // the guide has three control planes, this site has one; stderr says what has to be set
         let line = line.replace("control-plane-count 3", "control-plane-count 1");
         if line.contains("cluster set") {
             let path = world.dir().join("cluster.yml");
@@ -80,7 +80,7 @@ fn a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot(world: &World) 
     }
     // these machines have no kubelet that serves /readyz
     assert!(shell("cketerm policy set control_plane_probe node").0);
-    // nor an etcd of their own
+    // and no etcd of their own
     assert!(shell("cketerm policy set etcd_members none").0);
     let daemon = world.daemon("engine");
     daemon.ready();

@@ -1,5 +1,5 @@
-//! The house itself: rooms use only what docs/architecture.md allows them, and in no circle; the documents name words,
-//! files, headings and targets of `make` that there are.
+//! Hygiene of the repository. Modules use only what docs/architecture.md allows them, and without cycles. Commands,
+//! files, headings and targets of `make` that the documents name exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ const ARCHITECTURE: &str = include_str!("../../docs/architecture.md");
 
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// What the table under "Rooms and what they use" says.
+/// Permitted uses, from the table in docs/architecture.md.
 fn allowed() -> Uses {
     let table = ARCHITECTURE.split("<!-- uses: begin -->").nth(1).and_then(|t| t.split("<!-- uses: end -->").next());
     let rows = table.expect("docs/architecture.md has the table of uses").lines().filter(|l| l.starts_with("| `"));
@@ -33,7 +33,7 @@ fn allowed() -> Uses {
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()) {
-        // what only tests are made of may look everywhere
+        // modules of tests may use everything
         let tests = entry.file_stem().is_some_and(|n| n == "tests" || n == "fuzz");
         if entry.is_dir() && !tests {
             sources(&entry, found);
@@ -43,8 +43,8 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The rooms that a source names: `crate::store::…`, `use crate::{model::…, store::{…}}`. Comments and what lies below
-/// `mod tests` do not count.
+/// Modules that a source names: `crate::store::…`, `use crate::{model::…, store::{…}}`. Comments and code below `mod
+/// tests` do not count.
 fn named(text: &str) -> BTreeSet<String> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let text: String = text.lines().map(|l| l.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
@@ -122,7 +122,7 @@ fn a_source_that_names_rooms_in_any_form_is_understood() {
     assert_eq!(named(text).into_iter().collect::<Vec<_>>(), ["a", "b", "d", "e"]);
 }
 
-/// The README and everything in docs, with its name.
+/// The README and everything in docs, each with its name.
 pub fn documents() -> Vec<(String, String)> {
     let docs = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs").map(|e| e.expect("an entry").path());
     let mut paths: Vec<PathBuf> = docs.filter(|p| p.extension().is_some_and(|e| e == "md")).collect();
@@ -132,10 +132,10 @@ pub fn documents() -> Vec<(String, String)> {
     paths.into_iter().map(|p| (name(&p), fs::read_to_string(&p).expect("a document"))).collect()
 }
 
-/// What stands in capitals for a number in the documents.
+/// Placeholders in capitals that stand for a number in the documents.
 const NUMBERS: [&str; 3] = ["INDEX", "UNIXTIME", "N"];
 
-/// A command of the documents as words; `None` where it is elided (`…`).
+/// Arguments of a command in the documents; `None` where it is elided (`…`).
 fn words(command: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     for c in command.chars() {
@@ -155,7 +155,7 @@ fn words(command: &str) -> Option<Vec<String>> {
     Some(words.into_iter().map(number).collect())
 }
 
-/// The commands of a document: indented lines, and what stands between backticks, that begin with the program.
+/// Commands of a document: indented lines, and text between backticks, that begin with the program's name.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -181,7 +181,7 @@ fn every_command_in_the_documents_is_one_that_the_program_understands() {
         for command in commands(&text) {
             let Some(words) = words(&command) else { continue };
             tried += 1;
-            // a word may be named without its arguments (`cketerm freeze`)
+            // a command may be named without its arguments (`cketerm freeze`)
             match Cli::try_parse_from(&words) {
                 Err(e) if !matches!(e.kind(), MissingRequiredArgument | DisplayHelpOnMissingArgumentOrSubcommand) => {
                     wrong.push(format!("{name}: {command}\n    {}", e.to_string().lines().next().unwrap_or_default()));
@@ -194,7 +194,7 @@ fn every_command_in_the_documents_is_one_that_the_program_understands() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A heading as GitHub's anchor.
+/// GitHub's anchor of a heading.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     heading
@@ -249,10 +249,10 @@ fn every_target_of_make_in_the_documents_is_in_the_makefile() {
     assert!(tried > 10, "only {tried} were found");
 }
 
-/// What goes to a terminal goes through one door (`cli::Out`), where it is made safe: no subcommand prints by itself.
+/// All output to a terminal goes through `cli::Out`, which makes it safe. No subcommand prints by itself.
 #[test]
 fn nothing_prints_but_what_makes_safe_what_it_prints() {
-    // the door; the console's own screen and lines; the helper's answer to its engine; the init of a container
+    // `cli::Out`; the console's own screen and lines; the helper's answer to its engine; the init of a container
     const DOORS: [&str; 7] = [
         "cli/output.rs",
         "console/plain.rs",

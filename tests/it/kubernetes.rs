@@ -1,8 +1,8 @@
-//! The room `kubernetes` against real API servers: one on the etcd that the servers' `go.mod` names, one on Debian's
-//! etcd 3.4, which cannot stream lists (spec/kubernetes.md).
+//! The module `kubernetes` with real API servers. One runs on the etcd version in the servers' `go.mod`, one on
+//! Debian's etcd 3.4, which cannot stream lists.
 //!
-//! Both are started once and shared; every test has a namespace and nodes of its own. Nobody writes a budget's status
-//! here but the tests, and nobody removes a terminating namespace.
+//! Both are started once and shared. Every test has a namespace and nodes of its own. Only the tests write budgets'
+//! status here, and nothing removes a terminating namespace.
 
 mod answers;
 mod cordons;

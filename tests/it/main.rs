@@ -1,8 +1,8 @@
 //! Integration tests: real etcd, real kube-apiserver, the sandbox in their place, recorded runs of ckecli, a real
 //! terminal.
 //!
-//! One binary, so that it links once. `tests/servers/` builds and starts the servers; what is missing is skipped
-//! with a loud line (see `world`).
+//! All are in one binary, so that it links once. `tests/servers/` builds and starts the servers. Tests whose servers
+//! are missing are skipped with a clear message (see `world`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod certificates;

@@ -1,5 +1,5 @@
-//! Notices (docs/notices.md): the document's examples as they stand, receivers that are slow, down, answer 500 or close, and
-//! leaders that die in between.
+//! Notices (docs/notices.md): the document's examples as written, receivers that are slow, down, answer 500 or close
+//! the connection, and leaders that die in between.
 
 mod examples;
 mod hostile;

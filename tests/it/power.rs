@@ -1,4 +1,4 @@
-//! Power: sushy-emulator as the BMC, a program that is not ours and whose machines change 1 to 11 s after they are told.
+//! Power with sushy-emulator as the BMC: an independent program, whose machines change 1 to 11 s after a request.
 
 mod controller;
 mod emulator;
@@ -59,7 +59,7 @@ fn a_machine_is_turned_off_and_on_and_cycled_over_tls_with_a_password() {
     };
     assert_eq!(done(&["status", "10.0.0.1"]).stdout, "on\n");
     assert_eq!(done(&["status", "10.0.0.2"]).stdout, "off\n");
-    // `ComputerSystem.Reset` is accepted at once and done later: the word ends when the machine is off.
+    // `ComputerSystem.Reset` is accepted at once and done later: the command ends when the machine is off.
     assert!(done(&["off", "10.0.0.1"]).stderr.contains("its operating system ended"));
     assert_eq!(done(&["status", "10.0.0.1"]).stdout, "off\n");
     assert!(done(&["off", "--hard", "10.0.0.1"]).stderr.contains("was off already"));
@@ -79,7 +79,7 @@ fn a_machine_is_turned_off_and_on_and_cycled_over_tls_with_a_password() {
     let ran = power(config, &["cycle", "10.0.0.9"]);
     assert!(ran.status == 2 && ran.stderr.contains("names no BMC for 10.0.0.9"), "{ran:?}");
     assert_eq!(bmc.resets().len(), 4, "nothing was asked for in vain");
-    // Another authority's certificate is none: nothing is sent, least of all the password.
+    // A certificate of another authority is not trusted: nothing is sent, least of all the password.
     let strange = text.replace("ca-file: ca.crt, ", "");
     let ran = power(&self::config(dir, &strange), &["status", "10.0.0.1"]);
     assert!(ran.status == 1 && ran.stderr.contains("certificate is not trusted"), "{ran:?}");
@@ -125,7 +125,7 @@ fn a_node_goes_through_the_reboot_queue_with_power_cycle_and_power_booted_as_its
     let _engine = Daemon::start(dir, &file, "engine");
     world.or_why(0, "the machine was turned on again", 90, || (bmc.resets() == ["ForceOff", "On"]).then_some(()));
     world.entry_is(0, "rebooting", 1);
-    // The machine boots: until then `power booted` finds the boot id that was written down before the drain.
+    // The machine boots: until then `power booted` finds the boot id that was recorded before the drain.
     let boot = json!({"status": {"nodeInfo": {"bootID": format!("{before}-next")}}});
     world.ok("PATCH", &format!("/api/v1/nodes/{}/status", worker.name), Some(&boot));
     world.queue_is_empty(120);
@@ -170,7 +170,7 @@ fn a_node_goes_through_the_reboot_queue_with_hosts_reboot_as_its_command_and_our
     wait_for("the host is known to be on", 60, || {
         (world.ok("GET", &place, None)["status"]["poweredOn"] == true).then_some(())
     });
-    // Another client holds it off: that, and not a wait for nobody knows what, is why the entry does not move.
+    // Another client holds the host off: the entry's reason names that.
     let hold = |value: Option<&str>| {
         let patch = json!({"metadata": {"annotations": {"reboot.metal3.io/backup": value}}});
         world.ok("PATCH", &place, Some(&patch));

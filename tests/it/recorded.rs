@@ -1,8 +1,8 @@
-//! Recorded decisions of CKE (August 2026), put to our rules: the lists that concern reboots, and the operations of
-//! repairs, must agree.
+//! Recorded decisions of CKE (August 2026), compared with cketerm's: the lists that concern reboots, and the operations
+//! of repairs, must agree.
 //!
-//! Where CKE is no standard the scenario says so (`cke_flaws`), and ours does what the sheets say. With
-//! `CKETERM_ANSWERS=FILE` the answers are written as JSON lines, for the comparing script of the recordings.
+//! Where CKE's decision is a flaw, the scenario says so (`cke_flaws`), and cketerm follows its specification. With
+//! `CKETERM_ANSWERS=FILE` the answers are written as JSON lines, for the comparison script of the recordings.
 
 mod scenes;
 
@@ -28,8 +28,8 @@ use serde_json::{Value, json};
 
 use self::scenes::{BOOT, now, scenarios, snapshot, stored, strings};
 
-/// The recorded lists are derived from the state alone, before limit and switch are looked at: ours are taken from
-/// decisions with the gates open (and what is let go of from one in which nothing starts).
+/// The recorded lists are derived from the state alone, before limit and switch are considered. So cketerm's lists come
+/// from decisions with the gates open, and the list of uncordoned nodes from one in which nothing starts.
 fn answer(row: &Value, snap: &Snapshot) -> Value {
     let mut lists: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for list in ["next_candidates", "dequeued", "cancelled", "drain_completed", "drain_timed_out", "uncordon"] {
@@ -69,7 +69,7 @@ fn decision(snap: &Snapshot) -> Decision {
     decide(snap, Now { boot: Duration::from_secs_f64(BOOT), wall: now() })
 }
 
-/// A state is written and read back whole: made again from the document, each of CKE's recorded scenes is decided alike.
+/// A snapshot survives writing and reading: after a round trip, each of CKE's recorded scenes gives the same decisions.
 #[test]
 fn every_recorded_scene_is_decided_alike_after_it_was_written_down() {
     for row in scenarios() {
@@ -82,7 +82,7 @@ fn every_recorded_scene_is_decided_alike_after_it_was_written_down() {
     }
 }
 
-/// The same state with all gates open, or with the queue's switch off.
+/// The same state with all gates open, or with the queue disabled.
 fn with_gates(snap: &Snapshot, shut: bool) -> Snapshot {
     let mut store = (*snap.store).clone();
     store.reboots.switch = Switch { raw: shut.then(|| "true".to_owned()), mod_revision: 3 };
@@ -100,7 +100,7 @@ fn with_gates(snap: &Snapshot, shut: bool) -> Snapshot {
     Snapshot { store: Arc::new(store), ..snap.clone() }
 }
 
-/// Entries that are looked at: of two for one node the one with the smaller index.
+/// Entries that are considered: of two for one node the one with the smaller index.
 fn looked_at(snap: &Snapshot) -> Vec<u64> {
     let mut seen = std::collections::HashSet::new();
     let first = |s: &Stored<RebootEntry>| seen.insert(s.get().unwrap().node.clone());
@@ -108,9 +108,9 @@ fn looked_at(snap: &Snapshot) -> Vec<u64> {
     snap.store.reboots.entries.iter().filter(|(_, s)| first(s)).map(|(i, _)| *i).collect()
 }
 
-/// Brings our lists into the form of the recorded ones: CKE's name only entries that are looked at (ours removes
-/// cancelled and foreign duplicates at once: cancel and dequeue wait for nothing), and name an entry that is cancelled
-/// *and* foreign in both.
+/// Converts cketerm's lists to the form of the recorded ones. CKE's lists contain only entries that CKE considers;
+/// cketerm removes cancelled and foreign duplicates at once, because cancel and removal wait for nothing. CKE lists an
+/// entry that is cancelled *and* foreign in both lists.
 fn project(row: &Value, snap: &Snapshot, out: &mut Value) {
     let looked_at = looked_at(snap);
     for list in ["cancelled", "dequeued"] {
@@ -130,8 +130,8 @@ fn project(row: &Value, snap: &Snapshot, out: &mut Value) {
     out["dequeued"] = json!(both);
 }
 
-/// Nodes that CKE lets go of and we do not: their entry is draining or rebooting, behind an earlier one of the same node
-/// (I13).
+/// Nodes that CKE uncordons and cketerm does not: their entry is draining or rebooting, behind an earlier one of the
+/// same node (I13).
 fn kept_on_purpose(row: &Value, ours: &Value, snap: &Snapshot) -> bool {
     let claimed = |name: &Value| {
         snap.store.reboots.entries.values().filter_map(Stored::get).any(|e| {
@@ -142,7 +142,7 @@ fn kept_on_purpose(row: &Value, ours: &Value, snap: &Snapshot) -> bool {
     ours.iter().all(|n| theirs.contains(n)) && theirs.iter().filter(|n| !ours.contains(n)).all(claimed)
 }
 
-/// Drained nodes whose machine a repair works on too: at most one queue has an effect in flight on a machine (I1).
+/// Drained nodes whose machine is in repair too: at most one queue has an effect in flight on a machine (I1).
 fn one_action_a_machine(ours: &Value, theirs: &Value, snap: &Snapshot) -> bool {
     let in_repair = |index: &Value| {
         let node = &snap.store.reboots.entries[&index.as_u64().unwrap()].get().unwrap().node;
@@ -165,7 +165,7 @@ fn the_lists_that_concern_reboots_are_those_of_cke() {
         let mut differences = Vec::new();
         for (list, mine) in ours.as_object().unwrap() {
             let theirs = &expected[list];
-            // CKE names one new candidate a pass; ours fills the free slots.
+            // CKE names one new candidate a pass; cketerm fills the free slots.
             let equal = match list.as_str() {
                 "id" => true,
                 "next_candidates" => mine.as_array().unwrap().first() == theirs.as_array().unwrap().first(),
@@ -224,8 +224,8 @@ fn nothing_starts_in_a_recorded_state_where_cke_starts_nothing() {
     }
 }
 
-/// What is done for the repair queue, in CKE's names. An API server's start waits for a well control plane with us, which
-/// CKE does not ask: here all Nodes are Ready.
+/// Operations of the repair queue, under CKE's names. In cketerm an API server's start waits for a healthy control
+/// plane, which CKE does not check: here all Nodes are Ready.
 fn repair_operations(snap: &Snapshot) -> Vec<(&'static str, String, u64)> {
     let mut kube = (*snap.kube).clone();
     for node in snap.kube.nodes.values() {
@@ -275,12 +275,12 @@ fn the_operations_of_repairs_are_those_of_cke() {
             continue;
         }
         let entries = || snap.store.repairs.entries.values().map(|s| s.get().unwrap());
-        // CKE looks at as many entries as the limit allows; ours ends and goes on with all that are in work (I3).
+        // CKE considers as many entries as the limit allows; cketerm continues all that are in progress (I3).
         let goes_on = |(name, address, index): &(&str, String, u64)| {
             theirs.contains(&((*name).to_owned(), address.clone()))
                 || snap.store.repairs.entries[index].get().unwrap().claims_machine()
         };
-        // A machine that is being rebooted is not repaired (I43), and entries in work hold their slots (I3).
+        // A machine that is being rebooted is not repaired (I43), and entries in progress hold their slots (I3).
         let limit = snap.store.definition().unwrap().cluster.repair.concurrency();
         let full = i64::try_from(entries().filter(|e| e.claims_machine()).count()).unwrap() >= limit;
         let holds_back = |(name, address): &(String, String)| {

@@ -1,5 +1,5 @@
-//! The registry of machines from end to end in a sandbox on a paused clock: what an engine of ours does with what sabakan
-//! says (issue 7, Shown by), and what it does when sabakan cannot be believed.
+//! The machine registry from end to end in a sandbox on a paused clock: an engine applies sabakan's data, and ignores
+//! it when it is not plausible.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use cketerm::{
     store::{keys::SwitchName, view::StoreView},
 };
 
-/// A data centre of 100 machines, 3 of them control planes, and some spares; an engine that leads.
+/// A data centre of 100 machines, 3 of them control planes, and some spares, with an engine that leads.
 struct Place {
     stage: Stage,
     engine: Handle,
@@ -40,7 +40,7 @@ impl Place {
         self.operator.store.read_view().await.unwrap()
     }
 
-    /// Waits until it is so; the clock is paused, so that this takes no time.
+    /// Waits until the condition holds. The clock is paused, so this takes no time.
     async fn until(&self, what: &str, mut good: impl FnMut(&Seen) -> bool) -> std::sync::Arc<Seen> {
         let mut seen = self.engine.seen();
         let found = tokio::time::timeout(Duration::from_mins(20), seen.wait_for(|s| good(s))).await;
@@ -98,7 +98,7 @@ async fn enabling_creates_the_definition_and_the_machines_join() {
     place.until("and it is settled", |s| *s.applying == Applying::Settled).await;
 }
 
-/// The scenario that people are shown, at its own size and at another: a rack vanishes and is made up for.
+/// The scenario `registry` of the sandbox, at its own size and at another: a rack vanishes and is replaced.
 #[tokio::test(start_paused = true)]
 async fn the_scenario_registry_plays_to_its_end() {
     for nodes in [None, Some(100)] {
@@ -109,7 +109,7 @@ async fn the_scenario_registry_plays_to_its_end() {
         let operator = stage.operator("ann");
         let place = Place { stage, engine, operator };
         place.stage.play().await;
-        // what is above the gate is asked for; a person says yes to each
+        // changes above the gate need approval; an operator approves each
         let approve = async {
             loop {
                 let waits = place.engine.seen().borrow().applying.as_ref().clone();
@@ -211,7 +211,7 @@ async fn with_approval_never_control_planes_are_replaced_one_after_another() {
 async fn a_rack_that_goes_away_is_refilled_after_a_person_said_yes() {
     let place = Place::new("{enabled: true, spares: 30}").await;
     place.until("settled", |s| *s.applying == Applying::Settled).await;
-    // a rack without a control plane, more than 10 % of the nodes with it and another one
+    // a rack without a control plane: with it and another one, more than 10 % of the nodes vanish
     for rack in [7, 8] {
         place.stage.sandbox.sabakan.rack_gone(rack, &place.stage.sandbox.machines);
     }
@@ -269,7 +269,7 @@ async fn bad_answers_are_told_and_the_definition_in_force_stays() {
         sabakan.misbehave(Misbehaviour::None);
         place.until("well again", |s| *s.applying == Applying::Settled).await;
     }
-    // one machine that cannot be understood spoils the whole answer
+    // one machine that cannot be parsed invalidates the whole answer
     let good = sabakan.get("w10").unwrap();
     for (bad, words) in [
         (cketerm::sandbox::sabakan::Record { odd_state: Some("BROKEN".to_owned()), ..good.clone() }, "BROKEN"),

@@ -1,4 +1,4 @@
-//! docs/rbac.yaml: with exactly those rights each does what it is for, asks for nothing else, and names what it lacks.
+//! docs/rbac.yaml: with exactly those rights each user does its work, requests nothing else, and names missing rights.
 
 use serde_json::json;
 
@@ -37,21 +37,21 @@ fn an_engine_with_exactly_its_rights_reboots_workers_and_api_servers() {
     assert_eq!(begun, [all[2].address.clone(), all[0].address.clone()], "the worker first, then the API server");
     assert_eq!(world.refused("engine"), Vec::<String>::new(), "it asked for more than docs/rbac.yaml grants");
 
-    // and nothing that is granted goes unused; `patch events` is for a series, which one round has none of
+    // and no granted right is unused; `patch events` is for a series, and one round has none
     let mut unused = world.unused("engine", "cketerm");
-    // `list` is for a server that has no streaming lists: there the watch begins with one
+    // `list` is for a server without streaming lists: with them the watch begins with the list
     let streamed = |right: &str| right.strip_prefix("list ").is_some_and(|what| world.asked("engine", "watch", what));
     unused.retain(|right| right != "patch events" && !streamed(right));
     assert_eq!(unused, Vec::<String>::new(), "docs/rbac.yaml grants what nobody asks for");
 
-    // without a right the engine observes, and says which one it lacks and where it stands
+    // without a right the engine observes, and names the missing right and the document that grants it
     drop(daemon);
     let kubeconfig = world.granted("blind", &["cketerm-hosts"]);
     let settings = config(world.dir(), "blind.yaml", &world.etcd, Some(&kubeconfig), 5);
     let daemon = Daemon::start(world.dir(), &settings, "blind");
     let says = wait_for("it names the right", 30, || {
         let (_, says) = daemon.page("/readyz");
-        // before it has been asked, Kubernetes "does not answer yet"
+        // before the rights are reviewed, Kubernetes "does not answer yet"
         says.contains("missing rights").then_some(says)
     });
     assert!(says.contains("observing"), "{says}");
@@ -75,7 +75,7 @@ fn what_a_person_may_not_do_by_hand_is_named_and_nothing_is_done() {
         told["you may not change"].as_array().expect("a list").iter().filter_map(|w| w.as_str()).collect();
     let [nodes] = lacking.as_slice() else { panic!("{lacking:?}") };
     assert!(nodes.contains("does not let this account patch Nodes: docs/rbac.yaml"), "{nodes}");
-    // what asks etcd alone needs no right in Kubernetes
+    // commands that need only etcd need no right in Kubernetes
     assert_eq!(cketerm(&settings, &["rq", "disable"]).code, 0);
     assert_eq!(cketerm(&settings, &["rq", "list"]).stdout.trim(), "[]");
 }

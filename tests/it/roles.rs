@@ -1,4 +1,4 @@
-//! docs/etcd-roles.md, run as it stands: each role can do what it is for, with exactly those rights, and no more.
+//! docs/etcd-roles.md, run as written: each role can do its work, with exactly those rights, and no more.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use crate::world::{
     wait_for,
 };
 
-/// The commands of the document, in its order.
+/// Commands of the document, in its order.
 pub fn documented() -> Vec<Vec<String>> {
     let text = include_str!("../../docs/etcd-roles.md");
     let commands = text.lines().filter_map(|l| l.strip_prefix("    etcdctl "));
@@ -30,7 +30,7 @@ fn config(dir: &Path, url: &str, user: &str, kubeconfig: Option<&str>) -> PathBu
     let kubernetes = kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{k}\"}}\n"));
     let etcd = format!("etcd: {{endpoints: [\"{url}\"], username: {user}, password: pw-{user}}}\n");
     std::fs::write(&path, format!("{etcd}{kubernetes}")).expect("it is written");
-    // a file with a password is not for everybody
+    // a file with a password must not be readable by everybody
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&path, mode).expect("its mode is set");
     path
@@ -59,7 +59,7 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
     let Some(etcd) = Etcd::start(EtcdVersion::V34) else { return };
     let served = Served::start(&["--nodes", "6"]);
     let kubeconfig = served.facts["kubeconfig"].as_str().expect("a path");
-    // the definition of the sandbox's machines, in an etcd that asks who one is
+    // the definition of the sandbox's machines, in an etcd with authentication
     let theirs = Path::new(served.facts["config"].as_str().expect("a path"));
     let definition = run(theirs, &["cluster", "get"], "").stdout;
     let address = {
@@ -95,17 +95,17 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
         serde_json::from_str(&run(theirs, &["policy", "show", "-o", "json"], "").stdout).expect("JSON");
     let probe = policy["control_plane_probe"].as_str().expect("where the sandbox's control planes answer");
     done(&["policy", "set", "control_plane_probe", probe], "");
-    // its engine gets no way to the etcd behind those control planes
+    // its engine cannot reach the etcd behind those control planes
     done(&["policy", "set", "etcd_members", "none"], "");
 
-    // the engine leads with its rights, and sees the operator's entry through
+    // the engine leads with its rights, and completes the operator's entry
     let daemon = Daemon::start(&served.dir, &engine, "engine");
     wait_for("a leader", 60, || (daemon.page("/readyz").1 == "leading\n").then_some(()));
     done(&["rq", "add", "-", "--reason", "roles"], &address);
     done(&["rq", "wait", "--timeout-seconds", "120"], "");
     assert_eq!(served.power().iter().filter(|p| p.what == "begin").count(), 1);
 
-    // everything else that an operator asks for
+    // all other commands of an operator
     done(&["stop", "--reason", "power"], "");
     done(&["resume"], "");
     done(&["rq", "disable"], "");
@@ -126,7 +126,7 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
     let (status, _) = daemon.terminate();
     assert!(status.success());
 
-    // what one may not do is told before one tries, by a question that writes nothing
+    // a missing right is reported before the attempt, by a request that writes nothing
     let revision = || {
         let args = ["--user", "root:pw-root", "--endpoints", &etcd.url, "get", "/cke/cluster", "--write-out=json"];
         let out = Command::new(&ctl).env_clear().env("ETCDCTL_API", "3").args(args).output().expect("etcdctl starts");
@@ -145,7 +145,7 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
     assert!(all.iter().all(|why| why.as_str().is_some_and(|why| why.contains("docs/etcd-roles.md"))), "{all:?}");
     assert_eq!(before, revision());
 
-    // who may only look sees the same, and is told before anything is written
+    // an observer sees the same, and is refused before anything is written
     assert_eq!(run(&observer, &["rq", "list"], "").code, 0);
     for (args, stdin) in [
         (&["rq", "add", "-"][..], address.as_str()),
@@ -157,7 +157,7 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
     }
     assert_eq!(run(&operator, &["rq", "is-enabled"], "").stdout.trim(), "true", "nothing was written");
 
-    // an operator is no engine: it says so, and does not lead
+    // an operator's account is not enough for an engine: it reports that, and does not lead
     let daemon = Daemon::start(&served.dir, &operator, "pretender");
     wait_for("a word about the right", 60, || daemon.logged().contains("permission").then_some(()));
     assert_ne!(daemon.page("/readyz").1, "leading\n");

@@ -1,4 +1,4 @@
-//! The sandbox as people meet it: other people's programs on its ports, and the console on it.
+//! The sandbox from outside: other programs on its ports, and the console on it.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A program with its first arguments, without the settings of whoever runs the tests.
+/// A program with its first arguments, without the environment of the test run.
 struct Program {
     file: PathBuf,
     home: PathBuf,
@@ -34,14 +34,14 @@ impl Program {
         command
     }
 
-    /// Whether it succeeded, and all that it said.
+    /// Returns whether it succeeded, with all its output.
     fn says(&self, args: &[&str]) -> (bool, String) {
         let out = self.command(args).output().expect("it starts");
         let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         (out.status.success(), text)
     }
 
-    /// What it says when it succeeds.
+    /// Output of a run that must succeed.
     fn ok(&self, args: &[&str]) -> String {
         let (success, text) = self.says(args);
         assert!(success, "{args:?}: {text}");
@@ -115,7 +115,7 @@ fn a_plan_names_waves_pods_and_what_blocks_now_and_touches_nothing() {
         let out = command().args(["--config", config]).args(args).output().expect("it starts");
         (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
     };
-    // the story makes a budget tight after half a second: every node with one of its pods is blocked then
+    // the scenario makes a budget tight after half a second: then every node with one of its pods is blocked
     let plan = || run(&["rq", "plan", "10.1.3.11", "10.1.0.12", "10.1.1.12", "10.1.2.12", "10.1.3.12", "10.1.0.11"]);
     wait_for("a blocked plan", 30, || plan().1.contains("pdb db/mysql-1").then_some(()));
     let (code, text) = plan();
@@ -159,7 +159,7 @@ fn kubectl_gets_watches_and_drains_against_a_budget() {
     assert!(text.contains(&format!("node/{node} drained")) && text.contains("pod/mysql-1-0 evicted"), "{text}");
     let left = pods(&node);
     assert!(left.contains("node-exporter") && !left.contains("mysql") && !left.contains("web-"), "{left}");
-    // its StatefulSet has it elsewhere
+    // its StatefulSet has created it on another node
     wait_for("mysql-1-0 runs elsewhere", 20, || {
         let text = kubectl.says(&["get", "pod", "-n", "db", "mysql-1-0", "-o", "wide"]).1;
         (text.contains("Running") && !text.contains(&format!(" {node} "))).then_some(())
@@ -203,7 +203,7 @@ fn machines_and_servers_can_be_had_otherwise_beside_the_protocols() {
     assert_eq!(one["responseStatus"]["code"], 200);
 }
 
-/// issue 6: "a repair that works at the second step, one that fails, one blocked by a PDB, one outside the cluster".
+/// A repair that works at the second step, one that fails, one blocked by a budget, and one outside the cluster.
 #[test]
 fn the_story_of_the_repairs_ends_as_it_is_told() {
     let served = Served::start(&["--nodes", "12", "--scenario", "repairs"]);
@@ -295,7 +295,7 @@ fn the_console_on_it_reboots_within_seconds_and_every_key_works() {
     console.shows("> 23 ", 10);
     console.press("X\ry");
     console.shows("cancelled reboots/23", 10);
-    // it ends with the console: there is nothing to ask
+    // it ends with the console, without a question
     console.press("q");
     assert_eq!(console.ended(30), 0);
     console.holds_the_terminal(false);
@@ -305,7 +305,7 @@ fn text(value: &Value) -> &str {
     value.as_str().expect("a text")
 }
 
-/// A program that goes on telling.
+/// A program whose output goes on.
 struct Watch {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,

@@ -1,4 +1,4 @@
-//! The store on a real etcd: what is written is asserted with etcdctl, not with our own reads.
+//! The store on a real etcd. Written values are asserted with etcdctl, not with cketerm's own reads.
 
 mod bounds;
 pub mod connection;

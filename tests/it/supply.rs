@@ -1,4 +1,4 @@
-//! What the program is built from, held to `deny.toml` without cargo-deny: licences, sources, what is there twice.
+//! Dependencies of the program, checked against `deny.toml` without cargo-deny: licences, sources, duplicates.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 const DENY: &str = include_str!("../../deny.toml");
 const LOCK: &str = include_str!("../../Cargo.lock");
 
-/// The strings of one list of `deny.toml`; of tables, what stands behind `crate =`.
+/// Strings of one list of `deny.toml`; of tables, the value of `crate =`.
 fn list(section: &str, name: &str) -> Vec<String> {
     let section = DENY.split(&format!("\n[{section}]\n")).nth(1).expect("the section").split("\n[").next().expect("it");
     let from = section.split(&format!("\n{name} = [")).nth(1).unwrap_or_else(|| panic!("no {name}"));
@@ -23,7 +23,7 @@ fn list(section: &str, name: &str) -> Vec<String> {
     lines.filter_map(text).collect()
 }
 
-/// Whether an SPDX expression can be met with these licences; `/` is how old crates write `OR`.
+/// Reports whether these licences satisfy an SPDX expression; `/` is the `OR` of old crates.
 fn met(expression: &str, allowed: &[String]) -> bool {
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -80,7 +80,7 @@ fn crates() -> Vec<(String, String, String)> {
         .map(|(package, licence)| {
             let mut words = package.split(' ');
             let (name, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            // where it is not from the registry, its place stands behind it
+            // a crate that is not from the registry has its location behind it
             let odd: Vec<&str> = words.filter(|word| *word != "(proc-macro)").collect();
             assert!(name == "cketerm" || odd.is_empty(), "{package}");
             (name.to_owned(), version.trim_start_matches('v').to_owned(), licence.to_owned())
@@ -96,7 +96,7 @@ fn every_crate_has_a_licence_that_may_be_here() {
     assert!(crates.len() > 200, "only {} crates were found", crates.len());
     let not: Vec<_> = crates.iter().filter(|(_, _, licence)| !met(licence, &allowed)).collect();
     assert!(not.is_empty(), "not among those of deny.toml: {not:?}");
-    // and one that may not is found
+    // and a forbidden one is found
     for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND AGPL-3.0", "", "Apache-2.0 WITH Other"] {
         assert!(!met(bad, &allowed), "{bad}");
     }
@@ -143,7 +143,7 @@ fn what_is_there_twice_is_known_and_has_a_reason() {
     }
 }
 
-/// The table of `docs/reliability.md`: every invariant once, and what shows it exists.
+/// The table of `docs/reliability.md`: it has every invariant once, and the named tests exist.
 #[test]
 fn the_promises_name_what_shows_them() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

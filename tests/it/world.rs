@@ -1,8 +1,9 @@
-//! Servers for one test, and a way to look at them that is not ours: plain HTTP for Kubernetes, etcd's own history for
-//! keys, the API server's audit log for requests. They are real, or the sandbox behind ports; who asks cannot tell.
+//! Servers for one test, and an independent view of them: plain HTTP for Kubernetes, etcd's own history for keys, the
+//! API server's audit log for requests. They are real, or the sandbox behind ports; a client cannot tell the
+//! difference.
 //!
-//! What a machine lacks is skipped with a loud line (`setup` has said what to install); servers that are there and do
-//! not start are a failure.
+//! Tests are skipped with a clear message if this machine lacks something (`setup` says what to install). Servers that
+//! are installed and do not start are a failure.
 #![allow(dead_code)] // each test file uses its part
 
 pub mod cluster;
@@ -27,21 +28,21 @@ use std::{
 
 use serde_json::Value;
 
-/// Which servers a test wants.
+/// Servers that a test needs.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // independent switches, named where they are set
 pub struct Options {
-    /// kube-controller-manager: budgets get a status, Jobs and DaemonSets their pods.
+    /// Whether to start kube-controller-manager: budgets get a status, Jobs and DaemonSets their pods.
     pub kcm: bool,
-    /// kwok: nodes become Ready, pods run and go.
+    /// Whether to start kwok: nodes become Ready, pods run and end.
     pub kwok: bool,
-    /// The audit log.
+    /// Whether to write the audit log.
     pub audit: bool,
-    /// Debian's etcd 3.4 instead of 3.6.
+    /// Whether to use Debian's etcd 3.4 instead of 3.6.
     pub etcd34: bool,
 }
 
-/// Which etcd.
+/// Version of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtcdVersion {
     /// Debian's.
@@ -50,28 +51,28 @@ pub enum EtcdVersion {
     V36,
 }
 
-/// etcd alone.
+/// An etcd alone.
 pub struct Etcd {
     servers: Servers,
-    /// The client URL.
+    /// Client URL.
     pub url: String,
 }
 
 /// etcd, Kubernetes, and machines that a definition's commands reach.
 pub struct World {
     place: Place,
-    /// etcd's client URL.
+    /// Client URL of etcd.
     pub etcd: String,
-    /// The API server's URL.
+    /// URL of the API server.
     pub api: String,
-    /// Of the user `admin`.
+    /// Kubeconfig of the user `admin`.
     pub kubeconfig: PathBuf,
-    /// Of the user `bench`: the audit log tells its requests from the rest.
+    /// Kubeconfig of the user `bench`, whose requests the audit log can tell from the rest.
     pub kubeconfig_bench: PathBuf,
     token: String,
 }
 
-/// What a world consists of.
+/// Servers of a world.
 enum Place {
     /// Servers of `tests/servers`.
     Real(Servers, #[allow(dead_code)] Turn),
@@ -85,7 +86,7 @@ struct Servers {
 }
 
 impl Etcd {
-    /// Starts one; `None` when this machine has none, which is said.
+    /// Starts one; `None` with a message if this machine has none.
     pub fn start(version: EtcdVersion) -> Option<Self> {
         let mut args = vec!["--etcd-only".to_owned()];
         args.extend(etcd_of(version)?);
@@ -93,24 +94,24 @@ impl Etcd {
         Some(Self { servers, url: fact(&facts, "ETCD") })
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn dir(&self) -> &Path {
         &self.servers.dir
     }
 
-    /// `stop`, `start`, `kill`, `freeze` or `thaw`.
+    /// Acts on it: `stop`, `start`, `kill`, `freeze` or `thaw`.
     pub fn act(&self, what: &str) {
         self.servers.one(what, "etcd");
     }
 }
 
 impl World {
-    /// Starts the servers; `None` when this machine lacks what they need, which is said.
+    /// Starts the servers; `None` with a message if this machine lacks something.
     pub fn start(options: Options) -> Option<Self> {
         Self::start_with(options, &[])
     }
 
-    /// Starts the servers with more flags of kube-apiserver.
+    /// Starts the servers with additional flags of kube-apiserver.
     pub fn start_with(options: Options, apiserver: &[&str]) -> Option<Self> {
         let version = if options.etcd34 { EtcdVersion::V34 } else { EtcdVersion::V36 };
         let mut args = kubernetes_on(version)?;
@@ -142,7 +143,7 @@ impl World {
         Self { etcd, api, kubeconfig, kubeconfig_bench, token: "admin".to_owned(), place: Place::Sandbox(served) }
     }
 
-    /// The folder of the servers, for files of the test too.
+    /// Folder of the servers, also for files of the test.
     pub fn dir(&self) -> &Path {
         match &self.place {
             Place::Real(servers, _) => &servers.dir,
@@ -159,7 +160,7 @@ impl World {
         }
     }
 
-    /// One request as the user `admin`: the status code and the answer. PATCH bodies are merge patches.
+    /// Sends one request as the user `admin`; returns the status code and the answer. PATCH bodies are merge patches.
     pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         if matches!(self.place, Place::Sandbox(_)) {
@@ -186,14 +187,14 @@ impl World {
         (code.trim().parse().unwrap_or(0), answer)
     }
 
-    /// A request that must succeed.
+    /// Sends a request that must succeed.
     pub fn ok(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         let (code, answer) = self.call(method, path, body);
         assert!((200..300).contains(&code), "{method} {path}: {code} {answer}");
         answer
     }
 
-    /// The finished requests so far, oldest first (with `audit`).
+    /// Finished requests so far, oldest first (with `audit`).
     pub fn audit(&self) -> Vec<Value> {
         if let Place::Sandbox(served) = &self.place {
             return served.get("/apiserver/audit");
@@ -237,7 +238,7 @@ impl Drop for Servers {
     }
 }
 
-/// At most two worlds at once: more would make each too slow for the deadlines of the tests.
+/// Limits worlds to two at once: more would make each too slow for the deadlines of the tests.
 struct Turn;
 
 static WORLDS: Mutex<usize> = Mutex::new(0);
@@ -261,7 +262,7 @@ impl Drop for Turn {
     }
 }
 
-/// The options of `up` for Kubernetes on that etcd; `None` when this machine lacks what it needs, which is said.
+/// Options of `up` for Kubernetes on that etcd; `None` with a message if this machine lacks something.
 pub fn kubernetes_on(version: EtcdVersion) -> Option<Vec<String>> {
     if !has("go") {
         return skipped("Go is missing: no kube-apiserver");
@@ -269,7 +270,7 @@ pub fn kubernetes_on(version: EtcdVersion) -> Option<Vec<String>> {
     etcd_of(version)
 }
 
-/// One program of `tests/servers/build`, built where it is missing; `None` when this machine cannot, which is said.
+/// One program of `tests/servers/build`, built if it is missing; `None` with a message if this machine cannot build it.
 pub fn built(program: &str) -> Option<PathBuf> {
     static LOCK: Mutex<()> = Mutex::new(());
     if !has("go") {
@@ -281,7 +282,7 @@ pub fn built(program: &str) -> Option<PathBuf> {
     Some(bin().join(program))
 }
 
-/// Where `tests/servers/build` puts what it builds.
+/// Folder in which `tests/servers/build` puts its results.
 fn bin() -> PathBuf {
     let cache = || {
         let home = || std::env::home_dir().unwrap_or_default().join(".cache");
@@ -290,7 +291,7 @@ fn bin() -> PathBuf {
     std::env::var_os("CKETERM_SERVERS").map_or_else(cache, PathBuf::from)
 }
 
-/// A program on `PATH`, or that was built before; `None` when there is none, which is said.
+/// A program on `PATH`, or one that was built before; `None` with a message if there is none.
 pub fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain([bin()]);
@@ -298,7 +299,7 @@ pub fn found(program: &str) -> Option<PathBuf> {
     there.or_else(|| skipped(&format!("{program} is missing")))
 }
 
-/// The options for an etcd of that version; `None` when it is not there.
+/// Options for an etcd of that version; `None` if it is not installed.
 fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
     for tool in ["bash", "curl", "openssl", "python3", "setsid"] {
         if !has(tool) {
@@ -320,14 +321,14 @@ fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
     }
 }
 
-/// Says loudly what is skipped.
+/// Reports a skip with a clear message.
 pub fn skipped<T>(why: &str) -> Option<T> {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     say(&format!("SKIP {test}: {why}"));
     None
 }
 
-/// Says something past the capture of the test harness, straight to the file: it must be seen.
+/// Writes a message past the capture of the test harness, straight to the file: it must be visible.
 pub fn say(text: &str) {
     let _ = std::fs::OpenOptions::new().append(true).open("/dev/stderr").and_then(|mut err| writeln!(err, "{text}"));
 }
@@ -345,7 +346,7 @@ fn fact(facts: &str, name: &str) -> String {
     found.unwrap_or_else(|| panic!("up printed no {name}: {facts}")).to_owned()
 }
 
-/// Scenarios in both worlds, each a function of a `&World`: tests `NAME::real` and `NAME::sandbox`. The real servers
+/// Scenarios in both worlds, each a function of a `&World`, as tests `NAME::real` and `NAME::sandbox`. The real servers
 /// are started with these options.
 macro_rules! in_both_worlds {
     ($options:expr; $($name:ident),+ $(,)?) => {$(
@@ -381,7 +382,7 @@ pub fn wait_for<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>
     }
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub fn free_port() -> u16 {
     let held = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
     held.local_addr().expect("an address").port()

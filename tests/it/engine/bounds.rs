@@ -96,7 +96,7 @@ fn i49_an_entry_whose_command_failed_two_hundred_times_ends_and_is_committed(wor
     assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1, "the one that did not fail");
 }
 
-/// A minimal sabakan with two kinds of answers.
+/// A minimal sabakan: it returns its machines, and a test can change their states.
 struct Sabakan {
     url: String,
     machines: Arc<Mutex<Value>>,

@@ -1,4 +1,4 @@
-//! Every row of spec/kubernetes.md's table of evictions and guarded writes, and the verdict that we make of it.
+//! Every answer to evictions and guarded writes, and its meaning (REB-27).
 
 use cketerm::kubernetes::Kube;
 use cketerm::model::{
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::servers::{Api, both, permit};
 
-/// One namespace with pods `p0` … and what evicts them.
+/// One namespace with pods `p0` … and a client that evicts them.
 struct Scene {
     api: Api,
     kube: Kube,
@@ -92,7 +92,7 @@ async fn i20_a_refusal_names_the_budget_and_its_numbers() {
         s.api.budget_status(&s.ns, "b", 0, (0, 3, 2)).await;
         assert_eq!(s.evict("p0").await, s.held(3, 2));
         assert_eq!(s.dry("p0").await, s.held(3, 2));
-        // The server's own numbers win over our older row.
+        // The numbers in the server's answer take precedence over the older row.
         s.api.budget_status(&s.ns, "b", 0, (0, 1, 2)).await;
         s.api.phase(&s.ns, "p0", "Running", false).await;
         assert_eq!(s.evict("p0").await, s.held(1, 2), "an unready pod below the healthy minimum");
@@ -151,7 +151,7 @@ async fn i17_a_new_pod_of_the_same_name_is_neither_evicted_nor_deleted() {
         assert_eq!(s.evict_as(&old, false).await, replaced);
         assert_eq!(s.kube.delete_pod(&permit(), &old).await, replaced);
         assert_eq!(s.row("p0").await.terminating_since, None);
-        // The budget is spent all the same: that is why the live copy is compared first.
+        // The budget is used up all the same, so the live copy is compared first.
         s.api.budget(&s.ns, "b").await;
         s.api.budget_status(&s.ns, "b", 0, (1, 3, 2)).await;
         assert_eq!(s.evict_as(&old, false).await, replaced);

@@ -1,4 +1,4 @@
-//! Cordons with their record, conditioned on the Node as it was, and the API server's endpoints.
+//! Cordons with their record, conditioned on the Node's resourceVersion, and the API server's endpoints.
 
 use cketerm::{
     fence::Person,
@@ -41,7 +41,7 @@ async fn i9_a_cordon_and_its_record_are_one_patch_that_a_stale_reader_cannot_mak
         let after = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
         assert!(after.unschedulable && after.cke_mark);
         assert_eq!(after.owner(), Some(&owner(&before)));
-        // i23: an older leader's late patch, or anybody's in between.
+        // I23: a late patch of an older leader, or any patch in between.
         let late = kube.stamp(&permit(), &before, &owner(&before), true, true).await;
         assert_eq!(late, Err(WriteError::Conflict));
         let whole = Release { uncordon: true, drop_keep: false };

@@ -1,4 +1,4 @@
-//! The live copy on a server that streams lists and on one that cannot, over restarts and gaps.
+//! The live copy with a server that streams lists and with one that cannot, across restarts and gaps.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -151,7 +151,7 @@ async fn a_quiet_healthy_server_never_looks_stale() {
     }
 }
 
-/// What vanished while nobody listened is gone after it, and what was asked in the meantime is answered.
+/// Objects that were deleted during the gap are gone afterwards, and requests in the meantime are answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_and_a_gap_in_the_history_the_copy_is_whole_again() {
     for old in [false, true] {
@@ -177,7 +177,7 @@ async fn after_a_restart_and_a_gap_in_the_history_the_copy_is_whole_again() {
         let api = server.api().await;
         let new = api.node("10.3.3.3").await;
         until("a new node", || live.borrow().nodes.get(&new).is_some_and(|n| n.ready)).await;
-        // A server that is there and says nothing.
+        // A server that accepts connections and sends nothing.
         world.act("freeze", "apiserver");
         until("silence is noticed", || live.borrow().sources.values().all(|s| s.error.is_some())).await;
         world.act("thaw", "apiserver");
@@ -257,7 +257,7 @@ async fn hosts_whose_resource_definition_is_removed_are_none_and_no_fault() {
     live.watch_hosts(true);
     until("the host", || live.borrow().hosts.len() == 1).await;
     api.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/baremetalhosts.metal3.io").await;
-    // the rows go with the objects; that there is no such kind is known once the watch cannot be opened again
+    // the rows go with the objects; that the kind is gone shows once the watch cannot be opened again
     let none = || {
         let view = live.borrow();
         let source = &view.sources[HOSTS_SOURCE];

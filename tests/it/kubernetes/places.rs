@@ -1,4 +1,4 @@
-//! Which API server: kubeconfigs that point nowhere, at another cluster, or hold the wrong credentials.
+//! Connection errors: kubeconfigs of no server, of another cluster, or with wrong credentials.
 
 use cketerm::{
     clock::Clock,
@@ -7,14 +7,14 @@ use cketerm::{
 
 use super::servers::{Server, both, connect, until};
 
-/// A kubeconfig for as long as it is held: a connection reads it once.
+/// Writes a kubeconfig, which exists as long as it is held: a connection reads it once.
 fn write(text: &str) -> tempfile::TempPath {
     let file = tempfile::Builder::new().prefix("kubeconfig-").tempfile().unwrap();
     std::fs::write(file.path(), text).unwrap();
     file.into_temp_path()
 }
 
-/// The administrator, who acts as somebody else.
+/// Client of the administrator who impersonates another user.
 pub(crate) async fn impersonating(server: &Server, user: &str) -> Kube {
     let text = std::fs::read_to_string(server.kubeconfig()).unwrap();
     connect(&write(&text.replace("user: {token:", &format!("user: {{as: {user}, token:")))).await
@@ -24,7 +24,7 @@ const NOWHERE: &str = "apiVersion: v1\nkind: Config\ncurrent-context: here\n\
     contexts: [{name: here, context: {cluster: c, user: u}}]\n\
     clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\nusers: [{name: u, user: {}}]\n";
 
-/// Nobody listens there.
+/// Client of an address without a server.
 pub(crate) async fn nowhere() -> Kube {
     connect(&write(NOWHERE)).await
 }
@@ -73,7 +73,7 @@ async fn a_kubeconfig_that_points_nowhere_names_server_file_and_context() {
     for part in ["http://127.0.0.1:9", "kubeconfig-", "context here", "refused", "check"] {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
-    // The live copy says the same and goes on trying.
+    // The live copy reports the same error and goes on trying.
     let live = Live::follow(&kube, Streaming::Auto);
     until("an error", || live.borrow().sources["nodes"].error.is_some()).await;
     let view = live.borrow();
@@ -130,7 +130,7 @@ async fn the_documented_rights_are_enough_and_without_them_the_missing_one_is_na
         let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
         for document in serde_yaml::Deserializer::from_str(include_str!("../../../docs/rbac.yaml")) {
             let role: serde_json::Value = serde::Deserialize::deserialize(document).unwrap();
-            // the queues' own; the others are for people and for Metal3
+            // only the queues' own roles; the others are for people and for Metal3
             if role["metadata"]["name"] != "cketerm" && role["metadata"]["name"] != "cketerm-endpoints" {
                 continue;
             }

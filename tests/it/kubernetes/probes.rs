@@ -1,4 +1,4 @@
-//! API servers asked by their own address: credentials go only where the certificate is the cluster's.
+//! Probes of API servers by their own address. Credentials are sent only to a server with the cluster's certificate.
 
 use std::{
     net::{TcpListener, TcpStream},
@@ -46,7 +46,7 @@ async fn credentials_are_sent_only_where_the_certificate_verifies() {
         assert!(why.contains("SAN"), "{why}");
         assert_eq!(kube.ask_at("http://127.0.0.1:1/readyz", WITHIN).await, None, "never in the clear");
         assert!(matches!(kube.ask_at("https://127.0.0.1:1/readyz", WITHIN).await, Some(Asked::Silent(_))));
-        // whoever presents credentials that nobody knows is told so, whatever anonymous callers may see
+        // unknown credentials are refused, whatever anonymous callers may see
         let text = std::fs::read_to_string(server.kubeconfig()).unwrap();
         let token = text.split("token: \"").nth(1).and_then(|t| t.split('"').next()).unwrap().to_owned();
         let file = server.dir.join("kubeconfig-stranger");

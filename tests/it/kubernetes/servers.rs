@@ -1,4 +1,4 @@
-//! The shared API servers, and a plain client that plays everybody else: kubelet, controllers, administrators.
+//! The shared API servers, and a plain client for everybody else: kubelet, controllers, administrators.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,12 +24,12 @@ use crate::world::{self, EtcdVersion, Options, World};
 pub(crate) struct Server {
     pub(crate) dir: PathBuf,
     pub(crate) etcd: String,
-    /// It is the one that cannot stream lists.
+    /// Whether it cannot stream lists.
     pub(crate) old: bool,
 }
 
-/// Both kinds, shared by all tests of this file: they end with this process. Those that are missing are skipped with a
-/// loud line. (Not a `World` each: those take turns, and these stay for the whole run.)
+/// Both kinds, shared by all tests of this file. They end with this process. Missing ones are skipped with a clear
+/// message. They are not a `World` each, because worlds take turns and these stay for the whole run.
 pub(crate) fn both() -> Vec<&'static Server> {
     static BOTH: [OnceLock<Option<Server>>; 2] = [OnceLock::new(), OnceLock::new()];
     BOTH.iter().enumerate().filter_map(|(i, server)| server.get_or_init(|| shared(i == 1)).as_ref()).collect()
@@ -48,7 +48,7 @@ fn shared(old: bool) -> Option<Server> {
     Some(Server { dir, etcd, old })
 }
 
-/// One for a test that stops it or counts its requests.
+/// A server for a test that stops it or counts its requests.
 pub(crate) fn own(old: bool) -> Option<(World, Server)> {
     let world = World::start(Options { audit: true, etcd34: old, ..Options::default() })?;
     let server = Server { dir: world.dir().to_owned(), etcd: world.etcd.clone(), old };
@@ -60,12 +60,12 @@ impl Server {
         self.dir.join("kubeconfig")
     }
 
-    /// The room under test, as the user that the audit log tells from the rest.
+    /// The module under test, as a user that the audit log can tell from the rest.
     pub(crate) async fn kube(&self) -> Kube {
         connect(&self.dir.join("kubeconfig-bench")).await
     }
 
-    /// Everybody else.
+    /// Client for everybody else.
     pub(crate) async fn api(&self) -> Api {
         let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig()).unwrap();
         drop(rustls::crypto::ring::default_provider().install_default());
@@ -99,13 +99,13 @@ pub(crate) fn permit() -> Permit {
     Permit { leader_key: "test".into(), create_revision: 1, lease: 1 }
 }
 
-/// A name that no other test has.
+/// Returns a name that no other test has.
 pub(crate) fn fresh(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Waits until it holds, for ten seconds.
+/// Waits until the condition holds, for ten seconds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..1000 {
         if holds() {
@@ -159,14 +159,14 @@ impl Api {
         .await
     }
 
-    /// A namespace of one's own.
+    /// Creates a namespace for the test.
     pub(crate) async fn namespace(&self) -> String {
         let name = fresh("t");
         self.post("/api/v1/namespaces", json!({"metadata": {"name": name, "labels": {"team": "a"}}})).await;
         name
     }
 
-    /// A Ready node with an address.
+    /// Creates a Ready node with an address.
     pub(crate) async fn node(&self, address: &str) -> String {
         let name = fresh("node");
         let labels = json!({"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "rack1",
@@ -183,7 +183,7 @@ impl Api {
         name
     }
 
-    /// A running, ready pod with the label `app: a`.
+    /// Creates a running, ready pod with the label `app: a`.
     pub(crate) async fn pod(&self, namespace: &str, name: &str, node: &str) {
         self.post(
             &format!("/api/v1/namespaces/{namespace}/pods"),
@@ -204,7 +204,7 @@ impl Api {
         .await;
     }
 
-    /// A budget for `app: a`.
+    /// Creates a budget for `app: a`.
     pub(crate) async fn budget(&self, namespace: &str, name: &str) {
         self.post(
             &format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"),
@@ -213,7 +213,7 @@ impl Api {
         .await;
     }
 
-    /// What the disruption controller would write: `behind` generations late.
+    /// Writes a status as the disruption controller would, `behind` generations late.
     pub(crate) async fn budget_status(&self, namespace: &str, name: &str, behind: i64, numbers: (i32, i32, i32)) {
         let path = format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}");
         let generation = self.get(&path).await["metadata"]["generation"].as_i64().unwrap();

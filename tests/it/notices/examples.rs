@@ -1,4 +1,4 @@
-//! docs/notices.md, its blocks as they stand: read, checked, and sent.
+//! Code blocks of docs/notices.md as written: read, checked and sent.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::post::{Habit, Post};
 use crate::world::{found, program::cketerm};
 
-/// The blocks of one language, in the document's order.
+/// Blocks of one language, in the document's order.
 fn blocks(language: &str) -> Vec<String> {
     let text = include_str!("../../../docs/notices.md");
     let fenced = text.split("```").skip(1).step_by(2);
@@ -22,7 +22,7 @@ fn write(path: &Path, text: &str, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The block as a whole configuration.
+/// Writes the block as a whole configuration.
 fn config(dir: &Path, name: &str, block: &str) -> PathBuf {
     let path = dir.join(name);
     write(&path, &format!("etcd: {{endpoints: [\"http://127.0.0.1:9\"]}}\n{block}"), 0o600);
@@ -39,7 +39,7 @@ fn the_chat_gets_text_and_its_secret_url_is_never_said() {
     let post = Post::start(|_, _| Habit::Status(200));
     write(&dir.path().join("chat-url"), &format!("{}?secret=SECRET", post.url.replace("/hook", "/hook ")), 0o600);
     let config = config(dir.path(), "chat.yaml", &one_of("yaml", "name: chat"));
-    // a URL with a space in it is none, and is not repeated
+    // a URL with a space is invalid, and messages do not repeat it
     let ran = cketerm(&config, &["config", "check"]);
     assert!(ran.code == 1 && ran.stdout.contains("url_file") && !ran.stdout.contains("SECRET"), "{ran:?}");
     write(&dir.path().join("chat-url"), &post.url, 0o644);

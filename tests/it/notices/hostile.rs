@@ -1,5 +1,5 @@
 //! Receivers that are slow, down, answer 500 or close the connection, and leaders that die between a delivery and its
-//! record: each notice is delivered at least once, each time with the same id, and nobody waits for anybody else.
+//! record. Each notice is delivered at least once, each time with the same id, and no receiver waits for another one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +31,7 @@ in_both_worlds! {
     a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_again_with_the_same_id,
 }
 
-/// A configuration of this world with these receivers.
+/// Writes a configuration of this world with these receivers.
 fn config(world: &World, receivers: &Value) -> PathBuf {
     let text = std::fs::read_to_string(world.config()).expect("the world's");
     let path = world.dir().join("notices.yaml");
@@ -39,7 +39,7 @@ fn config(world: &World, receivers: &Value) -> PathBuf {
     path
 }
 
-/// One API server and workers; entries end by being cancelled, because the queue is disabled.
+/// One API server and workers. Entries end by a cancel, because the queue is disabled.
 fn workers(world: &World, workers: usize) -> Vec<Machine> {
     let machines = machines(1, workers);
     world.add_nodes(&machines);
@@ -48,7 +48,7 @@ fn workers(world: &World, workers: usize) -> Vec<Machine> {
     machines.into_iter().filter(|m| !m.control_plane).collect()
 }
 
-/// Queues and cancels one, which then ends.
+/// Queues and cancels an entry, which then ends.
 fn end_one(world: &World, machine: &Machine, index: usize) {
     world.queue(&[machine]);
     world.word(&["rq", "cancel", &index.to_string()]);
@@ -80,7 +80,7 @@ fn each_receiver_is_told_at_least_once_whatever_its_habits_are(world: &World) {
     end_one(world, &machines[0], 0);
     let title = format!("reboots/0 on {} ended: cancelled", machines[0].name);
     wait_for("the good one is told", 20, || (titles(&good, "finished") == [title.clone()]).then_some(()));
-    // nobody listens there yet
+    // its server is not up yet
     wait_for("it is said that one is down", 20, || daemon.logged().contains("takes nothing").then_some(()));
     let list = || -> Vec<Value> {
         serde_json::from_str(&cketerm(&config, &["notices", "list", "-o", "json"]).stdout).expect("a list")
@@ -103,7 +103,7 @@ fn each_receiver_is_told_at_least_once_whatever_its_habits_are(world: &World) {
     let program = std::fs::read_to_string(world.dir().join("program")).expect("it ran");
     assert_eq!(program.trim(), format!("{{\"title\": \"{title}\"}}"));
     wait_for("it is said that they are back", 10, || daemon.logged().contains("is back").then_some(()));
-    // everybody was told, and nobody is told again
+    // every receiver got the notice, and none gets it again
     assert_eq!(good.of("finished").len(), 1);
 }
 
@@ -112,7 +112,7 @@ fn a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_a
     let machines = workers(world, 1);
     let (leader, killed) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (pid, count) = (Arc::clone(&leader), Arc::clone(&killed));
-    // every third delivery is received, and the one who brought it dies before it can write that down
+    // every third delivery is received, and its sender dies before it can record that
     let post = Post::start(move |n, _| {
         let pid = pid.load(SeqCst);
         if n % 3 == 2 && pid != 0 && count.load(SeqCst) < 4 {
@@ -125,7 +125,7 @@ fn a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_a
     let config = config(world, &receivers);
     let (mut daemon, mut started) = (Daemon::start(world.dir(), &config, "engine-0"), 0);
     leader.store(daemon.pid(), SeqCst);
-    // a new receiver is told of ends from then on
+    // from now on a new receiver gets notices of ends
     wait_for("the receiver is known", 60, || (!post.of("leader").is_empty()).then_some(()));
     let mut ended = 0;
     let told = |post: &Post| -> BTreeSet<String> {
@@ -152,7 +152,7 @@ fn a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_a
     for (id, all) in &by_id {
         assert!(all.iter().all(|n| n == &all[0]), "{id} is the same notice each time: {all:#?}");
     }
-    // one id for each end: nothing was told under two
+    // one id for each end: no end was sent under two
     let ends: Vec<&Value> = by_id.values().map(|all| &all[0]).filter(|n| n["kind"] == "finished").collect();
     assert_eq!(ends.len(), ENTRIES, "{ends:#?}");
     let record: Value =

@@ -1,4 +1,4 @@
-//! A webhook of the test's own, with whatever habits it is given.
+//! A webhook for tests, with configurable behaviour.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-/// What it does with one request.
+/// Behaviour for one request.
 #[derive(Clone, Copy, Debug)]
 pub enum Habit {
     /// Answers with this status.
@@ -20,10 +20,10 @@ pub enum Habit {
     Slow(Duration),
 }
 
-/// A webhook that keeps what it was told.
+/// A webhook that keeps the notices that it got.
 #[derive(Clone)]
 pub struct Post {
-    /// Where it listens.
+    /// URL on which it listens.
     pub url: String,
     got: Arc<Mutex<Vec<Value>>>,
 }
@@ -31,12 +31,12 @@ pub struct Post {
 type Behave = dyn Fn(usize, &Value) -> Habit + Send + Sync;
 
 impl Post {
-    /// A webhook; `behave` is asked with the number of the request, counted from 0, and what it brought.
+    /// Starts a webhook. `behave` gets the number of the request, counted from 0, and its notice.
     pub fn start(behave: impl Fn(usize, &Value) -> Habit + Send + Sync + 'static) -> Self {
         Self::on(&TcpListener::bind("127.0.0.1:0").expect("loopback"), behave)
     }
 
-    /// The same on a port that was known before.
+    /// Same as [`Self::start`], on a port that was known before.
     pub fn on(listener: &TcpListener, behave: impl Fn(usize, &Value) -> Habit + Send + Sync + 'static) -> Self {
         let address = listener.local_addr().expect("an address");
         let post = Self { url: format!("http://{address}/hook"), got: Arc::default() };
@@ -50,12 +50,12 @@ impl Post {
         post
     }
 
-    /// What it was brought so far, whatever it answered.
+    /// All notices that arrived so far, whatever the answer was.
     pub fn got(&self) -> Vec<Value> {
         self.got.lock().expect("no poison").clone()
     }
 
-    /// Those of one kind.
+    /// Notices of one kind.
     pub fn of(&self, kind: &str) -> Vec<Value> {
         self.got().into_iter().filter(|n| n["kind"] == kind).collect()
     }

@@ -1,4 +1,4 @@
-//! Metal3's controller role on a real API server with the resource definition of docs/, a BMC that is not ours
+//! Metal3's controller role on a real API server with the resource definition of docs/, an independent BMC
 //! (sushy-emulator), and clients that write annotations as `kubectl annotate` does.
 
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::world::{
     wait_for,
 };
 
-/// An API server, a BMC that wants TLS and a password, and an engine's configuration.
+/// An API server, a BMC that requires TLS and a password, and an engine's configuration.
 struct Site {
     world: World,
     bmc: Emulator,
@@ -28,7 +28,7 @@ impl Site {
         Self::start_with(|_| {})
     }
 
-    /// With the resource definition changed.
+    /// Starts a site with a changed resource definition.
     fn start_with(change: impl FnOnce(&mut Value)) -> Option<Self> {
         let bmc = Emulator::start(true)?;
         let world = World::start(Options::default())?;
@@ -39,7 +39,7 @@ impl Site {
         std::fs::copy(&bmc.ca, dir.join("bmc-ca.crt")).unwrap();
         let text = "networks: [127.0.0.1]\ndefaults: {ca-file: bmc-ca.crt, soft-seconds: 40, poll-seconds: 1}\n";
         std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
-        // with exactly the rights that docs/rbac.yaml gives an engine that is the controller
+        // with exactly the rights that docs/rbac.yaml gives an engine with the controller
         let kubeconfig = world.granted("controller", &["cketerm", "cketerm-metal3-controller", "cketerm-bmc-secrets"]);
         let settings = config(dir, "engine.yaml", &world.etcd, Some(&kubeconfig), 5);
         let text = std::fs::read_to_string(&settings).unwrap() + "power: {bmcs: bmcs.yaml}\n";
@@ -56,7 +56,7 @@ impl Site {
         Daemon::start(self.world.dir(), &self.world.dir().join("engine.yaml"), name)
     }
 
-    /// A host that somebody else has provisioned, on the emulator's machine `one`, which is on.
+    /// Adds a host that another program has provisioned, on the emulator's machine `one`, which is on.
     fn add(&self, name: &str) {
         let address = self.bmc.url.replace("https://", "redfish+https://");
         let host = json!({
@@ -84,14 +84,14 @@ impl Site {
         });
     }
 
-    /// The times of the last request and the last power-on.
+    /// Times of the last request and of the last power-on.
     fn times(&self, name: &str) -> (String, String) {
         let provisioning = self.status(name)["provisioning"].clone();
         let text = |field: &str| provisioning[field].as_str().unwrap_or_default().to_owned();
         (text("pendingRebootSince"), text("lastPoweredOn"))
     }
 
-    /// What the audit says is being done to the host, oldest first: each is told before it is done.
+    /// Actions on the host in the audit, oldest first: each is recorded before it is carried out.
     fn told(&self) -> Vec<String> {
         let begun = changes(&self.world.etcd, "/cke/cketerm/audit/").into_iter().map(|change| change.json());
         begun
@@ -114,7 +114,7 @@ fn a_plain_annotation_reboots_a_host_once_and_everything_that_was_done_is_told()
         let (asked, on) = site.times("h1");
         (on > asked && !asked.is_empty()).then_some(())
     });
-    // "the controller removes the annotation once it restores power to the Host"
+    // Metal3's proposal: "the controller removes the annotation once it restores power to the Host"
     assert!(annotations(&site.world, "h1").get("reboot.metal3.io").is_none());
     assert_eq!(site.bmc.resets(), ["GracefulShutdown", "On"], "each was asked for once");
     assert_eq!(
@@ -145,7 +145,7 @@ fn i44_two_clients_hold_a_host_off_until_both_release_it_and_hard_overtakes_soft
     site.power_is("h1", false);
     let overtaken = site.bmc.resets() == ["GracefulShutdown", "ForceOff"];
     assert!(overtaken || site.bmc.resets() == ["GracefulShutdown"], "{:?}", site.bmc.resets());
-    // The basic form goes, "the {key} form will take priority".
+    // The basic annotation is removed; by Metal3's proposal "the {key} form will take priority".
     site.annotate("h1", "reboot.metal3.io", Some(""));
     wait_for("the basic annotation goes", 30, || {
         annotations(&site.world, "h1").get("reboot.metal3.io").is_none().then_some(())
@@ -160,7 +160,7 @@ fn i44_two_clients_hold_a_host_off_until_both_release_it_and_hard_overtakes_soft
     assert_eq!(resets.iter().filter(|r| *r == "On").count(), 1, "{resets:?}");
     let (asked, on) = site.times("h1");
     assert!(on > asked, "{asked} {on}");
-    // Hard at once, where it is asked for from the start.
+    // Hard at once, if that was requested from the start.
     site.annotate("h1", "reboot.metal3.io/a", Some(""));
     site.annotate("h1", "reboot.metal3.io/b", Some(HARD));
     site.power_is("h1", false);
@@ -187,7 +187,8 @@ fn a_controller_that_is_killed_at_any_step_neither_loses_nor_doubles_a_cycle() {
         });
         assert!(annotations(&site.world, "h1").get("reboot.metal3.io").is_none(), "killed at {step}");
         let mut asked = site.bmc.resets()[resets..].to_vec();
-        // What a dead controller may or may not have sent is sent again: the machine is off or on already then.
+        // The new controller repeats a request that the dead one may have sent: by then the machine is off or on
+        // already.
         asked.dedup();
         assert_eq!(asked, ["ForceOff", "On"], "killed at {step}");
     }
@@ -257,7 +258,7 @@ fn it_refuses_to_run_beside_the_baremetal_operator() {
         );
     };
     refused("the baremetal-operator runs (bmo-7d9f holds Lease kube-system/baremetal-operator)");
-    // Its Lease is gone, but somebody has just written the power state.
+    // Its Lease is gone, but another program has just written the power state.
     let status = json!({"status": {"poweredOn": true}});
     site.world.ok("PATCH", &format!("{HOSTS}/h1/status?fieldManager=manager"), Some(&status));
     site.world.ok("DELETE", &format!("{leases}/baremetal-operator"), None);
@@ -282,7 +283,7 @@ fn i44_fencing_deletes_the_node_only_after_the_proof_and_leaves_the_host_held_wi
     assert_eq!(site.world.call("GET", "/api/v1/nodes/h1", None).0, 404, "{first}");
     site.power_is("h1", true);
     assert_eq!(site.bmc.resets(), ["ForceOff", "On"]);
-    // Somebody takes our key off before the machine is off: no proof, and the Node stays.
+    // Another program removes cketerm's key before the machine is off: no proof, and the Node stays.
     site.world.ok("POST", "/api/v1/nodes", Some(&node));
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -20,13 +20,13 @@ pub struct Emulator {
     child: Child,
     pub dir: TempDir,
     pub url: String,
-    /// The authority of its certificate.
+    /// Certificate of its authority.
     pub ca: PathBuf,
 }
 
 impl Emulator {
-    /// Starts one, with TLS and a password (`admin`, `hunter2`) or with neither; `None`, said loudly, where Python or
-    /// `PyPI` is missing.
+    /// Starts one, with TLS and a password (`admin`, `hunter2`) or with neither. Returns `None` with a clear message if
+    /// Python or `PyPI` is missing.
     pub fn start(secured: bool) -> Option<Self> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/bmc");
         let out = Command::new(script).output().expect("bash starts");
@@ -38,7 +38,7 @@ impl Emulator {
         let at = |name: &str| dir.path().join(name);
         let port = free_port();
         let mut config = format!(
-            // the file is a program: this one makes it log what it takes
+            // the configuration is a program: this one makes the emulator log the resets
             "import logging\nlogging.basicConfig(level=logging.INFO)\n\
              SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\n\
              SUSHY_EMULATOR_FAKE_DRIVER = True\nSUSHY_EMULATOR_STATE_DIR = '{state}'\n\
@@ -51,7 +51,7 @@ impl Emulator {
         let ca = at("emulator.crt");
         if secured {
             let key = at("emulator.key");
-            // a self-signed certificate as BMCs have them, but for the name and for not being an authority's
+            // a self-signed certificate like a BMC's, but with a name and not as an authority
             let form = "[req]\ndistinguished_name=dn\nx509_extensions=ext\nprompt=no\n[dn]\nCN=bmc\n\
                         [ext]\nbasicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1\n";
             std::fs::write(at("openssl.conf"), form).unwrap();
@@ -88,7 +88,7 @@ impl Emulator {
         Some(Self { child, url: format!("{scheme}://127.0.0.1:{port}"), ca, dir })
     }
 
-    /// The resets that it took, in order.
+    /// The resets that it accepted, in order.
     pub fn resets(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.dir.path().join("emulator.log")).unwrap();
         let taken = log.lines().filter_map(|line| line.split("power state set to \"").nth(1)?.split('"').next());

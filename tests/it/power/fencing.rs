@@ -1,6 +1,5 @@
-//! Fencing by the BMC's own word, where a host is held off by others already and nothing will be seen to change
-//! (spec/metal3.md: "Fence only on a change from true to false written after our key was there, or on the BMC's own
-//! word"; I44).
+//! Fencing by the BMC's own answer, where other keys already hold the host off and no change can be observed (MET-23,
+//! I44).
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use super::sandbox::{Place, row};
 const HARD: &str = r#"{"mode":"hard"}"#;
 const OTHERS: &str = "reboot.metal3.io/other";
 
-/// In the hands of the upstream operator, `w1` held off by another client for long.
+/// A site of the upstream operator, where another client has held `w1` off for long.
 async fn held_by_another() -> Place {
     let place = Place::new("upstream", false).await;
     place.until("hosts are seen", |s| s.snapshot.kube.hosts.len() == 7).await;
@@ -42,7 +41,7 @@ async fn i44_a_bmc_that_does_not_answer_is_no_proof_and_the_node_stays() {
     assert!(why.contains("node w1 was NOT deleted") && why.contains("bmc-w1.sandbox does not answer"), "{why}");
     assert!(why.contains("metal3/w1 stays held under cketerm-fence"), "{why}");
     assert_eq!(gone, None);
-    // It answers again: the hold that is there already is enough, the proof is a new one.
+    // It answers again: the existing hold is enough, the proof is new.
     place.behave("w1", Behaviour::default());
     let (done, state) = place.fence_and_look("w1").await;
     assert!(done.is_ok(), "{done:?}");
@@ -52,7 +51,7 @@ async fn i44_a_bmc_that_does_not_answer_is_no_proof_and_the_node_stays() {
 #[tokio::test(start_paused = true)]
 async fn i44_off_by_the_bmcs_word_is_no_proof_while_a_power_on_may_be_under_way() {
     let place = held_by_another().await;
-    // It takes `On` and turns the machine on 40 s later, by when our key is there.
+    // It accepts `On` and turns the machine on 40 s later, when cketerm's key is already there.
     place.behave("w1", Behaviour { bmc_seconds: 40.0, ..Behaviour::default() });
     place.annotate("w1", OTHERS, "");
     place.unannotate("w1", OTHERS);
@@ -65,7 +64,7 @@ async fn i44_off_by_the_bmcs_word_is_no_proof_while_a_power_on_may_be_under_way(
 
 #[tokio::test(start_paused = true)]
 async fn i44_a_bmc_that_lies_about_the_power_of_a_node_that_lives_is_not_believed() {
-    // Our own controller has nothing but the BMC's word either.
+    // cketerm's own controller has only the BMC's answer too.
     let place = Place::new("none", true).await;
     place.until("w1 is on", |s| s.snapshot.kube.hosts.len() == 7 && row(s, "w1").powered_on == Some(true)).await;
     place.annotate("w1", OTHERS, HARD);

@@ -1,5 +1,5 @@
-//! I50: BareMetalHosts on a real API server that name addresses outside the BMC networks, and listeners there that write down
-//! whatever they are sent.
+//! I50: BareMetalHosts on a real API server that name addresses outside the BMC networks, and listeners there that
+//! record all requests.
 
 use std::{
     io::{Read, Write},
@@ -20,10 +20,10 @@ use crate::world::{
     skipped, wait_for,
 };
 
-/// The site-wide login, as a Basic header has it: `admin:hunter2`.
+/// The site-wide login in the form of a Basic header: `admin:hunter2`.
 const LOGIN: &str = "YWRtaW46aHVudGVyMg==";
 
-/// A listener that answers as a BMC does, and every request that it was sent.
+/// A listener that answers as a BMC does, with every request that it got.
 struct Listener {
     port: u16,
     heard: Arc<Mutex<Vec<String>>>,
@@ -33,7 +33,8 @@ trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
 impl Listener {
-    /// On this address; over TLS with a certificate that nobody vouches for; with every request sent on to `away`.
+    /// Starts it on this address: over TLS with an untrusted certificate, or with a redirect of every request to
+    /// `away`.
     fn start(ip: &str, tls: Option<Arc<rustls::ServerConfig>>, away: Option<String>) -> Self {
         let listener = TcpListener::bind((ip, 0)).unwrap();
         let (port, heard) = (listener.local_addr().unwrap().port(), Arc::default());
@@ -61,7 +62,7 @@ impl Listener {
         self.heard.lock().unwrap().clone()
     }
 
-    /// Somebody's login is among what came.
+    /// Received requests that contain a login.
     fn logins(&self) -> Vec<String> {
         let secret = |head: &&String| {
             let lower = head.to_lowercase();
@@ -71,7 +72,7 @@ impl Listener {
     }
 }
 
-/// Requests of one connection, until it is shut.
+/// Serves the requests of one connection until it closes.
 fn serve(stream: &mut dyn Stream, heard: &Mutex<Vec<String>>, away: Option<&str>) {
     let (mut kept, mut part) = (Vec::new(), [0; 4096]);
     loop {
@@ -103,7 +104,7 @@ fn serve(stream: &mut dyn Stream, heard: &Mutex<Vec<String>>, away: Option<&str>
     }
 }
 
-/// A certificate for `localhost` and 127.0.0.1 that nobody vouches for.
+/// An untrusted certificate for `localhost` and 127.0.0.1.
 fn tls(dir: &Path) -> Option<Arc<rustls::ServerConfig>> {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
     let (key, crt) = (dir.join("foreign.key"), dir.join("foreign.crt"));
@@ -139,7 +140,7 @@ fn write_book(world: &World, text: &str) {
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
 }
 
-/// A host whose one address is the node's.
+/// Adds a host whose only address is the node's.
 fn add(world: &World, name: &str, node: &str, bmc: &str, secret: &str) {
     let host = json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost", "metadata": {"name": name, "namespace": "default"},
@@ -197,7 +198,7 @@ fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
     ] {
         add(&world, name, node, &bmc, secret);
         let ran = cketerm(&world.dir().join("engine.yaml"), &["power", "status", node]);
-        // the word says `lacks` of a Secret
+        // the command says `lacks` of a Secret
         let said = if said == "is missing" { "lacks" } else { said };
         assert!(ran.code != 0 && ran.stderr.contains(said), "{name}: {ran:?}");
     }
@@ -220,7 +221,7 @@ fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
     }
     assert!(allowed.logins().is_empty(), "another namespace's Secret: {:?}", allowed.heard());
     assert!(away.logins().iter().all(|head| head.contains(LOGIN)) && !away.logins().is_empty(), "inside, it is sent");
-    // The list changes under the running engine: what it keeps open is asked for anew.
+    // The list changes while the engine runs: the networks of open connections are checked again.
     add(&world, "good", "10.0.0.9", &format!("redfish+http://127.0.0.3:{}", allowed.port), "");
     wait_for("the good host is on", 60, || {
         (world.ok("GET", &format!("{HOSTS}/good"), None)["status"]["poweredOn"] == true).then_some(())
@@ -259,7 +260,7 @@ fn i50_without_an_allow_list_the_engine_registers_what_it_lacks_and_no_drain_sta
     add(&world, &machines[1].name, &machines[1].address, &format!("redfish+{url}"), "");
     world.queue(&[&machines[1]]);
     let _engine = Daemon::start(world.dir(), &file, "engine");
-    // it lets a complete engine come first, for a minute
+    // it defers to a complete engine for a minute
     world.or_why(0, "the entry names the missing list", 120, || {
         let why = world.word(&["rq", "why", "0"]);
         why.contains("allows no network of BMCs").then_some(())
@@ -269,7 +270,7 @@ fn i50_without_an_allow_list_the_engine_registers_what_it_lacks_and_no_drain_sta
         registered.iter().filter(|c| c.value.is_some()).map(super::super::world::history::Change::json).collect();
     assert!(registered.iter().any(|r| r["missing_settings"] == json!(["bmc-networks"])), "{registered:?}");
     assert!(world.cordoned().is_empty() && world.entries()[&0]["status"] == "queued", "no drain has begun");
-    // The file is mended under the running engine, which goes on by itself.
+    // The file is corrected while the engine runs, and the engine goes on by itself.
     let text =
         "networks: [{cidr: 127.0.0.1, http: true}]\ndefaults: {username: admin, password: hunter2, poll-seconds: 1}\n";
     write_book(&world, text);

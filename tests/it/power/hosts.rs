@@ -1,4 +1,4 @@
-//! `hosts …` on a real API server with the resource definition of docs/, the test in the operator's place.
+//! `hosts …` on a real API server with the resource definition of docs/. The test acts as the operator.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub fn define(world: &World) {
     define_with(world, |_| {});
 }
 
-/// The resource definition of docs/, changed.
+/// Applies the resource definition of docs/ with a change.
 pub fn define_with(world: &World, change: impl FnOnce(&mut Value)) {
     let crd = include_str!("../../../docs/baremetalhost-crd.yaml");
     let mut crd: Value = serde_yaml::from_str(crd).unwrap();
@@ -67,7 +67,7 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
     assert_eq!(listed[0]["asked"], json!(["held by other (soft)"]));
     assert!(listed[2]["hindrance"].as_str().unwrap().contains("paused"), "{listed}");
 
-    // A reason, not a wait.
+    // A refusal with its reason, not a wait.
     for (words, said) in [
         (&["hold", "h2"][..], "the host is available"),
         (&["reboot", "default/h3"], "paused"),
@@ -78,7 +78,7 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
     }
     assert_eq!(hosts(&world, &["hold", "nobody"]).status, 1);
 
-    // Our key joins the other's, and soft becomes hard, never the other way.
+    // cketerm's key is added to the other one. Soft becomes hard, never the other way.
     for (words, expected) in
         [(&["hold", "h1"][..], "soft"), (&["hold", "--hard", "h1"], "hard"), (&["hold", "h1"], "hard")]
     {
@@ -87,7 +87,7 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
     }
     assert_eq!(annotations(&world, "h1")["reboot.metal3.io/other"], "uid-7", "content is preserved");
 
-    // A proof is a change to off after our key was there.
+    // A change to off after cketerm's key was there is a proof.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             wait_for("the second key", 30, || annotations(&world, "h1").get("reboot.metal3.io/cketerm-fence").cloned());
@@ -96,7 +96,7 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
         let ran = hosts(&world, &["hold", "--hard", "--as", "fence", "--wait", "60", "h1"]);
         assert!(ran.status == 0 && ran.stderr.contains("went off after that"), "{ran:?}");
     });
-    // The same state is no proof for a key that comes later.
+    // The same state is no proof for a later key.
     let ran = hosts(&world, &["hold", "--as", "late", "--wait", "2", "h1"]);
     assert!(ran.status == 1 && ran.stderr.contains("not known to be off after 2 s"), "{ran:?}");
 
@@ -138,7 +138,7 @@ fn a_reboot_is_confirmed_by_what_was_seen_and_never_by_the_annotations_going() {
             asked();
             status(&world, "h1", &json!({"poweredOn": false}));
             take_off();
-            // long enough for a look a second
+            // long enough for one look a second
             std::thread::sleep(std::time::Duration::from_secs(4));
             status(&world, "h1", &json!({"poweredOn": true}));
         });

@@ -1,5 +1,5 @@
-//! Hosts with bad habits in a sandbox on a paused clock: BMCs that are late, lie, refuse or are silent, and operators that
-//! say things late or clear our key early (spec/metal3.md).
+//! Misbehaving hosts in a sandbox on a paused clock: BMCs that are late, lie, refuse or are silent, and operators that
+//! update the status late or remove cketerm's key early (`docs/spec/metal3.md`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,18 +22,18 @@ pub struct Place {
     pub stage: Stage,
     pub engine: Handle,
     pub operator: Operator,
-    /// The engine's lines to the servers.
+    /// Connections of the engine to the servers.
     pub lines: Lines,
 }
 
 impl Place {
-    /// Three API servers, four workers, and their hosts in the hands of `operator`; `policy` says whether cketerm's
-    /// controller is wanted. The engine is a console's, which looks at hosts whether it leads or not.
+    /// Three API servers, four workers, and their hosts under `operator`. `policy` says whether cketerm's controller is
+    /// enabled. The engine is a console's, which watches hosts whether it leads or not.
     pub async fn new(operator: &str, policy: bool) -> Self {
         Self::of("console", operator, policy).await
     }
 
-    /// The same with an engine of this mode.
+    /// Same as [`Self::new`], with an engine of this mode.
     pub async fn of(mode: &'static str, operator: &str, policy: bool) -> Self {
         let text = format!(
             "name: test\nabout: A test.\npopulation: {{nodes: 7, pods_per_node: 0, workloads: [], metal3: {{operator: \
@@ -47,7 +47,7 @@ impl Place {
         Self { stage, engine, operator, lines }
     }
 
-    /// Waits until it is so; the clock is paused, so that this takes no time.
+    /// Waits until the condition holds. The clock is paused, so this takes no time.
     pub async fn until(&self, what: &str, mut good: impl FnMut(&Seen) -> bool) -> Arc<Seen> {
         let mut seen = self.engine.seen();
         let found = tokio::time::timeout(Duration::from_mins(30), seen.wait_for(|s| good(s))).await;
@@ -87,7 +87,7 @@ impl Place {
         machines.look(&machines.address_of(name).unwrap()).unwrap().state
     }
 
-    /// What the machine went through: `down` and `up`, with the reset that did it.
+    /// History of the machine: `down` and `up`, with the reset that caused each.
     pub fn went(&self, name: &str) -> Vec<String> {
         let address = self.stage.sandbox.machines.address_of(name).unwrap();
         let log = self.stage.sandbox.machines.power_log().into_iter().filter(|p| p.address == address);
@@ -103,8 +103,8 @@ impl Place {
         done.map_err(|e| e.text)
     }
 
-    /// Fences; and how the machine is at the moment of its end, where the Node is gone: nothing moves before somebody
-    /// waits again.
+    /// Fences, and returns the result with the machine's state at that moment, if the Node is gone. Nothing moves
+    /// before the next wait.
     pub async fn fence_and_look(&self, name: &str) -> (Result<String, String>, Option<State>) {
         let done = self.fence(name).await;
         let gone = self.stage.sandbox.objects.get(&NODES, "", name).is_none();
@@ -116,7 +116,7 @@ pub fn row<'a>(seen: &'a Seen, name: &str) -> &'a HostRow {
     &seen.snapshot.kube.hosts[&(NAMESPACE.to_owned(), name.to_owned())]
 }
 
-/// It was asked, and the cycle is over.
+/// Reports whether a cycle was requested and is over.
 pub fn cycled(seen: &Seen, name: &str) -> bool {
     let host = row(seen, name);
     let asked = host.pending_reboot_since.is_some() && !host.pending();
@@ -153,7 +153,7 @@ async fn each_habit_of_a_bmc_ends_in_one_cycle() {
         place.annotate("w1", "reboot.metal3.io", value);
         place.until(habit, |s| cycled(s, "w1") && row(s, "w1").last_powered_on > last).await;
         place.behave("w1", Behaviour::default());
-        // a boot is over a little after the power is on
+        // a boot takes a little longer than the power-on
         tokio::time::sleep(Duration::from_mins(5)).await;
         assert_eq!(place.went("w1")[before..], expected, "{habit}");
     }
@@ -202,7 +202,7 @@ async fn beside_the_upstream_operator_the_controller_does_not_run_and_a_client_f
 async fn i44_powered_off_that_was_there_before_our_key_is_no_proof() {
     let place = Place::new("upstream", false).await;
     place.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
-    // The operator has sent `On`, the machine runs, and `poweredOn: false` stands there still.
+    // The operator has sent `On`, the machine runs, and `poweredOn` is still false.
     let running = || place.host("w1")["status"]["poweredOn"] == false && place.state("w1") != State::Off;
     while !running() {
         tokio::time::sleep(Duration::from_millis(50)).await;

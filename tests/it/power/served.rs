@@ -13,7 +13,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The machines of the sandbox that are no API servers.
+/// Machines of the sandbox that are no API servers.
 fn workers(served: &Served) -> Vec<(String, String)> {
     let all = served.get("/machines").into_iter().filter(|m| m["control_plane"] == false);
     all.map(|m| (text(&m["name"]).to_owned(), text(&m["address"]).to_owned())).collect()
@@ -79,9 +79,9 @@ fn a_served_sandboxs_queue_reboots_by_power_cycle_and_its_hosts_by_the_controlle
     let log = served.get("/machines/log");
     let went: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
     assert_eq!(went, ["down", "up"], "one cycle for one entry");
-    // The same data centre by the reboot interface: its configuration lets the controller run.
+    // The same data centre through the reboot interface: its configuration permits the controller.
     let (name, address) = workers.remove(0);
-    // sabakan calls a machine that is off unreachable, and no entry says that somebody wants it off
+    // sabakan calls a machine that is off unreachable, and no entry shows that it is off on purpose
     word(&["auto-repair", "disable"]);
     word(&["policy", "set", "metal3_controller", "true"]);
     wait_for("the host is known to be on", 60, || {
@@ -126,7 +126,7 @@ fn power_finds_the_bmc_of_a_machine_in_sabakans_answer() {
         ran
     };
     book("");
-    // The emulator has two systems, and the registry says nothing of which: it is not guessed.
+    // The emulator has two systems, and the registry does not name one: cketerm does not guess.
     let ran = ask("10.9.0.1");
     assert!(ran.code == 1 && ran.stderr.contains("has 2 systems"), "{ran:?}");
     book(", system: two");
@@ -137,7 +137,7 @@ fn power_finds_the_bmc_of_a_machine_in_sabakans_answer() {
     assert!(ran.code == 2 && ran.stderr.contains("machine r2: its BMC is of the type IPMI-2.0"), "{ran:?}");
     let ran = ask("10.9.0.3");
     assert!(ran.code == 2 && ran.stderr.contains("machines has that address"), "{ran:?}");
-    // A registry that gives half an answer is none.
+    // An incomplete answer of the registry is an error.
     served.send("POST", "/sabakan/behave", &json!("half"));
     let ran = ask("10.9.0.1");
     assert!(ran.code == 1 && ran.stderr.contains("sabakan at"), "{ran:?}");

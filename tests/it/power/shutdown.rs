@@ -1,5 +1,5 @@
-//! A controller that ends, resigns, is barred, dies or is switched off at any moment of a cycle: what was begun is finished, and
-//! nothing else begins (I44; spec/safety.md, Losing the lock, or a graceful end).
+//! A controller that ends, resigns, is barred, dies or is switched off at any moment of a cycle. It ends the cycles
+//! that it has begun, and begins no other (I44, MET-55 to MET-59, SAF-7).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::sandbox::{Place, cycled, row};
 
 const HARD: &str = r#"{"mode":"hard"}"#;
 
-/// A place where `w1` is asked for a cycle so long ago, and its BMC takes its time.
+/// A place where a cycle of `w1` was requested this long ago, and its BMC is slow.
 async fn asked(mode: &'static str, ago: Duration) -> Place {
     let place = Place::of(mode, "none", true).await;
     let known = |name: &str| place.host(name)["status"]["poweredOn"] == true;
@@ -35,7 +35,7 @@ async fn asked(mode: &'static str, ago: Duration) -> Place {
     place
 }
 
-/// From the request to the end of the cycle, in steps that fall between any two deeds.
+/// Moments from the request to the end of the cycle, in steps that fall between any two actions.
 fn moments() -> impl Iterator<Item = Duration> {
     (0..20).map(|step| Duration::from_millis(730 * step))
 }
@@ -47,14 +47,14 @@ impl Place {
         machines.power_log().into_iter().filter(|p| p.address == address).map(|p| p.what).collect()
     }
 
-    /// `w1` went through a whole cycle or through none, and runs.
+    /// Asserts that `w1` went through a whole cycle or through none, and runs.
     fn is_whole(&self, when: &str) {
         let went = self.whats("w1");
         let whole = went.is_empty() || went == [What::Down, What::Up];
         assert!(whole && self.state("w1") != State::Off, "{when}: {went:?}, {:?}", self.host("w1")["status"]);
     }
 
-    /// Nothing has begun at `w2`, which is asked after everything was over.
+    /// Asserts that no cycle begins for `w2`, which is requested after the shutdown.
     async fn begins_nothing(&self) {
         self.annotate("w2", "reboot.metal3.io", HARD);
         tokio::time::sleep(Duration::from_mins(2)).await;
@@ -95,7 +95,7 @@ async fn i44_with_the_policy_off_the_next_leader_finishes_what_a_dead_one_has_be
         let place = asked("daemon", ago).await;
         let _standby = place.standby();
         place.switch("false").await;
-        // not resigned: its tasks are dropped where they stand, and its lease runs out
+        // without a resignation: its tasks are dropped where they are, and its lease expires
         let Place { stage, engine, operator, lines } = place;
         drop(engine);
         tokio::time::sleep(Duration::from_mins(3)).await;
@@ -122,7 +122,7 @@ async fn i44_a_sole_engine_that_ends_at_any_moment_leaves_no_machine_between_off
         engine.stop().await;
         let longest = beats.await.unwrap();
         assert!(longest < Duration::from_secs(5), "it seemed dead for {longest:?} while it ended");
-        // what it had sent is done by now
+        // a request that it had sent is carried out by now
         tokio::time::sleep(Duration::from_mins(2)).await;
         let place = Place { engine: stage.backends("idle-host").start("console", false, None), stage, operator, lines };
         place.is_whole(&format!("ended after {ago:?}"));
@@ -191,7 +191,7 @@ async fn a_resignation_names_the_host_it_waits_for_and_does_not_wait_for_ever() 
 #[tokio::test(start_paused = true)]
 async fn i44_what_was_begun_is_finished_through_a_look_that_fails_and_beside_an_operator_that_appears() {
     for ago in moments() {
-        // Kubernetes does not answer for longer than it is between two looks for the operator
+        // Kubernetes does not answer for longer than the interval of the looks for the operator
         let place = asked("daemon", ago).await;
         place.lines.kubernetes.turn(LineState::Cut);
         place.switch("false").await;
@@ -215,7 +215,7 @@ async fn i44_what_was_begun_is_finished_through_a_look_that_fails_and_beside_an_
 
 #[tokio::test(start_paused = true)]
 async fn with_the_policy_off_the_cycles_of_another_controller_are_none_of_ours() {
-    // one that writes the same timestamps, as the proposal has them
+    // one that writes the same timestamps, as the proposal describes them
     let place = Place::of("daemon", "upstream", false).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     let changed = place.stage.sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, "w1", |host| {
@@ -241,7 +241,7 @@ async fn i44_a_leader_that_dies_at_any_moment_is_followed_by_one_that_ends_the_c
         place.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
         place.annotate("w2", "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
         tokio::time::sleep(Duration::from_millis(500 * step)).await;
-        // not resigned: its tasks are dropped where they stand, and its lease runs out
+        // without a resignation: its tasks are dropped where they are, and its lease expires
         drop(place.engine);
         let mut seen = standby.seen();
         let ends = seen.wait_for(|s| s.snapshot.kube.hosts.len() == 7 && cycled(s, "w1"));

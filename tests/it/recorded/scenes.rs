@@ -1,4 +1,4 @@
-//! The recorded scenarios, made into snapshots as an engine would have them.
+//! The recorded scenarios as snapshots that an engine would have.
 
 use std::{io::Read, sync::Arc};
 
@@ -58,7 +58,7 @@ fn entry_json(e: &Value) -> Value {
 
 fn store(input: &Value) -> StoreView {
     let mut store = StoreView { synced: true, heard: BOOT, revision: 5, ..StoreView::default() };
-    // CKE asks no member of etcd
+    // CKE queries no etcd member
     store.policy =
         Some(stored("cketerm/policy".to_owned(), Policy { etcd_members: EtcdMembers::None, ..Policy::default() }));
     let node = |address: String, control_plane| Node { address, control_plane, ..Node::default() };
@@ -92,7 +92,7 @@ fn store(input: &Value) -> StoreView {
         let entry: RepairEntry = serde_json::from_value(entry_json(e)).unwrap();
         let id = EntryId::repair(entry.index);
         if entry.claims_machine() && entry.step_status == StepStatus::Watching {
-            // "watching" stands for a command that has ended well; the watch counts from the transition.
+            // "watching" stands for a command that succeeded; the watch counts from the transition.
             let outcome = Outcome {
                 end: Ended::Exit(0),
                 at: entry.last_transition_time.unwrap(),
@@ -190,7 +190,7 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
             resource_version: "1".to_owned(),
             addresses: vec![address.clone()],
             unschedulable: owner.is_some() || marked.contains(&address),
-            // An unreachable machine whose boot check is recorded as true stands for one that came back.
+            // An unreachable machine whose boot check is recorded as true stands for one that recovered.
             ready: !unreachable.contains(&address),
             boot_id: if booted.contains(&address) { "after" } else { "before" }.to_owned(),
             cke_mark: marked.contains(&address),
@@ -237,7 +237,7 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
     for stored in store.reboots.entries.values() {
         let entry = stored.get().unwrap();
         let mut work = Work::default();
-        // The evictions of a drain in work were sent and accepted: what is left is on its way.
+        // The evictions of a drain in progress were sent and accepted: remaining pods are terminating.
         work.drain.accepted = true;
         let yes = booted.contains(&entry.node);
         work.check = Some((BOOT - 0.5, if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));

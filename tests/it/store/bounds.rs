@@ -1,4 +1,4 @@
-//! Transactions of a bounded size, what is kept of the audit, and what 0.1 wrote, on a real etcd.
+//! Transactions of a bounded size, retention of the audit, and records of version 0.1, on a real etcd.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -66,7 +66,7 @@ async fn i49_a_range_of_any_size_is_compared_and_deleted_in_one_small_transactio
         let each = Change { deletes: (1..=300).map(|n| keys.attempt(id, n)).collect(), ..Change::default() };
         let refused = store.commit(&fence.permit_record().unwrap(), each).await.unwrap_err();
         assert!(matches!(refused, CommitError::TooLarge(size) if size.operations == 300), "{refused:?}");
-        // somebody wrote to one of them since
+        // one of them has been written since
         client.put(keys.attempt(id, 77), "changed", None).await.unwrap();
         let conflict = store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap_err();
         assert_eq!(conflict, CommitError::Conflict { keys: vec![keys.attempt(id, 77)] });
@@ -75,7 +75,7 @@ async fn i49_a_range_of_any_size_is_compared_and_deleted_in_one_small_transactio
         store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap();
         assert_eq!(etcd.value("/cke/x"), "done");
         assert_eq!(store.read_view().await.unwrap().attempts.len(), 1, "the neighbour");
-        // where nothing lies, nothing was written
+        // an empty range counts as unchanged
         store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap();
     }
 }
@@ -130,12 +130,12 @@ async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_t
     let left = store.newest::<Audit>(&store.keys().audit_prefix(), 1000).await.unwrap();
     let of_people = left.iter().filter(|s| s.get().is_some_and(|a| !a.by_engine())).count();
     assert_eq!((left.len(), of_people), (25, 5));
-    // people's own number, and the age of both
+    // the number of people's records, and the age of both kinds
     let gone = store.outdated_audit(KeptAudit { engine: 20, people: 3 }, ages_ago, &mut walk).await.unwrap();
     assert_eq!(gone.len(), 2);
     assert!(etcd.value(&gone[0]).contains("person 0") && etcd.value(&gone[1]).contains("person 1"), "the oldest");
     assert_eq!(store.outdated_audit(keep, jiff::Timestamp::now(), &mut walk).await.unwrap().len(), 25);
-    // a record of tries is as old as the last of them
+    // a record of several tries is as old as the last of them
     let oldest = left.iter().filter_map(Stored::get).find(|a| a.by_engine()).unwrap();
     let tried = Audit::clone(oldest).again(jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60), None, "x");
     let key = left.iter().find(|s| s.get().is_some_and(|a| a == oldest)).unwrap().key.clone();
@@ -144,7 +144,7 @@ async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_t
     assert!(aged.len() == 24 && !aged.contains(&key), "{} of 25", aged.len());
 }
 
-/// What 0.1 (commit d48c816) wrote of an attempt that it withheld, byte for byte.
+/// Record of an attempt that version 0.1 withheld, byte for byte.
 const WITHHELD: &str = r#"{"id":"reboots-4-NUMBER","entry":"reboots/4","number":NUMBER,"address":"10.0.1.11","node":"w1","lease":7587869,"host":"boot-0","argv":["bmc","reboot","10.0.1.11"],"bound_seconds":20,"boot_id":"first-w1","node_uid":"1f0c","start":"2026-07-01T00:00:00Z","outcome":{"end":{"withheld":"the entry was changed meanwhile"},"at":"2026-07-01T00:00:01Z","stdout":"","stderr":""}}"#;
 
 /// An attempt of 0.1 that failed.
@@ -179,14 +179,15 @@ async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it()
     assert!(migrate::needed(&before) && before.attempts.len() == 402);
     assert_eq!(before.attempts.values().filter(|s| s.get().is_none()).count(), 1, "0.1's fixtures can be read");
 
-    // a leader that was deposed does nothing
+    // a deposed leader does nothing
     let (first, fence) = lead(&store).await;
     etcd.ctl(&["lease", "revoke", &format!("{:x}", first.lease())]);
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     assert_eq!((etcd.value(&store.keys().schema()).as_str(), attempts(&store).await.len()), ("1", 400));
     drop(first);
 
-    // one that dies on its way, as far as it may have come: the number is raised first, and somebody goes on
+    // one that dies in mid-migration, at the latest possible point: the number is raised first, and another leader goes
+    // on
     let (second, fence) = lead(&store).await;
     let permit = fence.permit_record().unwrap();
     let note = migrate::Migration { from: 1, at: jiff::Timestamp::now(), by: who() };
@@ -214,7 +215,7 @@ async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it()
     assert_eq!(kept[&50], serde_json::from_str::<Attempt>(&failed(50)).unwrap(), "what counts is as it was");
     assert_eq!(view.attempts.len(), 8, "other entries, and what cannot be read, are left alone");
 
-    // again nothing is written
+    // a repetition writes nothing
     let revision = view.revision;
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     assert_eq!(store.read_view().await.unwrap().revision, revision, "idempotent");
@@ -223,7 +224,8 @@ async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it()
     assert_eq!(told.iter().map(|a| a.result.as_str()).collect::<Vec<_>>(), ["done"]);
 }
 
-/// Review of issue 26, 14: what engines wrote as people's commands do was kept as what people did.
+/// The author of an audit record decides its kind. An engine's migration and reported results count as the engine's,
+/// although they are written in the way of a user's commands.
 #[tokio::test(flavor = "multi_thread")]
 async fn i48_whose_an_audit_record_is_is_told_by_its_author() {
     let Some(etcd) = any() else { return };
@@ -243,7 +245,7 @@ async fn i48_whose_an_audit_record_is_is_told_by_its_author() {
     assert_eq!(whose, BTreeMap::from([("migrate", false), ("report result", false), ("disable", true)]));
 }
 
-/// Review of issue 26, operator 3: the number was put back by hand, as the document says, while a note of ours lay there.
+/// The schema number was manually set back, as the document describes, while the record of a migration existed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_migration_that_was_not_finished_is_done_again_where_the_number_was_put_back() {
     let Some(etcd) = any() else { return };
@@ -268,7 +270,7 @@ async fn where_0_1_never_was_nothing_is_migrated() {
     let (_candidacy, fence) = lead(&store).await;
     let revision = store.read_view().await.unwrap().revision;
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
-    // a newer layout is nobody's to change
+    // no version changes a newer layout
     etcd.ctl(&["put", &store.keys().schema(), "9"]);
     assert!(!migrate::needed(&store.read_view().await.unwrap()));
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;

@@ -1,4 +1,4 @@
-//! Getting in: TLS, user and password, endpoints that are away, and what is said when it fails.
+//! Connections: TLS, user and password, unreachable endpoints, and the messages of failures.
 
 use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
 
@@ -91,7 +91,7 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
             password: Some(password.to_owned()),
             ..plain.clone()
         };
-        // a user name is no fault where nobody asks for one
+        // a user name is no error for a server without authentication
         let early = connect(&settings("cke", "secret")).await.unwrap();
         early.read_view().await.unwrap();
         for args in ["user add root:pw", "user grant-role root root", "user add cke:secret", "role add cke"] {
@@ -120,14 +120,14 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
         let error = connect(&elsewhere).await.unwrap().read_view().await.unwrap_err().to_string();
         assert!(error.contains("permission denied") && error.contains("/other/"), "{error}");
 
-        // asked for at once, even of an endpoint that is away
+        // a token is requested at once, even if one endpoint is unreachable
         let away = format!("http://127.0.0.1:{}", free_port());
         let some = EtcdSettings { endpoints: vec![away, url.clone()], ..settings("cke", "secret") };
         for _ in 0..5 {
             connect(&some).await.unwrap();
         }
 
-        // a restart forgets every token
+        // a restart of etcd forgets every token
         let candidacy = {
             let ttl = Duration::from_secs(20);
             Candidacy::stand(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap()
@@ -155,7 +155,7 @@ async fn an_endpoint_that_is_away_is_named_with_the_cause_and_what_to_check() {
     }
     let error = store.set_switch(SwitchName::Reboots, true, &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable { .. }), "surely not written: {error}");
-    // with a user name, connecting itself asks
+    // with a user name, connecting itself sends a request
     let named = EtcdSettings { username: Some("u".to_owned()), ..settings };
     let error = connect(&named).await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable { .. }) && error.to_string().contains(&url), "{error}");
@@ -182,7 +182,7 @@ async fn settings_that_cannot_work_are_refused_by_name() {
     }
 }
 
-/// Each member dies in turn, and one hangs; whatever went through it goes on through the others.
+/// Each member dies in turn, and one hangs: requests that went through it continue through the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_three_members_the_loss_of_any_one_costs_neither_the_lock_nor_the_copy_nor_a_write() {
     let Some(version) = versions().pop() else { return };
@@ -200,7 +200,7 @@ async fn with_three_members_the_loss_of_any_one_costs_neither_the_lock_nor_the_c
         members[member].signal(stop);
         let until = std::time::Instant::now() + Duration::from_secs(14);
         let mut good = 0;
-        // until three writes in a row go through, with time to notice that a member hangs
+        // until three writes in a row succeed, with time to detect a hanging member
         while good < 3 {
             match store.add_reboots(&addresses(1), &request(), &BTreeMap::new()).await {
                 Ok(_) => (good, added) = (good + 1, added + 1),

@@ -1,4 +1,4 @@
-//! A real etcd of a test's own, and a line to it that can be cut or made silent.
+//! A real etcd for one test, and a proxy in front of it that can be cut or made silent.
 
 use std::{
     io::Write,
@@ -22,7 +22,7 @@ use tokio::{
 use crate::world::built;
 pub use crate::world::free_port;
 
-/// Debian's etcd 3.4 and 3.6, as far as they are there; what is missing is said.
+/// Debian's etcd 3.4 and 3.6, if installed; missing ones are reported.
 pub fn versions() -> Vec<PathBuf> {
     static NEWER: OnceLock<Option<PathBuf>> = OnceLock::new();
     if !runs("etcdctl", "version") {
@@ -42,7 +42,7 @@ fn runs(program: impl AsRef<std::ffi::OsStr>, word: &str) -> bool {
     Command::new(program).arg(word).stdout(quiet()).stderr(quiet()).status().is_ok_and(|s| s.success())
 }
 
-/// Past the capture of the test harness: a skip must be seen.
+/// Written past the capture of the test harness: a skip must be visible.
 fn skipped(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = std::fs::OpenOptions::new()
@@ -51,7 +51,7 @@ fn skipped(why: &str) {
         .and_then(|mut e| writeln!(e, "SKIP {test}: {why}"));
 }
 
-/// Debian's, or the newer one where there is none.
+/// Debian's, or the newer one if that is missing.
 pub fn any() -> Option<Etcd> {
     versions().first().map(|version| Etcd::start(version, &[]))
 }
@@ -86,7 +86,7 @@ impl Etcd {
             &peer,
             "--initial-cluster",
             &format!("default={peer}"),
-            // another history after a rebuild is another cluster
+            // after a rebuild the history differs, so it is another cluster
             "--initial-cluster-token",
             &format!("{:?}", Instant::now()),
         ]
@@ -98,7 +98,7 @@ impl Etcd {
         etcd
     }
 
-    /// Three members of one cluster, in the order of their names.
+    /// Starts three members of one cluster, ordered by name.
     pub fn cluster(bin: &Path) -> Vec<Self> {
         let peers: Vec<String> = (0..3).map(|_| format!("http://127.0.0.1:{}", free_port())).collect();
         let initial: Vec<String> = peers.iter().enumerate().map(|(i, p)| format!("m{i}={p}")).collect();
@@ -157,7 +157,7 @@ impl Etcd {
         }
     }
 
-    /// Stopped with its data gone: what comes up again has another history.
+    /// Stops it, deletes its data and starts it again with another history.
     pub fn rebuild(&mut self) {
         self.down();
         std::fs::remove_dir_all(self.dir.path().join("data")).unwrap();
@@ -178,7 +178,7 @@ impl Etcd {
         String::from_utf8(out.stdout).unwrap()
     }
 
-    /// The value of one key, as etcdctl prints it.
+    /// Value of one key, as etcdctl prints it.
     pub fn value(&self, key: &str) -> String {
         self.ctl(&["get", "--print-value-only", key]).trim_end_matches('\n').to_owned()
     }
@@ -200,15 +200,15 @@ impl Drop for Etcd {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// Both ways.
+    /// Forwards both ways.
     Open,
-    /// What the client sends arrives, the answers do not.
+    /// The client's bytes arrive, the answers do not.
     NoAnswers,
-    /// Connections end and none is made.
+    /// Open connections end and new ones fail.
     Cut,
 }
 
-/// A line to an etcd.
+/// A proxy in front of an etcd.
 pub struct Proxy {
     pub url: String,
     state: watch::Sender<Line>,
@@ -272,7 +272,7 @@ async fn pump(
     }
 }
 
-/// Waits for something that has to come true soon; says what it was when it does not.
+/// Waits for a condition that must hold soon; names it on a timeout.
 pub async fn soon(what: &str, bound: Duration, mut true_now: impl FnMut() -> bool) {
     let began = Instant::now();
     while !true_now() {

@@ -1,4 +1,4 @@
-//! Election, lease, and what a leader may still write.
+//! Election, lease, and the writes that remain permitted to a leader.
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ async fn ckes_election_and_ours_are_the_same_one() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
-        // etcd's election service is what CKE's library does
+        // CKE's library uses etcd's election service
         let mut cke = store.client();
         let lease = cke.lease_grant(60, None).await.unwrap().id();
         cke.campaign("/cke/leader/", "cke-host", lease).await.unwrap();
@@ -98,7 +98,7 @@ async fn i23_a_deposed_leader_commits_nothing_and_learns_it() {
     store.commit(&permit, change()).await.unwrap();
     etcd.ctl(&["lease", "revoke", &format!("{:x}", candidacy.lease())]);
     etcd.ctl(&["del", "/cke/x"]);
-    // even with a permit that was given before
+    // even with a permit from before
     assert_eq!(store.commit(&permit, change()).await, Err(CommitError::LostLeadership));
     let leased = Change { puts: vec![Put { leased: true, ..put("/cke/x", "1") }], ..Change::default() };
     assert_eq!(store.commit(&permit, leased).await, Err(CommitError::LostLeadership));
@@ -207,7 +207,7 @@ async fn the_lease_is_kept_alive_and_is_lost_by_our_own_reckoning_when_etcd_is_s
     line.set(Line::Open);
     tokio::time::sleep(TTL / 2).await;
     assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
-    // a long one ends it, before etcd gives the lock to another
+    // a long one ends the leadership, before etcd gives the lock to another
     line.set(Line::Cut);
     let began = Instant::now();
     timeout(TTL + Duration::from_secs(1), candidacy.lost()).await.unwrap();

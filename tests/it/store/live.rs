@@ -1,4 +1,4 @@
-//! The live copy through everything that happens to an etcd.
+//! The live copy during every kind of fault of an etcd.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,12 +27,12 @@ async fn until(live: &Live, what: &str, holds: impl Fn(&StoreView) -> bool) -> A
     live.borrow()
 }
 
-/// The copy and a fresh read agree in everything but the hour.
+/// Asserts that the live copy and a fresh read agree, except for the time of reading.
 async fn agrees(live: &Live, store: &Store) {
     let fresh = store.read_view().await.unwrap();
     until(live, "the copy catches up", |v| v.revision >= fresh.revision).await;
     let copy = StoreView::clone(&live.borrow());
-    // what only a watch can tell is left out
+    // without the fields that only a watch fills
     let copy = StoreView {
         heard: fresh.heard,
         revision: fresh.revision,
@@ -100,7 +100,7 @@ async fn who_writes_with_a_clock_behind_is_among_the_newest() {
         let newest = store.page::<Audit>(Folder::Audit, Part::Newest, 10).await.unwrap().values;
         let last = newest[0].get().unwrap();
         assert_eq!(last.reason.as_deref(), Some("89"));
-        // half an hour before all of them by its name, and after all of them by etcd
+        // by its name half an hour before all of them, by etcd's revision after all of them
         let late = Audit { reason: Some("late".to_owned()), ..last.clone() };
         let named = newest[0].key.rsplit('/').next().unwrap();
         let (early, rest) = (1_700_000_000_000_000_000_u64, &named[20..]);
@@ -130,7 +130,7 @@ async fn the_copy_survives_a_cut_line_and_a_compaction_meanwhile() {
         proxy.set(Line::Open);
         until(&live, "the copy goes on", |v| v.error.is_none()).await;
         agrees(&live, &direct).await;
-        // one that cannot: deletions and changes are compacted away
+        // one that cannot: deletions and changes are compacted
         proxy.set(Line::Cut);
         until(&live, "the fault is shown", |v| v.error.is_some()).await;
         etcd.ctl(&["del", "--prefix", "/cke/reboots/data/000000000000000"]);

@@ -1,4 +1,4 @@
-//! What operators write to the queues.
+//! Writes of operators to the queues.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -63,7 +63,7 @@ async fn i29_concurrent_enqueues_never_share_or_skip_an_index() {
             tasks.spawn(async move {
                 let mut mine = Vec::new();
                 for round in 0..5 {
-                    // now and then more than one transaction's worth
+                    // now and then more than fits in one transaction
                     let n = if (task + round) % 7 == 0 { 70 } else { 1 + round };
                     mine.extend(store.add_reboots(&addresses(n), &request(), &none()).await.unwrap());
                 }
@@ -116,13 +116,13 @@ async fn two_thousand_addresses_are_queued_in_few_transactions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn i28_a_write_whose_answer_was_lost_is_carried_out_once() {
-    // on a busy machine it may be the answer to a read that is lost: that is an error, and nothing was written
+    // on a busy machine the lost answer may be that to a read: that is an error, and nothing was written
     for _ in 0..5 {
         let Some(etcd) = any() else { return };
         let line = Proxy::before(&etcd).await;
         let store = line.store().await;
         store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
-        // the answer to the index's read passes, then nothing does for longer than one timeout
+        // the answer to the read of the index passes, then nothing does for longer than one timeout
         let writing = {
             let store = store.clone();
             tokio::spawn(async move {
@@ -169,7 +169,7 @@ async fn a_cancel_changes_only_the_status_and_keeps_unknown_fields() {
     assert_eq!(etcd.value("/cke/reboots/data/0000000000000005"), entry.replace("draining", "cancelled"));
     let audit = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/cketerm/audit/"]);
     assert!(audit.contains("reboots/5") && audit.contains("wrong rack") && audit.contains("192.0.2.7"), "{audit}");
-    // again: nothing to do, nothing written
+    // a repetition has nothing to do and writes nothing
     store.cancel_reboot(5, None, &who(), None).await.unwrap();
     assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 1);
 }
@@ -205,12 +205,12 @@ async fn i5_an_entry_that_cannot_be_read_is_removed_as_it_was_shown_and_nothing_
     assert_eq!(store.unreadable(EntryId::reboot(0)).await.unwrap(), None, "it can be read");
     assert_eq!(store.unreadable(EntryId::reboot(7)).await.unwrap(), None, "there is none");
 
-    // somebody writes it anew: what was shown is not what lies there
+    // another program rewrites it: the shown value is no longer the stored one
     etcd.ctl(&["put", &key(9), "garbage"]);
     let error = store.remove_unreadable(id, shown.revision, &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     assert!(lies().contains(&key(9)));
-    // one that can be read is cancelled, never removed
+    // a readable one is cancelled, never removed
     let readable = store.read_view().await.unwrap().reboots.entries[&0].mod_revision;
     assert!(store.remove_unreadable(EntryId::reboot(0), readable, &who(), None).await.is_err());
     assert!(lies().contains(&key(0)));
@@ -222,7 +222,7 @@ async fn i5_an_entry_that_cannot_be_read_is_removed_as_it_was_shown_and_nothing_
     for said in ["reboot remove unreadable", "reboots/9", "INC-5", "it begins garbage"] {
         assert!(audit.contains(said), "{said}: {audit}");
     }
-    // under a key of another entry: unreadable too, and cancelled it would stay
+    // under the key of another entry: also unreadable, and a cancel would not remove it
     etcd.ctl(&["put", &key(10), ENTRY]);
     assert!(store.unreadable(EntryId::reboot(10)).await.unwrap().unwrap().why.contains("its key says 10"));
 }
@@ -233,7 +233,7 @@ async fn i27_cancel_all_cancels_everything_however_busy_the_queue_is() {
     let store = etcd.store().await;
     store.add_reboots(&addresses(300), &request(), &none()).await.unwrap();
     etcd.ctl(&["put", "/cke/reboots/data/00000000000000ff", "not JSON"]);
-    // another program keeps rewriting some entries, as CKE does, but honours what it reads
+    // another program keeps rewriting some entries, as CKE does, but respects their present values
     let (busy, keys) = (etcd.store().await, store.keys().clone());
     let writer = tokio::spawn(async move {
         for round in 0..200_u64 {
@@ -293,7 +293,7 @@ async fn the_switches_hold_the_bytes_of_ckecli_and_foreign_values_are_enabled_an
         for (enabled, bytes) in [(false, "true"), (false, "true"), (true, "false")] {
             let turned = store.set_switch(name, enabled, &who(), None).await.unwrap();
             assert_eq!(etcd.value(key), bytes);
-            // what it replaced is what the one before wrote, by the same transaction
+            // the replaced value is that of the previous write, in the same transaction
             assert_eq!(turned.before, Some(last));
             last = Switch { raw: Some(bytes.to_owned()), mod_revision: turned.revision };
             assert_eq!(store.switch(name).await.unwrap().enabled(), enabled);
@@ -331,7 +331,7 @@ async fn unhold_takes_a_hold_away_and_nothing_else() {
     let error = store.give_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap_err();
     assert_eq!(error.to_string(), "reboots/0 is not on hold");
     store.give_order(id, Verb::Hold, None, &who(), Some("rack is open"), None).await.unwrap();
-    // a hold outlives changes of the entry
+    // a hold survives changes of the entry
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000000", &ENTRY.replace("queued", "draining")]);
     store.give_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap();
     assert_eq!(etcd.value("/cke/cketerm/orders/reboots/0"), "");
@@ -357,12 +357,12 @@ async fn records_sort_by_time_and_the_oldest_beyond_the_limit_are_named() {
     assert_eq!(two.len(), 2);
     assert!(etcd.value(&two[1]).contains("\"reason\":\"1\""));
     assert_eq!(store.outdated(&folder, 5, jiff::Timestamp::now(), &mut Walk::default()).await.unwrap().len(), 5);
-    // the history's keys tell no time: two queues, the younger one first in the order of keys
+    // the history's keys contain no time: two queues, the younger record first in the order of keys
     let folder = store.keys().history_prefix();
     let ending = |at: &str| {
         format!(r#"{{"entry":"repairs/0","address":"10.0.0.1","outcome":"booted","at":"{at}","last":{{}}}}"#)
     };
-    // Engineer's review 12: one that cannot be read in front of the others must not keep the rule of age from them
+    // an unreadable record in front must not prevent the deletion of others by age
     etcd.ctl(&["put", &store.keys().history("a-broken"), "x"]);
     for (id, at) in [("repairs-0", "2026-01-01"), ("reboots-8", "2026-01-02"), ("reboots-9", "2026-03-01")] {
         etcd.ctl(&["put", &store.keys().history(id), &ending(&format!("{at}T00:00:00Z"))]);

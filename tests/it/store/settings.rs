@@ -1,4 +1,4 @@
-//! What is stored once: schema, policy, constraints, identity, definition.
+//! Settings that are stored once: schema, policy, constraints, identity, definition.
 
 use cketerm::{
     heartbeat::Heartbeat,
@@ -22,7 +22,7 @@ async fn the_first_policy_campaigns_only_where_cke_left_no_trace() {
         (Some("/cke/leader//7a"), EngineChoice::Cke),
         (Some("/cke/status"), EngineChoice::Cke),
         (Some("/cke/records"), EngineChoice::Cke),
-        // of CKE's queues alone nobody can say who wrote them
+        // CKE's queues alone do not show which program wrote them
         (Some("/cke/reboots/write-index"), EngineChoice::Cketerm),
     ] {
         let Some(etcd) = any() else { return };
@@ -107,7 +107,7 @@ async fn constraints_are_written_as_ckecli_does_and_what_it_drops_is_kept_beside
         .await
         .unwrap();
     assert_eq!(etcd.value("/cke/cketerm/constraints"), r#"{"maximum-workers":9}"#);
-    // ckecli drops the member, ours stays in force and comes back with the next change
+    // ckecli drops the field; cketerm's copy stays in force and returns with the next change
     etcd.ctl(&["put", "/cke/constraints", r#"{"control-plane-count":3,"minimum-workers-rate":70,"x":1}"#]);
     assert_eq!(store.constraints().await.unwrap().unwrap().maximum_workers, Some(9));
     assert_eq!(store.read_view().await.unwrap().constraints().maximum_workers, Some(9));
@@ -146,7 +146,7 @@ async fn a_definition_beyond_etcds_limit_is_refused_with_bytes_limit_and_remedy(
     for words in ["/cke/cluster", "1700012", "--max-request-bytes"] {
         assert!(error.contains(words), "{error}");
     }
-    // the largest that fits really does
+    // the largest text that fits is accepted
     let text = "x".repeat(3 * 512 * 1024 - 4096 - "/cke/cluster".len());
     store.set_cluster(&text, Some(0), &who(), None).await.unwrap();
     let error = store.set_cluster("{}", Some(0), &who(), None).await.unwrap_err();

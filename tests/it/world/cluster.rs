@@ -1,4 +1,4 @@
-//! Nodes, pods, budgets and Jobs on a world, and the cluster definition that goes with them.
+//! Nodes, pods, budgets and Jobs on a world, and the matching cluster definition.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,7 +9,7 @@ use super::{Place, World, wait_for};
 /// One machine of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The Node's name.
+    /// Name of the Node.
     pub name: String,
     /// Its address.
     pub address: String,
@@ -17,7 +17,7 @@ pub struct Machine {
     pub control_plane: bool,
 }
 
-/// `cp1..` and `w1..`.
+/// Machines `cp1..` and `w1..`.
 pub fn machines(control_planes: usize, workers: usize) -> Vec<Machine> {
     let one = |control_plane: bool, i: usize| Machine {
         name: if control_plane { format!("cp{}", i + 1) } else { format!("w{}", i + 1) },
@@ -34,12 +34,12 @@ pub struct Power {
     pub at: f64,
     /// `begin` or `end`.
     pub what: String,
-    /// The machine.
+    /// Address of the machine.
     pub address: String,
 }
 
 impl World {
-    /// What a definition runs for that verb; the address and, for a check, the time follow.
+    /// Command of a definition for that verb. cketerm appends the address and, for a check, the time.
     fn command(&self, verb: &str) -> Value {
         match &self.place {
             Place::Real(..) => {
@@ -69,12 +69,12 @@ impl World {
                 |m| json!({"address": m.address, "hostname": m.name, "user": "root", "control_plane": m.control_plane}),
             )
             .collect();
-        // what CKE refuses to be without
+        // CKE requires this field
         let options = json!({"kubelet": {"cri_endpoint": "/run/containerd/containerd.sock"}});
         json!({"name": "test", "nodes": nodes, "service_subnet": "10.0.0.0/24", "reboot": section, "options": options})
     }
 
-    /// How many seconds every reboot command takes from now on.
+    /// Sets the duration of every reboot command from now on, in seconds.
     pub fn commands_take(&self, seconds: u32) {
         match &self.place {
             Place::Real(..) => std::fs::write(self.dir().join("seconds"), seconds.to_string()).expect("a file"),
@@ -82,12 +82,12 @@ impl World {
         }
     }
 
-    /// The boot id that a Node's kubelet reports.
+    /// Boot id that a Node's kubelet reports.
     pub fn boot_id(&self, node: &str) -> String {
         self.node(node)["status"]["nodeInfo"]["bootID"].as_str().expect("a boot id").to_owned()
     }
 
-    /// Brings machines and waits until their Nodes are Ready.
+    /// Adds machines and waits until their Nodes are Ready.
     pub fn add_nodes(&self, machines: &[Machine]) {
         for m in machines {
             if let Place::Sandbox(served) = &self.place {
@@ -159,8 +159,8 @@ impl World {
         });
     }
 
-    /// Creates a Job that no controller fills, for it says that somebody else does, and returns the owner reference
-    /// for its pods.
+    /// Creates a Job and returns the owner reference for its pods. No controller creates pods for it, because its spec
+    /// names another manager.
     pub fn add_job(&self, namespace: &str, name: &str) -> Value {
         let job = self.ok(
             "POST",
@@ -173,12 +173,12 @@ impl World {
         json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": true})
     }
 
-    /// A Node as it is.
+    /// Returns a Node in its present state.
     pub fn node(&self, name: &str) -> Value {
         self.ok("GET", &format!("/api/v1/nodes/{name}"), None)
     }
 
-    /// Which Nodes are cordoned.
+    /// Names of cordoned Nodes.
     pub fn cordoned(&self) -> Vec<String> {
         let list = self.ok("GET", "/api/v1/nodes", None);
         let nodes = list["items"].as_array().cloned().unwrap_or_default();
@@ -186,7 +186,7 @@ impl World {
         cordoned.filter_map(|n| Some(n["metadata"]["name"].as_str()?.to_owned())).collect()
     }
 
-    /// Sets the cluster up as a person would: definition, constraints, policy for a test, identity.
+    /// Sets the cluster up as a user would: definition, constraints, policy for a test, identity.
     pub fn set_up(&self, machines: &[Machine], reboot: &Value) {
         let file = self.dir().join("cluster.yaml");
         std::fs::write(&file, self.definition(machines, reboot).to_string()).expect("a file");
@@ -194,7 +194,7 @@ impl World {
         self.word(&["constraints", "set", "control-plane-count", &control_planes]);
         self.word(&["cluster", "set", &file.display().to_string()]);
         self.word(&["policy", "set", "settle_seconds", "5", "--for-handover"]);
-        // these control planes have no etcd behind them: somebody answers for its quorum
+        // these control planes have no etcd behind them, so the operator is responsible for its quorum
         self.word(&["policy", "set", "etcd_members", "none", "--for-handover"]);
         let probe = match &self.place {
             Place::Real(..) => format!("{}/readyz?of={{address}}", self.api),
@@ -204,7 +204,7 @@ impl World {
         self.word(&["cluster", "identify", "--confirm"]);
     }
 
-    /// One API server and so many workers with two pods of the app `web` on the first, everything set up.
+    /// One API server and this many workers, with two pods of the app `web` on the first, everything set up.
     pub fn set_up_web(&self, workers: usize) {
         let machines = machines(1, workers);
         self.add_nodes(&machines);
@@ -223,7 +223,7 @@ impl World {
         self.word(&["rq", "add", &file.display().to_string()]);
     }
 
-    /// The reboot queue as it lies in etcd, by index; broken values as strings.
+    /// The reboot queue as stored in etcd, by index; unreadable values as strings.
     pub fn entries(&self) -> BTreeMap<u64, Value> {
         let list: Vec<Value> = serde_json::from_str(&self.word(&["rq", "list", "-o", "json"])).expect("a list");
         list.into_iter().filter_map(|e| Some((e["index"].as_str()?.parse().ok()?, e))).collect()
@@ -241,7 +241,7 @@ impl World {
         });
     }
 
-    /// Waits for something of an entry; in vain, it says what the program says about that entry.
+    /// Waits for a condition of an entry; on a timeout it prints the entry's reason.
     pub fn or_why<T>(&self, index: u64, what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
         let began = std::time::Instant::now();
         loop {
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// What the machines saw.
+    /// Log of the machines.
     pub fn power(&self) -> Vec<Power> {
         if let Place::Sandbox(served) = &self.place {
             return served.power();

@@ -1,4 +1,4 @@
-//! Every revision of etcd from the first to now, read by watching from the beginning (nothing compacts in a test).
+//! Every revision of etcd from the first to now, read by a watch from the beginning (nothing compacts in a test).
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use etcd_client::{Client, EventType, WatchOptions};
 /// One change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The revision it was made at.
+    /// Revision of the change.
     pub revision: i64,
     /// The key.
     pub key: String,
-    /// The new value; none = deleted.
+    /// New value; none if deleted.
     pub value: Option<String>,
 }
 
@@ -28,7 +28,7 @@ pub fn changes(etcd: &str, prefix: &str) -> Vec<Change> {
     runtime.block_on(read(etcd, prefix))
 }
 
-/// The value of one key now.
+/// Present value of one key.
 pub fn value(etcd: &str, key: &str) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -49,7 +49,7 @@ pub fn put(etcd: &str, key: &str, value: &str) {
 
 async fn read(etcd: &str, prefix: &str) -> Vec<Change> {
     let mut client = Client::connect([etcd], None).await.expect("etcd");
-    // a write of our own, so that the watch certainly has an event at the end to stop at
+    // a write of the test, so that the watch has a last event at which to stop
     let mark = format!("{prefix}~end");
     let last = client.put(mark.as_str(), "", None).await.expect("a write").header().expect("a header").revision();
     let options = WatchOptions::new().with_prefix().with_start_revision(1);

@@ -1,4 +1,4 @@
-//! Who leads, and what a test does to it, in etcd itself.
+//! The leader in etcd, and a test's actions on it.
 
 use etcd_client::{Client, GetOptions, PutOptions, SortOrder, SortTarget};
 
@@ -7,7 +7,7 @@ fn with<T>(etcd: &str, ask: impl AsyncFnOnce(Client) -> Option<T>) -> Option<T> 
     runtime.block_on(async { ask(Client::connect([etcd], None).await.ok()?).await })
 }
 
-/// The lease of the key in `leader/` that leads, and the process that registered under it, if it is ours.
+/// Lease of the leading key in `leader/`, and the process that registered under it, if it is an engine of cketerm.
 pub fn now(etcd: &str) -> Option<(i64, Option<u32>)> {
     with(etcd, async |mut client| {
         let options = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(1);
@@ -27,7 +27,7 @@ pub fn revoke(etcd: &str, lease: i64) {
     with(etcd, async |mut client| client.lease_revoke(lease).await.ok()).expect("a lease is revoked");
 }
 
-/// Stands for election as CKE does, without a registration of ours; the lease of the key.
+/// Campaigns as CKE does, without a cketerm registration; returns the lease of the key.
 pub fn foreign(etcd: &str) -> i64 {
     let stand = async |mut client: Client| {
         let lease = client.lease_grant(60, None).await.ok()?.id();

@@ -1,4 +1,4 @@
-//! The built program: a word run to its end, and a daemon that can be killed.
+//! The built program: commands that run to their end, and a daemon that can be killed.
 
 use std::{
     fs::File,
@@ -9,18 +9,18 @@ use std::{
 
 use super::{World, free_port, wait_for};
 
-/// How a word ended.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ran {
     /// Exit status; -1 = by a signal.
     pub code: i32,
-    /// Data.
+    /// Data (standard output).
     pub stdout: String,
-    /// Messages.
+    /// Messages (standard error).
     pub stderr: String,
 }
 
-/// The program, without anything of this machine's that could name a server.
+/// The program, without this machine's environment variables that could name a server.
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cketerm"));
     for (name, _) in std::env::vars_os() {
@@ -33,7 +33,7 @@ pub fn command() -> Command {
     command
 }
 
-/// Runs one word.
+/// Runs one command.
 pub fn cketerm(config: &Path, args: &[&str]) -> Ran {
     let out = command().arg("--config").arg(config).args(args).stdin(Stdio::null()).output().expect("it starts");
     Ran {
@@ -43,15 +43,15 @@ pub fn cketerm(config: &Path, args: &[&str]) -> Ran {
     }
 }
 
-/// Writes a configuration file of our form and returns its path.
+/// Writes a configuration file in cketerm's form and returns its path.
 pub fn config(dir: &Path, name: &str, etcd: &str, kubeconfig: Option<&Path>, ttl: u64) -> PathBuf {
     let path = dir.join(name);
     let kubernetes =
         kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{}\"}}\n", k.display()));
-    // one host's, for all daemons of a test
+    // one host's directory, for all daemons of a test
     let engine = format!("engine: {{lease_ttl_seconds: {ttl}, state_directory: \"{}/state\"}}\n", dir.display());
     let text = format!("etcd: {{endpoints: [\"{etcd}\"]}}\n{kubernetes}{engine}");
-    // not again while a daemon may be reading it
+    // an unchanged file is not rewritten, because a daemon may be reading it
     if std::fs::read_to_string(&path).ok().as_deref() != Some(text.as_str()) {
         std::fs::write(&path, text).expect("the configuration is written");
     }
@@ -59,25 +59,25 @@ pub fn config(dir: &Path, name: &str, etcd: &str, kubeconfig: Option<&Path>, ttl
 }
 
 impl World {
-    /// The configuration of this world, as the user `bench`, TTL 5 s.
+    /// Configuration of this world, as the user `bench`, TTL 5 s.
     pub fn config(&self) -> PathBuf {
         config(self.dir(), "config.yaml", &self.etcd, Some(&self.kubeconfig_bench), 5)
     }
 
-    /// One word that must end with 0; its data.
+    /// Runs one command that must exit with 0; returns its data.
     pub fn word(&self, args: &[&str]) -> String {
         let ran = cketerm(&self.config(), args);
         assert_eq!(ran.code, 0, "cketerm {args:?}: {}{}", ran.stdout, ran.stderr);
         ran.stdout
     }
 
-    /// Starts an engine, its log in `NAME.log`.
+    /// Starts an engine, with its log in `NAME.log`.
     pub fn daemon(&self, name: &str) -> Daemon {
         Daemon::start(self.dir(), &self.config(), name)
     }
 }
 
-/// An engine in a process of its own. Dropped, it is killed.
+/// An engine in a process of its own. Drop kills it.
 pub struct Daemon {
     child: Child,
     /// `127.0.0.1:PORT` of `/healthz` and `/readyz`.
@@ -92,12 +92,12 @@ impl Daemon {
         Self::start_in(dir, config, name, &[])
     }
 
-    /// Starts one with more in its environment.
+    /// Starts one with additional environment variables.
     pub fn start_in(dir: &Path, config: &Path, name: &str, environment: &[(&str, &Path)]) -> Self {
         Self::start_by(command(), dir, config, name, environment)
     }
 
-    /// Starts one that may open so many files at once.
+    /// Starts one with this limit of open files.
     pub fn start_limited(dir: &Path, config: &Path, name: &str, files: u32) -> Self {
         let program = command();
         let mut limited = Command::new("sh");
@@ -135,7 +135,7 @@ impl Daemon {
         super::sandbox::http("GET", &url, &[], "")
     }
 
-    /// Waits until it says that it is ready; what it says.
+    /// Waits until it is ready; returns the body of the page.
     pub fn ready(&self) -> String {
         wait_for(&format!("/readyz; see {}", self.log.display()), 30, || {
             let (code, body) = self.page("/readyz");
@@ -143,7 +143,7 @@ impl Daemon {
         })
     }
 
-    /// Its process.
+    /// Id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -153,13 +153,13 @@ impl Daemon {
         let _ = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
     }
 
-    /// `kill -9`.
+    /// Kills it, as `kill -9`.
     pub fn kill(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// SIGTERM; how it ended and how long it took.
+    /// Sends SIGTERM; returns the exit status and the duration of the end.
     pub fn terminate(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
@@ -167,12 +167,12 @@ impl Daemon {
         (status, began.elapsed())
     }
 
-    /// Whether it still runs.
+    /// Reports whether it still runs.
     pub fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it logged.
+    /// Its log so far.
     pub fn logged(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

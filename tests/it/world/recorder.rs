@@ -1,8 +1,7 @@
-//! A record for the observers, out of real servers: etcd's revisions as they come, the audit log, and what the machines
-//! noted.
+//! A record for the observers from real servers: etcd's revisions as they come, the audit log, and the machines' log.
 //!
-//! Kubernetes' history is read from etcd too (the API server must keep its objects there as JSON, `AS_JSON`): no
-//! watch through the API server survives its restart without a gap.
+//! Kubernetes' history is read from etcd too (the API server must keep its objects there as JSON, `AS_JSON`). A watch
+//! through the API server would have a gap after each of its restarts.
 
 use std::{
     collections::BTreeMap,
@@ -21,13 +20,15 @@ use serde_json::{Value, json};
 use super::World;
 use crate::observers::record::{Asked, KeyChange, ObjectChange, Power, Record, What};
 
-/// The flag with which kube-apiserver keeps objects in a form that can be read here.
+/// Flag with which kube-apiserver keeps objects in a form that can be read here.
 pub const AS_JSON: &str = "--storage-media-type=application/json";
 
-/// A change is stamped when the watcher hears of it: later than it was made, by milliseconds, and after a restart of etcd
-/// by as long as the watcher needs to come back; a request that came of it may be older than the stamp. So stamps are
-/// set back by so much at most: to when an engine decided the transaction (its audit record in it says so, by this
-/// host's clock), and to when a command began whose attempt it is. What came still earlier is a breach.
+/// Limit by which time stamps are set back. A change is stamped when the watch delivers it: milliseconds after the
+/// write, or after a restart of etcd as much later as the watch needs to reconnect. A request that resulted from the
+/// change may be older than the stamp.
+///
+/// So a stamp is set back to the time of the engine's decision (in the transaction's audit record, by this host's
+/// clock), and to the begin of the command whose attempt it is, but by no more than this. Anything earlier is a breach.
 const WATCH_DELAY: SignedDuration = SignedDuration::from_millis(1500);
 
 /// Listens from the first revision on.
@@ -38,7 +39,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins.
+    /// Starts the recorder.
     pub fn start(world: &World) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let listen = |prefix: &'static str| {
@@ -52,9 +53,9 @@ impl Recorder {
         Self { stop, keys, objects }
     }
 
-    /// Everything so far; what only the test knows is still to be filled in.
+    /// Returns the record so far. The test adds its own knowledge.
     pub fn finish(self, world: &World) -> Record {
-        std::thread::sleep(Duration::from_secs(1)); // what was written last is heard by then
+        std::thread::sleep(Duration::from_secs(1)); // by then the last writes have arrived
         let end = Timestamp::now();
         self.stop.store(true, Ordering::Relaxed);
         let power = power(world);
@@ -64,7 +65,7 @@ impl Recorder {
         }
         set_back(&mut keys, &power);
         let mut objects = self.objects.join().expect("the objects");
-        // both lie in one etcd: what an earlier revision changed was no later than what a later one did
+        // both are in one etcd: a change of an earlier revision was no later than one of a later revision
         for object in &mut objects {
             let later = keys.get(keys.partition_point(|k| k.revision <= object.revision));
             object.at = later.map_or(object.at, |key| object.at.min(key.at));
@@ -77,7 +78,7 @@ impl Recorder {
 async fn listen(etcd: &str, prefix: &str, stop: &AtomicBool) -> Vec<KeyChange> {
     let (mut all, mut next) = (Vec::new(), 1);
     while !stop.load(Ordering::Relaxed) {
-        // etcd may be down: again
+        // etcd may be down: try again
         let options = WatchOptions::new().with_prefix().with_start_revision(next);
         let stream = async { Client::connect([etcd], None).await?.watch(prefix, Some(options)).await };
         let Ok(Ok(mut stream)) = tokio::time::timeout(Duration::from_secs(1), stream).await else {
@@ -104,7 +105,7 @@ async fn listen(etcd: &str, prefix: &str, stop: &AtomicBool) -> Vec<KeyChange> {
     all
 }
 
-/// See `WATCH_DELAY`.
+/// Sets stamps back, see `WATCH_DELAY`.
 fn set_back(keys: &mut [KeyChange], power: &[Power]) {
     let mut earlier: BTreeMap<i64, Timestamp> = BTreeMap::new();
     for key in keys.iter() {
@@ -124,7 +125,7 @@ fn set_back(keys: &mut [KeyChange], power: &[Power]) {
             *first = at.min(*first);
         }
     }
-    // what came before it in etcd was no later
+    // a change before it in etcd was no later
     let mut next = Timestamp::MAX;
     for key in keys.iter_mut().rev() {
         let at = earlier.get(&key.revision).copied().unwrap_or(key.at);
@@ -164,7 +165,7 @@ fn changed(changes: Vec<KeyChange>) -> Vec<ObjectChange> {
     changes.into_iter().filter_map(one).collect()
 }
 
-/// The audit log. The engines share the user `bench`, so that they are one process here; words of the same user write
+/// The audit log. The engines share the user `bench`, so they are one process here. Commands of the same user write
 /// nothing to Kubernetes.
 fn asked(world: &World) -> Vec<Asked> {
     let one = |e: &Value| {

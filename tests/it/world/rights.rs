@@ -16,8 +16,8 @@ fn documented() -> Vec<Value> {
 }
 
 impl World {
-    /// Gives `user` these roles of docs/rbac.yaml (a `Role` in the namespace `default`) and nothing else; a kubeconfig of the
-    /// administrator who acts as that user.
+    /// Grants `user` these roles of docs/rbac.yaml (a `Role` in the namespace `default`) and nothing else. Returns a
+    /// kubeconfig of the administrator who impersonates that user.
     pub fn granted(&self, user: &str, roles: &[&str]) -> PathBuf {
         let documents = documented();
         for name in roles {
@@ -27,7 +27,7 @@ impl World {
                 Some("ClusterRole") => (RBAC.to_owned(), "cluster"),
                 _ => (format!("{RBAC}/namespaces/default"), ""),
             };
-            // another test of this world may have brought it already
+            // another test of this world may have created it already
             let (code, said) = self.call("POST", &format!("{place}/{kind}roles"), Some(role));
             assert!(code == 201 || code == 409, "{name}: {code} {said}");
             let binding = json!({
@@ -45,7 +45,7 @@ impl World {
         path
     }
 
-    /// Whether the user made such a request so far (with `audit`).
+    /// Reports whether the user made such a request so far (with `audit`).
     pub fn asked(&self, user: &str, verb: &str, resource: &str) -> bool {
         let (kind, below) = resource.split_once('/').unwrap_or((resource, ""));
         self.audit().iter().any(|e| {
@@ -57,7 +57,7 @@ impl World {
         })
     }
 
-    /// Rights of this role of docs/rbac.yaml that the user made no use of so far (with `audit`).
+    /// Rights of this role of docs/rbac.yaml that the user has not used so far (with `audit`).
     pub fn unused(&self, user: &str, role: &str) -> Vec<String> {
         let documents = documented();
         let role = documents.iter().find(|d| d["metadata"]["name"] == role).expect("a role of docs/rbac.yaml");
@@ -75,7 +75,7 @@ impl World {
         unused
     }
 
-    /// What the API server refused to that user so far: verb and address (with `audit`).
+    /// Requests of that user that the API server refused so far: verb and address (with `audit`).
     pub fn refused(&self, user: &str) -> Vec<String> {
         let of = |e: &&Value| e["impersonatedUser"]["username"] == user && e["responseStatus"]["code"] == 403;
         let words =

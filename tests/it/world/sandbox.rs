@@ -1,4 +1,4 @@
-//! The sandbox behind ports: the built program's `sandbox serve`, and the routes beside the protocols.
+//! The sandbox behind ports: the built program's `sandbox serve`, and its routes beside the protocols.
 
 use std::{
     fs::File,
@@ -20,16 +20,16 @@ use super::{
 /// A running `cketerm sandbox serve` and its folder; both end with this.
 pub struct Served {
     child: Child,
-    /// For its files and those of the test.
+    /// Folder for its files and those of the test.
     pub dir: PathBuf,
-    /// The line that it printed.
+    /// The line that it printed, as JSON.
     pub facts: Value,
-    /// The machines' URL.
+    /// URL of the machines' routes.
     pub machines: String,
 }
 
 impl Served {
-    /// Starts one in which nothing takes long.
+    /// Starts a sandbox in which nothing takes long.
     pub fn start(args: &[&str]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("cketerm-box-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -53,7 +53,7 @@ impl Served {
         Self { child, dir, facts, machines }
     }
 
-    /// The path of a kubeconfig for that user.
+    /// Path of a kubeconfig for that user.
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
         let file = self.dir.join(format!("kubeconfig-{user}"));
         let text = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -64,21 +64,21 @@ impl Served {
         file
     }
 
-    /// A list from one of its routes.
+    /// Reads a list from one of its routes.
     pub fn get(&self, path: &str) -> Vec<Value> {
         let (code, text) = http("GET", &format!("{}{path}", self.machines), &[], "");
         assert_eq!(code, 200, "GET {path}: {text}");
         serde_json::from_str(&text).expect("a list")
     }
 
-    /// Something sent to one of its routes, which must be taken.
+    /// Sends a body to one of its routes, which must accept it.
     pub fn send(&self, method: &str, path: &str, body: &Value) {
         let headers = [("Content-Type", "application/json")];
         let (code, text) = http(method, &format!("{}{path}", self.machines), &headers, &body.to_string());
         assert!((200..300).contains(&code), "{method} {path}: {code} {text}");
     }
 
-    /// A request to the sandbox's API server as `admin`; what it answers. PATCH bodies are merge patches.
+    /// Sends a request to the sandbox's API server as `admin`; returns the answer. PATCH bodies are merge patches.
     pub fn kubernetes(&self, method: &str, path: &str, body: &Value) -> Value {
         let url = format!("{}{path}", self.facts["kubernetes"].as_str().expect("the API server"));
         let headers = [("Authorization", "Bearer admin"), ("Content-Type", "application/merge-patch+json")];
@@ -88,13 +88,13 @@ impl Served {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Brings a machine.
+    /// Adds a machine.
     pub fn rack(&self, machine: &Machine) {
         let body = json!({"name": machine.name, "control_plane": machine.control_plane});
         self.send("PUT", &format!("/machines/{}", machine.address), &body);
     }
 
-    /// How all machines behave from now on.
+    /// Sets the behaviour of all machines from now on.
     pub fn behave(&self, behaviour: &Value) {
         for machine in self.get("/machines") {
             let address = machine["address"].as_str().expect("an address");
@@ -139,7 +139,7 @@ impl Drop for Served {
     }
 }
 
-/// One request to an `http://` URL, without any program: status and body; 0 = no answer.
+/// Sends one request to an `http://` URL, without any program. Returns status and body; status 0 = no answer.
 pub fn http(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
     let talk = || -> std::io::Result<Vec<u8>> {
         let rest = url.strip_prefix("http://").unwrap_or(url);

@@ -1,4 +1,4 @@
-//! A validating admission webhook of evictions, as `KubeVirt` and storage operators have one: an HTTPS server in this
+//! A validating admission webhook for evictions, as `KubeVirt` and storage operators have one: an HTTPS server in this
 //! process, registered at a real kube-apiserver.
 
 use std::{
@@ -16,25 +16,25 @@ use serde_json::{Value, json};
 use super::{World, wait_for};
 use crate::store::connection::authority;
 
-/// Its name, as denials carry it.
+/// Its name in denials.
 pub const NAME: &str = "evictions.example.com";
 
-/// What it answers to the evictions of one pod.
+/// Behaviour for the evictions of one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
-    /// It has nothing against them.
+    /// Allows them.
     Allow,
-    /// It denies all of them with this code, dry runs too.
+    /// Denies all of them with this code, including dry runs.
     Deny(u16),
-    /// It denies so many evictions with 429, and every dry run until then.
+    /// Denies this many evictions with 429, and every dry run until then.
     DenyTimes(usize),
-    /// It answers so many requests later than the API server waits.
+    /// Answers this many requests later than the API server waits.
     Late(usize),
-    /// It fails so many requests with 500.
+    /// Fails this many requests with 500.
     Fail(usize),
 }
 
-/// What it was asked: the pod, and whether it was a dry run.
+/// A request that it got: the pod, and whether it was a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub pod: String,
@@ -49,7 +49,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Serves, registers it at the API server of this world, and waits until that asks it.
+    /// Serves, registers at the API server of this world, and waits until that sends requests.
     pub fn register(world: &World, behaviours: &[(&str, Behaviour)], probe: &str) -> Self {
         let dir = world.dir().join("webhook");
         std::fs::create_dir_all(&dir).expect("a folder");
@@ -99,17 +99,17 @@ impl Webhook {
         webhook
     }
 
-    /// From now on it answers so for this pod.
+    /// Sets the behaviour for this pod from now on.
     pub fn behave(&self, pod: &str, behaviour: Behaviour) {
         self.behaviours.lock().unwrap().insert(pod.to_owned(), behaviour);
     }
 
-    /// What it was asked so far.
+    /// Requests that it got so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// How many evictions of this pod, dry runs left out, it was asked about.
+    /// Number of requests for evictions of this pod, without dry runs.
     pub fn evictions(&self, pod: &str) -> usize {
         self.asked().iter().filter(|a| a.pod == pod && !a.dry_run).count()
     }
@@ -126,14 +126,14 @@ impl Webhook {
             };
             let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: ");
             let text = format!("{head}{}\r\n\r\n{answer}", answer.len());
-            // who asked may have given up
+            // the client may have given up
             if stream.get_mut().write_all(text.as_bytes()).is_err() || stream.get_mut().flush().is_err() {
                 return;
             }
         }
     }
 
-    /// The review that is answered; null = 500.
+    /// The review to answer with; null = 500.
     fn answer(&self, request: &Value) -> Value {
         let pod = request["name"].as_str().expect("a pod").to_owned();
         let dry_run = request["dryRun"] == true;
@@ -158,7 +158,7 @@ impl Webhook {
     }
 }
 
-/// The body of the next request on this connection.
+/// Body of the next request on this connection.
 fn request(stream: &mut impl BufRead) -> Option<Vec<u8>> {
     let (mut length, mut line) = (0, String::new());
     loop {
