@@ -17,7 +17,7 @@ use super::{
 /// - no order (hold, retry, done, force, release) is stored;
 /// - applying is not held, and no change of the definition is approved;
 /// - of the policy only `engine` changes, or windows, freeze and groups are removed, unless the audit record of that
-/// revision states that the change prepares a handover.
+///   revision states that the change prepares a handover.
 ///
 /// Not covered: a cketerm leader that is about to resign.
 pub fn i52(view: &View<'_>) -> Vec<Breach> {

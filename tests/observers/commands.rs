@@ -17,7 +17,7 @@ use super::{
 /// I25, by the machines' log and by the attempts. By the log:
 ///
 /// - Each power command of a reboot has an attempt of its own, for that address, that was in etcd before it began. It
-/// begins once for it.
+///   begins once for it.
 /// - Commands without a person's order are at most 1 + `command_retries` (the largest of the definition since the
 ///   first).
 /// - None begins on a machine where another one has not ended, unless that one's bound has passed.
@@ -123,7 +123,7 @@ fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attem
 /// - The last argument of its command line is the address of its machine, of its attempt and of its entry.
 /// - The arguments before are the definition's in the revision in which the attempt was made.
 /// - The Node that was cordoned for the entry (by the owner record) had that address at some moment from shortly before
-/// the attempt. It also had the UID that the attempt names, which is the request's UID where one was noted.
+///   the attempt. It also had the UID that the attempt names, which is the request's UID where one was noted.
 pub fn i26(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for (index, power) in physical::begins(view) {

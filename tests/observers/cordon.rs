@@ -151,11 +151,9 @@ fn boot_id_before(view: &View<'_>, owner: &Owner, node: &str) -> Option<String> 
 /// I11, at each patch of a Node by an engine:
 ///
 /// - A patch that makes it schedulable: the owner record said that it was schedulable before, or the Node had CKE's
-///   mark
-/// without an owner record.
+///   mark without an owner record.
 /// - A patch that writes the owner record: its statement about the previous state is true. Without a record and a mark
-///   that
-/// is the Node's state; with a record on a Node that is still unschedulable it is that record's statement.
+///   that is the Node's state; with a record on a Node that is still unschedulable it is that record's statement.
 /// - Any patch: labels, taints except the cordon's, and annotations except cketerm's and CKE's stay as they were.
 pub fn i11(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
@@ -268,17 +266,16 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I14, at each patch by an engine that makes a Node schedulable whose owner record names an entry for which a power
-/// command has begun, or that transfers such a record to another entry. The rule depends on how the entry ended in the
-/// history:
+/// I14, at each patch by an engine that makes a Node schedulable, or that transfers its owner record to another entry,
+/// if a power command has begun for the record's entry. The rule depends on how the entry ended in the history:
 ///
 /// - `booted`, for API servers and under policy `boot_id`: the Node was Ready with another boot id at some moment since
-/// the command.
+///   the command.
 /// - `done`: the Node that the patch was made from is Ready, unless a person ordered the uncordon.
 /// - registered anew: the Node has another UID.
-/// - otherwise (cancelled, dequeued, deleted): that Node is Ready with a boot id that differs from the one before the
-///   first
-/// command and before the last one (where one was recorded), unless a person ordered the uncordon.
+/// - otherwise (cancelled, dequeued, deleted), unless a person ordered the uncordon: that Node is Ready with a new boot
+///   id. It differs from the one before the first command and from the one before the last command, where one was
+///   recorded.
 ///
 /// Not covered: the boot check's answer. So under policy `boot_check` a worker's own end is trusted.
 pub fn i14(view: &View<'_>) -> Vec<Breach> {

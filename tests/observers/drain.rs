@@ -63,12 +63,15 @@ fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> 
     here.map(|m| m.at).next_back()
 }
 
-/// I15, in each drain under one leader. After a dry run was refused, or decided nothing, no pod is evicted or deleted
-/// on that Node while that pod is still there unchanged and no later dry run of it passed. A change of the definition,
-/// of a budget's spec or of a namespace ends the rule.
+/// I15, in each drain under one leader. A dry run that was refused, or decided nothing, blocks its Node. No pod of that
+/// Node is evicted or deleted while the refused pod is still there unchanged and no later dry run of it passed. A
+/// change of the definition, of a budget's spec or of a namespace ends the block.
 ///
-/// A dry run also passes with a webhook's 429, with a terminating namespace, and with a budget's refusal of a pod whose
-/// namespace was unprotected at some moment that the engine can have seen.
+/// These answers also let a dry run pass:
+///
+/// - a webhook's 429;
+/// - a terminating namespace;
+/// - a budget's refusal of a pod whose namespace was unprotected at some moment that the engine can have seen.
 ///
 /// And no pod is evicted or deleted while a protected running Job's pod has been on the Node for longer than copies and
 /// requests lag. [`i19`] judges `OnDelete` pods of DaemonSets, which are deleted last.
@@ -160,9 +163,9 @@ fn left<'v>(view: &'v View<'_>, p: &Powered<'_>, terminating: bool) -> Vec<&'v P
 /// I16, at each power command of a reboot: at some moment from shortly before its attempt was written, the Node was
 /// unschedulable with the owner record for this entry.
 ///
-/// Unless the attempt is forced: in the time in which the last list can have been made (a twelfth of the TTL and 3 s
-/// before the attempt) no pod that has to leave was there throughout, and no volume was in use throughout. A first
-/// attempt that is forced consumed a person's `force` and states so in its audit record.
+/// Unless the attempt is forced: consider the time in which the last list can have been made, from a twelfth of the TTL
+/// and 3 s before the attempt. No pod that has to leave was there throughout, and no volume was in use throughout. A
+/// first attempt that is forced consumed a person's `force` and states so in its audit record.
 pub fn i16(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for p in powered(view) {
@@ -206,8 +209,8 @@ pub fn i17(view: &View<'_>) -> Vec<Breach> {
 ///
 /// - It is a Job's pod that was unprotected or not running at some moment that the engine can have seen.
 /// - In this drain, an eviction of the same UID was refused before because of a budget, or of two. A webhook's refusal,
-///   or
-/// the answer of a server that decided nothing, does not count. And its namespace was unprotected at some such moment.
+///   or the answer of a server that decided nothing, does not count. And its namespace was unprotected at some such
+///   moment.
 ///
 /// And at each eviction (no dry run): the pod is no protected running Job's.
 pub fn i18(view: &View<'_>) -> Vec<Breach> {
@@ -308,9 +311,9 @@ pub fn i21(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I22: no engine deletes a pod with a grace period of 0. And when the grace period of a pod that has to leave has been
-/// over for 75 s on a Node that is not Ready, the leader's reason for the entry in `draining` is neither that pods are
-/// just leaving nor an obstacle of another pod.
+/// I22: no engine deletes a pod with a grace period of 0. And consider a pod that has to leave, on a Node that is not
+/// Ready, whose grace period has been over for 75 s. Then the leader's reason for the entry in `draining` is not that
+/// pods are just leaving. It is not a blocker of another pod either.
 pub fn i22(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {

@@ -82,19 +82,16 @@ fn hosts<'v>(view: &View<'v>) -> Vec<Host<'v>> {
 /// I44 and the rules of `docs/spec/metal3.md`, at every action of an engine on a host:
 ///
 /// - An engine's patch of a host names the version and UID that it was decided from. It adds no annotation of the
-///   interface
-/// and removes none but the basic one, except of a deprovisioned host.
+///   interface and removes none but the basic one, except of a deprovisioned host.
 /// - The basic annotation is removed while the host is known to be off.
 /// - A host is turned on ("host on" in the audit) only when no key held it off without a break since the state that the
-/// engine decided from.
+///   engine decided from.
 /// - `pendingRebootSince` is set when an annotation is there, the host is on and no request is pending. `lastPoweredOn`
-///   is
-/// later than it.
+///   is later than it.
 /// - `poweredOn` becomes false only of a machine that is down.
 /// - A machine goes down through its BMC only if, since it last came up, an annotation was there or a reboot was
-///   pending. A
-/// request is carried out as soon as the BMC can be reached again. A BMC that obeys late carries out a request from
-/// before the machine came up.
+///   pending. A request is carried out as soon as the BMC can be reached again. A BMC that obeys late carries out a
+///   request from before the machine came up.
 /// - While the policy `metal3_controller` is switched off no request is taken up.
 pub fn i44(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();

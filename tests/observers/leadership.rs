@@ -46,7 +46,7 @@ fn report(txn: &Txn) -> bool {
 /// - It compares the `ModRevision` of entries and attempts that it writes or deletes (the counter, of records).
 /// - A start (an entry to `draining`, a new attempt) also compares the switch, `cluster`, `constraints` and policy.
 /// - Every attempt, and every audit record of an engine, names the lease that led. That lease is also known from times
-/// without a listener.
+///   without a listener.
 /// - Every patch or update of a Node or of endpoints that an engine requests carries a resourceVersion.
 ///
 /// Not covered: the compared values (I27 and I28 see the consequences of a wrong one).

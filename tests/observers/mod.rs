@@ -9,7 +9,7 @@
 //!
 //! - where an engine's transaction compared the values that it was decided from: the state in that very revision;
 //! - otherwise only a state that held without a break for longer than a copy or a request may lag ([`View::late`],
-//! [`View::kube_late`], [`View::lag`]).
+//!   [`View::kube_late`], [`View::lag`]).
 //!
 //! The order of events at the same instant in different places is unknown. The engine gets the benefit of the doubt.
 #![allow(dead_code)] // each test binary uses its part

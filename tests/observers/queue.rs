@@ -40,7 +40,8 @@ pub(super) fn starts<'v>(view: &'v View<'_>) -> Vec<Start<'v>> {
 }
 
 /// I1, at each start (`draining`) of an API server by an engine, in that very revision: no other API server's entry is
-/// `draining` or `rebooting`. And no other API server is still cordoned for a deleted entry that left an attempt.
+/// `draining` or `rebooting`. And no other API server is still cordoned for a deleted or cancelled entry whose command
+/// began.
 ///
 /// And by the machines' log, whenever a power command begins on an API server: no other API server's command runs, and
 /// no other one that a command of cketerm switched off is still without its system. Excepted is one that a person has
@@ -220,10 +221,12 @@ pub fn i4(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I5, by the leader's report: an entry never waits for a slot that an unreadable entry holds. While there is an
-/// unreadable entry, this shows as `WaitingForSlot` for longer than 15 s (a call to Kubernetes may take 10), although
-/// the machines in progress, in flight, or with attempts left are fewer than the limit. Also: no engine moves an
-/// unreadable entry to `draining` or `rebooting`.
+/// I5, by the leader's report: an entry never waits for a slot that an unreadable entry holds. The report may name that
+/// entry as the holder. Or, while there is an unreadable entry, it gives `WaitingForSlot` for longer than 15 s although
+/// slots are free (a call to Kubernetes may take 10 s). Machines in progress, in flight, or with attempts left use a
+/// slot.
+///
+/// Also: no engine moves an unreadable entry to `draining` or `rebooting`.
 pub fn i5(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for step in view.moves().iter().filter(|m| m.engine && matches!(m.before, Some(Err(())))) {
@@ -313,8 +316,7 @@ fn excused(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool 
 /// - An attempt is written only for a member of the definition of that very revision.
 /// - No power command begins for an entry whose machine has not been a member for longer than a command may be late.
 /// - The entry of a machine that is no member is gone 60 s and two TTL after the machine's removal, if faults have
-///   ended
-/// by then.
+///   ended by then.
 /// - No leader reports an entry as no member for longer than a TTL and 20 s without removing it.
 pub fn i31(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();

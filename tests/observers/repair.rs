@@ -231,8 +231,8 @@ pub fn i32(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// I33 for repairs: where faults ended long before the end and an engine led to the end, no entry has claimed its
-/// machine for the last 50 minutes, unless its outcome is unknown or an operator holds it.
+/// I33 for repairs, where faults ended long before the end and an engine led to the end: no entry has claimed its
+/// machine for the last 50 minutes. Excepted are an unknown outcome and a hold of an operator.
 pub fn i33(view: &View<'_>) -> Vec<Breach> {
     let (Some(calm), end) = (view.record.calm_since, view.record.end) else { return Vec::new() };
     let from = shift(end, -3000.0);

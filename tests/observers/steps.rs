@@ -40,8 +40,8 @@ fn step_of<'c>(cluster: &'c Cluster, entry: &RepairEntry, step: i64) -> Option<&
 /// I25, I26, I27 and I40 by the machines' log:
 ///
 /// - Each command of a repair has an attempt of its own that was in etcd before it began. It begins once for it, on the
-/// attempt's and the entry's machine, with the command of the definition's step (or success command) before the
-/// address.
+///   attempt's and the entry's machine, with the command of the definition's step (or success command) before the
+///   address.
 /// - Commands of one step without a person's order are at most 1 + `command_retries`. A success command begins at most
 ///   once.
 /// - None begins for an entry that was deleted long before.

@@ -62,8 +62,7 @@ pub fn i32(view: &View<'_>) -> Vec<Breach> {
 /// - A cancelled entry is gone after that time.
 /// - No entry has been `draining` for a minute longer than the deadline of drains.
 /// - No entry has been `rebooting`, with no reported reason but that it is in progress, for too long. The bound is the
-///   time
-/// of all its commands with their intervals, a dead leader's last one, and four minutes of boot and settling.
+///   time of all its commands with their intervals, a dead leader's last one, and four minutes of boot and settling.
 /// - No queued entry is reported for a minute as next, as in progress, or as backed off until a time that has passed.
 ///
 /// An entry that waits for its place in the schedule waits for one of these.

@@ -77,10 +77,11 @@ pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, 
 
 /// I8, by the policy of the very revision (the transaction compares it) and the clock of the engine that wrote: no
 /// drain starts outside the machine's window, in a freeze, or within the margin before the window's end. No attempt of
-/// either queue is made outside, except success commands.
+/// either queue is made outside the window or in a freeze, except success commands.
 ///
-/// By the true clock: no power command begins after the machine has been outside its window or frozen for longer than a
-/// command may be late, and stays so for as long as the engine's clock may be ahead. A wrong clock is excepted.
+/// By the true clock: no power command begins on a machine that has been outside its window or frozen for longer than a
+/// command may be late. The machine must also stay so for as long as the engine's clock may be ahead. Commands of an
+/// engine with a wrong clock are excepted.
 ///
 /// No engine puts a `rebooting` or `watching` entry back into the queue, unless its command never began. And, without
 /// faults, no drain is still there 30 s after its window ended or its freeze began.

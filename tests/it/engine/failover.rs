@@ -124,8 +124,8 @@ fn once_each(power: &[Power], machines: &[Machine]) {
     assert!(workers_end < first_api_server, "API servers last: {power:?}");
 }
 
-/// Asserts by etcd's revisions that at no revision too many machines are in progress, that API servers go alone and
-/// last, and that no entry takes a step that does not exist.
+/// Asserts by etcd's revisions that at no revision too many machines are in progress. API servers go alone and last,
+/// and every step of an entry is a permitted one.
 fn one_at_a_time(changes: &[Change], machines: &[Machine], limit: usize) {
     let api_server = |address: &str| machines.iter().any(|m| m.address == address && m.control_plane);
     let (mut status, mut left): (BTreeMap<String, (String, String)>, BTreeSet<String>) = Default::default();
@@ -164,8 +164,8 @@ fn one_at_a_time(changes: &[Change], machines: &[Machine], limit: usize) {
     assert!(status.is_empty() && left.len() == machines.len());
 }
 
-/// Asserts by the audit log that a patch that cordons each Node precedes its power command (the administrator's was
-/// cordoned before), and that no patch between `begin` and `end` uncordons it.
+/// Asserts by the audit log that a patch cordons each Node before its power command (the administrator's was cordoned
+/// before). No patch between `begin` and `end` uncordons it.
 fn cordoned_before_power(world: &World, machines: &[Machine]) {
     let audit = world.audit();
     let power = world.power();

@@ -27,8 +27,8 @@ pub const AS_JSON: &str = "--storage-media-type=application/json";
 /// write, or after a restart of etcd as much later as the watch needs to reconnect. A request that resulted from the
 /// change may be older than the stamp.
 ///
-/// So a stamp is set back to the time of the engine's decision (in the transaction's audit record, by this host's
-/// clock), and to the begin of the command whose attempt it is, but by no more than this. Anything earlier is a breach.
+/// So stamps are set back, by no more than this. A transaction with an audit record gets the time of the engine's
+/// decision, by this host's clock. An attempt gets the time at which its command began. Anything earlier is a breach.
 const WATCH_DELAY: SignedDuration = SignedDuration::from_millis(1500);
 
 /// Listens from the first revision on.
