@@ -197,7 +197,7 @@ fn metrics_words_and_etcd_agree_when_nothing_moves() {
             "{index}: {reason}"
         );
     }
-    // the leader's own state, replayed without its servers, gives the same reasons
+    // the leader's own state, replayed from the file alone, gives the same reasons
     let (status, state) = daemon.page("/state");
     assert_eq!(status, 200, "{state}");
     let saved = served.dir.join("state.json");

@@ -143,8 +143,7 @@ impl Sabakan {
     }
 }
 
-/// Two numbers of waiting entries. A transaction that compares every entry would be refused from 119 comparisons on,
-/// for ever.
+/// Two numbers of waiting entries. A transaction that compares every entry would be refused from 119 comparisons on.
 fn i49_a_taint_is_applied_while_hundreds_of_entries_wait(world: &World) {
     let all = machines(1, 4);
     world.add_nodes(&all);

@@ -227,7 +227,8 @@ impl<'w> Round<'w> {
         }
     }
 
-    /// Acts as a workload's controller and scheduler: three pods of `web`, with new ones on nodes that allow it.
+    /// Acts as a workload's controller and scheduler: up to three pods of `web`, each new one on a schedulable worker
+    /// without one.
     fn replace_pods(&mut self) {
         let (code, pods) = self.world.call("GET", "/api/v1/namespaces/default/pods?labelSelector=app%3Dweb", None);
         let (also, nodes) = self.world.call("GET", "/api/v1/nodes", None);

@@ -151,7 +151,7 @@ async fn i17_a_new_pod_of_the_same_name_is_neither_evicted_nor_deleted() {
         assert_eq!(s.evict_as(&old, false).await, replaced);
         assert_eq!(s.kube.delete_pod(&permit(), &old).await, replaced);
         assert_eq!(s.row("p0").await.terminating_since, None);
-        // The budget is used up all the same, so the live copy is compared first.
+        // The server's refusal uses up the budget all the same, so the live copy is compared first.
         s.api.budget(&s.ns, "b").await;
         s.api.budget_status(&s.ns, "b", 0, (1, 3, 2)).await;
         assert_eq!(s.evict_as(&old, false).await, replaced);

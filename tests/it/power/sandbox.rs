@@ -27,8 +27,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Three API servers, four workers, and their hosts under `operator`. `policy` says whether cketerm's controller is
-    /// enabled. The engine is a console's, which watches hosts whether it leads or not.
+    /// Three API servers, four workers, and their hosts under `operator`. The flag `policy` enables cketerm's
+    /// controller. The engine is a console's, which watches hosts whether it leads or not.
     pub async fn new(operator: &str, policy: bool) -> Self {
         Self::of("console", operator, policy).await
     }
