@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     physical,
-    record::Breach,
+    record::{Breach, KeyChange},
     view::{Means, Node, Pod, PodState, PodWrite, View, member, named, shift, status},
 };
 
@@ -251,6 +251,19 @@ pub fn i18(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
+/// Time of the last audit record before `at` of a deletion that names this pod: the drain that it belongs to. A slow request
+/// arrives later, perhaps in the next drain.
+fn recorded(view: &View<'_>, node: &str, pod: &Pod, at: Timestamp) -> Timestamp {
+    let (on, name) = (format!("node {node}"), format!("{}/{}", pod.namespace, pod.name));
+    let names_it = |change: &&KeyChange| {
+        let record = change.value.as_ref().filter(|_| change.key.starts_with("cketerm/audit/"));
+        let record: Option<serde_json::Value> = record.and_then(|value| serde_json::from_slice(value).ok());
+        record.is_some_and(|r| r["on"] == on.as_str() && r["reason"].as_str().is_some_and(|pods| pods.contains(&name)))
+    };
+    let records = view.record.keys.iter().filter(|change| change.at <= at).filter(names_it);
+    records.map(|change| change.at).next_back().unwrap_or(at)
+}
+
 /// I19: no engine evicts or deletes a mirror pod, or a pod that had ended all the time that the engine can have seen.
 /// No engine evicts a DaemonSet's pod. An engine deletes a DaemonSet's pod only under these conditions:
 ///
@@ -280,7 +293,7 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
             continue;
         }
         if (200..300).contains(&w.asked.code) {
-            let began = drain_began(view, node, at);
+            let began = drain_began(view, node, recorded(view, node, pod, at));
             let first = once.entry((node.clone(), set, began)).or_insert_with(|| pod.uid.clone());
             if *first != pod.uid {
                 found.push(breach("I19", w, "another pod of this DaemonSet was deleted in this drain before"));

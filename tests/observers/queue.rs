@@ -144,6 +144,15 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
     // a command of either queue that may still run on the machine
     let mut tried = view.attempts.values().chain(view.repair_attempts.values());
     let left = tried.any(|l| l.sometime(from, to, |a| a.is_some_and(|a| a.address == entry.node)));
+    // the same pass may begin a repair of the machine before it looks at this entry
+    let mut repairs = view.repairs.values();
+    let repaired = repairs.any(|l| {
+        l.sometime(
+            from,
+            to,
+            |lies| matches!(lies, Some(Ok(repair)) if repair.address == entry.node && repair.unfinished()),
+        )
+    });
     let noted = view.requests.get(&index).and_then(|r| r.at(to)).and_then(|r| r.node_uid.as_deref());
     let member_all_along = view.clusters.throughout(from, to, |c| {
         c.is_some_and(|c| {
@@ -176,7 +185,7 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
                 p.groups.is_none() && !ends.into_iter().any(shut)
             })
         });
-    !ordered && first && !left && member_all_along && node_there && free
+    !ordered && first && !left && !repaired && member_all_along && node_there && free
 }
 
 /// I3, at each start of a worker by an engine, in that very revision (the transaction compares the limit). Count the

@@ -70,9 +70,12 @@ fn others_unwell<'v>(view: &'v View<'_>, step: &Step<'_>) -> Option<Vec<&'v str>
     if !asked || !voted(address) || sometime_down(view, address, from, to) {
         return None;
     }
-    let others = hosts(view).into_iter().filter(|host| *host != address && voted(host));
-    let unwell: Vec<&str> = others.filter(|host| unwell_throughout(view, host, from, to)).collect();
-    (!unwell.is_empty()).then_some(unwell)
+    let others: Vec<&str> = hosts(view).into_iter().filter(|host| *host != address && voted(host)).collect();
+    let unwell: Vec<&str> = others.iter().copied().filter(|host| unwell_throughout(view, host, from, to)).collect();
+    // A member that clients do not reach counts as down where the others are a quorum without it: alarm or not, they vote.
+    let unreachable = !always(view, address, from, to, |member| !member.unreachable);
+    let vote = others.iter().filter(|host| !silent_throughout(view, host, from, to)).count();
+    (!unwell.is_empty() && !(unreachable && vote * 2 > others.len() + 1)).then_some(unwell)
 }
 
 fn hosts<'v>(view: &'v View<'_>) -> Vec<&'v str> {
@@ -113,6 +116,11 @@ fn unwell_throughout(view: &View<'_>, address: &str, from: Timestamp, to: Timest
     let trouble = |member: &EtcdMember| member.stopped || member.behind || member.alarm;
     ran(view, address, from, to, false)
         || (always(view, address, from, to, trouble) && !begins_to_fall_behind(view, address, from, to))
+}
+
+/// Without a break: its machine was off, or it was stopped.
+fn silent_throughout(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
+    ran(view, address, from, to, false) || always(view, address, from, to, |member| member.stopped)
 }
 
 fn begins_to_fall_behind(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {

@@ -72,6 +72,8 @@ pub struct EtcdMember {
     pub alarm: bool,
     /// Whether it has no vote.
     pub learner: bool,
+    /// It runs and votes; clients do not reach it.
+    pub unreachable: bool,
 }
 
 /// A notice that reached a receiver.

@@ -42,9 +42,8 @@ fn members(sandbox: &Sandbox) -> Vec<EtcdMember> {
     let well = sandbox.members.list().into_iter().map(|member| (began, member.address, Trouble::default()));
     let changes = sandbox.members.log().into_iter().map(|change| (change.at, change.address, change.trouble));
     let all = well.chain(changes).map(|(at, address, trouble)| {
-        // a member that clients cannot reach still votes
-        let Trouble { stopped, behind, alarm, learner, unreachable: _ } = trouble;
-        EtcdMember { at, address, stopped, behind, alarm, learner }
+        let Trouble { stopped, behind, alarm, learner, unreachable } = trouble;
+        EtcdMember { at, address, stopped, behind, alarm, learner, unreachable }
     });
     all.collect()
 }

@@ -20,7 +20,13 @@ pub fn dump(record: &Record) -> String {
         lines.push((p.at, format!("power {:?} {} {} {}", p.what, p.address, p.entry, p.attempt)));
     }
     for m in &record.members {
-        let marks = [(m.stopped, "stopped"), (m.behind, "behind"), (m.alarm, "alarm"), (m.learner, "learner")];
+        let marks = [
+            (m.stopped, "stopped"),
+            (m.behind, "behind"),
+            (m.alarm, "alarm"),
+            (m.learner, "learner"),
+            (m.unreachable, "unreachable"),
+        ];
         let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
         lines.push((m.at, format!("member {} {marks:?}", m.address)));
     }

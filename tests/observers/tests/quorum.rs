@@ -57,6 +57,21 @@ fn i46_an_api_server_that_goes_down_while_another_member_is_not_well_is_seen() {
     sees(&scene(|member| member.alarm = true), &["I46"]);
 }
 
+/// cp1's member is not reached by clients: it counts as down where the two others vote.
+#[test]
+fn i46_the_host_of_a_member_that_nobody_reaches_may_go_down_while_the_others_are_a_quorum() {
+    let unreached = |trouble: fn(&mut EtcdMember)| {
+        let mut s = troubled(trouble);
+        let at = s.record.members.last().unwrap().at;
+        s.record.members.push(EtcdMember { at, address: address("cp1"), unreachable: true, ..EtcdMember::default() });
+        s.add(0, "cp1");
+        s.reboot(0, "cp1");
+        s
+    };
+    sees(&unreached(|member| member.alarm = true), &[]);
+    sees(&unreached(|member| member.stopped = true), &["I46"]);
+}
+
 #[test]
 fn i46_a_cordon_of_its_machine_alone_is_seen() {
     let cordoned = |trouble: fn(&mut EtcdMember)| {
