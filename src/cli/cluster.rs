@@ -148,7 +148,9 @@ async fn identify(confirm: bool, replace: Option<&str>, context: &Context) -> Re
     let seen = operator.identify().await?;
     let (state, remedy) = match &seen.stored {
         None => ("not proposed", "say `cketerm cluster identify --confirm` if they belong together"),
-        Some(_) if seen.mismatch() => ("mismatch", "mend the configuration, or see --replace after a rebuilt cluster"),
+        Some(_) if seen.mismatch() => {
+            ("mismatch", "correct the configuration, or see --replace after a rebuilt cluster")
+        }
         Some(s) if s.confirmed_by.is_none() => {
             ("not confirmed", "say `cketerm cluster identify --confirm` if they belong together")
         }

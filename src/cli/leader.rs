@@ -38,6 +38,6 @@ pub async fn status(context: &Context) -> Result<(), ActionError> {
         return Err(ActionError::failed(format!("no status: {why}")));
     };
     let value: Value = serde_json::from_str(&raw.text)
-        .map_err(|e| ActionError::failed(format!("{key} cannot be read: {e}; the next pass of a leader mends it")))?;
+        .map_err(|e| ActionError::failed(format!("{key} cannot be read: {e}; the next pass of a leader fixes it")))?;
     context.out.value(&value, if context.output(Output::Json) == Output::Yaml { Output::Yaml } else { Output::Json })
 }

@@ -53,7 +53,7 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
             match view.policy.map(|s| (s.key, s.value)) {
                 Some((_, Ok(policy))) => context.out.value(policy.as_ref(), form),
                 Some((key, Err(e))) => Err(ActionError::failed(format!(
-                    "{key} cannot be read: {e}; engines only observe until it is mended with etcdctl"
+                    "{key} cannot be read: {e}; engines only observe until it is fixed with etcdctl"
                 ))),
                 None => {
                     context.say(

@@ -306,7 +306,7 @@ pub(super) fn readable<T: Serialize + Clone>(
             },
             Err(why) => broken.push(visible(
                 &format!(
-                    "{} cannot be read: {why}; the others go on; mend it with etcdctl, or `cketerm {} {index}` removes it",
+                    "{} cannot be read: {why}; the others go on; fix it with etcdctl, or `cketerm {} {index}` removes it",
                     stored.key,
                     removing(queue)
                 ),

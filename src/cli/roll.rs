@@ -107,5 +107,5 @@ pub async fn follow<T: Serialize + DeserializeOwned>(
 
 /// Returns the message about an unreadable value; `error` names the key.
 fn unreadable(error: &str) -> String {
-    format!("{error}: cannot be read; it is left alone, mend or delete it with etcdctl")
+    format!("{error}: cannot be read; it is left alone, fix or delete it with etcdctl")
 }

@@ -152,14 +152,16 @@ async fn serve(
     options.probe = format!("{machines}/machines/{{address}}/readyz");
     let ground = if empty {
         let pace = scenario.pace.faster(options.speed);
-        Sandbox::new(&Population::empty(), pace, options.api, Clock::Host, options.seed).map(Box::new).map(Ground::Bare)
+        Sandbox::new(&Population::empty(), pace, options.api, Clock::Host, options.seed)
+            .map(Box::new)
+            .map(SandboxBackends::Bare)
     } else {
-        Stage::set(scenario, options, Clock::Host).await.map(Box::new).map(Ground::Stage)
+        Stage::set(scenario, options, Clock::Host).await.map(Box::new).map(SandboxBackends::Stage)
     };
     let ground = ground.map_err(ActionError::failed)?;
     let mut served = match &ground {
-        Ground::Bare(sandbox) => ports.serve(sandbox),
-        Ground::Stage(stage) => ports.serve(&stage.sandbox),
+        SandboxBackends::Bare(sandbox) => ports.serve(sandbox),
+        SandboxBackends::Stage(stage) => ports.serve(&stage.sandbox),
     }
     .map_err(failed)?;
     let own = dir.is_none();
@@ -183,8 +185,8 @@ async fn serve(
     );
     std::fs::write(&config, text).map_err(failed)?;
     let bmcs = match &ground {
-        Ground::Bare(sandbox) => bmcs_text(&sandbox.machines, &redfish),
-        Ground::Stage(stage) => bmcs_text(&stage.sandbox.machines, &redfish),
+        SandboxBackends::Bare(sandbox) => bmcs_text(&sandbox.machines, &redfish),
+        SandboxBackends::Stage(stage) => bmcs_text(&stage.sandbox.machines, &redfish),
     };
     std::fs::write(dir.join("bmcs.yaml"), bmcs).map_err(failed)?;
     let line = json!({"etcd": etcd, "kubeconfig": kubeconfig, "config": config, "kubernetes": kubernetes, "machines": machines,
@@ -192,7 +194,7 @@ async fn serve(
     context.out.line(&line.to_string())?;
     // A script needs an engine that acts; without a scenario's name nothing happens in the data centre.
     let script = async {
-        if let Ground::Stage(stage) = &ground
+        if let SandboxBackends::Stage(stage) = &ground
             && choice.scenario.is_some()
         {
             stage.play().await;
@@ -214,7 +216,7 @@ async fn serve(
 }
 
 /// Backend that is served.
-enum Ground {
+enum SandboxBackends {
     /// Empty sandbox.
     Bare(Box<Sandbox>),
     /// Data centre of a scenario.

@@ -27,7 +27,7 @@ pub async fn run(word: SwitchWord, name: SwitchName, context: &Context) -> Resul
             if let Some(odd) = switch.odd() {
                 let key = operator.store.keys().switch(name);
                 context.say(&format!(
-                    "{key} holds {odd:?}, which is neither true nor false: it counts as enabled; say `enable` or `disable` to mend it"
+                    "{key} holds {odd:?}, which is neither true nor false: it counts as enabled; say `enable` or `disable` to fix it"
                 ));
             }
             context.out.line(if switch.enabled() { "true" } else { "false" })

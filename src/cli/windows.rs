@@ -120,7 +120,7 @@ async fn asked(args: &WindowsArgs, context: &Context) -> Result<(Policy, Timesta
             Ok((Policy::clone(&policy), now, not))
         }
         Some((key, Err(why))) => Err(ActionError::failed(format!(
-            "{key} cannot be read: {why}; engines only observe until it is mended with etcdctl"
+            "{key} cannot be read: {why}; engines only observe until it is fixed with etcdctl"
         ))),
         None => Ok((Policy::default(), now, None)),
     }

@@ -166,10 +166,7 @@ impl Text<'_> {
                 let key = queries::lies(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
                 self.field("broken", &format!("{key}: {why}"), self.app.looks.theme.danger);
                 let remove = self.app.key("cancel");
-                self.plain(
-                    "",
-                    &format!("The other entries go on. {remove} removes it; or mend that key with etcdctl."),
-                );
+                self.plain("", &format!("The other entries go on. {remove} removes it; or fix that key with etcdctl."));
             }
             Some(None) if id.queue == QueueKind::Repair => self.repair(id, alone),
             Some(None) => self.entry(id, alone),

@@ -162,7 +162,7 @@ pub const TABLE: &[Binding] = &[
     verb(&[], Command::Resume, "resume", "", "Enable the queues that stop disabled, but for those that somebody turned since"),
     verb(&["Y"], Command::Approve, "approve", "approve", "Let the change of the definition that waits at the gate pass (yes)"),
     verb(&["S"], Command::Constraint, "constraint", "constraint", "Set a constraint: choose it and type its value"),
-    verb(&["M"], Command::AutoRepair, "auto-repair", "auto-repair", "Enable or disable automatic repair (mend)"),
+    verb(&["M"], Command::AutoRepair, "auto-repair", "auto-repair", "Enable or disable automatic repair"),
     verb(&["A"], Command::Retry, "retry", "again", "Order: run the reboot or repair command once more (again)"),
     verb(&["D"], Command::Done, "done", "done", "Order: treat the machine as booted, or as healthy"),
     verb(&["F"], Command::Force, "force", "force", "Order: go on without waiting for pods and volumes"),

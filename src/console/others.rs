@@ -44,11 +44,11 @@ pub fn follow(app: &mut App) {
     }
 }
 
-/// Returns a note about the actions after this revision that are not kept any more: `6 deeds before are not told here`.
+/// Returns a note about the actions after this revision that are not kept any more: `6 earlier actions not listed here`.
 pub fn untold(fresh: &Fresh, revision: i64) -> Option<String> {
     let (dropped, at_least) = fresh.dropped_after(revision);
     let least = if at_least { "at least " } else { "" };
-    (dropped > 0).then(|| format!("{least}{} before are not told here", count(dropped, "deed")))
+    (dropped > 0).then(|| format!("{least}{} not listed here", count(dropped, "earlier action")))
 }
 
 /// Returns an audit record as a sentence: `bob@ops2 cancelled reboots/7: wrong rack`.

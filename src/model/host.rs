@@ -196,7 +196,7 @@ pub enum Hindrance {
     #[error("the host's power-off is disabled (spec.disablePowerOff): a key would restart it again and again")]
     PowerOffDisabled,
     /// The baremetal-operator cannot reach or command the BMC.
-    #[error("the host has an error ({0}): mend it first")]
+    #[error("the host has an error ({0}): fix it first")]
     Error(String),
 }
 

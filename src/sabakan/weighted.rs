@@ -62,7 +62,7 @@ pub(super) fn remove_non_existent(draft: &mut Draft<'_>, _: &Limits) -> Done {
     let gone: Vec<&str> = draft.vanished.iter().filter(|n| n.control_plane).map(|n| n.address.as_str()).collect();
     if draft.planes_before == 0 {
         return Err(PlanError::TooManyControlPlanes(
-            "the definition in force has no control plane, so there is no cluster to maintain: mend it by hand \
+            "the definition in force has no control plane, so there is no cluster to maintain: fix it manually \
              (`cketerm cluster set FILE`)"
                 .to_owned(),
         ));
@@ -70,7 +70,7 @@ pub(super) fn remove_non_existent(draft: &mut Draft<'_>, _: &Limits) -> Done {
     if draft.planes.len() * 2 <= draft.planes_before {
         return Err(PlanError::TooManyControlPlanes(format!(
             "{} of {} control planes are no longer in sabakan's answer ({}): replacing half or more of etcd's members \
-             would break it; correct sabakan or its variables, or mend the definition by hand (`cketerm cluster set FILE`)",
+             would break it; correct sabakan or its variables, or correct the definition manually (`cketerm cluster set FILE`)",
             gone.len(),
             draft.planes_before,
             gone.join(", ")

@@ -227,7 +227,7 @@ fn switch(row: &Row) -> Switch {
 
 pub(super) fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
     serde_json::from_slice(&row.value).map_err(|e| {
-        format!("{key}: not as it should be: {}; look with `etcdctl get {key}`, mend it or remove it", fault(&e))
+        format!("{key}: not as it should be: {}; look with `etcdctl get {key}`, fix it or remove it", fault(&e))
     })
 }
 
@@ -274,7 +274,7 @@ fn entry<E: DeserializeOwned + Clone>(
     own: impl Fn(&E) -> u64,
 ) -> Result<(), String> {
     let value = read::<E>(index, &row.value, own);
-    let fault = value.as_ref().map(|_| ()).map_err(|why| format!("{key}: {why}; mend it with etcdctl, or remove it"));
+    let fault = value.as_ref().map(|_| ()).map_err(|why| format!("{key}: {why}; fix it with etcdctl, or remove it"));
     let stored = Stored { key: key.to_owned(), mod_revision: row.mod_revision, value: value.map(Arc::new) };
     queue.entries.insert(index, stored);
     fault

@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(lead(&[(CKE, "a")]), Lead::Cke);
         assert_eq!(lead(&[(CKE, "a"), ENGINE, (OURS, "b"), policy("always")]), Lead::Cke, "the first candidate leads");
         assert_eq!(lead(&[ENGINE, (OURS, "b")]), Lead::Cketerm);
-        assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a")]), Lead::Yielding, "it makes room by default");
+        assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a")]), Lead::Yielding, "it gives way by default");
         assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a"), policy("cketerm")]), Lead::Yielding);
         assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a"), policy("always")]), Lead::Cketerm, "it stays");
         assert_eq!(lead(&[ENGINE, (OURS, "b"), policy("cke")]), Lead::Yielding, "it resigns");

@@ -293,7 +293,7 @@ impl Store {
     pub(super) async fn entry<E: DeserializeOwned>(&self, id: EntryId) -> Result<(E, i64), StoreError> {
         let kv = self.stored_entry(id).await?;
         let key = self.keys().entry(id);
-        let broken = |cause| StoreError::Broken { key, cause, remedy: "mend it with etcdctl, or remove it".to_owned() };
+        let broken = |cause| StoreError::Broken { key, cause, remedy: "fix it with etcdctl, or remove it".to_owned() };
         match (super::apply::unreadable(id, kv.value()), serde_json::from_slice(kv.value())) {
             (None, Ok(entry)) => Ok((entry, kv.mod_revision())),
             (Some(why), _) => Err(broken(why)),

@@ -367,7 +367,7 @@ fn read_stored<T: Clone>(stored: Option<Stored<T>>) -> Result<(Option<T>, i64), 
         None => Ok((None, 0)),
         Some(Stored { value: Ok(value), mod_revision, .. }) => Ok((Some(T::clone(&value)), mod_revision)),
         Some(Stored { value: Err(cause), key, .. }) => {
-            let remedy = format!("mend it with etcdctl, or remove it with `etcdctl del {key}`");
+            let remedy = format!("fix it with etcdctl, or remove it with `etcdctl del {key}`");
             Err(StoreError::Broken { key, cause, remedy })
         }
     }

@@ -106,7 +106,7 @@ impl Text<'_> {
         }
         if let Some(odd) = short_text::odd_health(&seen, id).filter(|_| entry.unfinished()) {
             let text =
-                format!("the health check prints {odd:?}: only `true` counts as healthy, mend health_check_command");
+                format!("the health check prints {odd:?}: only `true` counts as healthy, fix health_check_command");
             self.field("", &text, self.app.looks.theme.trouble);
         }
     }

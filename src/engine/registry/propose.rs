@@ -145,7 +145,7 @@ pub fn with_input<T>(
         Some(Ok(definition)) => Some(&definition.cluster),
         // An unreadable definition is not replaced by an initial one.
         Some(Err(why)) => {
-            return Err(format!("the definition in force cannot be read, mend or remove it first: {why}"));
+            return Err(format!("the definition in force cannot be read, fix or remove it first: {why}"));
         }
     };
     if let Some(Err(why)) = store.constraints.as_ref().map(|c| &c.value) {
