@@ -16,6 +16,7 @@ mod generated;
 mod guide;
 mod house;
 mod kubernetes;
+mod language;
 mod notices;
 #[path = "../observers/mod.rs"]
 mod observers;

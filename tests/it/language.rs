@@ -1,0 +1,161 @@
+//! Wording of names, comments and documents: retired words stay out, and every citation resolves.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use regex::Regex;
+
+/// Words of the old dialect that no document uses any more, as regular expressions.
+const RETIRED_IN_DOCUMENTS: &[&str] =
+    &["let(s|ting)? go of", r"mend(s|ed|ing)?", "deeds?", "rooms?", "stands? for the lock", "is told", "are told"];
+
+/// The same for strings of the program.
+const RETIRED_IN_STRINGS: &[&str] = &["let(s|ting)? go of", r"mend(s|ed|ing)?", "deeds?", "rooms?"];
+
+/// Names of types that were replaced by the standard term.
+const RETIRED_NAMES: &[&str] = &[
+    "AnyEntry", "Came", "Crier", "Ground", "Half", "Hands", "Hearing", "Herald", "HostDeed", "Keeper", "Postman",
+    "Tally", "Witness", "PATIENCE",
+];
+
+/// Text that is generated from strings of the program, or quotes a wire name.
+const GENERATED: &[&str] = &["docs/commands.md", "docs/keys.md", "docs/metrics.md"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == ending) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+fn words(all: &[&str]) -> Regex {
+    Regex::new(&format!(r"(?i)\b({})\b", all.join("|"))).unwrap()
+}
+
+/// Lines of all these files that match, except those that a predicate excuses.
+fn matching(paths: &[PathBuf], what: &Regex, excused: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in paths {
+        let (name, text) = (shown(path), fs::read_to_string(path).unwrap());
+        for (number, line) in text.lines().enumerate() {
+            if what.is_match(line) && !excused(&name, line) {
+                found.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn documents_use_no_retired_word() {
+    let mut documents = files("docs", "md");
+    documents.push(root().join("README.md"));
+    let generated = |name: &str, _: &str| GENERATED.contains(&name);
+    let found = matching(&documents, &words(RETIRED_IN_DOCUMENTS), |name, line| {
+        // an example line of the configuration's generated file
+        generated(name, line) || line.contains("docs/notices.md")
+    });
+    assert!(found.is_empty(), "retired words:\n{}", found.join("\n"));
+}
+
+#[test]
+fn strings_of_the_program_use_no_retired_word() {
+    let quoted = Regex::new(r#""(?:[^"\\]|\\.)*""#).unwrap();
+    let retired = words(RETIRED_IN_STRINGS);
+    let mut found = Vec::new();
+    for path in files("src", "rs") {
+        let name = shown(&path);
+        if name.contains("/tests/") || name.ends_with("tests.rs") {
+            continue;
+        }
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let code = line.split("// ").next().unwrap_or_default();
+            if quoted.find_iter(code).any(|text| retired.is_match(text.as_str())) {
+                found.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "retired words:\n{}", found.join("\n"));
+}
+
+#[test]
+fn retired_names_of_types_stay_retired() {
+    let declared = Regex::new(&format!(r"\b(struct|enum|trait|type|const) ({})\b", RETIRED_NAMES.join("|"))).unwrap();
+    let all: Vec<PathBuf> = files("src", "rs").into_iter().chain(files("tests", "rs")).collect();
+    let found = matching(&all, &declared, |name, _| name == "tests/it/language.rs");
+    assert!(found.is_empty(), "retired names:\n{}", found.join("\n"));
+}
+
+/// Doc comments begin with a noun phrase or a verb, never with a question word. Those of the command line are help texts.
+#[test]
+fn no_comment_begins_with_a_question_word() {
+    let begins = Regex::new(r"^\s*//[/!]? (What|Which|Who|Whom|Whose|Why|How|When|Where)\b").unwrap();
+    let mut found = Vec::new();
+    for path in files("src", "rs").into_iter().chain(files("tests", "rs")) {
+        let name = shown(&path);
+        if name.starts_with("src/cli") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let mut before = "";
+        for (number, line) in text.lines().enumerate() {
+            if begins.is_match(line) && !before.trim_start().starts_with("//") {
+                found.push(format!("{name}:{}: {}", number + 1, line.trim()));
+            }
+            before = line;
+        }
+    }
+    assert!(found.is_empty(), "{} comments begin with a question word:\n{}", found.len(), found.join("\n"));
+}
+
+/// Rules that comments cite (`REB-37`) stand in docs/spec, and documents that they cite exist.
+#[test]
+fn rules_and_documents_that_comments_cite_exist() {
+    let rule = Regex::new(r"\b(REB|REP|SAF|SAB|MET|CLU|CLI|STO)-\d+\b").unwrap();
+    let defined = Regex::new(r"(?m)(?:\*\*|^\| )((?:REB|REP|SAF|SAB|MET|CLU|CLI|STO)-\d+)(?:\*\*| \|)").unwrap();
+    let document = Regex::new(r"\b(?:docs/|spec/)[a-z0-9/-]+\.md\b").unwrap();
+    let mut known = BTreeSet::new();
+    for path in files("docs/spec", "md") {
+        let text = fs::read_to_string(&path).unwrap();
+        known.extend(defined.captures_iter(&text).map(|found| found[1].to_owned()));
+    }
+    assert!(known.len() > 200, "{} rules", known.len());
+    let mut wrong = Vec::new();
+    for path in files("src", "rs").into_iter().chain(files("tests", "rs")) {
+        let (name, text) = (shown(&path), fs::read_to_string(&path).unwrap());
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//")) {
+            let unknown = rule.find_iter(line).filter(|found| !known.contains(found.as_str()));
+            let missing = document.find_iter(line).filter(|found| {
+                let cited = found.as_str();
+                ![cited.to_owned(), format!("docs/{cited}"), format!("docs/spec/{cited}")]
+                    .iter()
+                    .any(|path| root().join(path).exists())
+            });
+            for cited in unknown.chain(missing) {
+                wrong.push(format!("{name}:{}: {}", number + 1, cited.as_str()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} citations lead nowhere:\n{}", wrong.len(), wrong.join("\n"));
+}
