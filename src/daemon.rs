@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     config::Settings,
     engine::{
-        Counters,
+        Counters, PreflightFault,
         snapshot::{Seen, secs},
         state as written,
     },
@@ -112,7 +112,7 @@ async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResp
             (None, Some(why)) => format!("standing by: {why}\n"),
             (None, None) => "standing by\n".to_owned(),
         },
-        (None, faults) => format!("observing: {}\n", faults.join("; ")),
+        (None, faults) => format!("observing: {}\n", PreflightFault::joined(faults)),
     };
     (StatusCode::OK, text)
 }

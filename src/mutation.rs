@@ -1,26 +1,26 @@
-//! Faults that are put into this program on purpose, to test whether the simulation finds them (`make sim
-//! MUTATION=all`).
+//! Faults that are injected on purpose, to test whether the simulation finds them (`make sim MUTATION=all`).
 //!
-//! They exist only with the cargo feature `mutations`, which no shipped build has. Without it every check is the
-//! constant `false`, and the compiler removes the faulty branches.
+//! They exist only with the cargo feature `mutations`, which no shipped build has. Without it [`on`] is a constant
+//! `false`, and the compiler removes every fault.
 
 #[cfg(all(feature = "mutations", not(debug_assertions)))]
 compile_error!(
     "the feature `mutations` is for simulations (`make sim`): no program that is optimised and shipped may have it"
 );
 
-/// A fault.
+/// An injected fault. Each variant describes the broken behaviour; docs/reliability.md names the invariants that find
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// Transactions of the engine do not compare the revisions of the values that they were decided from.
+    /// Transactions of the engine do not compare the revisions of what they were decided from.
     CompareNothing,
-    /// A Node is not uncordoned after its entry has ended.
+    /// A Node is not uncordoned after the end of its entry.
     ForgottenCordon,
-    /// Each leader counts only its own tries of a command.
+    /// The tries of a command are counted in the leader's memory.
     RetriesInMemory,
-    /// An entry is written even if somebody else has changed it meanwhile.
+    /// An entry is written although another program has changed it in between.
     CancelOverwritten,
-    /// An operator's `done` is not kept until the node is uncordoned.
+    /// An operator's `done` is forgotten before the Node is uncordoned.
     DoneForgotten,
     /// A published result is accepted for any open attempt.
     ResultOfAnother,
@@ -28,47 +28,47 @@ pub enum Mutation {
     ResultsIgnored,
     /// All commands share one buffer for their address.
     SharedArguments,
-    /// The wait after a backoff is computed with a shift that overflows.
+    /// The wait of a backoff is computed with a shift that overflows.
     BackoffOverflow,
-    /// While the queue is disabled, nodes are uncordoned, including rebooting ones.
+    /// Nodes are uncordoned while the queue is disabled, even those that reboot.
     UncordonOnDisable,
     /// Transactions of the engine do not compare the leader key.
     UnfencedWrite,
     /// The attempts of an entry are deleted key by key, in a transaction of unlimited size.
     TransactionUnbounded,
-    /// Operators' audit records are pruned together with the engine's, and only the newest few stay.
+    /// Audit records of operators are pruned with those of the engine, and only the newest few stay.
     AuditFlooded,
-    /// The next leader runs a command without an outcome again.
+    /// A command of unknown outcome is run again by the next leader.
     SecondRun,
     /// An entry that cannot be read takes a slot.
     SlotEaten,
-    /// A power cycle in progress is abandoned when Metal3's controller is switched off.
+    /// An interrupted power cycle is dropped when the Metal3 controller is switched off.
     HalfForgotten,
-    /// A closed window holds nothing back.
+    /// A closed window holds back nothing.
     WindowForgotten,
-    /// An API server in progress does not hold another one back.
+    /// An API server in work does not hold back another one.
     TwoApiServers,
     /// API servers do not wait for the workers that come first.
     WorkersForgotten,
     /// Workers in progress do not count against the limit.
     LimitIgnored,
-    /// A second entry of a machine may start while its first one waits.
+    /// A second entry of a machine starts while its first one waits.
     DuplicateStarts,
-    /// Unreachable nodes hold nothing back.
+    /// Unreachable nodes hold back nothing.
     GateForgotten,
-    /// The health of the other control planes holds no API server back.
+    /// The health of the other control planes does not hold back an API server.
     SickControlPlane,
-    /// A freeze holds nothing back.
+    /// A freeze holds back nothing.
     FreezeForgotten,
-    /// A cordon is made without a record of its author and entry.
+    /// A cordon is made without the owner annotation.
     CordonUnrecorded,
-    /// A node that was already cordoned is treated as if it was not.
+    /// A node that was cordoned before cketerm counts as schedulable before.
     ForeignCordonLost,
-    /// A cordon that an administrator took over is removed with its entry.
+    /// A cordon marked `cketerm.io/keep-cordoned` is removed after the end of the entry.
     KeepForgotten,
     /// Entries start while their queue is disabled.
     SwitchIgnored,
-    /// The node of a cancelled reboot is uncordoned before its machine has recovered.
+    /// The Node of a cancelled reboot is uncordoned before its machine has recovered.
     EarlyUncordon,
     /// A budget that refuses the dry run does not block the preview.
     PreviewIgnored,
@@ -80,33 +80,33 @@ pub enum Mutation {
     DeleteProtected,
     /// Pods of DaemonSets are evicted like any other pod.
     DaemonSetsEvicted,
-    /// Pods are deleted without a grace period.
+    /// Pods are deleted without their grace period.
     ForceDelete,
-    /// The engine's own reckoning never ends a lease, and a command may start at any time.
+    /// The lease never expires by the local clock, and a command may start at any time.
     LateEffect,
     /// Unknown fields of an entry are lost when it is rewritten.
     StrangeFieldsLost,
-    /// Of the workers that could start, the last one starts.
+    /// The last worker that could start is started instead of the first.
     LastFirst,
-    /// The entry of a machine that left the definition is reported, but not removed.
+    /// The entry of a machine that is no member is reported, but not removed.
     StrangerStays,
     /// An entry that waits for a slot has no reason.
     SilentEntry,
-    /// The wait after a backoff survives a reset.
+    /// A backoff continues after its reset.
     ResetIgnored,
     /// A machine that does not recover is never reported as stuck.
     StuckUnsaid,
     /// Wall time is read again for each decision.
     ClockTrusted,
-    /// Effects on Kubernetes have no audit record before them.
+    /// Writes to Kubernetes have no audit record before them.
     AuditForgotten,
-    /// The end of all work is never written to the key `reboots/running`.
+    /// The end of `reboots/running` is never written.
     RunsForEver,
-    /// The success command is run without a check whether it has already run.
+    /// The success command is run without checking whether it ran already.
     SuccessTwice,
     /// A step whose watch is over is followed by the same step.
     StepTwice,
-    /// The next step does not wait for the watch of the previous one.
+    /// The next step starts before the watch of the one before is over.
     StepUnwatched,
     /// The repair queue grows above its limit.
     OverCap,
@@ -114,15 +114,15 @@ pub enum Mutation {
     RepairBesideReboot,
     /// A host is powered on while a client holds it off.
     KeyOfOthers,
-    /// The preview of a drain starts the drain.
+    /// A preview of a drain starts the drain.
     ReadsWrite,
-    /// Before the command, the engine does not check whether somebody uncordoned the node in mid-drain.
+    /// The command is sent although another program uncordoned the Node during the drain.
     UncordonUnseen,
-    /// Volumes in use hold nothing back.
+    /// Volumes in use hold back nothing.
     VolumesForgotten,
-    /// The refusal of an eviction has no name.
+    /// The cause of a refused eviction is not named.
     RefusalUnnamed,
-    /// The wait after a backoff goes on after its end.
+    /// A backoff continues after its end.
     BackoffForEver,
     /// A cancelled entry stays while others are in progress.
     CancelWaits,
@@ -130,25 +130,25 @@ pub enum Mutation {
     DenialIgnored,
     /// A webhook's 429 blocks the preview, so the eviction that would start a migration is never sent.
     DeferralBlocks,
-    /// A pod is deleted although a webhook answered its eviction with 429.
+    /// A pod is deleted after a webhook answered its eviction with 429.
     DeferredDeleted,
-    /// A drain is given up at the first 500 or timeout.
+    /// A drain is aborted at the first 500 or timeout.
     FailureFatal,
-    /// Admission webhooks do not see that a preview is a dry run.
+    /// Admission webhooks cannot see that a preview is a dry run.
     DryRunHidden,
-    /// A pod is reported stuck one minute after its deletion was requested, regardless of its grace period.
+    /// A pod counts as stuck one minute after its deletion was requested, whatever its grace period.
     GraceForgotten,
     /// Any answer of the API server counts as a proof of every watch, and no watch is reopened to prove itself.
     WatchTrusted,
-    /// A stuck main loop of the engine goes unnoticed.
+    /// A stuck main loop of the engine is not detected.
     HeartbeatIgnored,
-    /// Logins are sent to a BMC at any address.
+    /// A BMC is contacted at any address.
     AllowListForgotten,
-    /// The other etcd members hold no machine back.
+    /// The other members of etcd hold back no machine.
     QuorumForgotten,
-    /// An etcd member that does not answer this engine counts as down if any other member knows a leader.
+    /// A member of etcd that does not answer this engine counts as down if any other member knows a leader.
     SilenceTrusted,
-    /// The reason does not name the source that is too stale for work to start.
+    /// The source whose copy is too old is not named.
     StaleUnnamed,
     /// Orders and rules are accepted regardless of the leader.
     HoldPretended,
@@ -230,23 +230,23 @@ pub static ALL: &[Mutation] = &[
 
 #[cfg(feature = "mutations")]
 thread_local! {
-    /// Set per thread, because each simulation runs on its own thread and others test other faults meanwhile.
+    /// A simulation runs on one thread. Other threads may run with another fault at the same time.
     static CURRENT: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
 }
 
-/// Activates this fault, and no other, on this thread.
+/// Injects this fault, and no other, on this thread from now on.
 #[cfg(feature = "mutations")]
 pub fn set(mutation: Option<Mutation>) {
     CURRENT.set(mutation);
 }
 
-/// Reports whether this fault is active.
+/// Returns true if this fault is injected.
 #[cfg(feature = "mutations")]
 pub fn on(mutation: Mutation) -> bool {
     CURRENT.get() == Some(mutation)
 }
 
-/// Always false: this build has no faults.
+/// Always false: this build has no injected faults.
 #[cfg(not(feature = "mutations"))]
 pub const fn on(_: Mutation) -> bool {
     false
@@ -256,8 +256,7 @@ pub const fn on(_: Mutation) -> bool {
 mod tests {
     use super::ALL;
 
-    /// Checks the table in `docs/reliability.md`: it has one row for each fault, and every invariant is broken by at
-    /// least one of them.
+    /// Every fault has a row in the table of `docs/reliability.md`, and every invariant has a fault that breaks it.
     #[test]
     fn the_mutations_are_those_of_the_table() {
         let document = include_str!("../docs/reliability.md");

@@ -98,14 +98,12 @@ pub fn of_several(app: &App) -> Vec<Blocks> {
         match why {
             Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
             Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
-            Reason::Backoff { .. } => {
-                // The text is `pdb shop/web 2/2`; the numbers are dropped.
-                let on = short_text::stuck_on(why, app.now.wall);
-                let words: Vec<&str> = on.split(' ').take(2).collect();
-                if matches!(words.first(), Some(&"pdb" | &"job")) {
-                    add(words.join(" "), *id, None);
-                }
-            }
+            // the pod may have been replaced since the drain was given up
+            Reason::Backoff { cause: Some(cause), .. } => match cause.as_ref() {
+                Reason::BlockedByPdb { pdb, .. } => add(format!("pdb {pdb}"), *id, None),
+                Reason::BlockedByJob { job, .. } => add(format!("job {job}"), *id, None),
+                _ => {}
+            },
             _ => {}
         }
         for blocker in queries::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {

@@ -48,7 +48,7 @@ pub fn throughput<'a>(
     now: Timestamp,
     busy: Option<Timestamp>,
 ) -> Option<Throughput> {
-    let mut ended = ended.filter(|e| e.good && e.entry.queue == queue).peekable();
+    let mut ended = ended.filter(|e| e.end.good() && e.entry.queue == queue).peekable();
     let newest = ended.peek()?.at;
     let began = busy.map_or(now, |since| since.max(newest));
     let mut after = if busy.is_some() { now } else { newest };
@@ -223,7 +223,7 @@ impl Throughput {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{entry::EntryId, time::after};
+    use crate::model::{cketerm_records::EndKind, entry::EntryId, time::after};
 
     fn now() -> Timestamp {
         "2026-11-21T10:00:00Z".parse().unwrap()
@@ -235,7 +235,7 @@ mod tests {
             address: String::new(),
             node: None,
             outcome: "booted".into(),
-            good: ago >= 0,
+            end: if ago >= 0 { EndKind::Booted } else { EndKind::Failed },
             at: after(now(), -ago.abs()),
             request: None,
             commanded: None,

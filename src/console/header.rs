@@ -16,7 +16,7 @@ use super::{
 };
 
 use crate::{
-    engine::{decide::Applying, publish::WAITING},
+    engine::{PreflightFault, decide::Applying, publish::WAITING},
     model::entry::{QueueKind, Stored},
 };
 
@@ -29,7 +29,10 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
     let mut texts = sources::banner(app);
     if app.seen.snapshot.store.synced && engine.leading.is_none() && !engine.observing.is_empty() {
-        texts.push((format!("observing: {}", short_text::safe(&engine.observing.join("; "))), theme.trouble));
+        texts.push((
+            format!("observing: {}", short_text::safe(&PreflightFault::joined(&engine.observing))),
+            theme.trouble,
+        ));
     }
     texts.extend(calendar::frozen(app).map(|text| (text, theme.danger)));
     if let Some(stopped) = app.seen.snapshot.store.stopped.as_ref().and_then(Stored::get) {
@@ -55,7 +58,7 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     if let [first, rest @ ..] = app.totals.faults.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(" (and {} more)", rest.len()) };
         let text =
-            format!("! cluster definition: {}{more}; mend it with `cketerm cluster set`", short_text::safe(first));
+            format!("! cluster definition: {}{more}; fix it with `cketerm cluster set`", short_text::safe(first));
         texts.push((text, theme.trouble));
     }
     let width = usize::from(app.size.width);

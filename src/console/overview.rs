@@ -54,7 +54,7 @@ pub enum Spot {
     /// An entry that ended.
     Ended(PastId),
     /// An action of an operator.
-    DialogAction(PastId),
+    Action(PastId),
 }
 
 impl Spot {
@@ -71,7 +71,7 @@ impl Spot {
                 app.totals.hosts.trouble.first().or(app.totals.hosts.held.first()).cloned().map(Target::Host)
             }
             Self::Ended(id) => Some(Target::Past(Folder::History, id.clone())),
-            Self::DialogAction(id) => Some(Target::Past(Folder::Audit, id.clone())),
+            Self::Action(id) => Some(Target::Past(Folder::Audit, id.clone())),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     actions::plan::Drains,
     model::{
         attempt::Attempt,
-        cketerm_records::{Audit, Ending, Request},
+        cketerm_records::{Audit, EndKind, Ending, Request},
         entry::{EntryId, QueueKind, Stored},
         record::Record,
         rights::Rights,
@@ -57,8 +57,8 @@ pub struct Ended {
     pub node: Option<String>,
     /// The outcome.
     pub outcome: String,
-    /// Whether it ended successfully.
-    pub good: bool,
+    /// Kind of its end.
+    pub end: EndKind,
     /// Time of its end.
     pub at: Timestamp,
     /// The request: who, when and why.
@@ -76,7 +76,7 @@ impl From<&Ending> for Ended {
             address: ending.address.clone(),
             node: ending.attempts.iter().find_map(|a| a.node.clone()),
             outcome: ending.outcome.clone(),
-            good: ending.good(),
+            end: ending.end,
             at: ending.at,
             request: ending.request.clone(),
             commanded: ending.attempts.iter().filter(|a| a.began()).map(|a| a.start).min(),

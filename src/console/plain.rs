@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::{Now, Steady},
-    engine::{decide::Applying, snapshot::Seen},
+    engine::{PreflightFault, decide::Applying, snapshot::Seen},
     model::{
         entry::{EntryId, Stored},
         reason::Reason,
@@ -103,7 +103,7 @@ impl Teller {
         let on = |enabled: bool| if enabled { "enabled" } else { "DISABLED" }.to_owned();
         let freeze = store.policy().freeze.clone().filter(|freeze| freeze.holds(seen.now.wall));
         let frozen = freeze.map(|f| format!("FROZEN until {}: {}", whole_seconds(f.until), f.reason));
-        let observing = seen.snapshot.engine.observing.join("; ");
+        let observing = PreflightFault::joined(&seen.snapshot.engine.observing);
         let gate = match &*seen.applying {
             Applying::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
             Applying::Error(why) => why.clone(),

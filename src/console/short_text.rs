@@ -10,10 +10,7 @@ pub use self::rows::{
     repair_status, status, step,
 };
 use super::when;
-use crate::model::{
-    reason::{Reason, SWITCHED_OFF},
-    text::visible,
-};
+use crate::model::{reason::Reason, text::visible};
 
 /// Returns a reason as text for a row.
 pub fn reason(reason: &Reason, now: Timestamp) -> String {
@@ -37,23 +34,17 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::Backoff { count, until, cause: None } => {
             format!("backed off {count}x, next {}", when::until(*until, now))
         }
-        // The remedy comes before the text that narrow screens cut off.
-        Reason::Backoff { until, cause: Some(cause), .. } if cause.starts_with(SWITCHED_OFF) => {
-            format!("{}, or reset-backoff ({SWITCHED_OFF})", when::until(*until, now))
-        }
-        Reason::Backoff { until, cause: Some(cause), .. } => {
-            format!("{}: {}", when::until(*until, now), condensed(cause))
-        }
+        Reason::Backoff { until, cause: Some(cause), .. } => match cause.as_ref() {
+            // what ends it before what narrow screens cut
+            Reason::QueueDisabled => format!("{}, or reset-backoff (the queue was disabled)", when::until(*until, now)),
+            cause => format!("{}: {}", when::until(*until, now), condensed(cause, now)),
+        },
         Reason::UncordonedByOther { since } => format!("uncordoned by somebody {} ago", when::age(*since, now)),
         Reason::CommandRunning { since, .. } => format!("command runs {}", when::age(*since, now)),
         Reason::OutcomeUnknown { until: Some(until), .. } => {
             format!("old command may run, known {}", when::until(*until, now))
         }
         Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: order it again, or done".to_owned(),
-        Reason::CommandFailed { how, stderr } => {
-            let last = stderr.trim_end().lines().last().unwrap_or_default();
-            if last.is_empty() { format!("command failed: {how}") } else { format!("command failed: {how}: {last}") }
-        }
         Reason::WaitingForBoot { since, last, stuck } => {
             // A failing check of a machine that is booting is not an error.
             if *stuck {
@@ -104,10 +95,12 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::BlockedByManyPdbs { pdbs, .. } => format!("several pdbs on one pod: {}", pdbs.join(", ")),
         Reason::BlockedByJob { job, .. } => format!("job {job}"),
         Reason::Backoff { cause: Some(cause), .. } => {
-            let told = condensed(cause);
-            told.split(" keeps ").next().and_then(|t| t.split(" runs in ").next()).unwrap_or_default().to_owned()
+            if matches!(cause.as_ref(), Reason::BlockedByPdb { .. } | Reason::BlockedByJob { .. }) {
+                return stuck_on(cause, now);
+            }
+            cause.to_string()
         }
-        Reason::CommandFailed { how, .. } => format!("command failed: {how}"),
+        Reason::CommandFailed { end, retry, .. } => format!("command failed{retry}: {end}"),
         Reason::UnreachableGate { count, limit, names } => {
             let more = if *count > 1 { " ..." } else { "" };
             let first = names.first().map_or("", String::as_str);
@@ -177,18 +170,11 @@ fn made_safe(text: String) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text } else { safe(&text) }
 }
 
-/// Shortens the text of a budget or Job that blocks an eviction, the object first. A backoff stores its cause as text.
-fn condensed(cause: &str) -> String {
-    let Some((pod, why)) = cause.strip_prefix("pod ").and_then(|rest| rest.split_once(' ')) else {
-        return cause.to_owned();
-    };
-    if let Some((pdb, numbers)) = why.strip_prefix("is kept by pdb ").and_then(|rest| rest.split_once(" (healthy ")) {
-        let numbers = numbers.trim_end_matches(')').replace(", needs ", "/");
-        return format!("pdb {pdb} {numbers} keeps {}", below(pod, pdb));
-    }
-    match why.strip_prefix("belongs to the protected running job ") {
-        Some(job) => format!("job {job} runs in {}", below(pod, job)),
-        None => cause.to_owned(),
+/// The cause of a backoff: a budget and a Job with the object first, everything else as its sentence.
+fn condensed(cause: &Reason, now: Timestamp) -> String {
+    match cause {
+        Reason::BlockedByPdb { .. } | Reason::BlockedByJob { .. } => reason(cause, now),
+        cause => cause.to_string(),
     }
 }
 
@@ -243,7 +229,7 @@ mod tests {
             Reason::BlockedByJob { pod: pod(), job: "shop/nightly".into() },
         ];
         for hold in holds {
-            let cause = Some(hold.to_string());
+            let cause = Some(Box::new(hold.clone()));
             let until = crate::model::time::after(Timestamp::UNIX_EPOCH, 500);
             let backed_off = Reason::Backoff { count: 1, until, cause };
             let now = Timestamp::UNIX_EPOCH;
@@ -251,10 +237,10 @@ mod tests {
         }
     }
 
-    /// The remedy must come first: a row of 80 columns cut it off at the end.
+    /// A row of 80 columns would cut the hint at its end.
     #[test]
-    fn whom_the_switch_sent_back_is_told_first_what_ends_the_wait() {
-        let cause = Some("the queue was disabled (reset-backoff ends the wait)".to_owned());
+    fn the_row_of_an_entry_that_a_disabled_queue_backed_off_begins_with_the_remedy() {
+        let cause = Some(Box::new(Reason::QueueDisabled));
         let until = crate::model::time::after(Timestamp::UNIX_EPOCH, 240);
         let why = Reason::Backoff { count: 1, until, cause };
         let said = "in 4m, or reset-backoff (the queue was disabled)";

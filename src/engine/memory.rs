@@ -12,7 +12,7 @@ use crate::{
         drain::{Answer, Finding, Preview, Verdict},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
-        reason::{PodHold, Reason, SWITCHED_OFF},
+        reason::{PodHold, Reason},
         reboot::RebootStatus,
         repair::StepStatus,
     },
@@ -157,12 +157,7 @@ pub(crate) fn remember(
     match (effect, came) {
         (Effect::StartDrain { .. } | Effect::Unwind { .. }, EffectOutcome::Done) => begin_anew(work, id, None),
         (Effect::BackOff { cause, .. }, EffectOutcome::Done) => {
-            // This text is shown until the next try. The queue may have been enabled again by then.
-            let cause = match cause {
-                Reason::QueueDisabled => format!("{SWITCHED_OFF} (reset-backoff ends the wait)"),
-                cause => cause.to_string(),
-            };
-            begin_anew(work, id, Some(cause));
+            begin_anew(work, id, Some(Box::new(cause.clone())));
         }
         (Effect::Remove { .. } | Effect::Finish { .. }, EffectOutcome::Done) => {
             work.remove(&id);
@@ -248,9 +243,8 @@ fn came_to_nothing(work: &mut Work, why: String) -> u32 {
     count
 }
 
-/// Resets the memory when a drain begins or ends early. The last health answer of a repair is kept, because health
-/// checks run all the time.
-fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Option<String>) {
+/// A drain begins, or is given up. A repair's health is asked all the time: what it said last is kept.
+fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Option<Box<Reason>>) {
     let before = work.remove(&id).unwrap_or_default();
     let (check, commanded) =
         if id.queue == QueueKind::Repair { (before.check, before.commanded) } else { (None, None) };

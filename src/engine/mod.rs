@@ -34,6 +34,8 @@ pub(crate) mod memory;
 pub mod metal3;
 pub mod notices;
 mod preflight;
+mod preflight_fault;
+pub use preflight_fault::PreflightFault;
 pub mod probe;
 pub(crate) mod publish;
 pub mod registry;

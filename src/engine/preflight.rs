@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     command::Spawner,
+    preflight_fault::PreflightFault,
     snapshot::{BmcAccess, Snapshot},
 };
 use crate::{
@@ -22,80 +23,69 @@ use crate::{
 /// Largest trusted difference in seconds between this host's clock and the API server's.
 const CLOCK_LIMIT: f64 = 5.0;
 
-/// Returns a fault if the clock was set since it was compared with the API server's. It is not trusted until it has
-/// been compared again. Otherwise an engine that wins right afterwards would evaluate windows, freezes and backoffs by
-/// a wrong time (I8, I37).
-pub(super) fn clock_was_set(kube: &KubeView, now: Now) -> Option<String> {
-    let set = now.offset() - kube.clock_offset;
-    let ahead = kube.clock_ahead.filter(|ahead| ahead.abs() <= CLOCK_LIMIT)? - set;
-    let what = "and is compared with the API server's again before anything is decided by it";
-    (ahead.abs() > CLOCK_LIMIT).then(|| format!("this host's clock was set by {set:.0} s, {what}"))
+/// A clock that was set since it was compared with the API server's: what it says now is not believed before it is compared
+/// again. Without this an engine that wins right after would judge windows, freezes and backoffs by it (I8, I37).
+pub(super) fn clock_was_set(kube: &KubeView, now: Now) -> Option<PreflightFault> {
+    let seconds = now.offset() - kube.clock_offset;
+    let ahead = kube.clock_ahead.filter(|ahead| ahead.abs() <= CLOCK_LIMIT)? - seconds;
+    (ahead.abs() > CLOCK_LIMIT).then_some(PreflightFault::ClockWasSet { seconds })
 }
 
-/// Returns the reasons why this engine only observes, as text; empty = fit to lead.
-pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<String> {
+/// Returns the faults for which this engine only observes; empty = fit to lead.
+pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<PreflightFault> {
     let mut faults = Vec::new();
     let store = &snap.store;
     if !store.synced {
-        faults.push(match &store.error {
-            Some(error) => format!("etcd: {error}"),
-            None => "etcd was not read yet".to_owned(),
-        });
-        return faults;
+        return vec![PreflightFault::EtcdUnread { error: store.error.clone() }];
     }
     match store.schema.as_ref().map(|s| &s.value) {
         Some(Ok(number)) if **number > SCHEMA => {
-            faults.push(format!("cketerm/schema is {number}, newer than {SCHEMA}: upgrade this cketerm"));
+            faults.push(PreflightFault::SchemaTooNew { found: **number, known: SCHEMA });
         }
-        Some(Err(why)) => faults.push(format!("cketerm/schema cannot be read: {why}")),
-        _ => {}
+        Some(Err(why)) => faults.push(PreflightFault::SchemaUnreadable { error: why.clone() }),
+        Some(Ok(_)) | None => {}
     }
     match store.policy.as_ref().map(|s| &s.value) {
-        Some(Err(why)) => faults.push(format!("cketerm/policy cannot be read: {why}")),
+        Some(Err(why)) => faults.push(PreflightFault::PolicyUnreadable { error: why.clone() }),
         Some(Ok(policy)) if !policy.unknown_fields().is_empty() => {
-            let names = policy.unknown_fields();
-            faults.push(format!("cketerm/policy has fields of a newer cketerm: {}", names.join(", ")));
+            faults.push(PreflightFault::PolicyTooNew { fields: policy.unknown_fields() });
         }
-        _ => {}
+        Some(Ok(_)) | None => {}
     }
     if !has_kubernetes {
-        faults.push(
-            "no Kubernetes is configured (`kubernetes.kubeconfig` in the configuration, or --kubeconfig)".to_owned(),
-        );
+        faults.push(PreflightFault::KubernetesNotConfigured);
         return faults;
     }
     faults.extend(identity(store, snap.kube.cluster_uid.as_deref()));
-    if let Some(ahead) = snap.kube.clock_ahead.filter(|a| a.abs() > CLOCK_LIMIT) {
-        faults.push(format!("this host's clock differs from the API server's by {ahead:.0} s: mend it (NTP)"));
+    if let Some(seconds) = snap.kube.clock_ahead.filter(|a| a.abs() > CLOCK_LIMIT) {
+        faults.push(PreflightFault::ClockDiffers { seconds });
     }
     if !snap.kube.missing_rights.is_empty() {
-        faults.push(format!("missing rights in Kubernetes (docs/rbac.yaml): {}", snap.kube.missing_rights.join(", ")));
+        faults.push(PreflightFault::RightsMissing { rights: snap.kube.missing_rights.clone() });
     }
     if !snap.kube.rights_known {
-        faults.push("rights in Kubernetes are not known yet".to_owned());
+        faults.push(PreflightFault::RightsUnknown);
     }
     faults
 }
 
-/// Returns a fault unless etcd and Kubernetes belong to the same cluster.
-fn identity(store: &StoreView, uid: Option<&str>) -> Option<String> {
+/// Whether etcd and Kubernetes belong together.
+fn identity(store: &StoreView, uid: Option<&str>) -> Option<PreflightFault> {
     let identity: Option<&Identity> = match store.identity.as_ref().map(|s| &s.value) {
-        Some(Err(why)) => return Some(format!("identity: cketerm/identity cannot be read: {why}")),
+        Some(Err(why)) => return Some(PreflightFault::IdentityUnreadable { error: why.clone() }),
         Some(Ok(identity)) => Some(identity),
         None => None,
     };
     match (uid, identity) {
-        (None, _) => Some("identity: Kubernetes does not answer yet".to_owned()),
-        (Some(_), None) => Some("identity: not proposed yet".to_owned()),
-        (Some(uid), Some(identity)) if identity.uid != uid => Some(format!(
-            "identity: MISMATCH, this etcd belongs to cluster {} and Kubernetes is {uid}: correct the configuration, or \
-             `cluster identify --confirm --replace {}` after the cluster was rebuilt",
-            identity.uid, identity.uid
-        )),
-        (Some(uid), Some(identity)) if identity.confirmed_by.is_none() => {
-            Some(format!("identity: cluster {uid} is not confirmed: run `cketerm cluster identify --confirm` once"))
+        (None, _) => Some(PreflightFault::IdentityUnknown),
+        (Some(_), None) => Some(PreflightFault::IdentityNotProposed),
+        (Some(uid), Some(identity)) if identity.uid != uid => {
+            Some(PreflightFault::IdentityMismatch { recorded: identity.uid.clone(), found: uid.to_owned() })
         }
-        _ => None,
+        (Some(uid), Some(identity)) if identity.confirmed_by.is_none() => {
+            Some(PreflightFault::IdentityUnconfirmed { uid: uid.to_owned() })
+        }
+        (Some(_), Some(_)) => None,
     }
 }
 
@@ -136,7 +126,7 @@ pub(super) fn may_campaign(store: &StoreView) -> Result<(), String> {
         EngineChoice::Cke => Err("policy engine is `cke`: CKE processes the queues".to_owned()),
         EngineChoice::Always => Ok(()),
         EngineChoice::Cketerm => match cke_candidate(store, None) {
-            Some(host) => Err(format!("a CKE on {host} is there (policy engine = cketerm makes room for it)")),
+            Some(host) => Err(format!("a CKE on {host} is there (policy engine = cketerm gives way to it)")),
             None => Ok(()),
         },
     }
@@ -226,8 +216,8 @@ mod tests {
         };
         assert_eq!(clock_was_set(&kube(0.3), later), None);
         let set = at(103, "2026-01-01T00:40:08Z");
-        let why = clock_was_set(&kube(0.3), set).unwrap();
-        assert!(why.contains("was set by 1805 s"), "{why}");
+        let fault = clock_was_set(&kube(0.3), set).unwrap();
+        assert!(fault.to_string().contains("was set by 1805 s"), "{fault}");
         assert_eq!(clock_was_set(&kube(-1805.0), set), None, "preflight names what is known");
         assert_eq!(clock_was_set(&KubeView::default(), set), None, "nothing to compare with");
         // Corrected by less than the allowed difference, in the right direction.

@@ -13,6 +13,7 @@ use super::{
     decide::{Applying, AutoRepair},
     metal3::Metal3,
     notices::Receivers,
+    preflight_fault::PreflightFault,
     registry::Registry,
 };
 pub use crate::model::attempt::CheckAnswer;
@@ -68,9 +69,9 @@ pub struct Engine {
     pub lease: i64,
     /// Set while this engine leads.
     pub leading: Option<Leading>,
-    /// Reasons why this engine only observes, as text; empty = fit to lead.
-    pub observing: Vec<String>,
-    /// Reason why a fit engine does not campaign now, as text.
+    /// Faults for which this engine only observes; empty = fit to lead.
+    pub observing: Vec<PreflightFault>,
+    /// Text of the reason why a fit engine does not campaign now.
     pub standing_back: Option<String>,
     /// Set while the engine holds the lock but decides nothing, because records of an older version are not migrated
     /// yet. Holds the reason.
@@ -219,9 +220,9 @@ pub struct Work {
     /// Whether this leader has written its lease to the entry's Node. Another lease there is then a newer leader's.
     #[serde(default)]
     pub stamped: bool,
-    /// Reason of the last drain backoff, kept for display while the entry is queued.
-    pub backoff_cause: Option<String>,
-    /// The last fresh read of the machine, made for its next command (SAF-17).
+    /// Reason of the last backoff, kept for display while the entry is queued.
+    pub backoff_cause: Option<Box<Reason>>,
+    /// The last fresh read of its machine, made for its next command.
     #[serde(default)]
     pub fresh: Option<FreshRead>,
     /// Effects that came to nothing in a row, since the last success.

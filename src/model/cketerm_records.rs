@@ -211,14 +211,58 @@ pub struct Order {
     pub entry_revision: i64,
 }
 
-/// Value of `cketerm/history/<id>`: one ended entry.
+/// The ways an entry ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndKind {
+    /// Its machine has booted.
+    Booted,
+    /// An operator declared it done.
+    Done,
+    /// Its machine was repaired.
+    Succeeded,
+    /// Its repair failed.
+    Failed,
+    /// An operator cancelled it.
+    Cancelled,
+    /// An operator deleted the repair.
+    Deleted,
+    /// Its node left the cluster definition.
+    Dequeued,
+    /// Unknown: the record is of a version that stored the text alone.
+    #[default]
+    Unrecorded,
+}
+
+impl EndKind {
+    /// Reports whether the entry reached its goal.
+    pub fn good(self) -> bool {
+        match self {
+            Self::Booted | Self::Done | Self::Succeeded => true,
+            Self::Failed | Self::Cancelled | Self::Deleted | Self::Dequeued | Self::Unrecorded => false,
+        }
+    }
+
+    /// Reports whether the entry was taken out of its queue: it neither reached its goal nor failed.
+    pub fn withdrawn(self) -> bool {
+        match self {
+            Self::Cancelled | Self::Deleted | Self::Dequeued => true,
+            Self::Booted | Self::Done | Self::Succeeded | Self::Failed | Self::Unrecorded => false,
+        }
+    }
+}
+
+/// `cketerm/history/<id>`: one entry that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ending {
     /// The entry.
     pub entry: EntryId,
     /// Address of the machine.
     pub address: String,
-    /// `booted`, `cancelled`, `dequeued: …`, `done by …`.
+    /// Kind of its end.
+    #[serde(default)]
+    pub end: EndKind,
+    /// The same for people: `booted`, `cancelled`, `dequeued: …`, `done by …`.
     pub outcome: String,
     /// Time of the end.
     pub at: Timestamp,

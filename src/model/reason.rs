@@ -9,13 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::attention::Attention;
-use super::{cketerm_records::Verb, entry::EntryId};
-
-/// Prefix of a backoff's cause if only the queue's switch caused it.
-pub const SWITCHED_OFF: &str = "the queue was disabled";
-
-/// Text for a command that failed and runs again by itself.
-pub const TRIES_AGAIN: &str = "tries again";
+use super::{attempt::Ended, cketerm_records::Verb, entry::EntryId};
 
 /// Maximum number of nodes that a reason names. A number beside them is the total.
 pub const NAMED: usize = 20;
@@ -109,6 +103,18 @@ pub struct TooLarge {
     pub bytes: usize,
 }
 
+/// The next try of a command that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandRetry {
+    /// None: an operator decides.
+    Never,
+    /// After `command_interval`, by the definition.
+    Scheduled,
+    /// The same once the queue is enabled.
+    OnceEnabled,
+}
+
 /// Reason why an entry does not move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "PascalCase")]
@@ -165,7 +171,8 @@ pub enum Reason {
     Backoff {
         count: i64,
         until: Timestamp,
-        cause: Option<String>,
+        /// Cause of the backoff; none after a change of the leader, which does not learn it.
+        cause: Option<Box<Reason>>,
     },
     #[serde(rename = "BlockedByPDB")]
     BlockedByPdb {
@@ -225,8 +232,9 @@ pub enum Reason {
         since: Timestamp,
     },
     CommandFailed {
-        how: String,
+        end: Ended,
         stderr: String,
+        retry: CommandRetry,
     },
     OutcomeUnknown {
         attempt: Option<String>,

@@ -31,16 +31,14 @@ pub(super) fn of(app: &App) -> Day {
     for ended in rows() {
         if let Some(hour) = HOURS.checked_sub(1 + hours_ago(ended.at)).and_then(|at| day.ended.get_mut(at)) {
             *hour += 1;
-            // entries that an operator removed have not failed
-            let taken = ["cancelled", "deleted", "removed", "dequeued"].iter().any(|w| ended.outcome.starts_with(w));
-            day.bad += usize::from(!ended.good && !taken);
+            day.bad += usize::from(!ended.end.good() && !ended.end.withdrawn());
         }
     }
     if read.more {
         let oldest = rows().map(|ended| hours_ago(ended.at)).max().unwrap_or(0);
         day.unread = HOURS.saturating_sub(1 + oldest);
     }
-    let boots = rows().filter(|e| e.good && e.entry.queue == QueueKind::Reboot);
+    let boots = rows().filter(|e| e.end.good() && e.entry.queue == QueueKind::Reboot);
     let times = boots.filter_map(|e| u64::try_from(e.at.duration_since(e.commanded?).as_secs()).ok());
     day.boots = times.take(BOOTS).collect();
     day.boots.reverse();

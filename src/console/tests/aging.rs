@@ -185,7 +185,7 @@ fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
     world.kube.put_node(row);
     let trouble = |seen: &crate::engine::snapshot::Seen, id| crate::engine::trouble::of(seen, id).is_some();
     assert!(trouble(&world.seen(), EntryId::reboot(6)), "a budget held it up");
-    let cause = Some("the queue was disabled (reset-backoff ends the wait)".to_owned());
+    let cause = Some(Box::new(Reason::QueueDisabled));
     let until = after(super::world::wall(), 400);
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 2, until, cause });
     assert!(!trouble(&world.seen(), EntryId::reboot(6)));

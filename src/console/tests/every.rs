@@ -14,7 +14,10 @@ use crate::{
         screen,
         update::update,
     },
-    engine::registry::{Asked, Registry},
+    engine::{
+        PreflightFault,
+        registry::{Asked, Registry},
+    },
     model::{
         cketerm_records::Who,
         freeze::Freeze,
@@ -123,7 +126,7 @@ const BAD: &[Bad] = &[
         View::Nodes,
         |w| {
             w.engine.leading = None;
-            w.engine.observing = vec!["identity: not confirmed, run `cketerm cluster identify --confirm`".into()];
+            w.engine.observing = vec![PreflightFault::IdentityUnconfirmed { uid: "u-1".to_owned() }];
         },
         as_it_is,
     ),

@@ -27,7 +27,7 @@ use crate::{
         snapshot::{Seen, Snapshot},
     },
     model::{
-        cketerm_records::{Audit, Ending, Request, Who},
+        cketerm_records::{Audit, EndKind, Ending, Request, Who},
         entry::{EntryId, Stored},
         reason::Reason,
         record::Record,
@@ -161,6 +161,7 @@ fn past(app: &mut App, evil: &str) {
     let ending = Ending {
         entry: EntryId::reboot(1),
         address: bad("10.0.0.14"),
+        end: EndKind::Failed,
         outcome: bad("failed: x"),
         at: wall(),
         last: Value::Null,

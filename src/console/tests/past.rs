@@ -14,6 +14,7 @@ use crate::{
         screen,
         update::update,
     },
+    engine::PreflightFault,
     model::{
         cketerm_records::{Audit, Ending, Request, Who},
         entry::{EntryId, Stored},
@@ -40,6 +41,7 @@ fn ending(index: u64, outcome: &str, ago: i64) -> Ending {
     Ending {
         entry: EntryId::reboot(index),
         address: format!("10.0.0.{}", 14 + index % 5),
+        end: serde_json::from_value(outcome.split([' ', ':']).next().unwrap_or_default().into()).unwrap(),
         outcome: outcome.into(),
         at: after(wall(), -ago),
         last: serde_json::Value::Null,
@@ -126,7 +128,7 @@ fn overview_in_bad_states() {
     (world.engine.leading, world.engine.lease) = (None, 0);
     world.store.candidates.clear();
     world.store.reboots.switch.raw = Some("true".into());
-    world.engine.observing = vec!["identity: not confirmed, run `cketerm cluster identify --confirm`".into()];
+    world.engine.observing = vec![PreflightFault::IdentityUnconfirmed { uid: "u-1".to_owned() }];
     assert_snapshot!("overview_no_leader_80x24", shown(&world, View::Overview, 80, 24, ""));
     let mut world = World::usual();
     world.store.error = Some("tcp connect error: connection refused".into());

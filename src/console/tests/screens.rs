@@ -14,6 +14,7 @@ use crate::{
         theme::Theme,
         update::update,
     },
+    engine::PreflightFault,
     model::{
         cketerm_records::{Audit, Who},
         kube::NodeRow,
@@ -92,7 +93,7 @@ fn stale_sources_and_an_observing_engine() {
     let mut world = World::usual();
     world.store.error = Some("tcp connect error: connection refused (http://127.0.0.1:2379)".into());
     world.engine.leading = None;
-    world.engine.observing = vec!["identity: not confirmed, run `cketerm cluster identify --confirm`".into()];
+    world.engine.observing = vec![PreflightFault::IdentityUnconfirmed { uid: "u-1".to_owned() }];
     let mut app = world.console(80, 24);
     update(&mut app, Event::Tick(at(BOOT + 95.0)));
     press(&mut app, "X");
@@ -114,7 +115,7 @@ fn text_from_outside_never_steers_the_terminal() {
     let why = crate::model::reason::Reason::EvictionRefused { pod: evil.into(), answer: evil.into() };
     world.reasons.insert(crate::model::entry::EntryId::reboot(9), why);
     world.store.error = Some(evil.into());
-    world.engine.observing = vec![evil.into()];
+    world.engine.observing = vec![PreflightFault::PolicyUnreadable { error: evil.into() }];
     world.engine.leading = None;
     for keys in ["G", "G enter", "G X", "/ \"draining\""] {
         let mut app = world.console(120, 40);

@@ -199,10 +199,10 @@ fn deeds_that_were_too_many_to_be_told_are_counted() {
     }
     (world.store.fresh, world.store.revision) = (fresh, 112);
     update(&mut app, Event::Seen(world.seen()));
-    let said = "bob@ops2 cancelled reboots/112: wrong rack; 6 deeds before are not told here: see 8";
+    let said = "bob@ops2 cancelled reboots/112: wrong rack; 6 earlier actions not listed here: see 8";
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some(said));
     let lines = teller.tell(&world.seen(), at(BOOT + 1.0));
-    assert!(lines[0].ends_with(" 6 deeds before are not told here: `cketerm audit` has them"), "{lines:?}");
+    assert!(lines[0].ends_with(" 6 earlier actions not listed here: `cketerm audit` has them"), "{lines:?}");
     assert!(lines[1].ends_with("cancelled reboots/49: wrong rack"), "{lines:?}");
     world.store.fresh.told(Folder::Audit, 113, &action("bob", "reboot cancel", "reboots/113"));
     world.store.revision = 113;
@@ -230,7 +230,12 @@ fn what_blocks_several_drains_is_one_line_that_leads_to_the_oldest() {
     let held = |pod: &str| Reason::BlockedByPdb { pod: pod.into(), pdb: "shop/web".into(), healthy: 2, needed: 2 };
     world.entry(5, "10.0.0.16", RebootStatus::Draining, 500, 60);
     world.reasons.insert(EntryId::reboot(5), held("shop/web-other"));
-    let cause = Some("pod shop/web-3 is kept by pdb shop/web (healthy 1, needs 2)".to_owned());
+    let cause = Some(Box::new(Reason::BlockedByPdb {
+        pod: "shop/web-3".into(),
+        pdb: "shop/web".into(),
+        healthy: 1,
+        needed: 2,
+    }));
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 1, until: after(wall(), 400), cause });
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);

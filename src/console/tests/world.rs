@@ -192,7 +192,8 @@ impl World {
         self.store.progress.insert(EntryId::reboot(3), stored("p3", 40, draining));
         self.store.progress.insert(EntryId::reboot(4), stored("p4", 41, rebooting));
         self.attempts();
-        let cause = Some("pod db/pg-0 is kept by pdb db/pg (healthy 2, needs 2)".to_owned());
+        let pod = "db/pg-0".to_owned();
+        let cause = Some(Box::new(Reason::BlockedByPdb { pod, pdb: "db/pg".into(), healthy: 2, needed: 2 }));
         self.reasons = BTreeMap::from([
             (EntryId::reboot(3), held),
             (

@@ -361,7 +361,7 @@ fn worse(app: &mut App, least: Trouble) -> bool {
                 Spot::Stuck(..) | Spot::Gate | Spot::Unready => true,
                 Spot::WaitsOn(..) | Spot::Blocks(..) => least == Trouble::Waits,
                 Spot::Hosts => !app.totals.hosts.trouble.is_empty(),
-                Spot::Work(_) | Spot::Ended(_) | Spot::DialogAction(_) => false,
+                Spot::Work(_) | Spot::Ended(_) | Spot::Action(_) => false,
             };
             next(&app.spots.rows, app.spots.place, stuck).map(|place| {
                 app.spots.moved = true;
@@ -375,7 +375,7 @@ fn worse(app: &mut App, least: Trouble) -> bool {
         }
         View::History | View::Audit if app.of_cke || app.view == View::Audit => None,
         View::History | View::Audit => {
-            let bad = |id: &PastId| app.past.history.get(id).is_none_or(|e| !e.good);
+            let bad = |id: &PastId| app.past.history.get(id).is_none_or(|e| !e.end.good());
             next(&app.history.rows, app.history.place, bad).map(|place| app.history.select(place))
         }
         View::Hosts => {

@@ -11,7 +11,7 @@ use crate::{
         table::{self, Cell, Column, Row, wrap},
         when,
     },
-    model::record::Record,
+    model::{cketerm_records::EndKind, record::Record},
 };
 
 /// Draws the table.
@@ -45,9 +45,9 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
 /// Returns the style of an outcome: good, unintended, or failed.
 pub(in crate::console) fn style(app: &App, ended: &Ended) -> Style {
     let theme = &app.looks.theme;
-    if ended.good {
+    if ended.end.good() {
         theme.good
-    } else if ended.outcome.starts_with("failed") {
+    } else if ended.end == EndKind::Failed {
         theme.danger
     } else {
         theme.trouble

@@ -232,9 +232,9 @@ fn leads(app: &App) -> Vec<Span<'static>> {
         [] => text("; no other stands by", theme.muted),
         some => Span::raw(format!("; {} by: {}", if some.len() == 1 { "stands" } else { "stand" }, some.join(", "))),
     });
-    let ours = &engine.observing;
-    if let (Some(why), true) = (ours.first().or(engine.standing_back.as_ref()), engine.leading.is_none()) {
-        spans.push(text(format!("; here: {}", short_text::safe(why)), theme.trouble));
+    let fault = engine.observing.first().map(ToString::to_string);
+    if let (Some(why), true) = (fault.or_else(|| engine.standing_back.clone()), engine.leading.is_none()) {
+        spans.push(text(format!("; here: {}", short_text::safe(&why)), theme.trouble));
     }
     spans
 }

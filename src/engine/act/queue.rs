@@ -213,6 +213,7 @@ impl Actor {
         let ending = Ending {
             entry: id,
             address: address.unwrap_or_default(),
+            end: end.kind(),
             outcome: end.outcome(),
             at: self.steady.now().wall,
             last: last.and_then(Result::ok).unwrap_or_default(),

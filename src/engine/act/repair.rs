@@ -62,6 +62,7 @@ impl Actor {
         let ending = Ending {
             entry: id,
             address: entry.address.clone(),
+            end: end.kind(),
             outcome: end.outcome(),
             at: now,
             last: serde_json::to_value(&next).unwrap_or_default(),

@@ -15,7 +15,7 @@ use crate::{
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         policy::UnreachableRule,
-        reason::{Reason, TRIES_AGAIN},
+        reason::{CommandRetry, Reason},
         reboot::RebootStatus,
         time::after,
     },
@@ -191,8 +191,11 @@ impl<'a> Pass<'a> {
         }
         // A withheld command did nothing to the machine, so the next try need not wait for `command_interval`.
         let again = after(outcome.at, if last.withheld() { WITHHELD } else { task.interval });
-        let how = outcome.end.to_string();
-        let reason = Reason::CommandFailed { how: format!("{how}, {TRIES_AGAIN}"), stderr: outcome.stderr.clone() };
+        let reason = Reason::CommandFailed {
+            end: outcome.end.clone(),
+            stderr: outcome.stderr.clone(),
+            retry: CommandRetry::Scheduled,
+        };
         if self.now.wall < again {
             self.wake_at_wall(again);
             return Some(reason);

@@ -13,7 +13,7 @@ use crate::{
         cketerm_records::Verb,
         entry::{EntryId, Stored},
         kube::{NodeRow, Owner},
-        reason::Reason,
+        reason::{CommandRetry, Reason},
         time::seconds_between,
     },
     mutation::{Mutation, on},
@@ -185,7 +185,7 @@ impl<'a> Pass<'a> {
                 }
                 Some(o) => {
                     let said = if o.stderr.trim().is_empty() { &o.stdout } else { &o.stderr };
-                    Reason::CommandFailed { how: o.end.to_string(), stderr: said.clone() }
+                    Reason::CommandFailed { end: o.end.clone(), stderr: said.clone(), retry: CommandRetry::Never }
                 }
                 None => self.waiting_for_boot(case, last),
             },

@@ -6,7 +6,7 @@ use crate::{
     model::{
         any::QueueEntry,
         attempt::Attempt,
-        cketerm_records::Order,
+        cketerm_records::{EndKind, Order},
         entry::{EntryId, QueueKind, Stored},
         kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
         reason::Reason,
@@ -158,7 +158,20 @@ impl End {
         }
     }
 
-    /// Returns the outcome that the history record stores.
+    /// The same for history.
+    pub fn kind(&self) -> EndKind {
+        match self {
+            Self::Cancelled => EndKind::Cancelled,
+            Self::NotMember => EndKind::Dequeued,
+            Self::Booted | Self::Replaced => EndKind::Booted,
+            Self::DoneBy(_) => EndKind::Done,
+            Self::Deleted => EndKind::Deleted,
+            Self::Healthy => EndKind::Succeeded,
+            Self::Failed(_) => EndKind::Failed,
+        }
+    }
+
+    /// The outcome as history has it.
     pub fn outcome(&self) -> String {
         match self {
             Self::Cancelled => "cancelled".to_owned(),

@@ -2,6 +2,7 @@
 
 use super::{Pass, entry_context::EntryContext, readiness::probe_missing};
 use crate::{
+    engine::PreflightFault,
     model::{
         kube::{HOSTS_SOURCE, NodePods},
         policy::UnreachableRule,
@@ -20,8 +21,8 @@ impl Pass<'_> {
     pub(super) fn not_ours(&self) -> Option<Reason> {
         let engine = &self.snap.engine;
         if engine.leading.is_some() {
-            // A preflight that fails in mid-work is no cause to resign, but nothing new starts (SAF-4).
-            let fault = (!engine.observing.is_empty()).then(|| engine.observing.join("; "));
+            // A fault of the preflight in mid-work is no reason to resign, but nothing new starts.
+            let fault = (!engine.observing.is_empty()).then(|| PreflightFault::joined(&engine.observing));
             let why = engine.resigning.clone().or(fault).or_else(|| engine.unable.clone());
             return why.map(|why| Reason::EngineObserving { why });
         }
@@ -37,7 +38,9 @@ impl Pass<'_> {
                 let why = ours.map(|why| migrates(&leader.host, why)).or_else(|| store.migrates(leader));
                 why.map(|why| Reason::EngineObserving { why })
             }
-            None if !engine.observing.is_empty() => Some(Reason::EngineObserving { why: engine.observing.join("; ") }),
+            None if !engine.observing.is_empty() => {
+                Some(Reason::EngineObserving { why: PreflightFault::joined(&engine.observing) })
+            }
             None => {
                 // A candidate that defers to a complete engine campaigns later by itself. The operator need not start
                 // another one.

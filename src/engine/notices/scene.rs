@@ -18,7 +18,7 @@ use crate::{
     },
     model::{
         attempt::Attempt,
-        cketerm_records::{Ending, Request},
+        cketerm_records::{EndKind, Ending, Request},
         entry::{EntryId, QueueKind, Stored},
         notice::{Kind, Leadership, Notice},
         reason::{Attention, Reason},
@@ -286,7 +286,7 @@ pub(super) fn ended(snap: &Snapshot, ending: &Ending, at: Timestamp) -> Vec<Noti
     let id = ending.entry;
     let mut notices: Vec<Notice> =
         ending.attempts.iter().filter(|a| failed(a)).map(|a| command(snap, a, ending.request.as_ref(), at)).collect();
-    let kind = if ending.outcome.starts_with("failed") { Kind::Failed } else { Kind::Finished };
+    let kind = if ending.end == EndKind::Failed { Kind::Failed } else { Kind::Finished };
     let title = format!("{id}{} ended: {}", on(snap, &ending.address), ending.outcome);
     let mut notice = of_entry(snap, Notice::new(kind, format!("ended/{id}"), title, at), id, Some(&ending.address));
     notice.since = Some(ending.at);

@@ -16,10 +16,11 @@ use crate::{
         snapshot::{Leading, Seen},
     },
     model::{
-        cketerm_records::Ending,
+        attempt::Ended,
+        cketerm_records::{EndKind, Ending},
         entry::{EntryId, Stored},
         notice::{Kind, Leadership, Notice, NotifierState},
-        reason::Reason,
+        reason::{CommandRetry, Reason},
     },
     store::{apply::Row, keys::Keys, view::StoreView},
 };
@@ -364,11 +365,11 @@ fn what_may_pass_by_itself_is_told_once_it_has_lasted_for_the_policys_time() {
     };
     let budget =
         Reason::BlockedByPdb { pod: "shop/web-1".to_owned(), pdb: "shop/web".to_owned(), healthy: 2, needed: 2 };
-    let again = Reason::CommandFailed { how: "exit 1, tries again".to_owned(), stderr: String::new() };
+    let again = Reason::CommandFailed { end: Ended::Exit(1), stderr: String::new(), retry: CommandRetry::Scheduled };
     for why in [budget, again] {
         assert_eq!([60, 1799, 1800].map(|seconds| told(why.clone(), seconds)), [0, 0, 1], "{why}");
     }
-    let last = Reason::CommandFailed { how: "exit 1".to_owned(), stderr: String::new() };
+    let last = Reason::CommandFailed { end: Ended::Exit(1), stderr: String::new(), retry: CommandRetry::Never };
     assert_eq!(told(last, 1), 1, "only a person goes on from there");
 }
 
@@ -406,7 +407,7 @@ fn the_end_of_an_entry_tells_its_failed_commands_and_how_it_ended() {
     let attempts =
         [attempt(1, json!({"exit": 1})), attempt(2, json!({"exit": 0})), attempt(3, json!({"unknown": "?"}))];
     let ending: Ending = serde_json::from_value(json!({"entry": "repairs/3", "address": "10.0.0.1", "last": {},
-        "outcome": "failed: no step is left", "at": "2026-06-01T00:00:30Z", "attempts": attempts}))
+        "end": "failed", "outcome": "failed: no step is left", "at": "2026-06-01T00:00:30Z", "attempts": attempts}))
     .unwrap();
     let seen = seen(&[("cluster", CLUSTER)], &[]);
     let notices = ended(&seen.snapshot, &ending, at(0));
@@ -425,7 +426,7 @@ fn the_end_of_an_entry_tells_its_failed_commands_and_how_it_ended() {
     }
     let told = serde_json::to_string(&ended(&seen.snapshot, &secret, at(0))).unwrap();
     assert!(!told.contains("hunter2") && told.contains("ipmitool -U root"), "{told}");
-    let good = Ending { outcome: "booted".to_owned(), attempts: Vec::new(), ..ending };
+    let good = Ending { end: EndKind::Booted, outcome: "booted".to_owned(), attempts: Vec::new(), ..ending };
     assert_eq!(ended(&seen.snapshot, &good, at(0))[0].kind, Kind::Finished);
     assert!(Stored::get(&Stored { key: String::new(), mod_revision: 1, value: Ok(good.into()) }).is_some());
 }

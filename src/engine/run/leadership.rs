@@ -8,6 +8,7 @@ use crate::{
     clock::Now,
     clock::Steady,
     engine::{
+        PreflightFault,
         act::{Actor, Repeated},
         decide::can_ask,
         event_recorder::EventRecorder,
@@ -120,15 +121,17 @@ impl Loop {
 
     /// Logs the reason why this engine does not campaign, once for each reason.
     fn log_what_bars(&mut self) {
-        let faults = self.snap.engine.observing.iter();
-        let why = faults.chain(&self.snap.engine.standing_back).cloned().collect::<Vec<_>>().join("; ");
-        // Digits are removed, because some reasons count seconds.
-        let gist = why.replace(|c: char| c.is_ascii_digit(), "");
-        if gist != self.barred {
+        let engine = &self.snap.engine;
+        // a fault that counts seconds is the same one
+        let kinds = engine.observing.iter().map(std::mem::discriminant).collect();
+        let barred = (kinds, engine.standing_back.is_some());
+        if barred != self.barred {
+            let faults = engine.observing.iter().map(PreflightFault::to_string);
+            let why = faults.chain(engine.standing_back.clone()).collect::<Vec<_>>().join("; ");
             if !why.is_empty() {
-                tracing::info!(why, "does not stand for the lock");
+                tracing::info!(why, "does not campaign");
             }
-            self.barred = gist;
+            self.barred = barred;
         }
     }
 
@@ -187,9 +190,9 @@ impl Loop {
                 .map(|host| format!("a CKE on {host} waits for the lock: finishes, then resigns")),
             EngineChoice::Always => None,
         };
-        // Stale copies are no reason to resign: they already prevent new starts.
-        let mismatch = self.snap.engine.observing.iter().find(|f| f.contains("MISMATCH") || f.contains("newer"));
-        self.snap.engine.resigning = why.or_else(|| mismatch.cloned());
+        // Stale copies are no fault: nothing new starts while they last, and that is enough.
+        let fault = self.snap.engine.observing.iter().find(|fault| fault.ends_leadership());
+        self.snap.engine.resigning = why.or_else(|| fault.map(PreflightFault::to_string));
         let entries = store.reboots.entries.values().filter_map(Stored::get);
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
         let queues = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
@@ -271,7 +274,7 @@ impl Loop {
         self.steady = Steady::new(&self.clock);
         // All times of this leadership count from this moment.
         if let Some(why) = preflight::clock_was_set(&kube_live.borrow(), self.steady.now()) {
-            tracing::warn!(why, "won, and resigns");
+            tracing::warn!(%why, "won, and resigns");
             self.ask(LeadOrder::Resign);
             return;
         }

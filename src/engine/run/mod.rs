@@ -27,6 +27,7 @@ use super::{
     metal3::{Board, Controller, Metal3},
     notices::{self, NotificationWorkers},
     preflight,
+    preflight_fault::PreflightFault,
     probe::{Prober, Targets, url},
     publish,
     registry::{InventoryPoller, Plans},
@@ -101,9 +102,9 @@ struct Loop {
     announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
     programs_of: (Option<i64>, Option<Version>),
-    /// The last logged reason why this engine does not campaign.
-    barred: String,
-    /// Publishes the outcomes of this host's commands whose leader is gone.
+    /// Kinds of faults, and whether this engine stands back, as logged last.
+    barred: (Vec<std::mem::Discriminant<PreflightFault>>, bool),
+    /// Publishes what commands of this host ended with whose leader is gone.
     _publisher: JoinSet<()>,
     options: Options,
 }

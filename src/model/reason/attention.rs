@@ -1,7 +1,7 @@
 //! Urgency of reasons: whether and how soon an operator must act. The console, the notices and the metrics use this one
 //! list (`engine/trouble`).
 
-use super::{GIVEN_UP, Reason, SWITCHED_OFF, TRIES_AGAIN};
+use super::{CommandRetry, GIVEN_UP, Reason};
 
 /// Urgency of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,15 +18,14 @@ impl Reason {
     /// Returns the urgency of this reason.
     pub fn attention(&self) -> Attention {
         match self {
-            Self::CommandFailed { how, .. } if how.contains(TRIES_AGAIN) => Attention::Later,
-            // An entry that the queue's switch sent back waits only for its backoff.
-            Self::Backoff { count, cause, .. } => match cause {
-                Some(why) if why.starts_with(SWITCHED_OFF) => Attention::None,
+            // whom the switch sent back nothing holds up but a timer
+            Self::Backoff { count, cause, .. } => match cause.as_deref() {
+                Some(Self::QueueDisabled) => Attention::None,
                 None if *count < GIVEN_UP => Attention::None,
                 _ => Attention::Later,
             },
-            Self::WaitingForBoot { stuck: false, .. } => Attention::None,
-            Self::UnreachableGate { .. }
+            Self::CommandFailed { retry: CommandRetry::Scheduled | CommandRetry::OnceEnabled, .. }
+            | Self::UnreachableGate { .. }
             | Self::ControlPlaneUnhealthy { .. }
             | Self::EtcdMemberUnhealthy { .. }
             | Self::EtcdUnchecked { .. }
@@ -45,7 +44,7 @@ impl Reason {
             | Self::BlockedByManyPdbs { .. }
             | Self::TerminatingStuck { .. }
             | Self::UncordonedByOther { .. }
-            | Self::CommandFailed { .. }
+            | Self::CommandFailed { retry: CommandRetry::Never, .. }
             | Self::OutcomeUnknown { .. }
             | Self::NodeMismatch { .. }
             | Self::OrphanedCordon { .. }
@@ -56,12 +55,32 @@ impl Reason {
             | Self::OrderIgnored { .. }
             | Self::ProgramMissing { .. }
             | Self::BmcNotAllowed { .. }
-            | Self::WaitingForBoot { .. }
+            | Self::WaitingForBoot { stuck: true, .. }
             | Self::NoCommand { .. }
             | Self::NotMember { .. }
             | Self::InvalidEntry { .. }
             | Self::TransactionTooLarge { .. } => Attention::Now,
-            _ => Attention::None,
+            Self::WaitingForBoot { stuck: false, .. }
+            | Self::WaitingForSlot { .. }
+            | Self::WaitingForWorkers { .. }
+            | Self::WaitingForControlPlane { .. }
+            | Self::OutsideWindow { .. }
+            | Self::WaitingForGroup { .. }
+            | Self::PodsLeaving { .. }
+            | Self::CommandRunning { .. }
+            | Self::Frozen { .. }
+            | Self::EngineElsewhere { .. }
+            | Self::OnHold { .. }
+            | Self::DuplicateOf { .. }
+            | Self::MachineInRepair { .. }
+            | Self::MachineInReboot { .. }
+            | Self::WaitingForHealth { .. }
+            | Self::WaitingForJoin { .. }
+            | Self::Settling { .. }
+            | Self::HeldByOtherKey { .. }
+            | Self::QueueDisabled
+            | Self::Working { .. }
+            | Self::Ready => Attention::None,
         }
     }
 

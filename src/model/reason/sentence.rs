@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::{PodHold, Reason};
+use super::{CommandRetry, PodHold, Reason};
 
 impl fmt::Display for PodHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,6 +24,16 @@ impl fmt::Display for PodHold {
             Self::Leaving => f.write_str("leaving"),
             Self::Refused { answer } => write!(f, "eviction refused: {answer}"),
         }
+    }
+}
+
+impl fmt::Display for CommandRetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "",
+            Self::Scheduled => ", retrying",
+            Self::OnceEnabled => ", retried once the queue is enabled",
+        })
     }
 }
 
@@ -68,7 +78,11 @@ impl fmt::Display for Reason {
             Self::WaitingForGroup { by, group, holder } => write!(f, "waits for {by} {group} ({holder})"),
             Self::Backoff { count, until, cause } => {
                 write!(f, "backed off {count}×, until {}", at(*until))?;
-                cause.as_ref().map_or(Ok(()), |c| write!(f, ": {c}"))
+                match cause.as_deref() {
+                    None => Ok(()),
+                    Some(Self::QueueDisabled) => f.write_str(": the queue was disabled (reset-backoff ends the wait)"),
+                    Some(cause) => write!(f, ": {cause}"),
+                }
             }
             Self::BlockedByPdb { pod, pdb, healthy, needed } => {
                 write!(f, "pod {pod} is kept by pdb {pdb} (healthy {healthy}, needs {needed})")
@@ -98,8 +112,10 @@ impl fmt::Display for Reason {
             Self::CommandRunning { attempt, since } => {
                 write!(f, "command runs since {} (attempt {attempt})", at(*since))
             }
-            Self::CommandFailed { how, stderr } if stderr.is_empty() => write!(f, "command failed: {how}"),
-            Self::CommandFailed { how, stderr } => write!(f, "command failed: {how}: {}", last_line(stderr)),
+            Self::CommandFailed { end, stderr, retry } => {
+                write!(f, "command failed{retry}: {end}")?;
+                if stderr.is_empty() { Ok(()) } else { write!(f, ": {}", last_line(stderr)) }
+            }
             Self::OutcomeUnknown { until: Some(until), .. } => {
                 write!(f, "a command of a dead leader may still be running, until {}", at(*until))
             }
@@ -167,7 +183,7 @@ impl fmt::Display for Reason {
             Self::TransactionTooLarge { what, size } => {
                 write!(f, "{what} does not fit into etcd: {size}; see the runbook for what to remove")
             }
-            Self::EffectFailed { what, why } => write!(f, "{what} failed, is tried again: {why}"),
+            Self::EffectFailed { what, why } => write!(f, "{what} failed, retrying: {why}"),
             Self::Working { phase } => f.write_str(phase),
             Self::Ready => f.write_str("next"),
         }

@@ -173,7 +173,7 @@ async fn why_of_a_finished_repair_says_how_it_ended() {
     put(&rig, 1, "failed", "waiting").await;
     put(&rig, 2, "succeeded", "waiting").await;
     let ending = json!({
-        "entry": "repairs/1", "address": "10.0.0.11", "outcome": "failed: the command of step 1: exit 3",
+        "entry": "repairs/1", "address": "10.0.0.11", "end": "failed", "outcome": "failed: the command of step 1: exit 3",
         "at": "2026-06-01T01:02:03Z", "last": {"index": "1"},
     });
     rig.put("/cke/cketerm/history/repairs-0000000000000001", &ending.to_string()).await;

@@ -97,6 +97,7 @@ async fn followed_records_come_oldest_first_after_the_last_twenty() {
 fn ending(index: u64, address: &str, outcome: &str, at: &str) -> String {
     json!({
         "entry": format!("reboots/{index}"), "address": address, "outcome": outcome, "at": at, "last": {},
+        "end": outcome.split([' ', ':']).next(),
         "request": {"who": {"user": "anna", "host": "h"}, "at": "2026-06-01T00:00:00Z", "reason": "INC-7"},
         "attempts": [{
             "id": "a", "entry": format!("reboots/{index}"), "number": 1, "address": address, "lease": 7,

@@ -41,7 +41,7 @@ async fn a_secret_in_any_common_form_is_in_no_output() {
     rig.put("/cke/reboots/data/0000000000000000", r#"{"index":"0","node":"10.0.0.12","status":"rebooting"}"#).await;
     rig.put("/cke/cketerm/attempts/reboots/0/1", &attempt("reboots/0", &outcome).to_string()).await;
     let ended = json!({
-        "entry": "reboots/1", "address": "10.0.0.12", "outcome": "cancelled", "at": "2026-06-01T00:01:00Z", "last": {},
+        "entry": "reboots/1", "address": "10.0.0.12", "end": "cancelled", "outcome": "cancelled", "at": "2026-06-01T00:01:00Z", "last": {},
         "attempts": [attempt("reboots/1", &outcome)],
     });
     rig.put("/cke/cketerm/history/reboots-0000000000000001", &ended.to_string()).await;

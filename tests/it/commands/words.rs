@@ -166,6 +166,7 @@ async fn why_names_the_reason_that_the_leader_published() {
 fn ending(index: u64, outcome: &str) -> String {
     json!({
         "entry": format!("reboots/{index}"), "address": "10.0.0.12", "outcome": outcome,
+        "end": outcome.split([' ', ':']).next(),
         "at": "2026-06-01T00:00:00Z", "last": {},
     })
     .to_string()

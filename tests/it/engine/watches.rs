@@ -111,6 +111,7 @@ async fn a_command_whose_machine_cannot_be_asked_for_backs_off_at_the_drains_dea
     assert!(seen.snapshot.store.reboots.entries[&0].get().unwrap().drain_backoff_count == 1);
     let seen = place.until("it says why", |s| matches!(s.reasons.get(&first()), Some(Reason::Backoff { .. }))).await;
     let Some(Reason::Backoff { cause: Some(cause), .. }) = seen.reasons.get(&first()) else { unreachable!() };
+    let cause = cause.to_string();
     assert!(cause.contains("no answer") || cause.contains("is older") || cause.contains("pods on"), "{cause}");
     place.lines.kubernetes.slow(None, 0);
     place.until("and it is rebooted when the server is well", |s| status(s).is_none()).await;

@@ -72,7 +72,7 @@ pub(super) fn actions(app: &App) -> Vec<OverviewLine> {
     for id in &app.summary.actions {
         let Some(audit) = read.get(id) else { continue };
         lines.push(OverviewLine {
-            spot: Some(Spot::DialogAction(id.clone())),
+            spot: Some(Spot::Action(id.clone())),
             label: "",
             spans: vec![Span::raw(format!("{} {}", calendar::short(app, audit.at), action(audit)))],
         });

@@ -18,7 +18,7 @@ use crate::{
         cketerm_records::Verb,
         cluster::Operation,
         entry::{EntryId, Stored},
-        reason::Reason,
+        reason::{CommandRetry, Reason},
     },
     mutation::{Mutation, on},
 };
@@ -201,7 +201,11 @@ impl<'a> Pass<'a> {
                 self.finish_repair(case, End::Failed(format!("the success command: {}", outcome.end)))
             }
             After::TriesLeft(outcome) => {
-                let reason = Reason::CommandFailed { how: outcome.end.to_string(), stderr: outcome.stderr.clone() };
+                let reason = Reason::CommandFailed {
+                    end: outcome.end.clone(),
+                    stderr: outcome.stderr.clone(),
+                    retry: CommandRetry::Scheduled,
+                };
                 self.retry_by_definition(case, task).unwrap_or(reason)
             }
             After::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },

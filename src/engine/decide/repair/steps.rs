@@ -14,7 +14,7 @@ use crate::{
     engine::snapshot::CheckAnswer,
     model::{
         attempt::Outcome,
-        reason::{Reason, TRIES_AGAIN},
+        reason::{CommandRetry, Reason},
         repair::{RepairStatus, StepStatus},
         time::{after, seconds_between},
     },
@@ -59,10 +59,10 @@ impl<'a> Pass<'a> {
         match self.what_came_of(case.id, task) {
             After::Succeeded(outcome) => self.watched(case, outcome),
             After::TriesLeft(outcome) => {
-                let how = outcome.end.to_string();
                 let disabled = || Reason::CommandFailed {
-                    how: format!("{how}, {TRIES_AGAIN} once the queue is enabled"),
+                    end: outcome.end.clone(),
                     stderr: outcome.stderr.clone(),
+                    retry: CommandRetry::OnceEnabled,
                 };
                 self.retry_by_definition(case, task).unwrap_or_else(disabled)
             }

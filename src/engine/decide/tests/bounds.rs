@@ -11,7 +11,7 @@ use crate::{
     },
     model::{
         attempt::{Attempt, CheckAnswer, Ended},
-        cketerm_records::{Ending, Verb},
+        cketerm_records::{EndKind, Ending, Verb},
         entry::{EntryId, QueueKind, Stored},
         reason::{Attention, Reason, TooLarge},
         reboot::RebootStatus,
@@ -135,6 +135,7 @@ fn ending(attempts: Vec<Attempt>) -> Ending {
     Ending {
         entry: EntryId::reboot(0),
         address: "10.0.0.11".to_owned(),
+        end: EndKind::Booted,
         outcome: "booted".to_owned(),
         at: super::scene::now(),
         last: serde_json::json!({}),

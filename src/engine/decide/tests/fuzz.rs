@@ -215,7 +215,7 @@ fn the_past() {
     let who = json!({"user": "ann", "host": "h", "ssh_client": "192.0.2.1"});
     let attempt = text(scene().snapshot().store.attempts[&(EntryId::reboot(2), 1)].get().unwrap());
     let attempt: Value = serde_json::from_str(&attempt).unwrap();
-    let ending = json!({"entry": "reboots/1", "address": "10.0.0.11", "outcome": "booted", "at": "2026-08-01T11:00:00Z", "last": {},
+    let ending = json!({"entry": "reboots/1", "address": "10.0.0.11", "end": "booted", "outcome": "booted", "at": "2026-08-01T11:00:00Z", "last": {},
         "request": {"who": who, "at": "2026-08-01T10:00:00Z", "reason": "x"}, "attempts": [attempt]});
     let audit = json!({"at": "2026-08-01T11:00:00Z", "who": who, "what": "power", "on": "reboots/1", "reason": "x", "result": "done"});
     Fuzz::new("history", 300).seeds([ending.to_string()]).run(|bytes| {

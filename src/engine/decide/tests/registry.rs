@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::scene::{BOOT, Scene, now, stored};
 use crate::{
     engine::{
+        PreflightFault,
         decide::{Applying, Decision, Effect, Registering},
         registry::{Asked, Good, Registry, propose},
         snapshot::Snapshot,
@@ -163,9 +164,10 @@ fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing
     let one = [(12, "UNHEALTHY")];
     let mut scene = scene();
     scene.constraints.minimum_workers = Some(19);
-    let observing = scene.clone().with(|s| s.snap.engine.observing = vec!["cketerm/schema is newer".to_owned()]);
+    let observing =
+        scene.clone().with(|s| s.snap.engine.observing = vec![PreflightFault::SchemaTooNew { found: 9, known: 2 }]);
     let (why, applied) = stands(&observing, 0, &one);
-    says(&why, "schema is newer");
+    says(&why, "newer than 2");
     assert!(!applied);
     let mut old = snapshot(&scene, 0, &one);
     assert!(applies(&decide(&old)));

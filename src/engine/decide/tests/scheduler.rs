@@ -1,7 +1,7 @@
 //! Entries that start, entries that wait, and their reasons.
 
 use super::scene::{BOOT, Scene, now};
-use crate::engine::snapshot::BmcAccess;
+use crate::engine::{PreflightFault, snapshot::BmcAccess};
 use crate::model::{
     attempt::Ended,
     cketerm_records::Verb,
@@ -332,8 +332,9 @@ fn i32_every_entry_has_a_reason() {
 
 #[test]
 fn a_fault_of_the_preflight_in_mid_leadership_starts_nothing_new() {
-    let scene =
-        Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.observing = vec!["policy cannot be read".to_owned()]);
+    let scene = Scene::new(1)
+        .queued(&[(0, 11)])
+        .with(|s| s.snap.engine.observing = vec![PreflightFault::PolicyUnreadable { error: "bad".to_owned() }]);
     assert!(scene.starts().is_empty());
     assert!(matches!(scene.reason(0), Reason::EngineObserving { why } if why.contains("policy")));
 }
