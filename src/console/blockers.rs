@@ -98,7 +98,7 @@ pub fn of_several(app: &App) -> Vec<Blocks> {
         match why {
             Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
             Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
-            // the pod may have been replaced since the drain was given up
+            // The pod may have been replaced since the backoff began.
             Reason::Backoff { cause: Some(cause), .. } => match cause.as_ref() {
                 Reason::BlockedByPdb { pdb, .. } => add(format!("pdb {pdb}"), *id, None),
                 Reason::BlockedByJob { job, .. } => add(format!("job {job}"), *id, None),

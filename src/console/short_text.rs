@@ -35,7 +35,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             format!("backed off {count}x, next {}", when::until(*until, now))
         }
         Reason::Backoff { until, cause: Some(cause), .. } => match cause.as_ref() {
-            // what ends it before what narrow screens cut
+            // The remedy comes before the text that narrow screens cut off.
             Reason::QueueDisabled => format!("{}, or reset-backoff (the queue was disabled)", when::until(*until, now)),
             cause => format!("{}: {}", when::until(*until, now), condensed(cause, now)),
         },
@@ -170,7 +170,7 @@ fn made_safe(text: String) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text } else { safe(&text) }
 }
 
-/// The cause of a backoff: a budget and a Job with the object first, everything else as its sentence.
+/// Returns the cause of a backoff: a budget or a Job with the object first, everything else as its sentence.
 fn condensed(cause: &Reason, now: Timestamp) -> String {
     match cause {
         Reason::BlockedByPdb { .. } | Reason::BlockedByJob { .. } => reason(cause, now),

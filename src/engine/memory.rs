@@ -243,7 +243,8 @@ fn came_to_nothing(work: &mut Work, why: String) -> u32 {
     count
 }
 
-/// A drain begins, or is given up. A repair's health is asked all the time: what it said last is kept.
+/// Resets the memory when a drain begins or ends early. The last health answer of a repair is kept, because health
+/// checks run all the time.
 fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Option<Box<Reason>>) {
     let before = work.remove(&id).unwrap_or_default();
     let (check, commanded) =

@@ -23,8 +23,9 @@ use crate::{
 /// Largest trusted difference in seconds between this host's clock and the API server's.
 const CLOCK_LIMIT: f64 = 5.0;
 
-/// A clock that was set since it was compared with the API server's: what it says now is not believed before it is compared
-/// again. Without this an engine that wins right after would judge windows, freezes and backoffs by it (I8, I37).
+/// Returns a fault if the clock was set since it was compared with the API server's. It is not trusted until it has
+/// been compared again. Otherwise an engine that wins right afterwards would evaluate windows, freezes and backoffs by
+/// a wrong time (I8, I37).
 pub(super) fn clock_was_set(kube: &KubeView, now: Now) -> Option<PreflightFault> {
     let seconds = now.offset() - kube.clock_offset;
     let ahead = kube.clock_ahead.filter(|ahead| ahead.abs() <= CLOCK_LIMIT)? - seconds;

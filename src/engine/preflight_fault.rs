@@ -1,4 +1,4 @@
-//! Faults that the preflight finds: while there is one, this engine only observes (docs/spec/safety.md, SAF-6).
+//! Faults that the preflight finds: while there is one, this engine only observes (docs/spec/safety.md, SAF-4).
 
 use std::fmt;
 

@@ -158,7 +158,7 @@ impl End {
         }
     }
 
-    /// The same for history.
+    /// Returns the kind of end that the history record stores.
     pub fn kind(&self) -> EndKind {
         match self {
             Self::Cancelled => EndKind::Cancelled,
@@ -171,7 +171,7 @@ impl End {
         }
     }
 
-    /// The outcome as history has it.
+    /// Returns the outcome as text for the history record.
     pub fn outcome(&self) -> String {
         match self {
             Self::Cancelled => "cancelled".to_owned(),

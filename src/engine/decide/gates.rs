@@ -21,7 +21,7 @@ impl Pass<'_> {
     pub(super) fn not_ours(&self) -> Option<Reason> {
         let engine = &self.snap.engine;
         if engine.leading.is_some() {
-            // A fault of the preflight in mid-work is no reason to resign, but nothing new starts.
+            // A preflight that fails in mid-work is no cause to resign, but nothing new starts (SAF-4).
             let fault = (!engine.observing.is_empty()).then(|| PreflightFault::joined(&engine.observing));
             let why = engine.resigning.clone().or(fault).or_else(|| engine.unable.clone());
             return why.map(|why| Reason::EngineObserving { why });

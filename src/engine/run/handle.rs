@@ -159,7 +159,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         announced: None,
         registered: None,
         programs_of: (None, None),
-        barred: (Vec::new(), false),
+        barred: (Vec::new(), None),
         _publisher: publisher,
         options,
     };

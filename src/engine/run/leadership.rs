@@ -122,9 +122,10 @@ impl Loop {
     /// Logs the reason why this engine does not campaign, once for each reason.
     fn log_what_bars(&mut self) {
         let engine = &self.snap.engine;
-        // a fault that counts seconds is the same one
+        // The same fault with another number of seconds is not logged again.
         let kinds = engine.observing.iter().map(std::mem::discriminant).collect();
-        let barred = (kinds, engine.standing_back.is_some());
+        let standing_back = engine.standing_back.as_ref().map(|why| why.replace(|c: char| c.is_ascii_digit(), ""));
+        let barred = (kinds, standing_back);
         if barred != self.barred {
             let faults = engine.observing.iter().map(PreflightFault::to_string);
             let why = faults.chain(engine.standing_back.clone()).collect::<Vec<_>>().join("; ");

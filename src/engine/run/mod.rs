@@ -102,8 +102,8 @@ struct Loop {
     announced: Option<tokio::sync::oneshot::Sender<()>>,
     registered: Option<EngineRegistration>,
     programs_of: (Option<i64>, Option<Version>),
-    /// Kinds of faults, and whether this engine stands back, as logged last.
-    barred: (Vec<std::mem::Discriminant<PreflightFault>>, bool),
+    /// Kinds of faults, and why this engine stands back (without digits), as logged last.
+    barred: (Vec<std::mem::Discriminant<PreflightFault>>, Option<String>),
     /// Publishes what commands of this host ended with whose leader is gone.
     _publisher: JoinSet<()>,
     options: Options,
