@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Some(_) if cli.run.any() => {
-            fail(2, "options such as --daemon, --observe, --sandbox are for running without a word: leave them out")
+            fail(2, "options such as --daemon, --observe and --sandbox take no subcommand: leave them out")
         }
         Some(command) => {
             warn(&settings);
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             Err(text) => fail(2, &text),
         },
         None if cli.run.choice.any() && !cli.run.sandbox => {
-            fail(2, "--nodes, --scenario, --seed and --speed are for --sandbox")
+            fail(2, "--nodes, --scenario, --seed and --speed require --sandbox")
         }
         None => attended(settings.of_a_console(), &cli),
     }
@@ -81,7 +81,7 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
         Err(text) => return fail(2, &text),
     };
     if !cli.run.plain && (!std::io::stdout().is_terminal() || !std::io::stdin().is_terminal()) {
-        return fail(2, "the console needs a terminal; without one use --plain, a word (`cketerm --help`) or --daemon");
+        return fail(2, "the console needs a terminal: use --plain, --daemon or a subcommand (`cketerm --help`)");
     }
     warn(&settings);
     match console::options(&settings, &cli.run, cli.globals.color) {
@@ -117,7 +117,7 @@ fn unconfigured(settings: &Settings) -> String {
     format!(
         "no etcd is configured, so there is nothing to show. Looked for:\n{}\
          \x20 CKETERM_ETCD_ENDPOINTS in the environment, --etcd-endpoints\n\
-         Write a configuration file with `cketerm config default`, or name the servers:\n\
+         Write a configuration file with `cketerm config default`, or pass the servers as options:\n\
          \x20 cketerm --etcd-endpoints URL --kubeconfig FILE\n\
          Or try it without any server: cketerm --sandbox",
         files.concat()
@@ -150,7 +150,7 @@ fn with_runtime(threads: Threads, work: impl Future<Output = Result<(), (u8, Str
     match worked {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err((status, text))) => fail(status, &text),
-        Err(e) => fail(1, &format!("the runtime could not be started: {e}")),
+        Err(e) => fail(1, &format!("cannot start the async runtime: {e}")),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
 /// Which nodes, and how.
 #[derive(Args, Debug)]
 pub struct AddArgs {
-    /// The file that holds the addresses; - = standard input. With attributes too: those of them that have these
+    /// File of node addresses (- = standard input); with selectors, only those that match
     pub file: Option<PathBuf>,
     /// Nodes of this role (label cke.cybozu.com/role)
     #[arg(long, value_name = "ROLE")]
@@ -31,7 +31,7 @@ pub struct AddArgs {
     /// Nodes with these labels, as kubectl writes them: a=1,b!=2,c in (x,y),d,!e
     #[arg(long, value_name = "LABELS")]
     pub selector: Option<Selector>,
-    /// Print what would be queued, and what would happen then; writes nothing
+    /// Print what would be queued and how it would be drained; writes nothing
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -85,14 +85,14 @@ async fn dry_run(addresses: &[String], operator: &Operator, context: &Context) -
     for note in &notes {
         context.say(note);
     }
-    context.say(&format!("dry run: {} would be queued, nothing was written", addresses.len()));
+    context.say(&format!("dry run: {} nodes would be queued, nothing was written", addresses.len()));
     if addresses.is_empty() {
         return Ok(());
     }
     if operator.kube.is_some() {
         return Box::pin(queue_plan::reboots(addresses, context)).await;
     }
-    context.say("no Kubernetes is configured: what their drains would meet is not shown");
+    context.say("no preview of the drains: Kubernetes is not configured (--kubeconfig FILE)");
     match context.output(Output::Table) {
         Output::Table => addresses.iter().try_for_each(|address| context.out.line(address)),
         form => context.out.value(&addresses, form),

@@ -31,45 +31,45 @@ use crate::config::Overrides;
 
 /// Console and controller for keeping bare-metal Kubernetes clusters running.
 ///
-/// Without a word: the console, and an engine where the policy lets one campaign. Exit status of words: 0 done,
-/// 1 failed, 2 misused, 3 refused, 5 done but for what in etcd cannot be read.
+/// Without a subcommand: runs the console, and an engine if the policy allows it to campaign. Exit status of
+/// subcommands: 0 done, 1 failed, 2 wrong usage, 3 refused, 5 done, except for unreadable entries.
 #[derive(Debug, Parser)]
 #[command(name = "cketerm", version, max_term_width = 100, args_conflicts_with_subcommands = false)]
 pub struct Cli {
-    /// Options of every word.
+    /// Options of every subcommand.
     #[command(flatten)]
     pub globals: Globals,
-    /// How to run without a word.
+    /// Options without a subcommand.
     #[command(flatten)]
     pub run: RunOptions,
-    /// The word.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// Options that every word takes. Those that say where the servers are are read from the environment too, below the
-/// options (`CKETERM_CONFIG`, `CKETERM_ETCD_ENDPOINTS` …).
+/// Options that every subcommand takes. The environment can also set those of the servers (`CKETERM_CONFIG`,
+/// `CKETERM_ETCD_ENDPOINTS` …); options take precedence.
 #[derive(Args, Clone, Debug)]
 pub struct Globals {
-    /// Configuration file, in our form or CKE's [env: CKETERM_CONFIG]
+    /// Configuration file, cketerm's or CKE's [env: CKETERM_CONFIG]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
-    /// URLs of etcd, separated by commas [env: CKETERM_ETCD_ENDPOINTS]
+    /// etcd URLs, comma-separated [env: CKETERM_ETCD_ENDPOINTS]
     #[arg(long, global = true, value_name = "URLS", help_heading = "Global options")]
     pub etcd_endpoints: Option<String>,
-    /// What all keys in etcd begin with [env: CKETERM_ETCD_PREFIX]
+    /// etcd key prefix [env: CKETERM_ETCD_PREFIX]
     #[arg(long, global = true, value_name = "PREFIX", help_heading = "Global options")]
     pub etcd_prefix: Option<String>,
-    /// Kubeconfig; never taken from KUBECONFIG or a home directory [env: CKETERM_KUBECONFIG]
+    /// Kubeconfig; KUBECONFIG and ~/.kube/config are not read [env: CKETERM_KUBECONFIG]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [env: CKETERM_CONTEXT]
+    /// Kubeconfig context [env: CKETERM_CONTEXT]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
     pub context: Option<String>,
-    /// Form of the output; each word has a default of its own
+    /// Output format; the default depends on the subcommand
     #[arg(short, long, global = true, env = "CKETERM_OUTPUT", hide_env_values = true, help_heading = "Global options")]
     pub output: Option<AskedOutput>,
-    /// Colours
+    /// When to use colours
     #[arg(
         long,
         global = true,
@@ -80,17 +80,17 @@ pub struct Globals {
         help_heading = "Global options"
     )]
     pub color: Color,
-    /// Say more on standard error
+    /// Print more on standard error
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
     pub verbose: u8,
 }
 
-/// What may be asked for with `-o`.
+/// Values of `-o`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AskedOutput {
-    /// Columns, for people.
+    /// Table for people.
     Table,
-    /// The columns of `ckecli` where it has some, for its scripts; else those for people.
+    /// Columns of `ckecli`, for its scripts; where it has none, the table for people.
     Simple,
     /// JSON, indented by four.
     Json,
@@ -109,7 +109,7 @@ pub enum Output {
     Yaml,
 }
 
-/// When to use colours.
+/// Values of `--color`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless `NO_COLOR` is set.
@@ -120,35 +120,35 @@ pub enum Color {
     Never,
 }
 
-/// How to run without a word.
+/// Options without a subcommand.
 #[derive(Args, Clone, Debug)]
 #[allow(clippy::struct_excessive_bools)] // each is a flag of its own
 pub struct RunOptions {
-    /// The engine alone, without a console
+    /// Run the engine without a console
     #[arg(long, conflicts_with_all = ["observe", "read_only", "view", "theme", "sandbox"])]
     pub daemon: bool,
-    /// Where the daemon's /healthz, /readyz, /metrics and, on a loopback address, /state listen; off = nowhere
+    /// Listen address of the daemon's /healthz, /readyz, /metrics (on loopback also /state), or off
     #[arg(long, value_name = "ADDRESS", requires = "daemon", value_parser = http)]
     pub http: Option<String>,
-    /// The console without an engine
+    /// Run the console without an engine
     #[arg(long)]
     pub observe: bool,
-    /// The console without an engine and without actions
+    /// Run the console without an engine and without actions
     #[arg(long)]
     pub read_only: bool,
-    /// Lines in place of a screen: what changes, one a line; for logs, screen readers and terminals that cannot draw
+    /// Print changes line by line, for logs, screen readers and simple terminals
     #[arg(long, conflicts_with_all = ["daemon", "view"])]
     pub plain: bool,
-    /// The console's first view
+    /// First view of the console
     #[arg(long, value_name = "NAME")]
     pub view: Option<String>,
-    /// The console's looks: a name of `theme list`, or auto
+    /// Theme of the console: a name from `theme list`, or auto
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
-    /// The console on a simulated data centre inside this process; no server is needed, none is touched
+    /// Run the console on a simulated data centre in this process; contacts no server
     #[arg(long, conflicts_with_all = ["observe", "read_only"])]
     pub sandbox: bool,
-    /// What the sandbox is like.
+    /// Options of the sandbox.
     #[command(flatten)]
     pub choice: Choice,
 }
@@ -175,90 +175,90 @@ impl RunOptions {
     }
 }
 
-/// The nouns.
+/// Top-level subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// The reboot queue
+    /// Reboot queue
     #[command(visible_alias = "rq", subcommand_required = true, arg_required_else_help = true)]
     RebootQueue {
         /// What to do with it.
         #[command(subcommand)]
         word: RebootWord,
     },
-    /// The repair queue
+    /// Repair queue
     #[command(subcommand_required = true, arg_required_else_help = true)]
     RepairQueue {
         /// What to do with it.
         #[command(subcommand)]
         word: RepairWord,
     },
-    /// The definition from the registry of machines
+    /// Cluster definition generated from sabakan, the registry of machines
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Sabakan {
         /// What to do with it.
         #[command(subcommand)]
         word: SabakanWord,
     },
-    /// Repairs that the registry asks for
+    /// Automatic repairs of machines that sabakan reports as broken
     #[command(subcommand_required = true, arg_required_else_help = true)]
     AutoRepair {
         /// What to do with it.
         #[command(subcommand)]
         word: AutoRepairWord,
     },
-    /// The limits that administrators set
+    /// Limits set by administrators
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Constraints {
         /// What to do with them.
         #[command(subcommand)]
         word: ConstraintsWord,
     },
-    /// The cluster definition, and which cluster it is
+    /// Cluster definition and cluster identity
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Cluster {
         /// What to do with it.
         #[command(subcommand)]
         word: ClusterWord,
     },
-    /// The machines that sabakan knows
+    /// Machines that sabakan knows
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Machines {
         /// What to do with them.
         #[command(subcommand)]
         word: MachinesWord,
     },
-    /// Kubernetes' Nodes and the definition's
+    /// Nodes of Kubernetes and of the definition
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Nodes {
         /// What to do with them.
         #[command(subcommand)]
         word: NodesWord,
     },
-    /// Who is told what happens
+    /// Notices to chat, mail and pagers
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Notices {
         /// What to do with them.
         #[command(subcommand)]
         word: NoticesWord,
     },
-    /// What every leader decides by
+    /// Settings in etcd that every cketerm leader follows
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Policy {
         /// What to do with it.
         #[command(subcommand)]
         word: PolicyWord,
     },
-    /// Nothing new starts until then, in either queue; drains that are under way are unwound. Kubernetes is not asked
+    /// Start nothing new in either queue until a time; running drains are unwound
     Freeze(FreezeArgs),
-    /// Disable both queues at once, whoever leads, and remember which were enabled; running reboots and repairs finish
+    /// Disable both queues, whoever leads; running reboots and repairs finish
     Stop(Reason),
-    /// Enable the queues that `stop` disabled, but for those that somebody turned since
+    /// Enable the queues that `stop` disabled, except those changed since
     Resume(Reason),
-    /// End a freeze before its time
+    /// End a freeze early
     Unfreeze(Reason),
-    /// Print whether the maintenance windows are open, and when next
+    /// Print whether the maintenance windows are open, and the next openings
     Windows(WindowsArgs),
-    /// BareMetalHosts of Metal3, as a client of its reboot interface
+    /// Metal3 BareMetalHosts, through Metal3's reboot interface
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Hosts {
         /// What to do with them.
@@ -272,64 +272,64 @@ pub enum Command {
         #[command(subcommand)]
         word: PowerWord,
     },
-    /// Print CKE's records, newest first; or the entries that ended, with their timelines
+    /// Print CKE's records, newest first; or ended entries with their timelines
     History(HistoryArgs),
-    /// Print who did what on what, when, why and from where, newest first (100 without -n)
+    /// Print audit records: who did what, when and why; newest first (100 without -n)
     Audit(Much),
-    /// Print everything that an engine knows now, as JSON: what a bug report needs
+    /// Print everything an engine knows now, as JSON, for bug reports
     State,
-    /// Print what the engine would do with a state, and why; writes nothing, asks nobody
+    /// Print what the engine would do with a saved state, and why; contacts no server
     Decide(DecideArgs),
     /// Print the host name of the leader
     Leader,
-    /// Print what the leader is at
+    /// Show the leader's current phase
     Status,
-    /// The local settings
+    /// Local settings
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Config {
         /// What to do with them.
         #[command(subcommand)]
         word: ConfigWord,
     },
-    /// The simulated data centre, without the console
+    /// Simulated data centre, without the console
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Sandbox {
         /// What to do with it.
         #[command(subcommand)]
         word: SandboxWord,
     },
-    /// The console's looks
+    /// Themes of the console
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Theme {
         /// What to do with them.
         #[command(subcommand)]
         word: ThemeWord,
     },
-    /// Print one frame of the console, after some keys; never writes
+    /// Print one screen of the console, after some keys; writes nothing
     Screenshot(ShotArgs),
-    /// Print what a reason means, what to check and which key or word helps; without one: all reasons
+    /// Explain a reason: its meaning, checks and remedies; without one, list all
     Explain {
-        /// Its name, such as BlockedByPDB, as `rq why -o json` and the metrics have it
+        /// Name of the reason, such as BlockedByPDB, from `rq why -o json` or the metrics
         reason: Option<String>,
     },
-    /// Print version, host, servers with their versions, who leads and who you are, for bug reports; no secrets
+    /// Print versions, servers, the leader and your identity for bug reports; no secrets
     Info,
     /// Write man pages into a folder
     Man {
-        /// The folder; made where it is not there
+        /// Folder to write to; created if missing
         folder: PathBuf,
     },
-    /// Print a completion script
+    /// Print a shell completion script
     Completions {
-        /// For which shell.
+        /// Shell that the script is for.
         shell: Shell,
     },
 }
 
-/// Words about sabakan's machines.
+/// Subcommands about sabakan's machines.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum MachinesWord {
-    /// List them: state and time in it, role, rack, lifetime, place in the cluster, what the plan does with each
+    /// List the machines: state, role, rack, lifetime, place in the cluster, plan
     List,
 }
 
@@ -369,7 +369,7 @@ impl Cli {
 /// Why, for the audit.
 #[derive(Args, Clone, Debug)]
 pub struct Reason {
-    /// Reason or ticket, for the record
+    /// Reason or ticket, for the audit record
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }
@@ -377,7 +377,7 @@ pub struct Reason {
 /// For rules that the leader does not know.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Handover {
-    /// Store it although CKE leads: it comes into force once a cketerm engine leads, and is shown as not in force before
+    /// Store it although CKE leads; it takes effect once a cketerm engine leads
     #[arg(long)]
     pub for_handover: bool,
 }

@@ -17,12 +17,12 @@ use crate::{
     model::{cluster, kube::NodeRow},
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum ClusterWord {
     /// Check a definition (YAML or JSON) and store it
     Set {
-        /// The file; - = standard input
+        /// File of the definition; - = standard input
         file: PathBuf,
         #[command(flatten)]
         #[allow(missing_docs)]
@@ -30,26 +30,26 @@ pub enum ClusterWord {
     },
     /// Print the stored definition as YAML
     Get,
-    /// Print everything that is wrong with a definition; stores nothing
+    /// Print all errors and warnings of a definition; stores nothing
     Check {
-        /// The file; - = standard input
+        /// File of the definition; - = standard input
         file: PathBuf,
     },
-    /// Print whether etcd and Kubernetes belong together; exit 3 if not
+    /// Check that etcd and Kubernetes belong to the same cluster; exit 3 if not
     Identify {
-        /// Say that they do
+        /// Confirm that etcd and Kubernetes belong to the same cluster
         #[arg(long)]
         confirm: bool,
-        /// After a rebuilt cluster: the UID that is stored now
+        /// Replace this stored UID, after the cluster was rebuilt
         #[arg(long, value_name = "OLD_UID", requires = "confirm")]
         replace: Option<String>,
     },
-    /// Print a first definition
+    /// Print an initial definition
     Init {
-        /// Made from the Nodes of an existing cluster
+        /// Take the nodes from an existing Kubernetes cluster
         #[arg(long, required = true)]
         from_kubernetes: bool,
-        /// The definition's name
+        /// Name of the definition
         #[arg(long, default_value = "kubernetes")]
         name: String,
     },
@@ -70,8 +70,8 @@ pub async fn run(word: ClusterWord, context: &Context) -> Result<(), ActionError
             }
             if set.overwritten_by_sabakan {
                 context.say(
-                    "warning: the sabakan integration is enabled and has a template: a leader will overwrite this \
-                     definition (`cketerm sabakan disable`)",
+                    "warning: the sabakan integration is enabled and has a template: the leader will overwrite this \
+                     definition; prevent it with `cketerm sabakan disable`",
                 );
             }
             Ok(())
@@ -109,7 +109,7 @@ async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
     let constraints = match stored {
         Ok(constraints) => Some(constraints.unwrap_or_default()),
         Err(e) => {
-            context.say(&format!("the count of control planes was not compared with the constraint: {e}"));
+            context.say(&format!("number of control planes not checked against the constraints: {e}"));
             None
         }
     };
@@ -137,6 +137,9 @@ async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
     Err(ActionError::failed(format!("{name}: {errors}: `cluster set` would refuse it")))
 }
 
+/// Remedy for an identity that nobody has confirmed.
+const CONFIRM: &str = "if they belong to the same cluster, run `cketerm cluster identify --confirm`";
+
 async fn identify(confirm: bool, replace: Option<&str>, context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("cluster identify").await?;
     let operator = Operator::new(context.store().await?, Some(kube));
@@ -147,13 +150,11 @@ async fn identify(confirm: bool, replace: Option<&str>, context: &Context) -> Re
     }
     let seen = operator.identify().await?;
     let (state, remedy) = match &seen.stored {
-        None => ("not proposed", "say `cketerm cluster identify --confirm` if they belong together"),
+        None => ("not proposed", CONFIRM),
         Some(_) if seen.mismatch() => {
-            ("mismatch", "correct the configuration, or see --replace after a rebuilt cluster")
+            ("mismatch", "correct the configuration, or use --replace if the cluster was rebuilt")
         }
-        Some(s) if s.confirmed_by.is_none() => {
-            ("not confirmed", "say `cketerm cluster identify --confirm` if they belong together")
-        }
+        Some(s) if s.confirmed_by.is_none() => ("not confirmed", CONFIRM),
         Some(_) => ("confirmed", ""),
     };
     match context.output(Output::Table) {
@@ -170,7 +171,7 @@ async fn identify(confirm: bool, replace: Option<&str>, context: &Context) -> Re
         }
     }
     if seen.mismatch() {
-        return Err(ActionError::refused(format!("etcd and Kubernetes do not belong together: {remedy}")));
+        return Err(ActionError::refused(format!("etcd and Kubernetes belong to different clusters: {remedy}")));
     }
     if !remedy.is_empty() {
         context.say(remedy);
@@ -187,7 +188,7 @@ const EXAMPLES: &str = "\
 #  max_concurrent_reboots: 1
 #  eviction_timeout_seconds: 600
 #  protected_namespaces: {matchLabels: {important: \"true\"}}
-# What is done to machines that fail, by machine type.
+# How failed machines are repaired, by machine type.
 #repair:
 #  repair_procedures:
 #  - machine_types: [any]
@@ -203,7 +204,7 @@ async fn init(name: &str, context: &Context) -> Result<(), ActionError> {
     let rows = kube.nodes().await.map_err(|e| ActionError::failed(format!("cluster init: {e}")))?;
     let (text, planes) = first_definition(name, &rows)?;
     context.out.text(&text)?;
-    context.say(&format!("run first: cketerm constraints set control-plane-count {planes}"));
+    context.say(&format!("before `cluster set`, run: cketerm constraints set control-plane-count {planes}"));
     Ok(())
 }
 
@@ -214,7 +215,7 @@ fn first_definition(name: &str, rows: &[NodeRow]) -> Result<(String, usize), Act
         let address = internal_address(row);
         if address.is_empty() {
             return Err(ActionError::failed(format!(
-                "node {}: has no InternalIP, so it cannot be named in a definition; wait until its kubelet reports one",
+                "node {}: no InternalIP, so no definition can contain it; wait until its kubelet reports one",
                 row.name
             )));
         }

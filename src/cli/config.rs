@@ -28,18 +28,18 @@ use crate::{
     telemetry,
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum ConfigWord {
     /// Print a configuration file with every default
     Default,
-    /// Print the JSON schema of a configuration file, for editors and for checks before a file is rolled out
+    /// Print the JSON schema of the configuration file, for editors and checks
     Schema,
-    /// Print the settings in force, and where each came from; secrets are left out
+    /// Print the settings in force and their sources; secrets are omitted
     Show,
-    /// Say what is wrong with the settings in force, or with a file; asks no server
+    /// Check the settings in force, or a file; contacts no server
     Check {
-        /// The file, in our form or CKE's; without one: everything that would be read
+        /// File to check, cketerm's or CKE's; without one, the settings in force
         file: Option<PathBuf>,
     },
 }
@@ -153,11 +153,11 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
         let uri = url.parse::<http::Uri>();
         if !uri.is_ok_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()) {
             let shown = secret::url(&url);
-            errors.push(format!("{section}.endpoints: {shown:?} is no URL such as https://10.0.0.11:2379"));
+            errors.push(format!("{section}.endpoints: {shown:?} is not a URL such as https://10.0.0.11:2379"));
         }
     }
     if s.cluster_etcd.as_ref().is_some_and(|m| m.tls_cert.is_some() != m.tls_key.is_some()) {
-        errors.push("cluster_etcd: tls-cert and tls-key belong together; one of them is missing".to_owned());
+        errors.push("cluster_etcd: only one of tls-cert and tls-key is set; set both".to_owned());
     }
     if !s.kube.is_none() {
         // reads the kubeconfig only; the server is not contacted
@@ -166,14 +166,14 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     if let Some(why) = ResultFolder::below(&s.state_directory).fault() {
         let (user, place) = (rustix::process::geteuid().as_raw(), s.state_directory.display());
         warnings.push(format!(
-            "engine.state_directory: an engine of user {user} cannot keep results of commands: {why}; \
-             `install -d -m 0700 -o {user} {place}`, or name another directory"
+            "engine.state_directory: an engine of user {user} cannot store command results: {why}; \
+             run `install -d -m 0700 -o {user} {place}`, or set another directory"
         ));
     }
     if s.configured() {
-        warnings.extend(s.engine_sources().err().map(|why| format!("no engine runs with it: {why}")));
+        warnings.extend(s.engine_sources().err().map(|why| format!("no engine can run with these settings: {why}")));
     } else {
-        warnings.push("it names no etcd".to_owned());
+        warnings.push("no etcd is configured".to_owned());
     }
     tell(name, &errors, &warnings, context)
 }
@@ -190,7 +190,7 @@ fn tell(name: &str, errors: &[String], warnings: &[String], context: &Context) -
             }
             context.out.text(lines)?;
             if errors.is_empty() {
-                context.out.line(&format!("{name}: good"))?;
+                context.out.line(&format!("{name}: ok"))?;
             }
         }
         form => context.out.value(&json!({"errors": errors, "warnings": warnings}), form)?,

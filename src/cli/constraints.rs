@@ -8,21 +8,21 @@ use super::{
 };
 use crate::actions::ActionError;
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum ConstraintsWord {
-    /// Set one
+    /// Set a constraint
     Set {
-        /// Its name, as `constraints show` prints it
+        /// Name of the constraint, as in `constraints show`
         name: String,
-        /// A whole number, not negative
+        /// Whole number, 0 or more
         #[arg(allow_negative_numbers = true)]
         value: String,
         #[command(flatten)]
         #[allow(missing_docs)]
         reason: Reason,
     },
-    /// Print them
+    /// Print the constraints
     Show,
 }
 
@@ -37,7 +37,7 @@ pub async fn run(word: ConstraintsWord, context: &Context) -> Result<(), ActionE
             let constraints = context.store().await?.constraints().await?;
             let constraints = constraints.ok_or_else(|| {
                 ActionError::failed(
-                    "no constraints are stored, the defaults apply: store some with `cketerm constraints set NAME VALUE`",
+                    "no constraints are stored, the defaults apply: set one with `cketerm constraints set NAME VALUE`",
                 )
             })?;
             let form = match context.output(Output::Json) {

@@ -64,7 +64,7 @@ impl Context {
         let kube = match Kube::connect(&self.settings.kube, Clock::Host).await {
             Ok(kube) => Some(kube),
             Err(e) => {
-                self.say(&format!("warning: goes on without Kubernetes: {e}"));
+                self.say(&format!("warning: continuing without Kubernetes: {e}"));
                 None
             }
         };
@@ -75,7 +75,7 @@ impl Context {
     pub async fn kube(&self, what: &str) -> Result<Kube, ActionError> {
         if self.settings.kube.is_none() {
             return Err(ActionError::misused(format!(
-                "{what} needs Kubernetes, and none is configured: give --kubeconfig FILE, or name one in the \
+                "{what} needs Kubernetes, which is not configured: give --kubeconfig FILE, or set it in the \
                  configuration file (KUBECONFIG is not read)"
             )));
         }

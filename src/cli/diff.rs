@@ -68,7 +68,7 @@ fn stands(proposed: &Proposed, standing: &Applying, waits: Option<&str>) -> Vec<
         Applying::Disabled(why) => Some(format!("is not applied: {why}")),
         Applying::Error(why) => Some(format!("cannot be applied: {why}")),
         Applying::Waits(why) => Some(format!("waits: {why}")),
-        Applying::Applies => Some("is applied by who leads".to_owned()),
+        Applying::Applies => Some("is applied by the leader".to_owned()),
     };
     now.into_iter().chain(gate).collect()
 }
@@ -144,7 +144,7 @@ fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => {
             if changes.is_empty() {
-                return context.out.line("every Node is as the definition says");
+                return context.out.line("every Node matches the definition");
             }
             let mut lines = Lines::default();
             for (name, what) in &changes {
@@ -163,7 +163,7 @@ fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
 pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
     let (proposed, standing) = look.standing()?;
-    let nothing = |why: &str| Err(ActionError::refused(format!("nothing waits for approval: {why}")));
+    let nothing = |why: &str| Err(ActionError::refused(format!("no change waits for approval: {why}")));
     match &standing {
         Applying::Disabled(why) | Applying::Error(why) => return nothing(why),
         Applying::Waits(why) if look.view.registry.hold.is_some() => {
@@ -178,7 +178,7 @@ pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Conte
     };
     if let Some(given) = digest.filter(|d| *d != proposed.digest) {
         return Err(ActionError::refused(format!(
-            "what waits now is {}, not {given}: plan, template or machines have changed; look at it with `cketerm sabakan diff`",
+            "the pending change is {}, not {given}: plan, template or machines changed; see `cketerm sabakan diff`",
             proposed.digest
         )));
     }

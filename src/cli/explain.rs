@@ -29,7 +29,7 @@ pub fn run(reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
         let near = nearest(name, runbook::sections().map(|s| s.name));
         let hint =
             near.map_or_else(|| "`cketerm explain` lists them".to_owned(), |near| format!("did you mean {near}?"));
-        ActionError::misused(format!("there is no reason {name}: {hint}"))
+        ActionError::misused(format!("unknown reason {name}: {hint}"))
     })?;
     match form {
         Output::Table => context.out.text(format!("{}\n\n{}\n", section.name, section.text.replace("**", ""))),

@@ -37,16 +37,16 @@ pub struct HistoryArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub much: Much,
-    /// Entries that ended, with their timelines, in place of CKE's records
+    /// Print ended entries with their timelines instead of CKE's records
     #[arg(long)]
     pub ended: bool,
-    /// Entries that ended since then: 2026-11-21T10:00:00Z, 2026-11-21 (UTC), or 90m, 12h, 7d ago
+    /// Entries that ended since TIME: 2026-11-21T10:00:00Z, 2026-11-21 (UTC), or 90m, 7d ago
     #[arg(long, value_name = "TIME", value_parser = moment::past)]
     pub since: Option<Timestamp>,
-    /// Entries that ended otherwise than booted, healthy or done by a person's word
+    /// Ended entries that were not booted, healthy or marked done
     #[arg(long)]
     pub failed: bool,
-    /// Entries of this machine that ended: its address or its Node's name
+    /// Ended entries of this machine: its address or its Node's name
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
 }
@@ -62,7 +62,7 @@ pub async fn run(args: &HistoryArgs, context: &Context) -> Result<(), ActionErro
     if args.of_entries() {
         if args.much.follow {
             return Err(ActionError::misused(
-                "-f follows CKE's records: leave --ended, --since, --failed and --node out, or see `rq wait`, `audit -f`",
+                "-f follows CKE's records, not --ended, --since, --failed or --node: see `rq wait`, `audit -f`",
             ));
         }
         return ended(args, context).await;
@@ -111,7 +111,7 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
         let known = |e: &Ending| e.address == *name || e.attempts.iter().any(|a| a.node.as_ref() == Some(name));
         if !all.iter().filter_map(Stored::get).any(known) {
             return Err(ActionError::failed(format!(
-                "--node {name}: no machine of the definition has this name or address, and no entry that ended names it"
+                "--node {name}: no machine of the definition and no ended entry has this name or address"
             )));
         }
     }
@@ -144,7 +144,7 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
     if broken.is_empty() {
         return Ok(());
     }
-    Err(ActionError::failed(format!("cannot be read, and left alone: {}", broken.join("; "))))
+    Err(ActionError::failed(format!("unreadable records, left unchanged: {}", broken.join("; "))))
 }
 
 /// Returns the audit records from the lifetime of these entries.

@@ -12,18 +12,18 @@ use crate::{
     sabakan::client,
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum HostsWord {
-    /// Print the BareMetalHosts: power, what is asked of them by whom, what keeps it
+    /// List BareMetalHosts: power, requests, and what blocks a request
     List,
-    /// Ask for one power cycle
+    /// Request one power cycle
     Reboot {
         /// Which host, and how.
         #[command(flatten)]
         how: How,
     },
-    /// Turn a host off and hold it off, under a key of ours, until it is released
+    /// Turn a host off, and hold it off until `release`
     Hold {
         /// Which host, and how.
         #[command(flatten)]
@@ -32,18 +32,18 @@ pub enum HostsWord {
         #[arg(long = "as", value_name = "NAME")]
         key: Option<String>,
     },
-    /// Hold a host off, wait for the proof that it is, delete its Node, release it
+    /// Hold a host off, wait for proof that it is off, delete its Node, release it
     Fence {
         /// NAME, NAMESPACE/NAME, or the address of its Node.
         name: String,
-        /// The Node that is deleted: it has to be this host's.
+        /// Node to delete; it must belong to this host.
         node: String,
     },
-    /// Take our key off: the host is turned on when nobody's key is left
+    /// Remove cketerm's key; the host is turned on when no key is left
     Release {
         /// NAME, NAMESPACE/NAME, or the address of its Node.
         name: String,
-        /// The name that `hold` was given
+        /// Name that was given to `hold`
         #[arg(long = "as", value_name = "NAME")]
         key: Option<String>,
     },
@@ -54,10 +54,10 @@ pub enum HostsWord {
 pub struct How {
     /// NAME, NAMESPACE/NAME, or the address of its Node.
     name: String,
-    /// Cut it off at once, without asking its operating system
+    /// Cut its power at once, without shutting down its operating system
     #[arg(long)]
     hard: bool,
-    /// Wait so long for the proof: seen off (and on again) after it was asked
+    /// Wait this long until the host is off (and on again)
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u64>,
 }
@@ -116,8 +116,8 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
             let asking = hosts.reboot(&how.name, how.mode()).await?;
             let name = asking.host.full_name();
             match &asking.already {
-                Some(value) => context.say(&format!("{name}: a reboot is asked for already: {value}")),
-                None => context.say(&format!("{name}: a {} reboot is asked for", how.mode())),
+                Some(value) => context.say(&format!("{name}: a reboot is requested already: {value}")),
+                None => context.say(&format!("{name}: a {} reboot is requested", how.mode())),
             }
             let Some(seconds) = how.wait else { return Ok(()) };
             hosts.until_rebooted(&asking.host, seconds).await?;
@@ -130,13 +130,13 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
             let name = asking.host.full_name();
             match &asking.already {
                 Some(value) => context.say(&format!("{name} is held under {key} already: {value}")),
-                None => context.say(&format!("{name} is to be held off ({}) under {key}", how.mode())),
+                None => context.say(&format!("{name} will be held off ({}) under {key}", how.mode())),
             }
             let Some(seconds) = how.wait else { return Ok(()) };
             let by = hosts.until_off(&asking.host, &key, seconds).await?;
             context.say(&match by {
-                By::Change => format!("{name} went off after that, and is held off"),
-                By::Bmc => format!("{name} is off by its BMC's word, and is held off"),
+                By::Change => format!("{name} went off, and is held off"),
+                By::Bmc => format!("{name} is off, as its BMC reports, and is held off"),
             });
             Ok(())
         }
@@ -151,7 +151,7 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
             let others: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
             context.say(&match others.as_slice() {
                 [] => format!("{} is released", host.full_name()),
-                held => format!("{} is released by us and still held by {}", host.full_name(), held.join(", ")),
+                held => format!("{} is released by cketerm, still held by {}", host.full_name(), held.join(", ")),
             });
             Ok(())
         }
@@ -197,7 +197,7 @@ fn list(hosts: Vec<HostRow>, context: &Context) -> Result<(), ActionError> {
                     ]
                 })
                 .collect();
-            context.out.text(columns(&["Host", "Power", "Online", "Provisioning", "Asked", "Remarks"], &rows))
+            context.out.text(columns(&["Host", "Power", "Online", "Provisioning", "Requests", "Remarks"], &rows))
         }
         form => context.out.value(&listed, form),
     }

@@ -49,7 +49,7 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
             let kube = kube.as_ref().and_then(|kube| kube.as_ref().ok());
             let lies = stored(store).await;
             let lacking = if lies.contains_key("stored") {
-                json!("not known: etcd does not answer")
+                json!("unknown: etcd does not answer")
             } else {
                 json!(rights(store, kube).await.lacking().map(|(_, why)| why).collect::<Vec<&str>>())
             };

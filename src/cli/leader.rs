@@ -12,7 +12,7 @@ pub async fn leader(context: &Context) -> Result<(), ActionError> {
     let Some(leader) = leader else {
         let candidate = store.read_view().await.ok().and_then(|view| view.standing_back().map(str::to_owned));
         let what =
-            candidate.unwrap_or_else(|| "start `cketerm --daemon` (policy `engine` permitting), or CKE".to_owned());
+            candidate.unwrap_or_else(|| "start `cketerm --daemon` (if policy `engine` allows it) or CKE".to_owned());
         return Err(ActionError::failed(format!("nobody leads: {what}")));
     };
     match context.output(Output::Table) {
@@ -38,6 +38,6 @@ pub async fn status(context: &Context) -> Result<(), ActionError> {
         return Err(ActionError::failed(format!("no status: {why}")));
     };
     let value: Value = serde_json::from_str(&raw.text)
-        .map_err(|e| ActionError::failed(format!("{key} cannot be read: {e}; the next pass of a leader fixes it")))?;
+        .map_err(|e| ActionError::failed(format!("{key} cannot be read: {e}; the leader's next pass rewrites it")))?;
     context.out.value(&value, if context.output(Output::Json) == Output::Yaml { Output::Yaml } else { Output::Json })
 }

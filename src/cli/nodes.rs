@@ -21,23 +21,23 @@ use crate::{
     store::view::{Definition, StoreView},
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum NodesWord {
-    /// Print the definition's nodes and Kubernetes' Nodes
+    /// List the nodes of the definition and of Kubernetes
     List,
-    /// Cordon a node for yourself: no engine takes that cordon away; refused while an entry works on the node
+    /// Cordon a node until you uncordon it; refused while an entry works on it
     Cordon(ByHand),
-    /// Uncordon a node and take every mark of a cordon off; refused while an entry works on it
+    /// Uncordon a node and remove all cordon marks; refused while an entry works on it
     Uncordon(ByHand),
-    /// Cordon a node and drain it by the queues' rules, printing progress; Ctrl-C leaves it cordoned
+    /// Cordon and drain a node by the rules of the queues; Ctrl-C leaves it cordoned
     Drain(ByHand),
-    /// Make the cordon of an entry yours: it stays when the entry ends
+    /// Keep the cordon of an entry after the entry ends
     KeepCordoned {
         #[command(flatten)]
         #[allow(missing_docs)]
         node: ByHand,
-        /// Take that back
+        /// Undo it: the cordon is the engine's again
         #[arg(long)]
         give_back: bool,
     },
@@ -46,7 +46,7 @@ pub enum NodesWord {
 /// One node by hand.
 #[derive(Args, Debug)]
 pub struct ByHand {
-    /// The Node's name, or its address
+    /// Name or address of the Node
     pub name: String,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -80,7 +80,7 @@ pub async fn run(word: NodesWord, context: &Context) -> Result<(), ActionError> 
             let operator = by_hand(context).await?;
             let name = operator.keep_cordon_of(&node.name, !give_back, node.reason.get()).await?;
             let whose =
-                if give_back { "the engine's again, where it was" } else { "yours: it stays when the entry ends" };
+                if give_back { "the engine's again, if it was before" } else { "yours: it stays after the entry ends" };
             context.say(&format!("the cordon of {name} is {whose}"));
             Ok(())
         }
@@ -89,7 +89,7 @@ pub async fn run(word: NodesWord, context: &Context) -> Result<(), ActionError> 
 
 /// Returns the operator with Kubernetes, which every manual action needs.
 async fn by_hand(context: &Context) -> Result<Operator, ActionError> {
-    let kube = context.kube("this word").await?;
+    let kube = context.kube("this command").await?;
     Ok(Operator::new(context.store().await?, Some(kube)))
 }
 
@@ -134,7 +134,7 @@ async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
         ended = Box::pin(draining) => ended?,
         _ = tokio::signal::ctrl_c() => {
             return Err(ActionError::failed(format!(
-                "interrupted: {0} stays cordoned, pods that were evicted are gone; `cketerm nodes uncordon {0}`",
+                "interrupted: {0} stays cordoned, evicted pods are gone; undo with `cketerm nodes uncordon {0}`",
                 node.name
             )));
         }

@@ -26,20 +26,20 @@ use crate::{
     notices::{Receiver, sample},
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum NoticesWord {
-    /// List the receivers: what each is told, what it still has to be told, and what keeps it from that
+    /// List the receivers: their kinds, pending notices, and delivery errors
     List,
-    /// Send a sample from this host, now, and print what was answered; nothing is written anywhere
+    /// Send a sample notice from this host and print the answer; writes nothing
     Test {
         /// Names of receivers
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         names: Vec<String>,
-        /// All of them
+        /// All receivers
         #[arg(long)]
         all: bool,
-        /// A sample of this kind, instead of the plain test
+        /// Kind of the sample, instead of a plain test
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
     },
@@ -100,7 +100,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
         let state = match (&r.why, time(r.down_since)) {
             (Some(why), Some(since)) => format!("down since {since}: {why}"),
             (Some(why), None) => why.clone(),
-            (None, _) => "good".to_owned(),
+            (None, _) => "ok".to_owned(),
         };
         vec![
             r.name.clone(),
@@ -116,7 +116,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
 
 fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receiver>, ActionError> {
     if all.is_empty() {
-        return Err(ActionError::failed("no receiver is configured: `notices:` in the configuration, docs/notices.md"));
+        return Err(ActionError::failed("no receiver is configured: add one below `notices:`, see docs/notices.md"));
     }
     if every {
         return Ok(all.to_vec());
@@ -125,8 +125,8 @@ fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receive
         let unknown = || {
             let known = || all.iter().map(|r| r.name.as_str());
             let meant = nearest(name, known()).map(|n| format!("; did you mean {n}?"));
-            let meant = meant.unwrap_or_else(|| format!("; there are {}", known().collect::<Vec<_>>().join(", ")));
-            ActionError::misused(format!("no receiver {name:?}{meant}"))
+            let meant = meant.unwrap_or_else(|| format!("; known: {}", known().collect::<Vec<_>>().join(", ")));
+            ActionError::misused(format!("unknown receiver {name:?}{meant}"))
         };
         all.iter().find(|r| r.name == *name).cloned().ok_or_else(unknown)
     };
@@ -154,7 +154,7 @@ async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> 
     }
     match failed {
         0 => Ok(()),
-        n => Err(ActionError::failed(format!("{n} of {} did not receive it", receivers.len()))),
+        n => Err(ActionError::failed(format!("{n} of {} receivers did not receive it", receivers.len()))),
     }
 }
 

@@ -35,34 +35,34 @@ use crate::{
 /// Where a plan of the definition is made from.
 #[derive(Args, Clone, Debug)]
 pub struct PlanArgs {
-    /// Sabakan's answer or its list of machines (JSON): plan from files, ask no server
+    /// Plan from this file of sabakan's machines (JSON); contacts no server
     #[arg(long, value_name = "FILE")]
     pub machines: Option<PathBuf>,
-    /// The template (YAML or JSON)
+    /// Template (YAML or JSON)
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub template: Option<PathBuf>,
-    /// The constraints (YAML or JSON); left out = the defaults
+    /// Constraints (YAML or JSON); without it, the defaults
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub constraints: Option<PathBuf>,
-    /// The definition in force (YAML or JSON); left out = there is none yet
+    /// Definition in force (YAML or JSON); without it, there is none yet
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub current: Option<PathBuf>,
-    /// A NodeList of Kubernetes (JSON), for the taints that all-healthy respects
+    /// NodeList of Kubernetes (JSON), for the taints that all-healthy respects
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub kubernetes_nodes: Option<PathBuf>,
-    /// Machines that are being drained or rebooted, separated by commas
+    /// Addresses of machines being drained or rebooted, comma-separated
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', requires = "machines")]
     pub rebooting: Vec<String>,
-    /// The template is newer than the definition
+    /// Assume that the template is newer than the definition
     #[arg(long, requires = "machines")]
     pub template_changed: bool,
-    /// Seconds for which a machine must have been retiring or retired before it is removed [default: 300]
+    /// Seconds in state retiring or retired before a machine is removed [default: 300]
     #[arg(long, value_name = "N", requires = "machines")]
     pub wait_seconds: Option<u64>,
-    /// By which rules [default: weighted]
+    /// Strategy [default: weighted]
     #[arg(long, value_name = "NAME", requires = "machines")]
     pub strategy: Option<StrategyName>,
-    /// The time for lifetimes (RFC 3339) [default: now]
+    /// Time for lifetimes (RFC 3339) [default: now]
     #[arg(long, value_name = "TIME", requires = "machines")]
     pub now: Option<Timestamp>,
 }
@@ -70,7 +70,7 @@ pub struct PlanArgs {
 /// The strategies by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StrategyName {
-    /// As many workers as the constraints ask for, in the ratio of the weights
+    /// As many workers as the constraints require, in the ratio of the weights
     Weighted,
     /// Every healthy machine of a templated role
     AllHealthy,
@@ -88,22 +88,22 @@ impl From<StrategyName> for Strategy {
 /// Where a plan of automatic repair is made from.
 #[derive(Args, Clone, Debug)]
 pub struct RepairPlanArgs {
-    /// Sabakan's answer or its list of machines (JSON): plan from files, ask no server
+    /// Plan from this file of sabakan's machines (JSON); contacts no server
     #[arg(long, value_name = "FILE")]
     pub machines: Option<PathBuf>,
-    /// The constraints (YAML or JSON); left out = the defaults
+    /// Constraints (YAML or JSON); without it, the defaults
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub constraints: Option<PathBuf>,
-    /// The repair queue's entries (a JSON list)
+    /// Entries of the repair queue (JSON list)
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub repairs: Option<PathBuf>,
-    /// The reboot queue's entries (a JSON list)
+    /// Entries of the reboot queue (JSON list)
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub reboots: Option<PathBuf>,
-    /// The definition in force (YAML or JSON); left out = no machine is a member
+    /// Definition in force (YAML or JSON); without it, no machine is a member
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub current: Option<PathBuf>,
-    /// The time (RFC 3339); nothing depends on it but what sabakan says of durations
+    /// Time (RFC 3339), only for durations in sabakan's data
     #[arg(long, value_name = "TIME", requires = "machines")]
     pub now: Option<Timestamp>,
 }
@@ -113,7 +113,7 @@ pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> R
     let template = args
         .template
         .as_ref()
-        .ok_or_else(|| ActionError::misused("sabakan plan --machines needs the template too: --template FILE"))?;
+        .ok_or_else(|| ActionError::misused("sabakan plan --machines also needs --template FILE"))?;
     let template = Template::read(&read(template)?).map_err(|e| in_file(template, &e))?;
     let constraints = constraints(args.constraints.as_deref(), context)?;
     let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
@@ -284,7 +284,7 @@ fn constraints(file: Option<&Path>, context: &Context) -> Result<Constraints, Ac
     let Some(file) = file else { return Ok(Constraints::default()) };
     let constraints: Constraints = value(file)?;
     for name in constraints.unknown.keys() {
-        context.say(&format!("warning: {}: {}; it is left out", file.display(), unknown_constraint(name)));
+        context.say(&format!("warning: {}: {}; ignored", file.display(), unknown_constraint(name)));
     }
     Ok(constraints)
 }

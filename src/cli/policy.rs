@@ -13,17 +13,16 @@ use crate::{
     model::{acceptance::Asked, policy::Policy},
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum PolicyWord {
-    /// Print it, defaults included
+    /// Print the policy, defaults included
     Show,
-    /// Set one field
+    /// Set one field of the policy
     Set {
-        /// Its name, as `policy show` prints it
+        /// Name of the field, as in `policy show`
         name: String,
-        /// Its value; of windows, freeze and groups a FILE of YAML or JSON, - for standard input, the document itself, or
-        /// none
+        /// Value; for windows, freeze and groups a FILE (YAML or JSON, - = standard input), the document, or none
         #[arg(allow_negative_numbers = true)]
         value: String,
         #[command(flatten)]
@@ -47,7 +46,7 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
             let view = store.leaders().await?;
             if let Some(why) = not_in_force(&view).filter(|_| view.policy.is_some()) {
                 context.say(&format!(
-                    "NOT IN FORCE: {why}; of these fields only `engine` counts before a cketerm engine leads"
+                    "NOT IN FORCE: {why}; only the field `engine` takes effect before a cketerm engine leads"
                 ));
             }
             match view.policy.map(|s| (s.key, s.value)) {
@@ -57,8 +56,8 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
                 ))),
                 None => {
                     context.say(
-                        "no policy is stored yet: these are the defaults; the first engine, or `policy set`, decides \
-                         `engine` by whether CKE has been here",
+                        "no policy is stored yet: these are the defaults; the first engine, or `policy set`, sets \
+                         `engine`, depending on whether CKE has used this etcd",
                     );
                     context.out.value(&Policy::default(), form)
                 }

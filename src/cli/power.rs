@@ -17,31 +17,31 @@ use crate::{
     },
 };
 
-/// The words. Progress and reasons go to standard error.
+/// The subcommands. Progress and reasons go to standard error.
 #[derive(Debug, Subcommand)]
 pub enum PowerWord {
-    /// Print on or off, or what else the BMC says
+    /// Print on or off, or what else the BMC reports
     Status {
         /// The node's address.
         address: String,
     },
-    /// Turn the machine on and see that it is
+    /// Turn the machine on, and verify that it is on
     On {
         /// The node's address.
         address: String,
     },
-    /// Turn the machine off and see that it is: its operating system is asked first
+    /// Shut the machine down, or else cut its power, and verify that it is off
     Off(Switch),
-    /// Turn the machine off, see it off, turn it on, see it on: made to be used as `reboot_command`
+    /// Turn the machine off and on, and verify both; for `reboot_command`
     Cycle(Switch),
-    /// Print whether the machine booted after that time: made to be used as `boot_check_command`
+    /// Print whether the machine booted after UNIXTIME; for `boot_check_command`
     Booted {
-        /// Where neither the BMC nor Kubernetes knows, that the machine is on is enough
+        /// Accept power on as proof if neither the BMC nor Kubernetes knows
         #[arg(long)]
         on_is_enough: bool,
         /// The node's address.
         address: String,
-        /// Seconds since 1970.
+        /// Unix time in seconds.
         unixtime: i64,
     },
 }
@@ -49,7 +49,7 @@ pub enum PowerWord {
 /// Which machine, and how.
 #[derive(Args, Debug)]
 pub struct Switch {
-    /// Cut the machine off at once, without asking its operating system
+    /// Cut the power at once, without shutting down the operating system
     #[arg(long)]
     hard: bool,
     /// The node's address.
@@ -98,8 +98,8 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             found.bmc.close().await;
             context.say(match answer.map_err(|e| failed(&e))? {
                 Off::Already => "the machine was off already",
-                Off::Softly => "the machine is off: its operating system ended",
-                Off::Hard => "the machine is off: it was cut off",
+                Off::Softly => "the machine is off: its operating system shut down",
+                Off::Hard => "the machine is off: its power was cut",
             });
             Ok(())
         }
@@ -113,7 +113,7 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
         }
         PowerWord::Booted { on_is_enough, address, unixtime } => {
             let since = Timestamp::from_second(unixtime)
-                .map_err(|_| ActionError::misused(format!("{unixtime} is no time: give seconds since 1970")))?;
+                .map_err(|_| ActionError::misused(format!("{unixtime} is not a time: give Unix time in seconds")))?;
             let found = find(&address, context).await?;
             let system = found.bmc.system().await;
             found.bmc.close().await;
@@ -137,7 +137,7 @@ fn status(address: String, found: &Found, system: &System, context: &Context) ->
     match context.output(Output::Table) {
         Output::Table => match &system.power {
             Power::Unknown => {
-                Err(ActionError::failed(format!("BMC {} does not say whether {address} is on", found.bmc.origin())))
+                Err(ActionError::failed(format!("BMC {} does not report whether {address} is on", found.bmc.origin())))
             }
             power => context.out.line(&power.to_string()),
         },
@@ -205,19 +205,19 @@ fn booted(
         && !row.boot_id.is_empty()
     {
         let new = owner.boot_id != row.boot_id;
-        let which = if new { "another boot id than" } else { "the same boot id as" };
+        let which = if new { "a different boot id than" } else { "the same boot id as" };
         return (new, format!("Node {} has {which} before the drain", row.name));
     }
     if let Some(age) = system.reset_age {
         let passed = now.duration_since(since);
         // One second of tolerance for the whole seconds of both clocks.
         let new = i128::try_from(age.as_millis()).is_ok_and(|age| age < passed.as_millis() - 1_000);
-        return (new, format!("its last reset was {} s ago, by the BMC's word", age.as_secs()));
+        return (new, format!("the BMC reports a reset {} s ago", age.as_secs()));
     }
     if on_is_enough {
         return (true, "the machine is on, and nothing else is known".to_owned());
     }
-    let why = "neither the BMC (LastResetTime) nor Kubernetes (boot id before the drain) can tell: see --on-is-enough";
+    let why = "no proof by the BMC (LastResetTime) or Kubernetes (boot id before the drain): see --on-is-enough";
     (false, why.to_owned())
 }
 

@@ -65,7 +65,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
     let line = forecast(&view, &facts, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     if line.placed.is_empty() {
-        context.say("the reboot queue is empty: name addresses to see what would happen to them");
+        context.say("the reboot queue is empty: give addresses to preview them");
     }
     for note in &line.notes {
         context.say(&format!("note: {note}"));
@@ -82,7 +82,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     let nodes: Vec<_> = names.iter().filter_map(|name| facts.nodes.get(*name).cloned()).collect();
     let previews = previews(&kube, &nodes, cluster.reboot.eviction(), &facts).await;
     if nodes.len() > previews.len() {
-        context.say(&format!("note: the pods of {} more nodes were not looked at", nodes.len() - previews.len()));
+        context.say(&format!("note: the pods of {} more nodes were not checked", nodes.len() - previews.len()));
     }
     let mut previews: BTreeMap<String, Result<Preview, KubeError>> = previews.into_iter().collect();
     let planned: Vec<Planned> = line.placed.into_iter().map(|placed| of(placed, &mut previews)).collect();
@@ -126,7 +126,7 @@ fn text(planned: &[Planned]) -> String {
             last = Some(part);
             match part {
                 (_, true) => out.line("in work:"),
-                (None, _) => out.line("waits:"),
+                (None, _) => out.line("waiting:"),
                 (Some(wave), _) if node.api_server => out.line(format_args!("wave {wave}: API server, alone")),
                 (Some(wave), _) => {
                     let n = planned.iter().filter(|n| n.wave == Some(wave)).count();
@@ -139,7 +139,7 @@ fn text(planned: &[Planned]) -> String {
             node.in_work.clone(),
             node.waits.clone(),
             node.drain.as_ref().map(Preview::summary),
-            node.unread.as_ref().map(|why| format!("its pods were not read: {why}")),
+            node.unread.as_ref().map(|why| format!("pods not read: {why}")),
         ];
         let said: Vec<String> = said.into_iter().flatten().collect();
         out.line(format_args!("  {} {}{entry}: {}", node.name, node.address, said.join("; ")));
@@ -182,7 +182,7 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
             drain(&kube, member, cluster.repair.eviction(), &facts).await?
         }
         Some(_) => {
-            context.say("no Kubernetes is configured: what the drain would meet is not shown");
+            context.say("no preview of the drain: Kubernetes is not configured (--kubeconfig FILE)");
             None
         }
         None => None,
@@ -221,7 +221,7 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
     }
     for (index, entry) in &view.repairs.entries {
         if let Some(entry) = entry.get().filter(|e| e.address == address && e.unfinished()) {
-            out.line(format_args!("before it: repairs/{index} ({})", crate::actions::repair_state(entry)));
+            out.line(format_args!("ahead of it: repairs/{index} ({})", crate::actions::repair_state(entry)));
         }
     }
     context.out.text(out)

@@ -27,23 +27,22 @@ use crate::{
     store::{keys::SwitchName, view::StoreView},
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum RebootWord {
     /// The queue's switch.
     #[command(flatten)]
     Switch(SwitchWord),
-    /// Queue reboots of node addresses, separated by white space, or of the nodes with these attributes
+    /// Queue reboots of the nodes in a file, or of the nodes that the options select
     Add(add::AddArgs),
-    /// Print the entries
+    /// List the entries
     List,
-    /// Cancel one entry; always works, also in mid-work
+    /// Cancel one entry, in any state
     Cancel {
-        /// The entry's index
+        /// Index of the entry
         #[arg(allow_negative_numbers = true)]
         index: u64,
-        /// Remove the key of an entry that cannot be read, as it lies there at this revision; without it the word says
-        /// what lies there, and at which
+        /// Remove an unreadable entry if it has this revision; without it, the entry and its revision are printed
         #[arg(long, value_name = "REVISION")]
         unreadable: Option<i64>,
         #[command(flatten)]
@@ -52,48 +51,48 @@ pub enum RebootWord {
     },
     /// Cancel every entry
     CancelAll(Reason),
-    /// End the backoff of every entry, so that the next pass takes it
+    /// End the backoff of every entry, so that the next pass retries it
     ResetBackoff {
-        /// Only of this entry
+        /// Only this entry
         index: Option<u64>,
         #[command(flatten)]
         #[allow(missing_docs)]
         reason: Reason,
     },
-    /// Print what would happen to these nodes, or to the queue as it is: order and waves, pods, what blocks now
+    /// Preview reboots of these nodes, or of the queue: order, waves, pods, blockers
     Plan {
-        /// Node addresses; none = the queue
+        /// Node addresses; without any, the queue as it is
         address: Vec<String>,
     },
-    /// Print why an entry does not move
+    /// Print why an entry waits
     Why {
-        /// The entry's index
+        /// Index of the entry
         index: u64,
     },
-    /// Print progress until the entries have ended; exit 1 if one did not end by booting
+    /// Print progress until the entries end; exit 1 if one did not boot
     Wait {
-        /// The entries' indexes; none = all that are there now
+        /// Indexes of the entries; without any, all current entries
         index: Vec<u64>,
-        /// Give up after so many seconds
+        /// Give up after this many seconds
         #[arg(long, value_name = "SECONDS")]
         timeout_seconds: Option<u64>,
     },
-    /// Run the reboot command once more; for an entry whose outcome is unknown or whose command failed
+    /// Run the reboot command again, after it failed or if its outcome is unknown
     Retry(Order),
     /// Treat the machine as booted
     Done(Order),
-    /// Skip the pods and volumes that are left; never the rules of API servers
+    /// Do not wait for remaining pods and volumes; API server rules still apply
     Force(Order),
-    /// Keep an entry from starting; one that drains goes back into the queue, its node is uncordoned
+    /// Keep an entry from starting; a draining one is queued again and uncordoned
     Hold(Order),
-    /// Let an entry start again
+    /// Release the hold of an entry
     Unhold(Order),
 }
 
 /// An order for one entry.
 #[derive(Args, Debug)]
 pub struct Order {
-    /// The entry's index
+    /// Index of the entry
     pub index: u64,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -147,7 +146,7 @@ pub(super) fn unreadable(view: &StoreView) -> Vec<u64> {
 pub(super) fn not_read(left: &[u64]) -> Result<(), ActionError> {
     let Some(first) = left.first() else { return Ok(()) };
     Err(ActionError::unreadable(format!(
-        "left, since they cannot be read: {}; `cketerm rq cancel {first}` says what lies there, and how to remove it",
+        "unreadable entries are left: {}; `cketerm rq cancel {first}` shows one and how to remove it",
         join(left)
     )))
 }
@@ -160,8 +159,8 @@ async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), Ac
     context.operator().await?.cancel_reboot(index, None, reason.get()).await?;
     let what = match node {
         Some(node) => format!(
-            "; its reboot command has begun, or nobody knows whether it has: the node stays cordoned until it has booted, or until \
-             you have looked at it: `cketerm nodes uncordon {node}`"
+            "; its reboot command has started, or may have: the node stays cordoned until it has booted; if you have \
+             checked it, `cketerm nodes uncordon {node}`"
         ),
         None if attempts().any(Attempt::began) => {
             "; its reboot command has run, or may have: the node stays cordoned until it has booted".to_owned()
@@ -207,7 +206,7 @@ pub(super) fn read(file: &std::path::Path) -> Result<String, ActionError> {
         std::fs::read(file).map(|read| bytes = read)
     };
     done.map_err(|e| ActionError::failed(format!("{}: cannot be read: {e}", file.display())))?;
-    String::from_utf8(bytes).map_err(|_| ActionError::failed(format!("{}: is not text in UTF-8", file.display())))
+    String::from_utf8(bytes).map_err(|_| ActionError::failed(format!("{}: not UTF-8 text", file.display())))
 }
 
 const COLUMNS: [(&str, &str); 6] = [
@@ -306,7 +305,7 @@ pub(super) fn readable<T: Serialize + Clone>(
             },
             Err(why) => broken.push(visible(
                 &format!(
-                    "{} cannot be read: {why}; the others go on; fix it with etcdctl, or `cketerm {} {index}` removes it",
+                    "{} cannot be read: {why}; others go on; fix it with etcdctl or remove it: `cketerm {} {index}`",
                     stored.key,
                     removing(queue)
                 ),

@@ -30,13 +30,15 @@ pub fn markdown() -> String {
     let mut command = Cli::command();
     command.build();
     let mut out = String::from(
-        "# Commands\n\nGenerated from the tree of words in `src/cli`; a test compares them (`make docs` writes this file).\n\
-         Exit status: 0 done, 1 failed, 2 misused, 3 refused, 5 done but for what in etcd cannot be read (a list prints all the\n         others). Data goes to standard output, messages to standard error.\n\n\
-         ## Options of every word\n",
+        "# Commands\n\n\
+         Generated from the subcommands in `src/cli`; a test compares them (`make docs` writes this\nfile).\n\n\
+         Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 5 done, except for unreadable entries\n\
+         (a list prints all others). Data goes to standard output, messages to standard error.\n\n\
+         ## Options of every subcommand\n",
     );
     let globals: Vec<&Arg> = command.get_arguments().filter(|a| a.is_global_set()).collect();
     table(&mut out, &globals);
-    out.push_str("\n## Without a word\n");
+    out.push_str("\n## Without a subcommand\n");
     let run: Vec<&Arg> = command.get_arguments().filter(|a| !a.is_global_set()).collect();
     table(&mut out, &run);
     for noun in words(&command) {

@@ -49,7 +49,7 @@ pub async fn look(context: &Context, question: Question) -> Result<Look, ActionE
     let url = settings
         .url
         .as_ref()
-        .ok_or_else(|| ActionError::failed("no URL of sabakan is stored: set it with `cketerm sabakan set-url URL`"))?;
+        .ok_or_else(|| ActionError::failed("no sabakan URL is stored: set it with `cketerm sabakan set-url URL`"))?;
     let stored = match question {
         Question::Members => settings.variables.as_ref(),
         Question::Broken => settings.repair_variables.as_ref(),
@@ -80,7 +80,7 @@ async fn nodes(context: &Context) -> Option<Vec<NodeRow>> {
         Ok(kube) => kube.nodes().await.map_err(|e| e.to_string()),
         Err(e) => Err(e.to_string()),
     };
-    rows.map_err(|e| context.say(&format!("warning: goes on without Kubernetes: {e}"))).ok()
+    rows.map_err(|e| context.say(&format!("warning: continuing without Kubernetes: {e}"))).ok()
 }
 
 impl Look {
@@ -109,7 +109,7 @@ impl Look {
             .map(|nodes| nodes.iter().map(|n| (n.name.clone(), n.described.taints.clone())).collect());
         if taints.is_none() && self.view.policy().strategy == Strategy::AllHealthy {
             return Err(ActionError::failed(
-                "strategy all-healthy looks at the taints of Nodes, and Kubernetes is not configured or does not answer: \
+                "strategy all-healthy needs the taints of Nodes, but Kubernetes is not configured or does not answer: \
                  give --kubeconfig FILE",
             ));
         }
@@ -144,7 +144,7 @@ pub async fn repairs(context: &Context) -> Result<(), ActionError> {
 /// and adds no repair while it gets no answer.
 async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String, String>, ActionError> {
     if context.settings.kube.is_none() {
-        context.say("warning: goes on without Kubernetes: machines that BareMetalHosts hold off are not known");
+        context.say("warning: continuing without Kubernetes: machines held off by BareMetalHosts are unknown");
         return Ok(BTreeMap::new());
     }
     let clock = crate::clock::Clock::Host;

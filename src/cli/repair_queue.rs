@@ -23,7 +23,7 @@ use crate::{
     store::{keys::SwitchName, repairs::Which},
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum RepairWord {
     /// The queue's switch.
@@ -31,15 +31,14 @@ pub enum RepairWord {
     Switch(SwitchWord),
     /// Queue a repair; the operation must exist for the machine type
     Add(Add),
-    /// Print the entries
+    /// List the entries
     List,
-    /// Delete one entry, whatever its state; the leader removes it
+    /// Delete one entry, in any state; the leader removes it
     Delete {
-        /// The entry's index
+        /// Index of the entry
         #[arg(allow_negative_numbers = true)]
         index: u64,
-        /// Remove the key of an entry that cannot be read, as it lies there at this revision; without it the word says
-        /// what lies there, and at which
+        /// Remove an unreadable entry if it has this revision; without it, the entry and its revision are printed
         #[arg(long, value_name = "REVISION")]
         unreadable: Option<i64>,
         #[command(flatten)]
@@ -48,11 +47,11 @@ pub enum RepairWord {
     },
     /// Delete all succeeded and failed entries; prints their indexes
     DeleteFinished(Reason),
-    /// Delete all queued entries and those in work; prints their indexes
+    /// Delete all entries that are queued or in work; prints their indexes
     DeleteUnfinished(Reason),
-    /// End the backoff of every entry, so that the next pass takes it
+    /// End the backoff of every entry, so that the next pass retries it
     ResetBackoff {
-        /// Only of this entry
+        /// Only this entry
         index: Option<u64>,
         #[command(flatten)]
         #[allow(missing_docs)]
@@ -60,49 +59,49 @@ pub enum RepairWord {
     },
     /// Wait until the queue is empty; finished entries count until they are deleted
     Wait {
-        /// Give up after so many seconds; 0 = look once
+        /// Give up after this many seconds; 0 = check once
         #[arg(long, value_name = "SECONDS", default_value_t = 30)]
         timeout_seconds: u64,
-        /// Look every so many seconds
+        /// Seconds between two checks
         #[arg(long, value_name = "SECONDS", default_value_t = 1)]
         interval_seconds: u64,
     },
-    /// Print what a repair would do: its steps, and what a drain would meet now
+    /// Preview a repair: its steps, and what would block a drain now
     Plan {
-        /// The operation's name
+        /// Name of the operation
         operation: String,
-        /// The machine's type
+        /// Type of the machine
         machine_type: String,
-        /// The machine's IP address
+        /// IP address of the machine
         address: String,
     },
-    /// Print why an entry does not move
+    /// Print why an entry waits
     Why {
-        /// The entry's index
+        /// Index of the entry
         index: u64,
     },
-    /// Run the step's repair command once more; for an entry whose outcome is unknown
+    /// Run the step's repair command again, if its outcome is unknown
     Retry(Order),
     /// Treat the machine as healthy
     Done(Order),
-    /// Skip the pods and volumes that are left; never the rules of API servers
+    /// Do not wait for remaining pods and volumes; API server rules still apply
     Force(Order),
-    /// Keep an entry from starting; one that drains goes back into the queue, its node is uncordoned
+    /// Keep an entry from starting; a draining one is queued again and uncordoned
     Hold(Order),
-    /// Let an entry start again
+    /// Release the hold of an entry
     Unhold(Order),
 }
 
 /// What is to be repaired, and how.
 #[derive(Args, Debug)]
 pub struct Add {
-    /// The operation's name
+    /// Name of the operation
     operation: String,
-    /// The machine's type, which names the repair procedure
+    /// Type of the machine, which selects the repair procedure
     machine_type: String,
-    /// The machine's IP address; it need not be a member of the cluster
+    /// IP address of the machine; it need not be a member of the cluster
     address: String,
-    /// The machine's serial number
+    /// Serial number of the machine
     serial: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -20,10 +20,10 @@ const BEFORE_FOLLOWING: usize = 20;
 /// How much of a roll.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Much {
-    /// Only the newest so many; 0 = all
+    /// Number of newest records; 0 = all
     #[arg(short, value_name = "N")]
     pub n: Option<usize>,
-    /// Print the newest (20 of them, without -n), oldest first, and then whatever comes
+    /// Print the newest records (20 without -n), oldest first, then follow new ones
     #[arg(short, long)]
     pub follow: bool,
 }
@@ -107,5 +107,5 @@ pub async fn follow<T: Serialize + DeserializeOwned>(
 
 /// Returns the message about an unreadable value; `error` names the key.
 fn unreadable(error: &str) -> String {
-    format!("{error}: cannot be read; it is left alone, fix or delete it with etcdctl")
+    format!("{error}: cannot be read; left unchanged, fix or delete it with etcdctl")
 }

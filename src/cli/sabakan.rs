@@ -18,70 +18,70 @@ use crate::{
     store::{keys::SwitchName, settings::Raw},
 };
 
-/// The words of the integration.
+/// Subcommands of the integration.
 #[derive(Debug, Subcommand)]
 pub enum SabakanWord {
     /// `enable`, `disable`, `is-enabled`.
     #[command(flatten)]
     Switch(SwitchWord),
-    /// Store where sabakan answers
+    /// Store the URL of sabakan
     SetUrl {
-        /// An absolute URL; /graphql is appended where its path does not end so
+        /// Absolute URL; /graphql is appended unless its path ends with it
         url: String,
         #[command(flatten)]
         #[allow(missing_docs)]
         reason: Reason,
     },
-    /// Print where sabakan is asked
+    /// Print the URL of sabakan
     GetUrl,
     /// Check a template of the cluster definition (YAML or JSON) and store it
     SetTemplate(File),
     /// Print the stored template as YAML
     GetTemplate,
-    /// Check and store the variables of the question: {"having": …, "notHaving": …}
+    /// Check and store the query variables: {"having": …, "notHaving": …}
     SetVariables(File),
-    /// Print them as they are stored
+    /// Print the stored query variables
     GetVariables,
-    /// Print the definition that would be generated, and why each machine is where it is; stores nothing
+    /// Print the definition that would be generated, and why; stores nothing
     Plan(PlanArgs),
-    /// Print the definition in force against the generated one, by machine and by field; writes nothing
+    /// Compare the definition in force with the generated one; writes nothing
     Diff {
-        /// What would change on Kubernetes' Nodes instead: labels, annotations, taints
+        /// Print changes of Kubernetes Nodes instead: labels, annotations, taints
         #[arg(long)]
         nodes: bool,
     },
-    /// Let the change that waits at the gate pass; it ends after an hour and dies with any change
+    /// Approve the pending change of the definition, for an hour and only as it is now
     Approve {
-        /// Only if it is this one, as `sabakan diff` prints it
+        /// Approve only this digest, as printed by `sabakan diff`
         digest: Option<String>,
         #[command(flatten)]
         #[allow(missing_docs)]
         reason: Reason,
     },
-    /// Stop all applying
+    /// Stop applying changes of the definition
     Hold(Reason),
-    /// Let it go on
+    /// Continue applying changes of the definition
     Unhold(Reason),
 }
 
-/// The words of automatic repair.
+/// Subcommands of automatic repair.
 #[derive(Debug, Subcommand)]
 pub enum AutoRepairWord {
     /// `enable`, `disable`, `is-enabled`.
     #[command(flatten)]
     Switch(SwitchWord),
-    /// Check and store the variables of its question: {"having": …, "notHaving": …}
+    /// Check and store the query variables: {"having": …, "notHaving": …}
     SetVariables(File),
-    /// Print them as they are stored
+    /// Print the stored query variables
     GetVariables,
-    /// Print the entries that would be added to the repair queue, and why not the others; stores nothing
+    /// Print the repairs that would be queued, and why not others; stores nothing
     Plan(RepairPlanArgs),
 }
 
 /// A file and why.
 #[derive(Args, Clone, Debug)]
 pub struct File {
-    /// The file; - = standard input
+    /// File to read; - = standard input
     file: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -96,7 +96,7 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
             let stored = context.operator().await?.set_sabakan_url(&url, reason.get()).await?;
             if stored.ends_with("/graphql/graphql") {
                 context
-                    .say(&format!("warning: stored as {stored}; sabakan answers at …/graphql: leave the last / out"));
+                    .say(&format!("warning: stored as {stored}; sabakan answers at …/graphql: remove the trailing /"));
             }
             context.say_more(&format!("stored: {stored}"));
             Ok(())

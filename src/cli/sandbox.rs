@@ -31,16 +31,16 @@ use crate::{
 /// What the sandbox is like: for `--sandbox` and for `sandbox serve`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Choice {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub nodes: Option<u32>,
-    /// Which scenario; `cketerm sandbox scenarios` lists them
+    /// Name of the scenario; `cketerm sandbox scenarios` lists them
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<String>,
-    /// Decides the chances of machines and workloads [default: 1]
+    /// Random seed of machines and workloads [default: 1]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// How many times faster machines and script are [default: 1]
+    /// Speed factor of the machines and the scenario [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     pub speed: Option<f64>,
 }
@@ -71,30 +71,30 @@ impl Choice {
     }
 }
 
-/// Words about the sandbox.
+/// Subcommands about the sandbox.
 #[derive(Debug, Subcommand)]
 pub enum SandboxWord {
-    /// Serve it on loopback ports until SIGTERM; prints one JSON line that says where
+    /// Serve the sandbox on loopback ports until SIGTERM; prints its URLs as a JSON line
     Serve {
         /// Which.
         #[command(flatten)]
         choice: Choice,
-        /// Where kubeconfig and config.yaml are written; a folder of its own under the temporary one if not given
+        /// Folder for kubeconfig and config.yaml [default: a new temporary folder]
         #[arg(long, value_name = "FOLDER")]
         dir: Option<PathBuf>,
-        /// A YAML file of durations that differ from the scenario's: `{boot: {seconds: 1}, api_settle: 1}`
+        /// YAML file of durations that override the scenario's: `{boot: {seconds: 1}, api_settle: 1}`
         #[arg(long, value_name = "FILE")]
         pace: Option<PathBuf>,
-        /// No machines, no workloads, and nothing of cketerm's in etcd; machines are brought with `PUT /machines/ADDRESS`
+        /// Start with no machines, workloads or keys of cketerm; add machines with `PUT /machines/ADDRESS`
         #[arg(long, conflicts_with_all = ["nodes", "scenario"])]
         empty: bool,
     },
     /// List the scenarios
     Scenarios,
-    /// What the served sandbox's definition has as its commands
+    /// Run one command of the served sandbox's definition
     #[command(hide = true)]
     Machine {
-        /// The machines' URL.
+        /// URL of the machines.
         #[arg(long)]
         at: String,
         /// Verb, address, and for a check the time.
@@ -124,7 +124,7 @@ async fn serve(
     empty: bool,
     context: &Context,
 ) -> Result<(), ActionError> {
-    let failed = |e: std::io::Error| ActionError::failed(format!("the sandbox cannot be served: {e}"));
+    let failed = |e: std::io::Error| ActionError::failed(format!("cannot serve the sandbox: {e}"));
     let on = |kind| signal(kind).map_err(failed);
     let (mut term, mut int, mut hup) =
         (on(SignalKind::terminate())?, on(SignalKind::interrupt())?, on(SignalKind::hangup())?);
@@ -206,7 +206,7 @@ async fn serve(
         _ = term.recv() => {}
         _ = int.recv() => {}
         _ = hup.recv() => {}
-        () = served.ended() => return Err(ActionError::failed("one of the sandbox's servers ended: see the log")),
+        () = served.ended() => return Err(ActionError::failed("a server of the sandbox ended: see the log")),
     }
     if own {
         // this process wrote everything in this directory

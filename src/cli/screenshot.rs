@@ -22,22 +22,22 @@ use crate::{
 /// The frame.
 #[derive(Args, Debug)]
 pub struct ShotArgs {
-    /// The view that it begins with [default: overview]
+    /// First view [default: overview]
     #[arg(long, value_name = "NAME", value_parser = view)]
     pub view: Option<View>,
     /// Columns and rows
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "80x24", value_parser = size)]
     pub size: Size,
-    /// Keys that are pressed first, as docs/keys.md names them: 'j j enter', '/ "rack 3" enter'
+    /// Keys to press first, with the names in docs/keys.md: 'j j enter', '/ "rack 3" enter'
     #[arg(long, value_name = "KEYS", default_value = "", hide_default_value = true, value_parser = presses)]
     pub keys: Presses,
-    /// Form
+    /// Output format
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: Format,
-    /// Of a simulated data centre inside this process
+    /// Use a simulated data centre in this process
     #[arg(long)]
     pub sandbox: bool,
-    /// Seconds for which the sandbox's scenario is played before
+    /// Seconds to play the sandbox's scenario first
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, requires = "sandbox")]
     pub after: f64,
     /// What the sandbox is like.
@@ -50,9 +50,9 @@ pub struct ShotArgs {
 pub enum Format {
     /// Plain text
     Text,
-    /// Text with the escapes of colours
+    /// Text with escape sequences for colours
     Ansi,
-    /// A picture
+    /// SVG picture
     Svg,
 }
 
@@ -79,7 +79,7 @@ fn size(text: &str) -> Result<Size, String> {
 /// Prints the frame.
 pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> {
     if args.choice.any() && !args.sandbox {
-        return Err(ActionError::misused("--nodes, --scenario, --seed and --speed are for --sandbox"));
+        return Err(ActionError::misused("--nodes, --scenario, --seed and --speed require --sandbox"));
     }
     let ring = Ring::default();
     // the engine of the sandbox runs in this process, and the view shows its log

@@ -35,10 +35,10 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// What to decide on.
 #[derive(Args, Debug)]
 pub struct DecideArgs {
-    /// A file that `cketerm state` printed (JSON or YAML); - = standard input
+    /// File printed by `cketerm state` (JSON or YAML); - = standard input
     #[arg(long, value_name = "FILE")]
     pub from: PathBuf,
-    /// What an engine that leads would do, where nobody led when it was written; it remembers nothing of before
+    /// Decide as a leader without memory, if the engine of the state did not lead
     #[arg(long)]
     pub as_leader: bool,
 }
@@ -46,7 +46,7 @@ pub struct DecideArgs {
 /// Runs an engine that only observes until everything has been read once, and prints its snapshot.
 pub async fn state(context: &Context) -> Result<(), ActionError> {
     let form = match context.output(Output::Json) {
-        Output::Table => return Err(ActionError::misused("state is printed as json or yaml: there is no table of it")),
+        Output::Table => return Err(ActionError::misused("state has no table: use -o json or -o yaml")),
         form => form,
     };
     // one read reports connection errors at once
@@ -75,7 +75,7 @@ pub(super) async fn whole(backends: &Backends, context: &Context) -> Arc<Seen> {
     let last = Arc::clone(&seen.borrow());
     engine.stop().await;
     for what in waits(&last) {
-        context.say(&format!("warning: not whole: {what}"));
+        context.say(&format!("warning: incomplete, not read: {what}"));
     }
     last
 }
@@ -111,7 +111,7 @@ fn only_leaders_read(seen: &Seen) -> Option<String> {
         || store.repairs.entries.values().filter_map(Stored::get).any(|e| e.step_status == StepStatus::Draining);
     let led = seen.snapshot.engine.leading.is_some();
     (drains && !led && seen.snapshot.kube.synced()).then(|| {
-        "note: who only looks on reads neither the pods of the nodes that drain nor the endpoints: for those, ask the leader's \
+        "note: only a leader reads the endpoints and the pods of draining nodes: for those, see the leader's \
          /state"
             .to_owned()
     })
@@ -124,7 +124,7 @@ pub fn decide(args: &DecideArgs, context: &Context) -> Result<(), ActionError> {
     if args.as_leader {
         state.led();
     } else if state.snapshot.engine.leading.is_none() {
-        context.say("the engine of this state did not lead, and does nothing; --as-leader: what a leader would do");
+        context.say("the engine of this state did not lead, and does nothing; --as-leader shows a leader's decision");
     }
     let decision = state.decide();
     match context.output(Output::Table) {
@@ -162,7 +162,7 @@ fn table(decision: &Decision) -> String {
     });
     let rows: Vec<Vec<String>> = rows.collect();
     if rows.is_empty() {
-        out.line("nothing is done");
+        out.line("no actions");
     } else {
         out.table(&columns(&["Machine", "Entry", "Effect", "What"], &rows));
     }
@@ -188,10 +188,10 @@ fn table(decision: &Decision) -> String {
 /// Returns the state of applying the generated definition.
 fn standing(applying: &Applying) -> String {
     match applying {
-        Applying::Off => "nothing to generate from".to_owned(),
+        Applying::Off => "nothing to generate it from".to_owned(),
         Applying::Disabled(why) => format!("not generated: {why}"),
-        Applying::Settled => "as it should be".to_owned(),
-        Applying::Error(why) => format!("stays: {why}"),
+        Applying::Settled => "up to date".to_owned(),
+        Applying::Error(why) => format!("unchanged: {why}"),
         Applying::Waits(why) => format!("waits: {why}"),
         Applying::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
         Applying::Applies => "is applied".to_owned(),
@@ -206,12 +206,12 @@ fn detail(effect: &Effect) -> String {
         Effect::BackOff { cause, .. } | Effect::Unwind { cause, .. } => cause.to_string(),
         Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.command(),
         Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => secret::argv(argv),
-        Effect::Preview { pods: asked, .. } => pods(asked.len(), "pods are asked for"),
+        Effect::Preview { pods: asked, .. } => pods(asked.len(), "pods to preview"),
         Effect::Evict { evict, delete, .. } => {
             format!("{}, {}", pods(evict.len(), "to evict"), pods(delete.len(), "to delete"))
         }
         Effect::Recheck { node, .. } => node.clone(),
-        Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "our mark only" }.to_owned(),
+        Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "remove the mark only" }.to_owned(),
         Effect::Settle { entry } => entry.to_string(),
         Effect::TakeResult { result, .. } => {
             result.get().map_or_else(|| result.key.clone(), |r| format!("{}: {}", r.label.attempt, r.outcome.end))

@@ -5,12 +5,12 @@ use clap::Subcommand;
 use super::{Context, args::Reason};
 use crate::{actions::ActionError, store::keys::SwitchName};
 
-/// The three words.
+/// The three subcommands.
 #[derive(Debug, Subcommand)]
 pub enum SwitchWord {
-    /// Let it start work
+    /// Enable the queue or integration
     Enable(Reason),
-    /// Let it start nothing new
+    /// Disable the queue or integration; running reboots and repairs finish
     Disable(Reason),
     /// Print true or false
     IsEnabled,
@@ -27,7 +27,7 @@ pub async fn run(word: SwitchWord, name: SwitchName, context: &Context) -> Resul
             if let Some(odd) = switch.odd() {
                 let key = operator.store.keys().switch(name);
                 context.say(&format!(
-                    "{key} holds {odd:?}, which is neither true nor false: it counts as enabled; say `enable` or `disable` to fix it"
+                    "{key} holds {odd:?}, neither true nor false, and counts as enabled: fix it with `enable` or `disable`"
                 ));
             }
             context.out.line(if switch.enabled() { "true" } else { "false" })

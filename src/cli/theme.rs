@@ -20,19 +20,19 @@ use crate::{
     },
 };
 
-/// The words.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum ThemeWord {
-    /// List the themes, and where each comes from: the user's folder, the host's, the program
+    /// List the themes and their sources: the user's folder, the host's, the program
     List,
-    /// Print a theme with everything that it has from its bases, as a file could have it
+    /// Print a theme with everything that it inherits, in the form of a theme file
     Show {
-        /// Its name
+        /// Name of the theme
         name: String,
     },
-    /// Say what is wrong with themes: unknown roles, looks and colours, bases that are not there, roles that look alike
+    /// Check themes: unknown roles, looks and colours, missing bases, similar roles
     Check {
-        /// Files; without one: all that `theme list` has
+        /// Theme files; without any, all themes of `theme list`
         files: Vec<PathBuf>,
     },
 }
@@ -61,7 +61,7 @@ pub fn run(word: &ThemeWord, context: &Context) -> Result<(), ActionError> {
 fn list(shelf: &Shelf, context: &Context) -> Result<(), ActionError> {
     let chosen = context.settings.console.theme.as_str();
     let note = |found: &Found| match (found.hidden, shelf.check(found).len()) {
-        (true, _) => "hidden by another of its name".to_owned(),
+        (true, _) => "hidden by another theme of this name".to_owned(),
         (false, 1..) => "broken: see `theme check`".to_owned(),
         (false, 0) if found.name == chosen => "in use".to_owned(),
         (false, 0) if chosen == AUTO && [DEFAULT, "light", "dark"].contains(&found.name.as_str()) => {
@@ -127,7 +127,7 @@ fn check(shelf: &Shelf, all: &[Found], context: &Context) -> Result<(), ActionEr
                     context.out.line(&format!("error: {fault}"))?;
                 }
                 if faults.is_empty() {
-                    context.out.line(&format!("{}: good", found.place()))?;
+                    context.out.line(&format!("{}: ok", found.place()))?;
                 }
             }
         }

@@ -58,7 +58,7 @@ pub async fn run(indexes: &[u64], timeout: Option<u64>, context: &Context) -> Re
     let following = follow(&store, &all, &mut seen, context);
     match timeout {
         Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds), following).await.unwrap_or_else(|_| {
-            Err(ActionError::failed(format!("entries are still there after {seconds} s; they go on")))
+            Err(ActionError::failed(format!("entries have not ended after {seconds} s; they go on")))
         })?,
         None => following.await?,
     }
@@ -79,7 +79,7 @@ async fn follow(
         let view = views.borrow_and_update().clone();
         if view.error != trouble {
             if let Some(error) = &view.error {
-                context.say(&format!("{error}; still trying"));
+                context.say(&format!("{error}; retrying"));
             }
             trouble.clone_from(&view.error);
         }
@@ -93,7 +93,7 @@ async fn follow(
             }
         }
         if views.changed().await.is_err() {
-            return Err(ActionError::failed("following etcd ended: run it again"));
+            return Err(ActionError::failed("the watch of etcd ended: run the command again"));
         }
     }
 }
@@ -141,7 +141,7 @@ async fn summary(
         tries += 1;
         match endings(store, all).await {
             Err(error) if tries < TRIES => {
-                context.say(&format!("{error}; still trying"));
+                context.say(&format!("{error}; retrying"));
                 tokio::time::sleep(AGAIN).await;
             }
             recorded => break recorded?,
@@ -169,10 +169,5 @@ async fn summary(
     if bad.is_empty() {
         return Ok(());
     }
-    Err(ActionError::failed(format!(
-        "{} of {} entries did not end by booting: {}",
-        bad.len(),
-        all.len(),
-        bad.join(", ")
-    )))
+    Err(ActionError::failed(format!("{} of {} entries did not boot: {}", bad.len(), all.len(), bad.join(", "))))
 }

@@ -28,10 +28,10 @@ use crate::{
 /// What `freeze` takes.
 #[derive(Args, Debug)]
 pub struct FreezeArgs {
-    /// Its end: 2026-11-21T10:00:00Z, with any offset; or how long: 90m, 12h, 7d
+    /// End of the freeze: 2026-11-21T10:00:00Z, with any offset; or in 90m, 12h, 7d
     #[arg(long, value_name = "TIME")]
     until: String,
-    /// Why: every header shows it
+    /// Reason; every header shows it
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
@@ -42,13 +42,13 @@ pub struct FreezeArgs {
 /// What `windows` takes.
 #[derive(Args, Debug)]
 pub struct WindowsArgs {
-    /// Windows from this file of YAML or JSON (- = standard input) in place of the policy's: no server is asked
+    /// Check the windows of this file (YAML or JSON, - = stdin); contacts no server
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
-    /// As of then: 2026-11-21T10:00:00Z, or in 90m, 12h, 7d
+    /// Time to check: 2026-11-21T10:00:00Z, or in 90m, 12h, 7d [default: now]
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
-    /// How many openings of each
+    /// Number of openings of each window
     #[arg(short, value_name = "N", default_value_t = 5)]
     n: usize,
 }
@@ -63,8 +63,7 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
     // the engine of another program does not read cketerm's policy
     match operator.note_on(Asked::Freeze).await {
         Some(note) => context.say(&format!("stored: frozen until {until}{instead}; {note}")),
-        None => context
-            .say(&format!("frozen until {until}{instead}: nothing new starts, drains that are under way are unwound")),
+        None => context.say(&format!("frozen until {until}{instead}: nothing new starts, running drains are unwound")),
     }
     Ok(())
 }
@@ -72,8 +71,8 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
 /// Ends a freeze early.
 pub async fn unfreeze(reason: &Reason, context: &Context) -> Result<(), ActionError> {
     match context.operator().await?.unfreeze(reason.get()).await? {
-        Some(freeze) => context.say(&format!("the freeze is over; it was until {}: {}", freeze.until, freeze.reason)),
-        None => context.say("no freeze was on"),
+        Some(freeze) => context.say(&format!("the freeze has ended; it was until {}: {}", freeze.until, freeze.reason)),
+        None => context.say("no freeze was active"),
     }
     Ok(())
 }
@@ -144,15 +143,19 @@ fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
         out.line("no windows: work may start at any time");
         return out.done();
     };
-    out.line(format_args!("time zone {}, no drain in the last {} s", windows.time_zone(), windows.margin_seconds()));
+    out.line(format_args!(
+        "time zone {}, no drain starts in the last {} s",
+        windows.time_zone(),
+        windows.margin_seconds()
+    ));
     for (name, window) in windows.all() {
         let stands = window.stands(at);
         let moment = |at: Timestamp| said(&window.zone, at);
         let state = match (stands.open, stands.closes, stands.opens) {
             (true, Some(closes), _) => format!("open, closes {}", moment(closes)),
-            (true, None, _) => "open, for a year and more".to_owned(),
-            (false, _, Some(opens)) => format!("shut, opens {}", moment(opens)),
-            (false, _, None) => "shut, never opens".to_owned(),
+            (true, None, _) => "open for a year or more".to_owned(),
+            (false, _, Some(opens)) => format!("closed, opens {}", moment(opens)),
+            (false, _, None) => "closed, never opens".to_owned(),
         };
         out.line(format_args!("{}: {state}", name.unwrap_or("all machines")));
         for (opens, closes) in window.openings(at).take(n) {
@@ -163,7 +166,7 @@ fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
                     closes.to_zoned(window.zone.clone()).strftime("%a %H:%M"),
                     length(closes.duration_since(opens))
                 )),
-                None => out.line(format_args!("  {} - for a year and more", moment(opens))),
+                None => out.line(format_args!("  {} - for a year or more", moment(opens))),
             }
         }
     }
@@ -247,8 +250,8 @@ mod tests {
         let at = "2026-10-23T12:00:00Z".parse().unwrap();
         assert_eq!(
             text(&nights, at, 2),
-            "time zone Europe/Berlin, no drain in the last 300 s\n\
-             all machines: shut, opens Fri 2026-10-23 22:00 +02:00\n\
+            "time zone Europe/Berlin, no drain starts in the last 300 s\n\
+             all machines: closed, opens Fri 2026-10-23 22:00 +02:00\n\
              \x20 Fri 2026-10-23 22:00 +02:00 - Sat 05:00  7h\n\
              \x20 Mon 2026-10-26 22:00 +01:00 - Tue 05:00  7h\n"
         );

@@ -93,14 +93,14 @@ pub async fn run(
                 ends
             } else {
                 let most = LONGEST_END.as_secs();
-                Out.message(&format!("cketerm: ends what is under way, then gives the lock back (at most {most} s)"));
+                Out.message(&format!("cketerm: finishing running actions, then releasing the lock (at most {most} s)"));
                 engine.await
             };
-            ends.context("the engine ended badly")??;
+            ends.context("the engine failed")??;
             ended
         }
         // Before the console: the servers cannot be used, or the engine is stuck. The terminal is restored.
-        failed = &mut engine => failed.context("the engine ended badly")?,
+        failed = &mut engine => failed.context("the engine failed")?,
     }
 }
 

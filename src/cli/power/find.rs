@@ -20,7 +20,7 @@ pub(super) async fn find(address: &str, context: &Context) -> Result<Found, Acti
     let mut found = bmcs.in_file(address, &book)?;
     if let (None, Some(file)) = (&found, &context.settings.bmcs) {
         let known = book.addresses().count();
-        misses.push(format!("{} names no BMC for {address}; it names {known} others", file.display()));
+        misses.push(format!("{} has no BMC for {address}; it has {known} others", file.display()));
     }
     if found.is_none() && !context.settings.kube.is_none() {
         found = among_hosts(address, &bmcs, context, &mut misses).await?;
@@ -32,7 +32,7 @@ pub(super) async fn find(address: &str, context: &Context) -> Result<Found, Acti
     let Some(found) = found else {
         if misses.is_empty() {
             return Err(ActionError::misused(
-                "power needs to know the machines' BMCs: name a file in the configuration (power.bmcs), or Kubernetes with \
+                "no source of BMCs is configured: set power.bmcs to a file, or configure Kubernetes with \
                  BareMetalHosts; see docs/power.md",
             ));
         }
@@ -59,7 +59,7 @@ async fn among_hosts(
         }
     };
     let found = bmcs.of_host(&kube, &host).await?;
-    context.say_more(&format!("the BMC is that of the BareMetalHost {}", host.full_name()));
+    context.say_more(&format!("using the BMC of BareMetalHost {}", host.full_name()));
     Ok(Some(found))
 }
 
@@ -73,7 +73,7 @@ async fn in_registry(
     let http = Http::verified(client::TIMEOUT, client::MOST_BYTES);
     match bmcs.and_registry(context.store().await?, http).in_registry(address, book).await? {
         Registered::Found(found, serial) => {
-            context.say_more(&format!("the BMC is the one that sabakan has for {serial}"));
+            context.say_more(&format!("using the BMC of {serial} from sabakan"));
             Ok(Some(*found))
         }
         Registered::Missing(why) => {

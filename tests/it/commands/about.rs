@@ -63,7 +63,7 @@ fn a_screenshot_that_was_asked_for_wrongly_is_misuse() {
         (&["--keys", "hyper-x"], "\"hyper-x\" is no key"),
         (&["--keys", "/ \"rack"], "closing double quote"),
         (&["--format", "png"], "[possible values: text, ansi, svg]"),
-        (&["--nodes", "9"], "are for --sandbox"),
+        (&["--nodes", "9"], "require --sandbox"),
         (&["--after", "1"], "--sandbox"),
         (&["--sandbox", "--scenario", "clam"], "unknown scenario \"clam\""),
         (&["--sandbox", "--nodes", "9", "--after", "0", "--keys", "q y"], "these keys leave the console"),
@@ -81,12 +81,15 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
     let good = rig.file("default.yaml", &default);
     let ran = run(&["config", "check", &good], "");
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.stdout.contains("warning: no engine runs with it: no Kubernetes is configured"), "{ran:?}");
-    assert!(ran.stdout.ends_with(&format!("{good}: good\n")), "{ran:?}");
+    assert!(
+        ran.stdout.contains("warning: no engine can run with these settings: no Kubernetes is configured"),
+        "{ran:?}"
+    );
+    assert!(ran.stdout.ends_with(&format!("{good}: ok\n")), "{ran:?}");
 
     for (text, said) in [
         ("etcd: {endpoint: [x]}\n", "the nearest key is etcd.endpoints"),
-        ("etcd: {endpoints: [\"10.0.0.1\"]}\n", "etcd.endpoints: \"10.0.0.1\" is no URL"),
+        ("etcd: {endpoints: [\"10.0.0.1\"]}\n", "etcd.endpoints: \"10.0.0.1\" is not a URL"),
         ("console: {view: nope}\n", "console.view: there is no view \"nope\""),
         ("console: {theme: nope}\n", "console.theme: "),
         ("console: {keys: {cancel: [j]}}\n", "console.keys.cancel: j is the key of down already (the default table)"),
@@ -107,7 +110,7 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
     let ran = run(&["config", "check", &rig.file("state.yaml", text)], "");
     assert_eq!(ran.status, 0, "{ran:?}");
     let said = "warning: engine.state_directory: an engine of user ";
-    assert!(ran.stdout.contains(said) && ran.stdout.contains("/etc/passwd/x`, or name another"), "{ran:?}");
+    assert!(ran.stdout.contains(said) && ran.stdout.contains("/etc/passwd/x`, or set another"), "{ran:?}");
     let shown = run(&["--config", &rig.file("state.yaml", text), "config", "show"], "").stdout;
     let row = shown.lines().find(|line| line.starts_with("engine.state_directory")).unwrap();
     assert!(row.contains("/etc/passwd/x") && row.contains("state.yaml"), "{row}");

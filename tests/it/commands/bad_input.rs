@@ -91,7 +91,7 @@ async fn an_entry_that_is_not_json_is_named_and_the_others_go_on() {
     let refused = rig.run(&["rq", "cancel", "0"]);
     said(&refused, 3, &["reboots/0 cannot be read", "it begins {oops", "a newer program may have written it"]);
     assert_eq!(rig.run(&["rq", "cancel", "1"]).status, 0);
-    said(&rig.run(&["rq", "cancel-all"]), 5, &["left, since they cannot be read: 0", "rq cancel 0"]);
+    said(&rig.run(&["rq", "cancel-all"]), 5, &["unreadable entries are left: 0", "rq cancel 0"]);
     assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await.as_deref(), Some("{oops"), "left alone");
     assert_eq!(rig.run_with(&["rq", "add", "-"], "10.0.0.14").status, 0);
     assert!(rig.run(&["rq", "why", "0"]).stdout.contains("cannot be read"));
@@ -200,7 +200,7 @@ async fn words_that_touch_only_etcd_never_ask_kubernetes() {
     assert_eq!(with(&["rq", "disable"], "").status, 0);
     said(&with(&["nodes", "list"], ""), 1, &["nodes list", "127.0.0.1:1"]);
     said(&with(&["cluster", "identify"], ""), 1, &["127.0.0.1:1"]);
-    said(&rig.run(&["nodes", "list"]), 2, &["none is configured", "--kubeconfig FILE"]);
+    said(&rig.run(&["nodes", "list"]), 2, &["which is not configured", "--kubeconfig FILE"]);
 }
 
 #[tokio::test]

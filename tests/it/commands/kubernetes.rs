@@ -70,7 +70,7 @@ async fn etcd_and_kubernetes_are_confirmed_once_and_another_cluster_is_refused()
     rig.put("/cke/cketerm/identity", r#"{"uid":"other","at":"2026-06-01T00:00:00Z"}"#).await;
     let mismatch = identify(&[]);
     assert_eq!(mismatch.status, 3, "{mismatch:?}");
-    assert!(mismatch.stderr.contains("do not belong together"), "{mismatch:?}");
+    assert!(mismatch.stderr.contains("belong to different clusters"), "{mismatch:?}");
     assert_eq!(identify(&["--confirm"]).status, 3);
     assert_eq!(identify(&["--confirm", "--replace", "wrong"]).status, 3);
     assert_eq!(identify(&["--confirm", "--replace", "other"]).status, 0);

@@ -148,7 +148,7 @@ async fn diff_and_approve_say_what_applying_waits_for_and_approve_is_refused_whe
     says(&diff(), "is not applied: disabled: `cketerm sabakan enable`");
     let ran = approve();
     assert_eq!(ran.status, 3, "{ran:?}");
-    says(&ran, "nothing waits for approval: disabled");
+    says(&ran, "no change waits for approval: disabled");
     assert_eq!(rig.run(&["sabakan", "enable"]).status, 0);
     // an API server in progress
     let entry =

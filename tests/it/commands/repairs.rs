@@ -156,9 +156,9 @@ async fn a_plan_shows_the_steps_and_writes_nothing() {
          step 1: /bin/true 10.0.0.12, then watch its health for 60s\n  \
          step 2: drain, then /bin/false 10.0.0.12, then watch its health for 60s\n  \
          healthy once `/bin/echo true 10.0.0.12` prints true\n\
-         before it: repairs/2 (processing, step 1 watching)\n"
+         ahead of it: repairs/2 (processing, step 1 watching)\n"
     );
-    assert!(ran.stderr.contains("what the drain would meet is not shown"), "no Kubernetes is asked: {ran:?}");
+    assert!(ran.stderr.contains("no preview of the drain"), "no Kubernetes is asked: {ran:?}");
     let outside = rig.run(&["repair-queue", "plan", "unhealthy", "QEMU", "10.9.9.9"]);
     assert!(outside.stdout.contains("10.9.9.9: not a member of the cluster: nothing is drained"), "{outside:?}");
     let unknown = rig.run(&["repair-queue", "plan", "unhealthy", "R640", "10.9.9.9"]);

@@ -71,7 +71,7 @@ async fn state_prints_what_decide_reads_and_neither_writes() {
     let file = rig.file("state.json", &written.stdout);
     let decided = rig.run(&["decide", "--from", &file]);
     assert_eq!(decided.status, 0, "{decided:?}");
-    assert!(decided.stdout.starts_with("phase: reboot-nodes\n\nnothing is done\n"), "{decided:?}");
+    assert!(decided.stdout.starts_with("phase: reboot-nodes\n\nno actions\n"), "{decided:?}");
     assert!(decided.stdout.contains("reboots/1 the engine only observes: no Kubernetes"), "{decided:?}");
     assert!(decided.stderr.contains("--as-leader"), "{decided:?}");
     let yaml = rig.run(&["state", "-o", "yaml"]);

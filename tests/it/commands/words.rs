@@ -179,7 +179,7 @@ async fn wait_ends_with_the_entries_and_says_how_they_ended() {
     rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
     let timed_out = rig.run(&["rq", "wait", "--timeout-seconds", "1"]);
     assert_eq!(timed_out.status, 1);
-    assert!(timed_out.stderr.contains("still there after 1 s"), "{timed_out:?}");
+    assert!(timed_out.stderr.contains("not ended after 1 s"), "{timed_out:?}");
 
     let end = |index: u64, outcome: &'static str| {
         let client = rig.client.clone();
@@ -205,7 +205,7 @@ async fn wait_ends_with_the_entries_and_says_how_they_ended() {
     let ran = rig.run(&["rq", "wait"]);
     ended.await.unwrap();
     assert_eq!(ran.status, 1, "{ran:?}");
-    assert!(ran.stderr.contains("1 of 1 entries did not end by booting: 1"), "{ran:?}");
+    assert!(ran.stderr.contains("1 of 1 entries did not boot: 1"), "{ran:?}");
 
     let why = rig.run(&["rq", "why", "1"]);
     assert!(why.stdout.contains("reboots/1 (10.0.0.12) ended at 2026-06-01T00:00:00Z: cancelled"), "{why:?}");
@@ -228,7 +228,7 @@ async fn reboots_are_queued_by_attributes_and_a_dry_run_writes_nothing() {
 
     let dry = rig.run(&["rq", "add", "--role", "cs", "--dry-run"]);
     assert_eq!((dry.status, dry.stdout.as_str()), (0, "10.0.0.12\n10.0.0.14\n"), "{dry:?}");
-    assert!(dry.stderr.contains("dry run: 2 would be queued, nothing was written"), "{dry:?}");
+    assert!(dry.stderr.contains("dry run: 2 nodes would be queued, nothing was written"), "{dry:?}");
     let json = rig.run(&["rq", "add", "--selector", "cke.cybozu.com/rack in (2,3)", "--dry-run", "-o", "json"]);
     assert_eq!(json_of(&json.stdout), json!(["10.0.0.14"]));
     for (args, status, said) in [

@@ -248,7 +248,7 @@ fn themes_are_listed_shown_and_checked_with_file_and_line_and_an_exit_status() {
     let again = dir.path().join("again.yaml");
     std::fs::write(&again, &shown).unwrap();
     let (code, said, _) = run(&["check", again.to_str().unwrap()]);
-    assert!(code == Some(0) && said.ends_with("again.yaml: good\n"), "{said}");
+    assert!(code == Some(0) && said.ends_with("again.yaml: ok\n"), "{said}");
     let (code, said, stderr) = run(&["check", bad.to_str().unwrap()]);
     assert_eq!((code, said.lines().count()), (Some(1), 2), "{said}");
     assert!(said.contains("bad.yaml:2: \"goood\" is no role: did you mean good?"), "{said}");

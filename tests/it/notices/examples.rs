@@ -47,7 +47,7 @@ fn the_chat_gets_text_and_its_secret_url_is_never_said() {
     assert!(ran.stdout.contains("chmod o-r"), "everyone could read it: {ran:?}");
     write(&dir.path().join("chat-url"), &post.url, 0o600);
     let ran = cketerm(&config, &["config", "check"]);
-    assert!(ran.stdout.contains(": good"), "{ran:?}");
+    assert!(ran.stdout.contains(": ok"), "{ran:?}");
     let ran = cketerm(&config, &["notices", "test", "chat", "--kind", "stuck"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "chat: received: 200 OK: ok\n"), "{ran:?}");
     let text = post.got()[0]["text"].as_str().unwrap().to_owned();
@@ -89,7 +89,7 @@ fn the_program_mails_with_a_message_id_that_stays() {
     write(&script, &text, 0o755);
     let block = one_of("yaml", "name: mail").replace("/usr/local/bin/mail-notice", &script.display().to_string());
     let config = config(dir.path(), "mail.yaml", &block);
-    assert!(cketerm(&config, &["config", "check"]).stdout.contains(": good"));
+    assert!(cketerm(&config, &["config", "check"]).stdout.contains(": ok"));
     let ran = cketerm(&config, &["notices", "test", "mail", "--kind", "failed"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "mail: received\n"), "{ran:?}");
     let mail = std::fs::read_to_string(&mailed).unwrap();

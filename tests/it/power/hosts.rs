@@ -94,7 +94,7 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
             status(&world, "h1", &json!({"poweredOn": false}));
         });
         let ran = hosts(&world, &["hold", "--hard", "--as", "fence", "--wait", "60", "h1"]);
-        assert!(ran.status == 0 && ran.stderr.contains("went off after that"), "{ran:?}");
+        assert!(ran.status == 0 && ran.stderr.contains("went off, and is held off"), "{ran:?}");
     });
     // The same state is no proof for a later key.
     let ran = hosts(&world, &["hold", "--as", "late", "--wait", "2", "h1"]);
@@ -119,7 +119,7 @@ fn a_reboot_is_confirmed_by_what_was_seen_and_never_by_the_annotations_going() {
     assert_eq!(hosts(&world, &["reboot", "h1"]).status, 0);
     assert_eq!(mode(&world, "h1", "reboot.metal3.io"), "soft");
     let ran = hosts(&world, &["reboot", "h1"]);
-    assert!(ran.status == 0 && ran.stderr.contains("asked for already"), "{ran:?}");
+    assert!(ran.status == 0 && ran.stderr.contains("requested already"), "{ran:?}");
     let ran = hosts(&world, &["reboot", "--hard", "h1"]);
     assert!(ran.status == 3 && ran.stderr.contains("not ours to change"), "{ran:?}");
     assert_eq!(mode(&world, "h1", "reboot.metal3.io"), "soft");
