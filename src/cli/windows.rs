@@ -28,7 +28,7 @@ use crate::{
 /// What `freeze` takes.
 #[derive(Args, Debug)]
 pub struct FreezeArgs {
-    /// Its end: 2026-11-21T10:00:00Z, with any offset; or how long: 90m, 12h, 7d
+    /// Its end: 2026-11-21T10:00:00Z, with any offset; or a duration: 90m, 12h, 7d
     #[arg(long, value_name = "TIME")]
     until: String,
     /// Why: every header shows it

@@ -11,7 +11,7 @@ pub fn sample(kind: Kind) -> Notice {
         Kind::Stuck => {
             let title = "reboots/12 on w12 waits for a person: BlockedByPDB";
             let mut n = Notice::new(kind, "stuck/reboots/12/BlockedByPDB".to_owned(), title.to_owned(), at);
-            "pod shop/web-1 is kept by pdb shop/web (healthy 2, needs 2)".clone_into(&mut n.text);
+            "pod shop/web-1 blocked by pdb shop/web (healthy 2, needs 2)".clone_into(&mut n.text);
             n.reason = Some("BlockedByPDB".to_owned());
             n.runbook = Some("docs/runbook.md#blockedbypdb".to_owned());
             n.since = Some(at);

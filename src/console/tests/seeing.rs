@@ -286,7 +286,7 @@ fn without_a_screen_each_change_is_a_line() {
     for line in [
         "2026-11-21T10:00:00Z leader: this program",
         "2026-11-21T10:00:00Z reboots: enabled",
-        "2026-11-21T10:00:00Z reboots/3 worker-1 draining: pod shop/web-7d9f8b6c5-x2x4z is kept by pdb shop/web",
+        "2026-11-21T10:00:00Z reboots/3 worker-1 draining: pod shop/web-7d9f8b6c5-x2x4z blocked by pdb shop/web",
         "2026-11-21T10:00:00Z reboots/8 ? broken: ",
     ] {
         assert!(all.contains(line), "{line}\n{all}");

@@ -52,7 +52,7 @@ async fn a_definition_with_a_fault_is_refused_and_the_stored_one_stays() {
             &["reboot.protected_namespaces is not a label selector"],
         ),
         ("control_plane: true", "control_plane: yes", &["nodes[0].control_plane", "YAML 1.1", "write true"]),
-        ("10.0.0.13", "10.0.0.12", &["nodes[2].address 10.0.0.12 is nodes[1]'s address too"]),
+        ("10.0.0.13", "10.0.0.12", &["nodes[2].address 10.0.0.12 is also nodes[1]'s address"]),
         ("10.0.0.13", "host13", &["nodes[2].address is an invalid IP address: host13"]),
         (", control_plane: true", "", &["control-plane-count is 1", "constraints set"]),
         ("nodes:", "nodes: [", &["neither YAML nor JSON", "line"]),

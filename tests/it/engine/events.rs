@@ -76,7 +76,7 @@ fn kubectl_shows_what_was_done_to_a_node(world: &World) {
     world.queue(&[worker("w2")]);
     wait_for("the drain is given up", 60, || reasons(world, "w2").contains(&"DrainBackedOff".to_owned()).then_some(()));
     let got = kubectl(world, &["get", "events", "--field-selector", "involvedObject.name=w2,type=Warning"]);
-    assert!(got.contains("DrainBackedOff") && got.contains("default/web-0 is kept by pdb default/web"), "{got}");
+    assert!(got.contains("DrainBackedOff") && got.contains("default/web-0 blocked by pdb default/web"), "{got}");
     world.word(&["rq", "cancel", "1"]);
     wait_for("the cancel is told", 20, || reasons(world, "w2").contains(&"Cancelled".to_owned()).then_some(()));
     let uid = world.node("w2")["metadata"]["uid"].clone();
