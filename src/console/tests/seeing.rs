@@ -270,7 +270,7 @@ fn all_times_are_told_in_the_zone_of_the_windows_and_without_fractions() {
     press(&mut app, "j enter");
     update(&mut app, Event::Tick(at(BOOT + 60.0)));
     let text = screen::text(&app);
-    assert!(text.contains("last heard 19:00:00 JST") && text.contains("boot since 18:59:21 JST"), "{text}");
+    assert!(text.contains("last heard 19:00:00 JST") && text.contains("booting since 18:59:21 JST"), "{text}");
     let utc = text.split_whitespace().any(|word| word.len() > 8 && word.trim_end_matches([',', ')']).ends_with('Z'));
     assert!(!utc && !text.contains("09:5"), "{text}");
 }

@@ -209,7 +209,7 @@ mod tests {
             ("*/0 * * * *", "step must be a positive number (field minute)"),
             ("1- * * * *", "is no number"),
             ("+1 * * * *", "1 is not in"),
-            ("1,,2 * * * *", "is no number"),
+            ("1,,2 * * * *", "is not a number"),
             ("30 2 30 2 *", "never matches: no month in \"2\" has a day in \"30\""),
             ("0 0 31 4,6,9,11 *", "never comes"),
         ] {
