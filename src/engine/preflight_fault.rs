@@ -107,7 +107,7 @@ impl fmt::Display for PreflightFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EtcdUnread { error: Some(error) } => write!(f, "etcd: {error}"),
-            Self::EtcdUnread { error: None } => f.write_str("etcd was not read yet"),
+            Self::EtcdUnread { error: None } => f.write_str("etcd has not been read yet"),
             Self::SchemaTooNew { found, known } => {
                 write!(f, "cketerm/schema is {found}, newer than {known}: upgrade this cketerm")
             }

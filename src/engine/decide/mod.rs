@@ -97,7 +97,7 @@ pub struct Decision {
     pub effects: Vec<Planned>,
     /// Reason for each unfinished entry that does not move, or `Ready`.
     pub reasons: BTreeMap<EntryId, Reason>,
-    /// Nodes that stay cordoned after their entry went, by Node name.
+    /// Nodes still cordoned after their entry has ended, by Node name.
     pub orphans: BTreeMap<String, Reason>,
     /// Nodes whose pods are to be watched.
     pub watch_pods: BTreeSet<String>,

@@ -154,8 +154,8 @@ impl fmt::Display for Reason {
             }
             Self::BmcNotAllowed { address, fault: None } => write!(
                 f,
-                "no BMC network is allowed and no BMC is listed for {address}: add `networks` to the file of power.bmcs \
-                 on the engine's host"
+                "no BMC network is allowed and no BMC is listed for {address}: add `networks` to the file of \
+                 power.bmcs on the engine's host"
             ),
             Self::DuplicateOf { index } => write!(f, "same machine as entry {index}"),
             Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),

@@ -207,7 +207,7 @@ mod tests {
             ("* * * * 8", "(field day of week)"),
             ("* 22-4 * * *", "\"22-4\" goes backwards: write 22-23,0-4 (field hour)"),
             ("*/0 * * * *", "step must be a positive number (field minute)"),
-            ("1- * * * *", "is no number"),
+            ("1- * * * *", "is not a number"),
             ("+1 * * * *", "1 is not in"),
             ("1,,2 * * * *", "is not a number"),
             ("30 2 30 2 *", "never matches: no month in \"2\" has a day in \"30\""),
