@@ -42,8 +42,8 @@ pub enum StoreError {
     /// Larger than etcd's limits.
     #[error(
         "{key} needs {operations} operations and {bytes} bytes in one request, etcd allows {MOST_OPS} and \
-         {MOST_REQUEST}: make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has limits of \
-         its own)"
+         {MOST_REQUEST}: make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has its \
+         own limits)"
     )]
     TooLarge {
         /// The key or the transaction.

@@ -166,7 +166,7 @@ impl Actor {
             return Some(barred.to_string());
         }
         let over = guard.until.filter(|until| self.steady.now().wall >= *until);
-        let changed = guard.changed(&self.live.borrow()).map(|what| format!("{what} was changed meanwhile"));
+        let changed = guard.changed(&self.live.borrow()).map(|what| format!("{what} has changed meanwhile"));
         changed.or_else(|| over.map(|until| format!("its window ended at {until}")))
     }
 

@@ -86,7 +86,7 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
         let names: Vec<String> = left.iter().map(|w| w.what.clone()).collect();
         if names != said {
             say(&format!(
-                "the program has ended (status {code}); waits for what it started, so that no machine stays off: {}",
+                "the program has ended (status {code}); waiting for its commands, so that no machine stays off: {}",
                 names.join("; ")
             ));
             said = names;
@@ -94,7 +94,7 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
         tokio::select! {
             biased;
             _ = children.recv() => {}
-            _ = forwarded.next() => say("ends as soon as these commands have ended"),
+            _ = forwarded.next() => say("ending once these commands have ended"),
             () = tokio::time::sleep(LOOK) => {}
         }
         reap(pid);

@@ -149,13 +149,13 @@ impl Pass<'_> {
         // A settled or only displayed proposal is planned again within seconds when machines start or end work.
         let rests = settled || !self.leading();
         if proposal.basis != basis && !(rests && proposal.basis.but_for_busy(&basis)) {
-            return Applying::Waits("a plan from what has just changed".to_owned());
+            return Applying::Waits("a plan after the latest change".to_owned());
         }
         let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.boot() - g.at);
         #[allow(clippy::cast_precision_loss)] // seconds
         let most = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
         if age > most {
-            return Applying::Waits(format!("a newer answer of sabakan: the last one is {age:.0} s old"));
+            return Applying::Waits(format!("a newer answer from sabakan: the last is {age:.0} s old"));
         }
         let proposed = match &proposal.outcome {
             Err(why) => return Applying::Error(why.clone()),

@@ -296,7 +296,7 @@ impl HostReconciler {
         let why: String = why.chars().take(LONGEST).collect();
         tracing::warn!(host = host.full_name(), why, "Metal3 controller");
         self.failures = self.failures.saturating_add(1);
-        self.show(host, "tries again".to_owned(), Some(why.clone()));
+        self.show(host, "retrying".to_owned(), Some(why.clone()));
         let writes = self.failures >= FAILURES && host.provisioned() && !host.paused && !host.detached;
         if writes && host.error_type.is_empty() {
             let status = json!({"errorType": POWER_ERROR, "errorMessage": why, "operationalStatus": "error"});

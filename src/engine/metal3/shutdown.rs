@@ -75,7 +75,7 @@ impl InterruptedPowerCycle {
                 let keys: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
                 let keys = keys.join(", ");
                 Self::Stays(format!(
-                    "it is held off by {keys}, and no engine is left to turn it on when they release it"
+                    "held off by {keys}; no engine is left to power it on when they release it"
                 ))
             }
             _ => Self::Moving,
@@ -138,7 +138,7 @@ impl Shared {
         let moving = halves.iter().filter(|(_, interrupted)| **interrupted == InterruptedPowerCycle::Moving);
         let hosts: Vec<String> = moving.map(|((namespace, name), _)| format!("{namespace}/{name}")).collect();
         if hosts.is_empty() {
-            return (!*self.surveyed.borrow()).then(|| "looks for power cycles that are left".to_owned());
+            return (!*self.surveyed.borrow()).then(|| "looking for unfinished power cycles".to_owned());
         }
         let barred = self.barred_by().map(|why| format!(" ({why})")).unwrap_or_default();
         Some(format!("waits for the power cycle of {}{barred}", named(hosts.into_iter())))
@@ -152,7 +152,7 @@ impl Shared {
             let why = match interrupted {
                 InterruptedPowerCycle::Stays(why) => why,
                 InterruptedPowerCycle::Moving => {
-                    "its power cycle is not over, and no engine is left to turn it on".to_owned()
+                    "its power cycle is unfinished, and no engine is left to power it on".to_owned()
                 }
             };
             tracing::error!(host, why, "HOST STAYS OFF until an engine leads again");

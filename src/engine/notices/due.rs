@@ -116,7 +116,7 @@ impl Taking<'_> {
         self.told.freeze.clone_from(&now);
         let text = |name: &str| now.as_ref().and_then(|f| f.get(name)?.as_str());
         let title = match (&now, text("until"), text("reason")) {
-            (None, ..) => "the freeze is over".to_owned(),
+            (None, ..) => "the freeze has ended".to_owned(),
             (Some(_), Some(until), Some(reason)) => format!("frozen until {until}: {reason}"),
             (Some(_), Some(until), None) => format!("frozen until {until}"),
             (Some(_), None, Some(reason)) => format!("frozen: {reason}"),

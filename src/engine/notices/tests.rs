@@ -166,7 +166,7 @@ fn a_freeze_is_told_when_it_comes_changes_and_goes() {
     assert_eq!(freeze(2, until), NOTHING);
     assert_eq!(freeze(3, json!({"until": "2026-12-27T00:00:00Z"})), ["frozen until 2026-12-27T00:00:00Z"]);
     assert_eq!(freeze(4, json!("opaque")), ["frozen: \"opaque\""]);
-    assert_eq!(freeze(5, json!(null)), ["the freeze is over"]);
+    assert_eq!(freeze(5, json!(null)), ["the freeze has ended"]);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn an_entry_that_waits_for_a_person_is_told_with_machine_reason_and_who_asked() 
         [("cluster", CLUSTER), ("reboots/data/0000000000000001", ENTRY_1), ("cketerm/requests/reboots/1", REQUEST)];
     let scene = Scene::of(&seen(&rows, &[(EntryId::reboot(1), unknown)])).unwrap();
     let n = &scene.levels["stuck/reboots/1/OutcomeUnknown"].notice;
-    assert_eq!(n.title, "reboots/1 on w1 waits for a person: OutcomeUnknown");
+    assert_eq!(n.title, "reboots/1 on w1 needs an operator: OutcomeUnknown");
     let shown = [&n.entry, &n.queue, &n.address, &n.node, &n.role, &n.rack, &n.requested_by, &n.request_reason];
     let wanted = ["reboots/1", "reboot", "10.0.0.1", "w1", "cs", "3", "anna@ops", "INC-1"];
     assert_eq!(shown.map(|v| v.as_deref().unwrap_or_default()), wanted);

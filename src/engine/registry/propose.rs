@@ -156,7 +156,7 @@ pub fn with_input<T>(
     }
     let (policy, constraints) = (store.policy(), store.constraints());
     if policy.strategy == Strategy::AllHealthy && taints.is_none() {
-        return Err("waits for Kubernetes' Nodes: control planes are chosen by their taints".to_owned());
+        return Err("waits for Nodes: control planes are chosen by their taints".to_owned());
     }
     let busy = busy(store);
     Ok(use_it(&Input {

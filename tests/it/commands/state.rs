@@ -83,7 +83,7 @@ async fn state_prints_what_decide_reads_and_neither_writes() {
     assert_eq!(rig.run(&["decide", "--from", &file, "--as-leader"]).status, 0);
 
     for (text, said) in [
-        ("{", "is no state of cketerm: EOF"),
+        ("{", "is not a cketerm state: EOF"),
         ("", "is no state of cketerm"),
         ("{}", "it has no cketerm_state"),
         (r#"{"cketerm_state":9,"version":"7.0.0"}"#, "was written by cketerm 7.0.0 (form 9)"),

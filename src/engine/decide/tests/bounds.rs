@@ -26,7 +26,7 @@ fn failed() -> Option<Ended> {
 
 #[allow(clippy::unnecessary_wraps)] // as the scene takes it
 fn withheld() -> Option<Ended> {
-    Some(Ended::Withheld("the entry was changed meanwhile".to_owned()))
+    Some(Ended::Withheld("the entry has changed meanwhile".to_owned()))
 }
 
 /// A machine whose command failed this many times. The first attempt is that of the transition to `rebooting`.

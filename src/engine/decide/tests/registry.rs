@@ -364,11 +364,11 @@ fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_
     };
     assert_eq!(begins(scene(), &[]), Applying::Settled);
     let less = scene().with(|s| s.constraints.minimum_workers = Some(19));
-    says(&begins(less.clone(), &[(12, "UNHEALTHY")]), "a plan from what has just changed");
+    says(&begins(less.clone(), &[(12, "UNHEALTHY")]), "a plan after the latest change");
     // A follower only shows the plan, and does not plan again for each machine.
     let follower = less.with(|s| s.snap.engine.leading = None);
     let shown = begins(follower, &[(12, "UNHEALTHY")]);
-    assert!(matches!(&shown, Applying::Waits(why) if !why.contains("a plan from")), "{shown:?}");
+    assert!(matches!(&shown, Applying::Waits(why) if !why.contains("a plan after")), "{shown:?}");
 }
 
 /// ckecli stores JSON. Other text is not expanded, whatever its YAML aliases stand for.
