@@ -170,16 +170,11 @@ pub const GAUGES: &[Gauge] = &[
     led("cketerm_nodes_not_ready", &[], "Nodes whose Ready condition is not True", |s, put| {
         put(&[], count(s.snapshot.kube.not_ready.len()));
     }),
-    led(
-        "cketerm_control_plane_probe",
-        &["address"],
-        "1 if the last probe of the control plane was good",
-        |s, put| {
-            for (address, probe) in &s.snapshot.probes {
-                put(&[address], flag(probe.good_since.is_some()));
-            }
-        },
-    ),
+    led("cketerm_control_plane_probe", &["address"], "1 if the last probe of the control plane was good", |s, put| {
+        for (address, probe) in &s.snapshot.probes {
+            put(&[address], flag(probe.good_since.is_some()));
+        }
+    }),
     led("cketerm_sabakan_enabled", &[], "1 if the sabakan integration is enabled", |s, put| {
         put(&[], switch(&s.snapshot.store.sabakan));
     }),

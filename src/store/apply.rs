@@ -229,9 +229,8 @@ fn switch(row: &Row) -> Switch {
 }
 
 pub(super) fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
-    serde_json::from_slice(&row.value).map_err(|e| {
-        format!("{key}: invalid: {}; look with `etcdctl get {key}`, fix it or remove it", fault(&e))
-    })
+    serde_json::from_slice(&row.value)
+        .map_err(|e| format!("{key}: invalid: {}; look with `etcdctl get {key}`, fix it or remove it", fault(&e)))
 }
 
 /// Returns the parser's error, shortened. It quotes the offending value, which may be long, or a secret.

@@ -250,10 +250,7 @@ fn checked_endpoints(settings: &EtcdSettings) -> Result<Vec<String>, StoreError>
     }
     let secure = endpoints.iter().filter(|e| e.starts_with("https://")).count();
     if secure != 0 && secure != endpoints.len() {
-        return Err(StoreError::Settings(format!(
-            "{} mixes http and https; use one of them",
-            named(&endpoints)
-        )));
+        return Err(StoreError::Settings(format!("{} mixes http and https; use one of them", named(&endpoints))));
     }
     if let Some(odd) = endpoints.iter().find(|e| host_and_port(e).is_none()) {
         return Err(StoreError::Settings(format!(

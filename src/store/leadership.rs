@@ -71,10 +71,7 @@ impl StoreView {
         let host = &leader.host;
         if leader.lease == 0 {
             let key = &leader.key;
-            return (
-                Lead::Unknown,
-                format!("{key} leads, a key of neither CKE nor cketerm: its rules are unknown"),
-            );
+            return (Lead::Unknown, format!("{key} leads, a key of neither CKE nor cketerm: its rules are unknown"));
         }
         if self.is_cke(leader) {
             return (Lead::Cke, format!("CKE on {host} leads"));
@@ -82,16 +79,14 @@ impl StoreView {
         let waits = || self.candidates.values().find(|c| c.lease != leader.lease && self.is_cke(c));
         match engine {
             Some(EngineChoice::Always) => (Lead::Cketerm, format!("cketerm on {host} leads")),
-            Some(EngineChoice::Cke) => (
-                Lead::Yielding,
-                format!("cketerm on {host} finishes its work and resigns (policy engine is `cke`)"),
-            ),
+            Some(EngineChoice::Cke) => {
+                (Lead::Yielding, format!("cketerm on {host} finishes its work and resigns (policy engine is `cke`)"))
+            }
             Some(EngineChoice::Cketerm) | None => match waits() {
                 None => (Lead::Cketerm, format!("cketerm on {host} leads")),
-                Some(cke) => (
-                    Lead::Yielding,
-                    format!("cketerm on {host} finishes its work and resigns for CKE on {}", cke.host),
-                ),
+                Some(cke) => {
+                    (Lead::Yielding, format!("cketerm on {host} finishes its work and resigns for CKE on {}", cke.host))
+                }
             },
         }
     }

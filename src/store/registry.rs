@@ -113,8 +113,7 @@ impl Store {
             Wrote::Conflict => {
                 self.same_leader(under).await?;
                 Err(StoreError::NotAllowed(
-                    "applying is on hold, nothing was approved; release it first (`cketerm sabakan unhold`)"
-                        .to_owned(),
+                    "applying is on hold, nothing was approved; release it first (`cketerm sabakan unhold`)".to_owned(),
                 ))
             }
         }

@@ -74,9 +74,7 @@ impl InterruptedPowerCycle {
             _ if off && !host.asked.keys.is_empty() => {
                 let keys: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
                 let keys = keys.join(", ");
-                Self::Stays(format!(
-                    "held off by {keys}; no engine is left to power it on when they release it"
-                ))
+                Self::Stays(format!("held off by {keys}; no engine is left to power it on when they release it"))
             }
             _ => Self::Moving,
         })

@@ -159,13 +159,7 @@ impl NotificationWorker {
                 return;
             }
             DeliveryResult::Unwanted(why) if self.unwanted + 1 >= UNWANTED => {
-                tracing::error!(
-                    receiver = name,
-                    id,
-                    title,
-                    why,
-                    "the receiver rejects the notice; giving up"
-                );
+                tracing::error!(receiver = name, id, title, why, "the receiver rejects the notice; giving up");
                 self.context.counters.notice(name, "given up");
                 (self.tries, self.unwanted, self.next_try) = (0, 0, 0.0);
                 self.received = Some(id.to_owned());
