@@ -43,7 +43,7 @@ pub fn sample(kind: Kind) -> Notice {
             Notice::new(kind, "broken//cke/reboots/data/0000000000000007".to_owned(), title.to_owned(), at)
         }
         Kind::Cleared => {
-            let title = "over: reboots/12 on w12 needs an operator: BlockedByPDB";
+            let title = "resolved: reboots/12 on w12 needs an operator: BlockedByPDB";
             with_entry(Notice::new(kind, "stuck/reboots/12/BlockedByPDB".to_owned(), title.to_owned(), at))
         }
         Kind::Many => {

@@ -239,9 +239,9 @@ impl Actor {
         let ended = if let Err(why) = self.last_look(guard, id, entry_revision).await {
             (Ended::Withheld(why), String::new(), String::new())
         } else {
-            tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.command(), "command starts");
+            tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.command(), "command started");
             let (reason, action) = event(&attempt);
-            let note = format!("{id}: {} runs, attempt {}", attempt.what(), attempt.number);
+            let note = format!("{id}: {} started, attempt {}", attempt.what(), attempt.number);
             self.say_on(&attempt.address, (reason, action), false, note);
             let mut argv = attempt.argv.clone();
             if on(Mutation::SharedArguments)

@@ -54,7 +54,7 @@ impl Actor {
             change.puts.push(Put::json(keys.request(id), &noted));
         }
         self.commit(&permit, change).await?;
-        tracing::info!(entry = %id, node = entry.address(), "drain starts");
+        tracing::info!(entry = %id, node = entry.address(), "drain started");
         let note = format!("drain for {id} started{}", self.asked_by(id));
         self.say_on(entry.address(), ("DrainStarted", "Drain"), false, note);
         self.record(
@@ -237,7 +237,7 @@ impl Actor {
             None => {}
         }
         self.commit(&permit, ranged).await?;
-        tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ends");
+        tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ended");
         if ended.is_none() {
             let action = operation(id, "Reboot", "Repair");
             self.say_on(&ending.address, (end.event(), action), false, format!("{id} ended: {}", ending.outcome));

@@ -79,13 +79,13 @@ impl ResultFolder {
             Ok(found) if found.is_dir() && found.uid() != 0 && rustix::process::geteuid().is_root() => None,
             Ok(_) => {
                 let writable = || access(&self.0, Access::WRITE_OK | Access::EXEC_OK);
-                let usable = self.private().and_then(|()| writable().map_err(|e| format!("cannot be written to: {e}")));
+                let usable = self.private().and_then(|()| writable().map_err(|e| format!("is not writable: {e}")));
                 usable.err().map(|why| format!("{place} {why}"))
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let there = self.0.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok())?;
                 let refused = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
-                Some(format!("{place} cannot be made in {}: {refused}", there.display()))
+                Some(format!("{place} cannot be created in {}: {refused}", there.display()))
             }
             Err(e) => Some(format!("{place} cannot be inspected: {e}")),
         }
@@ -102,7 +102,7 @@ impl ResultFolder {
             return Err(format!("belongs to user {}, and this program runs as {user}: chown it", found.uid()));
         }
         if found.mode() & 0o077 != 0 {
-            return Err(format!("has mode {:04o}, and others may enter it: chmod 0700", found.mode() & 0o7777));
+            return Err(format!("has mode {:04o}, so others may enter it: chmod 0700", found.mode() & 0o7777));
         }
         Ok(())
     }

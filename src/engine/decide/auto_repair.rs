@@ -71,12 +71,12 @@ impl Pass<'_> {
         if let Some(reason) = self.not_ours() {
             return off(reason.to_string());
         }
-        let Some(good) = &asked.good else { return off("waits for sabakan's first answer".to_owned()) };
+        let Some(good) = &asked.good else { return off("sabakan has not answered yet".to_owned()) };
         #[allow(clippy::cast_precision_loss)] // seconds
         let most = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
         let age = self.boot() - good.at;
         if age > most {
-            return off(format!("waits for a newer answer from sabakan: the last is {age:.0} s old"));
+            return off(format!("sabakan's last answer is {age:.0} s old"));
         }
         let kept = kept_by_hosts(&self.snap.kube, self.boot());
         match kept.and_then(|kept| plan_of(store, good, kept, &self.snap.kube)) {

@@ -176,16 +176,16 @@ impl HostReconciler {
                 return Ok(NEWS);
             }
             Step::SeenOff => {
-                self.write(host, "host seen off", "the BMC says so", &json!({"poweredOn": false}), boot).await?;
+                self.write(host, "host seen off", "reported by the BMC", &json!({"poweredOn": false}), boot).await?;
                 self.asked = Asked::default();
             }
             Step::SeenOn(None) => {
-                self.write(host, "host seen on", "the BMC says so", &json!({"poweredOn": true}), boot).await?;
+                self.write(host, "host seen on", "reported by the BMC", &json!({"poweredOn": true}), boot).await?;
                 self.asked = Asked::default();
             }
             Step::SeenOn(Some(at)) => {
                 let times = Times { last_powered_on: Some(*at), ..host.times() };
-                self.write_times(host, "host seen on", "the BMC says so", times, Some(true), boot).await?;
+                self.write_times(host, "host seen on", "reported by the BMC", times, Some(true), boot).await?;
                 self.asked = Asked::default();
             }
             Step::RemoveBase | Step::RemoveAll => {

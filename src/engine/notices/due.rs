@@ -207,7 +207,7 @@ impl Taking<'_> {
             memory.missed.remove(&key);
             let Some(mark) = self.told.marks.remove(&key) else { continue };
             if kind.is_some_and(|kind| self.kinds.contains(&kind)) {
-                let mut notice = Notice::new(Kind::Cleared, key, format!("over: {}", mark.title), self.scene.at);
+                let mut notice = Notice::new(Kind::Cleared, key, format!("resolved: {}", mark.title), self.scene.at);
                 notice.since = Some(mark.at);
                 if let Some(id) = entry {
                     notice.entry = Some(id.to_string());

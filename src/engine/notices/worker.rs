@@ -148,7 +148,7 @@ impl NotificationWorker {
         self.context.counters.notice(name, outcome);
         let (why, wait) = match delivery {
             DeliveryResult::Taken(answer) => {
-                tracing::debug!(receiver = name, id, answer, "told");
+                tracing::debug!(receiver = name, id, answer, "notice delivered");
                 if told.trouble.take().is_some() {
                     tracing::info!(receiver = name, "the notice receiver is back");
                 }

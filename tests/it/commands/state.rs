@@ -84,10 +84,10 @@ async fn state_prints_what_decide_reads_and_neither_writes() {
 
     for (text, said) in [
         ("{", "is not a cketerm state: EOF"),
-        ("", "is no state of cketerm"),
+        ("", "is not a cketerm state"),
         ("{}", "it has no cketerm_state"),
         (r#"{"cketerm_state":9,"version":"7.0.0"}"#, "was written by cketerm 7.0.0 (form 9)"),
-        (r#"{"cketerm_state":1,"version":"0.1.0","now":1}"#, "is no state of cketerm"),
+        (r#"{"cketerm_state":1,"version":"0.1.0","now":1}"#, "is not a cketerm state"),
     ] {
         let ran = rig.run_with(&["decide", "--from", "-"], text);
         assert_eq!((ran.status, ran.stdout.as_str()), (1, ""), "{text}: {ran:?}");

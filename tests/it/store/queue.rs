@@ -155,7 +155,7 @@ async fn a_write_without_any_answer_says_that_it_may_have_happened() {
     line.set(Line::NoAnswers);
     let error = store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
-    assert!(error.to_string().contains("look before you repeat it"), "{error}");
+    assert!(error.to_string().contains("check before you repeat it"), "{error}");
     assert_eq!(etcd.value("/cke/reboots/disabled"), "true", "and so it did");
 }
 
