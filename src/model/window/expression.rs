@@ -211,7 +211,7 @@ mod tests {
             ("+1 * * * *", "1 is not in"),
             ("1,,2 * * * *", "is not a number"),
             ("30 2 30 2 *", "never matches: no month in \"2\" has a day in \"30\""),
-            ("0 0 31 4,6,9,11 *", "never comes"),
+            ("0 0 31 4,6,9,11 *", "never matches"),
         ] {
             let why = Expression::parse(text).unwrap_err();
             assert!(why.contains(said) && why.contains(text), "{text}: {why}");

@@ -79,7 +79,7 @@ async fn state_prints_what_decide_reads_and_neither_writes() {
     assert_eq!(from_yaml.status, 0, "{from_yaml:?}");
     let value: Value = serde_json::from_str(&from_yaml.stdout).unwrap();
     assert_eq!(value["reasons"]["reboots/0"]["reason"], "EngineObserving", "{value}");
-    assert!(value["reasons"]["reboots/0"]["text"].as_str().unwrap().contains("no Kubernetes"));
+    assert!(value["reasons"]["reboots/0"]["text"].as_str().unwrap().contains("Kubernetes is not configured"));
     assert_eq!(rig.run(&["decide", "--from", &file, "--as-leader"]).status, 0);
 
     for (text, said) in [

@@ -185,7 +185,7 @@ fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing
     let by_nodes = Policy { strategy: Strategy::AllHealthy, ..Policy::default() };
     store.policy = Some(stored("policy", 9, by_nodes));
     assert!(
-        outcome(&store).unwrap_err().contains("waits for Kubernetes' Nodes"),
+        outcome(&store).unwrap_err().contains("no Nodes read yet"),
         "taints decide who becomes a control plane"
     );
 }
@@ -213,7 +213,7 @@ fn a_failed_or_old_answer_and_a_plan_of_yesterday_are_never_acted_on() {
     store.constraints.as_mut().unwrap().mod_revision += 1;
     changed.store = Arc::new(store);
     assert!(!applies(&decide(&changed)));
-    says(&decide(&changed).registry, "just changed");
+    says(&decide(&changed).registry, "updated after a change");
 }
 
 #[test]
