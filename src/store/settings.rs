@@ -338,7 +338,7 @@ impl Store {
         ];
         let answer = match self.get_all(reads).await {
             Ok(answer) => answer,
-            Err(failure) => return Err(self.sentence("look for traces of CKE", failure).await),
+            Err(failure) => return Err(self.sentence("read the traces of CKE", failure).await),
         };
         let mut found = answer.op_responses().into_iter().map(|op| match op {
             TxnOpResponse::Get(mut got) => got.take_kvs(),

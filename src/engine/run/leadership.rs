@@ -247,7 +247,7 @@ impl Loop {
             Some(LeadEvent::Standing(lease)) => self.snap.engine.lease = lease,
             Some(LeadEvent::Migrating(why)) => self.snap.engine.migrating = Some(why),
             Some(LeadEvent::Won(fence)) => self.won = Some((fence, self.clock.boot() + self.options.ttl / 2)),
-            Some(LeadEvent::Lost) => self.lose("the lease or our key in leader/ is gone"),
+            Some(LeadEvent::Lost) => self.lose("the lease or the key in leader/ is gone"),
             Some(LeadEvent::Failed(why)) => {
                 tracing::warn!(why, "could not campaign for the lock");
                 self.lose("could not campaign");

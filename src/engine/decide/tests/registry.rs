@@ -184,10 +184,7 @@ fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing
     assert!(outcome(&store).unwrap_err().contains("policy cannot be read"));
     let by_nodes = Policy { strategy: Strategy::AllHealthy, ..Policy::default() };
     store.policy = Some(stored("policy", 9, by_nodes));
-    assert!(
-        outcome(&store).unwrap_err().contains("no Nodes read yet"),
-        "taints decide who becomes a control plane"
-    );
+    assert!(outcome(&store).unwrap_err().contains("no Nodes read yet"), "taints decide who becomes a control plane");
 }
 
 #[test]
