@@ -317,7 +317,7 @@ impl Settings {
             self.state_directory = directory.into();
         }
         if let Some(ttl) = said("engine.lease_ttl_seconds", "CKETERM_LEASE_TTL") {
-            let wrong = |_| ConfigError(format!("CKETERM_LEASE_TTL: {ttl:?} is no number of seconds"));
+            let wrong = |_| ConfigError(format!("CKETERM_LEASE_TTL: {ttl:?} is not a number of seconds"));
             self.lease_ttl_seconds = ttl.parse().map_err(wrong)?;
         }
         self.from = from;

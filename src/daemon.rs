@@ -49,7 +49,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
     let address = listener.local_addr()?;
     let engine = Backends::connect(&settings).await?.start("daemon", true, Some(address.to_string()));
-    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon runs");
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon started");
     let served = tokio::spawn(serve(listener, engine.seen(), engine.counters()));
     let heartbeat = engine.heartbeat();
     heartbeat.guard(|| {})?;
@@ -62,7 +62,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
             _ = hup.recv() => {}
         }
         systemd::notify("STOPPING=1");
-        tracing::info!("ends: finishes what runs, then resigns");
+        tracing::info!("shutting down: finishes what runs, then resigns");
         engine.stop().await;
         tracing::info!("ended");
     };
@@ -102,7 +102,7 @@ async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResp
     let seen = seen.borrow().clone();
     let store = &seen.snapshot.store;
     if !store.synced || secs(seen.now.boot) - store.heard > 10.0 {
-        let why = store.error.clone().unwrap_or_else(|| "etcd was not read yet".to_owned());
+        let why = store.error.clone().unwrap_or_else(|| "etcd has not been read yet".to_owned());
         return (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: etcd: {why}\n"));
     }
     let text = match (&seen.snapshot.engine.leading, seen.snapshot.engine.observing.as_slice()) {

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_leader_that_resigns_still_honours_orders_for_what_is_in_work() {
-        let leaves = led(Lead::Yielding, "cketerm on a finishes what is in work and resigns for CKE on b");
+        let leaves = led(Lead::Yielding, "cketerm on a finishes its work and resigns for CKE on b");
         assert_eq!(refusal(Asked::Retry, &leaves, true, false), None);
         assert!(refusal(Asked::Force, &leaves, false, false).is_some(), "one that is queued is not started any more");
         assert!(refusal(Asked::Hold, &leaves, true, false).is_some());

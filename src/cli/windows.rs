@@ -28,7 +28,7 @@ use crate::{
 /// What `freeze` takes.
 #[derive(Args, Debug)]
 pub struct FreezeArgs {
-    /// End of the freeze: 2026-11-21T10:00:00Z, with any offset; or in 90m, 12h, 7d
+    /// End of the freeze: 2026-11-21T10:00:00Z, with any offset, or a duration: 90m, 12h, 7d
     #[arg(long, value_name = "TIME")]
     until: String,
     /// Reason; every header shows it

@@ -74,18 +74,18 @@ const fn led(
 
 /// All gauges.
 pub const GAUGES: &[Gauge] = &[
-    gauge("cke_leader", &[], "1 where this process leads", |s, put| {
+    gauge("cke_leader", &[], "1 if this process leads", |s, put| {
         put(&[], flag(s.snapshot.engine.leading.is_some()));
     }),
-    led("cke_operation_phase", &["phase"], "1 for what the leader is at", phases),
-    led("cke_operation_phase_timestamp_seconds", &[], "Unix time of the last change of phase", phase_since),
-    led("cke_reboot_queue_enabled", &[], "1 where the reboot queue may start work", |s, put| {
+    led("cke_operation_phase", &["phase"], "1 for the leader's current phase", phases),
+    led("cke_operation_phase_timestamp_seconds", &[], "Unix time of the last phase change", phase_since),
+    led("cke_reboot_queue_enabled", &[], "1 if the reboot queue is enabled", |s, put| {
         put(&[], switch(&s.snapshot.store.reboots.switch));
     }),
-    led("cke_reboot_queue_running", &[], "1 while the reboot queue is enabled and not empty", |s, put| {
+    led("cke_reboot_queue_running", &[], "1 if the reboot queue is enabled and not empty", |s, put| {
         put(&[], flag(s.snapshot.store.running.as_deref() == Some("true")));
     }),
-    led("cke_reboot_queue_entries", &[], "Entries of the reboot queue, unreadable ones included", |s, put| {
+    led("cke_reboot_queue_entries", &[], "Entries of the reboot queue, including unreadable ones", |s, put| {
         put(&[], count(s.snapshot.store.reboots.entries.len()));
     }),
     led("cke_reboot_queue_items", &["status"], "Entries of the reboot queue by status", |s, put| {
@@ -93,8 +93,8 @@ pub const GAUGES: &[Gauge] = &[
             put(&[&status.to_string()], count(reboots(s).filter(|e| e.status == status).count()));
         }
     }),
-    led("cke_node_reboot_status", &["node", "status"], "1 for the status of the node's entry", node_reboots),
-    led("cke_repair_queue_enabled", &[], "1 where the repair queue may start work", |s, put| {
+    led("cke_node_reboot_status", &["node", "status"], "1 for the status of the node's reboot entry", node_reboots),
+    led("cke_repair_queue_enabled", &[], "1 if the repair queue is enabled", |s, put| {
         put(&[], switch(&s.snapshot.store.repairs.switch));
     }),
     led("cke_repair_queue_items", &["status"], "Entries of the repair queue by status", |s, put| {
@@ -116,29 +116,29 @@ pub const GAUGES: &[Gauge] = &[
     led(
         "cke_machine_repair_status",
         &["address", "status"],
-        "1 for the status of the machine's entry",
+        "1 for the status of the machine's repair entry",
         machine_repairs,
     ),
-    led("cke_auto_repair_enabled", &[], "1 where automatic repair may add entries", |s, put| {
+    led("cke_auto_repair_enabled", &[], "1 if automatic repair is enabled", |s, put| {
         put(&[], switch(&s.snapshot.store.auto_repair));
     }),
-    led("cke_sabakan_integration_successful", &[], "1 where the last plan could be made", sabakan_good),
-    led("cke_sabakan_integration_timestamp_seconds", &[], "Unix time of sabakan's last good answer", |s, put| {
+    led("cke_sabakan_integration_successful", &[], "1 if the last plan was generated", sabakan_good),
+    led("cke_sabakan_integration_timestamp_seconds", &[], "Unix time of sabakan's last valid answer", |s, put| {
         if let Some(good) = &s.snapshot.registry.members.good {
             put(&[], unix(good.wall));
         }
     }),
-    led("cke_sabakan_workers", &["role"], "Workers of the definition by their machines' role", workers),
-    led("cke_sabakan_unused_machines", &[], "Machines that sabakan knows and the definition does not use", unused),
-    gauge("cketerm_info", &["version", "host"], "1; which program this is", |s, put| {
+    led("cke_sabakan_workers", &["role"], "Workers in the definition by role of their machine", workers),
+    led("cke_sabakan_unused_machines", &[], "Machines in sabakan that the definition does not use", unused),
+    gauge("cketerm_info", &["version", "host"], "1; version and host of this program", |s, put| {
         put(&[env!("CARGO_PKG_VERSION"), &s.snapshot.engine.host], 1.0);
     }),
-    gauge("cketerm_engine_state", &["state"], "1 for what this engine does", engine_state),
+    gauge("cketerm_engine_state", &["state"], "1 for the current state of this engine", engine_state),
     gauge("cketerm_candidates", &["program"], "Candidates for the lock", candidates),
-    gauge("cketerm_etcd_age_seconds", &[], "Since etcd was last heard; above 10 no new work starts", |s, put| {
+    gauge("cketerm_etcd_age_seconds", &[], "Seconds since etcd last answered; above 10 nothing starts", |s, put| {
         put(&[], (secs(s.now.boot) - s.snapshot.store.heard).max(0.0));
     }),
-    gauge("cketerm_kubernetes_age_seconds", &["watch"], "Since a watch of the API server was last heard", |s, put| {
+    gauge("cketerm_kubernetes_age_seconds", &["watch"], "Seconds since the watch last received data", |s, put| {
         for (name, source) in s.snapshot.kube.sources.iter().filter(|(_, source)| source.synced) {
             put(&[name], (secs(s.now.boot) - source.heard).max(0.0));
         }
@@ -149,60 +149,55 @@ pub const GAUGES: &[Gauge] = &[
         let repairs = store.repairs.entries.values().filter(|e| e.value.is_err()).count();
         put(&[], count(store.broken.len() + reboots + repairs));
     }),
-    led("cketerm_entries", &["queue", "reason"], "Unfinished entries by why they do not move", by_reason),
+    led("cketerm_entries", &["queue", "reason"], "Unfinished entries by reason", by_reason),
     led(
         "cketerm_entry_needs_attention",
         &["queue", "index", "address", "reason"],
-        "1 for each entry that is stuck, as the console calls it; what holds a whole queue is in cketerm_entries",
+        "1 for each stuck entry, as in the console; gates that hold a whole queue are only in cketerm_entries",
         attention,
     ),
-    led("cketerm_oldest_entry_seconds", &["queue"], "Age of the oldest unfinished entry whose asking is known", oldest),
-    led("cketerm_slots", &["queue"], "How many machines may be in work at once", |s, put| {
+    led("cketerm_oldest_entry_seconds", &["queue"], "Age of the oldest unfinished entry with a request time", oldest),
+    led("cketerm_slots", &["queue"], "Maximum number of machines in work at once", |s, put| {
         if let Some(definition) = s.snapshot.store.definition() {
             let cluster = &definition.cluster;
             put(&["reboot"], integer(cluster.reboot.concurrency()));
             put(&["repair"], integer(cluster.repair.max_concurrent_repairs.unwrap_or(1)));
         }
     }),
-    led("cketerm_orphaned_cordons", &[], "Nodes that stay cordoned after their entry went", |s, put| {
+    led("cketerm_orphaned_cordons", &[], "Nodes still cordoned after their entry has ended", |s, put| {
         put(&[], count(s.orphans.len()));
     }),
     led("cketerm_nodes_not_ready", &[], "Nodes whose Ready condition is not True", |s, put| {
         put(&[], count(s.snapshot.kube.not_ready.len()));
     }),
-    led(
-        "cketerm_control_plane_probe",
-        &["address"],
-        "1 where the last probe of the control plane was good",
-        |s, put| {
-            for (address, probe) in &s.snapshot.probes {
-                put(&[address], flag(probe.good_since.is_some()));
-            }
-        },
-    ),
-    led("cketerm_sabakan_enabled", &[], "1 where the definition may be generated from sabakan", |s, put| {
+    led("cketerm_control_plane_probe", &["address"], "1 if the last probe of the control plane was good", |s, put| {
+        for (address, probe) in &s.snapshot.probes {
+            put(&[address], flag(probe.good_since.is_some()));
+        }
+    }),
+    led("cketerm_sabakan_enabled", &[], "1 if the sabakan integration is enabled", |s, put| {
         put(&[], switch(&s.snapshot.store.sabakan));
     }),
-    led("cketerm_approval_waiting", &[], "1 while a change of the definition waits for a person", |s, put| {
+    led("cketerm_approval_waiting", &[], "1 if a change of the definition waits for approval", |s, put| {
         put(&[], flag(matches!(*s.applying, Applying::Approval(..))));
     }),
-    led("cketerm_notices_pending", &["receiver"], "Notices that the receiver is not known to have", |s, put| {
+    led("cketerm_notices_pending", &["receiver"], "Notices not yet confirmed by the receiver", |s, put| {
         for (name, receiver) in s.notices.iter() {
             put(&[name], integer(i64::try_from(receiver.pending).unwrap_or(i64::MAX)));
         }
     }),
-    led("cketerm_notices_receiver_down", &["receiver"], "1 while the receiver takes nothing", |s, put| {
+    led("cketerm_notices_receiver_down", &["receiver"], "1 if deliveries to the receiver fail", |s, put| {
         for (name, receiver) in s.notices.iter() {
             put(&[name], flag(receiver.trouble.is_some()));
         }
     }),
-    led("cketerm_metal3_controller", &[], "1 where this engine is the controller of BareMetalHosts", |s, put| {
+    led("cketerm_metal3_controller", &[], "1 if this engine is the controller of BareMetalHosts", |s, put| {
         put(&[], flag(s.snapshot.metal3.runs));
     }),
     led(
         "cketerm_metal3_host_error",
         &["host"],
-        "1 for each BareMetalHost whose power cannot be brought about",
+        "1 for each BareMetalHost whose power cannot be set as requested",
         |s, put| {
             for (name, _) in s.snapshot.metal3.hosts.iter().filter(|(_, host)| host.error.is_some()) {
                 put(&[name], 1.0);
@@ -385,8 +380,8 @@ pub(super) fn markdown() -> String {
     let mut out = String::from(
         "# Metrics\n\nGenerated from the tables in `src/daemon/gauges.rs` and `src/engine/counters.rs`; a test compares them \
          (`make docs` writes this file).\n`cketerm --daemon` serves them as OpenMetrics text under `/metrics`, by default on \
-         `127.0.0.1:10181` (`--http`). They are read when somebody scrapes.\n\nThe names that begin with `cke_` are CKE's, with \
-         CKE's meaning; *leader*: only the leader has samples. Reasons are explained in [reasons.md](reasons.md), alert \
+         `127.0.0.1:10181` (`--http`). Values are read at each scrape.\n\nThe names that begin with `cke_` are CKE's, \
+         with CKE's meaning; *leader*: only the leader has samples. Reasons are explained in [reasons.md](reasons.md), alert \
          rules are in [alerts.yaml](alerts.yaml).\n\n| name | labels | what it says | |\n| --- | --- | --- | --- |\n",
     );
     let ticked = |labels: &[&str]| labels.iter().map(|l| format!("`{l}`")).collect::<Vec<_>>().join(" ");

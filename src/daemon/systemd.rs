@@ -19,7 +19,7 @@ pub fn notify(state: &str) {
     };
     let sent = address.and_then(|a| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &a));
     if let Err(e) = sent {
-        tracing::warn!(error = %e, "systemd could not be told {state}");
+        tracing::warn!(error = %e, "could not notify systemd of {state}");
     }
 }
 
@@ -50,9 +50,9 @@ pub fn watchdog_too_short(ttl: Duration) -> Option<String> {
 fn too_short(asked: Duration, silent: Duration) -> Option<String> {
     (asked <= silent).then(|| {
         format!(
-            "WatchdogSec of the unit is {} s, and a stuck engine gives the lock up after {} s (half of \
-             engine.lease_ttl_seconds): make it longer, or systemd ends the process first and nobody leads until the lease \
-             has run out",
+            "WatchdogSec of the unit is {} s, but a stuck engine gives up the lock after {} s (half of \
+             engine.lease_ttl_seconds): increase it, or systemd ends the process first and nobody leads until the \
+             lease has expired",
             asked.as_secs(),
             silent.as_secs()
         )
@@ -75,7 +75,7 @@ mod tests {
         let limit = |ttl| Heartbeat::new(Duration::from_secs(ttl)).limit();
         let minute = Duration::from_mins(1);
         assert_eq!(too_short(minute, limit(60)), None, "as the unit is shipped");
-        assert!(too_short(minute, limit(120)).unwrap().contains("gives the lock up after 60 s"));
+        assert!(too_short(minute, limit(120)).unwrap().contains("gives up the lock after 60 s"));
         assert!(too_short(minute, limit(300)).is_some());
         assert!(too_short(Duration::from_secs(10), limit(2)).is_some(), "never silent for less than 10 s");
     }

@@ -214,12 +214,12 @@ impl Spawner {
         }
     }
 
-    /// Returns the reason why this host can start no program: no memory, process or descriptor is left, or the helper
+    /// Returns the reason why this host cannot start programs: no memory, process or descriptor is left, or the helper
     /// is gone. It holds until a program was started again.
     pub fn unable(&self) -> Option<String> {
         let Where::Host(host) = &self.0 else { return None };
         let trouble = host.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        (trouble.failures >= UNABLE).then(|| format!("this host can start no program: {}", trouble.why))
+        (trouble.failures >= UNABLE).then(|| format!("this host cannot start programs: {}", trouble.why))
     }
 
     /// Tests whether a program can be started again, if the last start failed. It runs a helper without a command,

@@ -224,7 +224,7 @@ impl Asker {
                     self.view.members = members;
                     (self.view.source, self.view.error) = (source, None);
                 }
-                Err(why) => (self.view.source, self.view.error) = (source, Some(format!("etcd's members: {why}"))),
+                Err(why) => (self.view.source, self.view.error) = (source, Some(format!("etcd members: {why}"))),
             }
         }
         let good = self.view.error.is_none();

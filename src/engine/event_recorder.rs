@@ -57,7 +57,7 @@ impl EventRecorder {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.queue.try_send(event)
             && !self.full.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(node = event.node, "Kubernetes takes Events too slowly: some are left out");
+            tracing::warn!(node = event.node, "Kubernetes accepts Events too slowly; some are dropped");
         }
     }
 }
@@ -75,7 +75,7 @@ impl Actor {
         let view = self.live.borrow();
         let Some(request) = view.requests.get(&id).and_then(Stored::get) else { return String::new() };
         let why = request.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-        format!(", asked for by {}{why}", request.who)
+        format!(", requested by {}{why}", request.who)
     }
 
     fn node_at(&self, address: &str) -> Option<Arc<NodeRow>> {
@@ -120,13 +120,13 @@ impl Writer {
             Ok(()) => {}
             Err(WriteError::Refused { code: 403, message }) => {
                 if self.silent_until == 0.0 {
-                    tracing::warn!(why = message, "no Events are written on Nodes; everything else goes on");
+                    tracing::warn!(why = message, "no right to write Events on Nodes; all else continues");
                 }
                 self.silent_until = boot + WITHOUT;
             }
             Err(WriteError::NotFound) => self.book.forget(event),
             Err(e) => {
-                tracing::debug!(node = event.node, reason = event.reason, error = %e, "an Event was not written");
+                tracing::debug!(node = event.node, reason = event.reason, error = %e, "Event not written");
                 self.book.forget(event);
                 // A server that does not answer gets no immediate request for each waiting event.
                 tokio::time::sleep(Duration::from_millis(200)).await;

@@ -134,7 +134,7 @@ async fn stand(
 async fn obeyed(candidacy: &Candidacy, order: Option<LeadOrder>) -> bool {
     let Some(LeadOrder::Register(registration)) = order else { return false };
     if let Err(e) = candidacy.register_again(*registration).await {
-        tracing::warn!(error = %e, "the registration could not be renewed");
+        tracing::warn!(error = %e, "could not renew the registration");
     }
     true
 }

@@ -127,7 +127,7 @@ pub(super) fn may_campaign(store: &StoreView) -> Result<(), String> {
         EngineChoice::Cke => Err("policy engine is `cke`: CKE processes the queues".to_owned()),
         EngineChoice::Always => Ok(()),
         EngineChoice::Cketerm => match cke_candidate(store, None) {
-            Some(host) => Err(format!("a CKE on {host} is there (policy engine = cketerm gives way to it)")),
+            Some(host) => Err(format!("CKE on {host} is a candidate (policy engine `cketerm` gives way to it)")),
             None => Ok(()),
         },
     }

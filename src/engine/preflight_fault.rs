@@ -107,7 +107,7 @@ impl fmt::Display for PreflightFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::EtcdUnread { error: Some(error) } => write!(f, "etcd: {error}"),
-            Self::EtcdUnread { error: None } => f.write_str("etcd was not read yet"),
+            Self::EtcdUnread { error: None } => f.write_str("etcd has not been read yet"),
             Self::SchemaTooNew { found, known } => {
                 write!(f, "cketerm/schema is {found}, newer than {known}: upgrade this cketerm")
             }
@@ -117,7 +117,7 @@ impl fmt::Display for PreflightFault {
                 write!(f, "cketerm/policy has fields of a newer cketerm: {}", fields.join(", "))
             }
             Self::KubernetesNotConfigured => f.write_str(
-                "no Kubernetes is configured (`kubernetes.kubeconfig` in the configuration, or --kubeconfig)",
+                "Kubernetes is not configured (`kubernetes.kubeconfig` in the configuration, or --kubeconfig)",
             ),
             Self::IdentityUnreadable { error } => write!(f, "identity: cketerm/identity cannot be read: {error}"),
             Self::IdentityUnknown => f.write_str("identity: Kubernetes does not answer yet"),
@@ -135,8 +135,7 @@ impl fmt::Display for PreflightFault {
             }
             Self::ClockWasSet { seconds } => write!(
                 f,
-                "this host's clock was set by {seconds:.0} s, and is compared with the API server's again before \
-                 anything is decided by it"
+                "this host's clock was set by {seconds:.0} s; it must be compared with the API server's again first"
             ),
             Self::RightsMissing { rights } => {
                 write!(f, "missing rights in Kubernetes (docs/rbac.yaml): {}", rights.join(", "))

@@ -173,10 +173,10 @@ fn judge(status: u16, untrusted: Option<&str>) -> Says {
     match (status, untrusted) {
         (200..=299, _) => Says::Alive,
         (401 | 403, Some(why)) => Says::NotKnown(format!(
-            "{status}: our credentials were not sent, because {why}; correct that, or set policy control_plane_probe to `node`"
+            "{status}: credentials not sent, because {why}; fix that, or set policy control_plane_probe to `node`"
         )),
         (401 | 403, None) => Says::NotKnown(format!(
-            "{status} to our credentials: grant them this path, or set policy control_plane_probe to `node`"
+            "{status} for cketerm's credentials: grant them this path, or set policy control_plane_probe to `node`"
         )),
         (300..=399, _) => Says::NotKnown(format!(
             "{status}, a redirect, which is not followed: name the API server's own URL in policy control_plane_probe, or \

@@ -45,7 +45,7 @@ impl Publisher {
     pub(super) async fn run(self) {
         let mut named = BTreeSet::new();
         if let Some(Err(why)) = self.spawner.prepare_results() {
-            tracing::warn!(why, "results of commands cannot be kept: after a crash their outcome is unknown");
+            tracing::warn!(why, "command results cannot be kept; after a crash their outcome is unknown");
         }
         let mut looks = 0;
         loop {
@@ -75,16 +75,16 @@ impl Publisher {
         };
         let Some(attempt) = stored.get() else { return };
         if !result.belongs_to(attempt, &label.cluster) {
-            return name(named, &format!("{}: is the result of another cluster or command line", label.file_name()));
+            return name(named, &format!("{}: result of another cluster or command line", label.file_name()));
         }
         match self.store.publish_result(stored, &result, &self.who).await {
             Ok(written) => {
-                tracing::info!(attempt = label.attempt, end = %result.outcome.end, written, "result of a command reported");
+                tracing::info!(attempt = label.attempt, end = %result.outcome.end, written, "command result reported");
                 if written {
                     self.spawner.forget_result(label);
                 }
             }
-            Err(e) => tracing::warn!(attempt = label.attempt, error = %e, "result of a command not reported yet"),
+            Err(e) => tracing::warn!(attempt = label.attempt, error = %e, "command result not reported yet"),
         }
     }
 
@@ -92,10 +92,10 @@ impl Publisher {
     fn walk(&self, view: &StoreView, named: &mut BTreeSet<String>) {
         let Some(look) = self.spawner.look_at_results(SystemTime::now()) else { return };
         for file in &look.foreign {
-            name(named, &format!("{file}: is no result of a command, and is left alone"));
+            name(named, &format!("{file}: not a command result, left alone"));
         }
         for file in &look.removed {
-            tracing::info!(file, "a result of a command that nobody asked for was removed");
+            tracing::info!(file, "removed a command result that no attempt needs");
         }
         let Some(cluster) = cluster_of(view) else { return };
         let closed = view.attempts.values().filter_map(Stored::get).filter(|a| !a.open()).map(|a| a.label(cluster));
@@ -109,7 +109,7 @@ impl Publisher {
 /// Logs a warning once for each file.
 fn name(named: &mut BTreeSet<String>, why: &str) {
     if named.insert(why.to_owned()) {
-        tracing::warn!(why, "a file among the results of commands is ignored");
+        tracing::warn!(why, "ignoring a file among the command results");
     }
 }
 

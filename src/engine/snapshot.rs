@@ -325,7 +325,7 @@ pub enum StaleCause {
         keys: Vec<String>,
     },
     /// A Kubernetes object has another version, or is gone. Holds its name.
-    #[error("{0} was changed meanwhile")]
+    #[error("{0} has changed meanwhile")]
     Object(String),
 }
 

@@ -32,7 +32,7 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// Not a state of cketerm.
-    #[error("is no state of cketerm: {0}")]
+    #[error("is not a cketerm state: {0}")]
     Shape(String),
     /// Written by another version.
     #[error("was written by cketerm {theirs} (form {form}); this is {} (form {FORM}): use the same version", version())]
@@ -43,7 +43,7 @@ pub enum StateError {
         form: u64,
     },
     /// The document contains something unknown to this version.
-    #[error("differs at {0} from what this cketerm would write: it was changed by hand, or is another build's")]
+    #[error("differs at {0} from what this cketerm would write: it was edited, or is from another build")]
     Differs(String),
 }
 

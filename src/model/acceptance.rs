@@ -226,18 +226,18 @@ impl Asked {
                 "cancel the entry (`cketerm rq cancel`, `cketerm repair-queue delete`), then `cketerm nodes uncordon NODE`"
             }
             Self::Force => {
-                "remove the pods that are left with kubectl, or cancel the entry (`cketerm rq cancel`, `cketerm repair-queue \
-                 delete`)"
+                "delete the remaining pods with kubectl, or cancel the entry (`cketerm rq cancel`, `cketerm \
+                 repair-queue delete`)"
             }
             Self::Release => "`cketerm nodes uncordon NODE`",
             Self::KeepCordoned => "cancel the entry, then `cketerm nodes cordon NODE`",
             Self::Approve | Self::HoldApplying => "stop the integration with `cketerm sabakan disable`",
             Self::Freeze | Self::Windows => {
-                "`cketerm stop` disables both queues under every leader; with --for-handover it is stored for the next cketerm \
-                 leader, not in force before"
+                "`cketerm stop` disables both queues under every leader; with --for-handover it is stored and takes \
+                 effect under the next cketerm leader"
             }
             Self::Groups | Self::Policy => {
-                "with --for-handover it is stored for the next cketerm leader, not in force before"
+                "with --for-handover it is stored and takes effect under the next cketerm leader"
             }
             Self::Add
             | Self::Cancel

@@ -101,7 +101,7 @@ impl Outcome {
     /// Returns the outcome without its outputs, because etcd refused their size. Returns `None` if that would save
     /// nothing.
     pub fn without_outputs(&self, why: &str) -> Option<Self> {
-        let said = format!("the outputs are left out: {why}");
+        let said = format!("outputs omitted: {why}");
         let smaller = self.stdout.len() + self.stderr.len() > said.len();
         smaller.then(|| Self { stdout: String::new(), stderr: said, ..self.clone() })
     }
@@ -256,7 +256,7 @@ mod tests {
         };
         let smaller = large.without_outputs("1 operations and 9000 bytes").unwrap();
         assert_eq!((&smaller.end, smaller.at, smaller.stdout.as_str()), (&large.end, large.at, ""));
-        assert_eq!(smaller.stderr, "the outputs are left out: 1 operations and 9000 bytes");
+        assert_eq!(smaller.stderr, "outputs omitted: 1 operations and 9000 bytes");
         assert_eq!(smaller.without_outputs("1 operations and 9000 bytes"), None, "there is nothing left to leave out");
     }
 }

@@ -416,7 +416,7 @@ impl Audit {
     pub fn what_and_how_often(&self) -> String {
         match self.count() {
             1 => self.what.clone(),
-            count => format!("{} ×{count}", self.what),
+            count => format!("{} x{count}", self.what),
         }
     }
 

@@ -72,7 +72,7 @@ impl FromStr for EntryId {
             };
             Some(Self { queue, index: index.parse().ok()? })
         });
-        parsed.ok_or_else(|| format!("{text:?} names no entry: expected reboots/INDEX or repairs/INDEX"))
+        parsed.ok_or_else(|| format!("{text:?} is not an entry: expected reboots/INDEX or repairs/INDEX"))
     }
 }
 

@@ -55,13 +55,13 @@ impl Groups {
         let value = super::cluster::parse(text).map_err(|e| format!("groups: {e}"))?;
         let found: Self = serde_json::from_value(value).map_err(|e| format!("groups: {e}"))?;
         if let Some(field) = found.unknown.keys().next() {
-            return Err(format!("groups: there is no field {field}; there are by and limit"));
+            return Err(format!("groups: unknown field {field}; known fields: by, limit"));
         }
         if found.limit == 0 {
-            return Err("groups: limit must be positive: 0 would let nothing start".to_owned());
+            return Err("groups: limit must be positive: with 0 nothing would start".to_owned());
         }
         if !super::cluster::is_label_key(&found.by) {
-            return Err(format!("groups: by: {:?} is no label's key: name rack, or a whole key", found.by));
+            return Err(format!("groups: by: {:?} is not a label key: use rack or a full key", found.by));
         }
         Ok(found)
     }
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(groups.of(&labels("zone")), "none");
         for (text, said) in [
             ("{by: rack, limit: 0}", "limit must be positive"),
-            ("{by: 'a b'}", "is no label's key"),
+            ("{by: 'a b'}", "is not a label key"),
             ("{by: rack, most: 2}", "no field most"),
             ("{limit: 2}", "missing field `by`"),
         ] {

@@ -181,19 +181,19 @@ pub enum Hindrance {
     #[error("the host is being deleted")]
     Deleting,
     /// The baremetal-operator ignores the host for now. It would keep the request and act on it later.
-    #[error("the host is paused: the request would be acted on when it is not any more; remove {PAUSED_ANNOTATION}")]
+    #[error("the host is paused and would act on the request later; remove {PAUSED_ANNOTATION}")]
     Paused,
     /// The host is detached from the baremetal-operator.
-    #[error("the host is detached: the request would be acted on when it is attached; remove {DETACHED_ANNOTATION}")]
+    #[error("the host is detached and would act on the request later; remove {DETACHED_ANNOTATION}")]
     Detached,
     /// The interface is for provisioned and externally provisioned hosts.
-    #[error("the host is {}, and only provisioned and externally provisioned hosts are rebooted", provisioning(.0))]
+    #[error("the host is {}; only provisioned hosts can be rebooted", provisioning(.0))]
     NotProvisioned(String),
     /// The host should be off, and stays off whatever is requested.
-    #[error("the host is to be off (spec.online is false)")]
+    #[error("the host must be off (spec.online is false)")]
     Offline,
     /// A key on such a host restarts it every few seconds without end.
-    #[error("the host's power-off is disabled (spec.disablePowerOff): a key would restart it again and again")]
+    #[error("power-off is disabled (spec.disablePowerOff): a reboot key would restart it endlessly")]
     PowerOffDisabled,
     /// The baremetal-operator cannot reach or command the BMC.
     #[error("the host has an error ({0}): fix it first")]

@@ -88,7 +88,7 @@ impl FromStr for Selector {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<String> = split(text).into_iter().map(|part| part.trim().to_owned()).collect();
         if parts.len() > 1 && parts.iter().any(String::is_empty) {
-            return Err(format!("{text:?}: there is nothing between two commas"));
+            return Err(format!("{text:?}: empty requirement between two commas"));
         }
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         let requirements: Vec<Requirement> = parts.map(|part| requirement(&part)).collect::<Result<_, _>>()?;
@@ -121,8 +121,8 @@ fn requirement(part: &str) -> Result<Requirement, String> {
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'));
         let key = key.trim();
         match values.iter().flatten().find(|value| !plain(value)) {
-            _ if key.is_empty() || !plain(key) => Err(format!("{part:?}: {key:?} is no label's key")),
-            Some(bad) => Err(format!("{part:?}: {bad:?} is no label's value")),
+            _ if key.is_empty() || !plain(key) => Err(format!("{part:?}: {key:?} is not a label key")),
+            Some(bad) => Err(format!("{part:?}: {bad:?} is not a label value")),
             None => Ok(Requirement { key: key.to_owned(), operator, values }),
         }
     };
@@ -134,7 +134,7 @@ fn requirement(part: &str) -> Result<Requirement, String> {
         return made(key, Operator::In, one(value));
     }
     if let Some((head, list)) = part.split_once('(') {
-        let list = list.trim_end().strip_suffix(')').ok_or_else(|| format!("{part:?}: a ) is missing"))?;
+        let list = list.trim_end().strip_suffix(')').ok_or_else(|| format!("{part:?}: missing )"))?;
         let values = Some(list.split(',').map(|value| value.trim().to_owned()).collect());
         return match head.split_whitespace().collect::<Vec<_>>().as_slice() {
             [key, "in"] => made(key, Operator::In, values),
@@ -197,13 +197,13 @@ mod tests {
         }
         for (bad, said) in [
             ("", "at least one label"),
-            (",", "nothing between two commas"),
-            ("a=1,,b=2", "nothing between two commas"),
-            ("=3", "is no label's key"),
-            ("rack in (1", "a ) is missing"),
+            (",", "empty requirement between two commas"),
+            ("a=1,,b=2", "empty requirement between two commas"),
+            ("=3", "is not a label key"),
+            ("rack in (1", "missing )"),
             ("rack of (1)", "key in (a,b)"),
-            ("a b", "is no label's key"),
-            ("a=b c", "is no label's value"),
+            ("a b", "is not a label key"),
+            ("a=b c", "is not a label value"),
         ] {
             assert!(bad.parse::<Selector>().unwrap_err().contains(said), "{bad}");
         }

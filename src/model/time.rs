@@ -64,11 +64,11 @@ pub fn ahead(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         at
     } else {
         let span = span(text).ok_or_else(|| {
-            format!("{text:?}: expected a time such as 2026-11-21T10:00:00Z, or how long: 90m, 12h, 7d")
+            format!("{text:?}: expected a time such as 2026-11-21T10:00:00Z, or a duration: 90m, 12h, 7d")
         })?;
         whole_seconds(now.checked_add(span).unwrap_or(Timestamp::MAX))
     };
-    if at > now { Ok(at) } else { Err(format!("{text:?} has been already: it is {}", whole_seconds(now))) }
+    if at > now { Ok(at) } else { Err(format!("{text:?} is in the past: it is {}", whole_seconds(now))) }
 }
 
 /// For `#[serde(with = "go")]` on an `Option<Timestamp>`.
@@ -111,8 +111,8 @@ mod tests {
         for (bad, said) in [
             ("", "expected a time"),
             ("tomorrow", "expected a time"),
-            ("0h", "has been already"),
-            ("2026-11-21T10:00:00Z", "has been already"),
+            ("0h", "is in the past"),
+            ("2026-11-21T10:00:00Z", "is in the past"),
         ] {
             assert!(ahead(bad, now).unwrap_err().contains(said), "{bad}");
         }

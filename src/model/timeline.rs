@@ -45,7 +45,7 @@ impl Ending {
         let mut story = Vec::new();
         if let Some(request) = &self.request {
             let (who, reason) = (Some(request.who.to_string()), request.reason.clone());
-            story.push(Moment { at: request.at, what: "asked for".to_owned(), who, reason });
+            story.push(Moment { at: request.at, what: "requested".to_owned(), who, reason });
         }
         let own = |a: &&&Audit| a.on == entry && !TOLD_ELSEWHERE.contains(&a.what.as_str());
         for a in audit.iter().filter(own).chain(self.of_its_node(audit).iter()) {
@@ -58,7 +58,7 @@ impl Ending {
         }
         if self.omitted > 0 {
             let at = self.attempts.first().map_or(self.at, |a| a.start);
-            let what = format!("{} more attempts, which are not kept", self.omitted);
+            let what = format!("{} earlier attempts, not kept", self.omitted);
             story.push(Moment { at, what, who: None, reason: None });
         }
         for attempt in &self.attempts {
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(
             said,
             [
-                "asked for",
+                "requested",
                 "drain: done",
                 "cordon node w12: done",
                 "evict node w12: done",

@@ -9,9 +9,9 @@ pub fn sample(kind: Kind) -> Notice {
     let at = Timestamp::from_second(1_780_000_000).unwrap_or_default();
     let mut n = match kind {
         Kind::Stuck => {
-            let title = "reboots/12 on w12 waits for a person: BlockedByPDB";
+            let title = "reboots/12 on w12 needs an operator: BlockedByPDB";
             let mut n = Notice::new(kind, "stuck/reboots/12/BlockedByPDB".to_owned(), title.to_owned(), at);
-            "pod shop/web-1 is kept by pdb shop/web (healthy 2, needs 2)".clone_into(&mut n.text);
+            "pod shop/web-1 blocked by pdb shop/web (healthy 2, needs 2)".clone_into(&mut n.text);
             n.reason = Some("BlockedByPDB".to_owned());
             n.runbook = Some("docs/runbook.md#blockedbypdb".to_owned());
             n.since = Some(at);
@@ -43,7 +43,7 @@ pub fn sample(kind: Kind) -> Notice {
             Notice::new(kind, "broken//cke/reboots/data/0000000000000007".to_owned(), title.to_owned(), at)
         }
         Kind::Cleared => {
-            let title = "over: reboots/12 on w12 waits for a person: BlockedByPDB";
+            let title = "resolved: reboots/12 on w12 needs an operator: BlockedByPDB";
             with_entry(Notice::new(kind, "stuck/reboots/12/BlockedByPDB".to_owned(), title.to_owned(), at))
         }
         Kind::Many => {

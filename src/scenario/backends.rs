@@ -69,7 +69,7 @@ impl command::Commands for Commands {
         let (machines, clock, disk) = (self.machines.clone(), self.clock.clone(), self.disk.clone());
         async move {
             if line.start_before.is_some_and(|at| clock.boot() >= at) {
-                let late = (Ended::Withheld("its time to start had passed".to_owned()), String::new(), String::new());
+                let late = (Ended::Withheld("its start deadline had passed".to_owned()), String::new(), String::new());
                 Self::keep(disk.as_ref(), &line, &clock, &late);
                 return late;
             }

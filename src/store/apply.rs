@@ -93,7 +93,7 @@ impl StoreView {
                 let candidate = Candidate { key: key.to_owned(), lease, host, create_revision };
                 self.candidates.insert(create_revision, candidate);
                 if lease == 0 {
-                    Err(format!("{key}: ends in no lease id in hex, yet it takes part in the election"))
+                    Err(format!("{key}: not a lease id in hex, yet it takes part in the election"))
                 } else {
                     Ok(())
                 }
@@ -137,7 +137,10 @@ impl StoreView {
             KeyKind::WriteIndex(queue) => {
                 let text = String::from_utf8_lossy(&row.value);
                 let index = text.trim().parse::<u64>().map_err(|_| {
-                    format!("{key}: {text:?} is no number, so nothing can be added; write the next free index there with etcdctl")
+                    format!(
+                        "{key}: {text:?} is not a number, so nothing can be added; write the next free index there \
+                         with etcdctl"
+                    )
                 });
                 let fault = index.as_ref().map(|_| ()).map_err(Clone::clone);
                 match queue {
@@ -226,9 +229,8 @@ fn switch(row: &Row) -> Switch {
 }
 
 pub(super) fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
-    serde_json::from_slice(&row.value).map_err(|e| {
-        format!("{key}: not as it should be: {}; look with `etcdctl get {key}`, fix it or remove it", fault(&e))
-    })
+    serde_json::from_slice(&row.value)
+        .map_err(|e| format!("{key}: invalid: {}; look with `etcdctl get {key}`, fix it or remove it", fault(&e)))
 }
 
 /// Returns the parser's error, shortened. It quotes the offending value, which may be long, or a secret.
@@ -282,11 +284,11 @@ fn entry<E: DeserializeOwned + Clone>(
 
 /// Parses an entry. The error says why it cannot be read, with the beginning of the stored text.
 fn read<E: DeserializeOwned>(index: u64, value: &[u8], own: impl Fn(&E) -> u64) -> Result<E, String> {
-    let begins = || format!("it begins {}", visible(&secret::beginning(value, BEGINNING), false));
+    let begins = || format!("it begins with with {}", visible(&secret::beginning(value, BEGINNING), false));
     let entry: E = serde_json::from_slice(value).map_err(|e| format!("{}; {}", fault(&e), begins()))?;
     match own(&entry) {
         same if same == index => Ok(entry),
-        other => Err(format!("says that its index is {other}, its key says {index}; {}", begins())),
+        other => Err(format!("has index {other}, but its key has {index}; {}", begins())),
     }
 }
 
@@ -340,7 +342,7 @@ mod tests {
         ]);
         assert!(view.reboots.entries[&0].get().is_some());
         let why = view.reboots.entries[&1].value.as_ref().unwrap_err();
-        assert_eq!(why, "EOF while parsing an object at line 1 column 1; it begins {", "what is wrong comes first");
+        assert_eq!(why, "EOF while parsing an object at line 1 column 1; it begins with {", "the fault comes first");
         assert!(view.broken["/cke/reboots/data/0000000000000001"].contains("/cke/reboots/data/0000000000000001: EOF"));
         assert!(view.reboots.write_index.as_ref().unwrap_err().contains("\"two\""));
         assert_eq!(view.broken.len(), 3);
@@ -349,7 +351,7 @@ mod tests {
     #[test]
     fn an_entry_that_names_another_index_than_its_key_is_broken() {
         let (view, _) = view(&[("reboots/data/0000000000000005", ENTRY)]);
-        assert!(view.reboots.entries[&5].value.as_ref().unwrap_err().contains("says that its index is 0"));
+        assert!(view.reboots.entries[&5].value.as_ref().unwrap_err().contains("has index 0, but its key has 5"));
     }
 
     #[test]
@@ -395,7 +397,7 @@ mod tests {
         assert_eq!(view.candidates.len(), 2);
         let broken: Vec<_> = view.broken.iter().collect();
         let key = format!("{}nobody", keys.leader_prefix());
-        assert_eq!(broken, [(&key, &format!("{key}: ends in no lease id in hex, yet it takes part in the election"))]);
+        assert_eq!(broken, [(&key, &format!("{key}: not a lease id in hex, yet it takes part in the election"))]);
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Put {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// This engine's key in `leader/` is gone or belongs to another candidate: the engine stops acting at once.
-    #[error("leadership is lost: our key in leader/ is gone")]
+    #[error("leadership lost: the key in leader/ is gone")]
     LostLeadership,
     /// The decision's inputs have changed; the next pass decides again.
     #[error("changed meanwhile: {}", keys.join(", "))]

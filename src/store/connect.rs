@@ -246,18 +246,15 @@ fn checked_endpoints(settings: &EtcdSettings) -> Result<Vec<String>, StoreError>
         .map(|e| if e.contains("://") { e.to_owned() } else { format!("http{}://{e}", if tls { "s" } else { "" }) })
         .collect();
     if endpoints.is_empty() {
-        return Err(StoreError::Settings("no endpoint is named; give etcd.endpoints".to_owned()));
+        return Err(StoreError::Settings("no endpoint is given; set etcd.endpoints".to_owned()));
     }
     let secure = endpoints.iter().filter(|e| e.starts_with("https://")).count();
     if secure != 0 && secure != endpoints.len() {
-        return Err(StoreError::Settings(format!(
-            "{} mixes http and https; name endpoints of one kind",
-            named(&endpoints)
-        )));
+        return Err(StoreError::Settings(format!("{} mixes http and https; use one of them", named(&endpoints))));
     }
     if let Some(odd) = endpoints.iter().find(|e| host_and_port(e).is_none()) {
         return Err(StoreError::Settings(format!(
-            "{:?} is no URL of an etcd; expected http://HOST:2379",
+            "{:?} is not an etcd URL; expected http://HOST:2379",
             secret::url(odd)
         )));
     }
@@ -313,7 +310,7 @@ async fn unreachable(endpoints: &[String], cause: String) -> StoreError {
     }
     let remedy = match (open, cause.contains("certificate")) {
         (_, true) => "check tls-ca and the certificate's names, and this host's clock",
-        (true, _) => "its port is open: check http against https, the certificates, and whether it has a leader",
+        (true, _) => "its port is open: check http or https, the certificates, and whether it has a leader",
         (false, _) => "check that etcd runs there, etcd.endpoints and the network",
     };
     StoreError::Unreachable { endpoints: named(endpoints), cause, remedy: remedy.to_owned() }

@@ -57,7 +57,7 @@ impl Candidacy {
             .await;
         let lease = match granted {
             Ok(granted) => granted.id(),
-            Err(failure) => return Err(store.sentence("take a lease", failure).await),
+            Err(failure) => return Err(store.sentence("get a lease", failure).await),
         };
         let life = Life::new(store.clock().clone(), Duration::from_secs(seconds.unsigned_abs()), sent);
         let key = store.keys().leader(lease);
@@ -65,7 +65,7 @@ impl Candidacy {
             Ok(revision) => revision,
             Err(failure) => {
                 revoke(store, lease).await;
-                return Err(store.sentence("stand for election", failure).await);
+                return Err(store.sentence("campaign for the lock", failure).await);
             }
         };
 
@@ -115,7 +115,7 @@ impl Candidacy {
                     sleep(AGAIN).await;
                     continue;
                 }
-                Err(failure) => return Err(self.store.sentence("stand for election", failure).await),
+                Err(failure) => return Err(self.store.sentence("campaign for the lock", failure).await),
             };
             let mut found = answer.op_responses().into_iter().map(|op| match op {
                 TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
@@ -148,7 +148,7 @@ impl Candidacy {
         async move {
             match over.wait_for(Option::is_some).await {
                 Ok(why) => why.clone().unwrap_or_default(),
-                Err(_) => "its keeper ended".to_owned(),
+                Err(_) => "its keep-alive task ended".to_owned(),
             }
         }
     }
@@ -196,7 +196,7 @@ pub async fn stand_back(
     let under = Some(PutOptions::new().with_lease(lease));
     let ops = vec![TxnOp::put(store.keys().engine(lease), json(&registration), under)];
     if let Err(failure) = store.transact(Vec::new(), ops, Vec::new()).await {
-        tracing::debug!(?failure, "that this engine stands back could not be registered");
+        tracing::debug!(?failure, "could not register that this engine defers");
     }
     let _ = over.await;
     revoke(&store, lease).await;
@@ -213,7 +213,7 @@ async fn revoke(store: &Store, lease: i64) -> bool {
     match revoked {
         Ok(_) | Err(Failure::NoLease) => true,
         Err(failure) => {
-            tracing::warn!(lease = format!("{lease:x}"), ?failure, "the lease was not revoked, it will run out");
+            tracing::warn!(lease = format!("{lease:x}"), ?failure, "the lease was not revoked; it will expire");
             false
         }
     }
@@ -245,7 +245,7 @@ async fn enter(
                     TxnOpResponse::Get(got) => got.kvs().first().map(etcd_client::KeyValue::create_revision),
                     _ => None,
                 });
-                return created.ok_or_else(|| Failure::Refused("the key in leader/ was there and vanished".to_owned()));
+                return created.ok_or_else(|| Failure::Refused("the key in leader/ disappeared".to_owned()));
             }
             Err(Failure::NoAnswer { .. }) if tries < 3 => sleep(AGAIN).await,
             Err(failure) => return Err(failure),
@@ -296,7 +296,7 @@ async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
                 life.acknowledge(sent);
                 wait = life.ttl() / 3;
             }
-            Ok(Err(Failure::NoLease)) => break "etcd does not know the lease any more".to_owned(),
+            Ok(Err(Failure::NoLease)) => break "etcd no longer knows the lease".to_owned(),
             other => {
                 // A late answer must not count as that of the next keep-alive.
                 stream = None;

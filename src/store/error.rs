@@ -17,7 +17,7 @@ pub enum StoreError {
         remedy: String,
     },
     /// Refused user, password, certificate or permission.
-    #[error("etcd at {endpoints} refuses us: {cause}; {remedy}")]
+    #[error("etcd at {endpoints} denied access: {cause}; {remedy}")]
     Denied {
         /// The endpoints that were queried.
         endpoints: String,
@@ -41,8 +41,9 @@ pub enum StoreError {
     },
     /// Larger than etcd's limits.
     #[error(
-        "{key} would take {operations} operations and {bytes} bytes in one request, etcd takes {MOST_OPS} and {MOST_REQUEST}: \
-         make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has limits of its own)"
+        "{key} needs {operations} operations and {bytes} bytes in one request, etcd allows {MOST_OPS} and \
+         {MOST_REQUEST}: make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has its \
+         own limits)"
     )]
     TooLarge {
         /// The key or the transaction.
@@ -59,13 +60,13 @@ pub enum StoreError {
         what: String,
     },
     /// The object has changed since it was read.
-    #[error("{what} has changed meanwhile: look again, then repeat what you still want")]
+    #[error("{what} has changed meanwhile: check it, then repeat if still needed")]
     Conflict {
         /// The object.
         what: String,
     },
     /// Another program leads than the one that the write was meant for.
-    #[error("who leads has changed meanwhile: nothing was written; look again, then repeat what you still want")]
+    #[error("the leader has changed meanwhile, nothing was written: check, then repeat if still needed")]
     LeaderChanged,
     /// The value of a key cannot be read.
     #[error("{key} cannot be read: {cause}; {remedy}")]
@@ -81,7 +82,7 @@ pub enum StoreError {
     #[error("{0}")]
     NotAllowed(String),
     /// No answer to a write: it may or may not have been executed.
-    #[error("{what}: no answer ({cause}); it may have happened all the same: look before you repeat it")]
+    #[error("{what}: no answer ({cause}); it may have succeeded: check before you repeat it")]
     Unknown {
         /// The request.
         what: String,
@@ -99,7 +100,7 @@ pub enum StoreError {
         cause: Box<StoreError>,
     },
     /// The lease or the key in `leader/` is gone.
-    #[error("our candidacy (lease {lease:x}) is over: {cause}")]
+    #[error("candidacy ended (lease {lease:x}): {cause}")]
     LeaseLost {
         /// The lease.
         lease: i64,

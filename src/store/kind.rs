@@ -194,7 +194,7 @@ fn in_folder(below: &str) -> KeyKind {
     } else if let Some(rest) = after("cketerm/attempts/") {
         KeyKind::Attempt(attempt_id(rest))
     } else if let Some(id) = after("cketerm/results/") {
-        KeyKind::Result(parse_attempt_id(id).ok_or_else(|| format!("{id:?} names no attempt")))
+        KeyKind::Result(parse_attempt_id(id).ok_or_else(|| format!("{id:?} is not an attempt id")))
     } else if let Some(id) = after("cketerm/progress/") {
         KeyKind::Progress(entry_id(id))
     } else if let Some(id) = after("cketerm/orders/") {
@@ -215,12 +215,12 @@ fn in_folder(below: &str) -> KeyKind {
 /// Accepts only the written form: upper case or another length would give one entry two keys (STO-10).
 fn hex(text: &str) -> Result<u64, String> {
     let number = u64::from_str_radix(text, 16).ok().filter(|n| format!("{n:016x}") == text);
-    number.ok_or_else(|| format!("{text:?} is no index of 16 hex digits"))
+    number.ok_or_else(|| format!("{text:?} is not an index of 16 hex digits"))
 }
 
 fn lease_id(text: &str) -> Result<i64, String> {
     let number = i64::from_str_radix(text, 16).ok().filter(|n| format!("{n:x}") == text);
-    number.ok_or_else(|| format!("{text:?} is no lease id in hex"))
+    number.ok_or_else(|| format!("{text:?} is not a lease id in hex"))
 }
 
 fn entry_id(text: &str) -> Result<EntryId, String> {
@@ -228,7 +228,7 @@ fn entry_id(text: &str) -> Result<EntryId, String> {
 }
 
 fn attempt_id(text: &str) -> Result<(EntryId, u32), String> {
-    let (entry, number) = text.rsplit_once('/').ok_or_else(|| format!("{text:?} names no attempt"))?;
+    let (entry, number) = text.rsplit_once('/').ok_or_else(|| format!("{text:?} is not an attempt id"))?;
     let parsed = number.parse().ok().filter(|n: &u32| n.to_string() == number);
-    Ok((entry_id(entry)?, parsed.ok_or_else(|| format!("{number:?} is no number of an attempt"))?))
+    Ok((entry_id(entry)?, parsed.ok_or_else(|| format!("{number:?} is not an attempt number"))?))
 }

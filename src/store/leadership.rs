@@ -55,7 +55,7 @@ impl StoreView {
             let (lead, said) = match engine {
                 Err(why) => (Lead::Unknown, why),
                 Ok(Some(EngineChoice::Cke)) => {
-                    (Lead::Cke, "nobody leads, and by policy engine `cke` only CKE will".to_owned())
+                    (Lead::Cke, "nobody leads, and policy engine `cke` allows only CKE".to_owned())
                 }
                 Ok(Some(EngineChoice::Cketerm | EngineChoice::Always) | None) => {
                     (Lead::Nobody, "nobody leads".to_owned())
@@ -71,10 +71,7 @@ impl StoreView {
         let host = &leader.host;
         if leader.lease == 0 {
             let key = &leader.key;
-            return (
-                Lead::Unknown,
-                format!("{key} leads, which neither CKE nor cketerm writes: nobody knows what it obeys"),
-            );
+            return (Lead::Unknown, format!("{key} leads, a key of neither CKE nor cketerm: its rules are unknown"));
         }
         if self.is_cke(leader) {
             return (Lead::Cke, format!("CKE on {host} leads"));
@@ -82,16 +79,14 @@ impl StoreView {
         let waits = || self.candidates.values().find(|c| c.lease != leader.lease && self.is_cke(c));
         match engine {
             Some(EngineChoice::Always) => (Lead::Cketerm, format!("cketerm on {host} leads")),
-            Some(EngineChoice::Cke) => (
-                Lead::Yielding,
-                format!("cketerm on {host} finishes what is in work and resigns (policy engine is `cke`)"),
-            ),
+            Some(EngineChoice::Cke) => {
+                (Lead::Yielding, format!("cketerm on {host} finishes its work and resigns (policy engine is `cke`)"))
+            }
             Some(EngineChoice::Cketerm) | None => match waits() {
                 None => (Lead::Cketerm, format!("cketerm on {host} leads")),
-                Some(cke) => (
-                    Lead::Yielding,
-                    format!("cketerm on {host} finishes what is in work and resigns for CKE on {}", cke.host),
-                ),
+                Some(cke) => {
+                    (Lead::Yielding, format!("cketerm on {host} finishes its work and resigns for CKE on {}", cke.host))
+                }
             },
         }
     }
@@ -108,7 +103,7 @@ impl Store {
         ];
         let answer = match self.get_all(reads).await {
             Ok(answer) => answer,
-            Err(failure) => return Err(self.sentence("read who leads", failure).await),
+            Err(failure) => return Err(self.sentence("read the leader", failure).await),
         };
         let mut view = StoreView::default();
         for op in answer.op_responses() {

@@ -100,7 +100,7 @@ impl Follower {
                 Gap::Compacted => self.next = 0,
                 Gap::Broken(failure) => {
                     let sentence = self.store.sentence("watch", failure).await.to_string();
-                    tracing::warn!(error = sentence, "the live copy of etcd stands still");
+                    tracing::warn!(error = sentence, "the live copy of etcd is not updated");
                     self.view.error = Some(sentence);
                     self.view.line.retry = Some(self.now() + pause.as_secs_f64());
                     self.show();
@@ -119,7 +119,7 @@ impl Follower {
             if cluster == self.cluster && revision + 1 >= self.next {
                 return Ok(());
             }
-            tracing::warn!(revision, was = self.next - 1, "another history of etcd: everything is read again");
+            tracing::warn!(revision, was = self.next - 1, "etcd has another history; reading everything again");
             self.known.clear();
             self.view = StoreView { revision: 0, heard: self.view.heard, ..StoreView::default() };
         }

@@ -68,7 +68,7 @@ impl Store {
                 Ok(()) | Err(Failed::Write(CommitError::LostLeadership)) => return,
                 Err(failed) => {
                     let again = wait.as_secs();
-                    tracing::warn!(error = %failed, again, "what an older version wrote is not migrated yet");
+                    tracing::warn!(error = %failed, again, "records of an older version are not migrated yet");
                     told(failed.to_string());
                 }
             }
@@ -96,7 +96,7 @@ impl Store {
                 deletes: Vec::new(),
             };
             self.commit(permit, change).await.map_err(Failed::Write)?;
-            tracing::info!(from = number, to = SCHEMA, "the layout in etcd is raised");
+            tracing::info!(from = number, to = SCHEMA, "the schema in etcd was upgraded");
         }
         let Some(note) = read(self.keys().migration()).await? else { return Ok(()) };
         self.fold_withheld(permit).await?;
@@ -106,7 +106,7 @@ impl Store {
             deletes: vec![note.key.clone()],
         };
         self.commit(permit, change).await.map_err(Failed::Write)?;
-        tracing::info!("what an older version wrote is migrated");
+        tracing::info!("records of an older version are migrated");
         Ok(())
     }
 

@@ -24,7 +24,7 @@ impl Store {
     pub async fn told(&self, receiver: &str) -> Result<(i64, Option<Result<NotifierState, String>>), StoreError> {
         let key = self.keys().notices(receiver);
         let raw = self.raw(&key).await?;
-        let read = |text: &str| serde_json::from_str(text).map_err(|e| format!("{key}: not as it should be: {e}"));
+        let read = |text: &str| serde_json::from_str(text).map_err(|e| format!("{key}: invalid: {e}"));
         Ok(raw.map_or((0, None), |raw| (raw.mod_revision, Some(read(&raw.text)))))
     }
 

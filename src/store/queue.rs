@@ -137,7 +137,7 @@ impl Store {
         let text = String::from_utf8_lossy(stored.value()).into_owned();
         let index: u64 = text.trim().parse().map_err(|_| StoreError::Broken {
             key: key.clone(),
-            cause: format!("{text:?} is no number"),
+            cause: format!("{text:?} is not a number"),
             remedy: format!("write the next free index there: etcdctl put {key} {behind_last}"),
         })?;
         Ok(Next { index: index.max(behind_last), mod_revision: stored.mod_revision() })

@@ -45,7 +45,7 @@ impl Store {
                 status.db_size(),
                 status.header().map_or(0, etcd_client::ResponseHeader::revision)
             )),
-            Err(e) => Err(self.sentence("ask for the version", e.into()).await),
+            Err(e) => Err(self.sentence("read the version", e.into()).await),
         }
     }
 
@@ -115,7 +115,8 @@ impl Store {
             Err(failure) => return Err(self.sentence(&what, failure).await),
         };
         if reading.revision < revision {
-            let cause = format!("it is at revision {}, we have seen {revision}: was it restored?", reading.revision);
+            let cause =
+                format!("it is at revision {}, but {revision} was seen before: was it restored?", reading.revision);
             return Err(StoreError::Refused { what, endpoints: self.endpoints().to_owned(), cause });
         }
         let mut view = StoreView::default();

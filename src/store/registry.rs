@@ -113,8 +113,7 @@ impl Store {
             Wrote::Conflict => {
                 self.same_leader(under).await?;
                 Err(StoreError::NotAllowed(
-                    "applying is on hold: nothing was approved; take the hold back first (`cketerm sabakan unhold`)"
-                        .to_owned(),
+                    "applying is on hold, nothing was approved; release it first (`cketerm sabakan unhold`)".to_owned(),
                 ))
             }
         }
@@ -145,7 +144,7 @@ impl Store {
             Wrote::Conflict => {
                 self.same_leader(under).await?;
                 Err(StoreError::NotAllowed(
-                    "somebody held applying, or let it go on, meanwhile: nothing was done, look again".to_owned(),
+                    "the hold has changed meanwhile, nothing was done: check, then repeat if needed".to_owned(),
                 ))
             }
         }

@@ -16,7 +16,7 @@ impl Store {
         match self.transact(vec![never], puts, Vec::new()).await {
             Ok(_) => Ok(Ok(())),
             Err(Failure::Denied(cause)) if cause.contains("permission") => Ok(Err(cause)),
-            Err(failure) => Err(self.sentence("ask what may be written", failure).await),
+            Err(failure) => Err(self.sentence("check write permissions", failure).await),
         }
     }
 }

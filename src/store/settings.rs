@@ -187,7 +187,7 @@ impl Store {
         let schema = self.ensure_schema(note.who).await?;
         if schema > SCHEMA {
             return Err(StoreError::NotAllowed(format!(
-                "{} says {schema}, this cketerm knows {SCHEMA}: change the policy with the newer one",
+                "{} is {schema}, this cketerm knows {SCHEMA}: change the policy with a newer cketerm",
                 self.keys().schema()
             )));
         }
@@ -316,7 +316,7 @@ impl Store {
     pub async fn trace_of_cke(&self) -> Result<Option<String>, StoreError> {
         let view = self.leaders().await?;
         if let Some(cke) = view.candidates.values().find(|candidate| view.is_cke(candidate)) {
-            return Ok(Some(format!("CKE on {} stands for the lock", cke.host)));
+            return Ok(Some(format!("CKE on {} is a candidate", cke.host)));
         }
         match view.policy.as_ref().map(|stored| stored.get().map(|policy| policy.engine)) {
             Some(Some(EngineChoice::Cke)) => return Ok(Some("the policy `engine` is `cke`".to_owned())),
@@ -338,7 +338,7 @@ impl Store {
         ];
         let answer = match self.get_all(reads).await {
             Ok(answer) => answer,
-            Err(failure) => return Err(self.sentence("look for traces of CKE", failure).await),
+            Err(failure) => return Err(self.sentence("read the traces of CKE", failure).await),
         };
         let mut found = answer.op_responses().into_iter().map(|op| match op {
             TxnOpResponse::Get(mut got) => got.take_kvs(),

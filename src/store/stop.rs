@@ -150,6 +150,6 @@ fn told(done: &Turned, how: &str) -> String {
         [] => "no queue".to_owned(),
         some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),
     };
-    let left = if done.left.is_empty() { String::new() } else { format!("; left as it was: {}", names(&done.left)) };
+    let left = if done.left.is_empty() { String::new() } else { format!("; left unchanged: {}", names(&done.left)) };
     format!("{how}: {}{left}", names(&done.turned))
 }

@@ -101,7 +101,7 @@ impl Store {
             *told &= answer.canceled();
             if answer.canceled() {
                 if answer.compact_revision() > 0 {
-                    let gap = format!("etcd was compacted: what was written below {folder} meanwhile is not shown");
+                    let gap = format!("etcd was compacted; some changes below {folder} were missed");
                     take(Tailed::Trouble(gap))?;
                     *next = answer.compact_revision();
                     return Ok(Failure::Compacted);

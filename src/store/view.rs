@@ -176,7 +176,7 @@ pub struct StoreView {
 
 /// Returns the text about a leader that cannot migrate the records of an older version.
 pub fn migrates(host: &str, why: &str) -> String {
-    format!("cketerm on {host} leads, and brings the records of an older version into this form: {why}")
+    format!("cketerm on {host} leads and migrates the records of an older version: {why}")
 }
 
 impl StoreView {

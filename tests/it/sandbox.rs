@@ -223,7 +223,7 @@ fn the_story_of_the_repairs_ends_as_it_is_told() {
     };
     let why = wait_for("a repair that waits for the budget", 60, || {
         let said = cketerm(config, &["repair-queue", "why", "2"]).stdout;
-        said.contains("is kept by pdb db/mysql-1").then_some(said)
+        said.contains("blocked by pdb db/mysql-1").then_some(said)
     });
     assert!(why.contains("IPMI-2.0 reinstall, processing, step 1 draining"), "{why}");
     ended(1, "failed", 0);

@@ -271,7 +271,7 @@ const WAITS: [&str; 7] = [
     " pods are leaving",
     "is stuck terminating",
     "volumes still in use",
-    "somebody uncordoned",
+    "someone uncordoned",
     " is deferred to webhook ",
     " failed, retrying: ",
 ];

@@ -188,6 +188,6 @@ mod tests {
         assert_eq!(pick.chosen(), Some(("b", "x")));
         pick.turn_operation(false);
         assert_eq!(pick.chosen(), Some(("b", "y")));
-        assert_eq!(pick.steps(), ["step 1: cycle -f ADDRESS, then one look at its health"]);
+        assert_eq!(pick.steps(), ["step 1: cycle -f ADDRESS, then one health check"]);
     }
 }

@@ -102,7 +102,7 @@ fn without_a_plan_the_empty_table_says_why_there_is_none() {
     for (outcome, applying, words) in [
         (None, Applying::Error("sabakan answered 500".into()), "sabakan answered 500"),
         (Some(Err("no template".into())), Applying::Error("no template".into()), "no template"),
-        (None, Applying::Waits("sabakan's first answer".into()), "sabakan's first answer"),
+        (None, Applying::Waits("sabakan has not answered yet".into()), "sabakan has not answered yet"),
         (None, Applying::Disabled("not set up: `cketerm sabakan set-url URL`".into()), "not set up"),
     ] {
         let text = shown(outcome, applying.clone());

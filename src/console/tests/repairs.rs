@@ -324,7 +324,7 @@ fn what_is_wrong_with_the_definition_is_said_on_every_view_with_its_field() {
     for view in ["1", "2", "3"] {
         press(&mut app, view);
         let text = screen::text(&app).split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains("repair_procedures[1].machine_types[0] QEMU was named before"), "{text}");
+        assert!(text.contains("repair_procedures[1].machine_types[0] QEMU is already listed"), "{text}");
         assert!(text.contains("(and 1 more)"), "{text}");
     }
 }

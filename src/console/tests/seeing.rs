@@ -270,7 +270,7 @@ fn all_times_are_told_in_the_zone_of_the_windows_and_without_fractions() {
     press(&mut app, "j enter");
     update(&mut app, Event::Tick(at(BOOT + 60.0)));
     let text = screen::text(&app);
-    assert!(text.contains("last heard 19:00:00 JST") && text.contains("boot since 18:59:21 JST"), "{text}");
+    assert!(text.contains("last heard 19:00:00 JST") && text.contains("booting since 18:59:21 JST"), "{text}");
     let utc = text.split_whitespace().any(|word| word.len() > 8 && word.trim_end_matches([',', ')']).ends_with('Z'));
     assert!(!utc && !text.contains("09:5"), "{text}");
 }
@@ -286,7 +286,7 @@ fn without_a_screen_each_change_is_a_line() {
     for line in [
         "2026-11-21T10:00:00Z leader: this program",
         "2026-11-21T10:00:00Z reboots: enabled",
-        "2026-11-21T10:00:00Z reboots/3 worker-1 draining: pod shop/web-7d9f8b6c5-x2x4z is kept by pdb shop/web",
+        "2026-11-21T10:00:00Z reboots/3 worker-1 draining: pod shop/web-7d9f8b6c5-x2x4z blocked by pdb shop/web",
         "2026-11-21T10:00:00Z reboots/8 ? broken: ",
     ] {
         assert!(all.contains(line), "{line}\n{all}");

@@ -146,7 +146,7 @@ impl Actor {
             Err(CommitError::LostLeadership) => Err(Stop(EffectOutcome::Lost)),
             Err(CommitError::TooLarge(size)) => Err(Stop(EffectOutcome::TooLarge(size))),
             // Nothing was sent. The step is tried again, record first, when etcd answers.
-            Err(e) => Err(Stop(EffectOutcome::Failed(format!("{what} of {on} was not begun: {e}")))),
+            Err(e) => Err(Stop(EffectOutcome::Failed(format!("{what} of {on} not started: {e}")))),
         }
     }
 
@@ -166,7 +166,7 @@ impl Actor {
             match actor.store.commit(&permit, change).await {
                 Ok(revision) => actor.repeats.outcome(&step, Known { key: known.key, audit, revision }),
                 Err(CommitError::Conflict { .. }) => {}
-                Err(e) => tracing::debug!(error = %e, "the outcome was not told"),
+                Err(e) => tracing::debug!(error = %e, "the outcome was not recorded"),
             }
         });
     }

@@ -29,7 +29,7 @@ impl Actor {
         let result = match self.etcd_members.move_leader(whose, urls, to).await {
             Ok(()) => "done".to_owned(),
             Err(why) => {
-                tracing::warn!(member = from, why, "the leader of etcd did not hand over");
+                tracing::warn!(member = from, why, "the etcd leader did not hand over");
                 format!("failed: {why}")
             }
         };

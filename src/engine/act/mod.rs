@@ -103,7 +103,7 @@ impl Actor {
     /// Executes one planned effect, decided at `decided` (boot time).
     pub(super) async fn carry_out(&self, planned: Planned, decided: Duration) -> EffectOutcome {
         let Planned { entry, guard, effect, machine } = planned;
-        tracing::debug!(machine, what = effect.word(), entry = entry.map(|e| e.to_string()), "effect starts");
+        tracing::debug!(machine, what = effect.word(), entry = entry.map(|e| e.to_string()), "effect started");
         let came = match effect {
             Effect::StartDrain { entry, node_uid } => self.start_drain(&guard, decided, &entry, node_uid).await,
             Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
@@ -159,14 +159,14 @@ impl Actor {
     /// Returns the reason why an effect with this guard may no longer start.
     fn no_longer(&self, guard: &Guard) -> Option<String> {
         if self.ending.load(Ordering::SeqCst) {
-            return Some("this engine ends".to_owned());
+            return Some("this engine is shutting down".to_owned());
         }
         let quorum = guard.quorum.as_ref();
         if let Some(barred) = quorum.and_then(|q| q.barred(&self.etcd.borrow(), secs(self.steady.now().boot))) {
             return Some(barred.to_string());
         }
         let over = guard.until.filter(|until| self.steady.now().wall >= *until);
-        let changed = guard.changed(&self.live.borrow()).map(|what| format!("{what} was changed meanwhile"));
+        let changed = guard.changed(&self.live.borrow()).map(|what| format!("{what} has changed meanwhile"));
         changed.or_else(|| over.map(|until| format!("its window ended at {until}")))
     }
 

@@ -113,7 +113,7 @@ impl Actor {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             change.deletes.push(stored.key.clone());
             let why = order.reason.clone().unwrap_or_default();
-            let reason = format!("pods and volumes skipped by order of {}: {why}", order.who);
+            let reason = format!("pods and volumes skipped, ordered by {}: {why}", order.who);
             change.puts.push(self.audit(word(&attempt), &id.to_string(), Some(reason), &attempt.command()));
         } else {
             change.puts.push(self.audit_again(word(&attempt), id, None, &attempt.command()));
@@ -131,7 +131,7 @@ impl Actor {
         let order = view.orders.get(&id);
         if order.and_then(Stored::get).is_some_and(|o| o.verb == Verb::Hold) {
             return Err(Stop(EffectOutcome::Stale(StaleCause::Changed(
-                "a person holds the entry meanwhile".to_owned(),
+                "an operator put the entry on hold meanwhile".to_owned(),
             ))));
         }
         if force.is_none() {
@@ -161,7 +161,7 @@ impl Actor {
         if let Some((stored, last)) = past.before.and_then(|s| s.get().map(|a| (s, a))) {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             if last.open() {
-                let end = Ended::Unknown("a person ordered another try".to_owned());
+                let end = Ended::Unknown("an operator ordered another try".to_owned());
                 let closed = Outcome { end, at: now.wall, stdout: String::new(), stderr: String::new() };
                 change.puts.push(Put::json(stored.key.clone(), &Attempt { outcome: Some(closed), ..last.clone() }));
             }
@@ -239,9 +239,9 @@ impl Actor {
         let ended = if let Err(why) = self.last_look(guard, id, entry_revision).await {
             (Ended::Withheld(why), String::new(), String::new())
         } else {
-            tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.command(), "command starts");
+            tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.command(), "command started");
             let (reason, action) = event(&attempt);
-            let note = format!("{id}: {} runs, attempt {}", attempt.what(), attempt.number);
+            let note = format!("{id}: {} started, attempt {}", attempt.what(), attempt.number);
             self.say_on(&attempt.address, (reason, action), false, note);
             let mut argv = attempt.argv.clone();
             if on(Mutation::SharedArguments)
@@ -296,7 +296,7 @@ impl Actor {
                     return Ok(EffectOutcome::Command(outcome));
                 }
                 Err(e) => {
-                    tracing::warn!(attempt = recorded.id, error = %e, "outcome not recorded yet");
+                    tracing::warn!(attempt = recorded.id, error = %e, "command outcome not recorded yet");
                     if let CommitError::TooLarge(size) = &e
                         && let Some(smaller) = outcome.without_outputs(&size.to_string())
                     {
@@ -326,9 +326,9 @@ impl Actor {
     async fn last_look(&self, guard: &Guard, id: EntryId, entry_revision: i64) -> Result<(), String> {
         match self.store.raw(&self.store.keys().entry(id)).await {
             Ok(Some(raw)) if raw.mod_revision == entry_revision => {}
-            Ok(Some(_)) => return Err("the entry was changed meanwhile".to_owned()),
+            Ok(Some(_)) => return Err("the entry has changed meanwhile".to_owned()),
             Ok(None) => return Err("the entry is gone".to_owned()),
-            Err(e) => return Err(format!("etcd does not say whether the entry is as it was: {e}")),
+            Err(e) => return Err(format!("etcd cannot confirm that the entry is unchanged: {e}")),
         }
         // The entry's own revision is by now that of the attempt's transaction, so it is not compared here.
         let quorum = guard.quorum.clone();

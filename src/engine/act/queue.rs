@@ -54,8 +54,8 @@ impl Actor {
             change.puts.push(Put::json(keys.request(id), &noted));
         }
         self.commit(&permit, change).await?;
-        tracing::info!(entry = %id, node = entry.address(), "drain starts");
-        let note = format!("the drain for {id} starts{}", self.asked_by(id));
+        tracing::info!(entry = %id, node = entry.address(), "drain started");
+        let note = format!("drain for {id} started{}", self.asked_by(id));
         self.say_on(entry.address(), ("DrainStarted", "Drain"), false, note);
         self.record(
             operation(id, "reboot-drain-start", "repair-drain-start"),
@@ -85,13 +85,13 @@ impl Actor {
             compares: self.compares(guard),
             puts: vec![
                 Put::json(self.store.keys().entry(id), &next),
-                self.audit_again("back off", id, Some(cause.to_string()), &format!("again in {wait} s")),
+                self.audit_again("back off", id, Some(cause.to_string()), &format!("retry in {wait} s")),
             ],
             deletes: vec![self.store.keys().progress(id)],
         };
         self.commit(&permit, change).await?;
         tracing::warn!(entry = %id, node = entry.address(), cause = %cause, count, wait, "drain backed off");
-        let note = format!("the drain for {id} was given up and is tried again later: {cause}");
+        let note = format!("drain for {id} given up, retrying later: {cause}");
         self.say_on(entry.address(), ("DrainBackedOff", "Drain"), true, note);
         self.record(
             operation(id, "reboot-drain-timeout", "repair-drain-timeout"),
@@ -118,8 +118,8 @@ impl Actor {
         // The last attempt gives the reason. There may be as many attempts as there were tries.
         let last =
             never_began.last().and_then(Stored::get).and_then(|a| a.outcome.as_ref().map(|o| (a.number, &o.end)));
-        let ends = last.map_or_else(String::new, |(number, end)| format!("; attempt {number} never began: {end}"));
-        let result = format!("waits for its turn again{ends}");
+        let ends = last.map_or_else(String::new, |(number, end)| format!("; attempt {number} never started: {end}"));
+        let result = format!("queued again{ends}");
         let mut change = Change {
             compares: self.compares(guard),
             puts: vec![
@@ -164,7 +164,7 @@ impl Actor {
         if let Some(name) = ready {
             let fresh = self.kube.node(name).await.map_err(|e| super::power::unreachable(&e))?;
             let Some(node) = fresh.filter(|node| node.ready) else {
-                return Ok(EffectOutcome::Failed(format!("node {name} is not Ready, asked afresh")));
+                return Ok(EffectOutcome::Failed(format!("node {name} is not Ready (fresh read)")));
             };
             cordoned = node.owner().is_some_and(|o| o.entry == id);
         }
@@ -237,7 +237,7 @@ impl Actor {
             None => {}
         }
         self.commit(&permit, ranged).await?;
-        tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ends");
+        tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ended");
         if ended.is_none() {
             let action = operation(id, "Reboot", "Repair");
             self.say_on(&ending.address, (end.event(), action), false, format!("{id} ended: {}", ending.outcome));
@@ -279,7 +279,7 @@ impl Actor {
         if attempts.is_empty() && !has_order {
             return Ok(EffectOutcome::Done);
         }
-        close(&mut attempts, "settled after the entry had gone", self.steady.now().wall);
+        close(&mut attempts, "settled after the entry had ended", self.steady.now().wall);
         let before =
             self.store.raw(&keys.history_of(id)).await.map_err(|e| Stop(EffectOutcome::Failed(e.to_string())))?;
         let mut puts: Vec<Put> = Vec::new();

@@ -45,7 +45,7 @@ impl Actor {
                         "approval ends",
                         &digests.join(" "),
                         None,
-                        "the plan is another one, or an hour is over",
+                        "the plan has changed, or an hour has passed",
                     )],
                     compares,
                 };
@@ -61,7 +61,7 @@ impl Actor {
         let permit = self.permit(&Guard::default(), decided)?;
         let view = self.live.borrow();
         if !view.sabakan.enabled() || view.registry.hold.is_some() || Basis::of(&view) != apply.basis {
-            return Ok(changed("what the definition is generated from"));
+            return Ok(changed("the input of the definition"));
         }
         let keys = self.store.keys();
         let plain = |key: String, value: String| Put { key, value, leased: false };
@@ -102,7 +102,7 @@ impl Actor {
     async fn add_repairs(&self, decided: Duration) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(&Guard::default(), decided)?;
         let Some(good) = self.registry.borrow().broken.good.clone() else {
-            return Ok(changed("what repairs are planned from"));
+            return Ok(changed("the input of the repair plan"));
         };
         let failed = |e: crate::store::StoreError| Stop(EffectOutcome::Failed(e.to_string()));
         let keys = self.store.keys();
@@ -113,11 +113,11 @@ impl Actor {
         let kube = self.kube_live.borrow();
         let kept = kept_by_hosts(&kube, self.steady.now().boot.as_secs_f64());
         let Ok(plan) = kept.and_then(|kept| plan_of(&view, &good, kept, &kube)) else {
-            return Ok(changed("what repairs are planned from"));
+            return Ok(changed("the input of the repair plan"));
         };
         let entries: Vec<_> = plan.entries.into_iter().take(REPAIRS_AT_ONCE).collect();
         let Some(last) = entries.last().filter(|_| view.auto_repair.enabled()) else {
-            return Ok(changed("what repairs are planned from"));
+            return Ok(changed("the input of the repair plan"));
         };
         let now = self.steady.now().wall;
         let mut absent = Vec::new();
@@ -165,7 +165,7 @@ impl Actor {
         let current = kube.by_name.get(&node.name).filter(|n| n.resource_version == node.resource_version);
         let still = member.zip(current).and_then(|(m, n)| sync::description(&m, &n.described));
         if still.as_ref() != Some(description) || !view.sabakan.enabled() {
-            return Ok(changed("the Node, or what the definition says of it"));
+            return Ok(changed("the Node or its definition"));
         }
         let permit = self.permit(&Guard::default(), decided)?;
         let told = self.tell(&permit, "describe", &node.name, Some(description.to_string())).await?;
@@ -190,5 +190,5 @@ impl Actor {
 
 /// Returns the outcome for inputs that changed after the decision.
 fn changed(what: &str) -> EffectOutcome {
-    EffectOutcome::Stale(StaleCause::Changed(format!("{what} was changed meanwhile")))
+    EffectOutcome::Stale(StaleCause::Changed(format!("{what} has changed meanwhile")))
 }

@@ -37,7 +37,7 @@ impl Actor {
         let note = format!("attempt {}, as its host {} reports: {}", open.number, open.host, outcome.end);
         change.puts.push(self.audit("take result", &open.entry.to_string(), None, &note));
         self.commit(&permit, change).await?;
-        tracing::info!(entry = %open.entry, attempt = open.id, end = %outcome.end, "result of a command taken over");
+        tracing::info!(entry = %open.entry, attempt = open.id, end = %outcome.end, "command result taken over");
         Ok(EffectOutcome::Command(outcome))
     }
 }

@@ -55,7 +55,7 @@ pub fn helper_main(words: &[String]) -> ExitCode {
         input
     });
     let late =
-        options.start_before.is_some_and(|at| Clock::Host.boot() >= at).then_some("its time to start had passed");
+        options.start_before.is_some_and(|at| Clock::Host.boot() >= at).then_some("its start deadline had passed");
     // The engine ended while it wrote.
     let cut = input.as_ref().zip(options.input).is_some_and(|(input, bytes)| (input.len() as u64) < bytes);
     let withheld = late.or_else(|| cut.then_some("its input was cut off"));
@@ -123,7 +123,7 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option
             Ok(Event::Ended(status)) => break ended(status),
             Ok(Event::EngineGone) => {
                 end_group(group, &inbox);
-                break Ended::Unknown("the engine went away".to_owned());
+                break Ended::Unknown("the engine ended".to_owned());
             }
             Err(_) if left.is_zero() => {
                 end_group(group, &inbox);

@@ -86,7 +86,7 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
         let names: Vec<String> = left.iter().map(|w| w.what.clone()).collect();
         if names != said {
             say(&format!(
-                "the program has ended (status {code}); waits for what it started, so that no machine stays off: {}",
+                "the program has ended (status {code}); waiting for its commands, so that no machine stays off: {}",
                 names.join("; ")
             ));
             said = names;
@@ -94,7 +94,7 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
         tokio::select! {
             biased;
             _ = children.recv() => {}
-            _ = forwarded.next() => say("ends as soon as these commands have ended"),
+            _ = forwarded.next() => say("ending once these commands have ended"),
             () = tokio::time::sleep(LOOK) => {}
         }
         reap(pid);
@@ -167,7 +167,7 @@ fn waiting(own: &[OsString]) -> Vec<Waiting> {
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         return pids.filter(|pid| *pid != 1).filter_map(|pid| judge(&command_line(pid)?, own)).collect();
     }
-    let what = "processes that cannot be told apart: /proc is that of another PID namespace".to_owned();
+    let what = "unknown processes: /proc belongs to another PID namespace".to_owned();
     // An error means that there is no child any more.
     let any = wait(WaitOptions::NOHANG).is_ok();
     any.then_some(Waiting { bound: UNKNOWN, what }).into_iter().collect()
@@ -190,7 +190,7 @@ fn judge(words: &[String], own: &[OsString]) -> Option<Waiting> {
         let helper = HelperOptions::read(options).filter(|helper| !helper.end_with_engine)?;
         let attempt =
             helper.result.map_or_else(|| "a command".to_owned(), |(_, label)| format!("attempt {}", label.attempt));
-        let what = format!("{attempt}, bound {} s", helper.timeout);
+        let what = format!("{attempt}, limit {} s", helper.timeout);
         return Some(Waiting { bound: Duration::from_secs(helper.timeout) + KILLING, what });
     }
     // The engine forked this process and was killed before the helper's command line replaced the engine's.

@@ -79,30 +79,30 @@ impl ResultFolder {
             Ok(found) if found.is_dir() && found.uid() != 0 && rustix::process::geteuid().is_root() => None,
             Ok(_) => {
                 let writable = || access(&self.0, Access::WRITE_OK | Access::EXEC_OK);
-                let usable = self.private().and_then(|()| writable().map_err(|e| format!("cannot be written to: {e}")));
+                let usable = self.private().and_then(|()| writable().map_err(|e| format!("is not writable: {e}")));
                 usable.err().map(|why| format!("{place} {why}"))
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let there = self.0.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok())?;
                 let refused = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
-                Some(format!("{place} cannot be made in {}: {refused}", there.display()))
+                Some(format!("{place} cannot be created in {}: {refused}", there.display()))
             }
-            Err(e) => Some(format!("{place} cannot be looked at: {e}")),
+            Err(e) => Some(format!("{place} cannot be inspected: {e}")),
         }
     }
 
     /// Checks that this is a directory of this user that no other user may enter.
     fn private(&self) -> Result<(), String> {
-        let found = std::fs::symlink_metadata(&self.0).map_err(|e| format!("cannot be looked at: {e}"))?;
+        let found = std::fs::symlink_metadata(&self.0).map_err(|e| format!("cannot be inspected: {e}"))?;
         if !found.is_dir() {
-            return Err("is no directory".to_owned());
+            return Err("is not a directory".to_owned());
         }
         let user = rustix::process::geteuid().as_raw();
         if found.uid() != user {
             return Err(format!("belongs to user {}, and this program runs as {user}: chown it", found.uid()));
         }
         if found.mode() & 0o077 != 0 {
-            return Err(format!("has mode {:04o}, and others may enter it: chmod 0700", found.mode() & 0o7777));
+            return Err(format!("has mode {:04o}, so others may enter it: chmod 0700", found.mode() & 0o7777));
         }
         Ok(())
     }
@@ -151,13 +151,13 @@ impl ResultFolder {
         self.private().map_err(wrong)?;
         let found = file.metadata().map_err(|e| wrong(e.to_string()))?;
         if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
-            return Err(wrong("is no file of this user".to_owned()));
+            return Err(wrong("is not a regular file of this user".to_owned()));
         }
         let mut bytes = Vec::new();
         file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| wrong(e.to_string()))?;
         let result = CommandResult::read(&bytes).map_err(|e| wrong(e.to_string()))?;
         if result.label.attempt != label.attempt || result.label.lease != label.lease {
-            return Err(wrong("is the result of another attempt than its name says".to_owned()));
+            return Err(wrong("is not the result of the attempt in its name".to_owned()));
         }
         Ok(Some(result))
     }

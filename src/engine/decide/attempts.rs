@@ -173,7 +173,7 @@ impl<'a> Pass<'a> {
     /// Honours an operator's `retry`: runs one more command, whatever the number of tries.
     pub(super) fn retry_ordered(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
         let order = self.order_of(case, Verb::Retry)?.clone();
-        let reason = Reason::Working { phase: format!("runs {} again, as ordered", task.name) };
+        let reason = Reason::Working { phase: format!("running {} again, as ordered", task.name) };
         self.run_again(case, task, Some(order)).or(Some(reason))
     }
 

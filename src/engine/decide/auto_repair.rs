@@ -71,12 +71,12 @@ impl Pass<'_> {
         if let Some(reason) = self.not_ours() {
             return off(reason.to_string());
         }
-        let Some(good) = &asked.good else { return off("waits for sabakan's first answer".to_owned()) };
+        let Some(good) = &asked.good else { return off("sabakan has not answered yet".to_owned()) };
         #[allow(clippy::cast_precision_loss)] // seconds
         let most = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
         let age = self.boot() - good.at;
         if age > most {
-            return off(format!("waits for a newer answer of sabakan: the last one is {age:.0} s old"));
+            return off(format!("sabakan's last answer is {age:.0} s old"));
         }
         let kept = kept_by_hosts(&self.snap.kube, self.boot());
         match kept.and_then(|kept| plan_of(store, good, kept, &self.snap.kube)) {
@@ -98,10 +98,10 @@ pub fn plan_of(
 ) -> Result<RepairPlan, String> {
     let with = |s: Option<&Stored<String>>| s.map_or(0, |s| s.mod_revision);
     if good.with != (with(store.registry.url.as_ref()), with(store.registry.repair_variables.as_ref())) {
-        return Err("waits for an answer to the question that has just changed".to_owned());
+        return Err("waits for an answer to the changed query".to_owned());
     }
     if let Some(Err(why)) = store.cluster.as_ref().map(|c| &c.value) {
-        return Err(format!("the definition cannot be read, so nobody can say who is a member: {why}"));
+        return Err(format!("the definition cannot be read, so its members are unknown: {why}"));
     }
     let next_index = store.repairs.write_index.clone()?;
     let broken = store.repairs.entries.values().filter(|s| s.get().is_none()).count();
@@ -116,7 +116,7 @@ pub fn plan_of(
     for machine in &good.machines.list {
         if let Some(cause) = coming_back(machine, wait, kube) {
             let why = format!(
-                "{cause}, and sabakan calls it unreachable for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
+                "{cause}, and unreachable in sabakan for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
                 machine.duration
             );
             kept.entry(machine.address.clone()).or_insert(why);
@@ -159,11 +159,11 @@ pub fn kept_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<String, Stri
     let heard = kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.heard, source.error.as_ref()));
     match heard {
         Some((true, heard, _)) if boot - heard <= HOSTS_YOUNG => Ok(kept(kube)),
-        Some((_, _, Some(why))) => Err(format!("waits for BareMetalHosts, which say who is held off: {why}")),
+        Some((_, _, Some(why))) => Err(format!("waits for BareMetalHosts, to know which are held off: {why}")),
         Some((true, heard, None)) => {
-            Err(format!("waits for BareMetalHosts, which say who is held off: last heard {:.0} s ago", boot - heard))
+            Err(format!("waits for BareMetalHosts, to know which are held off: last read {:.0} s ago", boot - heard))
         }
-        _ => Err("waits for BareMetalHosts, which say who is held off: not read yet".to_owned()),
+        _ => Err("waits for BareMetalHosts, to know which are held off: not read yet".to_owned()),
     }
 }
 
@@ -176,7 +176,7 @@ fn kept(kube: &KubeView) -> BTreeMap<String, String> {
         } else if !host.asked.is_empty() || host.pending() {
             format!("its BareMetalHost {} is being rebooted", host.full_name())
         } else if host.provisioned() && !host.online {
-            format!("its BareMetalHost {} is to be off (spec.online)", host.full_name())
+            format!("its BareMetalHost {} must be off (spec.online)", host.full_name())
         } else {
             continue;
         };

@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
             }
         };
         self.plan(case.machine, Some(case.id), guard, effect);
-        Reason::Working { phase: "booted, ends".to_owned() }
+        Reason::Working { phase: "booted, finishing".to_owned() }
     }
 
     /// Runs the boot check when it is due, also after a command that failed or has an unknown outcome. The check may

@@ -55,7 +55,7 @@ impl<'a> Pass<'a> {
             // CKE's annotation does not name the entry, which may be one that cannot be read. No order can name this
             // node: an operator uncordons it in Kubernetes, or removes the unreadable entry.
             if let Some(entry) = unreadable.filter(|_| owner.is_none() && node.unschedulable) {
-                let why = format!("{entry} cannot be read and may be this node's: its cordon stays");
+                let why = format!("{entry} cannot be read and may be for this node: the cordon stays");
                 self.out.orphans.insert(name.clone(), Reason::InvalidEntry { why });
                 continue;
             }

@@ -136,7 +136,7 @@ impl<'a> Pass<'a> {
             Some(owner) => owner.recordoned + 1,
             // Another engine overwrote the record, so it leads now. This engine will find that its lease is lost.
             None if work.stamped && node.owner().is_some_and(|o| o.entry == case.id) => {
-                return Err(Reason::Working { phase: "another engine has taken the node over".to_owned() });
+                return Err(Reason::Working { phase: "another engine has taken over the node".to_owned() });
             }
             // The record has an older lease. An uncordon in between counts nevertheless.
             None => {
@@ -212,7 +212,7 @@ impl<'a> Pass<'a> {
         attempt.forced = force.is_some();
         let effect = Effect::Power { entry: case.owned(), fresh, force, on_delete, attempt };
         self.plan(case.machine, Some(case.id), self.disrupting(case), effect);
-        let phase = if case.is_repair() { "runs the repair command" } else { "drained, reboots" };
+        let phase = if case.is_repair() { "running the repair command" } else { "drained, rebooting" };
         Ok(Reason::Working { phase: phase.to_owned() })
     }
 

@@ -47,7 +47,7 @@ impl Pass<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        Err(Reason::Working { phase: "leaves the API server's endpoints".to_owned() })
+        Err(Reason::Working { phase: "leaving the API server's endpoints".to_owned() })
     }
 
     /// Puts settled API servers back, from the definition.

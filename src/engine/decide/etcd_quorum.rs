@@ -140,7 +140,7 @@ impl Quorum {
         };
         let mut alarms = others().filter_map(|(_, member)| member.status()).flat_map(|status| &status.errors);
         if let Some((member, what)) = alarms.find_map(|error| alarm_of(error, etcd)) {
-            return Some(Reason::EtcdMemberUnhealthy { member, why: format!("it has raised the alarm {what}") });
+            return Some(Reason::EtcdMemberUnhealthy { member, why: format!("it has raised alarm {what}") });
         }
         let unwell = others().find_map(|(id, member)| Some((member.shown().to_owned(), why(id, member)?)));
         if let Some((member, why)) = unwell {
@@ -172,8 +172,8 @@ impl Quorum {
         let member = etcd.members.get(&unplaced)?;
         let urls = member.peer_urls.iter().chain(&member.client_urls).cloned().collect::<Vec<_>>().join(", ");
         let why = format!(
-            "no member is known on {}, and member {} ({urls}) is on no machine of the definition; where etcd runs elsewhere: \
-             `cketerm policy set etcd_members none`",
+            "no member is known on {}, and member {} ({urls}) is on no machine of the definition; if etcd runs \
+             elsewhere, `cketerm policy set etcd_members none`",
             self.machine,
             member.shown()
         );
@@ -201,14 +201,14 @@ fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<S
         return Some(format!("it reports {error}"));
     }
     if status.leader == 0 {
-        return Some("it follows no leader".to_owned());
+        return Some("it has no leader".to_owned());
     }
     let reported = reported?;
     if !fresh(status.asked, boot) {
         return None;
     }
     if status.leader != reported.leader {
-        return Some("it follows another leader than the rest".to_owned());
+        return Some("its leader differs from that of the others".to_owned());
     }
     behind(status, reported)
 }
@@ -240,7 +240,7 @@ fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<Str
     if boot - asked > FRESH {
         return Some(format!("the last answer of member {name} is older than {FRESH} s"));
     }
-    reported.is_none().then(|| "no member says that it leads".to_owned())
+    reported.is_none().then(|| "no member reports to be the leader".to_owned())
 }
 
 /// Returns why no member can be queried, and the remedy for the operator.
@@ -255,9 +255,9 @@ fn nothing_to_ask(etcd: &EtcdView) -> String {
     let pods =
         etcd.static_pods.iter().map(|(name, ready)| format!("{name} {}", if *ready { "Ready" } else { "not Ready" }));
     let pods = pods.collect::<Vec<_>>().join(", ");
-    let pods = if pods.is_empty() { pods } else { format!(" (static Pods tell too little: {pods})") };
+    let pods = if pods.is_empty() { pods } else { format!(" (static Pods are not enough: {pods})") };
     format!(
-        "{found}give `cluster_etcd` in the engine's configuration, or answer for the quorum with \
+        "{found}set `cluster_etcd` in the engine's configuration, or take over the quorum check with \
          `policy set etcd_members none`{pods}"
     )
 }
@@ -320,7 +320,7 @@ impl<'a> Pass<'a> {
         }
         let attempts = self.snap.store.attempts.values().filter_map(Stored::get);
         if let Some(open) = attempts.filter(|a| a.address == host.address && !a.success).find(|a| Attempt::open(a)) {
-            return Some(said("has a command of unknown outcome, of", open.entry));
+            return Some(said("has a command of unknown outcome, from", open.entry));
         }
         let node = self.snap.kube.by_name.get(&host.machine).filter(|node| node.unschedulable)?;
         let owner = node.owner().filter(|owner| !attempts::has_live_entry(self.snap, owner.entry))?;
@@ -367,7 +367,7 @@ impl<'a> Pass<'a> {
         let commanded = work.and_then(|work| work.commanded).unwrap_or(f64::NEG_INFINITY);
         let moved = work.and_then(|work| work.drain.leader_moved).filter(|at| *at > commanded);
         let etcd = &self.snap.etcd;
-        let asks = || Reason::Working { phase: "asks the members of etcd".to_owned() };
+        let asks = || Reason::Working { phase: "asking the etcd members".to_owned() };
         if let Some(moved) = moved {
             // Answers from before the change of leader do not count.
             let since = etcd.reported.is_none_or(|reported| reported.at > moved);
@@ -377,7 +377,7 @@ impl<'a> Pass<'a> {
         let (urls, member) = (from.client_urls.clone(), from.shown().to_owned());
         let effect = Effect::MoveEtcdLeader { member, urls, to: to.0, to_name: to.1.shown().to_owned() };
         self.plan(case.machine, Some(case.id), self.disrupting(case), effect);
-        Err(Reason::Working { phase: "has etcd's leader move to another member".to_owned() })
+        Err(Reason::Working { phase: "moving the etcd leader to another member".to_owned() })
     }
 }
 

@@ -101,7 +101,7 @@ impl Pass<'_> {
     /// Returns the reason of a drain whose node's pods are not listed yet.
     pub(super) fn pods_unlisted(&self, case: EntryContext<'_>, node: &str) -> Reason {
         let Some(error) = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref()) else {
-            return Reason::Working { phase: "lists pods".to_owned() };
+            return Reason::Working { phase: "listing pods".to_owned() };
         };
         let drains_for = seconds_between(case.since.unwrap_or(self.now.wall), self.now.wall);
         self.stale_since(&format!("pods on {node}"), self.boot() - drains_for, Some(error))

@@ -97,7 +97,7 @@ pub struct Decision {
     pub effects: Vec<Planned>,
     /// Reason for each unfinished entry that does not move, or `Ready`.
     pub reasons: BTreeMap<EntryId, Reason>,
-    /// Nodes that stay cordoned after their entry went, by Node name.
+    /// Nodes still cordoned after their entry has ended, by Node name.
     pub orphans: BTreeMap<String, Reason>,
     /// Nodes whose pods are to be watched.
     pub watch_pods: BTreeSet<String>,
@@ -226,7 +226,7 @@ impl<'a> Pass<'a> {
                     first.get_or_insert(index);
                 }
                 if on(Mutation::CancelWaits) && self.others_in_work() {
-                    self.reasons.push((id, Reason::Working { phase: "is cancelled".to_owned() }));
+                    self.reasons.push((id, Reason::Working { phase: "cancelling".to_owned() }));
                 } else {
                     self.remove(id, stored.mod_revision, &entry.node, End::Cancelled);
                 }
@@ -294,7 +294,7 @@ impl<'a> Pass<'a> {
         let removal = Effect::Remove { end, ready: None, running: false };
         let planned = self.plan(&format!("entry {id} of {machine}"), Some(id), guard, removal);
         // If the removal failed before, the entry shows the cause.
-        if let Some(reason) = self.paused(id, "the removal").filter(|_| !planned) {
+        if let Some(reason) = self.paused(id, "removing the entry").filter(|_| !planned) {
             self.reason(id, reason);
         }
     }

@@ -67,7 +67,7 @@ impl<'a> Pass<'a> {
             return Some(Reason::Settling {
                 node: name,
                 until: Some(after(self.now.wall, self.seconds_until(until))),
-                missing: "its probe is good and must stay so".to_owned(),
+                missing: "its probe is good and must stay good".to_owned(),
             });
         }
         None
@@ -128,7 +128,7 @@ pub(super) fn not_ready(node: Option<&Arc<NodeRow>>) -> Option<String> {
 pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
     let recorded = node.and_then(|node| Some((recorded_boot_id(snap, id, node)?, node)));
     if recorded.is_some_and(|(before, node)| before == node.boot_id) {
-        return Some("the Node still has the boot id from before".to_owned());
+        return Some("the Node still has its old boot id".to_owned());
     }
     not_ready(node)
 }
@@ -141,7 +141,7 @@ pub(super) fn back_from_all(snap: &Snapshot, id: EntryId, node: Option<&Arc<Node
     }
     let found = node.is_some_and(|node| began(snap, id).any(|a| a.boot_id.as_ref() == Some(&node.boot_id)));
     if found {
-        return Some("the Node still has the boot id that it had before the last command".to_owned());
+        return Some("the Node still has its boot id from before the last command".to_owned());
     }
     back_again(snap, id, node)
 }
@@ -185,7 +185,7 @@ pub(super) fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: N
     match snap.probes.get(address) {
         None => Some("not probed yet".to_owned()),
         Some(Probe { not_known: Some(why), url, .. }) => {
-            Some(format!("not known whether {url} is alive, it answers {why}"))
+            Some(format!("unknown whether {url} is alive, it answers {why}"))
         }
         Some(probe) => match (&probe.error, probe.last_good) {
             (Some(error), _) => Some(format!("{} answers {error}", probe.url)),

@@ -50,7 +50,7 @@ impl<'a> Pass<'a> {
         self.ask(case, node, drained);
         match self.came_to_nothing(case) {
             Some(reason) => Recheck::Waits(reason),
-            None => Recheck::Asks(Reason::Working { phase: "asks the API server for its Node and pods".to_owned() }),
+            None => Recheck::Asks(Reason::Working { phase: "reading its Node and pods".to_owned() }),
         }
     }
 

@@ -144,18 +144,20 @@ impl Pass<'_> {
         if let Some(why) = &registry.members.error {
             return Applying::Error(why.clone());
         }
-        let Some(proposal) = &registry.proposal else { return Applying::Waits("sabakan's first answer".to_owned()) };
+        let Some(proposal) = &registry.proposal else {
+            return Applying::Waits("sabakan has not answered yet".to_owned());
+        };
         let (basis, settled) = (Basis::of(store), proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed));
         // A settled or only displayed proposal is planned again within seconds when machines start or end work.
         let rests = settled || !self.leading();
         if proposal.basis != basis && !(rests && proposal.basis.but_for_busy(&basis)) {
-            return Applying::Waits("a plan from what has just changed".to_owned());
+            return Applying::Waits("the plan is being updated after a change".to_owned());
         }
         let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.boot() - g.at);
         #[allow(clippy::cast_precision_loss)] // seconds
         let most = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
         if age > most {
-            return Applying::Waits(format!("a newer answer of sabakan: the last one is {age:.0} s old"));
+            return Applying::Waits(format!("sabakan's last answer is {age:.0} s old"));
         }
         let proposed = match &proposal.outcome {
             Err(why) => return Applying::Error(why.clone()),
@@ -247,7 +249,7 @@ impl Pass<'_> {
                 return Some(format!("{} as a control plane", Reason::WaitingForJoin { node: address.clone() }));
             };
             if !node.ready {
-                return Some(format!("waits for {} to be Ready: the last change made it a control plane", node.name));
+                return Some(format!("{} is not Ready: the last change made it a control plane", node.name));
             }
             let probe = self.snap.probes.get(address);
             let good = self.policy.control_plane_probe == "node"
@@ -259,7 +261,7 @@ impl Pass<'_> {
                     .and_then(|p| p.error.clone().or_else(|| p.not_known.clone()))
                     .unwrap_or_else(|| "not answered yet".to_owned());
                 return Some(format!(
-                    "waits for the probe of {}: {why}; the last change made it a control plane",
+                    "no good probe of {}: {why}; the last change made it a control plane",
                     node.name
                 ));
             }

@@ -95,7 +95,7 @@ impl HostReconciler {
         if keeps {
             status["provisioning"] = json!(times);
         } else {
-            tracing::warn!("the server's BareMetalHosts drop the timestamps: kept in our annotation instead");
+            tracing::warn!("the API server drops timestamps of BareMetalHosts; keeping them in an annotation");
             shared.show(|seen| seen.drops_times = true);
             let (permit, told) = self.tell(host, what, why, decided).await?;
             row = self.came_of(told, shared.actor.kube.keep_times(&permit, host, times).await)?;
@@ -135,7 +135,7 @@ impl HostReconciler {
         match self.permit(host, decided) {
             Ok(permit) => Ok((permit, told)),
             Err(trouble) => {
-                self.shared.actor.came_of(told, "not done: its moment had passed".to_owned());
+                self.shared.actor.came_of(told, "not done: it was too late".to_owned());
                 Err(trouble)
             }
         }
@@ -172,5 +172,5 @@ fn trouble(e: &WriteError) -> Trouble {
 pub(super) fn by(host: &HostRow) -> String {
     let base = host.asked.base.iter().map(|_| "reboot.metal3.io".to_owned());
     let names: Vec<String> = base.chain(host.asked.keys.keys().cloned()).collect();
-    if names.is_empty() { "spec.online".to_owned() } else { format!("asked by {}", names.join(", ")) }
+    if names.is_empty() { "spec.online".to_owned() } else { format!("requested by {}", names.join(", ")) }
 }

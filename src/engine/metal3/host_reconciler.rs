@@ -176,16 +176,16 @@ impl HostReconciler {
                 return Ok(NEWS);
             }
             Step::SeenOff => {
-                self.write(host, "host seen off", "the BMC says so", &json!({"poweredOn": false}), boot).await?;
+                self.write(host, "host seen off", "reported by the BMC", &json!({"poweredOn": false}), boot).await?;
                 self.asked = Asked::default();
             }
             Step::SeenOn(None) => {
-                self.write(host, "host seen on", "the BMC says so", &json!({"poweredOn": true}), boot).await?;
+                self.write(host, "host seen on", "reported by the BMC", &json!({"poweredOn": true}), boot).await?;
                 self.asked = Asked::default();
             }
             Step::SeenOn(Some(at)) => {
                 let times = Times { last_powered_on: Some(*at), ..host.times() };
-                self.write_times(host, "host seen on", "the BMC says so", times, Some(true), boot).await?;
+                self.write_times(host, "host seen on", "reported by the BMC", times, Some(true), boot).await?;
                 self.asked = Asked::default();
             }
             Step::RemoveBase | Step::RemoveAll => {
@@ -296,7 +296,7 @@ impl HostReconciler {
         let why: String = why.chars().take(LONGEST).collect();
         tracing::warn!(host = host.full_name(), why, "Metal3 controller");
         self.failures = self.failures.saturating_add(1);
-        self.show(host, "tries again".to_owned(), Some(why.clone()));
+        self.show(host, "retrying".to_owned(), Some(why.clone()));
         let writes = self.failures >= FAILURES && host.provisioned() && !host.paused && !host.detached;
         if writes && host.error_type.is_empty() {
             let status = json!({"errorType": POWER_ERROR, "errorMessage": why, "operationalStatus": "error"});

@@ -307,7 +307,7 @@ impl Warden {
             self.beside = match actor.kube.operator(now.wall).await {
                 Ok(None) => Beside::Nobody,
                 Ok(Some(found)) => Beside::Somebody(found),
-                Err(e) => Beside::Unknown(format!("it cannot be seen whether the baremetal-operator runs: {e}")),
+                Err(e) => Beside::Unknown(format!("cannot check whether the baremetal-operator runs: {e}")),
             };
             self.looked = Some(now.boot);
         }
@@ -327,7 +327,7 @@ impl Warden {
         if let Some(why) = why.filter(|_| !self.shared.ends())
             && self.shared.board.borrow().barred.as_ref() != Some(&why)
         {
-            tracing::warn!(why, "the Metal3 controller does not run (policy metal3_controller)");
+            tracing::warn!(why, "the Metal3 controller is not running (policy metal3_controller)");
         }
     }
 }

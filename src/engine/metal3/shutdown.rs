@@ -74,9 +74,7 @@ impl InterruptedPowerCycle {
             _ if off && !host.asked.keys.is_empty() => {
                 let keys: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
                 let keys = keys.join(", ");
-                Self::Stays(format!(
-                    "it is held off by {keys}, and no engine is left to turn it on when they release it"
-                ))
+                Self::Stays(format!("held off by {keys}; no engine is left to power it on when they release it"))
             }
             _ => Self::Moving,
         })
@@ -138,7 +136,7 @@ impl Shared {
         let moving = halves.iter().filter(|(_, interrupted)| **interrupted == InterruptedPowerCycle::Moving);
         let hosts: Vec<String> = moving.map(|((namespace, name), _)| format!("{namespace}/{name}")).collect();
         if hosts.is_empty() {
-            return (!*self.surveyed.borrow()).then(|| "looks for power cycles that are left".to_owned());
+            return (!*self.surveyed.borrow()).then(|| "looking for unfinished power cycles".to_owned());
         }
         let barred = self.barred_by().map(|why| format!(" ({why})")).unwrap_or_default();
         Some(format!("waits for the power cycle of {}{barred}", named(hosts.into_iter())))
@@ -152,14 +150,14 @@ impl Shared {
             let why = match interrupted {
                 InterruptedPowerCycle::Stays(why) => why,
                 InterruptedPowerCycle::Moving => {
-                    "its power cycle is not over, and no engine is left to turn it on".to_owned()
+                    "its power cycle is unfinished, and no engine is left to power it on".to_owned()
                 }
             };
             tracing::error!(host, why, "HOST STAYS OFF until an engine leads again");
             let decided = self.actor.steady.now().boot;
             let Ok(permit) = self.actor.permit_to_finish(decided) else { continue };
             if let Ok(told) = self.actor.tell(&permit, "host left off", &format!("host {host}"), Some(why)).await {
-                self.actor.came_of(told, "this engine ends".to_owned());
+                self.actor.came_of(told, "this engine is shutting down".to_owned());
             }
         }
     }

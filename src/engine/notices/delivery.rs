@@ -52,7 +52,7 @@ impl Delivery {
     pub async fn deliver(&self, receiver: &Receiver, notice: &Notice) -> DeliveryResult {
         let body = receiver.template.render(notice).or_else(|why| {
             // The template was tried on samples when it was read. The default template is better than no notice.
-            tracing::warn!(receiver = receiver.name, why, "the template failed: the notice goes as it is");
+            tracing::warn!(receiver = receiver.name, why, "the template failed; sending with the default template");
             Template::default().render(notice)
         });
         let body = match body {
@@ -89,7 +89,7 @@ impl Delivery {
     async fn post(&self, receiver: &Receiver, body: &str) -> DeliveryResult {
         let request = match receiver.request(body) {
             Ok(Some(request)) => request,
-            Ok(None) => return DeliveryResult::failed("is no webhook".to_owned()),
+            Ok(None) => return DeliveryResult::failed("not a webhook".to_owned()),
             Err(why) => return DeliveryResult::failed(why),
         };
         let limit = receiver.limits.timeout;

@@ -116,7 +116,7 @@ impl Taking<'_> {
         self.told.freeze.clone_from(&now);
         let text = |name: &str| now.as_ref().and_then(|f| f.get(name)?.as_str());
         let title = match (&now, text("until"), text("reason")) {
-            (None, ..) => "the freeze is over".to_owned(),
+            (None, ..) => "the freeze has ended".to_owned(),
             (Some(_), Some(until), Some(reason)) => format!("frozen until {until}: {reason}"),
             (Some(_), Some(until), None) => format!("frozen until {until}"),
             (Some(_), None, Some(reason)) => format!("frozen: {reason}"),
@@ -207,7 +207,7 @@ impl Taking<'_> {
             memory.missed.remove(&key);
             let Some(mark) = self.told.marks.remove(&key) else { continue };
             if kind.is_some_and(|kind| self.kinds.contains(&kind)) {
-                let mut notice = Notice::new(Kind::Cleared, key, format!("over: {}", mark.title), self.scene.at);
+                let mut notice = Notice::new(Kind::Cleared, key, format!("resolved: {}", mark.title), self.scene.at);
                 notice.since = Some(mark.at);
                 if let Some(id) = entry {
                     notice.entry = Some(id.to_string());

@@ -115,11 +115,11 @@ fn what_is_over_is_told_after_a_minute_or_at_once_where_the_entry_has_gone() {
     };
     assert_eq!(look(1, &there), NOTHING);
     assert_eq!(look(60, &there), NOTHING, "it may be back in a moment");
-    assert_eq!(look(61, &there), [format!("over: {key} is so")]);
+    assert_eq!(look(61, &there), [format!("resolved: {key} is so")]);
     assert_eq!(look(62, &there), NOTHING);
     let mut story = Story::new();
     story.look(0, &stuck);
-    assert_eq!(story.look(1, &[]), [format!("over: {key} is so")], "no such entry any more");
+    assert_eq!(story.look(1, &[]), [format!("resolved: {key} is so")], "no such entry any more");
     assert!(story.told.marks.is_empty());
 }
 
@@ -146,7 +146,7 @@ fn many_of_one_word_are_one_until_the_last_is_over() {
     assert_eq!(story.look(0, &invalid(21)), ["21 at once: InvalidEntry"]);
     assert_eq!(story.look(1, &invalid(3)), NOTHING, "these were told of");
     assert_eq!(story.look(2, &[]), NOTHING);
-    assert_eq!(story.look(62, &[]), ["over: 21 at once: InvalidEntry"]);
+    assert_eq!(story.look(62, &[]), ["resolved: 21 at once: InvalidEntry"]);
     assert_eq!(story.look(63, &invalid(2)).len(), 2);
     // A condition with a notice of its own keeps it.
     assert_eq!(story.look(64, &invalid(30)), ["30 at once: InvalidEntry"]);
@@ -166,7 +166,7 @@ fn a_freeze_is_told_when_it_comes_changes_and_goes() {
     assert_eq!(freeze(2, until), NOTHING);
     assert_eq!(freeze(3, json!({"until": "2026-12-27T00:00:00Z"})), ["frozen until 2026-12-27T00:00:00Z"]);
     assert_eq!(freeze(4, json!("opaque")), ["frozen: \"opaque\""]);
-    assert_eq!(freeze(5, json!(null)), ["the freeze is over"]);
+    assert_eq!(freeze(5, json!(null)), ["the freeze has ended"]);
 }
 
 #[test]
@@ -178,9 +178,9 @@ fn approvals_and_broken_keys_are_told_and_cleared() {
     ];
     assert_eq!(story.look(0, &levels), ["approval/3f9a is so"]);
     assert_eq!(story.look(30, &levels), ["broken//cke/reboots/data/zz is so"]);
-    assert_eq!(story.look(31, &levels[1..]), ["over: approval/3f9a is so"], "an approval is over at once");
+    assert_eq!(story.look(31, &levels[1..]), ["resolved: approval/3f9a is so"], "an approval is over at once");
     assert_eq!(story.look(32, &[]), NOTHING);
-    assert_eq!(story.look(92, &[]), ["over: broken//cke/reboots/data/zz is so"]);
+    assert_eq!(story.look(92, &[]), ["resolved: broken//cke/reboots/data/zz is so"]);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn an_entry_that_waits_for_a_person_is_told_with_machine_reason_and_who_asked() 
         [("cluster", CLUSTER), ("reboots/data/0000000000000001", ENTRY_1), ("cketerm/requests/reboots/1", REQUEST)];
     let scene = Scene::of(&seen(&rows, &[(EntryId::reboot(1), unknown)])).unwrap();
     let n = &scene.levels["stuck/reboots/1/OutcomeUnknown"].notice;
-    assert_eq!(n.title, "reboots/1 on w1 waits for a person: OutcomeUnknown");
+    assert_eq!(n.title, "reboots/1 on w1 needs an operator: OutcomeUnknown");
     let shown = [&n.entry, &n.queue, &n.address, &n.node, &n.role, &n.rack, &n.requested_by, &n.request_reason];
     let wanted = ["reboots/1", "reboot", "10.0.0.1", "w1", "cs", "3", "anna@ops", "INC-1"];
     assert_eq!(shown.map(|v| v.as_deref().unwrap_or_default()), wanted);

@@ -148,9 +148,9 @@ impl NotificationWorker {
         self.context.counters.notice(name, outcome);
         let (why, wait) = match delivery {
             DeliveryResult::Taken(answer) => {
-                tracing::debug!(receiver = name, id, answer, "told");
+                tracing::debug!(receiver = name, id, answer, "notice delivered");
                 if told.trouble.take().is_some() {
-                    tracing::info!(receiver = name, "the receiver of notices is back");
+                    tracing::info!(receiver = name, "the notice receiver is back");
                 }
                 (self.tries, self.unwanted, self.next_try) = (0, 0, 0.0);
                 told.delivered = Some(now.wall);
@@ -159,13 +159,7 @@ impl NotificationWorker {
                 return;
             }
             DeliveryResult::Unwanted(why) if self.unwanted + 1 >= UNWANTED => {
-                tracing::error!(
-                    receiver = name,
-                    id,
-                    title,
-                    why,
-                    "a notice that the receiver does not want is given up"
-                );
+                tracing::error!(receiver = name, id, title, why, "the receiver rejects the notice; giving up");
                 self.context.counters.notice(name, "given up");
                 (self.tries, self.unwanted, self.next_try) = (0, 0, 0.0);
                 self.received = Some(id.to_owned());
@@ -185,7 +179,7 @@ impl NotificationWorker {
         let pause = f64::from(1_u32 << (self.tries - 1).min(9)).min(LONGEST);
         self.next_try = secs(now.boot) + pause.max(wait.map_or(0.0, |w| w.as_secs_f64()));
         if told.trouble.is_none() {
-            tracing::warn!(receiver = name, id, why, "the receiver of notices takes nothing; it is tried again");
+            tracing::warn!(receiver = name, id, why, "cannot deliver notices to the receiver; retrying");
             told.trouble = Some(Trouble { since: now.wall, why });
         }
     }
@@ -203,7 +197,7 @@ impl NotificationWorker {
         let (revision, told, head) = match read.await {
             Ok(read) => read,
             Err(e) => {
-                tracing::debug!(receiver = name, error = %e, "what it was told cannot be read");
+                tracing::debug!(receiver = name, error = %e, "cannot read the record of sent notices");
                 return false;
             }
         };
@@ -212,7 +206,7 @@ impl NotificationWorker {
             Some(Ok(told)) => told,
             None => stranger(at, head),
             Some(Err(why)) => {
-                tracing::error!(receiver = name, why, "begins anew with this receiver of notices");
+                tracing::error!(receiver = name, why, "the record of sent notices is unreadable; starting anew");
                 stranger(at, head)
             }
         };
@@ -291,7 +285,7 @@ impl NotificationWorker {
             Ok(revision) => Ok(Some(revision)),
             Err(CommitError::LostLeadership) => Err(Over),
             Err(e) => {
-                tracing::warn!(receiver = self.receiver.name, error = %e, "what it was told is not written down");
+                tracing::warn!(receiver = self.receiver.name, error = %e, "record of sent notices not written");
                 Ok(None)
             }
         }

@@ -293,7 +293,7 @@ impl Keeping {
             }
             Err(e) => {
                 let why = e.to_string();
-                tracing::warn!(why, "sabakan is not understood, the last good answer is kept and not acted on");
+                tracing::warn!(why, "sabakan's answer is invalid; the last good one is only displayed");
                 slot.error = Some(why);
             }
         }

@@ -156,7 +156,7 @@ pub fn with_input<T>(
     }
     let (policy, constraints) = (store.policy(), store.constraints());
     if policy.strategy == Strategy::AllHealthy && taints.is_none() {
-        return Err("waits for Kubernetes' Nodes: control planes are chosen by their taints".to_owned());
+        return Err("no Nodes read yet: control planes are chosen by their taints".to_owned());
     }
     let busy = busy(store);
     Ok(use_it(&Input {
@@ -184,7 +184,7 @@ fn plan(
     let text = store.registry.template.as_ref().and_then(Stored::get).map_or("", String::as_str);
     let (change, json) = match &plan.cluster {
         Some(next) if plan.changed => {
-            let value = serde_json::to_value(next).map_err(|e| format!("the definition cannot be written: {e}"))?;
+            let value = serde_json::to_value(next).map_err(|e| format!("the definition cannot be serialized: {e}"))?;
             (change::between(current, next), written(&value).to_string())
         }
         _ => (Change::default(), String::new()),

@@ -104,8 +104,8 @@ impl Loop {
     fn gives_up(&mut self, now: Now) -> bool {
         let Some(until) = self.giving_up else { return false };
         if now.boot >= until {
-            tracing::warn!("the lock could not be given up in time, it runs out with its lease");
-            self.lose("its lease runs out");
+            tracing::warn!("the lock was not released in time; it expires with its lease");
+            self.lose("its lease expires");
         } else {
             self.ask(LeadOrder::Resign);
         }
@@ -130,7 +130,7 @@ impl Loop {
             let faults = engine.observing.iter().map(PreflightFault::to_string);
             let why = faults.chain(engine.standing_back.clone()).collect::<Vec<_>>().join("; ");
             if !why.is_empty() {
-                tracing::info!(why, "does not campaign");
+                tracing::info!(why, "not campaigning");
             }
             self.barred = barred;
         }
@@ -148,22 +148,25 @@ impl Loop {
         let settings = registration.missing_settings.iter().map(ToString::to_string);
         let missing: Vec<String> = registration.missing_programs.iter().cloned().chain(settings).collect();
         let lacks = match can_ask(&self.snap) {
-            _ if registration.unable.is_some() => registration.unable.clone().unwrap_or_default(),
-            _ if !missing.is_empty() => format!("its host lacks {}", missing.join(", ")),
-            _ if !registration.probes_seen => "it has not seen every control plane's probe good".to_owned(),
-            Err(why) => format!("it cannot ask the members of the etcd of Kubernetes: {why}"),
-            Ok(()) => "it has only just listed the members of etcd".to_owned(),
+            _ if registration.unable.is_some() => {
+                format!("a working host ({})", registration.unable.as_deref().unwrap_or_default())
+            }
+            _ if !missing.is_empty() => format!("{} on its host", missing.join(", ")),
+            _ if !registration.probes_seen => "a good probe of every control plane".to_owned(),
+            Err(why) => format!("access to the members of the Kubernetes etcd ({why})"),
+            Ok(()) => "a complete list of etcd members".to_owned(),
         };
         let ours = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
         if preflight::complete_one_is_there(&self.snap.store, ours) {
             (self.incomplete_since, self.announced) = (None, None);
-            return Some(format!("this engine lets a complete one lead: {lacks}"));
+            return Some(format!("deferring to another candidate: this one lacks {lacks}"));
         }
         let left = MODESTY - (at - *self.incomplete_since.get_or_insert(at));
         if (0.0..MODESTY - ANNOUNCED_AFTER).contains(&left) && self.announced.is_none() {
             self.announce(registration, left, &lacks);
         }
-        (left > 0.0).then(|| format!("this engine campaigns in {left:.0} s unless a complete one comes: {lacks}"))
+        (left > 0.0)
+            .then(|| format!("campaigning in {left:.0} s unless a complete engine appears: this one lacks {lacks}"))
     }
 
     /// Registers that this engine stands back. Commands that explain why nobody leads then do not advise to start an
@@ -171,8 +174,10 @@ impl Loop {
     fn announce(&mut self, registration: &EngineRegistration, left: f64, lacks: &str) {
         #[allow(clippy::cast_possible_truncation)] // at most a minute
         let until = after(self.steady.now().wall, left as i64);
-        let why =
-            format!("the engine on {} campaigns at {until:.0} unless a complete one comes: {lacks}", registration.host);
+        let why = format!(
+            "the engine on {} campaigns at {until:.0} unless a complete one appears: it lacks {lacks}",
+            registration.host
+        );
         let registration = EngineRegistration { standing_back: Some(why), ..registration.clone() };
         let (hold, over) = tokio::sync::oneshot::channel();
         self.announced = Some(hold);
@@ -188,7 +193,7 @@ impl Loop {
         let why = match store.policy().engine {
             EngineChoice::Cke => Some("policy engine is `cke`: finishes, then resigns".to_owned()),
             EngineChoice::Cketerm => preflight::cke_candidate(store, Some(lease))
-                .map(|host| format!("a CKE on {host} waits for the lock: finishes, then resigns")),
+                .map(|host| format!("CKE on {host} waits for the lock: finishes, then resigns")),
             EngineChoice::Always => None,
         };
         // Stale copies are no fault: nothing new starts while they last, and that is enough.
@@ -215,7 +220,7 @@ impl Loop {
         }
     }
 
-    /// Passes the lock to a complete engine if this host can start no program and none of its commands runs (SAF-5).
+    /// Passes the lock to a complete engine if this host cannot start programs and none of its commands runs (SAF-5).
     /// The next leader continues from etcd, as after a crash. Without a complete engine, this one keeps the lock and
     /// starts nothing new.
     fn gives_way(&mut self) -> bool {
@@ -225,8 +230,8 @@ impl Loop {
         if commands || !preflight::complete_one_is_there(&self.snap.store, ours) {
             return false;
         }
-        tracing::error!(why, "gives the lock to an engine that can start programs");
-        self.give_up("this host can start no program");
+        tracing::error!(why, "passing the lock to an engine that can start programs");
+        self.give_up("this host cannot start programs");
         // The other engine is complete, so this one stands back again before it campaigns.
         self.incomplete_since = None;
         true
@@ -243,10 +248,10 @@ impl Loop {
             Some(LeadEvent::Standing(lease)) => self.snap.engine.lease = lease,
             Some(LeadEvent::Migrating(why)) => self.snap.engine.migrating = Some(why),
             Some(LeadEvent::Won(fence)) => self.won = Some((fence, self.clock.boot() + self.options.ttl / 2)),
-            Some(LeadEvent::Lost) => self.lose("the lease or our key in leader/ is gone"),
+            Some(LeadEvent::Lost) => self.lose("the lease or the key in leader/ is gone"),
             Some(LeadEvent::Failed(why)) => {
-                tracing::warn!(why, "could not stand for election");
-                self.lose("could not stand");
+                tracing::warn!(why, "could not campaign for the lock");
+                self.lose("could not campaign");
             }
             Some(LeadEvent::Resigned) | None => self.lose("resigned"),
         }
@@ -262,7 +267,7 @@ impl Loop {
             if self.clock.boot() < until {
                 self.won = Some((fence, until));
             } else {
-                tracing::warn!("won, but the copy of etcd does not show it: resigns");
+                tracing::warn!("won the lock, but the copy of etcd does not show it; resigning");
                 self.ask(LeadOrder::Resign);
             }
             return;
@@ -275,7 +280,7 @@ impl Loop {
         self.steady = Steady::new(&self.clock);
         // All times of this leadership count from this moment.
         if let Some(why) = preflight::clock_was_set(&kube_live.borrow(), self.steady.now()) {
-            tracing::warn!(%why, "won, and resigns");
+            tracing::warn!(%why, "won the lock; resigning");
             self.ask(LeadOrder::Resign);
             return;
         }
@@ -347,7 +352,7 @@ impl Loop {
     /// Stops everything that needs the lock. Power commands run to their end by themselves; checks are aborted.
     fn lead_no_longer(&mut self, why: &str) {
         if self.leader.take().is_some() {
-            tracing::warn!(why, "leads no longer");
+            tracing::warn!(why, "no longer leading");
         }
         self.metal3.send_replace(Arc::default());
         self.told.send_replace(Arc::default());

@@ -306,7 +306,7 @@ impl Loop {
             Err(e) => {
                 // A task panicked, so its progress is unknown. The engine resigns; the next leadership decides from
                 // what is stored.
-                tracing::error!(error = %e, "an effect ended abnormally: resigns");
+                tracing::error!(error = %e, "an effect ended abnormally; resigning");
                 self.give_up("an effect ended abnormally");
                 return;
             }
@@ -325,17 +325,17 @@ impl Loop {
                 return;
             }
             EffectOutcome::Failed(why) => {
-                tracing::warn!(machine, what = effect.word(), why, "effect failed, is tried again");
+                tracing::warn!(machine, what = effect.word(), why, "effect failed; retrying");
                 Some(memory::PAUSE)
             }
             EffectOutcome::Stale(cause) => {
                 let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
                 self.stale.insert(machine.clone(), count);
-                tracing::debug!(machine, what = effect.word(), %cause, count, "effect is decided again");
+                tracing::debug!(machine, what = effect.word(), %cause, count, "effect is outdated; deciding again");
                 Some(memory::stale_pause(count))
             }
             EffectOutcome::TooLarge(size) => {
-                tracing::error!(machine, what = effect.word(), %size, "etcd does not take it: nothing was written");
+                tracing::error!(machine, what = effect.word(), %size, "too large for etcd; nothing was written");
                 if let Effect::Registry(Registering::Apply(apply)) = &effect {
                     self.snap.registry_refused = Some((apply.digest.clone(), apply.too_large(*size)));
                     None
@@ -348,7 +348,7 @@ impl Loop {
         if let Some(seconds) = pause {
             let at = secs(now.boot);
             let waiting = InFlight {
-                what: "waits to try again".to_owned(),
+                what: "waiting to retry".to_owned(),
                 entry,
                 starts: effect.starts(),
                 attempt: None,

@@ -42,7 +42,7 @@ async fn forget(store: &Store, fence: &Fence, keys: &[String]) -> bool {
     for some in keys.chunks(GO_AT_ONCE) {
         let Ok(permit) = fence.permit_record() else { return false };
         if let Err(e) = store.commit(&permit, Change { deletes: some.to_vec(), ..Change::default() }).await {
-            tracing::debug!(error = %e, "old records do not go");
+            tracing::debug!(error = %e, "old records not deleted");
             return false;
         }
     }

@@ -92,7 +92,7 @@ fn object(shape: &Object, fields: &Map<String, Value>, at: &str, found: &mut Che
         let known = || shape.fields.iter().map(|f| f.name);
         let hint = match nearest(name, known()) {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("known here: {}", known().collect::<Vec<_>>().join(", ")),
+            None => format!("known fields: {}", known().collect::<Vec<_>>().join(", ")),
         };
         if shape.strict {
             found.fault(path, format!("is not a known field; {hint}"));

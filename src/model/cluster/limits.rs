@@ -59,15 +59,15 @@ fn nodes(nodes: &[Node], template: bool, found: &mut Checked) {
         if template {
             for (name, given) in [("address", &node.address), ("hostname", &node.hostname)] {
                 if !given.is_empty() {
-                    let what = format!("must be left out of a template, is {given}: the machines bring theirs");
+                    let what = format!("must not be set in a template, is {given}: machines bring their own");
                     found.fault(format!("{at}.{name}"), what);
                 }
             }
         } else if let Ok(address) = node.address.parse::<IpAddr>() {
             if let Some(first) = addresses.insert(address, i) {
-                found.fault(format!("{at}.address"), format!("{} is nodes[{first}]'s address too", node.address));
+                found.fault(format!("{at}.address"), format!("{} is also nodes[{first}]'s address", node.address));
             } else if let Some(first) = names.insert(node.node_name(), i) {
-                found.fault(format!("{at}.hostname"), format!("{} is nodes[{first}]'s name too", node.node_name()));
+                found.fault(format!("{at}.hostname"), format!("{} is also nodes[{first}]'s name", node.node_name()));
             }
         } else {
             found.fault(format!("{at}.address"), format!("is an invalid IP address: {}", node.address));
@@ -126,7 +126,7 @@ fn reboot(cluster: &Cluster, raw: &Value, found: &mut Checked) {
     command(r.boot_check_command.as_deref(), "reboot.boot_check_command", found);
     for (name, given) in [("reboot_command", &r.reboot_command), ("boot_check_command", &r.boot_check_command)] {
         if given.as_ref().is_none_or(Vec::is_empty) {
-            found.warn(format!("reboot.{name}"), "is not given: entries of the reboot queue will wait");
+            found.warn(format!("reboot.{name}"), "is not set: entries of the reboot queue will wait");
         }
     }
     positive(r.max_concurrent_reboots, "reboot.max_concurrent_reboots", found);
@@ -155,7 +155,7 @@ fn repair(r: &Repair, raw: &Value, found: &mut Checked) {
         for (j, machine_type) in machine_types.iter().enumerate() {
             let here = format!("{at}.machine_types[{j}]");
             if let Some(first) = types.get(machine_type.as_str()) {
-                found.fault(here, format!("{machine_type} was named before, at {first}"));
+                found.fault(here, format!("{machine_type} is already listed at {first}"));
             } else {
                 types.insert(machine_type, here);
             }
@@ -168,7 +168,7 @@ fn repair(r: &Repair, raw: &Value, found: &mut Checked) {
         for (j, operation) in operations.iter().enumerate() {
             let at = format!("{at}.repair_operations[{j}]");
             if let Some(first) = names.insert(&operation.operation, j) {
-                let what = format!("{} is repair_operations[{first}]'s name too", operation.operation);
+                let what = format!("{} is also repair_operations[{first}]'s name", operation.operation);
                 found.fault(format!("{at}.operation"), what);
             }
             one_operation(operation, &at, found);
@@ -216,7 +216,7 @@ fn command(argv: Option<&[String]>, at: &str, found: &mut Checked) {
     }
     for (i, word) in argv.unwrap_or_default().iter().enumerate() {
         if word.contains('\0') {
-            found.fault(format!("{at}[{i}]"), "must not hold a NUL byte");
+            found.fault(format!("{at}[{i}]"), "must not contain a NUL byte");
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn stored(text: &str) -> Result<Value, String> {
 
 fn fits(text: &str) -> Result<(), String> {
     if text.len() > MOST_TEXT {
-        return Err(format!("is too large: {} bytes, and {MOST_TEXT} are read", text.len()));
+        return Err(format!("is too large: {} bytes, at most {MOST_TEXT} allowed", text.len()));
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ fn of_yaml(text: &str) -> Result<Value, String> {
 fn on_a_deep_stack<T: Send>(read: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
-        let reader = reader.map_err(|e| format!("no thread to read it: {e}"))?;
+        let reader = reader.map_err(|e| format!("cannot start a parser thread: {e}"))?;
         reader.join().unwrap_or_else(|_| Err("the parser ended early".to_owned()))
     })
 }

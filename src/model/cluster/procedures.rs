@@ -64,8 +64,8 @@ pub fn steps_in_words(steps: &[Step], address: &str) -> Vec<String> {
         let argv = secret::argv(step.repair_command.as_deref().unwrap_or_default());
         words.push(if argv.is_empty() { "no command".to_owned() } else { format!("{argv} {address}") });
         match step.watch_seconds.unwrap_or(0) {
-            0 => words.push("one look at its health".to_owned()),
-            seconds => words.push(format!("watch its health for {seconds}s")),
+            0 => words.push("one health check".to_owned()),
+            seconds => words.push(format!("check its health for {seconds}s")),
         }
         format!("step {}: {}", i + 1, words.join(", then "))
     };

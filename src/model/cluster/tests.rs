@@ -80,8 +80,8 @@ fn words_of_yaml_1_1_are_refused_with_the_field() {
 #[test]
 fn addresses_are_valid_and_given_once() {
     assert_eq!(after("10.0.0.13", "host13"), "nodes[2].address is an invalid IP address: host13");
-    assert_eq!(after("10.0.0.13", "10.0.0.12"), "nodes[2].address 10.0.0.12 is nodes[1]'s address too");
-    assert_eq!(after("worker13", "10.0.0.12"), "nodes[2].hostname 10.0.0.12 is nodes[1]'s name too");
+    assert_eq!(after("10.0.0.13", "10.0.0.12"), "nodes[2].address 10.0.0.12 is also nodes[1]'s address");
+    assert_eq!(after("worker13", "10.0.0.12"), "nodes[2].hostname 10.0.0.12 is also nodes[1]'s name");
     assert_eq!(after("address: 10.0.0.13, ", ""), "nodes[2].address is an invalid IP address: ");
 }
 
@@ -135,7 +135,7 @@ fn a_selector_that_does_not_parse_is_refused_with_its_place() {
 fn procedures_name_each_type_and_operation_once_and_have_steps() {
     assert!(
         after("[QEMU]", "[QEMU, QEMU]")
-            .contains("machine_types[1] QEMU was named before, at repair.repair_procedures[0].machine_types[0]")
+            .contains("machine_types[1] QEMU is already listed at repair.repair_procedures[0].machine_types[0]")
     );
     assert!(after("[QEMU]", "[]").contains("machine_types must not be empty"));
     assert!(
@@ -144,7 +144,7 @@ fn procedures_name_each_type_and_operation_once_and_have_steps() {
     );
     let twice = "    - {operation: o, health_check_command: [x], repair_steps: [{repair_command: [x]}]}\n";
     let said = after("    - operation: unreachable", &format!("{twice}{twice}    - operation: unreachable"));
-    assert!(said.contains("repair_operations[1].operation o is repair_operations[0]'s name too"), "{said}");
+    assert!(said.contains("repair_operations[1].operation o is also repair_operations[0]'s name"), "{said}");
 }
 
 #[test]

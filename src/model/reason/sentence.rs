@@ -44,7 +44,7 @@ impl fmt::Display for Reason {
                 write!(f, "waits for a slot ({limit} in use, one by {holder})")
             }
             Self::WaitingForSlot { holder: None, limit } => write!(f, "waits for a slot (limit {limit})"),
-            Self::WaitingForWorkers { holder } => write!(f, "API server: waits for the workers before it ({holder})"),
+            Self::WaitingForWorkers { holder } => write!(f, "API server waits for workers to finish ({holder})"),
             Self::WaitingForControlPlane { other } => write!(f, "waits for API server {other}"),
             Self::UnreachableGate { count, limit, names } => {
                 write!(
@@ -64,7 +64,7 @@ impl fmt::Display for Reason {
                  `policy set allow_quorum_loss true`",
                 if *voters == 1 { "" } else { "s" }
             ),
-            Self::EtcdUnchecked { why } => write!(f, "the members of etcd cannot be checked: {why}"),
+            Self::EtcdUnchecked { why } => write!(f, "etcd members cannot be checked: {why}"),
             Self::OutsideWindow { next_open, closes } => {
                 match closes {
                     None => f.write_str("outside the window, ")?,
@@ -72,12 +72,12 @@ impl fmt::Display for Reason {
                 }
                 match next_open {
                     Some(open) => write!(f, "opens {}", at(*open)),
-                    None => f.write_str("which never opens"),
+                    None => f.write_str("no next opening"),
                 }
             }
             Self::WaitingForGroup { by, group, holder } => write!(f, "waits for {by} {group} ({holder})"),
             Self::Backoff { count, until, cause } => {
-                write!(f, "backed off {count}×, until {}", at(*until))?;
+                write!(f, "backed off {count}x, until {}", at(*until))?;
                 match cause.as_deref() {
                     None => Ok(()),
                     Some(Self::QueueDisabled) => f.write_str(": the queue was disabled (reset-backoff ends the wait)"),
@@ -85,14 +85,14 @@ impl fmt::Display for Reason {
                 }
             }
             Self::BlockedByPdb { pod, pdb, healthy, needed } => {
-                write!(f, "pod {pod} is kept by pdb {pdb} (healthy {healthy}, needs {needed})")
+                write!(f, "pod {pod} blocked by pdb {pdb} (healthy {healthy}, needs {needed})")
             }
             Self::BlockedByManyPdbs { pod, pdbs } => {
-                write!(f, "pod {pod} has several pdbs, so nothing can evict it: {}", pdbs.join(", "))
+                write!(f, "pod {pod} has several pdbs and cannot be evicted: {}", pdbs.join(", "))
             }
-            Self::BlockedByJob { pod, job } => write!(f, "pod {pod} belongs to the protected running job {job}"),
+            Self::BlockedByJob { pod, job } => write!(f, "pod {pod} belongs to running protected job {job}"),
             Self::PodsLeaving { left: 1, first } => write!(f, "one pod is leaving: {first}"),
-            Self::PodsLeaving { left, first } => write!(f, "{left} pods are leaving, {first} among them"),
+            Self::PodsLeaving { left, first } => write!(f, "{left} pods are leaving, including {first}"),
             Self::EvictionRefused { pod, answer } => write!(f, "eviction of {pod} was refused: {answer}"),
             Self::DeferredToWebhook { pod, webhook, message } => {
                 write!(f, "eviction of {pod} is deferred to webhook {webhook}: {message}")
@@ -108,16 +108,16 @@ impl fmt::Display for Reason {
                 if *node_ready { "" } else { " on a node that is not Ready" }
             ),
             Self::VolumeAttached { names } => write!(f, "volumes still in use: {}", some(names, 2, names.len())),
-            Self::UncordonedByOther { since } => write!(f, "somebody uncordoned the node at {}", at(*since)),
+            Self::UncordonedByOther { since } => write!(f, "someone uncordoned the node at {}", at(*since)),
             Self::CommandRunning { attempt, since } => {
-                write!(f, "command runs since {} (attempt {attempt})", at(*since))
+                write!(f, "command started at {} (attempt {attempt})", at(*since))
             }
             Self::CommandFailed { end, stderr, retry } => {
                 write!(f, "command failed{retry}: {end}")?;
                 if stderr.is_empty() { Ok(()) } else { write!(f, ": {}", last_line(stderr)) }
             }
             Self::OutcomeUnknown { until: Some(until), .. } => {
-                write!(f, "a command of a dead leader may still be running, until {}", at(*until))
+                write!(f, "a dead leader's command may still run until {}", at(*until))
             }
             Self::OutcomeUnknown { attempt: Some(attempt), .. } => {
                 write!(f, "outcome of attempt {attempt} unknown: retry, done, or wait for the check")
@@ -125,19 +125,19 @@ impl fmt::Display for Reason {
             Self::OutcomeUnknown { attempt: None, .. } => {
                 f.write_str("started by another program, outcome unknown: retry, done, or wait for the check")
             }
-            Self::CheckUnavailable { why } => write!(f, "the check gives no answer: {why}"),
+            Self::CheckUnavailable { why } => write!(f, "the check gave no answer: {why}"),
             Self::NodeMismatch { expected, found } => {
-                write!(f, "not the machine that was meant: expected {expected}, found {found}; cancel and add again")
+                write!(f, "wrong machine: expected {expected}, found {found}; cancel and add again")
             }
             Self::OrphanedCordon { node, entry } => {
-                write!(f, "node {node} stays cordoned after {entry} until it is back, or until you uncordon it")
+                write!(f, "node {node} cordoned by {entry}; uncordoned after boot, or by `nodes uncordon`")
             }
             Self::AwaitingApproval { digest } => write!(f, "waits for approval of {digest}"),
             Self::Frozen { until, why } => {
                 write!(f, "frozen until {}", at(*until))?;
                 if why.is_empty() { Ok(()) } else { write!(f, ": {why}") }
             }
-            Self::EngineElsewhere { holder } => write!(f, "{holder} leads: the queue is processed there"),
+            Self::EngineElsewhere { holder } => write!(f, "{holder} leads and processes the queue"),
             Self::EngineObserving { why } => write!(f, "the engine only observes: {why}"),
             Self::NoEngine { why } => write!(f, "no engine leads: {why}"),
             Self::OnHold { who, why } => {
@@ -147,27 +147,27 @@ impl fmt::Display for Reason {
             Self::OrderIgnored { verb, who, leader } => {
                 write!(f, "{verb} by {who} is NOT IN FORCE: {leader}; cancel the entry or `cketerm stop`")
             }
-            Self::Stale { source, since } => write!(f, "{source} was last heard at {}", at(*since)),
+            Self::Stale { source, since } => write!(f, "{source} last answered at {}", at(*since)),
             Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
             Self::BmcNotAllowed { fault: Some(fault), .. } => {
-                write!(f, "the engine's host gives its BMC no login: {fault}")
+                write!(f, "no BMC login from the engine's host: {fault}")
             }
             Self::BmcNotAllowed { address, fault: None } => write!(
                 f,
-                "the engine's host allows no network of BMCs and its file names no BMC for {address}: list `networks` in the \
-                 file of power.bmcs there"
+                "no BMC network is allowed and no BMC is listed for {address}: add `networks` to the file of \
+                 power.bmcs on the engine's host"
             ),
-            Self::DuplicateOf { index } => write!(f, "the same machine is in entry {index}"),
+            Self::DuplicateOf { index } => write!(f, "same machine as entry {index}"),
             Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
             Self::MachineInReboot { entry } => write!(f, "the machine is being rebooted ({entry})"),
             Self::WaitingForHealth { step, until, last } => {
-                write!(f, "step {}: watches the health check", step + 1)?;
+                write!(f, "step {}: checking health", step + 1)?;
                 until.map_or(Ok(()), |u| write!(f, " until {}", at(u)))?;
                 if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
             }
             Self::WaitingForJoin { node } => write!(f, "waits for {node} to join"),
             Self::WaitingForBoot { since, last, stuck } => {
-                write!(f, "{}waits for boot since {}", if *stuck { "STUCK: " } else { "" }, at(*since))?;
+                write!(f, "{}booting since {}", if *stuck { "STUCK: " } else { "" }, at(*since))?;
                 if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
             }
             Self::Settling { node, until, missing } => {
@@ -181,7 +181,7 @@ impl fmt::Display for Reason {
             Self::NotMember { address } => write!(f, "{address} is not in the cluster definition"),
             Self::InvalidEntry { why } => f.write_str(why),
             Self::TransactionTooLarge { what, size } => {
-                write!(f, "{what} does not fit into etcd: {size}; see the runbook for what to remove")
+                write!(f, "{what} is too large for etcd: {size}; see the runbook for what to remove")
             }
             Self::EffectFailed { what, why } => write!(f, "{what} failed, retrying: {why}"),
             Self::Working { phase } => f.write_str(phase),

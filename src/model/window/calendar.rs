@@ -34,8 +34,8 @@ pub fn zone(name: &str) -> Result<TimeZone, String> {
     zones().get(name).map_err(|_| {
         let known: Vec<String> = zones().available().map(|n| n.to_string()).collect();
         match nearest(name, known.iter().map(String::as_str)) {
-            Some(near) => format!("there is no time zone {name:?}; did you mean {near}?"),
-            None => format!("there is no time zone {name:?}: name one as Asia/Tokyo, Europe/Berlin or UTC"),
+            Some(near) => format!("unknown time zone {name:?}; did you mean {near}?"),
+            None => format!("unknown time zone {name:?}: use a name such as Asia/Tokyo, Europe/Berlin or UTC"),
         }
     })
 }

@@ -51,7 +51,7 @@ impl Expression {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields.as_slice() else {
             return Err(format!(
-                "{text:?} has {} fields, five are needed: minute, hour, day of month, month, day of week",
+                "{text:?} has {} fields, expected five: minute, hour, day of month, month, day of week",
                 fields.len()
             ));
         };
@@ -69,7 +69,7 @@ impl Expression {
         };
         let by_weekday = !found.any_day && !found.any_weekday;
         if !by_weekday && !found.has_such_a_day() {
-            return Err(format!("{text:?} never comes: no month in {months:?} has a day in {days:?} (day of month)"));
+            return Err(format!("{text:?} never matches: no month in {months:?} has a day in {days:?} (day of month)"));
         }
         Ok(found)
     }
@@ -150,7 +150,7 @@ impl Field {
                 Ok(number)
             }
             Ok(number) => Err(format!("{number} is not in {}-{} (field {})", self.least, self.most, self.name)),
-            Err(_) => Err(format!("{part:?} is no number in {}-{} (field {})", self.least, self.most, self.name)),
+            Err(_) => Err(format!("{part:?} is not a number in {}-{} (field {})", self.least, self.most, self.name)),
         }
     }
 }
@@ -197,21 +197,21 @@ mod tests {
     fn what_is_no_expression_is_refused_with_its_field() {
         for (text, said) in [
             ("", "has 0 fields"),
-            ("* * * *", "five are needed"),
-            ("@daily", "five are needed"),
+            ("* * * *", "expected five"),
+            ("@daily", "expected five"),
             ("60 * * * *", "60 is not in 0-59 (field minute)"),
             ("* 24 * * *", "(field hour)"),
             ("* * 0 * *", "0 is not in 1-31 (field day of month)"),
             ("* * * 13 *", "(field month)"),
-            ("* * * foo *", "\"foo\" is no number in 1-12 (field month)"),
+            ("* * * foo *", "\"foo\" is not a number in 1-12 (field month)"),
             ("* * * * 8", "(field day of week)"),
             ("* 22-4 * * *", "\"22-4\" goes backwards: write 22-23,0-4 (field hour)"),
             ("*/0 * * * *", "step must be a positive number (field minute)"),
-            ("1- * * * *", "is no number"),
+            ("1- * * * *", "is not a number"),
             ("+1 * * * *", "1 is not in"),
-            ("1,,2 * * * *", "is no number"),
-            ("30 2 30 2 *", "never comes: no month in \"2\" has a day in \"30\""),
-            ("0 0 31 4,6,9,11 *", "never comes"),
+            ("1,,2 * * * *", "is not a number"),
+            ("30 2 30 2 *", "never matches: no month in \"2\" has a day in \"30\""),
+            ("0 0 31 4,6,9,11 *", "never matches"),
         ] {
             let why = Expression::parse(text).unwrap_err();
             assert!(why.contains(said) && why.contains(text), "{text}: {why}");

@@ -96,8 +96,8 @@ impl Windows {
         match found.unknown_fields().as_slice() {
             [] => Ok(found),
             [field, ..] => Err(format!(
-                "windows: there is no field {field}; there are time_zone, allow, deny, margin_seconds, queues and machines \
-                 (with name, role, rack, selector, allow, deny)"
+                "windows: unknown field {field}; known fields: time_zone, allow, deny, margin_seconds, queues and \
+                 machines (with name, role, rack, selector, allow, deny)"
             )),
         }
     }
@@ -128,7 +128,7 @@ impl Windows {
             let of = name.map_or_else(String::new, |name| format!(" of {name}"));
             let mut openings = window.openings(now).take(LOOKED_AT).peekable();
             if openings.peek().is_none() {
-                return Some(format!("windows: the window{of} never opens: deny covers all that allow lets in"));
+                return Some(format!("windows: the window{of} never opens: deny covers everything that allow permits"));
             }
             let enough = |(opens, closes): (Timestamp, Option<Timestamp>)| {
                 closes.is_none_or(|closes| closes.duration_since(opens).as_secs() > margin)
@@ -191,7 +191,7 @@ impl TryFrom<Written> for Windows {
         for (i, one) in written.machines.iter().enumerate() {
             let at = format!("machines[{i}] ({})", one.name);
             if one.role.is_none() && one.rack.is_none() && one.selector.is_none() {
-                return Err(format!("windows: {at} chooses no machines: name role, rack or selector"));
+                return Err(format!("windows: {at} selects no machines: give role, rack or selector"));
             }
             let selector = one.selector.as_ref().map(|text| text.parse::<Selector>()).transpose();
             selectors.push(selector.map_err(|why| format!("windows: {at}.selector: {why}"))?);

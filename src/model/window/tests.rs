@@ -107,10 +107,10 @@ fn a_bad_window_is_refused_with_its_place() {
     for (text, said) in [
         ("allow: []", "missing field `time_zone`"),
         ("time_zone: Asia/Tokio", "did you mean Asia/Tokyo?"),
-        ("time_zone: Mars/Olympus", "there is no time zone"),
+        ("time_zone: Mars/Olympus", "unknown time zone"),
         ("time_zone: UTC\nallow: ['* 22-4 * * *']", "allow[0] \"* 22-4 * * *\": \"22-4\" goes backwards"),
         ("time_zone: UTC\ndeny: ['* * * * *', '30 2 30 2 *']", "deny[1] \"30 2 30 2 *\" never comes"),
-        ("time_zone: UTC\nmachines: [{name: a}]", "machines[0] (a) chooses no machines"),
+        ("time_zone: UTC\nmachines: [{name: a}]", "machines[0] (a) selects no machines"),
         ("time_zone: UTC\nmachines: [{name: a, selector: '=3'}]", "machines[0] (a).selector: "),
         ("time_zone: UTC\ntimezone: UTC", "no field timezone"),
         ("time_zone: UTC\nmachines: [{name: a, rack: 1, allows: []}]", "no field machines[0].allows"),

@@ -83,7 +83,7 @@ fn a_weight_is_a_positive_number() {
 #[test]
 fn what_a_definition_may_not_have_a_template_may_not_have_either() {
     let plane = "- {user: a, control_plane: true}\n";
-    refused(&format!("{plane}- {{user: a, address: 10.0.0.1}}\n"), &["nodes[1].address must be left out"]);
+    refused(&format!("{plane}- {{user: a, address: 10.0.0.1}}\n"), &["nodes[1].address must not be set"]);
     refused(&format!("{plane}- {{}}\n"), &["nodes[1].user must not be empty"]);
     refused(&format!("{plane}- {{user: a, weight: 3}}\n"), &["nodes[1].weight is not a known field"]);
     refused(&format!("{plane}- {{user: a, labels: {{a b: c}}}}\n"), &["nodes[1].labels \"a b\""]);

@@ -52,7 +52,7 @@ async fn a_definition_with_a_fault_is_refused_and_the_stored_one_stays() {
             &["reboot.protected_namespaces is not a label selector"],
         ),
         ("control_plane: true", "control_plane: yes", &["nodes[0].control_plane", "YAML 1.1", "write true"]),
-        ("10.0.0.13", "10.0.0.12", &["nodes[2].address 10.0.0.12 is nodes[1]'s address too"]),
+        ("10.0.0.13", "10.0.0.12", &["nodes[2].address 10.0.0.12 is also nodes[1]'s address"]),
         ("10.0.0.13", "host13", &["nodes[2].address is an invalid IP address: host13"]),
         (", control_plane: true", "", &["control-plane-count is 1", "constraints set"]),
         ("nodes:", "nodes: [", &["neither YAML nor JSON", "line"]),
@@ -80,16 +80,16 @@ async fn an_entry_that_is_not_json_is_named_and_the_others_go_on() {
     rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
     rig.put("/cke/reboots/data/0000000000000000", "{oops").await;
     let ran = rig.run(&["rq", "list"]);
-    said(&ran, 5, &["/cke/reboots/data/0000000000000000 cannot be read", "it begins {oops", "rq cancel 0"]);
+    said(&ran, 5, &["/cke/reboots/data/0000000000000000 cannot be read", "it begins with {oops", "rq cancel 0"]);
     assert_eq!(ran.stderr.matches("0000000000000000").count(), 1, "the key once: {}", ran.stderr);
     assert!(ran.stdout.contains("10.0.0.13"), "{}", ran.stdout);
     let table = rig.run(&["rq", "list", "-o", "table"]);
     assert!(table.status == 5 && table.stdout.contains("BROKEN"), "{}", table.stdout);
     let first = table.stdout.lines().nth(1).unwrap_or_default();
-    assert!(first.starts_with('0') && first.contains("it begins {oops"), "in the order of the indexes: {first}");
+    assert!(first.starts_with('0') && first.contains("it begins with {oops"), "in the order of the indexes: {first}");
     assert!(!rig.run(&["rq", "list", "-o", "simple"]).stdout.contains("BROKEN"), "as `ckecli` prints it");
     let refused = rig.run(&["rq", "cancel", "0"]);
-    said(&refused, 3, &["reboots/0 cannot be read", "it begins {oops", "a newer program may have written it"]);
+    said(&refused, 3, &["reboots/0 cannot be read", "it begins with {oops", "a newer program may have written it"]);
     assert_eq!(rig.run(&["rq", "cancel", "1"]).status, 0);
     said(&rig.run(&["rq", "cancel-all"]), 5, &["unreadable entries are left: 0", "rq cancel 0"]);
     assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await.as_deref(), Some("{oops"), "left alone");

@@ -50,7 +50,7 @@ async fn a_template_that_cannot_be_used_is_refused_with_the_reason() {
         (
             "- user: cybozu\n  control",
             "- user: cybozu\n  address: 10.0.0.1\n  control",
-            "must be left out of a template",
+            "must not be set in a template",
         ),
         ("weight: \"3.0\"", "weight: \"0\"", "must be a positive number"),
         ("{{ .Rack }}", "{{ .Rak }}", "did you mean .Rack?"),

@@ -153,8 +153,8 @@ async fn a_plan_shows_the_steps_and_writes_nothing() {
     assert_eq!(
         ran.stdout,
         "unreachable of QEMU 10.0.0.12: 10.0.0.12\n  \
-         step 1: /bin/true 10.0.0.12, then watch its health for 60s\n  \
-         step 2: drain, then /bin/false 10.0.0.12, then watch its health for 60s\n  \
+         step 1: /bin/true 10.0.0.12, then check its health for 60s\n  \
+         step 2: drain, then /bin/false 10.0.0.12, then check its health for 60s\n  \
          healthy once `/bin/echo true 10.0.0.12` prints true\n\
          ahead of it: repairs/2 (processing, step 1 watching)\n"
     );

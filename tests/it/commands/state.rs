@@ -79,15 +79,15 @@ async fn state_prints_what_decide_reads_and_neither_writes() {
     assert_eq!(from_yaml.status, 0, "{from_yaml:?}");
     let value: Value = serde_json::from_str(&from_yaml.stdout).unwrap();
     assert_eq!(value["reasons"]["reboots/0"]["reason"], "EngineObserving", "{value}");
-    assert!(value["reasons"]["reboots/0"]["text"].as_str().unwrap().contains("no Kubernetes"));
+    assert!(value["reasons"]["reboots/0"]["text"].as_str().unwrap().contains("Kubernetes is not configured"));
     assert_eq!(rig.run(&["decide", "--from", &file, "--as-leader"]).status, 0);
 
     for (text, said) in [
-        ("{", "is no state of cketerm: EOF"),
-        ("", "is no state of cketerm"),
+        ("{", "is not a cketerm state: EOF"),
+        ("", "is not a cketerm state"),
         ("{}", "it has no cketerm_state"),
         (r#"{"cketerm_state":9,"version":"7.0.0"}"#, "was written by cketerm 7.0.0 (form 9)"),
-        (r#"{"cketerm_state":1,"version":"0.1.0","now":1}"#, "is no state of cketerm"),
+        (r#"{"cketerm_state":1,"version":"0.1.0","now":1}"#, "is not a cketerm state"),
     ] {
         let ran = rig.run_with(&["decide", "--from", "-"], text);
         assert_eq!((ran.status, ran.stdout.as_str()), (1, ""), "{text}: {ran:?}");

@@ -38,7 +38,7 @@ fn whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd(wor
         wait_for("the second stands by", 30, || (second.page("/readyz").1 != "leading\n").then_some(()));
         first.terminate();
         second.ready();
-        assert!(!second.logged().contains("resigns"), "{}", second.logged());
+        assert!(!second.logged().contains("resigning"), "{}", second.logged());
     });
 }
 

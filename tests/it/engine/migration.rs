@@ -18,7 +18,7 @@ in_both_worlds! {
     a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked,
 }
 
-const SAID: &str = "brings the records of an older version into this form";
+const SAID: &str = "migrates the records of an older version";
 
 /// An attempt of 0.1 that it withheld, with an output of this many bytes.
 fn attempt(world: &World, number: u32, output: usize) {
@@ -26,7 +26,7 @@ fn attempt(world: &World, number: u32, output: usize) {
         "id": format!("reboots-77-{number}"), "entry": "reboots/77", "number": number, "address": "10.0.1.11",
         "node": "w1", "lease": 7_587_869, "host": "boot-0", "argv": ["bmc", "reboot", "10.0.1.11"], "bound_seconds": 20,
         "boot_id": "first-w1", "node_uid": "1f0c", "start": "2026-07-01T00:00:00Z",
-        "outcome": {"end": {"withheld": "the entry was changed meanwhile"}, "at": "2026-07-01T00:00:01Z",
+        "outcome": {"end": {"withheld": "the entry has changed meanwhile"}, "at": "2026-07-01T00:00:01Z",
             "stdout": "x".repeat(output), "stderr": ""}
     });
     put(&world.etcd, &format!("/cke/cketerm/attempts/reboots/77/{number}"), &attempt.to_string());

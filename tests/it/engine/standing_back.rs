@@ -39,7 +39,7 @@ fn a_leader_that_can_start_no_program_any_more_gives_the_lock_to_one_that_can(wo
     assert!(limited.expect("prlimit").success());
     wait_for("the second leads", 60, || (second.page("/readyz").1 == "leading\n").then_some(()));
     assert_eq!(leader::now(&world.etcd).and_then(|(_, pid)| pid), Some(second.pid()));
-    assert!(first.logged().contains("this host can start no program"), "{}", first.logged());
+    assert!(first.logged().contains("this host cannot start programs"), "{}", first.logged());
     assert_eq!(world.entries()[&0]["status"], "rebooting", "and goes on from what etcd holds");
     assert_eq!(world.power().len(), 2, "one command, once: {:?}", world.power());
 }

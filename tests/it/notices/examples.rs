@@ -52,7 +52,7 @@ fn the_chat_gets_text_and_its_secret_url_is_never_said() {
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "chat: received: 200 OK: ok\n"), "{ran:?}");
     let text = post.got()[0]["text"].as_str().unwrap().to_owned();
     assert!(
-        text.starts_with(":warning: *cluster* TEST: reboots/12 on w12 waits for a person: BlockedByPDB\npod"),
+        text.starts_with(":warning: *cluster* TEST: reboots/12 on w12 needs an operator: BlockedByPDB\npod"),
         "{text}"
     );
 }

@@ -81,7 +81,7 @@ fn each_receiver_is_told_at_least_once_whatever_its_habits_are(world: &World) {
     let title = format!("reboots/0 on {} ended: cancelled", machines[0].name);
     wait_for("the good one is told", 20, || (titles(&good, "finished") == [title.clone()]).then_some(()));
     // its server is not up yet
-    wait_for("it is said that one is down", 20, || daemon.logged().contains("takes nothing").then_some(()));
+    wait_for("it is said that one is down", 20, || daemon.logged().contains("cannot deliver notices").then_some(()));
     let list = || -> Vec<Value> {
         serde_json::from_str(&cketerm(&config, &["notices", "list", "-o", "json"]).stdout).expect("a list")
     };

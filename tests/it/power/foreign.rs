@@ -263,7 +263,7 @@ fn i50_without_an_allow_list_the_engine_registers_what_it_lacks_and_no_drain_sta
     // it defers to a complete engine for a minute
     world.or_why(0, "the entry names the missing list", 120, || {
         let why = world.word(&["rq", "why", "0"]);
-        why.contains("allows no network of BMCs").then_some(())
+        why.contains("no BMC network is allowed").then_some(())
     });
     let registered = crate::world::history::changes(&world.etcd, "/cke/cketerm/engines/");
     let registered: Vec<Value> =

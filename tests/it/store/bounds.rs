@@ -145,12 +145,12 @@ async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_t
 }
 
 /// Record of an attempt that version 0.1 withheld, byte for byte.
-const WITHHELD: &str = r#"{"id":"reboots-4-NUMBER","entry":"reboots/4","number":NUMBER,"address":"10.0.1.11","node":"w1","lease":7587869,"host":"boot-0","argv":["bmc","reboot","10.0.1.11"],"bound_seconds":20,"boot_id":"first-w1","node_uid":"1f0c","start":"2026-07-01T00:00:00Z","outcome":{"end":{"withheld":"the entry was changed meanwhile"},"at":"2026-07-01T00:00:01Z","stdout":"","stderr":""}}"#;
+const WITHHELD: &str = r#"{"id":"reboots-4-NUMBER","entry":"reboots/4","number":NUMBER,"address":"10.0.1.11","node":"w1","lease":7587869,"host":"boot-0","argv":["bmc","reboot","10.0.1.11"],"bound_seconds":20,"boot_id":"first-w1","node_uid":"1f0c","start":"2026-07-01T00:00:00Z","outcome":{"end":{"withheld":"the entry has changed meanwhile"},"at":"2026-07-01T00:00:01Z","stdout":"","stderr":""}}"#;
 
 /// An attempt of 0.1 that failed.
 fn failed(number: u32) -> String {
     let text = WITHHELD.replace("NUMBER", &number.to_string());
-    text.replace(r#"{"withheld":"the entry was changed meanwhile"}"#, r#"{"exit":1}"#)
+    text.replace(r#"{"withheld":"the entry has changed meanwhile"}"#, r#"{"exit":1}"#)
 }
 
 async fn as_0_1_left_it(etcd: &Etcd, store: &Store) {

@@ -155,7 +155,7 @@ async fn a_write_without_any_answer_says_that_it_may_have_happened() {
     line.set(Line::NoAnswers);
     let error = store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
-    assert!(error.to_string().contains("look before you repeat it"), "{error}");
+    assert!(error.to_string().contains("check before you repeat it"), "{error}");
     assert_eq!(etcd.value("/cke/reboots/disabled"), "true", "and so it did");
 }
 
@@ -188,7 +188,7 @@ async fn a_cancel_of_what_was_shown_is_refused_once_it_has_changed() {
     assert_eq!(error.to_string(), "reboots/9 does not exist");
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000001", "{"]);
     let error = store.cancel_reboot(1, None, &who(), None).await.unwrap_err().to_string();
-    assert!(error.contains("/cke/reboots/data/0000000000000001") && error.contains("it begins {"), "{error}");
+    assert!(error.contains("/cke/reboots/data/0000000000000001") && error.contains("it begins with {"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,7 +201,7 @@ async fn i5_an_entry_that_cannot_be_read_is_removed_as_it_was_shown_and_nothing_
     etcd.ctl(&["put", &key(9), r#"{"index":"9","node":12"#]);
     let id = EntryId::reboot(9);
     let shown = store.unreadable(id).await.unwrap().unwrap();
-    assert!(shown.why.contains(r#"it begins {"index":"9","node":12"#), "{shown:?}");
+    assert!(shown.why.contains(r#"it begins with {"index":"9","node":12"#), "{shown:?}");
     assert_eq!(store.unreadable(EntryId::reboot(0)).await.unwrap(), None, "it can be read");
     assert_eq!(store.unreadable(EntryId::reboot(7)).await.unwrap(), None, "there is none");
 
@@ -219,7 +219,7 @@ async fn i5_an_entry_that_cannot_be_read_is_removed_as_it_was_shown_and_nothing_
     store.remove_unreadable(id, shown.revision, &who(), Some("INC-5")).await.unwrap();
     assert!(!lies().contains(&key(9)) && lies().contains(&key(0)));
     let audit = etcd.ctl(&["get", "--prefix", "/cke/cketerm/audit/", "--print-value-only"]);
-    for said in ["reboot remove unreadable", "reboots/9", "INC-5", "it begins garbage"] {
+    for said in ["reboot remove unreadable", "reboots/9", "INC-5", "it begins with garbage"] {
         assert!(audit.contains(said), "{said}: {audit}");
     }
     // under the key of another entry: also unreadable, and a cancel would not remove it

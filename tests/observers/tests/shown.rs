@@ -226,9 +226,9 @@ fn i37_a_drain_that_outlives_its_deadline_is_seen() {
 
 #[test]
 fn i37_a_drain_that_is_given_up_early_for_what_it_only_waits_for_is_seen() {
-    let pdb = "pod safe/p is kept by pdb safe/b (healthy 1, needs 1)";
+    let pdb = "pod safe/p blocked by pdb safe/b (healthy 1, needs 1)";
     for (seconds, why, codes) in [
-        (20.0, "2 pods are leaving, a among them", &["I37"][..]),
+        (20.0, "2 pods are leaving, including a", &["I37"][..]),
         (20.0, pdb, &[]),
         (60.0, "one pod is leaving: a", &[]),
     ] {
@@ -370,7 +370,7 @@ fn i20_a_drain_that_is_backed_off_for_a_pod_of_another_node_is_seen() {
         s.moves(0, "queued");
         let last = s.record.keys.iter_mut().rev().find(|k| k.key.starts_with("cketerm/audit/")).unwrap();
         let mut audit: Value = serde_json::from_slice(last.value.as_ref().unwrap()).unwrap();
-        audit["reason"] = json!("pod safe/p is kept by pdb safe/b (healthy 1, needs 1)");
+        audit["reason"] = json!("pod safe/p blocked by pdb safe/b (healthy 1, needs 1)");
         last.value = Some(audit.to_string().into_bytes());
         let seen: Vec<_> = s.codes().into_iter().filter(|c| *c == "I20").collect();
         assert_eq!(seen, codes);

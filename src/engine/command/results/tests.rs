@@ -59,7 +59,7 @@ fn what_keeps_an_engine_from_its_directory_is_said_without_making_it() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     let why = ResultFolder::below(&file).fault().unwrap();
-    assert!(why.contains("file/results cannot be looked at"), "{why}");
+    assert!(why.contains("file/results cannot be inspected"), "{why}");
 }
 
 /// A file that a user planted or a disk corrupted gives an error that names it, never a panic, never a result.

@@ -158,11 +158,11 @@ impl<'a> Pass<'a> {
             let missing = "done by order, but the Node is not Ready".to_owned();
             return Some(waiting_for_health(case, None, missing));
         }
-        if let Some(reason) = self.paused(case.id, "the end") {
+        if let Some(reason) = self.paused(case.id, "ending the entry") {
             return Some(reason);
         }
         if let Some(task) = success {
-            let reason = Reason::Working { phase: "healthy, runs the success command".to_owned() };
+            let reason = Reason::Working { phase: "healthy, running the success command".to_owned() };
             return Some(self.run_again(case, task, order.cloned()).unwrap_or(reason));
         }
         let done = order.and_then(Stored::get).cloned();

@@ -87,7 +87,7 @@ impl<'a> Pass<'a> {
         let Some(definition) = self.definition else { return Err(self.no_definition()) };
         // `ckecli` accepts any text as an address (REP-8).
         if entry.address.parse::<std::net::IpAddr>().is_err() {
-            return Err(Reason::InvalidEntry { why: format!("{:?} is no IP address", entry.address) });
+            return Err(Reason::InvalidEntry { why: format!("{:?} is not an IP address", entry.address) });
         }
         let found = definition.cluster.repair.operation(&entry.machine_type, &entry.operation);
         let operation = found.map_err(|why| Reason::InvalidEntry { why })?;

@@ -72,7 +72,7 @@ impl<'a> Pass<'a> {
         // healthy".
         match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
             _ if !self.leading() => None,
-            None => Some(Reason::Working { phase: "asks the health check".to_owned() }),
+            None => Some(Reason::Working { phase: "running the health check".to_owned() }),
             Some((_, CheckAnswer::Unavailable(why))) => Some(Reason::CheckUnavailable { why: why.clone() }),
             Some(_) => None,
         }

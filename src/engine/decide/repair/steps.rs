@@ -133,7 +133,7 @@ impl<'a> Pass<'a> {
             return Err(barred);
         }
         self.start_drain(case);
-        Ok(Reason::Working { phase: "starts to drain".to_owned() })
+        Ok(Reason::Working { phase: "starting the drain".to_owned() })
     }
 
     /// Returns the reason why the step may not begin now. A drain needs time before the end of its window; a command

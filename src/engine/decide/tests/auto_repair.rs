@@ -88,7 +88,7 @@ fn i44_nothing_is_added_while_nobody_can_say_who_is_held_off() {
         (None, "not read yet"),
         (source(false, 0.0, None), "not read yet"),
         (source(false, 0.0, Some("does not answer")), "does not answer"),
-        (source(true, BOOT - 11.0, None), "last heard 11 s ago"),
+        (source(true, BOOT - 11.0, None), "last read 11 s ago"),
     ] {
         let (adds, off) = with(source);
         assert!(!adds && off.starts_with("waits for BareMetalHosts") && off.contains(said), "{said}: {off}");

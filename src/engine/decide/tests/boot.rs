@@ -285,7 +285,7 @@ fn i10_a_reboot_that_cke_started_is_ended_by_us_and_leaves_no_orphan() {
 /// Another entry may have rebooted the machine before the withheld command.
 #[test]
 fn i14_the_boot_id_from_before_is_that_of_the_first_command_that_began() {
-    let withheld = Ended::Withheld("the cluster definition was changed meanwhile".to_owned());
+    let withheld = Ended::Withheld("the cluster definition has changed meanwhile".to_owned());
     let tried = Scene::new(1).rebooting(0, 11, 30, Some(withheld.clone())).booted(11);
     let Some(Effect::RunAgain { attempt, .. }) = tried.effect(0) else { panic!("{:?}", tried.effect(0)) };
     assert_eq!((attempt.number, attempt.boot_id.as_deref()), (2, Some("after")));

@@ -26,7 +26,7 @@ fn failed() -> Option<Ended> {
 
 #[allow(clippy::unnecessary_wraps)] // as the scene takes it
 fn withheld() -> Option<Ended> {
-    Some(Ended::Withheld("the entry was changed meanwhile".to_owned()))
+    Some(Ended::Withheld("the entry has changed meanwhile".to_owned()))
 }
 
 /// A machine whose command failed this many times. The first attempt is that of the transition to `rebooting`.
@@ -165,7 +165,7 @@ fn i49_an_ending_keeps_the_first_and_the_newest_attempts_and_says_how_many_are_g
     let bytes = serde_json::to_string(&long).unwrap().len();
     assert!(bytes < 512 << 10 && long.attempts.last().is_some_and(|a| a.number == 100), "{bytes}");
     assert_eq!(long.attempts.len() + usize::try_from(long.omitted).unwrap(), 100);
-    assert!(long.timeline(&[]).iter().any(|moment| moment.what.contains("more attempts")));
+    assert!(long.timeline(&[]).iter().any(|moment| moment.what.contains("earlier attempts")));
 }
 
 /// A change of taints while this many entries of the affected machines wait.

@@ -338,7 +338,7 @@ fn i7_an_api_server_is_not_powered_off_while_another_does_not_answer() {
 /// `anonymous-auth=false` answers 401 in every state. That proves neither that the server is up nor that it is down.
 #[test]
 fn i7_an_api_server_whose_state_is_not_known_holds_the_others_back_and_is_not_called_down() {
-    let why = "401: our credentials were not sent, because its certificate lacks this address";
+    let why = "401: credentials not sent, because its certificate lacks this address";
     let not_known = |s: &mut Scene| s.snap.probes.get_mut("10.0.0.2").unwrap().not_known = Some(why.to_owned());
     let scene = Scene::new(0).draining(0, 1, 1).with(not_known);
     assert_eq!(scene.does(0), None);

@@ -93,10 +93,10 @@ fn i46_another_member_that_is_not_well_is_named_and_nothing_starts() {
         (|v| silent(v, 3), "no answer: connection refused"),
         (|v| state(v, 3, |s| s.applied = 499), "raft index 499, and the leader is at 500"),
         (|v| state(v, 3, |s| s.at = BOOT + 4.2), "more than 5 s"),
-        (|v| state(v, 3, |s| s.errors.push("memberID:3 alarm:NOSPACE".to_owned())), "the alarm NOSPACE"),
+        (|v| state(v, 3, |s| s.errors.push("memberID:3 alarm:NOSPACE".to_owned())), "it has raised alarm NOSPACE"),
         (|v| state(v, 3, |s| s.errors.push("etcdserver: no leader".to_owned())), "reports etcdserver: no leader"),
-        (|v| state(v, 3, |s| s.leader = 0), "follows no leader"),
-        (|v| state(v, 3, |s| s.leader = 2), "another leader"),
+        (|v| state(v, 3, |s| s.leader = 0), "it has no leader"),
+        (|v| state(v, 3, |s| s.leader = 2), "its leader differs"),
     ];
     for (fault, words) in cases {
         let scene = with(next(), fault);
@@ -120,7 +120,7 @@ fn i46_an_alarm_names_the_member_that_has_raised_it_whoever_reports_it() {
 fn i46_old_answers_and_none_say_nothing() {
     unchecked(&with(next(), |v| state(v, 1, |s| s.asked = BOOT - 5.1)), 0, "older than 5 s");
     unchecked(&with(next(), |v| v.members.get_mut(&1).unwrap().state = MemberState::Unasked), 0, "not been asked");
-    unchecked(&with(next(), |v| v.reported = None), 0, "leads");
+    unchecked(&with(next(), |v| v.reported = None), 0, "to be the leader");
     unchecked(&with(next(), |v| *v = EtcdView { source: Source::Configured, ..EtcdView::default() }), 0, "asked yet");
     let error = |v: &mut EtcdView| {
         *v = EtcdView { source: Source::Configured, error: Some("bad certificate".to_owned()), ..EtcdView::default() };
@@ -156,7 +156,7 @@ fn i46_a_machine_whose_own_member_is_down_or_a_learner_is_exempt() {
 
 #[test]
 fn i46_members_of_a_list_that_cannot_be_had_any_more_are_not_enough() {
-    let refused = |v: &mut EtcdView| v.error = Some("etcd's members: connection refused".to_owned());
+    let refused = |v: &mut EtcdView| v.error = Some("etcd members: connection refused".to_owned());
     unchecked(&with(next(), refused), 0, "connection refused");
     let down = |v: &mut EtcdView| {
         refused(v);
@@ -242,7 +242,7 @@ fn i46_a_machine_in_work_counts_as_down_and_an_administrators_cordon_does_not() 
         member.client_urls.clear();
     };
     let open = base().attempt(9, 1, 1, 3, 100_000, None);
-    unhealthy(&with(open, on_worker), 5, "m1", "unknown outcome, of reboots/9");
+    unhealthy(&with(open, on_worker), 5, "m1", "unknown outcome, from reboots/9");
     let orphan = base().cordoned(1, 9);
     unhealthy(&with(orphan, on_worker), 5, "m1", "still cordoned for reboots/9");
     let administrator = base().node(1, |n| n.unschedulable = true);

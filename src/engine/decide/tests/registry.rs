@@ -184,10 +184,7 @@ fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing
     assert!(outcome(&store).unwrap_err().contains("policy cannot be read"));
     let by_nodes = Policy { strategy: Strategy::AllHealthy, ..Policy::default() };
     store.policy = Some(stored("policy", 9, by_nodes));
-    assert!(
-        outcome(&store).unwrap_err().contains("waits for Kubernetes' Nodes"),
-        "taints decide who becomes a control plane"
-    );
+    assert!(outcome(&store).unwrap_err().contains("no Nodes read yet"), "taints decide who becomes a control plane");
 }
 
 #[test]
@@ -213,7 +210,7 @@ fn a_failed_or_old_answer_and_a_plan_of_yesterday_are_never_acted_on() {
     store.constraints.as_mut().unwrap().mod_revision += 1;
     changed.store = Arc::new(store);
     assert!(!applies(&decide(&changed)));
-    says(&decide(&changed).registry, "just changed");
+    says(&decide(&changed).registry, "updated after a change");
 }
 
 #[test]
@@ -289,7 +286,7 @@ fn no_further_change_before_the_control_planes_that_were_added_answer() {
     });
     says(&stands(&away, 0, &one).0, "waits for 10.0.0.2 to join");
     let not_ready = base.clone().node(2, |n| n.ready = false);
-    says(&stands(&not_ready, 0, &one).0, "to be Ready");
+    says(&stands(&not_ready, 0, &one).0, "is not Ready");
     let silent = base.clone().with(|s| {
         let probe = s.snap.probes.get_mut("10.0.0.2").unwrap();
         (probe.good_since, probe.error) = (None, Some("500".to_owned()));
@@ -364,11 +361,11 @@ fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_
     };
     assert_eq!(begins(scene(), &[]), Applying::Settled);
     let less = scene().with(|s| s.constraints.minimum_workers = Some(19));
-    says(&begins(less.clone(), &[(12, "UNHEALTHY")]), "a plan from what has just changed");
+    says(&begins(less.clone(), &[(12, "UNHEALTHY")]), "the plan is being updated after a change");
     // A follower only shows the plan, and does not plan again for each machine.
     let follower = less.with(|s| s.snap.engine.leading = None);
     let shown = begins(follower, &[(12, "UNHEALTHY")]);
-    assert!(matches!(&shown, Applying::Waits(why) if !why.contains("a plan from")), "{shown:?}");
+    assert!(matches!(&shown, Applying::Waits(why) if !why.contains("being updated")), "{shown:?}");
 }
 
 /// ckecli stores JSON. Other text is not expanded, whatever its YAML aliases stand for.

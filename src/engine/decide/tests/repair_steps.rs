@@ -270,7 +270,7 @@ fn i25_tries_are_counted_per_step_over_all_leaders_and_what_we_withheld_is_none(
 /// An earlier step changed the machine, so its node stays claimed between steps.
 #[test]
 fn i8_a_withheld_command_takes_a_repair_back_only_where_no_step_was_done_to_its_machine() {
-    let late = || Some(Ended::Withheld("the policy was changed meanwhile".to_owned()));
+    let late = || Some(Ended::Withheld("the policy has changed meanwhile".to_owned()));
     let second = Scene::repairing(1)
         .repair(0, 11, "two")
         .at_step(0, 1, StepStatus::Watching, 60)

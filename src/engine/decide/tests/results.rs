@@ -106,7 +106,7 @@ fn i37_a_result_of_a_host_whose_clock_is_wrong_gets_a_time_between_the_start_and
 
 #[test]
 fn a_host_that_can_start_no_program_begins_nothing_and_says_why() {
-    let unable = |s: &mut Scene| s.snap.engine.unable = Some("this host can start no program: EAGAIN".to_owned());
+    let unable = |s: &mut Scene| s.snap.engine.unable = Some("this host cannot start programs: EAGAIN".to_owned());
     let queued = Scene::new(1).queued(&[(0, 11)]);
     assert_eq!(queued.starts(), [0]);
     let queued = queued.with(unable);
@@ -121,7 +121,7 @@ fn a_host_that_can_start_no_program_begins_nothing_and_says_why() {
 fn while_an_engine_stands_back_nobody_is_told_to_start_one() {
     let nobody = Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.leading = None);
     assert!(matches!(nobody.reason(0), Reason::NoEngine { why } if why.contains("--daemon")));
-    let back = nobody.clone().with(|s| s.snap.engine.standing_back = Some("this engine campaigns in 42 s".to_owned()));
+    let back = nobody.clone().with(|s| s.snap.engine.standing_back = Some("campaigning in 42 s".to_owned()));
     assert!(matches!(back.reason(0), Reason::NoEngine { why } if why.contains("42 s") && !why.contains("--daemon")));
     // Another process learns it from the registration.
     let elsewhere = nobody.with(|s| {
