@@ -244,7 +244,7 @@ fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
         press(&mut app, "enter esc");
     }
     press(&mut app, "/ \"xyzzy\"");
-    assert!(screen::text(&app).contains("nothing here has \"xyzzy\""), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("nothing here matches \"xyzzy\""), "{}", screen::text(&app));
     press(&mut app, "esc esc");
     assert!(app.help.is_none() && app.typing.is_none());
     app.say("reboots/3 was cancelled");
