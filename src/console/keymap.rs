@@ -73,7 +73,7 @@ impl Keymap {
                 None => binding.keys.iter().map(|k| (*k).to_owned()).collect(),
             };
             for text in &texts {
-                let strokes = chord(text).ok_or_else(|| format!("keys.{}: {text:?} is no key", binding.name))?;
+                let strokes = chord(text).ok_or_else(|| format!("keys.{}: {text:?} is not a key", binding.name))?;
                 fits(binding, text, &strokes)?;
                 let one = InForce {
                     context: binding.context,
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(Keymap::new(&both).unwrap_err(), "keys.filter: f9 is the key of cancel already (keys.cancel)");
         assert!(change("filter", &["X"]).unwrap_err().contains("cancel"));
         assert!(change("nothing", &["x"]).unwrap_err().contains("reset-backoff"));
-        assert!(change("cancel", &["hyper-x"]).unwrap_err().contains("no key"));
+        assert!(change("cancel", &["hyper-x"]).unwrap_err().contains("not a key"));
     }
 
     #[test]

@@ -179,9 +179,10 @@ fn kind(why: &Reason) -> String {
         Reason::Ready | Reason::Working { .. } => String::new(),
         Reason::PodsLeaving { .. } => "pods are leaving".to_owned(),
         Reason::WaitingForSlot { .. } => "waits for a slot".to_owned(),
-        Reason::WaitingForBoot { stuck, .. } => format!("boots, stuck: {stuck}"),
+        Reason::WaitingForBoot { stuck: true, .. } => "STUCK, no boot".to_owned(),
+        Reason::WaitingForBoot { .. } => "booting".to_owned(),
         Reason::Stale { source, .. } => format!("{source} is stale"),
-        Reason::Settling { node, .. } => format!("settles {node}"),
+        Reason::Settling { node, .. } => format!("settling {node}"),
         other => other.to_string(),
     }
 }

@@ -85,7 +85,7 @@ pub async fn after(
                             answers.push(Event::Answered(Box::new(answer)));
                         }
                         Effect::Act(_) => {
-                            answers.push(Event::Done(Err("a screenshot never writes: left out".to_owned())));
+                            answers.push(Event::Done(Err("action skipped: a screenshot never writes".to_owned())));
                         }
                         Effect::Quit => return Err("these keys quit the console".to_owned()),
                     }

@@ -100,13 +100,13 @@ impl Text<'_> {
                 Some(action) => {
                     let why = action.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                     format!(
-                        "{} keeps it ({} {}){why}",
+                        "kept by {} ({} {}){why}",
                         action.who,
                         action.what,
                         self.moment_by(action.at, self.app.now.wall)
                     )
                 }
-                None => format!("an administrator keeps it (who and why: Audit, {})", self.app.key("audit")),
+                None => format!("an administrator keeps it cordoned (see Audit, {})", self.app.key("audit")),
             });
         }
         self.plain("cordon", &said.join(", "));
