@@ -375,10 +375,10 @@ fn a_retry_is_not_offered_while_the_command_runs() {
     world.store.attempts.insert((EntryId::reboot(4), 1), super::world::stored("a", 43, attempt));
     let mut app = world.console(80, 24);
     press(&mut app, "j enter");
-    assert!(!screen::text(&app).contains("A retry"), "{}", screen::text(&app));
+    assert!(!screen::text(&app).contains("A retry  D done (treat"), "{}", screen::text(&app));
     press(&mut app, "A");
     assert!(
-        app.dialog.is_none() && message(&app).contains("the command of reboots/4 runs on admin1"),
+        app.dialog.is_none() && message(&app).contains("the command of reboots/4 has run on admin1"),
         "{}",
         message(&app)
     );

@@ -132,7 +132,7 @@ fn a_verb_with_rows_marks_them_and_asks_as_its_key_does() {
     let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
     assert_eq!(marked, ["worker-3", "worker-4"]);
     press(&mut app, "esc esc : \"reboot rack=9\" enter");
-    assert!(screen::text(&app).contains("no row of Nodes passes"), "{}", hint_line(&app));
+    assert!(screen::text(&app).contains("no row of Nodes matches"), "{}", hint_line(&app));
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_name_that_is_not_there_and_a_lonely_comma_mark_nothing_and_open_nothing() {
         ("reboot worker", "worker is not a node"),
         ("reboot worker-9", "worker-9 is not a node"),
         ("cancel worker-5", "worker-5 has no entry"),
-        ("reboot rack=7", "no row of Nodes passes"),
+        ("reboot rack=7", "no row of Nodes matches"),
     ] {
         press(&mut app, &format!(": \"{line}\" enter"));
         assert!(app.dialog.is_none(), "{line}");
