@@ -136,7 +136,7 @@ fn title(app: &App) -> String {
         match (parts.is_empty(), queued) {
             (false, _) => parts.join(", "),
             (true, 0) => "idle".to_owned(),
-            (true, _) if held > 0 => format!("{held} held up"),
+            (true, _) if held > 0 => format!("{held} blocked"),
             (true, n) => format!("{n} queued"),
         }
     };

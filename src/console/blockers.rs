@@ -43,7 +43,7 @@ pub fn all(app: &App) -> Vec<Holder> {
         for blocker in blockers {
             let what = match &blocker.why {
                 PodHold::Leaving | PodHold::Terminating { node_ready: true, .. } => continue,
-                PodHold::Terminating { .. } => "pods that end on a node that is not Ready".to_owned(),
+                PodHold::Terminating { .. } => "pods terminating on a node that is not Ready".to_owned(),
                 PodHold::Budget { budget, healthy, needed } => format!("pdb {budget} {healthy}/{needed}"),
                 PodHold::ManyBudgets { .. } | PodHold::Job { .. } => blocker.why.to_string(),
                 PodHold::Deferred { webhook, .. } | PodHold::Denied { webhook, .. } => format!("webhook {webhook}"),

@@ -33,7 +33,7 @@ pub fn chosen(app: &App) -> Option<Copied> {
         let mut text: String = lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect();
         text.insert_str(0, &format!("{}\n", detail::title(app, &target)));
         let (text, all) = cut(text);
-        let part = if all { "" } else { ", its beginning" };
+        let part = if all { "" } else { ", truncated" };
         return Some(Copied { text, what: format!("the pane's text ({} lines{part})", lines.len() + 1) });
     }
     let text = cut(short_text::safe(&name(app, &target)?)).0;

@@ -66,29 +66,25 @@ pub const WORDS: &[Word] = &[
     word(
         "mark",
         "FILTER",
-        "Mark the rows that pass, in place of those that were marked; alone: the row under the cursor",
+        "Mark the matching rows instead of the present marks; without FILTER: the row under the cursor",
     ),
-    word("unmark", "", "Forget all marks"),
-    word("sort", "COLUMN [desc]", "Sort by a column; alone: by the next one"),
-    word(
-        "freeze",
-        "TIME REASON",
-        "Nothing new starts until then, in either queue: 2h, 3d, or 2026-12-28T08:00:00Z; and why",
-    ),
+    word("unmark", "", "Clear all marks"),
+    word("sort", "COLUMN [desc]", "Sort by a column; without COLUMN: by the next one"),
+    word("freeze", "TIME REASON", "Start nothing new in either queue until TIME: 2h, 3d, or 2026-12-28T08:00:00Z"),
     word("unfreeze", "[REASON]", "End a freeze before its time"),
     word(
         "columns",
         "COLUMN,COLUMN,...|default",
-        "Show these columns of the view, in this order; default: its own; alone: choose them in a list",
+        "Show these columns in this order; default: the view's own; without argument: choose in a list",
     ),
-    word("settings", "forget", "Forget columns and orders that are kept for the next time"),
-    word("filter", "FILTER", "Show only the rows that pass; alone: type it"),
+    word("settings", "forget", "Forget the saved columns and sort orders"),
+    word("filter", "FILTER", "Show only matching rows; without FILTER: type it"),
     word(
         "write",
         "TIME|off",
-        "In a console that was started with --read-only: allow changes for that long (15m, 2h; 8h at most), or no longer",
+        "In a console started with --read-only: allow changes for this time (15m, 2h; at most 8h); off: end that",
     ),
-    word("q", "", "Leave"),
+    word("q", "", "Quit"),
 ];
 
 /// Verbs that take rows as an argument: a filter, or names, addresses or indexes.
@@ -175,7 +171,7 @@ pub fn verb_forms() -> impl Iterator<Item = (String, &'static str)> {
 
 /// Explanation of ROWS.
 pub const ROWS: &str = "ROWS are names or addresses of nodes, indexes of entries, or a filter such as rack=3 or \
-    node:w1; without them a verb is about what is marked or under the cursor. It asks as its key does.";
+    node:w1; without them a verb acts on the marked rows or the one under the cursor. It asks as its key does.";
 
 /// Returns all commands.
 fn names() -> impl Iterator<Item = &'static str> {

@@ -43,9 +43,9 @@ const LABEL: usize = 11;
 /// Commands, and what they do to an entry.
 const CANCEL: (&str, &str) = ("cancel", "cancel");
 const HOLD: (&str, &str) = ("hold", "hold");
-const LET_GO: (&str, &str) = ("unhold", "let go");
-const FORCE: (&str, &str) = ("force", "force (skip what is left)");
-const RETRY: (&str, &str) = ("retry", "again (retry)");
+const LET_GO: (&str, &str) = ("unhold", "unhold");
+const FORCE: (&str, &str) = ("force", "force (skip the rest)");
+const RETRY: (&str, &str) = ("retry", "retry");
 const RESET: (&str, &str) = ("reset-backoff", "reset backoff");
 
 /// Lines under construction.
@@ -119,7 +119,7 @@ impl Text<'_> {
     /// Adds a log line in full.
     fn logged(&mut self, id: LineId) {
         let Some(line) = self.app.logs.get(&id).cloned() else {
-            self.plain("", "the line is gone: only the last ones are kept");
+            self.plain("", "the line is gone: only the latest are kept");
             return;
         };
         self.plain("at", &self.moment_by(line.at, self.app.now.wall));
@@ -158,7 +158,7 @@ impl Text<'_> {
             None => {
                 let [back, history] = ["back", "history"].map(|name| self.app.key(name));
                 let how = format!(
-                    "{id} is gone: it ended, or was cancelled or deleted. {back} goes back, {history} has its end."
+                    "{id} is gone: it ended, or was cancelled or deleted. {back} goes back, {history} shows how."
                 );
                 self.plain("", &how);
             }
@@ -166,7 +166,7 @@ impl Text<'_> {
                 let key = queries::lies(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
                 self.field("broken", &format!("{key}: {why}"), self.app.looks.theme.danger);
                 let remove = self.app.key("cancel");
-                self.plain("", &format!("The other entries go on. {remove} removes it; or fix that key with etcdctl."));
+                self.plain("", &format!("Other entries continue. {remove} removes it; or fix that key with etcdctl."));
             }
             Some(None) if id.queue == QueueKind::Repair => self.repair(id, alone),
             Some(None) => self.entry(id, alone),
@@ -228,8 +228,8 @@ impl Text<'_> {
         if let Some(order) = given {
             let why = order.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
             let taken = match order.verb {
-                Verb::Hold => format!("{} lets it go", self.app.key("unhold")),
-                _ => "not taken up yet".to_owned(),
+                Verb::Hold => format!("{} releases it", self.app.key("unhold")),
+                _ => "not processed yet".to_owned(),
             };
             let text = format!("{} by {} {}{why}; {taken}", order.verb, order.who, self.moment(order.at));
             self.plain("order", &text);
@@ -267,7 +267,7 @@ impl Text<'_> {
             }
             None => "via ckecli or another program (no record of who)".to_owned(),
         };
-        self.plain("asked", &text);
+        self.plain("requested", &text);
     }
 
     /// Adds the phases of an unfinished entry as a bar.
@@ -358,7 +358,7 @@ impl Text<'_> {
         self.heading(format!("Attempts: {}", attempts.len()));
         for a in attempts.iter().rev() {
             let end = a.outcome.as_ref().map_or_else(
-                || format!("no outcome recorded, bound {} s", a.bound_seconds),
+                || format!("no outcome recorded, limit {} s", a.bound_seconds),
                 |o| match &o.end {
                     // The text contains the time already.
                     Ended::TimedOut(_) => o.end.to_string(),

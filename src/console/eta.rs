@@ -136,13 +136,13 @@ impl Left {
                 }
                 (Some((_, next)), bar) => {
                     let next = if let Some(Bar::Before(at, _)) = bar { next.max(*at) } else { next };
-                    (format!("the next {what} is tried again {}", clock(next)), Tone::Trouble)
+                    (format!("the next {what} is retried {}", clock(next)), Tone::Trouble)
                 }
-                (None, _) => (format!("no {what} will end by itself"), Tone::Trouble),
+                (None, _) => (format!("no {what} can end on its own"), Tone::Trouble),
             }],
             (Some(bar), _) => {
                 let bar = format!("not {}", bar.said(&clock));
-                " (nobody knows yet how long it takes then)".clone_into(&mut aside);
+                " (no estimate yet)".clone_into(&mut aside);
                 match self.ending {
                     0 => vec![(left, Tone::Plain), (format!(" {bar}"), Tone::Trouble)],
                     n => vec![
@@ -155,8 +155,8 @@ impl Left {
                 vec![(format!("about {} for {left}", when::span(self.work(throughput))), Tone::Plain)]
             }
             (None, None) => {
-                aside = self.fewest.map(|n| format!(" (fewer than {n} have ended lately)")).unwrap_or_default();
-                vec![(format!("not known yet for {left}"), Tone::Plain)]
+                aside = self.fewest.map(|n| format!(" (needs {n} completed)")).unwrap_or_default();
+                vec![(format!("{left} left; no estimate yet"), Tone::Plain)]
             }
         };
         if let (Some(throughput), true) = (&self.throughput, self.left > 0) {
@@ -170,7 +170,7 @@ impl Left {
                 format!("{which} {}{windows}", clock(at))
             });
             let then = bar.map(|_| format!("then about {}", when::span(work)));
-            let rate = format!("one every {} as the last {}", when::span(throughput.each), throughput.of);
+            let rate = format!("one every {} like the last {}", when::span(throughput.each), throughput.of);
             let told: Vec<String> = then.into_iter().chain(end).chain([rate]).collect();
             aside = format!(" ({})", told.join(", "));
         }
@@ -279,13 +279,13 @@ mod tests {
             let left = Left { start, ..left.clone() };
             left.said("reboot", |at| at.strftime("%H:%M").to_string()).into_iter().map(|(t, _)| t).collect::<String>()
         };
-        assert_eq!(told(None), "the next reboot is tried again 10:07; 4 in backoff, 1 behind those");
+        assert_eq!(told(None), "the next reboot is retried 10:07; 4 in backoff, 1 behind those");
         assert_eq!(
             told(Some(Bar::Disabled)),
             "no reboot starts while the queue is disabled; 4 in backoff, 1 behind those"
         );
         let opens = Bar::Before(after(now(), 3600), "window");
-        assert_eq!(told(Some(opens)), "the next reboot is tried again 11:00; 4 in backoff, 1 behind those");
+        assert_eq!(told(Some(opens)), "the next reboot is retried 11:00; 4 in backoff, 1 behind those");
     }
 
     #[test]
@@ -334,65 +334,65 @@ mod tests {
         let left = |left, held, stuck| Left { left, held, stuck, throughput, fewest: Some(3), ..Left::default() };
         let table: &[(Left, Option<Bar>, &str)] = &[
             (left(0, 0, 0), None, ""),
-            (left(8, 0, 0), None, "about 2m for 8 reboots (done by 10:02, one every 18s as the last 16)"),
+            (left(8, 0, 0), None, "about 2m for 8 reboots (done by 10:02, one every 18s like the last 16)"),
             (
                 left(8, 6, 0),
                 None,
-                "about 2m for 8 reboots; 6 on hold (those done by 10:02, one every 18s as the last 16)",
+                "about 2m for 8 reboots; 6 on hold (those done by 10:02, one every 18s like the last 16)",
             ),
             (
                 left(8, 6, 1),
                 None,
-                "about 2m for 8 reboots; 6 on hold, 1 stuck (those done by 10:02, one every 18s as the last 16)",
+                "about 2m for 8 reboots; 6 on hold, 1 stuck (those done by 10:02, one every 18s like the last 16)",
             ),
-            (left(0, 6, 0), None, "no reboot will end by itself; 6 on hold"),
+            (left(0, 6, 0), None, "no reboot can end on its own; 6 on hold"),
             (
                 Left { backoff: Some((3, after(now(), 420))), ..left(0, 0, 1) },
                 None,
-                "the next reboot is tried again 10:07; 3 in backoff, 1 stuck",
+                "the next reboot is retried 10:07; 3 in backoff, 1 stuck",
             ),
             (
                 Left { alone: 3, slots: 4, ..left(3, 0, 0) },
                 None,
-                "about 3m for 3 reboots (done by 10:03, one every 18s as the last 16)",
+                "about 3m for 3 reboots (done by 10:03, one every 18s like the last 16)",
             ),
-            (left(0, 6, 2), Some(frozen()), "no reboot will end by itself; 6 on hold, 2 stuck"),
+            (left(0, 6, 2), Some(frozen()), "no reboot can end on its own; 6 on hold, 2 stuck"),
             (
                 left(14, 0, 1),
                 Some(frozen()),
-                "14 reboots not before 11:51 (freeze); 1 stuck (then about 4m, those done by 11:55, one every 18s as the last 16)",
+                "14 reboots not before 11:51 (freeze); 1 stuck (then about 4m, those done by 11:55, one every 18s like the last 16)",
             ),
             (
                 left(1, 0, 0),
                 Some(opens()),
-                "1 reboot not before 02:00 (window) (then about 18s, done by 02:00, one every 18s as the last 16)",
+                "1 reboot not before 02:00 (window) (then about 18s, done by 02:00, one every 18s like the last 16)",
             ),
             (
                 Left { ending: 2, ..left(8, 0, 0) },
                 Some(frozen()),
-                "2 reboots in work, 6 not before 11:51 (freeze) (then about 2m, done by 11:53, one every 18s as the last 16)",
+                "2 reboots in work, 6 not before 11:51 (freeze) (then about 2m, done by 11:53, one every 18s like the last 16)",
             ),
             (
                 Left { ending: 2, ..left(2, 0, 0) },
                 Some(frozen()),
-                "about 36s for 2 reboots (one every 18s as the last 16)",
+                "about 36s for 2 reboots (one every 18s like the last 16)",
             ),
             (
                 left(8, 0, 0),
                 Some(Bar::Disabled),
-                "8 reboots not while the queue is disabled (then about 2m, one every 18s as the last 16)",
+                "8 reboots not while the queue is disabled (then about 2m, one every 18s like the last 16)",
             ),
             (
                 Left { throughput: None, ..left(8, 1, 0) },
                 Some(Bar::Not("while nobody leads")),
-                "8 reboots not while nobody leads; 1 on hold (nobody knows yet how long it takes then)",
+                "8 reboots not while nobody leads; 1 on hold (no estimate yet)",
             ),
             (
                 Left { throughput: None, ..left(8, 1, 0) },
                 None,
-                "not known yet for 8 reboots; 1 on hold (fewer than 3 have ended lately)",
+                "8 reboots left; no estimate yet; 1 on hold (needs 3 completed)",
             ),
-            (Left { throughput: None, fewest: None, ..left(8, 0, 0) }, None, "not known yet for 8 reboots"),
+            (Left { throughput: None, fewest: None, ..left(8, 0, 0) }, None, "8 reboots left; no estimate yet"),
         ];
         for (left, bar, want) in table {
             let left = Left { start: Some(Start::at(now(), bar.clone())), ..left.clone() };

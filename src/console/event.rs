@@ -300,7 +300,7 @@ impl Action {
             }
             Self::Remove { entry, .. } => format!("removing {entry} ..."),
             Self::Hold { entries, hold: true, .. } => format!("holding {} ...", count(entries.len(), "entry")),
-            Self::Hold { entries, hold: false, .. } => format!("letting {} go ...", count(entries.len(), "entry")),
+            Self::Hold { entries, hold: false, .. } => format!("releasing {} ...", count(entries.len(), "entry")),
             Self::ResetBackoff { entries, .. } => {
                 format!("resetting the backoff of {} ...", count(entries.len(), "entry"))
             }
@@ -310,8 +310,8 @@ impl Action {
                 Registering::Enable(true) => "enabling the sabakan integration ...".to_owned(),
                 Registering::Enable(false) => "disabling the sabakan integration ...".to_owned(),
                 Registering::Approve(digest) => format!("approving {digest} ..."),
-                Registering::Hold(true, _) => "stopping all applying ...".to_owned(),
-                Registering::Hold(false, _) => "letting applying go on ...".to_owned(),
+                Registering::Hold(true, _) => "stopping applying ...".to_owned(),
+                Registering::Hold(false, _) => "resuming applying ...".to_owned(),
                 Registering::AutoRepair(true) => "enabling automatic repair ...".to_owned(),
                 Registering::AutoRepair(false) => "disabling automatic repair ...".to_owned(),
                 Registering::Constraint { name, .. } => format!("setting constraint {name} ..."),
@@ -320,18 +320,18 @@ impl Action {
                 let names: Vec<&str> = hosts.iter().map(|(name, _)| name.as_str()).collect();
                 match action {
                     Some(HostAction::Fence(node, _)) => {
-                        format!("fencing {node}: waits for the proof that {} is off ...", names.join(", "))
+                        format!("fencing {node}: waiting for proof that {} is off ...", names.join(", "))
                     }
-                    _ => format!("asking it of {} ...", names.join(", ")),
+                    _ => format!("sending it to {} ...", names.join(", ")),
                 }
             }
             Self::Order { entry, verb, .. } => format!("ordering {verb} of {entry} ..."),
             Self::Stop { .. } => "disabling both queues ...".to_owned(),
-            Self::Resume { .. } => "enabling what was stopped ...".to_owned(),
+            Self::Resume { .. } => "resuming the queues ...".to_owned(),
             Self::Freeze { .. } => "freezing both queues ...".to_owned(),
             Self::Unfreeze { .. } => "ending the freeze ...".to_owned(),
             Self::KeepCordoned { node, keep: true } => format!("keeping {node} cordoned ..."),
-            Self::KeepCordoned { node, keep: false } => format!("giving {node}'s cordon back ..."),
+            Self::KeepCordoned { node, keep: false } => format!("no longer keeping {node} cordoned ..."),
         }
     }
 }

@@ -74,7 +74,7 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         let label = if app.help.is_some() { "find: " } else { "filter: " };
         let said = match app.list().fault() {
             Some(_) if app.help.is_none() => (format!("{drop} drop"), theme.muted),
-            _ if app.untouched => (format!("a letter begins anew, End goes on  {keep} keep"), theme.muted),
+            _ if app.untouched => (format!("letters replace it, End edits it  {keep} keep"), theme.muted),
             _ => (format!("{keep} keep  {drop} drop"), theme.muted),
         };
         return prompt(app, frame, (area, hints), label, input, said);
@@ -83,7 +83,7 @@ pub fn draw(app: &App, frame: &mut Frame, area: Rect) {
         let begun = app.chord.iter().map(|stroke| keys::title(&keys::named(*stroke))).collect::<Vec<_>>().join(" ");
         let mut on: Vec<String> =
             app.looks.keymap.chords(&app.chord).into_iter().map(|(keys, name)| format!("{keys} {name}")).collect();
-        on.push("Esc drops it".to_owned());
+        on.push("Esc cancels".to_owned());
         put(frame.buffer_mut(), area.x, hints, area.width, &format!("{begun} ...  {}", on.join("  ")), theme.key);
         return;
     }

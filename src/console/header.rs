@@ -141,7 +141,7 @@ fn counts(app: &App) -> Line<'static> {
         spans.push(Span::styled(format!("{queue}s DISABLED"), theme.danger));
     }
     if let Some(odd) = switch.odd() {
-        spans.push(Span::styled(format!(" (odd value {:?})", short_text::safe(odd)), theme.trouble));
+        spans.push(Span::styled(format!(" (bad value {:?})", short_text::safe(odd)), theme.trouble));
     }
     let after = if queue == QueueKind::Reboot { "rebooting" } else { "watching" };
     let mut states = Vec::new();
@@ -187,7 +187,7 @@ fn leader(app: &App) -> Line<'static> {
             spans.push(Span::raw(format!("leader: {} (CKE; its guarantees hold)", short_text::safe(&host))));
         }
         Leader::Nobody => spans.push(Span::styled("leader: NONE, nothing moves", theme.danger)),
-        Leader::Unknown => spans.push(Span::styled("leader: not known, etcd is lost", theme.danger)),
+        Leader::Unknown => spans.push(Span::styled("leader: unknown, etcd is lost", theme.danger)),
     }
     match app.writes_until {
         _ if app.read_only() => spans.push(Span::styled("  read-only", theme.trouble)),
@@ -196,14 +196,14 @@ fn leader(app: &App) -> Line<'static> {
             spans.push(Span::styled(text, theme.danger));
         }
         None if app.rights.only_looks() => {
-            spans.push(Span::styled("  this user of etcd may only look", theme.trouble));
+            spans.push(Span::styled("  this etcd user is read-only", theme.trouble));
         }
         None => {}
     }
     if let Some(why) = &engine.resigning {
         spans.push(Span::styled(format!("  resigning: {}", short_text::safe(why)), theme.trouble));
     } else if let Some(why) = &engine.migrating {
-        let what = "  brings the records of an older version into this form: ";
+        let what = "  migrating records of an older version: ";
         spans.push(Span::styled(format!("{what}{}", short_text::safe(why)), theme.trouble));
     } else if !engine.observing.is_empty() {
         spans.push(Span::styled("  observing", theme.trouble));

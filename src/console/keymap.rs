@@ -73,7 +73,7 @@ impl Keymap {
                 None => binding.keys.iter().map(|k| (*k).to_owned()).collect(),
             };
             for text in &texts {
-                let strokes = chord(text).ok_or_else(|| format!("keys.{}: {text:?} is no key", binding.name))?;
+                let strokes = chord(text).ok_or_else(|| format!("keys.{}: {text:?} is not a key", binding.name))?;
                 fits(binding, text, &strokes)?;
                 let one = InForce {
                     context: binding.context,
@@ -188,14 +188,14 @@ fn fits(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String>
     let name = binding.name;
     if let Some((heard, stroke)) = strokes.iter().find_map(|stroke| Some((never_heard(*stroke)?, *stroke))) {
         let key = named(stroke);
-        return Err(format!("keys.{name}: {text:?}: a terminal sends {key} as {heard}: take another key"));
+        return Err(format!("keys.{name}: {text:?}: a terminal sends {key} as {heard}: choose another key"));
     }
     if strokes.len() > 1 {
         if matches!(binding.context, Dialog | Field) {
             return Err(format!("keys.{name}: {text:?}: chords work in tables and panes, not where text is typed"));
         }
         if strokes.iter().any(|(code, _)| *code == KeyCode::Esc) {
-            return Err(format!("keys.{name}: {text:?}: Esc drops a chord, it cannot be part of one"));
+            return Err(format!("keys.{name}: {text:?}: Esc cancels a chord, so it cannot be part of one"));
         }
         return Ok(());
     }
@@ -206,7 +206,7 @@ fn fits(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String>
     });
     if binding.changes && harmless {
         return Err(format!(
-            "keys.{name}: {text} looks harmless, and {name} changes the cluster: take a letter, a function key or a \
+            "keys.{name}: {text} looks harmless, and {name} changes the cluster: choose a letter, a function key or a \
              chord such as \"ctrl-x c\""
         ));
     }
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(Keymap::new(&both).unwrap_err(), "keys.filter: f9 is the key of cancel already (keys.cancel)");
         assert!(change("filter", &["X"]).unwrap_err().contains("cancel"));
         assert!(change("nothing", &["x"]).unwrap_err().contains("reset-backoff"));
-        assert!(change("cancel", &["hyper-x"]).unwrap_err().contains("no key"));
+        assert!(change("cancel", &["hyper-x"]).unwrap_err().contains("not a key"));
     }
 
     #[test]
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(why, said);
         assert!(change(&[("bottom", "g e"), ("top", "g g")]).is_ok());
         assert!(change(&[("yes", "g y")]).unwrap_err().contains("not where text is typed"));
-        assert!(change(&[("top", "z esc")]).unwrap_err().contains("Esc drops a chord"));
+        assert!(change(&[("top", "z esc")]).unwrap_err().contains("Esc cancels a chord"));
     }
 
     /// Destructive keys must not be next to harmless ones.
@@ -377,12 +377,12 @@ mod tests {
         for (key, heard) in [("ctrl-i", "tab"), ("ctrl-m", "enter"), ("ctrl-[", "esc"), ("ctrl-x ctrl-m", "enter")] {
             let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);
             let why = Keymap::new(&change).unwrap_err();
-            assert!(why.contains(&format!(" as {heard}: take another key")), "{why}");
+            assert!(why.contains(&format!(" as {heard}: choose another key")), "{why}");
         }
         // The control codes after the letters, and keys that have no control code at all.
         for key in ["ctrl-\\", "ctrl-]", "ctrl-^", "ctrl-_", "ctrl-/", "ctrl-1", "ctrl-9", "ctrl-;", "ctrl-enter"] {
             let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);
-            assert!(Keymap::new(&change).unwrap_err().contains(": take another key"), "{key}");
+            assert!(Keymap::new(&change).unwrap_err().contains(": choose another key"), "{key}");
         }
         for key in ["ctrl-4", "ctrl-7", "ctrl-space", "ctrl-left", "alt-]"] {
             let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);

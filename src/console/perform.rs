@@ -80,7 +80,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
                     Err(e) => failed.push(e.text),
                 }
             }
-            summed(if hold { "on hold:" } else { "let go:" }, &done, &failed)?
+            summed(if hold { "on hold:" } else { "released:" }, &done, &failed)?
         }
         Action::Switch { queue, enabled, reason } => {
             switch(operator, queue.into(), enabled, reason.as_deref(), &format!("the {queue} queue")).await?
@@ -111,7 +111,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
                 }
                 Registering::Hold(hold, seen) => {
                     operator.hold_registry(hold, Some(seen), reason).await.map_err(text)?;
-                    if hold { "nothing is applied until it is let go" } else { "applying goes on" }.into()
+                    if hold { "applying is on hold" } else { "applying resumes" }.into()
                 }
             }
         }
@@ -131,7 +131,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
         }
         Action::Order { entry, verb, seen, reason } => {
             operator.order(entry, verb, seen, reason.as_deref()).await.map_err(text)?;
-            format!("ordered {verb} of {entry}: the leader takes it up at its next pass").into()
+            format!("ordered {verb} of {entry}: the leader acts on it in its next pass").into()
         }
         Action::Freeze { until, reason } => {
             let before = operator.freeze(until, &reason).await.map_err(text)?;
@@ -139,15 +139,15 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             ActionOutcome { replaced: before.map(|_| Replaced::Freeze), ..said.into() }
         }
         Action::Unfreeze { reason } => match operator.unfreeze(reason.as_deref()).await.map_err(text)? {
-            Some(freeze) => format!("the freeze is over; it was until {}", freeze.until).into(),
-            None => "no freeze was on".into(),
+            Some(freeze) => format!("freeze ended; it was set until {}", freeze.until).into(),
+            None => "nothing was frozen".into(),
         },
         Action::KeepCordoned { node, keep } => {
             operator.keep_cordoned(&node, keep, None).await.map_err(text)?;
             if keep {
-                format!("{node} stays cordoned when the work ends; the same key gives it back").into()
+                format!("{node} stays cordoned when the work ends; the same key undoes this").into()
             } else {
-                format!("{node}'s cordon is the queue's again").into()
+                format!("{node} is no longer kept cordoned").into()
             }
         }
     })
@@ -164,7 +164,7 @@ async fn switch(
     let turned = operator.set_switch(name, enabled, reason).await.map_err(text)?;
     let before = turned.before.map(|before| before.enabled());
     let replaced = (!enabled && before != Some(true)).then_some(Replaced::Off);
-    let already = if before == Some(enabled) { " and was so already" } else { "" };
+    let already = if before == Some(enabled) { " already" } else { "" };
     let said = format!("{what} is {}{already}", if enabled { "enabled" } else { "disabled" });
     Ok(ActionOutcome { wrote: Some(turned.revision), replaced, ..said.into() })
 }
@@ -189,7 +189,7 @@ async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) 
         }
     }
     let repairs = entries.iter().all(|id| id.queue == QueueKind::Repair);
-    let before = (!ended.is_empty()).then(|| format!("ended before that: {}", indexes(&ended)));
+    let before = (!ended.is_empty()).then(|| format!("already ended: {}", indexes(&ended)));
     if done.is_empty() && failed.is_empty() {
         let said = before.ok_or_else(|| "nothing was chosen".to_owned())?;
         return Ok(ActionOutcome { done: Some(Vec::new()), ..said.into() });

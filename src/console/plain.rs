@@ -55,7 +55,7 @@ impl Teller {
             // The audit records have the earlier actions.
             self.upto = store.revision;
         }
-        lines.extend(others::untold(&store.fresh, self.upto).map(|said| format!("{said}: `cketerm audit` has them")));
+        lines.extend(others::untold(&store.fresh, self.upto).map(|said| format!("{said}: see `cketerm audit`")));
         for (_, audit) in store.fresh.deeds_after(self.upto) {
             lines.push(others::sentence(audit));
         }
@@ -98,7 +98,7 @@ impl Teller {
             Leader::Other(host) => format!("{host} (another cketerm)"),
             Leader::Cke(host) => format!("{host} (CKE)"),
             Leader::Nobody => "NONE, nothing moves".to_owned(),
-            Leader::Unknown => "not known, etcd is lost".to_owned(),
+            Leader::Unknown => "unknown, etcd is lost".to_owned(),
         };
         let on = |enabled: bool| if enabled { "enabled" } else { "DISABLED" }.to_owned();
         let freeze = store.policy().freeze.clone().filter(|freeze| freeze.holds(seen.now.wall));
@@ -164,7 +164,7 @@ impl Teller {
             let new = known.is_none() && self.begun;
             let asked = store.requests.get(&id).and_then(Stored::get).filter(|_| new).map(|r| {
                 let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                format!(" (asked by {}{why})", r.who)
+                format!(" (requested by {}{why})", r.who)
             });
             let why = why.filter(|_| !kind.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
             lines.push(format!("{id} {machine} {state}{why}{}", asked.unwrap_or_default()));
@@ -179,9 +179,10 @@ fn kind(why: &Reason) -> String {
         Reason::Ready | Reason::Working { .. } => String::new(),
         Reason::PodsLeaving { .. } => "pods are leaving".to_owned(),
         Reason::WaitingForSlot { .. } => "waits for a slot".to_owned(),
-        Reason::WaitingForBoot { stuck, .. } => format!("boots, stuck: {stuck}"),
+        Reason::WaitingForBoot { stuck: true, .. } => "STUCK, no boot".to_owned(),
+        Reason::WaitingForBoot { .. } => "booting".to_owned(),
         Reason::Stale { source, .. } => format!("{source} is stale"),
-        Reason::Settling { node, .. } => format!("settles {node}"),
+        Reason::Settling { node, .. } => format!("settling {node}"),
         other => other.to_string(),
     }
 }
@@ -202,7 +203,7 @@ pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) 
             biased;
             () = signals.ends() => return Ok(()),
             _ = stop.recv() => {
-                eprintln!("cketerm: a stopped engine would keep the lock: it goes on; Ctrl-C ends it");
+                eprintln!("cketerm: a suspended engine would keep the lock: it keeps running; Ctrl-C ends it");
                 continue;
             }
             changed = seen.changed(), if publisher => publisher = changed.is_ok(),

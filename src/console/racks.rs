@@ -101,7 +101,7 @@ impl State {
             Self::NotReady => "not ready",
             Self::Stuck => "STUCK",
             Self::NoNode => "no Node",
-            Self::Unknown => "not heard of",
+            Self::Unknown => "unknown",
         }
     }
 

@@ -111,7 +111,7 @@ async fn whole<E: std::fmt::Display, F: Future<Output = Result<Vec<Stored<Audit>
     for _ in 0..reads {
         let page = match read(from).await {
             Ok(page) => page,
-            Err(e) => return (all, Some(format!("the audit of that time was not read to its end: {e}"))),
+            Err(e) => return (all, Some(format!("the audit of that time could not be read completely: {e}"))),
         };
         let full = page.len() >= n;
         // The next read repeats the records of the same moment.

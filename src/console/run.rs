@@ -173,7 +173,7 @@ impl Console {
         let mut app = App::new(looks, options.view, steady.now());
         app.size = size;
         if options.sandbox {
-            app.say("a data centre of its own, where nothing is real: :tour shows the first steps");
+            app.say("a simulated data centre: :tour shows the first steps");
         }
         if let Some((path, kept)) = kept {
             recall(&mut app, &path, kept);
@@ -304,7 +304,7 @@ impl Console {
             return;
         }
         let Some(operator) = clients.and_then(|clients| clients.operator) else {
-            let why = "etcd is not connected yet: try again in a moment".to_owned();
+            let why = "not connected to etcd yet: try again in a moment".to_owned();
             let _ = done.send(Event::Done(Err(why)));
             return;
         };
@@ -337,7 +337,7 @@ impl Console {
         }
         let (clients, tell) = (self.clients.borrow().clone(), self.tell.clone());
         let Some(clients) = clients else {
-            let _ = tell.send(Event::Answered(Box::new(question.refused("etcd is not connected yet".to_owned()))));
+            let _ = tell.send(Event::Answered(Box::new(question.refused("not connected to etcd yet".to_owned()))));
             return;
         };
         let seen = Arc::clone(&self.app.seen);
@@ -367,7 +367,7 @@ impl Console {
             let (ask, answer) = oneshot::channel();
             let most = LONGEST_END.as_secs();
             self.app.say(format!(
-                "stops when the engine has given the lock back: commands and power cycles that are under way end first \
+                "stops once the engine has released the lock: commands and power cycles that are under way end first \
                  (at most {most} s)"
             ));
             self.draw()?;

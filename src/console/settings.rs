@@ -18,7 +18,7 @@ use super::{
 /// Version of the file format that this program writes.
 const VERSION: u32 = 1;
 const HEAD: &str = "# Written by cketerm's console (:columns, :sort); `:settings forget` removes it.\n\
-                    # What you configure yourself stands in config.yaml.\n";
+                    # Your own configuration is in config.yaml.\n";
 
 /// The part that every version of the file has.
 #[derive(Deserialize)]
@@ -94,7 +94,7 @@ pub fn read(path: &Path) -> Result<Settings, String> {
 fn found(path: &Path) -> Result<Settings, Unread> {
     let failed = |e: io::Error| Unread::Failed(e.to_string());
     match fs::metadata(path) {
-        Ok(file) if !file.is_file() => return Err(Unread::Failed("it is no file".to_owned())),
+        Ok(file) if !file.is_file() => return Err(Unread::Failed("it is not a file".to_owned())),
         Ok(file) if file.len() > LARGEST => return Err(Unread::Broken(format!("it has {} bytes", file.len()))),
         Ok(_) => {}
         // A missing home is not an error of the file.
@@ -107,7 +107,7 @@ fn found(path: &Path) -> Result<Settings, Unread> {
     let bytes = fs::read(path).map_err(failed)?;
     let Version { version } = serde_yaml::from_slice(&bytes).map_err(broken)?;
     if version != VERSION {
-        let why = format!("it is of version {version}, this program knows {VERSION}");
+        let why = format!("it has version {version}, this program knows {VERSION}");
         return Err(if version > VERSION { Unread::Newer(why) } else { Unread::Broken(why) });
     }
     serde_yaml::from_slice(&bytes).map_err(broken)
@@ -129,7 +129,7 @@ pub fn write(path: &Path, change: &Change) -> Result<Option<PathBuf>, String> {
     match found(path) {
         Ok(settings_now) => settings = settings_now,
         Err(Unread::Failed(why) | Unread::Newer(why)) => {
-            return Err(format!("{} is left as it is: {why}", path.display()));
+            return Err(format!("{} is not changed: {why}", path.display()));
         }
         Err(Unread::Broken(_)) => {
             let to = path.with_extension("yaml.broken");
@@ -258,11 +258,11 @@ mod tests {
         let path = dir.path().join("console.yaml");
         fs::write(&path, "version: 2\nsomething: new\n").unwrap();
         let why = write(&path, &columns("nodes", &["node"])).unwrap_err();
-        assert!(why.contains("left as it is: it is of version 2"), "{why}");
+        assert!(why.contains("not changed: it has version 2"), "{why}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "version: 2\nsomething: new\n");
         let folder = dir.path().join("folder");
         fs::create_dir(&folder).unwrap();
-        assert!(write(&folder, &columns("nodes", &["node"])).unwrap_err().contains("it is no file"));
+        assert!(write(&folder, &columns("nodes", &["node"])).unwrap_err().contains("it is not a file"));
     }
 
     #[test]

@@ -32,9 +32,9 @@ impl SettingsWriter {
             while let Some(change) = asked.recv().await {
                 let to = path.clone();
                 let written = spawn_blocking(move || settings::write(&to, &change)).await;
-                let said = written.unwrap_or_else(|e| Err(format!("the settings were not written: {e}")));
-                let said = said
-                    .map(|aside| aside.map(|aside| format!("what could not be read is kept as {}", aside.display())));
+                let said = written.unwrap_or_else(|e| Err(format!("cannot write the settings: {e}")));
+                let said =
+                    said.map(|aside| aside.map(|aside| format!("the unreadable file is kept as {}", aside.display())));
                 // The send fails if the console has quit.
                 let _ = tell.send(Event::Kept(said));
             }

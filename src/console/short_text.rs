@@ -44,7 +44,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::OutcomeUnknown { until: Some(until), .. } => {
             format!("old command may run, known {}", when::until(*until, now))
         }
-        Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: order it again, or done".to_owned(),
+        Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: order retry or done".to_owned(),
         Reason::WaitingForBoot { since, last, stuck } => {
             // A failing check of a machine that is booting is not an error.
             if *stuck {
@@ -54,8 +54,8 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
                 // The order is in force; the text is what it waits for.
                 last.clone()
             } else {
-                let check = if last.is_empty() { "" } else { ", not back yet" };
-                format!("boots for {}{check}", when::age(*since, now))
+                let check = if last.is_empty() { "" } else { ", not up yet" };
+                format!("booting for {}{check}", when::age(*since, now))
             }
         }
         Reason::WaitingForHealth { last, .. } if last.is_empty() => "health not checked yet".to_owned(),
@@ -64,7 +64,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::MachineInReboot { entry } => format!("being rebooted ({entry})"),
         Reason::Settling { until, missing, .. } => {
             let end = until.map(|u| format!(", {}", when::until(u, now))).unwrap_or_default();
-            format!("settles: {missing}{end}")
+            format!("settling: {missing}{end}")
         }
         Reason::OutsideWindow { next_open: Some(at), .. } => format!("window opens {}", when::until(*at, now)),
         Reason::Frozen { until, why } => {
@@ -80,9 +80,9 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::WaitingForSlot { holder: Some(holder), limit } => {
             format!("waits for a slot, {limit} in use (#{})", holder.index)
         }
-        Reason::WaitingForWorkers { holder } => format!("waits for the workers ({holder})"),
-        Reason::NodeMismatch { expected, found } => format!("not that machine: {found} instead of {expected}"),
-        Reason::OrphanedCordon { entry, .. } => format!("cordon left by {entry}, until it is back"),
+        Reason::WaitingForWorkers { holder } => format!("waits for workers ({holder})"),
+        Reason::NodeMismatch { expected, found } => format!("wrong machine: expected {expected}, found {found}"),
+        Reason::OrphanedCordon { entry, .. } => format!("cordoned by {entry}; uncordoned after boot"),
         other => other.to_string(),
     };
     made_safe(text)
@@ -111,10 +111,10 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::DeferredToWebhook { webhook, .. } | Reason::DeniedByWebhook { webhook, .. } => {
             format!("webhook {webhook}")
         }
-        Reason::EvictionFailing { .. } => "evictions that fail".to_owned(),
+        Reason::EvictionFailing { .. } => "failing evictions".to_owned(),
         Reason::TerminatingStuck { .. } => "pods stuck terminating".to_owned(),
-        Reason::NodeMismatch { .. } => "not the machine that was meant".to_owned(),
-        Reason::OrphanedCordon { .. } => "cordon left behind".to_owned(),
+        Reason::NodeMismatch { .. } => "wrong machine".to_owned(),
+        Reason::OrphanedCordon { .. } => "orphaned cordon".to_owned(),
         Reason::InvalidEntry { .. } => "cannot be read".to_owned(),
         Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
         Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
@@ -130,26 +130,26 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::WaitingForWorkers { .. } => "the workers",
         Reason::WaitingForControlPlane { .. } | Reason::Settling { .. } => "an API server",
         Reason::Backoff { .. } => "the end of a backoff",
-        Reason::OnHold { .. } => "a person (on hold)",
-        Reason::OrderIgnored { .. } => "a person (CKE knows no such order)",
+        Reason::OnHold { .. } => "an operator (on hold)",
+        Reason::OrderIgnored { .. } => "an operator (unknown to CKE)",
         Reason::DuplicateOf { .. } => "the same machine's other entry",
         Reason::MachineInRepair { .. } => "a repair of the same machine",
         Reason::MachineInReboot { .. } => "a reboot of the same machine",
         Reason::QueueDisabled => "the queue (disabled)",
         Reason::EngineObserving { .. } | Reason::NoEngine { .. } => "an engine that leads",
-        Reason::EngineElsewhere { .. } => "the engine elsewhere",
-        Reason::Stale { .. } => "a silent source",
+        Reason::EngineElsewhere { .. } => "another engine",
+        Reason::Stale { .. } => "a stale source",
         Reason::OutsideWindow { .. } => "the window",
         Reason::WaitingForGroup { .. } => "another group",
         Reason::Frozen { .. } => "the end of the freeze",
         Reason::Ready | Reason::Working { .. } => "the next pass",
-        Reason::UnreachableGate { .. } => "unreachable nodes to come back",
+        Reason::UnreachableGate { .. } => "unreachable nodes",
         Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
         Reason::EtcdMemberUnhealthy { .. } | Reason::EtcdUnchecked { .. } => "healthy etcd members",
-        Reason::EtcdQuorumWouldBeLost { .. } => "leave to lose etcd's quorum",
+        Reason::EtcdQuorumWouldBeLost { .. } => "consent to lose etcd's quorum",
         Reason::AwaitingApproval { .. } => "an approval",
         Reason::NoCommand { .. } | Reason::ProgramMissing { .. } | Reason::BmcNotAllowed { .. } => {
-            "a command that can be run"
+            "a command that can run"
         }
         _ => "something else",
     }

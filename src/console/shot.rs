@@ -29,7 +29,7 @@ pub fn presses(text: &str) -> Result<Vec<KeyEvent>, String> {
     let mut presses = Vec::new();
     let mut press = |name: &str| {
         let (code, modifiers) = keys::parse(name).ok_or_else(|| {
-            format!("{name:?} is no key: write j, X, enter, space, ctrl-f, pgdn, and text to type in double quotes")
+            format!("{name:?} is not a key: write j, X, enter, space, ctrl-f, pgdn, and text to type in double quotes")
         })?;
         presses.push(KeyEvent::new(code, modifiers));
         Ok::<(), String>(())
@@ -85,9 +85,9 @@ pub async fn after(
                             answers.push(Event::Answered(Box::new(answer)));
                         }
                         Effect::Act(_) => {
-                            answers.push(Event::Done(Err("a screenshot never writes: left out".to_owned())));
+                            answers.push(Event::Done(Err("action skipped: a screenshot never writes".to_owned())));
                         }
-                        Effect::Quit => return Err("these keys leave the console".to_owned()),
+                        Effect::Quit => return Err("these keys quit the console".to_owned()),
                     }
                 }
             }
@@ -283,7 +283,7 @@ mod tests {
         let chars = |text: &str| text.chars().map(KeyCode::Char).collect::<Vec<_>>();
         assert_eq!(codes, [chars("jXfa b"), vec![KeyCode::Enter]].concat());
         assert_eq!(keys[2].modifiers, KeyModifiers::CONTROL);
-        assert!(presses("j nope").unwrap_err().contains("\"nope\" is no key"));
+        assert!(presses("j nope").unwrap_err().contains("\"nope\" is not a key"));
         assert!(presses("/ \"rack").unwrap_err().contains("closing double quote"));
         assert_eq!(presses("").unwrap(), []);
     }

@@ -100,7 +100,7 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
 fn said(app: &App, lost: &Lost) -> String {
     let effect = match lost.source {
         "etcd" => "nothing is written",
-        "Kubernetes" => "no drain goes on",
+        "Kubernetes" => "no drain continues",
         _ => "nothing is generated",
     };
     let heard = match lost.heard {
@@ -159,7 +159,7 @@ pub fn slow(app: &App) -> Vec<String> {
         }
     };
     if snap.store.synced && etcd_lost(&app.seen, boot).is_none() {
-        add("etcd", snap.store.line.lag, SLOW, boot - snap.store.heard, "; what is shown may be as old");
+        add("etcd", snap.store.line.lag, SLOW, boot - snap.store.heard, "; the data shown may be as old");
     }
     let nodes = snap.kube.sources.get("nodes").filter(|nodes| nodes.synced);
     if let Some(nodes) = nodes.filter(|_| kube_lost(&app.seen, boot).is_none()) {
@@ -178,8 +178,8 @@ pub fn refusal(app: &App) -> Option<String> {
     let age = when::seconds(boot - lost.heard.unwrap_or(boot));
     let next = next_try(app, &lost);
     Some(format!(
-        "etcd was last heard {age} ago: nothing is written until it is back ({next}); look at etcd itself and at the \
-         network to it: `etcdctl endpoint status`"
+        "etcd was last heard {age} ago: nothing is written until it is back ({next}); check etcd and the network \
+         to it: `etcdctl endpoint status`"
     ))
 }
 

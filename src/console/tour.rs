@@ -41,50 +41,50 @@ struct Step {
 
 const STEPS: [Step; 10] = [
     Step {
-        text: "This data centre is made up, all of it happens in this program. Every key is the one you use on real \
-               servers. Open the nodes: press {nodes}.",
+        text: "This data centre is simulated inside this program. All keys are the same as on real servers. Open the \
+               nodes: press {nodes}.",
         done: |app, _| app.view == View::Nodes,
     },
     Step {
-        text: "Show only some of them: press {filter}, type  rack=1 !role:api  and {accept}. Esc takes a filter away.",
+        text: "Show only some of them: press {filter}, type  rack=1 !role:api  and {accept}. Esc clears a filter.",
         done: |app, _| app.view == View::Nodes && !app.nodes.good.is_empty() && app.typing.is_none(),
     },
     Step {
-        text: "Mark two nodes with {mark}: marks stay with the nodes, whatever the rows do.",
+        text: "Mark two nodes with {mark}: marks stay with the nodes when the rows move.",
         done: |app, _| app.nodes.marks.len() > 1,
     },
     Step {
-        text: "Queue their reboot: {reboot}. The dialog says what it would meet. Type a reason, {accept}, and do it: \
-               nothing happens before you say so.",
+        text: "Queue their reboot: {reboot}. The dialog shows what would block it. Type a reason, {accept}, and \
+               confirm: nothing happens before that.",
         done: |app, tour| !tour.queued.is_empty() && queued(app, tour).next().is_some(),
     },
     Step {
-        text: "The queue: press {reboots}. The one that drains shows its pods going; REASON says of all others what \
-               they wait for.",
+        text: "The queue: press {reboots}. The draining one shows how many pods have left; REASON shows why each \
+               of the others waits.",
         done: |app, _| app.view == View::Reboots && working(app),
     },
     Step {
-        text: "Open an entry with {open}: its timeline, the pods that are left, each with what keeps it. {back} closes it.",
+        text: "Open an entry with {open}: its timeline and the pods left, each with its blocker. {back} closes it.",
         done: |app, _| matches!(app.pane.as_ref().map(|pane| &pane.of), Some(Target::Entry(_))),
     },
     Step {
-        text: "Close it ({back}) and ask what needs a person: {trouble} goes to the next row that is stuck, from any \
-               view; it says so where there is none.",
+        text: "Close it ({back}) and look for what needs an operator: {trouble} goes to the next stuck row, from \
+               any view, or says that there is none.",
         done: |_, tour| tour.looked,
     },
     Step {
-        text: "Take your reboots back: mark them in Reboots ({reboots}, {mark}), or put the cursor on one, and press \
-               {cancel}. {undo} would queue again what had only waited.",
+        text: "Cancel your reboots: mark them in Reboots ({reboots}, {mark}), or put the cursor on one, and press \
+               {cancel}. {undo} would requeue those that had not begun.",
         // The entries may have ended by themselves.
         done: |app, tour| tour.cancelled || queued(app, tour).next().is_none(),
     },
     Step {
-        text: "Who did what, when, why, from where: press {audit}. Your reasons stand there.",
+        text: "Who did what, when, why, from where: press {audit}. It shows your reasons.",
         done: |app, _| app.view == View::Audit,
     },
     Step {
-        text: "That was the tour. {help} lists all keys, {command} all commands; docs/tasks.md has ten tasks of a day. \
-               {back} takes this away.",
+        text: "That was the tour. {help} lists all keys, {command} all commands; docs/tasks.md has ten everyday tasks. \
+               {back} closes this.",
         done: |_, _| false,
     },
 ];
@@ -110,7 +110,7 @@ pub fn turn(app: &mut App) {
         return;
     }
     if !app.looks.sandbox {
-        app.refuse_here("the tour is in the sandbox, where nothing is real: `cketerm --sandbox`, then :tour");
+        app.refuse_here("the tour works only in the sandbox: `cketerm --sandbox`, then :tour");
         return;
     }
     app.message = None;

@@ -214,16 +214,16 @@ impl Way {
     pub fn word(&self) -> String {
         match self {
             Self::Enable(_) => "enables it again".to_owned(),
-            Self::LetGo(ids) => format!("lets {} go again", if ids.len() == 1 { "it" } else { "them" }),
-            Self::Apply => "lets applying go on".to_owned(),
-            Self::Unfreeze(..) => "ends the freeze again".to_owned(),
+            Self::LetGo(ids) => format!("releases {}", if ids.len() == 1 { "it" } else { "them" }),
+            Self::Apply => "resumes applying".to_owned(),
+            Self::Unfreeze(..) => "ends the freeze".to_owned(),
             Self::Constraint { old, .. } => format!("sets it back to {old}"),
             Self::Unqueue(ids) if ids.len() == 1 => "cancels it, unless it has begun".to_owned(),
             Self::Unqueue(_) => "cancels those that have not begun".to_owned(),
-            Self::Release(_) => "releases it again".to_owned(),
+            Self::Release(_) => "releases it".to_owned(),
             Self::Queue { waited, others: 0, .. } => format!("queues {} again", count(waited.len(), "reboot")),
             Self::Queue { waited, .. } => {
-                format!("queues those {} again that had only waited", waited.len())
+                format!("requeues the {} that had not begun", waited.len())
             }
         }
     }
@@ -243,10 +243,10 @@ impl Way {
             Self::Release(id) => dialog::host::release_of(app, id),
             Self::Queue { waited, others, reason } => {
                 let mut again = dialog::add::of(app, waited.iter().map(|w| w.node.clone()).collect())?;
-                again.notes.push("at the end of the queue, as asked for by you".to_owned());
+                again.notes.push("at the end of the queue, requested by you".to_owned());
                 if *others > 0 {
                     let more = count(*others, "other entry");
-                    again.notes.push(format!("! not the {more}: something was done for them already"));
+                    again.notes.push(format!("! without the {more} for which work had begun"));
                 }
                 if let Some(reason) = reason {
                     again.because(reason.clone());
@@ -282,28 +282,26 @@ impl Offer {
     /// Returns why the undo is not possible any more.
     pub fn refusal(&self, app: &App) -> Option<&'static str> {
         if app.now.boot.saturating_sub(self.since) > OFFERED {
-            return Some("the way back was offered for a minute, which is over: do it as anything else is done");
+            return Some("undo expired; reverse it manually");
         }
         if let Way::Unqueue(ids) = &self.way
             && (self.changed || self.stands.is_none())
             && self.way.stands(app).is_none()
             && ids.iter().all(|id| arrived(app, *id))
         {
-            return Some(
-                "what was queued last has begun or ended: nothing is left to take back; cancel it as any other",
-            );
+            return Some("undo refused: the queued entries have begun or ended; cancel them instead");
         }
         if self.changed {
-            return Some("what was done last has changed since: nothing is taken back, look again");
+            return Some("undo refused: the target has changed since");
         }
-        self.stands.is_none().then_some("what was done last is not seen yet: once more in a moment")
+        self.stands.is_none().then_some("waiting for etcd; try again in a moment")
     }
 
     /// Opens the confirmation of the inverse action.
     pub fn open(&self, app: &App) -> Result<Dialog, String> {
         let mut opened = self.way.open(app)?;
         let ago = app.now.boot.saturating_sub(self.since).as_secs_f64();
-        opened.notes.insert(0, format!("takes back what was done here {} ago", when::seconds(ago)));
+        opened.notes.insert(0, format!("undoes this console's action of {} ago", when::seconds(ago)));
         Ok(opened)
     }
 }

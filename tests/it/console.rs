@@ -67,7 +67,7 @@ fn columns_are_kept_for_the_next_console_and_a_broken_file_is_kept_aside() {
 
     std::fs::write(&path, "version: 0\nof: somebody\n").unwrap();
     let mut console = start();
-    console.shows("it is ignored: it is of version 0", 5);
+    console.shows("it is ignored: it has version 0", 5);
     console.press(":columns node\r");
     console.shows("console.yaml.broken", 5);
     console.press(":settings forget\r");
@@ -153,7 +153,7 @@ fn a_blocked_drain_is_cancelled_in_ten_keys_and_a_reboot_queued_by_keyboard_ends
     assert!(idle <= 300, "{idle} bytes in 5 s without any news");
 
     console.press("q");
-    console.shows("Nobody else stands by", 5);
+    console.shows("No other engine stands by", 5);
     console.press("y");
     assert_eq!(console.ended(20), 0);
     console.holds_the_terminal(false);

@@ -19,12 +19,12 @@ impl Text<'_> {
             return;
         };
         self.plain("power", short_text::host_power(host));
-        let online = if host.online { "yes" } else { "no: it is to be off, whatever is asked" };
+        let online = if host.online { "yes" } else { "no: kept off, whatever is requested" };
         self.plain("online", online);
         self.plain("state", &host.provisioning);
         match host.node_in(&seen.snapshot.kube) {
-            Some((node, by)) => self.plain("node", &format!("{}, known by {by} (o goes there)", node.name)),
-            None => self.plain("node", "none is known; annotation cketerm.io/node names it"),
+            Some((node, by)) => self.plain("node", &format!("{}, matched by {by} (o goes there)", node.name)),
+            None => self.plain("node", "none known; annotation cketerm.io/node sets it"),
         }
         if let Some(why) = host.hindrance() {
             self.field("why", &why.to_string(), theme.trouble);
@@ -32,7 +32,7 @@ impl Text<'_> {
         if !host.error_type.is_empty() || !host.error.is_empty() {
             self.field("error", &format!("{}: {}", host.error_type, host.error), theme.danger);
         }
-        self.heading(format!("Asked: {}", host.asked.keys.len() + usize::from(host.asked.base.is_some())));
+        self.heading(format!("Requests: {}", host.asked.keys.len() + usize::from(host.asked.base.is_some())));
         if let Some(value) = &host.asked.base {
             self.plain("reboot", &format!("{} {value}", Mode::of(value)));
         }
@@ -41,7 +41,7 @@ impl Text<'_> {
         }
         let time = |at: Option<jiff::Timestamp>, text: &Self| at.map_or("-".to_owned(), |at| text.moment(at));
         let (pending, last) = (time(host.pending_reboot_since, self), time(host.last_powered_on, self));
-        self.plain("pending", &format!("{pending}{}", if host.pending() { "" } else { "; over" }));
+        self.plain("pending", &format!("{pending}{}", if host.pending() { "" } else { "; ended" }));
         self.plain("last on", &last);
         self.heading("Machine".to_owned());
         self.plain("BMC", &host.bmc_address);
@@ -49,7 +49,7 @@ impl Text<'_> {
         self.plain("consumer", &host.consumer);
         self.plain("addresses", &host.addresses.join(", "));
         if let Some(ours) = seen.snapshot.metal3.hosts.get(&host.full_name()) {
-            self.heading("This engine carries its requests out".to_owned());
+            self.heading("This engine processes its requests".to_owned());
             self.plain("BMC says", ours.power.as_deref().unwrap_or("nothing yet"));
             self.plain("doing", &ours.doing);
             if let Some(error) = &ours.error {

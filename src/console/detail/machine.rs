@@ -14,7 +14,7 @@ impl Text<'_> {
                 self.plain("serial", &m.serial);
                 self.plain("state", &format!("{} for {}", m.state, when::seconds(registry::in_state(seen, m))));
                 self.plain("role", &m.role);
-                self.plain("rack", &format!("{}, place {} in it", m.rack, m.index_in_rack));
+                self.plain("rack", &format!("{}, position {}", m.rack, m.index_in_rack));
                 let days = m.lifetime_days(self.now());
                 self.plain(
                     "lifetime",
@@ -28,7 +28,7 @@ impl Text<'_> {
             }
         }
         self.plain("place", registry::place(seen, address));
-        self.heading("What the plan does with it".to_owned());
+        self.heading("Planned change".to_owned());
         match app.registry.choice(seen, address) {
             Some(choice) => {
                 let word = app.registry.change(seen, address).map_or("stays", |c| c.kind.word());
@@ -38,7 +38,7 @@ impl Text<'_> {
                     self.plain("score", &score.to_string());
                 }
             }
-            None => self.plain("plan", "nothing: it is not in the definition, and is not needed there"),
+            None => self.plain("plan", "nothing: not in the definition, and not needed there"),
         }
         if let Some(change) = app.registry.change(seen, address).filter(|c| !c.fields.is_empty()) {
             self.heading("Fields".to_owned());

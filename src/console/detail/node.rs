@@ -58,7 +58,7 @@ impl Text<'_> {
         }
         let mut can = vec![("reboot", "reboot"), ("repair", "repair")];
         can.extend(match row {
-            Some(r) if r.keep_cordoned => Some(("keep-cordoned", "give the cordon back")),
+            Some(r) if r.keep_cordoned => Some(("keep-cordoned", "stop keeping it cordoned")),
             Some(r) if r.unschedulable => Some(("keep-cordoned", "keep cordoned")),
             _ => None,
         });
@@ -80,12 +80,12 @@ impl Text<'_> {
                 let request = self.app.seen.snapshot.store.requests.get(&o.entry).and_then(Stored::get);
                 let asked = request.map(|r| {
                     let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                    format!(" (asked by {}{why})", r.who)
+                    format!(" (requested by {}{why})", r.who)
                 });
-                said.push(format!("by us for {}{}", o.entry, asked.unwrap_or_default()));
+                said.push(format!("by cketerm for {}{}", o.entry, asked.unwrap_or_default()));
             }
-            Some(Ok(o)) => said.push(format!("in work for {}; it was cordoned before us and stays so", o.entry)),
-            Some(Err(why)) => said.push(format!("our annotation cannot be read: {why}")),
+            Some(Ok(o)) => said.push(format!("in work for {}; it was cordoned before and stays so", o.entry)),
+            Some(Err(why)) => said.push(format!("cketerm's annotation cannot be read: {why}")),
             None if row.cke_mark => said.push("by CKE".to_owned()),
             None if row.keep_cordoned => {}
             None => said.push("by somebody else".to_owned()),
@@ -100,13 +100,13 @@ impl Text<'_> {
                 Some(action) => {
                     let why = action.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                     format!(
-                        "{} keeps it ({} {}){why}",
+                        "kept by {} ({} {}){why}",
                         action.who,
                         action.what,
                         self.moment_by(action.at, self.app.now.wall)
                     )
                 }
-                None => format!("an administrator keeps it (who and why: Audit, {})", self.app.key("audit")),
+                None => format!("an administrator keeps it cordoned (see Audit, {})", self.app.key("audit")),
             });
         }
         self.plain("cordon", &said.join(", "));

@@ -56,7 +56,7 @@ impl Text<'_> {
     fn unread(&mut self, id: &PastId, why: Option<&String>) {
         match why {
             Some(why) => self.field("broken", why, self.app.looks.theme.danger),
-            None => self.plain("", &format!("{} is not here any more", id.key)),
+            None => self.plain("", &format!("{} is no longer kept", id.key)),
         }
     }
 
@@ -71,10 +71,10 @@ impl Text<'_> {
         self.plain("ended", &self.moment_by(e.at, self.app.now.wall));
         if let Some(r) = &e.request {
             let why = r.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
-            self.plain("asked", &format!("by {} {}{why}", r.who, self.moment_by(r.at, self.app.now.wall)));
-            self.plain("took", &format!("{} from there to its end", when::age(r.at, e.at)));
+            self.plain("requested", &format!("by {} {}{why}", r.who, self.moment_by(r.at, self.app.now.wall)));
+            self.plain("took", &format!("{} from request to end", when::age(r.at, e.at)));
         } else {
-            self.plain("asked", "via ckecli or another program (no record of who)");
+            self.plain("requested", "via ckecli or another program (no record of who)");
         }
         self.you_can(&[
             ("reboot", "reboot again"),
@@ -83,8 +83,8 @@ impl Text<'_> {
             ("logs-of", "its log lines"),
         ]);
         match app.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
-            None => self.plain("", "reading its story ..."),
-            Some(Err(why)) => self.field("story", why, app.looks.theme.trouble),
+            None => self.plain("", "reading its timeline ..."),
+            Some(Err(why)) => self.field("timeline", why, app.looks.theme.trouble),
             Some(Ok(story)) => {
                 self.story(story);
                 let attempts: Vec<&Attempt> = story.ending.attempts.iter().collect();
@@ -120,7 +120,7 @@ impl Text<'_> {
         self.plain("who", &audit.who.to_string());
         self.plain("what", &audit.what);
         self.plain("on", &calendar::retold(self.app, &audit.on));
-        self.plain("reason", audit.reason.as_deref().unwrap_or("none was given"));
+        self.plain("reason", audit.reason.as_deref().unwrap_or("none given"));
         self.plain("result", &audit.result);
     }
 

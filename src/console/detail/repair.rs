@@ -33,7 +33,7 @@ impl Text<'_> {
         };
         self.field("status", &format!("{}{since}", short_text::repair_status(entry, self.now())), style);
         if entry.deleted {
-            self.plain("", "It is marked as deleted: whoever leads removes it.");
+            self.plain("", "It is marked as deleted: the leader removes it.");
         } else if entry.finished() {
             self.field("ended", &short_text::ending(&seen, entry), style);
         }
@@ -89,7 +89,7 @@ impl Text<'_> {
         let what = match (entry.status, entry.step_status) {
             (RepairStatus::Processing, StepStatus::Watching) => "the watch ends",
             (RepairStatus::Processing, StepStatus::Draining) => "the drain is given up",
-            _ => "it is tried again",
+            _ => "it is retried",
         };
         let text = format!("{what} {} ({})", when::until(at, self.now()), calendar::time(self.app, at));
         self.plain("next", &text);

@@ -16,7 +16,7 @@ use crate::{
 pub fn open(app: &App) -> Result<Dialog, String> {
     if !matches!(app.view, View::Nodes | View::Hosts | View::History) && app.pane.is_none() {
         let [nodes, mark, reboot] = ["nodes", "mark", "reboot"].map(|name| app.key(name));
-        return Err(format!("reboots are added from the nodes: press {nodes}, mark them with {mark}, then {reboot}"));
+        return Err(format!("add reboots in the Nodes view: press {nodes}, mark with {mark}, then {reboot}"));
     }
     let chosen = app.chosen_nodes();
     if chosen.is_empty() {
@@ -46,7 +46,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
     if same && dialog.expect == tier::typed(app, "reboot", addresses.len(), api_servers) {
         dialog.lines = lines;
     } else {
-        dialog.expire("the definition changed: other nodes are in it, or other API servers".to_owned());
+        dialog.expire("the definition's nodes or API servers have changed".to_owned());
     }
 }
 

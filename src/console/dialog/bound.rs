@@ -42,7 +42,7 @@ impl Bound {
     pub(super) fn broken(&self, seen: &Seen) -> Option<String> {
         match self {
             Self::Entry(id, revision) => match queries::lies(seen, *id) {
-                None => Some(format!("{id} is gone meanwhile: nothing was done")),
+                None => Some(format!("{id} no longer exists: nothing was done")),
                 Some((_, found)) if found != *revision => {
                     let reboot = queries::entry(seen, *id).map(|e| e.status.to_string());
                     let repair = queries::repair(seen, *id).map(repair_state);
@@ -53,13 +53,13 @@ impl Bound {
             },
             Self::Node(name, uid) => {
                 let found = queries::node(seen, name).map_or("", |n| n.uid.as_str());
-                (found != uid).then(|| format!("node {name} is another one meanwhile: nothing was done, look again"))
+                (found != uid).then(|| format!("node {name} was replaced meanwhile: nothing was done, look again"))
             }
             Self::Switch(name, None) => {
                 (!found(seen, *name).enabled()).then(|| format!("{} was disabled meanwhile", name.title()))
             }
             Self::Switch(name, Some(revision)) => (found(seen, *name).mod_revision != *revision)
-                .then(|| format!("somebody turned the switch of {} meanwhile: nothing was done", name.title())),
+                .then(|| format!("somebody switched {} meanwhile: nothing was done", name.title())),
             Self::Constraints(theirs, ours) => (registry::constraint_revisions(seen) != (*theirs, *ours))
                 .then(|| "somebody set a constraint meanwhile: nothing was done, look again".to_owned()),
             Self::Policy(revision) => {
@@ -74,14 +74,14 @@ impl Bound {
             }
             Self::Applying(hold, plan) => {
                 if registry::hold_revision(seen) != *hold {
-                    return Some("somebody held applying, or let it go on, meanwhile: nothing was done".to_owned());
+                    return Some("somebody held or resumed applying meanwhile: nothing was done".to_owned());
                 }
                 let another = plan.as_ref().is_some_and(|plan| registry::plan(seen) != *plan);
-                another.then(|| "there is another plan meanwhile: nothing was done, look again".to_owned())
+                another.then(|| "the plan changed meanwhile: nothing was done, look again".to_owned())
             }
             Self::Digest(digest) => {
                 let waits = matches!(&*seen.applying, Applying::Approval(d, _) if d == digest);
-                (!waits).then(|| format!("{digest} does not wait any more: nothing was done, look again"))
+                (!waits).then(|| format!("{digest} is no longer pending: nothing was done, look again"))
             }
         }
     }

@@ -89,7 +89,7 @@ pub fn queued(app: &App, ids: Vec<EntryId>) -> Result<Dialog, String> {
     let stops = Stops { ids, unfinished: false, unbegun: true };
     let going = gather(app, &stops);
     if going.entries.is_empty() {
-        return Err("something was done for all of them already, or they are gone: cancel them as others".to_owned());
+        return Err("undo refused: all of them have begun or are gone; cancel them instead".to_owned());
     }
     let mut dialog = dialog(app, &going, false);
     dialog.stops = Some(stops);
@@ -108,7 +108,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         return match going.broken.as_slice() {
             [] => Err("the entry is gone: it ended, or was cancelled or deleted".to_owned()),
             [one] => remove(app, *one),
-            some => Err(left_out("none of them can be read: they are removed one at a time, choose one", some)),
+            some => Err(left_out("none of them can be read: choose one, they are removed one at a time", some)),
         };
     }
     // entries that were gone before the dialog was opened were never shown
@@ -123,7 +123,7 @@ fn remove(app: &App, id: EntryId) -> Result<Dialog, String> {
     let mut dialog = Dialog::new(format!("Remove {id} on {}?", app.cluster_word()), "Remove", action);
     dialog.lines = vec![
         format!("! {id} cannot be read: {}", queries::broken(&app.seen, id).unwrap_or_default()),
-        "! a newer program may have written it, and may be at work on it".to_owned(),
+        "! a newer program may have written it and may be processing it".to_owned(),
     ];
     let nodes = app.seen.snapshot.kube.nodes.values();
     let cordoned = nodes.filter(|node| node.owner().is_some_and(|owner| owner.entry == id)).map(|node| &*node.name);
@@ -156,7 +156,7 @@ pub fn all(app: &App) -> Result<Dialog, String> {
 /// Opens the dialog for all repairs that have ended, or for all that have not. It is about those that it shows.
 pub fn whole(app: &App, finished: bool) -> Result<Dialog, String> {
     if app.view != View::Repairs {
-        return Err(format!("that is about the repair queue: press {}, then the key again", app.key("repairs")));
+        return Err(format!("only in the Repairs view: press {}, then the key again", app.key("repairs")));
     }
     let meant = |e: &RepairEntry| !e.deleted && e.finished() == finished;
     let entries = app.seen.snapshot.store.repairs.entries.iter();
@@ -187,7 +187,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
         let why = if going.begun.is_empty() {
             "all of them ended meanwhile: nothing is left to stop"
         } else {
-            "they have begun meanwhile, or ended: nothing was done, cancel them as others"
+            "they have begun or ended meanwhile: nothing was done, cancel them instead"
         };
         dialog.expire(why.to_owned());
         return;
@@ -203,13 +203,13 @@ fn lines(app: &App, going: &Going) -> Vec<String> {
     let Going { entries, lines: each, commands, broken, ended, begun } = going;
     let mut lines = Vec::new();
     if !begun.is_empty() {
-        lines.push(left_out("! begun already, left out", begun));
+        lines.push(left_out("! left out, already begun", begun));
     }
     if !ended.is_empty() {
-        lines.push(left_out("! ended meanwhile, left out", ended));
+        lines.push(left_out("! left out, ended meanwhile", ended));
     }
     if *commands > 0 {
-        lines.push("! a command that runs goes on; the node stays cordoned until it is back".to_owned());
+        lines.push("! a running command continues; the node stays cordoned until booted".to_owned());
     }
     if !broken.is_empty() {
         lines.push(left_out("! left out, cannot be read (removed one at a time)", broken));

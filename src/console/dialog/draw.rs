@@ -247,12 +247,12 @@ fn hint(app: &App, dialog: &Dialog, room: usize) -> String {
     let (before, after) = match dialog.focus {
         // the whole sequence in one line, if nothing has to be typed before
         Focus::Reason if dialog.expect.is_none() && app.looks.keymap.key("yes").is_some() => {
-            (vec![format!("{}, {} does it", app.key("accept"), app.key("yes"))], None)
+            (vec![format!("{}, {} confirm", app.key("accept"), app.key("yes"))], None)
         }
-        Focus::Reason | Focus::Typed | Focus::Value => (vec![said("accept", "goes on")], None),
+        Focus::Reason | Focus::Typed | Focus::Value => (vec![said("accept", "next")], None),
         Focus::Type | Focus::Operation => {
             let choose = format!("{} {} choose", app.key("next-option"), app.key("previous-option"));
-            (vec![choose, said("press", "goes on")], None)
+            (vec![choose, said("press", "next")], None)
         }
         Focus::Cancel | Focus::Confirm => (vec![said("yes", "yes")], Some(said("next-field", "next"))),
     };

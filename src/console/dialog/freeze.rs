@@ -40,16 +40,16 @@ fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
     let mut lines = vec![
         format!("{}: {reason}", when::until(until, app.now.wall)),
         "no drain and no power command starts".to_owned(),
-        format!("{} draining: unwound and uncordoned, their counts kept", sum(|c| c.draining)),
-        format!("{} rebooting or watching: go on to their checks", sum(|c| c.after)),
+        format!("{} draining: unwound and uncordoned, backoff counts kept", sum(|c| c.draining)),
+        format!("{} rebooting or watching: continue to their checks", sum(|c| c.after)),
     ];
-    lines.extend(calendar::frozen(app).map(|before| format!("! in place of: {before}")));
+    lines.extend(calendar::frozen(app).map(|before| format!("! replaces: {before}")));
     lines
 }
 
 /// Opens the dialog that ends a freeze. `y` is enough; a reason can be typed with the command.
 pub fn unfreeze(app: &App, reason: &str) -> Result<Dialog, String> {
-    let frozen = calendar::frozen(app).ok_or("no freeze is on")?;
+    let frozen = calendar::frozen(app).ok_or("nothing is frozen")?;
     let action = DialogAction::Act(Action::Unfreeze { reason: None });
     let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_word()), "Unfreeze", action);
     let waiting = app.totals.reboots.queued + app.totals.repairs.queued;

@@ -65,8 +65,8 @@ pub fn of(app: &App, chosen: Vec<EntryId>, hold: bool) -> Result<Dialog, String>
         });
     }
     let n = found.entries.len();
-    let (title, verb, tail) = if hold { ("Hold", "Hold", "") } else { ("Let", "Let go", " go") };
-    let title = format!("{title} {}{tail} on {}?", count(n, "entry"), app.cluster_word());
+    let verb = if hold { "Hold" } else { "Unhold" };
+    let title = format!("{verb} {} on {}?", count(n, "entry"), app.cluster_word());
     let entries = entries(&found, hold);
     let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Hold { entries, hold, reason: None }));
     dialog.lines = lines(app, &found, hold);
@@ -106,11 +106,11 @@ fn lines(app: &App, found: &Found, hold: bool) -> Vec<String> {
     }
     if hold && found.entries.len() > 1 {
         let stop = app.key("switch");
-        lines.push(format!("one after the other, the queue goes on meanwhile: {stop} stops all of it at once"));
+        lines.push(format!("entries are held one by one while the queue runs; {stop} disables it at once"));
     }
     lines.push(if hold {
         let key = app.key("unhold");
-        format!("it does not start before it is let go ({key}); one that drains goes back into the queue")
+        format!("it will not start before its release ({key}); a draining entry returns to the queue")
     } else {
         "the next pass may start it".to_owned()
     });

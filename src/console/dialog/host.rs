@@ -42,7 +42,7 @@ pub fn shown(host: &HostRow) -> String {
 fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
     let ids = app.chosen_hosts();
     if ids.is_empty() && app.view != View::Hosts {
-        return Err(format!("that is about hosts: press {}, then the key again", app.key("hosts")));
+        return Err(format!("only in the Hosts view: press {}, then the key again", app.key("hosts")));
     }
     let found: Vec<(HostId, &HostRow)> =
         ids.into_iter().filter_map(|id| queries::host(&app.seen, &id).map(|host| (id.clone(), &**host))).collect();
@@ -51,7 +51,7 @@ fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
 
 fn line(app: &App, id: &HostId, host: &HostRow) -> String {
     let asked = short_text::host_asked(host);
-    let asked = if asked.is_empty() { String::new() } else { format!("; asked already: {asked}") };
+    let asked = if asked.is_empty() { String::new() } else { format!("; already requested: {asked}") };
     let node = queries::host_node(&app.seen, id).map(|n| format!("node {}", n.name));
     let node = node.unwrap_or_else(|| "no node known".to_owned());
     short_text::safe(&format!("{} ({node}): {}{asked}", host.full_name(), short_text::host_power(host)))
@@ -63,14 +63,14 @@ fn warnings(app: &App, hosts: &[(HostId, &HostRow)]) -> Vec<String> {
     let api = nodes.iter().filter(|node| queries::is_api_server(&app.seen, &node.name)).count();
     let mut lines = Vec::new();
     if api > 0 {
-        lines.push(format!("! {} among them: no rule of the queues protects it here", count(api, "API server")));
+        lines.push(format!("! {} among them: queue checks do not apply here", count(api, "API server")));
     }
     let busy: Vec<&str> =
         nodes.iter().filter(|n| app.totals.entries_of(&n.name).next().is_some()).map(|n| n.name.as_str()).collect();
     if !busy.is_empty() {
         lines.push(format!("! a queue has entries of {}", busy.join(", ")));
     }
-    lines.push(format!("! at once: nothing is drained; {} queues a reboot that drains first", app.key("reboot")));
+    lines.push(format!("! immediate, without a drain; {} queues a reboot that drains first", app.key("reboot")));
     lines
 }
 
@@ -110,8 +110,8 @@ pub fn power(app: &App) -> Result<Dialog, String> {
         vec![
             (REBOOT.to_owned(), how("shut down, cut off when that fails, turned on", "cut off at once, turned on")),
             (HOLD.to_owned(), how(&format!("shut down and {held}"), &format!("cut off and {held}"))),
-            (OFF.to_owned(), online("off from now on, whatever anybody asks (spec.online: false)")),
-            (ON.to_owned(), online("to be on, unless somebody holds it off (spec.online: true)")),
+            (OFF.to_owned(), online("off, whatever other requests say (spec.online: false)")),
+            (ON.to_owned(), online("on, unless somebody holds it off (spec.online: true)")),
         ],
     ));
     Ok(dialog)
@@ -148,8 +148,8 @@ pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
     let keys: Vec<&String> = host.asked.keys.keys().filter(ours).collect();
     let others: Vec<&str> = host.asked.keys.keys().filter(|key| !ours(key)).map(String::as_str).collect();
     if keys.is_empty() {
-        let by = if others.is_empty() { String::new() } else { format!("; it is held by {}", others.join(", ")) };
-        return Err(format!("{} is not held by us{by}", host.full_name()));
+        let by = if others.is_empty() { String::new() } else { format!("; {} holds it off", others.join(", ")) };
+        return Err(format!("{} is not held off by cketerm{by}", host.full_name()));
     }
     let last = others.is_empty() && keys.len() == 1;
     let after = if last { "the host is turned on".to_owned() } else { "others still hold it off".to_owned() };
@@ -173,9 +173,7 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
         return Err(format!("{name}: {why}"));
     }
     let Some((node, by)) = host.node_in(&app.seen.snapshot.kube) else {
-        return Err(format!(
-            "no Node is known to be {name}: neither its addresses nor its host name; annotate it with cketerm.io/node"
-        ));
+        return Err(format!("no Node matches {name} by address or host name; set its annotation cketerm.io/node"));
     };
     let hosts = [(id, host)];
     let title = format!("Fence node {} of host {name} on {}?", node.name, app.cluster_word());
@@ -185,15 +183,15 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
     dialog.lines.extend([
         format!("host {name} is node {} by {by}", node.name),
         "1. the host is held off, hard, under the key cketerm-fence".to_owned(),
-        "2. waits up to 15 min for the proof: seen to go off after the key was there".to_owned(),
+        "2. waits up to 15 min for the proof: power went off after the key was set".to_owned(),
         format!("3. Node {} is deleted: its pods start elsewhere", node.name),
         format!(
-            "4. the host is released; where 2 or 3 fail, or you leave meanwhile, it stays held ({})",
+            "4. the host is released; if 2 or 3 fails, or you quit meanwhile, it stays held ({})",
             app.key("unhold")
         ),
     ]);
     if node.ready {
-        dialog.lines.insert(0, "! the Node is Ready: its kubelet runs and its pods may be well".to_owned());
+        dialog.lines.insert(0, "! the Node is Ready: its kubelet runs and its pods may be healthy".to_owned());
     }
     dialog.why = Why::Required;
     dialog.bound.push(Bound::Node(node.name.clone(), node.uid.clone()));

@@ -340,7 +340,7 @@ impl Dialog {
     /// Returns the reason why a confirmation has to be typed.
     pub fn tier(&self) -> &'static str {
         match &self.action {
-            DialogAction::Act(Action::Remove { .. }) => "this cannot be taken back",
+            DialogAction::Act(Action::Remove { .. }) => "this cannot be undone",
             _ => "this is large",
         }
     }

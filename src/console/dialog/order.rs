@@ -21,13 +21,12 @@ use crate::{
 /// Returns the effect of the order, and what nobody checks before.
 fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
     match (verb, queue) {
-        (Verb::Force, QueueKind::Reboot) => (
-            "goes on to the reboot without waiting for the pods and volumes left",
-            "who still needs those pods and volumes",
-        ),
+        (Verb::Force, QueueKind::Reboot) => {
+            ("reboots without waiting for the remaining pods and volumes", "whether they are still needed")
+        }
         (Verb::Force, QueueKind::Repair) => (
-            "goes on to the repair command without waiting for the pods and volumes left",
-            "who still needs those pods and volumes",
+            "runs the repair command without waiting for the remaining pods and volumes",
+            "whether they are still needed",
         ),
         (Verb::Done, QueueKind::Reboot) => (
             "treats the machine as booted; the Node must still be Ready",
@@ -37,9 +36,9 @@ fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
             "treats the machine as healthy: success command, then succeeded",
             "the health check: whether the machine was repaired at all",
         ),
-        (_, QueueKind::Reboot) => ("runs the reboot command once more", "whether the last command did its work unseen"),
+        (_, QueueKind::Reboot) => ("runs the reboot command once more", "whether the last command succeeded unnoticed"),
         (_, QueueKind::Repair) => {
-            ("runs the step's repair command once more", "whether the last command did its work unseen")
+            ("runs the step's repair command once more", "whether the last command succeeded unnoticed")
         }
     }
 }
@@ -83,18 +82,18 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         }
     }
     let [id] = chosen.as_slice() else {
-        return Err(format!("{verb} is given to one entry at a time: choose one, {} are chosen", chosen.len()));
+        return Err(format!("{verb} takes one entry at a time: choose one, {} are chosen", chosen.len()));
     };
     let (_, revision) =
         queries::lies(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
     let (wanted, now) =
         state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: {} removes it", app.key("cancel")))?;
     if let Some(wanted) = wanted {
-        return Err(format!("{verb} is for an entry that is {wanted}; {id} is {now}"));
+        return Err(format!("{verb} needs an entry that is {wanted}; {id} is {now}"));
     }
     if let Some(running) = queries::running(&app.seen, *id).filter(|_| verb == Verb::Retry) {
         let (since, host) = (when::age(running.start, app.now.wall), short_text::safe(&running.host));
-        return Err(format!("the command of {id} runs on {host} since {since}: wait for its end, or cancel the entry"));
+        return Err(format!("the command of {id} has run on {host} for {since}: wait for it, or cancel the entry"));
     }
     let (what, unchecked) = consequences(verb, id.queue);
     let name = queries::machine(&app.seen, *id).unwrap_or_default();
@@ -117,7 +116,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         format!("not checked: {unchecked}"),
     ];
     if api {
-        dialog.lines.insert(0, "! API server; its rules are not skipped".to_owned());
+        dialog.lines.insert(0, "! API server; its checks still apply".to_owned());
     }
     if let Some(why) = app.seen.reasons.get(id) {
         dialog.lines.push(short_text::sentence(why));
@@ -131,17 +130,17 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
 /// Opens the dialog that releases an orphaned cordon.
 pub fn release(app: &App) -> Result<Dialog, String> {
     let Some(Target::Node(name)) = app.target() else {
-        return Err(format!("cordons are released from the nodes: press {} and choose one", app.key("nodes")));
+        return Err(format!("release cordons in the Nodes view: press {} and choose one", app.key("nodes")));
     };
     let Some(Reason::OrphanedCordon { entry, .. }) = app.seen.orphans.get(&name) else {
-        return Err(format!("{name} has no cordon that an entry left behind"));
+        return Err(format!("{name} has no orphaned cordon"));
     };
     let action = Action::Order { entry: *entry, verb: Verb::Uncordon, seen: None, reason: None };
     let mut dialog = Dialog::new(format!("Release the cordon of {name}?"), "Release", DialogAction::Act(action));
     dialog.lines = vec![
-        format!("{entry} went while its command may have been at work on {name}"),
+        format!("{entry} is gone; its command may have been running on {name}"),
         "! pods may be scheduled on it again".to_owned(),
-        "not checked: whether it is back".to_owned(),
+        "not checked: whether it has booted".to_owned(),
     ];
     let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
     dialog.bound = vec![Bound::Node(name, uid.to_owned())];

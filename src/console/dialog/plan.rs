@@ -73,7 +73,7 @@ impl Plan {
         (self.told_at, self.old) = (Some(now), None);
         self.told = Some(match answer {
             Ok(drains) => lines(&drains),
-            Err(why) => vec![format!("! pods were not looked at: {why}")],
+            Err(why) => vec![format!("! pods not checked: {why}")],
         });
     }
 
@@ -85,7 +85,7 @@ impl Plan {
             None => vec![format!("pods on {}: asking Kubernetes ...", count(self.nodes.len(), "node"))],
         };
         let why =
-            if self.renewals < RENEWALS { "Kubernetes has not answered since" } else { "Esc and the key ask anew" };
+            if self.renewals < RENEWALS { "Kubernetes has not answered since" } else { "reopen the dialog to refresh" };
         let old = self.old.iter().map(|at| format!("! pods as of {at}: {why}"));
         self.known.iter().cloned().chain(old).chain(pods).collect()
     }
@@ -98,17 +98,13 @@ fn lines(drains: &Drains) -> Vec<String> {
         drains.evict,
         drains.delete,
         drains.stay,
-        if drains.more > 0 {
-            format!("; {} more were not looked at", count(drains.more, "node"))
-        } else {
-            String::new()
-        },
+        if drains.more > 0 { format!("; {} more not checked", count(drains.more, "node")) } else { String::new() },
     )];
     if drains.blocked.is_empty() && drains.unread.is_empty() {
         lines.push("nothing blocks a drain now".to_owned());
     }
     if !drains.blocked.is_empty() {
-        lines.push(format!("! {} would be held up now:", count(drains.blocked.len(), "node")));
+        lines.push(format!("! {} would be blocked now:", count(drains.blocked.len(), "node")));
     }
     for (name, blockers) in drains.blocked.iter().take(NAMED) {
         let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
@@ -119,7 +115,7 @@ fn lines(drains: &Drains) -> Vec<String> {
         lines.push(format!("!   and {} more", drains.blocked.len() - NAMED));
     }
     for (name, why) in drains.unread.iter().take(3) {
-        lines.push(format!("! {name}: its pods were not read: {why}"));
+        lines.push(format!("! {name}: pods not read: {why}"));
     }
     lines
 }
@@ -156,7 +152,7 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
 pub fn repairs(app: &App, addresses: &[String]) -> Vec<String> {
     let slots = app.seen.snapshot.store.definition().map(|d| d.cluster.repair.concurrency());
     let mut lines = how_long(app, QueueKind::Repair, slots, addresses);
-    lines.push("what steps that drain would meet:".to_owned());
+    lines.push("for the steps that drain:".to_owned());
     lines
 }
 
@@ -174,7 +170,7 @@ fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String
         let slots = slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
         let through = when::span(throughput.through(as_one_by_one(addresses.len(), alone, slots)));
         format!(
-            "about {through} for them alone, one every {} as the last {}",
+            "about {through} for them alone, one every {} like the last {}",
             when::span(throughput.each),
             throughput.of
         )

@@ -8,7 +8,7 @@ use crate::console::{app::App, queries, sources};
 pub fn follow(app: &App, dialog: &mut Dialog) {
     match open(app) {
         Some(now) if now.title == dialog.title => dialog.lines = now.lines,
-        _ => dialog.expire(format!("this has changed meanwhile; {} asks what is to be asked now", app.key("quit"))),
+        _ => dialog.expire(format!("the state has changed meanwhile; press {} again", app.key("quit"))),
     }
 }
 
@@ -19,10 +19,10 @@ pub fn open(app: &App) -> Option<Dialog> {
     // this console's engine has campaigned, and it is unknown whether another engine takes the lead
     let blind = sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) == queries::Leader::Unknown;
     if blind && !app.looks.sandbox && engine.observing.is_empty() && engine.standing_back.is_none() {
-        let mut dialog = Dialog::new("Leave while etcd does not answer?", "Leave", DialogAction::Quit);
+        let mut dialog = Dialog::new("Quit while etcd does not answer?", "Quit", DialogAction::Quit);
         dialog.lines = vec![
-            "who leads is not known: this console may have led until etcd was lost".to_owned(),
-            "if nobody else stands by, nothing moves when etcd is back".to_owned(),
+            "the leader is unknown: this console may have led until etcd was lost".to_owned(),
+            "if no other engine stands by, nothing runs when etcd is back".to_owned(),
         ];
         dialog.why = Why::Never;
         return Some(dialog);
@@ -33,11 +33,11 @@ pub fn open(app: &App) -> Option<Dialog> {
     let line = |queue: &str, after: &str, n: &queries::Counts| {
         format!("{queue}: {} draining, {} {after}, {} queued", n.draining, n.after, n.queued + n.backoff)
     };
-    let mut dialog = Dialog::new("Leave? Nobody else stands by to lead", "Leave", DialogAction::Quit);
+    let mut dialog = Dialog::new("Quit? No other engine stands by", "Quit", DialogAction::Quit);
     dialog.lines = vec![
         line("reboots", "rebooting", &app.totals.reboots),
         line("repairs", "watching", &app.totals.repairs),
-        "the queues stand still until another engine starts (`cketerm --daemon`)".to_owned(),
+        "nothing runs until another engine starts (`cketerm --daemon`)".to_owned(),
     ];
     dialog.why = Why::Never;
     Some(dialog)

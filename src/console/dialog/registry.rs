@@ -35,7 +35,7 @@ pub fn switch(app: &App) -> Dialog {
 /// Returns the effects of applying the plan, one per line.
 fn consequences(app: &App) -> Vec<String> {
     let Some(proposed) = registry::proposed(&app.seen) else {
-        return vec!["there is no plan yet: what will change cannot be said".to_owned()];
+        return vec!["there is no plan yet: the changes are unknown".to_owned()];
     };
     if !proposed.plan.changed {
         return vec!["nothing would change now".to_owned()];
@@ -58,10 +58,10 @@ pub fn approve(app: &App) -> Result<Dialog, String> {
     let Applying::Approval(digest, _) = &*app.seen.applying else {
         return Err("nothing waits for approval".to_owned());
     };
-    let title = format!("Let this change of {} pass?", app.cluster_word());
+    let title = format!("Approve this change of {}?", app.cluster_word());
     let mut dialog = dialog(title, "Approve", Registering::Approve(digest.clone()));
     dialog.lines = consequences(app);
-    dialog.lines.push(format!("digest {digest}; the approval ends after an hour and dies with any change"));
+    dialog.lines.push(format!("digest {digest}; the approval expires after an hour or with any change"));
     dialog.expect = tier::typed(app, "approve", 1, 0);
     dialog.bound = vec![Bound::Digest(digest.clone())];
     Ok(dialog)
@@ -73,9 +73,9 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     if already == hold {
         return Err(if hold { "applying is on hold already" } else { "applying is not on hold" }.to_owned());
     }
-    let (title, verb) = if hold { ("Stop all applying", "Hold") } else { ("Let applying go on", "Let go") };
+    let (title, verb) = if hold { ("Stop applying", "Hold") } else { ("Resume applying", "Resume") };
     let mut dialog = dialog(
-        format!("{title} of generated definitions in {}?", app.cluster_word()),
+        format!("{title} generated definitions in {}?", app.cluster_word()),
         verb,
         Registering::Hold(hold, hold_revision(&app.seen)),
     );
@@ -107,7 +107,7 @@ pub fn auto_repair(app: &App) -> Dialog {
     let title = format!("{verb} automatic repair of {}?", app.cluster_word());
     let mut dialog = dialog(title, verb, Registering::AutoRepair(enabled));
     dialog.lines = match (enabled, store.constraints().maximum_repair_queue_entries) {
-        (false, _) => vec!["no repair is queued by itself any more; those in the queue go on".to_owned()],
+        (false, _) => vec!["no repair is queued automatically any more; those in the queue continue".to_owned()],
         (true, cap) if cap <= 0 => {
             vec!["! maximum-repair-queue-entries is 0: none is queued until that constraint is set".to_owned()]
         }
@@ -133,7 +133,7 @@ pub fn constraint(app: &App) -> Result<Dialog, String> {
     let title = format!("Set a constraint of {}?", app.cluster_word());
     let what = Registering::Constraint { name: String::new(), value: String::new() };
     let mut dialog = dialog(title, "Set", what);
-    dialog.lines = vec!["it counts from the next pass and the next plan on".to_owned()];
+    dialog.lines = vec!["in force from the next pass and the next plan".to_owned()];
     dialog.pick = Some(Pick::one("constraint", CONSTRAINTS.iter().map(option).collect()));
     dialog.value = Some(Input::default());
     let (theirs, ours) = constraint_revisions(&app.seen);

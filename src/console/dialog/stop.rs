@@ -33,7 +33,7 @@ fn lines(app: &App) -> Vec<String> {
             format!("{queue} queue {was}: {} draining, {} after their command", counts.draining, counts.after)
         })
         .collect();
-    lines.push(format!("works under every leader; :resume enables again ({})", store.leadership().said));
+    lines.push(format!("works under every leader; :resume undoes it ({})", store.leadership().said));
     lines
 }
 
@@ -42,7 +42,7 @@ pub fn resume(app: &App) -> Result<Dialog, String> {
     let store = &app.seen.snapshot.store;
     let record = store.stopped.as_ref().ok_or("nothing is stopped: there is nothing to resume")?;
     let stopped =
-        record.get().ok_or_else(|| format!("{} cannot be read: `cketerm resume` says what helps", record.key))?;
+        record.get().ok_or_else(|| format!("{} cannot be read: `cketerm resume` shows how to fix it", record.key))?;
     let title = format!("Resume the queues of {}?", app.cluster_word());
     let mut dialog = Dialog::new(title, "Resume", DialogAction::Act(Action::Resume { reason: None }));
     let why = stopped.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -55,7 +55,7 @@ pub fn resume(app: &App) -> Result<Dialog, String> {
                 some.iter().map(|queue| format!("{queue} queue")).collect::<Vec<_>>().join(", ")
             ),
         },
-        "a queue that somebody turned since stays as it is".to_owned(),
+        "a queue that somebody changed since stays as it is".to_owned(),
     ];
     Ok(dialog)
 }

@@ -44,8 +44,8 @@ fn lines(app: &App, queue: QueueKind, enabled: bool) -> Vec<String> {
         vec![format!("{} queued, {} in backoff: the next pass may start some", counts.queued, counts.backoff)]
     } else {
         let after = match queue {
-            QueueKind::Reboot => format!("{} rebooting: goes on to its boot check", counts.after),
-            QueueKind::Repair => format!("{} watching: its health is still checked, no next step begins", counts.after),
+            QueueKind::Reboot => format!("{} rebooting: continue to the boot check", counts.after),
+            QueueKind::Repair => format!("{} watching: health checks continue, no next step begins", counts.after),
         };
         vec![
             format!("no drain and no {queue} command starts any more"),

@@ -75,14 +75,14 @@ impl Tier {
     pub fn told(self) -> String {
         let typed = "the cluster's name and the count, typed";
         match self {
-            Self::Nothing => "nothing: the same key takes it back".to_owned(),
+            Self::Nothing => "none: the same key undoes it".to_owned(),
             Self::Ask => "yes or no".to_owned(),
-            Self::Large => format!("yes or no; from {LARGE} on {typed}"),
-            Self::LargeOrApi => format!("yes or no; from {LARGE} on, or with an API server among them, {typed}"),
+            Self::Large => format!("yes or no; for {LARGE} or more: {typed}"),
+            Self::LargeOrApi => format!("yes or no; for {LARGE} or more, or with an API server among them: {typed}"),
             Self::LargeOrSomeApi => {
-                format!("yes or no; from {LARGE} on, or with an API server among several, {typed}")
+                format!("yes or no; for {LARGE} or more, or with an API server among several: {typed}")
             }
-            Self::Api => format!("yes or no; of an API server {typed}"),
+            Self::Api => format!("yes or no; for an API server: {typed}"),
             Self::Name => "the cluster's name, typed".to_owned(),
             Self::NameAndCount => format!("always {typed}"),
         }

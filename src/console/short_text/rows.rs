@@ -191,7 +191,7 @@ pub fn node_state_of(
     let entries = || entries.into_iter().flatten();
     match node {
         None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
-            say(&mut words, "unknown (Kubernetes not heard)");
+            say(&mut words, "unknown (no Kubernetes data)");
         }
         None => {
             say(&mut words, "no Node");

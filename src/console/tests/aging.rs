@@ -55,7 +55,7 @@ fn a_source_that_is_silent_is_not_called_live_and_without_kubernetes_nothing_mov
     (world.boot, world.store.heard) = (BOOT + 60.0, BOOT + 60.0);
     tick(&mut app, 60.0);
     news(&mut app, &world);
-    assert!(line(&app, "Reboots  ").contains("held up, Kubernetes is lost"), "{}", screen::text(&app));
+    assert!(line(&app, "Reboots  ").contains("blocked, Kubernetes is lost"), "{}", screen::text(&app));
     assert!(line(&app, "Data ").contains("etcd live  Kubernetes LOST for 1m"));
 }
 
@@ -130,12 +130,12 @@ fn the_question_before_leaving_counts_anew_and_expires_when_it_is_another_one() 
     news(&mut app, &world);
     tick(&mut app, 13.0);
     press(&mut app, "q");
-    assert!(screen::text(&app).contains("Leave while etcd does not answer?"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Quit while etcd does not answer?"), "{}", screen::text(&app));
     (world.boot, world.store.heard) = (BOOT + 14.0, BOOT + 14.0);
     tick(&mut app, 14.0);
     news(&mut app, &world);
     let text = screen::text(&app);
-    assert!(text.contains("EXPIRED: this has changed meanwhile; q asks what is to be asked now"), "{text}");
+    assert!(text.contains("EXPIRED: the state has changed meanwhile; press q again"), "{text}");
     assert_eq!(press(&mut app, "y"), []);
     assert_eq!(press(&mut app, "esc q"), [Effect::Quit], "somebody else leads: nothing is to be asked");
 }
@@ -220,7 +220,7 @@ fn a_dialog_expires_when_a_node_that_it_named_leaves_the_definition() {
     world.store.cluster = Some(stored("/cke/cluster", 6, cluster.into()));
     news(&mut app, &world);
     let text = screen::text(&app);
-    assert!(text.contains("EXPIRED") && text.contains("the definition changed"), "{text}");
+    assert!(text.contains("EXPIRED") && text.contains("API servers have changed"), "{text}");
 }
 
 /// The age of a Node's state depends on Kubernetes, that of an entry on etcd.

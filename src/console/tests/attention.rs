@@ -145,12 +145,12 @@ fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_giv
     world.reasons.insert(EntryId::reboot(3), held);
     assert_eq!(told(&mut attention, &mut app, &mut world, 4.0), "", "it was draining, and is");
     let text = screen::text(&app);
-    assert!(text.contains("held up") && text.contains("Waits on      5s worker-1: pdb shop/web 2/2"), "{text}");
+    assert!(text.contains("blocked") && text.contains("Waits on      5s worker-1: pdb shop/web 2/2"), "{text}");
     assert!(text.contains("Stuck      nothing") && !text.contains("Reboots 1!") && !text.contains("STUCK"), "{text}");
     press(&mut app, "1");
     assert!(!screen::text(&app).contains("stuck (n)"), "{}", screen::text(&app));
     press(&mut app, "n");
-    assert!(screen::text(&app).contains("none here is stuck; this waits on something"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("nothing here is stuck; this waits on something"), "{}", screen::text(&app));
     press(&mut app, "2 n");
     let text = screen::text(&app);
     assert!(text.contains("cordoned draining waits on pdb sh"), "{text}");
@@ -190,11 +190,11 @@ fn what_holds_a_whole_queue_is_told_once_and_makes_no_entry_stuck() {
     let mut app = world.console_in(View::Overview, 80, 24);
     let mut attention = Attention::new(true, Bell::Stuck);
     let first = told(&mut attention, &mut app, &mut world, 0.0);
-    assert!(first.contains("2 held up"), "{first}");
+    assert!(first.contains("2 blocked"), "{first}");
     world.entry(5, "10.0.0.15", RebootStatus::Queued, 9000, 71);
     world.reasons.insert(EntryId::reboot(5), gate);
     let said = told(&mut attention, &mut app, &mut world, 60.0);
-    assert!(said.contains("3 held up") && !said.contains("$$"), "{said}");
+    assert!(said.contains("3 blocked") && !said.contains("$$"), "{said}");
     press(&mut app, "0");
     let text = screen::text(&app);
     assert!(text.contains("3 reboots not while it is so: 3 nodes"), "no end is told: {text}");

@@ -130,6 +130,6 @@ fn a_home_that_takes_nothing_is_said_once() {
     let mut app = World::usual().console(80, 24);
     app.looks.kept = true;
     update(&mut app, Event::Kept(Err("/x/console.yaml cannot be written: read-only".into())));
-    assert!(app.message.as_ref().is_some_and(|m| m.text.contains("not kept for the next time")));
+    assert!(app.message.as_ref().is_some_and(|m| m.text.contains("columns and orders are not saved")));
     assert_eq!(press(&mut app, "2 s"), [], "it is not tried again");
 }

@@ -120,8 +120,8 @@ fn a_cancel_gets_through_a_moving_queue_and_names_what_ended_on_the_way() {
     world.entry(22, "10.0.0.16", RebootStatus::Cancelled, 0, 82);
     news(&mut app, &world);
     let text = screen::text(&app);
-    assert!(text.contains("ended meanwhile, left out: reboots/4, reboots/22"), "{text}");
-    assert!(text.contains("tokyo0 15") && text.contains("a command that runs goes on"), "{text}");
+    assert!(text.contains("left out, ended meanwhile: reboots/4, reboots/22"), "{text}");
+    assert!(text.contains("tokyo0 15") && text.contains("a running command continues"), "{text}");
     let effects = press(&mut app, "\" 15\" enter enter");
     let [Effect::Act(Action::Cancel { entries, reason })] = effects.as_slice() else { panic!("{effects:?}") };
     let indexes: Vec<u64> = entries.iter().map(|id| id.index).collect();
@@ -171,7 +171,7 @@ fn a_queue_is_disabled_although_somebody_wrote_its_switch_meanwhile_and_enabled_
     press(&mut app, "esc E");
     world.store.reboots.switch.mod_revision = 72;
     news(&mut app, &world);
-    assert!(screen::text(&app).contains("somebody turned the switch"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("somebody switched"), "{}", screen::text(&app));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn marks_that_a_filter_hides_are_counted_in_the_dialog() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 : \"mark rack=1\" enter / \"rack=2\" enter R");
     let text = screen::text(&app);
-    assert!(text.contains("! 3 of the marked ones are not shown: the filter \"rack=2\" hides them"), "{text}");
+    assert!(text.contains("! 3 marked rows are hidden by the filter \"rack=2\""), "{text}");
     press(&mut app, "esc");
     assert!(screen::text(&app).contains("3 marked, 3 not shown"), "{}", screen::text(&app));
 }
@@ -224,7 +224,7 @@ fn a_dialog_that_fills_the_screen_says_itself_why_enter_did_nothing() {
 fn what_was_said_of_a_view_goes_with_it_and_what_was_done_stays() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "3 n");
-    assert!(screen::text(&app).contains("no row here needs a person"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("no row here needs an operator"), "{}", screen::text(&app));
     press(&mut app, "1");
     assert_eq!(app.message, None);
     app.refuse("cancel of reboots/5: etcd does not answer");

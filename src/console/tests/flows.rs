@@ -117,7 +117,7 @@ fn force_needs_a_reason_and_is_only_for_a_draining_entry() {
     let order = Action::Order { entry: EntryId::reboot(3), verb: Verb::Force, seen: Some(30), reason };
     assert_eq!(effects, [Effect::Act(order)]);
     press(&mut app, "j F");
-    assert!(message(&app).contains("force is for an entry that is draining"), "{}", message(&app));
+    assert!(message(&app).contains("force needs an entry that is draining"), "{}", message(&app));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn what_this_person_may_not_do_is_said_before_a_dialog_opens_and_asked_again() {
     }
     update(&mut app, Event::Answered(Box::new(Answer::Rights(rights))));
     app.message = None;
-    assert!(screen::text(&app).contains("this user of etcd may only look"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("this etcd user is read-only"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, ": f r e e z e space 2 h space x enter"), asked);
     assert!(app.dialog.is_none() && message(&app) == "no");
     // granted meanwhile
@@ -375,10 +375,10 @@ fn a_retry_is_not_offered_while_the_command_runs() {
     world.store.attempts.insert((EntryId::reboot(4), 1), super::world::stored("a", 43, attempt));
     let mut app = world.console(80, 24);
     press(&mut app, "j enter");
-    assert!(!screen::text(&app).contains("A again (retry)"), "{}", screen::text(&app));
+    assert!(!screen::text(&app).contains("A retry  D done (treat"), "{}", screen::text(&app));
     press(&mut app, "A");
     assert!(
-        app.dialog.is_none() && message(&app).contains("the command of reboots/4 runs on admin1"),
+        app.dialog.is_none() && message(&app).contains("the command of reboots/4 has run on admin1"),
         "{}",
         message(&app)
     );

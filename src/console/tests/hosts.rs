@@ -92,7 +92,7 @@ fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
     world.kube.put_node(held);
     let mut app = world.console_in(View::Overview, 80, 24);
     let text = screen::text(&app);
-    assert!(text.contains("Hosts      2 to look at: m4 m5; 1 held off: m2"), "{text}");
+    assert!(text.contains("Hosts      2 to check: m4 m5; 1 held off: m2"), "{text}");
     assert!(text.contains("1 NotReady: worker-5") && text.contains("2 Nodes!") && text.contains("6 Hosts!"), "{text}");
     // a member without a Node, once Kubernetes has listed all Nodes
     let node = Arc::clone(&world.kube.by_name["worker-3"]);
@@ -170,7 +170,7 @@ fn i44_only_a_key_of_ours_is_released_and_others_are_named() {
     };
     assert_eq!(effects, [Effect::Act(action)]);
     let app = console(80, 24, "6 G L");
-    assert!(message(&app).contains("metal3/m5 is not held by us; it is held by x"), "{}", message(&app));
+    assert!(message(&app).contains("metal3/m5 is not held off by cketerm; x holds it off"), "{}", message(&app));
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn the_view_says_why_the_controller_does_not_run() {
     update(&mut app, Event::Seen(Arc::new(seen)));
     press(&mut app, "6");
     let text = screen::text(&app);
-    assert!(text.contains("NOT carried out by cketerm: the baremetal-operator runs"), "{text}");
+    assert!(text.contains("NOT processed by cketerm: the baremetal-operator runs"), "{text}");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_host_is_released_by_its_name_or_its_nodes() {
         assert!(screen::text(&app).contains("Release metal3/m2 on tokyo0?"), "{name}: {}", screen::text(&app));
     }
     let app = console(80, 24, "6 : \"unhold w9\" enter");
-    assert!(screen::text(&app).contains("w9 is no host, and no node of one"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("w9 is not a host, nor the node of one"), "{}", screen::text(&app));
     let app = console(80, 24, "6 : \"hold m1\" enter");
     assert!(screen::text(&app).contains("W holds a host off"), "{}", screen::text(&app));
 }

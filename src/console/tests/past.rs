@@ -236,7 +236,7 @@ fn the_story_of_an_entry_that_ended_is_read_when_it_is_opened() {
     let effects = press(&mut app, "enter");
     let key = app.history.cursor.clone().unwrap().key;
     assert_eq!(effects, vec![Effect::Ask(Question::Ending(key.clone()))]);
-    assert!(screen::text(&app).contains("reading its story"));
+    assert!(screen::text(&app).contains("reading its timeline"));
     let mut story = ending(2, "booted", 200);
     let attempt = world.store.attempts.values().next().unwrap().get().unwrap().clone();
     story.attempts = vec![crate::model::attempt::Attempt { start: after(wall(), -300), outcome: None, ..attempt }];

@@ -55,7 +55,7 @@ fn the_map_and_what_blocks_are_pictured_with_their_words_of_today() {
         let mut app = World::usual().console(110, 26);
         press(&mut app, keys);
         let text = screen::text(&app);
-        let word = if name == "racks" { "capitals: API servers" } else { "What blocks" };
+        let word = if name == "racks" { "capitals: API servers" } else { "Drain blockers" };
         assert!(text.contains(word) && picture.contains(word), "{path}: `make pictures`:\n{text}");
     }
 }

@@ -55,7 +55,7 @@ fn a_preview_that_cannot_be_made_keeps_nobody_from_queueing() {
     let asked = press(&mut app, "2 G R");
     let Some(Effect::Ask(Question::Plan(number, ..))) = asked.first() else { panic!("{asked:?}") };
     update(&mut app, Event::Answered(Box::new(Answer::Plan(*number, Err("no Kubernetes is configured".into())))));
-    assert!(screen::text(&app).contains("! pods were not looked at: no Kubernetes is configured"));
+    assert!(screen::text(&app).contains("! pods not checked: no Kubernetes is configured"));
     let done = press(&mut app, "enter y");
     assert!(matches!(done.as_slice(), [Effect::Act(_)]), "{done:?}");
 }

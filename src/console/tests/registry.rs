@@ -75,7 +75,7 @@ fn shown(outcome: Option<Result<Plan, String>>, applying: Applying) -> String {
     screen::text(&console(100, 30, seen(&World::usual(), outcome, applying)))
 }
 
-const ALL_CLEAR: &str = "the definition is as template, constraints and machines want it";
+const ALL_CLEAR: &str = "the definition matches template, constraints and machines";
 const FEW: &str = "at least 51 healthy workers are wanted and 50 are there: no unused healthy machine of role ss";
 
 /// The all-clear is a promise: if the plan has a warning, the warning is shown instead.
@@ -122,7 +122,7 @@ fn every_verb_of_the_key_table_reaches_its_action() {
     let wanted = BTreeMap::from([
         ("cancel", "Cancel 1 entry"),
         ("cancel-all", "Cancel all 5 reboots"),
-        ("reboot", "reboots are added from the nodes"),
+        ("reboot", "add reboots in the Nodes view"),
         ("repair", "no repair operation"),
         ("reset-backoff", "has a backoff"),
         ("hold", "Hold 1 entry"),
@@ -133,15 +133,15 @@ fn every_verb_of_the_key_table_reaches_its_action() {
         ("approve", "nothing waits for approval"),
         ("constraint", "Set a constraint"),
         ("auto-repair", "Disable automatic repair"),
-        ("retry", "retry is for an entry"),
-        ("done", "done is for an entry"),
+        ("retry", "retry needs an entry"),
+        ("done", "done needs an entry"),
         ("force", "Order force of reboots/3"),
-        ("delete-finished", "about the repair queue"),
-        ("delete-unfinished", "about the repair queue"),
+        ("delete-finished", "only in the Repairs view"),
+        ("delete-unfinished", "only in the Repairs view"),
         ("keep-cordoned", "keeping worker-1 cordoned"),
-        ("release", "cordons are released from the nodes"),
-        ("host-power", "about hosts"),
-        ("fence", "about hosts"),
+        ("release", "release cordons in the Nodes view"),
+        ("host-power", "only in the Hosts view"),
+        ("fence", "only in the Hosts view"),
     ]);
     let verbs: Vec<_> = TABLE.iter().filter(|b| b.changes).collect();
     let names: BTreeSet<_> = verbs.iter().map(|b| b.name).collect();
@@ -186,9 +186,9 @@ fn letting_applying_go_on_expires_with_another_hold_and_with_another_plan() {
     proposal.outcome = proposal.outcome.map(|made| Proposed { digest: "d2".into(), ..made });
     another.snapshot.registry = Arc::new(Registry { proposal: Some(Arc::new(proposal)), ..Registry::default() });
     for (later, says) in [
-        (held(31, Some(Ok(plan(true, &[])))), "somebody held applying"),
-        (held(30, None), "another plan"),
-        (Arc::new(another), "another plan"),
+        (held(31, Some(Ok(plan(true, &[])))), "somebody held or resumed applying"),
+        (held(30, None), "the plan changed"),
+        (Arc::new(another), "the plan changed"),
     ] {
         let mut app = console(100, 30, Arc::clone(&before));
         press(&mut app, "L");

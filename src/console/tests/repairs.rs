@@ -264,8 +264,8 @@ fn orders_of_repairs_are_for_the_states_they_make_sense_in() {
     let effects = press(&mut console(80, 24, "3 j j F"), "\"db is gone\" enter enter");
     assert_eq!(effects, [order(2, Verb::Force, "db is gone")]);
     for (keys, said) in [
-        ("3 j F", "force is for an entry that is draining; repairs/1 is watching"),
-        ("3 D", "done is for an entry that is watching; repairs/0 is succeeded"),
+        ("3 j F", "force needs an entry that is draining; repairs/1 is watching"),
+        ("3 D", "done needs an entry that is watching; repairs/0 is succeeded"),
         ("3 j j j j A", "repairs/4 is failed (delete it with X, repair it again with P)"),
         ("3 G A", "cannot be read"),
     ] {

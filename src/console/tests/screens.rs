@@ -203,7 +203,7 @@ fn a_cordon_by_hand_names_who_made_it_and_why() {
     world.kube.put_node(row);
     let mut app = world.console_in(View::Nodes, 100, 30);
     press(&mut app, "j j j j j enter");
-    assert!(screen::text(&app).contains("an administrator keeps it (who and why: Audit, 8)"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("an administrator keeps it cordoned (see Audit, 8)"), "{}", screen::text(&app));
     let audit = Audit {
         at: super::world::wall(),
         who: Who { user: "root".into(), host: "vm".into(), ssh_client: None },
@@ -216,7 +216,7 @@ fn a_cordon_by_hand_names_who_made_it_and_why() {
     let id = PastId { revision: Reverse(9), key: "a".into() };
     app.past.audit.rows.insert(id, Ok(Arc::new(audit)));
     let said = screen::text(&app);
-    assert!(said.contains("root@vm keeps it (node cordon 10:00:00Z") && said.contains("new disk"), "{said}");
+    assert!(said.contains("kept by root@vm (node cordon 10:00:00Z") && said.contains("new disk"), "{said}");
 }
 
 /// The help has six pages of keys, so it can be searched.
@@ -244,7 +244,7 @@ fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
         press(&mut app, "enter esc");
     }
     press(&mut app, "/ \"xyzzy\"");
-    assert!(screen::text(&app).contains("nothing here has \"xyzzy\""), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("nothing here matches \"xyzzy\""), "{}", screen::text(&app));
     press(&mut app, "esc esc");
     assert!(app.help.is_none() && app.typing.is_none());
     app.say("reboots/3 was cancelled");

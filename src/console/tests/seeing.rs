@@ -202,7 +202,7 @@ fn deeds_that_were_too_many_to_be_told_are_counted() {
     let said = "bob@ops2 cancelled reboots/112: wrong rack; 6 earlier actions not listed here: see 8";
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some(said));
     let lines = teller.tell(&world.seen(), at(BOOT + 1.0));
-    assert!(lines[0].ends_with(" 6 earlier actions not listed here: `cketerm audit` has them"), "{lines:?}");
+    assert!(lines[0].ends_with(" 6 earlier actions not listed here: see `cketerm audit`"), "{lines:?}");
     assert!(lines[1].ends_with("cancelled reboots/49: wrong rack"), "{lines:?}");
     world.store.fresh.told(Folder::Audit, 113, &action("bob", "reboot cancel", "reboots/113"));
     world.store.revision = 113;

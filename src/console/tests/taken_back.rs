@@ -41,7 +41,7 @@ fn a_switch_that_somebody_wrote_over_before_it_was_seen_is_not_taken_back() {
         news(&mut app, &world);
         press(&mut app, "u");
         assert_eq!(app.dialog.is_some(), ours, "{found}: {}", screen::text(&app));
-        let said = if ours { "takes back what was done here 0s ago" } else { "has changed since" };
+        let said = if ours { "undoes this console's action of 0s ago" } else { "has changed since" };
         assert!(screen::text(&app).contains(said), "{}", screen::text(&app));
     }
 }
@@ -105,7 +105,7 @@ fn reboots_that_were_queued_are_cancelled_as_far_as_they_have_not_begun() {
     press(&mut app, "u");
     let text = screen::text(&app);
     assert!(
-        text.contains("Cancel 2 entries on tokyo0?") && text.contains("! begun already, left out: reboots/31"),
+        text.contains("Cancel 2 entries on tokyo0?") && text.contains("! left out, already begun: reboots/31"),
         "{text}"
     );
     world.entry(32, "10.0.0.13", RebootStatus::Draining, 1, 98);
@@ -126,9 +126,9 @@ fn when_all_of_them_have_begun_nothing_is_taken_back() {
     press(&mut app, "u");
     world.entry(30, "10.0.0.18", RebootStatus::Draining, 1, 96);
     news(&mut app, &world);
-    assert!(screen::text(&app).contains("EXPIRED: they have begun meanwhile"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("EXPIRED: they have begun or ended meanwhile"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "enter y esc u"), []);
-    assert!(message(&app).contains("has begun or ended"), "{}", message(&app));
+    assert!(message(&app).contains("have begun or ended"), "{}", message(&app));
 }
 
 /// Undo must not wait for ever for an entry that began before it was seen.
@@ -140,14 +140,14 @@ fn what_began_or_ended_before_it_was_seen_is_not_waited_for() {
         press(&mut app, "2 G R enter y");
         came(&mut app, ActionOutcome { queued: vec![EntryId::reboot(30)], ..ActionOutcome::from("queued 1 reboot") });
         press(&mut app, "u");
-        assert!(message(&app).contains("once more in a moment"), "{}", message(&app));
+        assert!(message(&app).contains("try again in a moment"), "{}", message(&app));
         if lies {
             world.entry(30, "10.0.0.18", RebootStatus::Draining, 1, 96);
         }
         world.store.reboots.write_index = Ok(31);
         news(&mut app, &world);
         press(&mut app, "u");
-        assert!(message(&app).contains("has begun or ended"), "{lies}: {}", message(&app));
+        assert!(message(&app).contains("have begun or ended"), "{lies}: {}", message(&app));
     }
 }
 
@@ -164,7 +164,7 @@ fn a_host_that_was_held_off_is_released_again() {
     app.leaving = Some(way);
     app.busy = 1;
     came(&mut app, "metal3/m1 is held off".into());
-    assert!(message(&app).ends_with("; u releases it again"), "{}", message(&app));
+    assert!(message(&app).ends_with("; u releases it"), "{}", message(&app));
     assert!(!app.undo_stands(), "not seen yet");
     let mut world = world;
     let id = ("metal3".to_owned(), "m1".to_owned());
@@ -216,6 +216,6 @@ fn what_was_done_for_some_has_a_way_back_although_it_failed_for_others() {
     // all of them had ended before
     let mut app = World::usual().console(80, 24);
     press(&mut app, "j j X enter y");
-    came(&mut app, ActionOutcome { done: Some(Vec::new()), ..ActionOutcome::from("ended before that: reboots/5") });
+    came(&mut app, ActionOutcome { done: Some(Vec::new()), ..ActionOutcome::from("already ended: reboots/5") });
     assert!(app.undo.is_none());
 }

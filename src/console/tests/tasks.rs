@@ -137,9 +137,9 @@ fn what_failed_yesterday() {
 
 #[test]
 fn leaving_while_leading_is_asked() {
-    let (_, effects) = pressed("Leave while this console leads", &World::usual());
+    let (_, effects) = pressed("Quit while this console leads", &World::usual());
     assert_eq!(effects, [Effect::Quit]);
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     press(&mut app, "q");
-    says(&app, "the queues stand still");
+    says(&app, "nothing runs until another engine starts");
 }

@@ -132,11 +132,11 @@ fn a_chord_that_is_not_through_stands_in_the_footer_and_esc_drops_it() {
     app.looks.keymap = Keymap::new(&keys.into()).unwrap();
     press(&mut app, "ctrl-x");
     let footer = |app: &App| screen::text(app).lines().last().unwrap_or_default().to_owned();
-    assert_eq!(footer(&app), "Ctrl-x ...  c cancel  Esc drops it");
+    assert_eq!(footer(&app), "Ctrl-x ...  c cancel  Esc cancels");
     press(&mut app, "esc");
     assert!(app.chord.is_empty() && footer(&app).contains("? help"), "{}", footer(&app));
     press(&mut app, "ctrl-x j");
-    assert!(screen::text(&app).contains("Ctrl-x j is the key of nothing"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Ctrl-x j is not bound to a command"), "{}", screen::text(&app));
     assert_eq!(app.reboots.place, 0, "the key was meant for the chord");
     press(&mut app, "j j g g");
     assert_eq!(app.reboots.place, 0);

@@ -132,7 +132,7 @@ fn a_verb_with_rows_marks_them_and_asks_as_its_key_does() {
     let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
     assert_eq!(marked, ["worker-3", "worker-4"]);
     press(&mut app, "esc esc : \"reboot rack=9\" enter");
-    assert!(screen::text(&app).contains("no row of Nodes passes"), "{}", hint_line(&app));
+    assert!(screen::text(&app).contains("no row of Nodes matches"), "{}", hint_line(&app));
 }
 
 #[test]
@@ -253,10 +253,10 @@ fn a_name_that_is_not_there_and_a_lonely_comma_mark_nothing_and_open_nothing() {
     for (line, said) in [
         ("reboot ,", "names nothing"),
         ("cancel ,", "names nothing"),
-        ("reboot worker", "worker is no node"),
-        ("reboot worker-9", "worker-9 is no node"),
+        ("reboot worker", "worker is not a node"),
+        ("reboot worker-9", "worker-9 is not a node"),
         ("cancel worker-5", "worker-5 has no entry"),
-        ("reboot rack=7", "no row of Nodes passes"),
+        ("reboot rack=7", "no row of Nodes matches"),
     ] {
         press(&mut app, &format!(": \"{line}\" enter"));
         assert!(app.dialog.is_none(), "{line}");
@@ -303,7 +303,7 @@ fn a_read_only_console_writes_for_a_while_when_somebody_says_so() {
 fn a_letter_begins_a_filter_anew_and_a_key_that_moves_mends_the_one_that_was() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "1 / \"draining\" enter /");
-    assert!(screen::text(&app).contains("a letter begins anew"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("letters replace it"), "{}", screen::text(&app));
     press(&mut app, "\"queued\" enter");
     assert_eq!(app.reboots.filter, "queued");
     press(&mut app, "/ end \" !w9\" enter");

@@ -85,13 +85,13 @@ fn a_disabled_queue_is_enabled_again_by_the_way_back_within_a_minute() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "u");
-    assert!(message(&app).starts_with("there is nothing to undo"), "{}", message(&app));
+    assert!(message(&app).starts_with("nothing to undo"), "{}", message(&app));
     press(&mut app, "E enter y");
     assert!(!app.undo_stands(), "it is not done yet");
     done(&mut app, "the reboot queue is disabled");
     assert_eq!(message(&app), "the reboot queue is disabled; u enables it again");
     press(&mut app, "u");
-    assert!(message(&app).contains("is not seen yet"), "{}", message(&app));
+    assert!(message(&app).contains("waiting for etcd"), "{}", message(&app));
     world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
     news(&mut app, &world);
     assert!(screen::text(&app).lines().last().unwrap().contains("u undo"), "{}", screen::text(&app));
@@ -104,7 +104,7 @@ fn a_disabled_queue_is_enabled_again_by_the_way_back_within_a_minute() {
     assert_eq!(effects, [Effect::Act(Action::Switch { queue, enabled: true, reason: None })]);
     done(&mut app, "the reboot queue is enabled");
     assert_eq!(press(&mut app, "u"), []);
-    assert!(app.dialog.is_none() && message(&app).starts_with("there is nothing to undo"), "once is enough");
+    assert!(app.dialog.is_none() && message(&app).starts_with("nothing to undo"), "once is enough");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_way_back_expires_after_a_minute_and_when_somebody_was_there_meanwhile() {
         }
         assert_eq!(press(&mut app, "u"), []);
         assert!(app.dialog.is_none());
-        let said = if late { "which is over" } else { "has changed since" };
+        let said = if late { "undo expired" } else { "has changed since" };
         assert!(message(&app).contains(said), "{}", message(&app));
     }
 }
@@ -139,14 +139,14 @@ fn what_had_only_waited_is_queued_again_with_its_reason_and_what_ran_is_not() {
     press(&mut app, "j space j j space k k space : \"mark 5\" enter");
     press(&mut app, ": \"cancel 4 5 6\" enter enter y");
     done(&mut app, "cancelled reboots/4, reboots/5, reboots/6");
-    assert!(message(&app).ends_with("u queues those 1 again that had only waited"), "{}", message(&app));
+    assert!(message(&app).ends_with("u requeues the 1 that had not begun"), "{}", message(&app));
     world.store.reboots.entries.remove(&5);
     world.store.reboots.entries.remove(&6);
     news(&mut app, &world);
     press(&mut app, "u");
     let text = screen::text(&app);
     assert!(text.contains("Queue 1 reboot on tokyo0?") && text.contains("kernel 6.12"), "{text}");
-    assert!(text.contains("! not the 2 other entries: something was done for them already"), "{text}");
+    assert!(text.contains("! without the 2 other entries for which work had begun"), "{text}");
     let effects = press(&mut app, "y");
     let add = Action::AddReboots { addresses: vec!["10.0.0.16".into()], reason: Some("kernel 6.12".into()) };
     assert!(effects.contains(&Effect::Act(add)), "{effects:?}");
@@ -312,12 +312,12 @@ fn while_etcd_is_lost_nobody_is_said_to_lead_and_leaving_asks() {
     world.boot = BOOT + 13.0;
     update(&mut app, Event::Tick(at(BOOT + 13.0)));
     let text = screen::text(&app);
-    assert!(text.contains("leader: not known, etcd is lost") && !text.contains("another cketerm"), "{text}");
+    assert!(text.contains("leader: unknown, etcd is lost") && !text.contains("another cketerm"), "{text}");
     press(&mut app, "0");
     let text = screen::text(&app);
-    assert!(text.contains("NOT known, etcd is lost") && !text.contains("moving"), "{text}");
+    assert!(text.contains("unknown, etcd is lost; last seen") && !text.contains("moving"), "{text}");
     assert_eq!(press(&mut app, "q"), []);
-    assert!(screen::text(&app).contains("Leave while etcd does not answer?"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("Quit while etcd does not answer?"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "enter"), [], "Cancel has the focus");
     press(&mut app, "q");
     assert_eq!(press(&mut app, "y"), [Effect::Quit]);
@@ -328,7 +328,7 @@ fn while_etcd_is_lost_nobody_is_said_to_lead_and_leaving_asks() {
 fn a_stop_that_gives_the_lock_back_is_asked_for_twice() {
     let mut app = World::usual().console(80, 24);
     assert_eq!(press(&mut app, "ctrl-z"), []);
-    assert!(message(&app).contains("again stops this console"), "{}", message(&app));
+    assert!(message(&app).contains("again suspends this console"), "{}", message(&app));
     assert_eq!(press(&mut app, "ctrl-z"), [Effect::Suspend]);
     update(&mut app, Event::Tick(at(BOOT + 60.0)));
     assert_eq!(press(&mut app, "ctrl-z"), [], "a minute later it is another one");

@@ -88,7 +88,7 @@ fn freeze_is_typed_with_its_reason_and_confirmed() {
 fn unfreeze_is_confirmed_and_expires_when_the_policy_changes() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"unfreeze\" enter");
-    assert!(screen::text(&app).contains("no freeze is on"));
+    assert!(screen::text(&app).contains("nothing is frozen"));
     let mut app = world(NIGHTS, true).console(80, 24);
     press(&mut app, ": \"unfreeze\" enter");
     assert!(screen::text(&app).contains("End the freeze of tokyo0?"));

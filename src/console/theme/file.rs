@@ -68,12 +68,12 @@ pub fn read(text: &str) -> (File, Vec<Fault>) {
         Ok(Value::Mapping(map)) => map,
         Ok(Value::Null) => Mapping::new(),
         Ok(_) => {
-            faults.push(Fault { line: Some(1), text: "expected roles and their looks: `good: { fg: green }`".into() });
+            faults.push(Fault { line: Some(1), text: "expected roles with attributes: `good: { fg: green }`".into() });
             return (file, faults);
         }
         Err(e) => {
             let line = e.location().map(|at| at.line());
-            faults.push(Fault { line, text: format!("is no YAML: {e}") });
+            faults.push(Fault { line, text: format!("is not YAML: {e}") });
             return (file, faults);
         }
     };
@@ -87,7 +87,7 @@ pub fn read(text: &str) -> (File, Vec<Fault>) {
                 None => wrong("base: expected a theme's name".to_owned()),
             }
         } else if key == "name" {
-            wrong("name: a theme's name is that of its file: leave it out".to_owned());
+            wrong("name: a theme's name is that of its file: remove this line".to_owned());
         } else if let Some((role, _)) = ROLES.iter().find(|(role, _)| *role == key) {
             let (face, wrongs) = face(value);
             faults.extend(wrongs.into_iter().map(|(look, why)| Fault {
@@ -101,7 +101,7 @@ pub fn read(text: &str) -> (File, Vec<Fault>) {
                 || format!("the roles are {}", ROLES.map(|(role, _)| role).join(", ")),
                 |role| format!("did you mean {role}?"),
             );
-            wrong(format!("{key:?} is no role: {meant}"));
+            wrong(format!("{key:?} is not a role: {meant}"));
         }
     }
     (file, faults)
@@ -114,7 +114,7 @@ fn face(value: &Value) -> (Face, Vec<(String, String)>) {
         Value::Null => return (face, wrong),
         Value::Mapping(map) => map,
         _ => {
-            wrong.push((String::new(), "expected looks such as { fg: red, bold: true }".to_owned()));
+            wrong.push((String::new(), "expected attributes such as { fg: red, bold: true }".to_owned()));
             return (face, wrong);
         }
     };
@@ -134,13 +134,13 @@ fn face(value: &Value) -> (Face, Vec<(String, String)>) {
             "underline" => &mut face.underline,
             "reverse" => &mut face.reverse,
             "bg" => {
-                wrong.push((key, "bg: backgrounds are never painted: the terminal keeps its own".to_owned()));
+                wrong.push((key, "bg: not supported, the terminal's own background is kept".to_owned()));
                 continue;
             }
             _ => {
                 let meant = nearest(&key, LOOKS).map(|look| format!(": did you mean {look}?"));
                 let meant = meant.unwrap_or_else(|| format!(": there are {}", LOOKS.join(", ")));
-                wrong.push((key.clone(), format!("{key:?} is no look{meant}")));
+                wrong.push((key.clone(), format!("{key:?} is not an attribute{meant}")));
                 continue;
             }
         };
@@ -225,16 +225,16 @@ mod tests {
             let hit = all.iter().find(|(_, text)| text.contains(said));
             assert_eq!(hit.and_then(|(line, _)| *line), Some(line), "{said}: {all:?}");
         };
-        one(3, "\"goood\" is no role: did you mean good?");
+        one(3, "\"goood\" is not a role: did you mean good?");
         one(5, "danger: fg: \"crimson\" is not one of the 16 colours");
-        one(6, "danger: \"bald\" is no look: did you mean bold?");
-        one(7, "muted: bg: backgrounds are never painted");
+        one(6, "danger: \"bald\" is not an attribute: did you mean bold?");
+        one(7, "muted: bg: not supported");
         one(7, "muted: dim: expected true or false");
         assert_eq!(all.len(), 5, "{all:?}");
         assert_eq!(faults("good: { fg: green\n")[0].0, Some(2), "{:?}", faults("good: { fg: green\n"));
         assert!(faults("- 1\n")[0].1.contains("expected roles"));
         assert!(faults("name: mine\n")[0].1.contains("that of its file"));
-        assert!(faults("good: green\n")[0].1.contains("expected looks"));
+        assert!(faults("good: green\n")[0].1.contains("expected attributes"));
         assert!(faults("good: {fg: green}\ngood: {}\n")[0].1.contains("duplicate"));
     }
 

@@ -26,7 +26,7 @@ pub const ROLES: [(&str, &str); 10] = [
     ("title", "column titles and headings"),
     ("tab", "the view that is open"),
     ("good", "all is well"),
-    ("trouble", "a person should look"),
+    ("trouble", "an operator should check"),
     ("danger", "something is broken or about to be disrupted"),
     ("muted", "less important; also data that is stale"),
     ("key", "keys in hints"),

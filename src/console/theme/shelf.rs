@@ -74,17 +74,17 @@ impl Found {
         match &self.path {
             None => {
                 let text = BUILT_IN.iter().find(|(name, _)| *name == self.name).map(|(_, text)| (*text).to_owned());
-                text.ok_or_else(|| "is not in the program".to_owned())
+                text.ok_or_else(|| "is not built in".to_owned())
             }
             Some(path) => {
                 let file = std::fs::metadata(path).map_err(|e| format!("cannot be read: {e}"))?;
                 // a pipe has no length, and opening it may block for ever
                 if !file.is_file() {
-                    return Err("is no file".to_owned());
+                    return Err("is not a file".to_owned());
                 }
                 let length = file.len();
                 if length > MOST {
-                    return Err(format!("is no theme: it has {length} bytes"));
+                    return Err(format!("is not a theme: it has {length} bytes"));
                 }
                 std::fs::read_to_string(path).map_err(|e| format!("cannot be read: {e}"))
             }
@@ -246,7 +246,7 @@ fn put_together(all: &[Found], first: Found, below: usize) -> Result<Whole, Vec<
             let missing: Vec<&str> =
                 ROLES.iter().map(|(role, _)| *role).filter(|role| !whole.faces.contains_key(role)).collect();
             if !missing.is_empty() && faults.is_empty() {
-                let text = format!("gives no {}, and no base that has them: `base: terminal`", missing.join(", "));
+                let text = format!("lacks {} and has no base that defines them: `base: terminal`", missing.join(", "));
                 faults.push(wrong(Fault { line: None, text }));
             }
             break;
@@ -260,7 +260,7 @@ fn put_together(all: &[Found], first: Found, below: usize) -> Result<Whole, Vec<
         };
         if whole.chain.contains(found) {
             let names: Vec<&str> = whole.chain.iter().map(|found| found.name.as_str()).collect();
-            let text = format!("base: goes round in a circle: {} -> {base}", names.join(" -> "));
+            let text = format!("base: forms a cycle: {} -> {base}", names.join(" -> "));
             faults.push(wrong(Fault { line, text }));
             break;
         }
@@ -360,7 +360,7 @@ mod tests {
         ]);
         let said = |name: &str| shelf.theme(name, true).unwrap_err();
         let path = |file: &str| dir.path().join(file).display().to_string();
-        assert_eq!(said("a"), format!("{}:1: base: goes round in a circle: a -> b -> a", path("u/b.yaml")));
+        assert_eq!(said("a"), format!("{}:1: base: forms a cycle: a -> b -> a", path("u/b.yaml")));
         assert!(
             said("lost").starts_with(&format!(
                 "{}:1: base: there is no theme \"teminal\", did you mean \"terminal\"",
@@ -370,7 +370,7 @@ mod tests {
             said("lost")
         );
         assert!(said("self").contains("base: there is no theme \"self\""), "{}", said("self"));
-        assert!(said("half").contains("gives no badge, title"), "{}", said("half"));
+        assert!(said("half").contains("lacks badge, title"), "{}", said("half"));
         assert!(said("odd").starts_with(&format!("{}:2: good: fg: \"puce\"", path("u/sick.yaml"))), "{}", said("odd"));
         assert!(said("../etc/passwd").contains("there is no theme"));
         let stray = dir.path().join("terminal.yaml");

@@ -28,7 +28,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
             if !chosen.is_empty() {
                 return put(app, chosen);
             }
-            app.refuse_here("one column at least is shown");
+            app.refuse_here("at least one column is shown");
         }
         (_, KeyCode::Char(' ')) => picker.turn(),
         (Some(Command::NextField), _) | (_, KeyCode::Char('j')) => picker.step(true),

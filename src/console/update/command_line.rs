@@ -106,7 +106,7 @@ fn complete(app: &App, line: &mut CommandLine, forward: bool) {
         _ => command_line::proposals(app, line.input.value()),
     };
     let Some(word) = proposals.words.get(proposals.at) else {
-        line.error = Some("nothing fits here".to_owned());
+        line.error = Some("no completion here".to_owned());
         return;
     };
     // a single proposal completes the word
@@ -197,7 +197,7 @@ fn find(app: &App, text: &str) -> Result<Target, String> {
             return Ok(Target::Node(name.to_owned()));
         }
     }
-    Err(format!("{text:?} is no node, no address of one, and no entry such as reboots/3"))
+    Err(format!("{text:?} is not a node, its address, or an entry such as reboots/3"))
 }
 
 /// Marks the rows of the open view that pass the filter, in place of the earlier marks. If no row passes, the earlier
@@ -240,7 +240,7 @@ fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
         Command::Unhold if app.view == View::Hosts => View::Hosts,
         Command::Hold if app.view == View::Hosts => {
             let [key, queue] = ["host-power", "reboots"].map(|name| app.key(name));
-            return Err(format!("{key} holds a host off; an entry is held in its queue ({queue}), by its index"));
+            return Err(format!("{key} holds a host off; hold an entry in its queue ({queue}), by its index"));
         }
         _ if app.view == View::Repairs => View::Repairs,
         _ => View::Reboots,
@@ -271,7 +271,7 @@ fn chosen(app: &mut App, view: View, rows: &str) -> Result<(), String> {
     let filter = |word: &&str| (!bare(word) && word.parse::<std::net::IpAddr>().is_err()) || joins(word);
     if words.iter().any(filter) {
         if mark(app, rows, false)? == 0 {
-            return Err(format!("no row of {} passes {rows:?}", view.title()));
+            return Err(format!("no row of {} matches {rows:?}", view.title()));
         }
         return Ok(());
     }
@@ -319,7 +319,7 @@ fn host(app: &App, word: &str) -> Result<HostId, String> {
     }
     match found.as_slice() {
         [only] => Ok((*only).clone()),
-        [] => Err(format!("{word} is no host, and no node of one")),
+        [] => Err(format!("{word} is not a host, nor the node of one")),
         _ => Err(format!("{word} is the name of several hosts: give NAMESPACE/NAME")),
     }
 }
@@ -328,7 +328,7 @@ fn host(app: &App, word: &str) -> Result<HostId, String> {
 fn named(app: &App, word: &str) -> Result<String, String> {
     match find(app, word) {
         Ok(Target::Node(name)) => Ok(name),
-        _ => Err(format!("{word} is no node: give names or addresses, or a filter such as node:{word}")),
+        _ => Err(format!("{word} is not a node: give names or addresses, or a filter such as node:{word}")),
     }
 }
 
@@ -346,9 +346,9 @@ fn write(app: &mut App, how: &str) -> Result<(), String> {
         return Ok(());
     }
     let seconds = duration(how).filter(|s| *s > 0.0 && how.ends_with(char::is_alphabetic));
-    let seconds = seconds.ok_or_else(|| format!("{how:?} is no time: write it as 90s, 15m, 2h"))?;
+    let seconds = seconds.ok_or_else(|| format!("{how:?} is not a time: write it as 90s, 15m, 2h"))?;
     if seconds > LONGEST {
-        return Err("8h at most: a console that writes all day is started without --read-only".to_owned());
+        return Err("8h at most; to write longer, start the console without --read-only".to_owned());
     }
     let length = std::time::Duration::from_secs_f64(seconds);
     let end = after(app.now.wall, length.as_secs().cast_signed());

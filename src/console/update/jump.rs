@@ -109,7 +109,7 @@ pub(super) fn jump(app: &mut App) {
                 app.pane = None;
             }
         }
-        None => app.refuse("there is nothing to go to: it has no counterpart, or a filter hides it (Esc)"),
+        None => app.refuse("nowhere to go: the row has no counterpart, or a filter hides it (Esc)"),
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn go(app: &mut App, command: Command) {
             if let Some((column, largest_first)) = app.list().sort() {
                 sorted(app, Some((column, !largest_first)));
             } else {
-                app.say(format!("in the view's own order: {} sorts by a column", app.key("sort")));
+                app.say(format!("in the view's own order; {} sorts by a column", app.key("sort")));
             }
         }
         Command::Messages => sheet(app, Sheet::Messages),
@@ -204,11 +204,11 @@ pub(super) fn forget(app: &mut App) {
         }
     });
     super::seen::rows(app);
-    let next = if app.looks.kept { ", now and the next time" } else { "" };
+    let next = if app.looks.kept { ", now and at the next start" } else { "" };
     if app.looks.kept {
         app.effects.push(Effect::Keep(Change::Forget));
     }
-    app.say(format!("columns and orders are those of the views again{next}"));
+    app.say(format!("columns and orders are reset{next}"));
 }
 
 /// Opens a view without storing the previous place.
@@ -337,9 +337,9 @@ fn back(app: &mut App) {
 fn trouble(app: &mut App) {
     let found = worse(app, Trouble::Stuck);
     if !found && worse(app, Trouble::Waits) {
-        app.say_here("none here is stuck; this waits on something");
+        app.say_here("nothing here is stuck; this waits on something");
     } else if !found {
-        app.say_here("no row here needs a person");
+        app.say_here("no row here needs an operator");
     }
 }
 

@@ -76,7 +76,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
                 Err(why) if app.looks.kept => {
                     // reported once: if the home directory cannot be written now, the next attempt fails too
                     app.looks.kept = false;
-                    app.refuse(format!("{why}; columns and orders are not kept for the next time"));
+                    app.refuse(format!("{why}; columns and orders are not saved"));
                 }
                 Ok(None) | Err(_) => {}
             }
@@ -183,7 +183,7 @@ fn heard(app: &mut App, context: Context, key: KeyEvent) -> Heard {
         }
         Heard::Nothing if !before.is_empty() => {
             let pressed = so_far.map(|s| keys::title(&keys::named(s))).collect::<Vec<_>>().join(" ");
-            app.say_here(format!("{pressed} is the key of nothing"));
+            app.say_here(format!("{pressed} is not bound to a command"));
             // the key was meant for the chord
             return Heard::Begun;
         }
@@ -203,7 +203,7 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Suspend if super::dialog::quit::open(app).is_some() && !app.stops_twice() => {
             let key = app.key("suspend");
             app.refuse(format!(
-                "{key} gives the lock back, and nobody else is known to stand by: {key} again stops this console"
+                "{key} releases the lock, and no other engine stands by; {key} again suspends this console"
             ));
         }
         Command::Suspend => return vec![Effect::Suspend],
@@ -245,7 +245,7 @@ fn copy(app: &mut App) -> Vec<Effect> {
         return Vec::new();
     };
     if !app.looks.copies {
-        app.refuse_here("this terminal takes nothing to copy: it would print the sequence (OSC 52)");
+        app.refuse_here("this terminal cannot copy: it would print the sequence (OSC 52)");
         return Vec::new();
     }
     app.say(format!("copied {} (if the terminal allows it: OSC 52)", copied.what));

@@ -35,7 +35,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     // marked rows are identified by name, so the cursor's place does not matter
     if app.pane.is_none() && app.list().marked() == 0 && app.strayed() && !whole_queue(command) {
         // the key was meant for a row that has just ended under the cursor, and so is any reason that follows
-        let why = "the row under the cursor ended, and the cursor went to its neighbour: look, and press the key again";
+        let why = "the row under the cursor ended, and the cursor moved to the next: check it, and press the key again";
         show(app, Dialog::gone("Nothing was asked", why));
         return Vec::new();
     }
@@ -72,9 +72,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         Ok(mut opened) => {
             let (hidden, filter) = (app.list().hidden_marks(), app.list().filter());
             if hidden > 0 && app.pane.is_none() && !whole_queue(command) {
-                opened
-                    .notes
-                    .push(format!("! {hidden} of the marked ones are not shown: the filter {filter:?} hides them"));
+                opened.notes.push(format!("! {hidden} marked rows are hidden by the filter {filter:?}"));
             }
             if let Some(reason) = reason {
                 opened.because(reason);
@@ -201,7 +199,7 @@ pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
 /// Opens the confirmation of undoing the last action.
 pub(super) fn undo(app: &mut App) -> Vec<Effect> {
     let Some(offer) = app.undo.clone() else {
-        app.say_here("there is nothing to undo: what this console did last has no way back, or it did nothing");
+        app.say_here("nothing to undo: this console's last action cannot be undone, or there was none");
         return Vec::new();
     };
     if let Some(why) = offer.refusal(app) {
@@ -218,7 +216,7 @@ pub(super) fn undo(app: &mut App) -> Vec<Effect> {
 /// Returns the reason why nothing can be written now.
 fn refusal(app: &App) -> Option<String> {
     if app.read_only() {
-        return Some("read-only: this console was started so; `:write 15m` allows changes for that long".to_owned());
+        return Some("this console was started read-only; `:write 15m` allows changes for that time".to_owned());
     }
     if !app.seen.snapshot.store.synced {
         return Some("not connected to etcd yet: nothing can be written".to_owned());
@@ -230,7 +228,7 @@ fn refusal(app: &App) -> Option<String> {
 fn keep(app: &mut App) -> Vec<Effect> {
     let boot = app.now.boot.as_secs_f64();
     if queries::kube_lost(&app.seen, boot).is_some() {
-        app.refuse("Kubernetes is not heard: no node can be changed until it is back");
+        app.refuse("Kubernetes does not answer: no node can be changed until it is back");
         return Vec::new();
     }
     let nodes = app.chosen_nodes();
@@ -239,7 +237,7 @@ fn keep(app: &mut App) -> Vec<Effect> {
         return Vec::new();
     }
     let [name] = nodes.as_slice() else {
-        app.refuse(format!("keep-cordoned is for one node at a time, {} are chosen", nodes.len()));
+        app.refuse(format!("keep-cordoned takes one node at a time, {} are chosen", nodes.len()));
         return Vec::new();
     };
     let Some(row) = queries::node(&app.seen, name) else {

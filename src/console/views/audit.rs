@@ -28,7 +28,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        let lines = super::history::empty(app, &app.past.audit, app.audit.total, "nobody has done anything yet");
+        let lines = super::history::empty(app, &app.past.audit, app.audit.total, "no actions recorded yet");
         super::say_empty(buffer, area, &lines, app);
     }
 }

@@ -100,23 +100,21 @@ pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String,
     texts.push(match &*seen.applying {
         Applying::Off => ("not read yet".to_owned(), theme.muted),
         Applying::Disabled(why) => (why.clone(), theme.trouble),
-        Applying::Settled if !warnings.is_empty() => {
-            ("nothing is changed, yet not all is well:".to_owned(), theme.title)
-        }
-        Applying::Settled => ("the definition is as template, constraints and machines want it".to_owned(), theme.good),
-        Applying::Error(why) => (format!("! {why}; the definition in force stays"), theme.danger),
+        Applying::Settled if !warnings.is_empty() => ("no changes, but there are warnings:".to_owned(), theme.title),
+        Applying::Settled => ("the definition matches template, constraints and machines".to_owned(), theme.good),
+        Applying::Error(why) => (format!("! {why}; the definition is unchanged"), theme.danger),
         Applying::Waits(why) => (format!("waits: {why}"), theme.trouble),
         Applying::Approval(digest, why) => {
             let key = app.looks.keymap.key("approve").map(|key| format!(" (key {key})")).unwrap_or_default();
             (format!("! waits for approval of {digest}{key}: {why}"), theme.danger)
         }
-        Applying::Applies => ("is applied by who leads".to_owned(), theme.good),
+        Applying::Applies => ("the leader applies it".to_owned(), theme.good),
     });
     texts.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));
     let asked = &seen.snapshot.registry.members;
     if let (Some(good), Some(_)) = (&asked.good, &asked.error) {
         let age = app.now.boot.as_secs_f64() - good.at;
-        texts.push((format!("the machines are those of {} ago", when::seconds(age)), theme.muted));
+        texts.push((format!("the list of machines is {} old", when::seconds(age)), theme.muted));
     }
     let repair = &seen.auto_repair;
     if let Some(why) = repair.off.as_ref().filter(|_| seen.snapshot.store.registry.url.is_some()) {
@@ -152,7 +150,7 @@ fn empty(app: &App, width: usize) -> Vec<String> {
     };
     let first = match (why, registry::proposed(&app.seen), &*app.seen.applying) {
         (Some(_), None, _) => "there is no plan",
-        (Some(_), _, Applying::Error(_)) => "nothing is applied: the last plan may be an old one",
+        (Some(_), _, Applying::Error(_)) => "nothing is applied: the last plan may be outdated",
         _ => "nothing would change",
     };
     let texts = why.into_iter().map(str::to_owned).chain(warnings(app).iter().map(|w| format!("! {w}")));

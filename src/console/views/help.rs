@@ -27,9 +27,9 @@ fn lines(app: &App) -> Vec<Line<'static>> {
     };
     if lines.is_empty() {
         return vec![Line::from(match app.sheet {
-            _ if !app.sought.is_empty() => format!("nothing here has {:?}", short_text::safe(&app.sought)),
-            Sheet::Blockers => "nothing keeps a pod on a node that is to go".to_owned(),
-            Sheet::Help | Sheet::Messages => "nothing was said yet".to_owned(),
+            _ if !app.sought.is_empty() => format!("nothing here matches {:?}", short_text::safe(&app.sought)),
+            Sheet::Blockers => "nothing blocks a drain".to_owned(),
+            Sheet::Help | Sheet::Messages => "no messages yet".to_owned(),
         })];
     }
     lines
@@ -120,10 +120,10 @@ fn keys(app: &App) -> Vec<Line<'static>> {
     let changing = "Changing the cluster (the same key in every view; a dialog confirms)";
     let mut lines = section(app, changing, of(Context::Everywhere, true));
     lines.extend(section(app, "In tables", of(Context::Table, false)));
-    lines.extend(section(app, "In panes and sheets", of(Context::Detail, false)));
+    lines.extend(section(app, "In panes and help", of(Context::Detail, false)));
     lines.extend(section(app, "Everywhere", of(Context::Everywhere, false)));
     lines.extend(section(app, "In dialogs", of(Context::Dialog, false)));
-    lines.extend(section(app, "On the command line, beside every name of docs/keys.md", words.chain(verbs)));
+    lines.extend(section(app, "On the command line, besides every name in docs/keys.md", words.chain(verbs)));
     // the first section has the frame above it
     lines.drain(..lines.len().min(1));
     lines
@@ -149,7 +149,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     let what = match app.sheet {
         Sheet::Help => "Keys",
         Sheet::Messages => "Messages",
-        Sheet::Blockers => "What blocks",
+        Sheet::Blockers => "Drain blockers",
     };
     let [down, up, find, back] = ["down", "up", "find", "back"].map(|name| app.key(name));
     let title = match app.sought.as_str() {

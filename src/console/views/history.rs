@@ -37,7 +37,7 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        let none = "no entry has ended yet: what ends under a leader of ours is listed here";
+        let none = "no entry has ended yet: entries that end under a cketerm leader appear here";
         super::say_empty(buffer, area, &empty(app, &app.past.history, app.history.total, none), app);
     }
 }
@@ -110,7 +110,7 @@ fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let rows: Vec<Row> = visible.iter().map(|id| record(app, id)).collect();
     chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        let none = "there are no operation records: neither CKE nor an engine of ours has written one";
+        let none = "there are no operation records: neither CKE nor cketerm has written one";
         super::say_empty(buffer, area, &empty(app, &app.past.records, app.records.total, none), app);
     }
 }
@@ -157,14 +157,14 @@ pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> V
     }
     let width = usize::from(app.size.width).saturating_sub(4);
     if let Some(why) = &read.error {
-        return std::iter::once("it was not read, and is asked for again:".to_owned())
+        return std::iter::once("reading failed; retrying:".to_owned())
             .chain(wrap(&short_text::safe(why), width))
             .collect();
     }
     if total > 0 {
         let more = if read.more { "; reading older ones ..." } else { "" };
         let filter = app.list().filter();
-        return vec![format!("none of {total} passes {filter:?}{more}"), format!("{} shows all", app.key("back"))];
+        return vec![format!("none of {total} matches {filter:?}{more}"), format!("{} shows all", app.key("back"))];
     }
     if read.begun { wrap(none, width) } else { vec!["reading ...".to_owned()] }
 }

@@ -99,16 +99,14 @@ pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
     }
     let ours = &snap.metal3;
     let (text, style) = match (snap.store.policy().metal3_controller, &ours.barred) {
-        (false, _) => {
-            ("carried out by the baremetal-operator or another program, not by cketerm".to_owned(), theme.muted)
-        }
-        (true, Some(why)) => (format!("! NOT carried out by cketerm: {why}"), theme.danger),
+        (false, _) => ("requests are processed by the baremetal-operator or another program".to_owned(), theme.muted),
+        (true, Some(why)) => (format!("! requests NOT processed by cketerm: {why}"), theme.danger),
         (true, None) if ours.runs && ours.drops_times => {
-            ("carried out by this engine; timestamps are kept in an annotation".to_owned(), theme.good)
+            ("requests processed by this engine; timestamps kept in an annotation".to_owned(), theme.good)
         }
-        (true, None) if ours.runs => ("carried out by this engine".to_owned(), theme.good),
-        (true, None) if snap.engine.leading.is_some() => ("this engine takes them up ...".to_owned(), theme.muted),
-        (true, None) => ("carried out by the engine that leads, if one does".to_owned(), theme.muted),
+        (true, None) if ours.runs => ("requests processed by this engine".to_owned(), theme.good),
+        (true, None) if snap.engine.leading.is_some() => ("this engine is taking over ...".to_owned(), theme.muted),
+        (true, None) => ("requests processed by the leader, if there is one".to_owned(), theme.muted),
     };
     wrap(&short_text::safe(&text), width).into_iter().take(2).map(|line| (line, style)).collect()
 }
@@ -121,7 +119,7 @@ fn empty(app: &App) -> Vec<String> {
     match app.seen.snapshot.kube.sources.get("baremetalhosts") {
         Some(source) if source.synced => vec!["Kubernetes has no BareMetalHosts".to_owned()],
         Some(source) if source.error.is_some() => {
-            let mut lines = vec!["no hosts can be seen".to_owned()];
+            let mut lines = vec!["hosts cannot be listed".to_owned()];
             lines.extend(wrap(&short_text::safe(source.error.as_deref().unwrap_or_default()), width));
             lines
         }

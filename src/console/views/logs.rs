@@ -64,17 +64,17 @@ pub(super) fn whose(app: &App, width: usize) -> Vec<String> {
     let store = &app.seen.snapshot.store;
     let engine = |lease: i64| store.engines.get(&lease).and_then(Stored::get);
     let text = match (queries::leader(&app.seen), store.leader()) {
-        (Leader::Us, _) => "the lines of this process, whose engine leads".to_owned(),
+        (Leader::Us, _) => "log of this process, whose engine leads".to_owned(),
         (Leader::Cke(host), _) => {
-            format!("the lines of this process alone; CKE leads on {host}: its logs are there (journalctl -u cke)")
+            format!("log of this process only; CKE leads on {host}: its logs are there (journalctl -u cke)")
         }
         (Leader::Other(host), Some(leader)) => match engine(leader.lease) {
             Some(e) if e.mode == "daemon" => format!(
-                "the lines of this process alone; the leader's are on {host}: journalctl -u cketerm, or its log directory"
+                "log of this process only; the leader's is on {host}: journalctl -u cketerm, or its log directory"
             ),
-            _ => format!("the lines of this process alone; the leader is a console on {host}: its log directory there"),
+            _ => format!("log of this process only; the leader is a console on {host}: see its log directory there"),
         },
-        _ => "the lines of this process alone; no engine leads".to_owned(),
+        _ => "log of this process only; no engine leads".to_owned(),
     };
     wrap(&short_text::safe(&text), width)
 }

@@ -93,7 +93,7 @@ fn empty(app: &App) -> Vec<String> {
     let width = usize::from(app.size.width).saturating_sub(4);
     match (&registry.members.error, &registry.members.good) {
         (Some(why), _) => wrap(&short_text::safe(why), width),
-        (None, Some(_)) => vec!["sabakan has no machine that the question is about".to_owned()],
+        (None, Some(_)) => vec!["sabakan has no matching machine".to_owned()],
         (None, None) if app.seen.snapshot.store.registry.url.is_none() => {
             vec!["no registry is set up: `cketerm sabakan set-url URL`".to_owned()]
         }
@@ -123,7 +123,7 @@ pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
         area.x,
         area.y,
         area.width,
-        "  racks: role in-the-definition/all (control planes), who is not healthy",
+        "  racks: role in-the-definition/all (control planes), machines not healthy",
         app.looks.theme.title,
     );
     for (y, line) in (area.y + 1..area.bottom()).zip(&app.registry.racks) {

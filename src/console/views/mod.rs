@@ -220,7 +220,7 @@ fn connecting(app: &App) -> Option<Vec<String>> {
 fn no_hits(app: &App, what: &str) -> Vec<String> {
     let list = app.list();
     let (_, total) = list.counts();
-    vec![format!("no {what} of {total} passes {:?}", list.filter()), format!("{} shows all", app.key("back"))]
+    vec![format!("no {what} of {total} matches {:?}", list.filter()), format!("{} shows all", app.key("back"))]
 }
 
 /// Returns the cell with an entry's reason. A stuck entry also has a mark, so that the colour is not the only sign.

@@ -57,9 +57,9 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let lost = sources::etcd_lost(&app.seen, boot).is_some();
     let shut = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
     let (state, style) = match sources::leader_now(&app.seen, boot) {
-        Leader::Unknown => ("NOT known, etcd is lost; last seen", theme.danger),
+        Leader::Unknown => ("unknown, etcd is lost; last seen", theme.danger),
         _ if idle && switch.enabled() => ("nothing to do", theme.muted),
-        _ if !switch.enabled() && work.used > 0 => ("DISABLED, ends what runs", theme.danger),
+        _ if !switch.enabled() && work.used > 0 => ("DISABLED, finishing work", theme.danger),
         _ if !switch.enabled() => ("DISABLED", theme.danger),
         Leader::Nobody => ("NOT moving, nobody leads", theme.danger),
         _ if moves == 0 && going > 0 && calendar::freeze(app).is_some() => ("FROZEN", theme.danger),
@@ -67,11 +67,11 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         _ if going == 0 && held > 0 && work.left.resting() == 0 => ("ON HOLD", theme.trouble),
         _ if work.used > 0 && (going == 0 || moves == 0) => ("STUCK", theme.trouble),
         _ if work.used > 0 && sources::kube_lost(&app.seen, boot).is_some() => {
-            ("held up, Kubernetes is lost", theme.trouble)
+            ("blocked, Kubernetes is lost", theme.trouble)
         }
-        _ if waits => ("held up", theme.trouble),
+        _ if waits => ("blocked", theme.trouble),
         _ if work.used > 0 => ("moving", theme.good),
-        _ if going == 0 && work.left.stuck == 0 => ("backs off", theme.trouble),
+        _ if going == 0 && work.left.stuck == 0 => ("in backoff", theme.trouble),
         _ if going == 0 => ("STUCK", theme.trouble),
         _ => ("waiting", theme.trouble),
     };
@@ -130,7 +130,7 @@ fn to_go(app: &App) -> Vec<OverviewLine> {
         }
     }
     if lines.is_empty() {
-        lines.push(said("To go", vec![text("both queues are through", theme.muted)]));
+        lines.push(said("To go", vec![text("both queues are done", theme.muted)]));
     }
     lines
 }
@@ -153,7 +153,7 @@ fn blocks(app: &App) -> Option<OverviewLine> {
         (0, _) | (_, None) => String::new(),
         (n, _) => format!("{n} pods, "),
     };
-    let others = if all.len() > 1 { format!("; {} others block more than one", all.len() - 1) } else { String::new() };
+    let others = if all.len() > 1 { format!("; {} others block several drains", all.len() - 1) } else { String::new() };
     let what = format!("{} blocks {} drains ({pods}{}{more}){others}", most.what, most.drains.len(), names.join(" "));
     Some(OverviewLine {
         spot: Some(Spot::Blocks(most.what.clone(), *first)),
@@ -180,7 +180,7 @@ fn machines(app: &App) -> Vec<OverviewLine> {
     match hosts.trouble.as_slice() {
         [] => {}
         [one] => told.push(format!("{}: {}", one.1, short_text::host(&app.seen, one).0)),
-        all => told.push(format!("{} to look at: {}", all.len(), names(all))),
+        all => told.push(format!("{} to check: {}", all.len(), names(all))),
     }
     let mut spans: Vec<Span> = told.iter().map(|said| text(short_text::safe(said), theme.trouble)).collect();
     if !hosts.held.is_empty() {
@@ -223,13 +223,13 @@ fn leads(app: &App) -> Vec<Span<'static>> {
             text(format!("this console{since}"), theme.good)
         }
         Leader::Other(host) => Span::raw(format!("{} (another cketerm)", short_text::safe(&host))),
-        Leader::Cke(host) => Span::raw(format!("{} (CKE: its guarantees, not ours)", short_text::safe(&host))),
+        Leader::Cke(host) => Span::raw(format!("{} (CKE: its guarantees hold)", short_text::safe(&host))),
         Leader::Nobody => text("NOBODY: nothing moves", theme.danger),
-        Leader::Unknown => text("not known, etcd is lost", theme.danger),
+        Leader::Unknown => text("unknown, etcd is lost", theme.danger),
     }];
     let others = standing_by(&app.seen);
     spans.push(match others.as_slice() {
-        [] => text("; no other stands by", theme.muted),
+        [] => text("; no standby", theme.muted),
         some => Span::raw(format!("; {} by: {}", if some.len() == 1 { "stands" } else { "stand" }, some.join(", "))),
     });
     let fault = engine.observing.first().map(ToString::to_string);
@@ -252,7 +252,7 @@ fn data(app: &App) -> Vec<Span<'static>> {
                 text(format!("{gap}{name} silent for {}", when::seconds(boot - heard)), theme.trouble)
             }
             None if known => Span::raw(format!("{gap}{name} live")),
-            None => text(format!("{gap}{name} not heard yet"), theme.trouble),
+            None => text(format!("{gap}{name} no data yet"), theme.trouble),
         });
     };
     source("etcd", queries::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced, snap.store.heard);

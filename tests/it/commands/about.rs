@@ -60,13 +60,13 @@ fn a_screenshot_that_was_asked_for_wrongly_is_misuse() {
         (&["--view", "nope"][..], "there is no view \"nope\""),
         (&["--size", "80"], "expected COLUMNSxROWS"),
         (&["--size", "9999x9"], "expected COLUMNSxROWS"),
-        (&["--keys", "hyper-x"], "\"hyper-x\" is no key"),
+        (&["--keys", "hyper-x"], "\"hyper-x\" is not a key"),
         (&["--keys", "/ \"rack"], "closing double quote"),
         (&["--format", "png"], "[possible values: text, ansi, svg]"),
         (&["--nodes", "9"], "require --sandbox"),
         (&["--after", "1"], "--sandbox"),
         (&["--sandbox", "--scenario", "clam"], "unknown scenario \"clam\""),
-        (&["--sandbox", "--nodes", "9", "--after", "0", "--keys", "q y"], "these keys leave the console"),
+        (&["--sandbox", "--nodes", "9", "--after", "0", "--keys", "q y"], "these keys quit the console"),
     ] {
         let ran = run(&[&["screenshot"], args].concat(), "");
         assert_eq!((ran.status, ran.stdout.as_str()), (2, ""), "{args:?}: {ran:?}");

@@ -251,7 +251,7 @@ fn themes_are_listed_shown_and_checked_with_file_and_line_and_an_exit_status() {
     assert!(code == Some(0) && said.ends_with("again.yaml: ok\n"), "{said}");
     let (code, said, stderr) = run(&["check", bad.to_str().unwrap()]);
     assert_eq!((code, said.lines().count()), (Some(1), 2), "{said}");
-    assert!(said.contains("bad.yaml:2: \"goood\" is no role: did you mean good?"), "{said}");
+    assert!(said.contains("bad.yaml:2: \"goood\" is not a role: did you mean good?"), "{said}");
     assert!(said.contains("bad.yaml:3: danger: fg: \"puce\" is not one of the 16 colours"), "{said}");
     assert!(stderr.contains("2 errors"), "{stderr}");
     let (code, all, _) = run(&["check", "-o", "json"]);
