@@ -146,5 +146,5 @@ fn a_constraint_that_nobody_knows_is_named_with_the_nearest_one() {
         err.contains("constraints.json: no such constraint: minimum-worker; did you mean minimum-workers?"),
         "{err}"
     );
-    assert!(err.contains("no such constraint: colour; there are control-plane-count"), "{err}");
+    assert!(err.contains("no such constraint: colour; known: control-plane-count"), "{err}");
 }
