@@ -75,8 +75,8 @@ fn shown(outcome: Option<Result<Plan, String>>, applying: Applying) -> String {
     screen::text(&console(100, 30, seen(&World::usual(), outcome, applying)))
 }
 
-const ALL_CLEAR: &str = "the definition is as template, constraints and machines want it";
-const FEW: &str = "at least 51 healthy workers are wanted and 50 are there: no unused healthy machine of role ss";
+const ALL_CLEAR: &str = "the definition matches template, constraints and machines";
+const FEW: &str = "at least 51 healthy workers wanted, 50 present: no unused healthy machine of role ss";
 
 /// The all-clear is a promise: if the plan has a warning, the warning is shown instead.
 #[test]
