@@ -49,7 +49,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
     let address = listener.local_addr()?;
     let engine = Backends::connect(&settings).await?.start("daemon", true, Some(address.to_string()));
-    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon runs");
+    tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon started");
     let served = tokio::spawn(serve(listener, engine.seen(), engine.counters()));
     let heartbeat = engine.heartbeat();
     heartbeat.guard(|| {})?;
@@ -62,9 +62,9 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
             _ = hup.recv() => {}
         }
         systemd::notify("STOPPING=1");
-        tracing::info!("ends: finishes what runs, then resigns");
+        tracing::info!("stopping: finishing running work, then resigning");
         engine.stop().await;
-        tracing::info!("ended");
+        tracing::info!("stopped");
     };
     let ended = tokio::select! {
         biased;
@@ -93,7 +93,7 @@ async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoRes
     if age < Duration::from_secs(30) {
         (StatusCode::OK, "ok\n".to_owned())
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("no pass for {} s\n", age.as_secs()))
+        (StatusCode::SERVICE_UNAVAILABLE, format!("no pass of the main loop for {} s\n", age.as_secs()))
     }
 }
 
@@ -126,6 +126,10 @@ async fn state(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoRespo
         tokio::task::spawn_blocking(move || written::State::of(&seen).document().map(|d| d.to_string())).await;
     match written.map_err(|e| e.to_string()).and_then(|text| text.map_err(|e| e.to_string())) {
         Ok(text) => (StatusCode::OK, [("content-type", "application/json")], text),
-        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, [("content-type", "text/plain")], format!("no state: {why}\n")),
+        Err(why) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [("content-type", "text/plain")],
+            format!("cannot write the state: {why}\n"),
+        ),
     }
 }
