@@ -62,9 +62,9 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
             _ = hup.recv() => {}
         }
         systemd::notify("STOPPING=1");
-        tracing::info!("stopping: finishing running work, then resigning");
+        tracing::info!("shutting down: finishes what runs, then resigns");
         engine.stop().await;
-        tracing::info!("stopped");
+        tracing::info!("ended");
     };
     let ended = tokio::select! {
         biased;
@@ -102,7 +102,7 @@ async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResp
     let seen = seen.borrow().clone();
     let store = &seen.snapshot.store;
     if !store.synced || secs(seen.now.boot) - store.heard > 10.0 {
-        let why = store.error.clone().unwrap_or_else(|| "etcd was not read yet".to_owned());
+        let why = store.error.clone().unwrap_or_else(|| "etcd has not been read yet".to_owned());
         return (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: etcd: {why}\n"));
     }
     let text = match (&seen.snapshot.engine.leading, seen.snapshot.engine.observing.as_slice()) {

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Some(_) if cli.run.any() => {
-            fail(2, "options such as --daemon, --observe and --sandbox cannot be used with a subcommand")
+            fail(2, "options such as --daemon, --observe, --sandbox are for running without a word: leave them out")
         }
         Some(command) => {
             warn(&settings);
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             Err(text) => fail(2, &text),
         },
         None if cli.run.choice.any() && !cli.run.sandbox => {
-            fail(2, "--nodes, --scenario, --seed and --speed need --sandbox")
+            fail(2, "--nodes, --scenario, --seed and --speed are for --sandbox")
         }
         None => attended(settings.of_a_console(), &cli),
     }
@@ -81,10 +81,7 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
         Err(text) => return fail(2, &text),
     };
     if !cli.run.plain && (!std::io::stdout().is_terminal() || !std::io::stdin().is_terminal()) {
-        return fail(
-            2,
-            "the console needs a terminal; without one use --plain, a subcommand (`cketerm --help`) or --daemon",
-        );
+        return fail(2, "the console needs a terminal; without one use --plain, a word (`cketerm --help`) or --daemon");
     }
     warn(&settings);
     match console::options(&settings, &cli.run, cli.globals.color) {

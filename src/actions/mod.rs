@@ -123,7 +123,7 @@ impl Operator {
     fn kube(&self, what: &str) -> Result<&Kube, ActionError> {
         self.kube.as_ref().ok_or_else(|| {
             ActionError::misused(format!(
-                "{what} needs Kubernetes, and none is configured: give --kubeconfig FILE, or set `kubernetes` in the \
+                "{what} needs Kubernetes, which is not configured: give --kubeconfig FILE, or set `kubernetes` in the \
                  configuration file"
             ))
         })

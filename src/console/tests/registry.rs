@@ -76,7 +76,7 @@ fn shown(outcome: Option<Result<Plan, String>>, applying: Applying) -> String {
 }
 
 const ALL_CLEAR: &str = "the definition matches template, constraints and machines";
-const FEW: &str = "at least 51 healthy workers wanted, 50 present: no unused healthy machine of role ss";
+const FEW: &str = "at least 51 healthy workers are wanted and 50 are there: no unused healthy machine of role ss";
 
 /// The all-clear is a promise: if the plan has a warning, the warning is shown instead.
 #[test]

@@ -327,7 +327,7 @@ async fn a_cycle_sees_the_machine_off_and_does_not_leave_it_off() {
     // A machine that cannot be turned on again is not turned off.
     let (fake, bmc) = self::bmc(Fake { offered: Some(vec!["ForceOff"]), ..Fake::default() });
     let text = bmc.cycle(Mode::Hard, &Patience::default(), QUIET).await.unwrap_err().to_string();
-    assert!(text.contains("no reset type to turn on the machine, only: ForceOff"), "{text}");
+    assert!(text.contains("no reset type to turn on the machine; it offers: ForceOff"), "{text}");
     assert!(asked(&fake).is_empty());
 }
 

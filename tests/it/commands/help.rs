@@ -68,7 +68,7 @@ fn misuse_is_told_with_exit_status_2_before_any_server_is_asked() {
         (&["--sandbox", "--scenario", "clam"], "--scenario: unknown scenario \"clam\"; known: calm, budget"),
         (&["--sandbox", "--speed", "0"], "invalid value '0' for '--speed <FACTOR>': expected 0.01 to 1000"),
         (&["--sandbox", "--nodes", "x"], "invalid value 'x' for '--nodes <NUMBER>'"),
-        (&["--nodes", "9"], "--nodes, --scenario, --seed and --speed need --sandbox"),
+        (&["--nodes", "9"], "--nodes, --scenario, --seed and --speed are for --sandbox"),
         (&["--etcd-endpoints", "http://127.0.0.1:1", "--nodes", "9"], "--nodes, --scenario"),
         (&["sandbox", "serve", "--scenario", "clam"], "--scenario: unknown scenario"),
         (&["sandbox", "serve", "--speed", "0"], "'--speed <FACTOR>'"),
