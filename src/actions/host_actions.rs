@@ -85,8 +85,8 @@ impl Hosts {
             HostAction::Reboot(mode) => {
                 let asking = self.reboot(name, *mode).await?;
                 Ok(match asking.already {
-                    Some(_) => format!("{name}: a reboot was already requested"),
-                    None => format!("{name}: {mode} reboot requested"),
+                    Some(_) => format!("{name}: a reboot is already requested"),
+                    None => format!("{name}: a {mode} reboot is requested"),
                 })
             }
             HostAction::Hold(mode) => {
@@ -98,7 +98,7 @@ impl Hosts {
                 let host = self.release(name, key).await?;
                 Ok(match held(&host) {
                     others if others.is_empty() => format!("{name} is released"),
-                    others => format!("{name}: our key is removed; still held by {others}"),
+                    others => format!("{name} is released by cketerm, still held by {others}"),
                 })
             }
             HostAction::Online(online) => {
