@@ -219,14 +219,14 @@ impl Settings {
                         // neither must keys and certificates of CKE's that this user may not read
                         Err(e) if *place == Place::Cke && e.0.contains(form::UNREADABLE) => {
                             settings = before;
-                            settings.warnings.push(format!("{} was left out: {e}", path.display()));
+                            settings.warnings.push(format!("{} was ignored: {e}", path.display()));
                         }
                         taken => taken?,
                     }
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 // a file that this user may not read must not stop a user who has a file of their own
-                Err(e) => settings.warnings.push(format!("{} was left out: {e}", path.display())),
+                Err(e) => settings.warnings.push(format!("{} was ignored: {e}", path.display())),
             }
         }
         let named = overrides.config.clone().or_else(|| environment("CKETERM_CONFIG").map(PathBuf::from));
@@ -239,10 +239,9 @@ impl Settings {
         settings.take_environment(&environment)?;
         settings.take_options(overrides);
         if !settings.etcd.prefix.starts_with('/') {
-            settings.warnings.push(format!(
-                "etcd.prefix is {:?}, without a / at its beginning: CKE's keys lie below /cke/ by default",
-                settings.etcd.prefix
-            ));
+            settings
+                .warnings
+                .push(format!("etcd.prefix {:?} does not begin with /; CKE's default is /cke/", settings.etcd.prefix));
         }
         if settings.lease_ttl_seconds < 2 {
             let ttl = settings.lease_ttl_seconds;
@@ -259,7 +258,7 @@ impl Settings {
         match text.and_then(|text| named.take_file(Place::Ours, path, &text)) {
             Ok(()) => named.console,
             Err(e) => {
-                self.warnings.push(format!("{} has no say in the sandbox: {e}", path.display()));
+                self.warnings.push(format!("{} is ignored in the sandbox: {e}", path.display()));
                 Self::default().console
             }
         }
@@ -272,7 +271,7 @@ impl Settings {
             |r: &&Receiver| matches!(&r.way, Way::Webhook { url: Origin::Here(url), .. } if url.hides_something());
         if let Some(receiver) = self.notices.iter().find(hides).filter(|_| !cke && world_readable(path)) {
             self.warnings.push(format!(
-                "{} can be read by everyone; where the URL of receiver {:?} is a secret, give it as url_file",
+                "{} can be read by everyone; if the URL of receiver {:?} is a secret, use url_file",
                 path.display(),
                 receiver.name
             ));
@@ -375,16 +374,15 @@ impl Settings {
             return Err("no etcd is configured; see `cketerm config default`".to_owned());
         };
         let Some(kube) = self.sources.get("kubernetes").filter(|_| !self.kube.is_none()) else {
-            return Err("no Kubernetes is configured: give kubernetes.kubeconfig, --kubeconfig or \
-                        kubernetes.in_cluster; the ambient one is never used"
+            return Err("no Kubernetes is configured: set kubernetes.kubeconfig, --kubeconfig or \
+                        kubernetes.in_cluster; KUBECONFIG is never used"
                 .to_owned());
         };
         if etcd == kube || self.sources.contains_key("cke-form") {
             return Ok(());
         }
         Err(format!(
-            "etcd comes from {etcd}, Kubernetes from {kube}: an engine takes both from one place, so that they belong \
-             to one cluster"
+            "etcd comes from {etcd}, Kubernetes from {kube}; set both in one place, so that they belong to one cluster"
         ))
     }
 
@@ -404,7 +402,7 @@ impl Settings {
         let text =
             self.kube.kubeconfig.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
         if text.lines().any(|line| line.trim_start_matches(['-', ' ']).starts_with("insecure-skip-tls-verify: true")) {
-            all.push("the kubeconfig says insecure-skip-tls-verify: whoever stands between reads its token".to_owned());
+            all.push("the kubeconfig sets insecure-skip-tls-verify; others can read its token".to_owned());
         }
         all
     }

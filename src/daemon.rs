@@ -93,7 +93,7 @@ async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoRes
     if age < Duration::from_secs(30) {
         (StatusCode::OK, "ok\n".to_owned())
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("no pass for {} s\n", age.as_secs()))
+        (StatusCode::SERVICE_UNAVAILABLE, format!("no pass of the main loop for {} s\n", age.as_secs()))
     }
 }
 
@@ -126,6 +126,10 @@ async fn state(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoRespo
         tokio::task::spawn_blocking(move || written::State::of(&seen).document().map(|d| d.to_string())).await;
     match written.map_err(|e| e.to_string()).and_then(|text| text.map_err(|e| e.to_string())) {
         Ok(text) => (StatusCode::OK, [("content-type", "application/json")], text),
-        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, [("content-type", "text/plain")], format!("no state: {why}\n")),
+        Err(why) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [("content-type", "text/plain")],
+            format!("cannot write the state: {why}\n"),
+        ),
     }
 }

@@ -69,7 +69,7 @@ pub enum NoPermit {
         need_ms: u64,
     },
     /// The decision is too old.
-    #[error("the decision is {age_ms} ms old, an effect starts within {limit_ms} ms")]
+    #[error("the decision is {age_ms} ms old, the limit is {limit_ms} ms")]
     TooOld {
         /// Milliseconds since the decision.
         age_ms: u64,

@@ -153,7 +153,7 @@ impl Heartbeat {
                 if watched {
                     tracing::error!(
                         silent_seconds = silent.as_secs(),
-                        "the engine's main loop is stuck: gives up the lock"
+                        "the engine's main loop is stuck; releasing the lock"
                     );
                     *state = State::Missing;
                 }
@@ -183,8 +183,8 @@ impl Heartbeat {
             // without an answer the lease expires by itself, since no task keeps it alive
             let _ = timeout(GIVEN_BACK, lease.wait_for(|lease| !matches!(lease, Lease::Kept(_)))).await;
             let lock = match *lease.borrow() {
-                Lease::GivenBack => "the lock was given up",
-                Lease::Kept(_) | Lease::RunsOut(_) => "its lease was not given back: the lock runs out with it",
+                Lease::GivenBack => "the lock was released",
+                Lease::Kept(_) | Lease::RunsOut(_) => "its lease was not revoked, so the lock expires with it",
                 Lease::None => "it held no lock",
             };
             format!("the engine's main loop was stuck for {limit} s; {lock}; start cketerm again")
@@ -216,7 +216,7 @@ impl Heartbeat {
             if !must_exit(&inner, limit, LAST) {
                 return;
             }
-            tracing::error!("the process is stuck: exits");
+            tracing::error!("the process is stuck; exiting");
             // a terminal that blocks must not delay the exit
             let _ = thread().spawn(before);
             std::thread::sleep(LOOK);
@@ -315,11 +315,11 @@ mod tests {
         sleep(Duration::from_secs(1)).await;
         assert!(!stuck.is_finished());
         lease.given_back();
-        assert!(stuck.await.unwrap().contains("the lock was given up"));
+        assert!(stuck.await.unwrap().contains("the lock was released"));
 
         let heartbeat = watched(5);
         let _lease = heartbeat.lease(7);
-        assert!(heartbeat.stuck().await.contains("was not given back"));
+        assert!(heartbeat.stuck().await.contains("was not revoked"));
     }
 
     /// The message reports the real state of the lease, not only that no task keeps it alive.
@@ -332,10 +332,7 @@ mod tests {
         };
         let none = "it held no lock";
         assert!(said(|_| {}).await.contains(none), "an engine that never stood for election");
-        assert!(
-            said(|heartbeat| drop(heartbeat.lease(7))).await.contains("was not given back"),
-            "its keeper was aborted"
-        );
+        assert!(said(|heartbeat| drop(heartbeat.lease(7))).await.contains("was not revoked"), "its keeper was aborted");
         assert!(said(|heartbeat| heartbeat.lease(7).gone()).await.contains(none), "it ran out before");
         let resigned = said(|heartbeat| {
             drop(heartbeat.lease(7));
@@ -348,7 +345,7 @@ mod tests {
             drop(before);
             heartbeat.revoked(7);
         });
-        assert!(again.await.contains("was not given back"), "the newest counts");
+        assert!(again.await.contains("was not revoked"), "the newest counts");
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Http {
             };
             let allow = allow.clone();
             Box::pin(async move {
-                let client = client.map_err(|e| NoAnswer(format!("no client for it can be made: {e}")))?;
+                let client = client.map_err(|e| NoAnswer(format!("cannot create an HTTP client: {e}")))?;
                 over_the_network(&client, request, timeout, most, allow.as_ref()).await
             })
         })
@@ -228,7 +228,7 @@ impl Http {
     /// Sends a GET.
     pub async fn get(&self, url: &str) -> Answer {
         let request = Request::get(url).body(Bytes::new());
-        self.send(request.map_err(|e| NoAnswer(format!("{url} is no URL: {e}")))?).await
+        self.send(request.map_err(|e| NoAnswer(format!("{url} is not a URL: {e}")))?).await
     }
 }
 

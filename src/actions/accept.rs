@@ -22,9 +22,9 @@ pub fn refusal(asked: Asked, leadership: &Leadership, in_work: bool, handover: b
     (refused && !pretended).then(|| {
         let (said, word) = (&leadership.said, asked.word());
         let why = match leadership.lead {
-            Lead::Cke => format!("CKE does not know `{word}` and would go on all the same"),
-            Lead::Yielding => format!("nothing new starts before, and CKE does not know `{word}`"),
-            Lead::Unknown => format!("whether `{word}` would be honoured cannot be told"),
+            Lead::Cke => format!("CKE does not know `{word}` and would continue anyway"),
+            Lead::Yielding => format!("nothing new starts until then, and CKE does not know `{word}`"),
+            Lead::Unknown => format!("it is unknown whether `{word}` would be honoured"),
             Lead::Cketerm | Lead::Nobody => format!("`{word}` is not honoured"),
         };
         format!("{said}: {why}; nothing was written. Instead: {}", asked.instead())
@@ -37,10 +37,10 @@ pub fn note(asked: Asked, leadership: &Leadership) -> Option<String> {
     match acceptance(asked, leadership.lead) {
         Acceptance::Accepted | Acceptance::InWork | Acceptance::Refused => None,
         Acceptance::NextLeader => {
-            Some(format!("note: {said}: it is honoured once a cketerm engine leads; CKE would not know it"))
+            Some(format!("note: {said}: it takes effect once a cketerm engine leads; CKE would ignore it"))
         }
         Acceptance::ForHandover => {
-            Some(format!("note: {said}: stored for the next cketerm leader, NOT IN FORCE before"))
+            Some(format!("note: {said}: stored for the next cketerm leader, NOT IN FORCE until then"))
         }
     }
 }

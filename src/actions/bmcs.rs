@@ -80,7 +80,7 @@ impl Bmcs {
         };
         let view = Box::pin(store.read_view()).await?;
         let Some(url) = view.registry.url.and_then(|url| url.get().cloned()) else {
-            return missing("no registry is set up (`cketerm sabakan set-url URL`)".to_owned());
+            return missing("sabakan's URL is not set (`cketerm sabakan set-url URL`)".to_owned());
         };
         let machines = client::ask(http, &url, Question::Members, &Map::new()).await;
         let machines = machines.map_err(|e| ActionError::failed(e.to_string()))?;
@@ -101,13 +101,13 @@ impl Bmcs {
 /// Returns the BMC URL of a registered machine. cketerm supports only Redfish.
 fn bmc_url(kind: &str, ip: &str, port: Option<u16>) -> Result<String, String> {
     if kind.to_ascii_uppercase().starts_with("IPMI") {
-        return Err(format!("its BMC is of the type {kind}, and only Redfish is spoken"));
+        return Err(format!("its BMC is of type {kind}; only Redfish is supported"));
     }
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     match ip.parse::<IpAddr>() {
         Ok(IpAddr::V4(ip)) => Ok(format!("https://{ip}{port}")),
         Ok(IpAddr::V6(ip)) => Ok(format!("https://[{ip}]{port}")),
-        Err(_) => Err(format!("{ip:?} is no address of a BMC")),
+        Err(_) => Err(format!("{ip:?} is not a BMC address")),
     }
 }
 
@@ -120,6 +120,6 @@ mod tests {
         assert_eq!(bmc_url("iDRAC-9", "10.1.0.5", None).unwrap(), "https://10.1.0.5");
         assert_eq!(bmc_url("Redfish", "fd00::5", Some(8443)).unwrap(), "https://[fd00::5]:8443");
         assert!(bmc_url("IPMI-2.0", "10.1.0.5", None).unwrap_err().contains("only Redfish"));
-        assert!(bmc_url("", "", None).unwrap_err().contains("no address"));
+        assert!(bmc_url("", "", None).unwrap_err().contains("not a BMC address"));
     }
 }

@@ -51,7 +51,7 @@ impl Operator {
         let nodes = match &self.kube {
             None => BTreeMap::new(),
             Some(kube) => kube.node_labels().await.map_err(|e| {
-                ActionError::failed(format!("no node was chosen, their labels are not known: {e}; name addresses"))
+                ActionError::failed(format!("no node was selected, their labels are unknown: {e}; give addresses"))
             })?,
         };
         chosen(&cluster, &nodes, what)

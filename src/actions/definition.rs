@@ -70,18 +70,15 @@ impl Operator {
             // a definition that CKE has worked with has this field
             let current = self.store.cluster_text().await?;
             let stored = current.and_then(|raw| serde_json::from_str(&raw.text).ok());
-            trace = stored.filter(set).map(|_| "the definition in force has it".to_owned());
+            trace = stored.filter(set).map(|_| "the current definition has it".to_owned());
         }
         match trace {
             Some(trace) => Err(ActionError::failed(format!(
-                "the definition was not set:\noptions.kubelet.cri_endpoint must not be empty: with such a definition CKE ends at \
-                 its start (\"kubelet.cri_endpoint should not be empty\"), and its leader stops working; {trace}. Name the socket of \
-                 the container runtime there, such as /run/containerd/containerd.sock"
+                "the definition was not set:\noptions.kubelet.cri_endpoint must not be empty: without it CKE exits \
+                 at its start (\"kubelet.cri_endpoint should not be empty\"), and its leader stops working; {trace}. \
+                 Set it to the socket of the container runtime, such as /run/containerd/containerd.sock"
             ))),
-            None => Ok(Some(
-                "options.kubelet.cri_endpoint is empty: cketerm needs none, CKE would refuse this definition"
-                    .to_owned(),
-            )),
+            None => Ok(Some("options.kubelet.cri_endpoint is empty; cketerm accepts that, CKE would not".to_owned())),
         }
     }
 

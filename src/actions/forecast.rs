@@ -91,7 +91,7 @@ pub fn forecast(store: &StoreView, kube: &KubeView, asked: &[String], now: Now) 
         let reason = reasons.get(&EntryId::reboot(index));
         let place = match reason {
             Some(Reason::DuplicateOf { index: before }) if *before >= first => {
-                Place::Waits("named twice: it waits for the one before, then it is rebooted again".to_owned())
+                Place::Waits("given twice: it waits for the first, then is rebooted again".to_owned())
             }
             Some(reason @ (Reason::DuplicateOf { .. } | Reason::NotMember { .. })) => Place::Waits(reason.to_string()),
             _ if entry.status != RebootStatus::Queued => {
@@ -111,7 +111,7 @@ pub fn forecast(store: &StoreView, kube: &KubeView, asked: &[String], now: Now) 
     let most = usize::try_from(cluster.reboot.concurrency()).unwrap_or(1).max(1);
     let free = most.saturating_sub(taken);
     if taken > 0 {
-        notes.push(format!("{taken} of at most {most} at once are in work: {free} more can start beside them"));
+        notes.push(format!("{taken} of {most} slots are in use; {free} more can start"));
     }
     let api_first = store.policy().api_server_order == ApiServerOrder::First;
     let starts = in_waves(starts, most, if free == 0 { most } else { free }, api_first);
@@ -123,17 +123,16 @@ pub fn forecast(store: &StoreView, kube: &KubeView, asked: &[String], now: Now) 
 fn open_up(store: &mut StoreView) -> Vec<String> {
     let mut notes = Vec::new();
     if !store.reboots.switch.enabled() {
-        notes.push("the reboot queue is disabled: nothing starts before `cketerm rq enable`".to_owned());
+        notes.push("the reboot queue is disabled; enable it with `cketerm rq enable`".to_owned());
         store.reboots.switch = Switch::default();
     }
     match store.leader() {
         None => notes.push(match store.standing_back() {
             Some(why) => format!("nobody leads: {why}"),
-            None => "nobody leads: nothing starts before a `cketerm --daemon`, or a console without --observe, does"
-                .to_owned(),
+            None => "nobody leads; start `cketerm --daemon`, or a console without --observe".to_owned(),
         }),
         Some(leader) if store.is_cke(leader) => {
-            notes.push(format!("CKE on {} leads: what follows is by our rules", leader.host));
+            notes.push(format!("CKE on {} leads; the forecast uses cketerm's rules", leader.host));
         }
         Some(leader) => notes.extend(store.migrates(leader)),
     }
@@ -144,7 +143,7 @@ fn open_up(store: &mut StoreView) -> Vec<String> {
         .map(|(name, argv)| lacks(argv).then_some(name));
     if missing.iter().any(Option::is_some) {
         for name in missing.iter().flatten() {
-            notes.push(format!("the definition has no reboot.{name}: nothing starts without it"));
+            notes.push(format!("the definition has no reboot.{name}; nothing starts without it"));
         }
         let mut opened = definition.clone();
         let any = Some(vec!["any".to_owned()]);
@@ -286,7 +285,7 @@ mod tests {
     fn i4_one_machine_is_in_one_wave_once() {
         let twice = planned(scene(&[], |_, _, _| {}), &["10.0.0.3", "10.0.0.3", "10.0.0.4"]);
         assert_eq!(waves(&twice), [("3", 1), ("4", 1), ("3", 0)]);
-        assert!(waiting(&twice)[0].1.contains("named twice"), "{twice:?}");
+        assert!(waiting(&twice)[0].1.contains("given twice"), "{twice:?}");
         let queued = planned(scene(&[(4, 3)], |_, _, _| {}), &["10.0.0.3"]);
         assert_eq!(waiting(&queued).len(), 1, "{queued:?}");
         assert!(waiting(&queued)[0].1.contains('4'), "it names the entry before: {queued:?}");

@@ -51,7 +51,7 @@ pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
         return Ok(format!("{KEY}-{name}"));
     }
     Err(ActionError::misused(format!(
-        "{name:?} is no key: up to 40 letters, digits, - _ ., the last a letter or digit"
+        "{name:?} is not a key: use up to 40 letters, digits, - _ ., the last a letter or digit"
     )))
 }
 
@@ -96,7 +96,7 @@ impl Hosts {
         if name.parse::<IpAddr>().is_ok() {
             return self.at(name).await;
         }
-        let missing = || ActionError::failed(format!("there is no BareMetalHost {name}; see `hosts list`"));
+        let missing = || ActionError::failed(format!("BareMetalHost {name} not found; see `hosts list`"));
         if let Some((namespace, name)) = name.split_once('/') {
             let host = self.kube.host(namespace, name).await.map_err(|e| ActionError::failed(e.to_string()))?;
             return host.ok_or_else(missing);
@@ -105,7 +105,7 @@ impl Hosts {
         match (found.pop(), found.len()) {
             (Some(host), 0) => Ok(host),
             (Some(host), more) => Err(ActionError::misused(format!(
-                "{name} is in {} namespaces ({} among them); write NAMESPACE/{name}",
+                "{name} exists in {} namespaces, such as {}; write NAMESPACE/{name}",
                 more + 1,
                 host.namespace
             ))),
@@ -122,8 +122,8 @@ impl Hosts {
                 let there = Mode::of(&value);
                 if there < mode {
                     return Err(ActionError::refused(format!(
-                        "{}: a {there} reboot is asked for already, and that request is not ours to change; \
-                         `hosts hold --hard` and `hosts release` make it hard",
+                        "{}: a {there} reboot is already requested and is left as it is; for a hard one use \
+                         `hosts hold --hard`, then `hosts release`",
                         host.full_name()
                     )));
                 }
@@ -188,7 +188,7 @@ impl Hosts {
                 None => {}
             }
             if Instant::now() >= until {
-                let what = if off { "was off and is not on again" } else { "was not seen off" };
+                let what = if off { "went off and is not on again" } else { "was not seen off" };
                 let name = asked.full_name();
                 return Err(ActionError::failed(format!("{name} {what} after {seconds} s{}", state(&host))));
             }
@@ -239,7 +239,7 @@ pub(super) fn again(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
 }
 
 pub(super) fn busy(name: &str) -> ActionError {
-    ActionError::failed(format!("{name} changes all the time or does not answer: try again"))
+    ActionError::failed(format!("{name} keeps changing or does not answer; try again"))
 }
 
 /// Returns the only host that has this address, or whose Node has it.
@@ -250,8 +250,8 @@ fn only(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, 
     let mut found: Vec<HostRow> = hosts.into_iter().filter(is_it).collect();
     match (found.pop(), found.len()) {
         (Some(host), 0) => Ok(host),
-        (Some(host), more) => Err(format!("{} and {more} more BareMetalHosts are {address}", host.full_name())),
-        (None, _) => Err(format!("none of {all} BareMetalHosts is {address}")),
+        (Some(host), more) => Err(format!("{} and {more} more BareMetalHosts have {address}", host.full_name())),
+        (None, _) => Err(format!("none of {all} BareMetalHosts has {address}")),
     }
 }
 

@@ -65,7 +65,7 @@ impl Operator {
         let hosts = Hosts::new(kube).because(reason).with_bmcs(self.bmcs.clone());
         let found = hosts.find(name).await?;
         if found.uid != uid {
-            return Err(ActionError::refused(format!("{name} is another host by now: nothing was done, look again")));
+            return Err(ActionError::refused(format!("{name} was replaced by another host; nothing was done")));
         }
         let (what, on) = (action.what(), format!("host {name}"));
         let note = || Note { who: &self.who, what: &what, on: &on, reason };
@@ -74,7 +74,7 @@ impl Operator {
         let result = answer.as_ref().map_or_else(|e| e.text.clone(), |_| "done".to_owned());
         let audited = self.store.write(note(), &result, Vec::new(), Vec::new()).await;
         let said = answer?;
-        audited.map_err(|e| ActionError::failed(format!("{said}; but not recorded in the audit: {e}")))?;
+        audited.map_err(|e| ActionError::failed(format!("{said}; not recorded in the audit trail: {e}")))?;
         Ok(said)
     }
 }
@@ -85,25 +85,25 @@ impl Hosts {
             HostAction::Reboot(mode) => {
                 let asking = self.reboot(name, *mode).await?;
                 Ok(match asking.already {
-                    Some(_) => format!("{name}: a reboot is asked for already"),
-                    None => format!("{name}: a {mode} reboot is asked for"),
+                    Some(_) => format!("{name}: a reboot is already requested"),
+                    None => format!("{name}: a {mode} reboot is requested"),
                 })
             }
             HostAction::Hold(mode) => {
                 let key = own_key(None)?;
                 self.hold(name, &key, *mode).await?;
-                Ok(format!("{name} is to be held off ({mode}) under {key}; L lets it go"))
+                Ok(format!("{name} will be held off ({mode}) under {key}; L releases it"))
             }
             HostAction::Release(key) => {
                 let host = self.release(name, key).await?;
                 Ok(match held(&host) {
                     others if others.is_empty() => format!("{name} is released"),
-                    others => format!("{name} is released by us and still held by {others}"),
+                    others => format!("{name} is released by cketerm, still held by {others}"),
                 })
             }
             HostAction::Online(online) => {
                 self.set_online(name, *online).await?;
-                Ok(format!("{name} is to be {}", if *online { "on" } else { "off, whatever is asked" }))
+                Ok(format!("{name} will be turned {}", if *online { "on" } else { "off and stay off" }))
             }
             HostAction::Fence(node, uid) => self.fence(name, node, uid).await,
         }
@@ -121,11 +121,11 @@ impl Hosts {
         match host.node_in(&view) {
             Some((found, _)) if found.name == node => self.fence(&full, node, &found.uid).await,
             Some((found, by)) => Err(ActionError::refused(format!(
-                "{full} is node {} by {by}, not {node}: nothing was done",
+                "{full} is node {} by {by}, not {node}; nothing was done",
                 found.name
             ))),
             None => Err(ActionError::refused(format!(
-                "no Node is known to be {full}: neither its addresses nor its host name; annotate it with \
+                "no Node matches {full} by address or host name; annotate the host with \
                  cketerm.io/node={node}"
             ))),
         }
@@ -162,14 +162,14 @@ impl Hosts {
         proof.close().await;
         let by = answer.map_err(|e| {
             ActionError::failed(format!(
-                "node {node} was NOT deleted: {}; {name} stays held under {key} until somebody releases it",
+                "node {node} was NOT deleted: {}; {name} stays held under {key} until released",
                 e.text
             ))
         })?;
         let deleted = match deleted {
             Some(Ok(())) => "deleted",
             // Another client deleted it, or an earlier request of cketerm whose answer was lost.
-            Some(Err(WriteError::NotFound)) | None => "gone already",
+            Some(Err(WriteError::NotFound)) | None => "already gone",
             Some(Err(e)) => {
                 return Err(ActionError::failed(format!(
                     "{name} is off and held under {key}, but node {node} was not deleted: {e}; delete it, then release \
@@ -184,7 +184,7 @@ impl Hosts {
         let after = if others.is_empty() { "released".to_owned() } else { format!("still held by {others}") };
         let proof = match by {
             By::Change => "was off",
-            By::Bmc => "was off by its BMC's word",
+            By::Bmc => "was off according to its BMC",
         };
         Ok(format!("{name} {proof}, node {node} is {deleted}, the host is {after}"))
     }

@@ -123,7 +123,7 @@ impl Operator {
     fn kube(&self, what: &str) -> Result<&Kube, ActionError> {
         self.kube.as_ref().ok_or_else(|| {
             ActionError::misused(format!(
-                "{what} needs Kubernetes, and none is configured: give --kubeconfig FILE, or set `kubernetes` in the \
+                "{what} needs Kubernetes, which is not configured: give --kubeconfig FILE, or set `kubernetes` in the \
                  configuration file"
             ))
         })
@@ -138,8 +138,8 @@ impl Operator {
         let (Some(stored), Ok(Ok(found))) = (stored?, found) else { return Ok(()) };
         match stored.get() {
             Some(identity) if identity.uid != found => Err(ActionError::refused(format!(
-                "etcd below {} belongs to the cluster with the kube-system UID {}, the kubeconfig leads to {found}: \
-                 nothing was started; look at both with `cketerm cluster identify`",
+                "etcd below {} belongs to the cluster with the kube-system UID {}, the kubeconfig to {found}; \
+                 nothing was started; compare both with `cketerm cluster identify`",
                 self.store.keys().prefix(),
                 identity.uid
             ))),

@@ -31,9 +31,9 @@ pub enum Turned {
 impl Operator {
     /// Returns the Node with this name or address.
     pub async fn node_named(&self, name: &str) -> Result<NodeRow, ActionError> {
-        let kube = self.kube("this word")?;
+        let kube = self.kube("this command")?;
         if name.trim().is_empty() {
-            return Err(ActionError::misused("an empty name: give a Node's name or its address"));
+            return Err(ActionError::misused("the name is empty; give a Node's name or its address"));
         }
         let failed = |e| ActionError::failed(format!("node {name}: {e}"));
         if let Some(row) = kube.node(name).await.map_err(failed)? {
@@ -41,7 +41,7 @@ impl Operator {
         }
         let all = kube.nodes().await.map_err(failed)?;
         let found = all.into_iter().find(|row| row.addresses.iter().any(|a| a == name));
-        found.ok_or_else(|| ActionError::failed(format!("Kubernetes has no Node {name}: see `cketerm nodes list`")))
+        found.ok_or_else(|| ActionError::failed(format!("Kubernetes has no Node {name}; see `cketerm nodes list`")))
     }
 
     /// Cordons a node for the administrator. No engine removes that cordon.
@@ -64,14 +64,14 @@ impl Operator {
             // an entry that works on the node is about to cordon it
             if claim(&self.store.read_view().await?, &row).is_none() {
                 return Err(ActionError::refused(format!(
-                    "node {0} is not cordoned and no entry works on it: there is no cordon to keep; `cketerm nodes cordon \
-                     {0}` makes one",
+                    "node {0} is not cordoned and no entry works on it; to cordon it: \
+                     `cketerm nodes cordon {0}`",
                     row.name
                 )));
             }
         } else if !keep && !row.keep_cordoned {
             return Err(ActionError::refused(format!(
-                "node {}: nobody keeps its cordon: nothing to give back",
+                "node {}: its cordon is not kept; nothing to give back",
                 row.name
             )));
         }
@@ -80,7 +80,7 @@ impl Operator {
     }
 
     async fn turn(&self, name: &str, cordon: bool, reason: Option<&str>) -> Result<Turned, ActionError> {
-        let kube = self.kube("this word")?;
+        let kube = self.kube("this command")?;
         let what = if cordon { "node cordon" } else { "node uncordon" };
         for _ in 0..TRIES {
             let row = self.node_named(name).await?;
@@ -100,7 +100,7 @@ impl Operator {
             told?;
             return Ok(if was { Turned::Already } else { Turned::Done });
         }
-        Err(ActionError::refused(format!("node {name} changes all the time: nothing was done, try again")))
+        Err(ActionError::refused(format!("node {name} keeps changing; nothing was done, try again")))
     }
 
     /// Cordons and drains a node by the queues' rules. Returns when the node is empty; `tell` is called on every
@@ -131,15 +131,15 @@ impl Operator {
                 (format!("blocked: {why}"), Err(ActionError::failed(format!("not drained, {stays}: {why}"))))
             }
             Err(Stopped::Claimed(entry)) => {
-                let text = format!("{entry} has begun to work on it");
-                (text.clone(), Err(ActionError::refused(format!("drain ended: {text}; the entry goes on with it"))))
+                let text = format!("{entry} started work on it");
+                (text.clone(), Err(ActionError::refused(format!("drain stopped: {text}; the entry continues it"))))
             }
             Err(Stopped::Uncordoned) => {
-                let text = format!("node {}: somebody has uncordoned it: the drain ended", row.name);
+                let text = format!("node {}: drain stopped, because somebody uncordoned it", row.name);
                 ("uncordoned by somebody".to_owned(), Err(ActionError::refused(text)))
             }
             Err(Stopped::Gone) => {
-                let text = format!("node {}: the Node is gone, or another one by now: the drain ended", row.name);
+                let text = format!("node {}: drain stopped, because the Node was deleted or replaced", row.name);
                 ("the Node is gone".to_owned(), Err(ActionError::failed(text)))
             }
         };
@@ -157,8 +157,8 @@ impl Operator {
 fn refuse_claimed(view: &StoreView, row: &NodeRow) -> Result<(), ActionError> {
     claim(view, row).map_or(Ok(()), |entry| {
         Err(ActionError::refused(format!(
-            "node {}: {entry} works on it: cancel the entry (`cketerm rq cancel`, `repair-queue delete`) or wait for its end; \
-             `cketerm nodes keep-cordoned {}` keeps its cordon for you",
+            "node {}: {entry} works on it; cancel the entry (`cketerm rq cancel`, `repair-queue delete`) or wait for \
+             its end; `cketerm nodes keep-cordoned {}` keeps its cordon",
             row.name, row.name
         )))
     })

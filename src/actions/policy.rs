@@ -158,7 +158,7 @@ pub fn constraint(name: &str, value: &str) -> Result<i64, String> {
         return Err(format!("constraint {name} must not be negative, is {number}"));
     }
     if name == "minimum-workers-rate" && number > 100 {
-        return Err(format!("constraint {name} is a percentage, at most 100, is {number}"));
+        return Err(format!("constraint {name} is a percentage of at most 100, not {number}"));
     }
     Ok(number)
 }
@@ -185,7 +185,7 @@ fn unknown(what: &str, name: &str, known: impl IntoIterator<Item = impl AsRef<st
     let known: Vec<String> = known.into_iter().map(|k| k.as_ref().to_owned()).collect();
     match nearest(name, known.iter().map(String::as_str)) {
         Some(near) => format!("no such {what}: {name}; did you mean {near}?"),
-        None => format!("no such {what}: {name}; there are {}", known.join(", ")),
+        None => format!("no such {what}: {name}; known: {}", known.join(", ")),
     }
 }
 
@@ -202,7 +202,7 @@ fn one_line(reason: &str) -> Result<String, String> {
     match line.chars().count() {
         0 => Err("a freeze needs a reason: every header shows it".to_owned()),
         1..=200 => Ok(line),
-        long => Err(format!("the reason has {long} characters, at most 200 are kept: name a ticket")),
+        long => Err(format!("the reason has {long} characters; use at most 200, such as a ticket")),
     }
 }
 
@@ -224,10 +224,10 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
             let value = cluster::parse(text).map_err(|e| format!("freeze: {e}"))?;
             let freeze: Freeze = serde_json::from_value(value).map_err(|e| format!("freeze: {e}"))?;
             if let Some(field) = freeze.unknown.keys().next() {
-                return Err(format!("freeze: there is no field {field}; there are until and reason"));
+                return Err(format!("freeze: unknown field {field}; known: until, reason"));
             }
             if !freeze.holds(set_by.now) {
-                return Err(format!("freeze: until {} has been already", freeze.until));
+                return Err(format!("freeze: until {} is in the past", freeze.until));
             }
             let reason = one_line(&freeze.reason)?;
             policy.freeze = Some(Freeze { who: set_by.who.clone(), reason, ..freeze });
@@ -248,7 +248,7 @@ fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Res
     let value = match default {
         Value::Number(_) => {
             let number = text.parse::<u64>();
-            number.map_err(|_| format!("policy {name} must be a whole number, not negative, not {text:?}"))?.into()
+            number.map_err(|_| format!("policy {name} must be a whole number from 0, not {text:?}"))?.into()
         }
         Value::Bool(_) => {
             let flag = text.parse::<bool>();
@@ -266,7 +266,7 @@ fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Res
 fn within(name: &str, value: &Value) -> Result<(), String> {
     let number = value.as_u64().unwrap_or_default();
     match name {
-        "gate_percent" if number > 100 => Err(format!("policy {name} is a percentage, at most 100, not {number}")),
+        "gate_percent" if number > 100 => Err(format!("policy {name} is a percentage of at most 100, not {number}")),
         "command_cap_seconds" | "sabakan_poll_seconds" | "stuck_seconds" if number == 0 => {
             Err(format!("policy {name} must be positive"))
         }
@@ -324,7 +324,7 @@ mod tests {
             set("setle_seconds", "1").unwrap_err(),
             "no such policy field: setle_seconds; did you mean settle_seconds?"
         );
-        assert!(set("colour", "1").unwrap_err().contains("there are engine, "));
+        assert!(set("colour", "1").unwrap_err().contains("known: engine, "));
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
             ("windows", "time_zone: UTC\nallow: ['61 * * * *']", "allow[0] \"61 * * * *\": 61 is not in 0-59"),
             ("windows", "time_zone: UTC\nallow: ['0 2 * * *']", "longer than margin_seconds"),
             ("windows", "true", "windows: "),
-            ("freeze", "{until: 2026-08-01T00:00:00Z, reason: x}", "has been already"),
+            ("freeze", "{until: 2026-08-01T00:00:00Z, reason: x}", "is in the past"),
             ("freeze", "{until: 2026-08-02T00:00:00Z, reason: ' '}", "needs a reason"),
             ("groups", "rack", "groups: "),
         ] {

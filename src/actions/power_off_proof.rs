@@ -123,8 +123,8 @@ impl PowerOffProof {
             let origin = found.bmc.origin();
             match found.bmc.system().await.map(|system| system.power) {
                 Ok(Power::Off) => {}
-                Ok(Power::Unknown) => return Word::None(format!("BMC {origin} does not say whether it is off")),
-                Ok(power) => return Word::Other(format!("BMC {origin} says that it is {power}")),
+                Ok(Power::Unknown) => return Word::None(format!("BMC {origin} reports no power state")),
+                Ok(power) => return Word::Other(format!("BMC {origin} reports {power}")),
                 Err(e) => return Word::None(e.to_string()),
             }
         }
@@ -136,16 +136,16 @@ impl PowerOffProof {
 
     fn none(&self) -> String {
         if !self.mute.is_empty() {
-            return format!("a BMC cannot be asked: {}", self.mute.join("; "));
+            return format!("cannot query a BMC: {}", self.mute.join("; "));
         }
         let why = if self.missing.is_empty() { String::new() } else { format!(" ({})", self.missing.join("; ")) };
-        format!("no BMC is known to ask{why}")
+        format!("no BMC is known{why}")
     }
 
     /// Returns the text for the operator if there is no proof.
     pub fn told(&self) -> String {
         match self.heard.lock().ok().and_then(|heard| heard.1.clone()) {
-            Some(Word::Off) => format!("its BMC says off, not yet for {} s", self.long().as_secs()),
+            Some(Word::Off) => format!("its BMC reports off, not yet for {} s", self.long().as_secs()),
             Some(Word::Other(what) | Word::None(what)) => what,
             None if self.found.is_empty() => self.none(),
             None => "its BMC has not answered yet".to_owned(),
@@ -184,7 +184,7 @@ impl Hosts {
             view.put_node(node);
         }
         let mut proof = PowerOffProof::of(host, &view, &self.kube, self.bmcs.as_ref()).await;
-        proof.mute.extend(unread.map(|why| format!("which Node it is cannot be seen: {why}")));
+        proof.mute.extend(unread.map(|why| format!("cannot determine the host's Node: {why}")));
         proof
     }
 
@@ -199,7 +199,7 @@ impl Hosts {
         tokio::select! {
             biased;
             answer = self.watch_host(asked, key, seconds, proof) => answer,
-            () = proof.listen() => Err(ActionError::failed("the BMC is not listened to any more")),
+            () = proof.listen() => Err(ActionError::failed("the BMC is no longer queried")),
         }
     }
 
@@ -222,7 +222,7 @@ impl Hosts {
             }
             if Instant::now() >= until {
                 return Err(ActionError::failed(format!(
-                    "{name} is not known to be off after {seconds} s{}; {}",
+                    "{name} is not proven off after {seconds} s{}; {}",
                     state(&host),
                     proof.told()
                 )));
@@ -255,7 +255,7 @@ impl Hosts {
         if let (By::Bmc, Some(node)) = (by, node) {
             let node = self.kube.node(node).await.map_err(|e| ActionError::failed(e.to_string()))?;
             if node.is_some_and(|node| node.ready) {
-                let why = format!("the BMC of {name} says off, and the Node is Ready: is it another machine's BMC?");
+                let why = format!("the BMC of {name} reports off, but the Node is Ready; check that BMC's address");
                 return Err(ActionError::failed(why));
             }
         }
@@ -264,12 +264,12 @@ impl Hosts {
             return Err(gone(&name, key));
         }
         if host.powered_on != Some(false) {
-            return Err(ActionError::failed(format!("{name} was off and is said to be on again")));
+            return Err(ActionError::failed(format!("{name} was off and is reported on again")));
         }
         Ok(())
     }
 }
 
 fn gone(name: &str, key: &str) -> ActionError {
-    ActionError::failed(format!("{name}: somebody took the key {key} off: the host may be on at any moment"))
+    ActionError::failed(format!("{name}: somebody removed the key {key}; the host may turn on at any moment"))
 }

@@ -62,7 +62,7 @@ impl Operator {
         let planes: BTreeSet<&str> = planes.map(Node::node_name).collect();
         if !planes.is_empty() && addresses.len() > planes.len() {
             let named = planes.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-            notes.push(format!("{} API server(s) among them, one at a time and alone: {named}", planes.len()));
+            notes.push(format!("{} API server(s) included, each rebooted alone: {named}", planes.len()));
         }
         Ok((cluster, notes))
     }
@@ -164,8 +164,9 @@ impl Operator {
         let definition = view.definition()?;
         let member = definition.members.by_address(&definition.cluster, &address)?;
         let row = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await.ok()?.ok()??;
-        (!row.ready)
-            .then(|| format!("note: Node {} is not Ready: {entry} ends, and is uncordoned, once it is", row.name))
+        (!row.ready).then(|| {
+            format!("note: Node {} is not Ready; {entry} ends, and the Node is uncordoned, once it is", row.name)
+        })
     }
 
     /// Returns the stored definition, or an error that says how to set one.
@@ -187,17 +188,17 @@ impl Operator {
         let view = self.store.read_view().await?;
         let mut notes = Vec::new();
         if !view.reboots.switch.enabled() {
-            notes.push("the reboot queue is disabled: nothing starts before `cketerm rq enable`".to_owned());
+            notes.push("the reboot queue is disabled; enable it with `cketerm rq enable`".to_owned());
         }
         let mut seen: BTreeMap<&str, String> = BTreeMap::new();
         for (index, entry) in &view.reboots.entries {
             if let Some(entry) = entry.get().filter(|e| e.status != RebootStatus::Cancelled) {
-                seen.entry(&entry.node).or_insert_with(|| format!("is in entry {index} already"));
+                seen.entry(&entry.node).or_insert_with(|| format!("already has entry {index}"));
             }
         }
         for address in addresses {
-            if let Some(before) = seen.insert(address, "is named twice".to_owned()) {
-                notes.push(format!("{address} {before}: the new entry waits for that one, then reboots it again"));
+            if let Some(before) = seen.insert(address, "is given twice".to_owned()) {
+                notes.push(format!("{address} {before}; it is rebooted once for each entry"));
             }
         }
         Ok(notes)
@@ -228,13 +229,10 @@ fn readable<E>(stored: Option<&Stored<E>>, id: EntryId) -> Result<(&E, i64), Act
         QueueKind::Reboot => "cketerm rq list",
         QueueKind::Repair => "cketerm repair-queue list",
     };
-    let stored = stored.ok_or_else(|| ActionError::failed(format!("entry {id} does not exist: see `{list}`")))?;
+    let stored = stored.ok_or_else(|| ActionError::failed(format!("entry {id} does not exist; see `{list}`")))?;
     let found = stored.value.as_ref().map_err(|e| {
         let remove = super::removing(id.queue);
-        ActionError::failed(format!(
-            "{id} cannot be read: {e}; `cketerm {remove} {}` is the way to remove it",
-            id.index
-        ))
+        ActionError::failed(format!("{id} cannot be read: {e}; remove it with `cketerm {remove} {}`", id.index))
     })?;
     Ok((found, stored.mod_revision))
 }
@@ -254,7 +252,7 @@ fn fits(entry: &RebootEntry, id: EntryId, verb: Verb) -> Result<(), ActionError>
     if fits {
         return Ok(());
     }
-    Err(ActionError::refused(format!("{verb} is for an entry {when}; {id} ({}) is {}", entry.node, entry.status)))
+    Err(ActionError::refused(format!("{id} ({}) is {}; {verb} works only {when}", entry.node, entry.status)))
 }
 
 /// Refuses while a command is running. A second command beside it is what attempts have to prevent (I25).
@@ -263,7 +261,7 @@ fn refuse_running(view: &StoreView, id: EntryId) -> Result<(), ActionError> {
     let running = last.filter(|a| a.open() && view.candidates.values().any(|c| c.lease == a.lease));
     running.map_or(Ok(()), |a| {
         Err(ActionError::refused(format!(
-            "the command of {id} ({}) runs on {} since {}, at most {} s: wait for its end, or cancel the entry",
+            "the command of {id} ({}) runs on {} since {} (limit {} s); wait for its end, or cancel the entry",
             a.address, a.host, a.start, a.bound_seconds
         )))
     })

@@ -72,12 +72,12 @@ impl Operator {
 /// Returns the URL to store for the one that an operator gave.
 fn graphql_url(text: &str) -> Result<String, String> {
     let remedy = "write it as http://HOST:PORT";
-    let uri: http::Uri = text.parse().map_err(|e| format!("{text:?} is no URL: {e}; {remedy}"))?;
+    let uri: http::Uri = text.parse().map_err(|e| format!("{text:?} is not a URL: {e}; {remedy}"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
         return Err(format!("{text:?} is not an absolute http(s) URL; {remedy}"));
     }
     if uri.query().is_some() {
-        return Err(format!("{text:?} has a query, which sabakan does not take; {remedy}"));
+        return Err(format!("{text:?} has a query, which sabakan does not support; {remedy}"));
     }
     let (path, base) = (uri.path(), text.trim_end_matches('/'));
     // as ckecli does, including the doubled path for `…/graphql/`; `set-url` prints the stored URL

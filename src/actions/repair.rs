@@ -33,7 +33,7 @@ impl Operator {
     pub async fn add_repair(&self, wanted: &WantedRepair, reason: Option<&str>) -> Result<Added, ActionError> {
         let Ok(address) = wanted.address.parse::<IpAddr>() else {
             return Err(ActionError::misused(format!(
-                "{:?} is not an IP address: no entry was written",
+                "{:?} is not an IP address; no entry was written",
                 wanted.address
             )));
         };
@@ -87,24 +87,21 @@ impl Operator {
 fn notes(view: &StoreView, cluster: &Cluster, members: &Members, address: &str) -> Vec<String> {
     let mut notes = Vec::new();
     if !view.repairs.switch.enabled() {
-        notes.push("the repair queue is disabled: nothing starts before `cketerm repair-queue enable`".to_owned());
+        notes.push("the repair queue is disabled; enable it with `cketerm repair-queue enable`".to_owned());
     }
     if members.by_address(cluster, address).is_none() {
-        notes.push(format!("{address} is not in the cluster definition: nothing will be drained"));
+        notes.push(format!("{address} is not in the cluster definition; it is not drained"));
     }
     let same = |e: &&RepairEntry| e.address == address && !e.deleted;
     let others: Vec<&RepairEntry> = view.repairs.entries.values().filter_map(|s| s.get()).filter(same).collect();
     if let Some(other) = others.iter().find(|e| e.unfinished()) {
-        notes.push(format!("{address} is in repair entry {} already: the new entry waits for that one", other.index));
+        notes.push(format!("{address} already has repair entry {}; the new entry waits for it", other.index));
     } else if let Some(other) = others.first() {
-        notes.push(format!(
-            "{address} has the repair entry {} ({}), which nobody deleted yet",
-            other.index, other.status
-        ));
+        notes.push(format!("{address} still has repair entry {} ({}); delete it", other.index, other.status));
     }
     let reboot = |e: &crate::model::reboot::RebootEntry| e.node == address && e.status != RebootStatus::Cancelled;
     if let Some((index, _)) = view.reboots.entries.iter().find(|(_, s)| s.get().is_some_and(reboot)) {
-        notes.push(format!("{address} is in reboot entry {index} too: one after the other"));
+        notes.push(format!("{address} also has reboot entry {index}; they run in turn"));
     }
     notes
 }
@@ -125,11 +122,11 @@ pub(super) fn fits(entry: &RepairEntry, id: EntryId, verb: Verb) -> Result<(), A
     }
     let state = state(entry);
     let remedy = match entry.status {
-        RepairStatus::Failed => ": a failed repair is final, delete it and add it again",
-        RepairStatus::Succeeded => ": it can only be deleted",
+        RepairStatus::Failed => "; a failed repair is final: delete it and add it again",
+        RepairStatus::Succeeded => "; delete is the only option",
         _ => "",
     };
-    Err(ActionError::refused(format!("{verb} is for an entry {when}; {id} ({}) is {state}{remedy}", entry.address)))
+    Err(ActionError::refused(format!("{id} ({}) is {state}; {verb} works only {when}{remedy}", entry.address)))
 }
 
 /// Returns the state of an entry: `processing, step 1 watching`.

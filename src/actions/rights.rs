@@ -37,14 +37,14 @@ async fn refused(store: &Store, kube: Option<&Kube>, area: Area) -> Option<Strin
         _ => {
             let cause = store.may_write(&keys(store.keys(), area)).await.ok()?.err()?;
             return Some(format!(
-                "etcd does not let this user write {area} ({cause}): docs/etcd-roles.md has the roles, etcd.username says who"
+                "etcd does not let this user write {area} ({cause}); grant etcd.username the role (docs/etcd-roles.md)"
             ));
         }
     };
     let may = kube?.may(verb, group, resource).await.ok()?;
     (!may).then(|| {
         format!(
-            "Kubernetes does not let this account {verb} {area}: docs/rbac.yaml has the roles, the kubeconfig says who"
+            "Kubernetes does not let this account {verb} {area}; grant the kubeconfig's user the right (docs/rbac.yaml)"
         )
     })
 }

@@ -31,11 +31,11 @@ impl GoesOn {
     fn told(self) -> &'static str {
         match self {
             Self::Sabakan => {
-                "sabakan goes on changing the definition and tainting nodes, which evicts pods: `cketerm sabakan disable`"
+                "sabakan still changes the definition and taints nodes, which evicts pods: `cketerm sabakan disable`"
             }
-            Self::AutoRepair => "automatic repair goes on filling the repair queue: `cketerm auto-repair disable`",
+            Self::AutoRepair => "automatic repair still adds repairs: `cketerm auto-repair disable`",
             Self::Metal3Controller => {
-                "the Metal3 controller goes on turning hosts off and on: `cketerm policy set metal3_controller false`"
+                "the Metal3 controller still turns hosts off and on: `cketerm policy set metal3_controller false`"
             }
         }
     }
@@ -78,17 +78,16 @@ impl Operator {
 /// Returns the message about a stop and what goes on.
 pub fn stopped(stop: &Stop) -> String {
     let done = &stop.turned;
-    let left = left(&done.left, "was disabled already");
+    let left = left(&done.left, "was already disabled");
     let queues = match done.turned.as_slice() {
-        [] => "both queues were disabled already: nothing was changed".to_owned(),
-        turned => format!(
-            "disabled: {}{left}; what is rebooting or watching finishes; `cketerm resume` enables again",
-            names(turned)
-        ),
+        [] => "both queues were already disabled; nothing was changed".to_owned(),
+        turned => {
+            format!("disabled: {}{left}; running reboots and repairs finish; undo with `cketerm resume`", names(turned))
+        }
     };
     let goes_on = match stop.goes_on.as_deref() {
         None => vec![
-            "what else runs could not be read: look at `cketerm sabakan`, `cketerm auto-repair`, `cketerm policy show`",
+            "cannot read what else is running; check `cketerm sabakan`, `cketerm auto-repair`, `cketerm policy show`",
         ],
         Some(some) => some.iter().map(|what| what.told()).collect(),
     };
@@ -98,9 +97,9 @@ pub fn stopped(stop: &Stop) -> String {
 /// Returns the message about a resume.
 pub fn resumed(done: Option<&Turned>) -> String {
     let Some(done) = done else {
-        return "nothing is stopped: no `cketerm stop` waits to be resumed".to_owned();
+        return "nothing to resume: no `cketerm stop` is in force".to_owned();
     };
-    let left = left(&done.left, "was turned by somebody since and stays as it is");
+    let left = left(&done.left, "was changed since the stop and stays as it is");
     match done.turned.as_slice() {
         [] => format!("no queue was enabled{left}"),
         turned => format!("enabled: {}{left}", names(turned)),

@@ -19,8 +19,8 @@ impl Operator {
     pub(super) async fn unreadable(&self, entry: EntryId) -> Result<Option<ActionError>, ActionError> {
         let Some(found) = self.store.unreadable(entry).await? else { return Ok(None) };
         Ok(Some(ActionError::refused(format!(
-            "{entry} cannot be read: {}\na newer program may have written it, and may be at work on it; to remove it as it \
-             is: `cketerm {} {} --unreadable {}`",
+            "{entry} cannot be read: {}\na newer program may have written it and may still use it; to remove it \
+             anyway: `cketerm {} {} --unreadable {}`",
             found.why,
             removing(entry.queue),
             entry.index,
@@ -38,4 +38,4 @@ pub fn removing(queue: QueueKind) -> &'static str {
 }
 
 /// Text about a node that is cordoned for the entry: the removal undoes nothing that was begun.
-pub const LEFT: &str = "stays cordoned until the leader lets it go: where a command was run, not before it has booted";
+pub const LEFT: &str = "stays cordoned until the leader uncordons it; after a command, only once it has booted";

@@ -40,7 +40,7 @@ pub(super) fn take(
     text: &str,
 ) -> Result<(bool, bool), ConfigError> {
     let file = path.display().to_string();
-    let value: Value = serde_yaml::from_str(text).map_err(|e| ConfigError(format!("{file} is no YAML: {e}")))?;
+    let value: Value = serde_yaml::from_str(text).map_err(|e| ConfigError(format!("{file} is not YAML: {e}")))?;
     let map = match value {
         Value::Null => Mapping::new(),
         Value::Mapping(map) => map,
@@ -53,7 +53,7 @@ pub(super) fn take(
         Place::Named => match (has(&SECTIONS), has(&ETCD_KEYS)) {
             (true, true) => {
                 return Err(ConfigError(format!(
-                    "{file} mixes both forms: CKE's keys (endpoints …) stand alone, or below `etcd:` beside our sections"
+                    "{file} mixes both forms; put CKE's keys (endpoints …) in a file of their own, or below `etcd:`"
                 )));
             }
             (ours, theirs) => theirs || !ours,
@@ -188,7 +188,7 @@ fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<b
     let etcd = &mut settings.etcd;
     etcd.prefix = section.text("prefix")?.unwrap_or(etcd.prefix.clone());
     if let Some(timeout) = section.text("timeout")? {
-        let wrong = || section.wrong("timeout", &format!("{timeout:?} is no time like 2s or 500ms"));
+        let wrong = || section.wrong("timeout", &format!("{timeout:?} is not a duration such as 2s or 500ms"));
         etcd.timeout = duration(&timeout).filter(|t| !t.is_zero()).ok_or_else(wrong)?;
     }
     credentials(etcd, &mut settings.key_files, section, path)
@@ -210,7 +210,7 @@ fn credentials(
         let inline = section.text(name)?.filter(|text| !text.is_empty());
         let file = section.text(&format!("{name}-file"))?.filter(|text| !text.is_empty());
         match (inline, file) {
-            (Some(_), Some(_)) => return Err(section.wrong(name, "given here and as a file; give one of them")),
+            (Some(_), Some(_)) => return Err(section.wrong(name, "given here and as a file; give only one")),
             (Some(text), None) => {
                 secret |= name == "tls-key";
                 *slot = Some(pem(text.into_bytes()).map_err(|why| section.wrong(name, &why))?);
@@ -237,7 +237,7 @@ fn kubernetes(settings: &mut Settings, section: &mut Section, path: &Path) -> Re
     let context = section.text("context")?;
     let in_cluster = section.flag("in_cluster")?.unwrap_or(false);
     if in_cluster && kubeconfig.is_some() {
-        return Err(section.wrong("in_cluster", "given together with a kubeconfig; give one of them"));
+        return Err(section.wrong("in_cluster", "given together with a kubeconfig; give only one"));
     }
     if kubeconfig.is_some() || in_cluster {
         settings.kube = KubeSettings { kubeconfig, context, in_cluster };
@@ -251,7 +251,7 @@ fn kubernetes(settings: &mut Settings, section: &mut Section, path: &Path) -> Re
 /// Checks that the content is PEM, so that the error comes from here and not from a failed handshake.
 fn pem(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let framed = bytes.windows(11).any(|w| w == b"-----BEGIN ");
-    if framed { Ok(bytes) } else { Err("no PEM: there is no -----BEGIN line".to_owned()) }
+    if framed { Ok(bytes) } else { Err("not PEM: the -----BEGIN line is missing".to_owned()) }
 }
 
 /// Resolves a path relative to the folder of the configuration file.
@@ -348,7 +348,7 @@ impl Section {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(_) => Err(self.wrong(name, "expected text")),
+            Some(_) => Err(self.wrong(name, "expected a string")),
         }
     }
 
@@ -377,9 +377,7 @@ impl Section {
     pub(super) fn number(&mut self, name: &str) -> Result<Option<u64>, ConfigError> {
         match self.take(name) {
             None => Ok(None),
-            Some(value) => {
-                value.as_u64().map(Some).ok_or_else(|| self.wrong(name, "expected a number that is not negative"))
-            }
+            Some(value) => value.as_u64().map(Some).ok_or_else(|| self.wrong(name, "expected a number of at least 0")),
         }
     }
 
@@ -389,9 +387,9 @@ impl Section {
             Some(Value::String(text)) => Ok(Some(text.split(',').map(|t| t.trim().to_owned()).collect())),
             Some(Value::Sequence(values)) => {
                 let texts = values.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
-                texts.map(Some).ok_or_else(|| self.wrong(name, "expected a list of texts"))
+                texts.map(Some).ok_or_else(|| self.wrong(name, "expected a list of strings"))
             }
-            Some(_) => Err(self.wrong(name, "expected a list of texts")),
+            Some(_) => Err(self.wrong(name, "expected a list of strings")),
         }
     }
 
@@ -412,7 +410,7 @@ impl Section {
                 }
                 map
             }
-            Some(_) => return Err(self.wrong(name, "expected names, each with a list of texts")),
+            Some(_) => return Err(self.wrong(name, "expected names, each with a list of strings")),
         };
         let mut of = Self::new(&self.file, &format!("{}{name}.", self.path), left);
         let names: Vec<String> = of.left.keys().filter_map(|k| k.as_str().map(str::to_owned)).collect();

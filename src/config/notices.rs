@@ -22,7 +22,7 @@ pub(super) fn take(sections: Vec<Section>, path: &Path) -> Result<Vec<Receiver>,
     for mut section in sections {
         let receiver = one(&mut section, path)?;
         if receivers.iter().any(|other| other.name == receiver.name) {
-            return Err(section.wrong("name", &format!("there are two receivers {:?}", receiver.name)));
+            return Err(section.wrong("name", &format!("two receivers are named {:?}", receiver.name)));
         }
         section.finish()?;
         receivers.push(receiver);
@@ -32,11 +32,11 @@ pub(super) fn take(sections: Vec<Section>, path: &Path) -> Result<Vec<Receiver>,
 
 fn one(section: &mut Section, path: &Path) -> Result<Receiver, ConfigError> {
     let Some(name) = section.text("name")? else {
-        return Err(section.wrong("name", "is missing; each receiver has a name of its own"));
+        return Err(section.wrong("name", "is missing; each receiver needs its own name"));
     };
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || name.len() > 40 || !name.chars().all(plain) {
-        return Err(section.wrong("name", &format!("{name:?}: give up to 40 small letters, digits or -")));
+        return Err(section.wrong("name", &format!("{name:?}: give up to 40 lower-case letters, digits or -")));
     }
     section.call(&name);
     let kinds = match section.list("kinds")? {
@@ -47,7 +47,7 @@ fn one(section: &mut Section, path: &Path) -> Result<Receiver, ConfigError> {
     let source = section.text("template")?;
     let file = section.text("template_file")?.map(|f| beside(path, &f));
     let template = match (source, file) {
-        (Some(_), Some(_)) => return Err(section.wrong("template", "given here and as a file; give one of them")),
+        (Some(_), Some(_)) => return Err(section.wrong("template", "given here and as a file; give only one")),
         (Some(source), None) => Template::new(&source).map_err(|why| section.wrong("template", &why))?,
         (None, Some(file)) => {
             let shown = file.display();
@@ -60,7 +60,8 @@ fn one(section: &mut Section, path: &Path) -> Result<Receiver, ConfigError> {
     let mut limits = Limits::default();
     if let Some(text) = section.text("timeout")? {
         let good = duration(&text).filter(|t| !t.is_zero() && *t <= LONGEST);
-        let wrong = || section.wrong("timeout", &format!("{text:?} is no time like 10s, of a minute at most"));
+        let wrong =
+            || section.wrong("timeout", &format!("{text:?} is not a duration such as 10s, of at most a minute"));
         limits.timeout = good.ok_or_else(wrong)?;
     }
     if let Some(number) = section.number("per_minute")? {
@@ -75,7 +76,7 @@ fn kind(section: &Section, word: &str) -> Result<Kind, ConfigError> {
     let wrong = || {
         let meant = nearest(word, known()).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
         let all = known().collect::<Vec<_>>().join(", ");
-        section.wrong("kinds", &format!("{word:?} is none of {all}{meant}"))
+        section.wrong("kinds", &format!("{word:?} is not one of {all}{meant}"))
     };
     Kind::CHOICE.into_iter().find(|k| k.word() == word).ok_or_else(wrong)
 }
@@ -128,16 +129,16 @@ mod tests {
     fn slips_are_named_with_receiver_key_and_line() {
         let cases = [
             ("- {url: \"http://x/\"}", "DIR/config.yaml: notices[0].name: is missing"),
-            ("- {name: a, url: \"http://x/\", kinds: [stuk]}", "notices[0] (a).kinds: \"stuk\" is none of"),
+            ("- {name: a, url: \"http://x/\", kinds: [stuk]}", "notices[0] (a).kinds: \"stuk\" is not one of"),
             ("- {name: a, url: \"http://x/\", kinds: [stuk]}", "did you mean stuck?"),
             ("- {name: a}", "notices[0] (a).url: give one of url, url_file and program"),
             ("- {name: a, url: \"http://x/\", ulr: b}", "unknown key notices[0] (a).ulr"),
             ("- {name: a, url: \"http://anna:secret@x/\"}", "holds a user or password"),
             ("- {name: a, program: [\"\"]}", "notices[0] (a).program: is empty"),
-            ("- {name: a, url: \"http://x/\", timeout: 2m}", "of a minute at most"),
+            ("- {name: a, url: \"http://x/\", timeout: 2m}", "of at most a minute"),
             ("- {name: a, url: \"http://x/\", per_minute: 0}", "give 1 to 600"),
-            ("- {name: A, url: \"http://x/\"}", "small letters, digits or -"),
-            ("- {name: a, program: [x]}\n- {name: a, program: [y]}", "there are two receivers \"a\""),
+            ("- {name: A, url: \"http://x/\"}", "lower-case letters, digits or -"),
+            ("- {name: a, program: [x]}\n- {name: a, program: [y]}", "two receivers are named \"a\""),
             ("- {name: a, program: [x], header_file: h}", "a program has no headers"),
             (
                 "- name: a\n  program: [x]\n  template: |\n    {\n      \"text\": {{ txet }}\n    }\n",

@@ -34,68 +34,68 @@ const SECTIONS: &[(&str, &[Key])] = &[
     (
         "etcd",
         &[
-            ("endpoints", Form::List, "URLs of etcd; a file that names them replaces the whole section"),
-            ("prefix", Form::Text, "what all keys begin with"),
-            ("timeout", Form::Time, "how long an answer may take"),
+            ("endpoints", Form::List, "etcd URLs; a file that sets them replaces the whole section"),
+            ("prefix", Form::Text, "etcd key prefix"),
+            ("timeout", Form::Time, "request timeout"),
             ("username", Form::Text, "user name"),
-            ("password", Form::Text, "password; the file must not be readable by everyone then"),
-            ("tls-ca", Form::Text, "certificates that are trusted, as PEM"),
-            ("tls-ca-file", Form::Text, "the same in a file"),
-            ("tls-cert", Form::Text, "client certificate, as PEM"),
-            ("tls-cert-file", Form::Text, "the same in a file"),
-            ("tls-key", Form::Text, "client key, as PEM"),
-            ("tls-key-file", Form::Text, "the same in a file"),
+            ("password", Form::Text, "password; keep the file unreadable for others"),
+            ("tls-ca", Form::Text, "trusted CA certificates, PEM text"),
+            ("tls-ca-file", Form::Text, "the same, as a file"),
+            ("tls-cert", Form::Text, "client certificate, PEM text"),
+            ("tls-cert-file", Form::Text, "the same, as a file"),
+            ("tls-key", Form::Text, "client key, PEM text"),
+            ("tls-key-file", Form::Text, "the same, as a file"),
         ],
     ),
     (
         "cluster_etcd",
         &[
-            ("endpoints", Form::List, "URLs of the etcd of Kubernetes; without them the control planes at port 2379"),
+            ("endpoints", Form::List, "URLs of the etcd of Kubernetes; default: the control planes at port 2379"),
             ("username", Form::Text, "user name"),
-            ("password", Form::Text, "password; the file must not be readable by everyone then"),
-            ("tls-ca", Form::Text, "certificates that are trusted, as PEM"),
-            ("tls-ca-file", Form::Text, "the same in a file"),
-            ("tls-cert", Form::Text, "client certificate, as PEM"),
-            ("tls-cert-file", Form::Text, "the same in a file"),
-            ("tls-key", Form::Text, "client key, as PEM"),
-            ("tls-key-file", Form::Text, "the same in a file"),
+            ("password", Form::Text, "password; keep the file unreadable for others"),
+            ("tls-ca", Form::Text, "trusted CA certificates, PEM text"),
+            ("tls-ca-file", Form::Text, "the same, as a file"),
+            ("tls-cert", Form::Text, "client certificate, PEM text"),
+            ("tls-cert-file", Form::Text, "the same, as a file"),
+            ("tls-key", Form::Text, "client key, PEM text"),
+            ("tls-key-file", Form::Text, "the same, as a file"),
         ],
     ),
     (
         "kubernetes",
         &[
-            ("kubeconfig", Form::Text, "a kubeconfig; never the ambient one"),
-            ("context", Form::Text, "a context of it"),
-            ("in_cluster", Form::Flag, "the service account of the pod"),
+            ("kubeconfig", Form::Text, "kubeconfig file; KUBECONFIG is never used"),
+            ("context", Form::Text, "context in the kubeconfig"),
+            ("in_cluster", Form::Flag, "use the pod's service account"),
         ],
     ),
     (
         "engine",
         &[
-            ("lease_ttl_seconds", Form::From(2), "TTL of the engine's lease"),
-            ("http", Form::Text, "metrics and health of the daemon; off = none"),
-            ("state_directory", Form::Text, "where results of commands are kept until they are recorded"),
-            ("command_env", Form::List, "variables that commands of the definition get from our environment"),
+            ("lease_ttl_seconds", Form::From(2), "TTL of the engine's lease, in seconds"),
+            ("http", Form::Text, "address of the daemon's metrics and health; off = none"),
+            ("state_directory", Form::Text, "directory for results of commands until they are recorded"),
+            ("command_env", Form::List, "environment variables passed to commands of the definition"),
         ],
     ),
     (
         "console",
         &[
-            ("theme", Form::Text, "a theme by name"),
-            ("view", Form::Text, "the view shown first"),
-            ("mouse", Form::Word(&["always"]), "whether the mouse is used; true: not over SSH"),
-            ("title", Form::Flag, "the terminal's title says what the cluster is at"),
-            ("bell", Form::Word(&["never", "stuck", "ended", "both"]), "when the bell rings"),
-            ("ascii", Form::Word(&["auto"]), "lines and borders in ASCII"),
-            ("keys", Form::Lists, "keys by the names of docs/keys.md; an empty list unbinds"),
+            ("theme", Form::Text, "theme name"),
+            ("view", Form::Text, "first view"),
+            ("mouse", Form::Word(&["always"]), "use of the mouse; true: only without SSH"),
+            ("title", Form::Flag, "show the cluster's state in the terminal's title"),
+            ("bell", Form::Word(&["never", "stuck", "ended", "both"]), "when the terminal's bell rings"),
+            ("ascii", Form::Word(&["auto"]), "draw lines and borders in ASCII"),
+            ("keys", Form::Lists, "keys by command name (docs/keys.md); an empty list unbinds"),
         ],
     ),
-    ("power", &[("bmcs", Form::Text, "the file that says which BMC a node's address has")]),
+    ("power", &[("bmcs", Form::Text, "file with the BMC of each node's address")]),
     (
         "log",
         &[
             ("level", Form::Text, "error, warn, info, debug, trace, or a filter"),
-            ("directory", Form::Text, "the folder of rolling files"),
+            ("directory", Form::Text, "directory of the rotated log files"),
             ("json", Form::Flag, "JSON lines instead of text"),
         ],
     ),
@@ -103,16 +103,16 @@ const SECTIONS: &[(&str, &[Key])] = &[
 
 /// Keys of a receiver of notifications.
 const RECEIVER: &[Key] = &[
-    ("name", Form::Text, "up to 40 small letters, digits or -"),
-    ("kinds", Form::Some(kinds), "what it is told of"),
-    ("url", Form::Text, "where a POST goes"),
-    ("url_file", Form::Text, "a file with that URL"),
-    ("header_file", Form::Text, "a file with headers, a line each"),
-    ("program", Form::List, "a program with its arguments in place of a URL"),
-    ("template", Form::Text, "Jinja that renders JSON"),
-    ("template_file", Form::Text, "the same in a file"),
-    ("timeout", Form::Time, "how long a delivery may take"),
-    ("per_minute", Form::From(1), "what is more is folded into one"),
+    ("name", Form::Text, "up to 40 lower-case letters, digits or -"),
+    ("kinds", Form::Some(kinds), "kinds of notices to send"),
+    ("url", Form::Text, "webhook URL"),
+    ("url_file", Form::Text, "file with the webhook URL"),
+    ("header_file", Form::Text, "file with HTTP headers, one per line"),
+    ("program", Form::List, "program and its arguments, instead of a URL"),
+    ("template", Form::Text, "Jinja template that renders JSON"),
+    ("template_file", Form::Text, "the same, as a file"),
+    ("timeout", Form::Time, "timeout of one delivery"),
+    ("per_minute", Form::From(1), "deliveries per minute; further notices are combined"),
 ];
 
 fn kinds() -> Vec<&'static str> {
@@ -177,13 +177,13 @@ pub fn schema() -> Value {
     let mut receiver = object(RECEIVER);
     receiver.insert("type".to_owned(), json!("object"));
     receiver.insert("required".to_owned(), json!(["name"]));
-    let about = "who is told what happens, by the engine that leads";
+    let about = "receivers of notices; the leading engine sends them";
     properties
         .insert("notices".to_owned(), json!({"description": about, "type": ["array", "null"], "items": receiver}));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "cketerm's configuration file",
-        "description": "Made by `cketerm config schema`; `cketerm config check FILE` checks more than a schema can.",
+        "description": "Generated by `cketerm config schema`; `cketerm config check FILE` checks more than the schema.",
         "type": ["object", "null"],
         "additionalProperties": false,
         "properties": properties,

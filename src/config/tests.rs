@@ -110,16 +110,16 @@ fn values_of_the_wrong_kind_are_named() {
         ("console:\n  bell: on\n", "console.bell: expected never, stuck, ended or both, not \"on\""),
         ("console:\n  ascii: 7\n", "console.ascii: expected auto, true or false, not \"7\""),
         ("console:\n  title: no\n", "console.title: expected true or false, not \"no\""),
-        ("console:\n  keys: [x]\n", "console.keys: expected names, each with a list of texts"),
-        ("console:\n  keys: {hold: {a: b}}\n", "console.keys.hold: expected a list of texts"),
+        ("console:\n  keys: [x]\n", "console.keys: expected names, each with a list of strings"),
+        ("console:\n  keys: {hold: {a: b}}\n", "console.keys.hold: expected a list of strings"),
         ("endpoints: [x]\ntimeout: 2 apples\n", "timeout: \"2 apples\""),
-        ("endpoints: [x]\ntls-ca: nonsense\n", "tls-ca: no PEM"),
+        ("endpoints: [x]\ntls-ca: nonsense\n", "tls-ca: not PEM"),
         ("endpoints: [x]\ntls-ca-file: /nowhere/ca\n", "/nowhere/ca cannot be read"),
         ("engine:\n  lease_ttl_seconds: -1\n", "engine.lease_ttl_seconds"),
         ("engine:\n  lease_ttl_seconds: 1\n", "too short"),
         ("etcd: {}\nendpoints: [x]\n", "mixes both forms"),
         ("- a\n", "expected keys"),
-        ("a: b: c", "is no YAML"),
+        ("a: b: c", "is not YAML"),
     ] {
         let error = desk.load(text).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

@@ -184,7 +184,7 @@ mod tests {
                 &["10.0.0.2"],
                 "outside the networks",
             ),
-            (format!("networks: [10.1.0.0/16]\n{}", both(good, "{system: '1'}")), &["10.0.0.2"], "no url"),
+            (format!("networks: [10.1.0.0/16]\n{}", both(good, "{system: '1'}")), &["10.0.0.2"], "url is missing"),
             ("networks: [10.1.0.0/16]\n".to_owned(), &[], ""),
             ("defaults: {username: u}\n".to_owned(), &["10.0.0.1", "10.0.0.2"], ""),
         ] {

@@ -59,12 +59,12 @@ impl fmt::Display for Origin {
 pub enum KubeError {
     /// Neither a kubeconfig nor the in-cluster account is configured.
     #[error(
-        "no Kubernetes is configured: name a kubeconfig in the configuration (kubernetes.kubeconfig), or set \
-         kubernetes.in_cluster where cketerm runs in a pod"
+        "no Kubernetes is configured: set kubernetes.kubeconfig in the configuration, or kubernetes.in_cluster if \
+         cketerm runs in a pod"
     )]
     NotConfigured,
     /// The kubeconfig cannot be used.
-    #[error("kubeconfig {file}{}: {problem}; correct the file or name another", in_context(.context.as_deref()))]
+    #[error("kubeconfig {file}{}: {problem}; correct the file or give another one", in_context(.context.as_deref()))]
     Kubeconfig {
         /// Its path.
         file: String,
@@ -74,7 +74,7 @@ pub enum KubeError {
         problem: String,
     },
     /// The in-cluster account cannot be used.
-    #[error("the pod's service account cannot be used: {0}; run in a pod that mounts one, or name a kubeconfig")]
+    #[error("the pod's service account cannot be used: {0}; run in a pod that has one, or set kubernetes.kubeconfig")]
     InCluster(String),
     /// The API server did not answer.
     #[error("{origin} does not answer {what}: {why}; check that it runs and that the address is right")]
@@ -218,11 +218,11 @@ async fn from_file(file: &Path, context: Option<&str>) -> Result<(Config, Option
     let kubeconfig = Kubeconfig::read_from(file).map_err(|e| fail(context, fault(&e)))?;
     let context = context.map(str::to_owned).or_else(|| kubeconfig.current_context.clone()).filter(|c| !c.is_empty());
     let Some(wanted) = context.as_deref() else {
-        return Err(fail(None, "it has no current-context and none is configured".to_owned()));
+        return Err(fail(None, "it has no current-context; set kubernetes.context".to_owned()));
     };
     if !kubeconfig.contexts.iter().any(|c| c.name == wanted) {
         let known: Vec<_> = kubeconfig.contexts.iter().map(|c| c.name.as_str()).collect();
-        return Err(fail(Some(wanted), format!("it has no such context, only: {}", known.join(", "))));
+        return Err(fail(Some(wanted), format!("this context is missing; it has: {}", known.join(", "))));
     }
     let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
     let config =

@@ -107,13 +107,13 @@ impl<K: Kind> Follow<K> {
                     }
                 }
                 End::Gone(why) => {
-                    tracing::info!(source = K::SOURCE, why, "listing anew");
+                    tracing::info!(source = K::SOURCE, why, "listing again");
                     self.version = None;
                     self.shared.closed(self.link, None);
                     self.pause(&mut renew).await;
                 }
                 End::CannotStream(why) => {
-                    tracing::info!(source = K::SOURCE, why, "no streaming lists here: pages and a watch instead");
+                    tracing::info!(source = K::SOURCE, why, "no streaming lists here; using pages and a watch");
                     self.shared.no_streams();
                 }
                 End::Failed(Fault::Answered(status)) if self.leaves && status.code == 404 => return,
@@ -251,12 +251,12 @@ impl<K: Kind> Follow<K> {
                 // A kind that never changes sends nothing if the server's etcd reports no progress either. Reopening
                 // the watch shows whether the server is there.
                 Err(_) => {
-                    tracing::debug!(source = K::SOURCE, "the watch was silent for {} s: opened anew", limit.as_secs());
+                    tracing::debug!(source = K::SOURCE, "the watch was silent for {} s; reopening it", limit.as_secs());
                     return Ok(());
                 }
             };
             match next {
-                None if listing => return Err(Fault::Silent("the list broke off".to_owned())),
+                None if listing => return Err(Fault::Silent("the list ended early".to_owned())),
                 None => return Ok(()),
                 Some(WatchEvent::Error(status)) => return Err(Fault::Answered(status)),
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) if listing => {

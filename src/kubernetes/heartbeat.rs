@@ -82,7 +82,7 @@ async fn identify(shared: &Shared) -> bool {
             true
         }
         Err(error) => {
-            tracing::warn!(%error, "cannot tell which cluster this is");
+            tracing::warn!(%error, "cannot read the cluster's identity");
             false
         }
     }
@@ -100,7 +100,7 @@ async fn ask_rights(shared: &Shared) -> bool {
             complete
         }
         Err(error) => {
-            tracing::warn!(%error, "cannot tell what we may do");
+            tracing::warn!(%error, "cannot check this account's rights");
             false
         }
     }

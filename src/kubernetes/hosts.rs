@@ -17,7 +17,7 @@ use crate::model::host::{
 };
 
 /// Message for a cluster without Metal3.
-pub(super) const NO_HOSTS: &str = "it has no BareMetalHosts: Metal3's resource definition is not installed";
+pub(super) const NO_HOSTS: &str = "it has no BareMetalHosts: Metal3's CRD is not installed";
 pub(super) const GROUP: &str = "/apis/metal3.io/v1alpha1";
 
 #[derive(Clone, Deserialize)]

@@ -21,13 +21,13 @@ pub(super) const MERGE: &str = "application/merge-patch+json";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The object changed since it was read (409).
-    #[error("the object changed in the meantime: read it again and decide anew")]
+    #[error("the object changed since it was read; try again")]
     Conflict,
     /// The object does not exist (404).
-    #[error("the object does not exist any more")]
+    #[error("the object no longer exists")]
     NotFound,
     /// Another answer.
-    #[error("the API server refused it ({code}): {message}")]
+    #[error("the API server refused the request ({code}): {message}")]
     Refused {
         /// The status code.
         code: u16,
@@ -35,7 +35,7 @@ pub enum WriteError {
         message: String,
     },
     /// No answer. The write may or may not have been carried out, so read again before anything else.
-    #[error("no answer, it may or may not have been carried out: {0}")]
+    #[error("no answer; the request may or may not have taken effect: {0}")]
     NoAnswer(String),
 }
 
@@ -80,7 +80,7 @@ impl Kube {
         cke_mark: bool,
     ) -> Result<NodeRow, WriteError> {
         let record = serde_json::to_string(owner)
-            .map_err(|e| WriteError::Refused { code: 0, message: format!("the owner cannot be written: {e}") })?;
+            .map_err(|e| WriteError::Refused { code: 0, message: format!("cannot encode the owner: {e}") })?;
         let mut annotations = Map::from_iter([(OWNER_ANNOTATION.to_owned(), Value::String(record))]);
         if on(Mutation::CordonUnrecorded) {
             annotations.clear();

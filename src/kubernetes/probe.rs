@@ -52,7 +52,7 @@ impl Elsewhere {
             return Ok(client.clone());
         }
         let mut config = self.config.clone();
-        config.cluster_url = server.parse().map_err(|e| format!("{server} is no URL: {e}"))?;
+        config.cluster_url = server.parse().map_err(|e| format!("{server} is not a URL: {e}"))?;
         let client = transport::client(config).map_err(|e| chain(&e))?;
         clients.insert(server.to_owned(), client.clone());
         Ok(client)

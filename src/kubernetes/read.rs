@@ -19,7 +19,7 @@ impl Kube {
             origin: self.origin.to_string(),
             what: format!("GET {path}"),
             code: 404,
-            message: "it has no kube-system namespace: this is not a whole cluster".to_owned(),
+            message: "no kube-system namespace, so this is not a complete cluster".to_owned(),
         })
     }
 
@@ -27,7 +27,7 @@ impl Kube {
     pub async fn version(&self) -> Result<String, KubeError> {
         let path = "/version";
         let said = self.get::<serde_json::Value>(path).await?.unwrap_or_default();
-        Ok(said["gitVersion"].as_str().unwrap_or("it tells no version").to_owned())
+        Ok(said["gitVersion"].as_str().unwrap_or("unknown version").to_owned())
     }
 
     /// Returns the API server's clock minus the local one in seconds, from the `Date` of an answer. `Date` has whole
@@ -40,7 +40,7 @@ impl Kube {
                 origin: self.origin.to_string(),
                 what: what.to_owned(),
                 code: 200,
-                message: "the answer has no readable Date".to_owned(),
+                message: "the answer has no readable Date header".to_owned(),
             }),
             Err(fault) => Err(self.error(what, fault)),
         }

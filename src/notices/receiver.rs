@@ -70,9 +70,9 @@ pub struct Hidden(String);
 impl Hidden {
     /// Parses an `http` or `https` URL without user and password.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let uri: http::Uri = text.trim().parse().map_err(|_| "is no URL such as https://host/path".to_owned())?;
+        let uri: http::Uri = text.trim().parse().map_err(|_| "is not a URL such as https://host/path".to_owned())?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
-            return Err("is no URL such as https://host/path".to_owned());
+            return Err("is not a URL such as https://host/path".to_owned());
         }
         if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
             return Err("holds a user or password; give an Authorization line in header_file".to_owned());
@@ -155,7 +155,7 @@ impl Receiver {
             Origin::Here(url) => url.clone(),
             Origin::File(file) => {
                 let text = secret(file).map_err(|why| format!("url_file: {why}"))?;
-                Hidden::parse(&text).map_err(|why| format!("url_file: what {} holds {why}", file.display()))?
+                Hidden::parse(&text).map_err(|why| format!("url_file: the content of {} {why}", file.display()))?
             }
         };
         let mut request = http::Request::post(url.whole())
@@ -165,7 +165,7 @@ impl Receiver {
             let text = secret(file).map_err(|why| format!("header_file: {why}"))?;
             for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
                 let wrong =
-                    || format!("header_file: {}, line {}: no header like NAME: VALUE", file.display(), number + 1);
+                    || format!("header_file: {}, line {}: not a header like NAME: VALUE", file.display(), number + 1);
                 let (name, value) = line.split_once(':').ok_or_else(wrong)?;
                 let name: http::HeaderName = name.trim().parse().map_err(|_| wrong())?;
                 let mut value: http::HeaderValue = value.trim().parse().map_err(|_| wrong())?;
@@ -174,7 +174,7 @@ impl Receiver {
             }
         }
         let body = bytes::Bytes::copy_from_slice(body.as_bytes());
-        request.body(body).map(Some).map_err(|_| "the request cannot be made".to_owned())
+        request.body(body).map(Some).map_err(|_| "cannot build the request".to_owned())
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
         assert!(why.starts_with("header_file: ") && why.contains("chmod o-r") && !why.contains("abc"), "{why}");
         let odd = file(dir.path(), "odd", "\nBearer abc", 0o600);
         let why = webhook(Origin::File(url), Some(odd)).request("{}").unwrap_err();
-        assert!(why.contains("no header like NAME: VALUE") && !why.contains("abc"), "{why}");
+        assert!(why.contains("not a header like NAME: VALUE") && !why.contains("abc"), "{why}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Template {
             Ok(_) => Ok(text),
             Err(e) => {
                 let line = text.lines().nth(e.line().saturating_sub(1)).unwrap_or_default().trim();
-                Err(format!("a notice of kind `{kind}` becomes no JSON: {e}, in {line:?}"))
+                Err(format!("a notice of kind `{kind}` renders invalid JSON: {e}, in {line:?}"))
             }
         }
     }
@@ -91,7 +91,7 @@ mod tests {
         .unwrap();
         assert!(template.render(&sample(Kind::Cleared)).unwrap().contains("resolve"));
         let only_some = Template::new("{% if kind == 'many' %}{oops}{% else %}{}{% endif %}").unwrap_err();
-        assert!(only_some.contains("kind `many` becomes no JSON") && only_some.contains("{oops}"), "{only_some}");
+        assert!(only_some.contains("kind `many` renders invalid JSON") && only_some.contains("{oops}"), "{only_some}");
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl BmcClients {
     pub fn of_host(&self, host: &HostRow, login: Option<Login>) -> Result<Found, BookError> {
         let name = host.full_name();
         if host.bmc_address.is_empty() {
-            return Err(BookError::Wrong(format!("{name}: it has no spec.bmc.address")));
+            return Err(BookError::Wrong(format!("{name}: spec.bmc.address is not set")));
         }
         self.book()?.other(&name, &host.bmc_address, login, host.any_certificate, self)
     }

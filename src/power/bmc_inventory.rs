@@ -31,8 +31,8 @@ pub enum BookError {
     Wrong(String),
     /// A source other than the file names the BMC, and the file allows no networks (SAF-39).
     #[error(
-        "{name}: no BMC network is allowed, so its BMC {bmc} gets no login: list the networks of the BMCs as `networks` in \
-         the file that power.bmcs names (docs/power.md, Networks)"
+        "{name}: no login to BMC {bmc}, because no BMC network is allowed; list the BMC networks as `networks` in the \
+         file of power.bmcs (docs/power.md, Networks)"
     )]
     NoNetworks {
         /// Name of the host or machine.
@@ -42,7 +42,7 @@ pub enum BookError {
     },
     /// The address is in none of the networks that the file allows.
     #[error(
-        "{name}: its BMC {bmc} is outside the networks that the file of power.bmcs allows, so it gets no login: correct \
+        "{name}: no login to BMC {bmc}, because it is outside the networks that the file of power.bmcs allows; correct \
          the address, or add its network to `networks`"
     )]
     Outside {
@@ -53,7 +53,7 @@ pub enum BookError {
     },
     /// The address is in an allowed network, where plain HTTP is not allowed.
     #[error(
-        "{name}: its BMC {bmc} asks for plain HTTP, which the file of power.bmcs does not allow there: use https, or write \
+        "{name}: BMC {bmc} uses plain HTTP, which the file of power.bmcs does not allow there; use https, or write \
          `{{cidr: …, http: true}}` in `networks`"
     )]
     PlainHttp {
@@ -193,16 +193,14 @@ impl BmcInventory {
         let mut all = Vec::new();
         if self.networks.is_empty() && self.defaults.username.is_some() {
             all.push(
-                "no `networks`: BMCs that BareMetalHosts or the registry name get no login, and reboots that need them do \
-                 not start (docs/power.md, Networks)"
+                "no `networks`: no login to BMCs that BareMetalHosts or the registry name, and reboots that need them \
+                 do not start (docs/power.md, Networks)"
                     .to_owned(),
             );
         }
         all.extend(self.networks.unbounded().map(|cidr| format!("networks: {cidr} allows every address")));
         if self.defaults.insecure == Some(true) {
-            all.push(
-                "defaults: certificates are not verified (insecure): whoever stands between reads passwords".to_owned(),
-            );
+            all.push("defaults: certificates are not verified (insecure); others can read the passwords".to_owned());
         }
         for (name, own) in &self.bmcs {
             let place = match self.judged(name, own) {
@@ -237,9 +235,9 @@ impl BmcInventory {
     /// Returns the address of an entry's BMC, and the filter of IP addresses that it may be reached at.
     fn judged(&self, address: &str, own: &Said) -> Result<(Address, Allow), BookError> {
         if own.registry_port.is_some() {
-            return Err(self.wrong(address, "registry-port belongs into defaults: here the url says it"));
+            return Err(self.wrong(address, "registry-port belongs in defaults; here, put the port in the url"));
         }
-        let url = own.url.as_ref().ok_or_else(|| self.wrong(address, "it has no url"))?;
+        let url = own.url.as_ref().ok_or_else(|| self.wrong(address, "url is missing"))?;
         self.place(address, own, url, NamedBy::File)
     }
 
@@ -285,7 +283,7 @@ impl BmcInventory {
                 (NamedBy::File, Host::Ip(ip)) => Ok(Arc::new(move |to: IpAddr| to == ip)),
                 (NamedBy::File, Host::Name) if plain || insecure => Err(self.wrong(
                     &name,
-                    "a host name without a verified certificate needs `networks`: give its IP address, or list its network",
+                    "a host name without a verified certificate needs `networks`; list its network, or give its IP",
                 )),
                 // the server there must present a certificate for that name
                 (NamedBy::File, Host::Name) => Ok(Arc::new(|_| true)),
@@ -338,7 +336,7 @@ impl BmcInventory {
         let warning = match (&login, place.plain(), &trust) {
             (Some(_), true, _) => Some(format!("the password for {origin} goes over plain HTTP")),
             (Some(_), false, Trust::Anybody) => {
-                Some(format!("the certificate of {origin} is not verified: whoever stands between reads the password"))
+                Some(format!("the certificate of {origin} is not verified; others can read the password"))
             }
             _ => None,
         };
@@ -391,7 +389,7 @@ impl BmcInventory {
         let file = own.ca_file.as_ref().or(all.ca_file.as_ref().filter(|_| own.insecure != Some(true)));
         match (own.insecure.or(all.insecure).unwrap_or(false), file) {
             (true, None) => Ok(Certificates::Any),
-            (true, Some(_)) => Err("insecure and a ca-file; give one of them".to_owned()),
+            (true, Some(_)) => Err("insecure and ca-file are both set; give only one".to_owned()),
             (false, Some(file)) => Ok(Certificates::Of(file)),
             (false, None) => Ok(Certificates::OfTheHost),
         }
@@ -399,7 +397,7 @@ impl BmcInventory {
 
     fn password(&self, said: &Said) -> Result<Option<String>, String> {
         match (&said.password, &said.password_file) {
-            (Some(_), Some(_)) => Err("password and password-file; give one of them".to_owned()),
+            (Some(_), Some(_)) => Err("password and password-file are both set; give only one".to_owned()),
             (Some(password), None) => Ok(Some(password.clone())),
             (None, Some(file)) => {
                 let file = self.beside(file);
@@ -432,9 +430,9 @@ fn fault(error: &serde_yaml::Error) -> String {
     let named = text.split("unknown field `").nth(1).and_then(|t| t.split('`').next());
     let like_ours = |name: &str| name.len() < 20 && name.chars().all(|c| c.is_ascii_lowercase() || "-_".contains(c));
     match named {
-        Some(name) if like_ours(name) => format!("no BMC file: {text}"),
-        _ if place.is_empty() => "no BMC file: see docs/power.md".to_owned(),
-        _ => format!("no BMC file: it cannot be understood at {place}; see docs/power.md"),
+        Some(name) if like_ours(name) => format!("not a BMC file: {text}"),
+        _ if place.is_empty() => "not a BMC file: see docs/power.md".to_owned(),
+        _ => format!("not a BMC file: error at {place}; see docs/power.md"),
     }
 }
 

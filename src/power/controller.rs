@@ -69,19 +69,19 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     /// No request, and the machine is in the wanted state.
-    #[error("nothing is asked for")]
+    #[error("nothing is requested")]
     Idle,
     /// Clients hold the machine off.
     #[error("held off by {}", .0.join(", "))]
     Held(Vec<String>),
     /// The machine is off and must stay off.
-    #[error("off, as spec.online says")]
+    #[error("off, because spec.online is false")]
     StaysOff,
     /// The BMC took a request, and its time has not passed.
-    #[error("{0} was asked for; the machine has time for it")]
+    #[error("{0} requested; waiting for the machine")]
     Asked(&'static str),
     /// The BMC does not answer, or does not report a power state.
-    #[error("the BMC does not say whether the machine is on")]
+    #[error("the BMC reports no power state")]
     NoWord,
     /// This controller must leave the host alone now.
     #[error(transparent)]
@@ -149,12 +149,7 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
 pub fn beside(host: &HostRow, now: Timestamp) -> Option<String> {
     let fresh = |at: &Timestamp| now.duration_since(*at) < FOREIGN;
     let other = host.power_writers.iter().find(|(manager, at)| manager != MANAGER && fresh(at))?;
-    Some(format!(
-        "{}: {} wrote status.poweredOn at {}: is another controller running?",
-        host.full_name(),
-        other.0,
-        other.1
-    ))
+    Some(format!("{}: {} wrote status.poweredOn at {}; stop the other controller", host.full_name(), other.0, other.1))
 }
 
 fn wait(why: &Hindrance) -> Step {

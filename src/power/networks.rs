@@ -28,7 +28,7 @@ impl FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("{text:?} is no network: {why}; write it as 10.1.0.0/16 or fd00:1::/64");
+        let wrong = |why: &str| format!("{text:?} is not a network: {why}; write it as 10.1.0.0/16 or fd00:1::/64");
         let (base, prefix) = text.split_once('/').map_or((text, None), |(base, prefix)| (base, Some(prefix)));
         let base: IpAddr = base.parse().map_err(|_| wrong("it has no IP address"))?;
         let most = if base.is_ipv4() { 32 } else { 128 };
@@ -37,10 +37,10 @@ impl FromStr for Cidr {
             Some(prefix) => prefix.parse().ok().filter(|p| *p <= most).ok_or_else(|| wrong("wrong prefix length"))?,
         };
         if base != base.to_canonical() {
-            return Err(wrong("give an IPv4 network as such"));
+            return Err(wrong("write an IPv4 network in IPv4 form"));
         }
         if bits(base) & !mask(prefix, most) != 0 {
-            return Err(wrong("address bits behind the prefix are set"));
+            return Err(wrong("address bits after the prefix are set"));
         }
         Ok(Self { base, prefix })
     }
@@ -159,8 +159,8 @@ mod tests {
             ("bmc.example", "no IP address"),
             ("10.1.0.0/33", "prefix length"),
             ("10.1.0.0/-1", "prefix length"),
-            ("10.1.0.5/16", "bits behind the prefix"),
-            ("::ffff:10.1.0.0/112", "IPv4 network as such"),
+            ("10.1.0.5/16", "bits after the prefix"),
+            ("::ffff:10.1.0.0/112", "IPv4 network in IPv4 form"),
             ("", "no IP address"),
         ] {
             let why = text.parse::<Cidr>().unwrap_err();

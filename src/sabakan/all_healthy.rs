@@ -17,7 +17,7 @@ type Done = Result<Option<Step>, PlanError>;
 pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
     fill(draft, limits)?;
     let reason = format!(
-        "there is no definition yet: {} control planes, and every other healthy machine of a templated role ({})",
+        "first definition: {} control planes, and every other healthy machine of a templated role ({})",
         limits.planes,
         draft.workers.len()
     );
@@ -53,7 +53,7 @@ pub(super) fn fill(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanErr
 
 fn add_planes(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanError> {
     while draft.planes.len() < limits.planes {
-        let reason = format!("{} of {} are there", draft.planes.len(), limits.planes);
+        let reason = format!("{} of {} present", draft.planes.len(), limits.planes);
         if draft.add_plane(&reason).is_some() {
             continue;
         }
@@ -71,7 +71,7 @@ fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
         return Ok(None);
     }
     add_planes(draft, limits)?;
-    let reason = format!("there are {before} control planes, {} are wanted", limits.planes);
+    let reason = format!("{before} control planes, {} wanted", limits.planes);
     Ok(Some(Step { action: Action::IncreaseControlPlane, reason }))
 }
 
@@ -80,7 +80,7 @@ fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     if !demote_surplus(draft, limits) {
         return Ok(None);
     }
-    let reason = format!("there are {before} control planes, {} are wanted", limits.planes);
+    let reason = format!("{before} control planes, {} wanted", limits.planes);
     Ok(Some(Step { action: Action::DecreaseControlPlane, reason }))
 }
 
@@ -92,7 +92,7 @@ fn increase_workers(draft: &mut Draft<'_>, _: &Limits) -> Done {
     match add_workers(draft, |draft| healthy_members(draft, &draft.workers) < wanted) {
         0 => Ok(None),
         n => {
-            let reason = format!("healthy machines of templated roles that were in no place: {n}");
+            let reason = format!("unused healthy machines of templated roles: {n}");
             Ok(Some(Step { action: Action::IncreaseWorkers, reason }))
         }
     }
@@ -153,7 +153,7 @@ fn add_workers(draft: &mut Draft<'_>, more: impl Fn(&Draft<'_>) -> bool) -> usiz
     while more(draft)
         && let Some(of) = turn(draft, &shares, &empty)
     {
-        if draft.add_worker(of, "every healthy machine of a templated role is one").is_some() {
+        if draft.add_worker(of, "all healthy machines of templated roles are workers").is_some() {
             added += 1;
         } else {
             empty[of] = true;

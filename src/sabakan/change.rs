@@ -228,7 +228,7 @@ impl Change {
         let why = if !control_planes.is_empty() {
             Some(format!("control planes leave or are replaced: {}", control_planes.join(", ")))
         } else if lost > 0 && above(lost) {
-            Some(format!("sabakan's list has lost {lost} of {} machines of the definition", nodes.len()))
+            Some(format!("sabakan's list lacks {lost} of {} machines of the definition", nodes.len()))
         } else if weight > 0 && above(weight) {
             Some(format!(
                 "{weight} of {} nodes are removed, replaced or emptied, more than gate_percent {percent}",

@@ -52,7 +52,7 @@ impl Question {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
     /// The URL is invalid.
-    #[error("sabakan: {url:?} is no URL ({why}); set it with `cketerm sabakan set-url URL`")]
+    #[error("sabakan: {url:?} is not a URL ({why}); set it with `cketerm sabakan set-url URL`")]
     Url {
         /// The stored URL.
         url: String,
@@ -128,7 +128,7 @@ async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value
         let said = said(answer.body());
         return Err(AskError::Status { url: secret::url(url), status: status.as_u16(), said, remedy });
     }
-    String::from_utf8(answer.into_body().to_vec()).map_err(|_| silent("the answer is not text".to_owned()))
+    String::from_utf8(answer.into_body().to_vec()).map_err(|_| silent("the answer is not UTF-8".to_owned()))
 }
 
 /// Returns the message of an error body, in one line.
@@ -179,7 +179,7 @@ mod tests {
             (200, r#"{"errors":[{"message":"not found","path":["machine"]}],"data":null}"#, "not found"),
             (200, r#"{"errors":[{"message":"half"}],"data":{"searchMachines":[]}}"#, "half"),
             (200, r#"{"data":null}"#, "searchMachines"),
-            (200, "<html>", "not sabakan's answer"),
+            (200, "<html>", "not a valid answer of sabakan"),
             (
                 422,
                 r#"{"errors":[{"message":"unknown field","path":["variable","having","foo"]}],"data":null}"#,

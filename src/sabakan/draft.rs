@@ -279,7 +279,7 @@ impl<'a> Draft<'a> {
         let kind = &self.input.template.workers[template];
         let share = self.shares[template];
         let turn = match kind.role.as_deref() {
-            Some(role) => format!("; role {role} had {share} of weight {}, the least", kind.weight),
+            Some(role) => format!("; role {role} was next ({share} at weight {})", kind.weight),
             None => String::new(),
         };
         let of = format!("unused healthy machines{}", of_role(kind.role.as_deref()));
@@ -365,7 +365,7 @@ impl<'a> Draft<'a> {
                 let role = &self.machine(i).role;
                 self.because(
                     i,
-                    format!("leaves: it is a control plane no more, and no worker template has role {role}"),
+                    format!("leaves: it is no longer a control plane, and no worker template has role {role}"),
                 );
             }
         }

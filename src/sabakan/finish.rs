@@ -17,7 +17,7 @@ pub(super) fn finish(mut draft: Draft<'_>, step: Option<Step>) -> Result<Plan, P
         (step.action, step.reason, Some(cluster))
     } else {
         let reason = if warnings.is_empty() {
-            "the definition is as template, constraints and machines want it".to_owned()
+            "the definition matches template, constraints and machines".to_owned()
         } else {
             warnings.join("; ")
         };
@@ -73,7 +73,7 @@ fn definition(draft: &Draft<'_>, warnings: &mut Vec<String>) -> Result<Cluster, 
                         Kind::ControlPlane => &template.control_plane,
                         Kind::Worker => draft.worker_kind(i).map(|t| &template.workers[t]).ok_or_else(|| {
                             PlanError::Input(format!(
-                                "the worker {} ({}) has the role {}, and no worker template has it: add one to the \
+                                "the worker {} ({}) has the role {}, but no worker template has it; add one to the \
                                  template, or change the machine's role in sabakan",
                                 machine.address, machine.serial, machine.role
                             ))

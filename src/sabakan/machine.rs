@@ -236,7 +236,7 @@ pub struct Machines {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// Not JSON, or not the shape of an answer.
-    #[error("the machines are not sabakan's answer: {0}")]
+    #[error("the machines are not a valid answer of sabakan: {0}")]
     Shape(String),
     /// Sabakan answered with errors, with their text.
     #[error("sabakan answered with an error: {0}")]
@@ -250,9 +250,7 @@ pub enum MachineError {
         why: String,
     },
     /// Two machines have the same first address.
-    #[error(
-        "machines {first} and {second} both have the address {address}: one of them must be corrected in sabakan (`sabactl machines`)"
-    )]
+    #[error("machines {first} and {second} both have the address {address}; correct one of them (`sabactl machines`)")]
     SameAddress {
         /// The serial of one.
         first: String,

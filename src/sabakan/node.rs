@@ -52,8 +52,9 @@ pub fn node(
         let key = format!("{LABEL_PREFIX}{name}");
         if !is_label_key(&key) || !is_label_value(value) {
             let serial = &machine.serial;
-            warnings
-                .push(format!("machine {serial}: its label {name}={value:?} is none that Kubernetes takes: left out"));
+            warnings.push(format!(
+                "machine {serial}: label {name}={value:?} left out, because it is not valid in Kubernetes"
+            ));
         } else {
             labels.push((key, value.clone()));
         }
@@ -65,7 +66,7 @@ pub fn node(
             || format!("machine {}: the template's label {} ({:?})", machine.serial, label.key, label.value.text());
         let value = label.value.render(machine).map_err(|e| format!("{} {e}", place()))?;
         if !is_label_value(&value) {
-            return Err(format!("{} gives {value:?}, which Kubernetes does not take as a label's value", place()));
+            return Err(format!("{} gives {value:?}, which is not a valid Kubernetes label value", place()));
         }
         labels.push((label.key.clone(), value));
     }

@@ -61,15 +61,13 @@ pub fn unused(input: &Input<'_>, plan: &Plan) -> Vec<Unused> {
         } else if !m.healthy() {
             format!("it is {}", m.state)
         } else if !templated && !input.template.control_plane.takes(&m.role) {
-            format!("no template is for role {}", m.role)
+            format!("no template has role {}", m.role)
         } else {
             match (score, lowest.get(m.role.as_str())) {
                 (Some(score), Some((last, serial))) => {
-                    format!(
-                        "not needed: others were preferred, the last of them {serial} with {last}; as the next: {score}"
-                    )
+                    format!("not needed: others were preferred, the last {serial} with {last}; if added next: {score}")
                 }
-                (Some(score), None) => format!("healthy and not needed; as the next worker: {score}"),
+                (Some(score), None) => format!("healthy and not needed; if added next: {score}"),
                 (None, _) => "healthy and not needed".to_owned(),
             }
         };

@@ -92,7 +92,7 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     let total = input.repairs.len() + chosen.len();
     if total > cap && !chosen.is_empty() && !on(Mutation::OverCap) {
         let why = format!(
-            "{} entries and {} new ones would be more than maximum-repair-queue-entries {cap}: none is added",
+            "{} entries and {} new ones exceed maximum-repair-queue-entries {cap}; none is added",
             input.repairs.len(),
             chosen.len()
         );
@@ -113,7 +113,7 @@ fn skip(machine: &Machine, why: String) -> Skipped {
 /// REP-46: a machine with any repair entry is skipped.
 fn held(entry: &RepairEntry) -> String {
     let deleted = if entry.deleted { ", marked as deleted" } else { "" };
-    format!("it has the repair entry {} already ({}{deleted})", entry.index, entry.status)
+    format!("it already has the repair entry {} ({}{deleted})", entry.index, entry.status)
 }
 
 /// REP-48 to REP-50: skips an `UNREACHABLE` machine that has been so for less than `wait-seconds-to-repair-rebooting`,
@@ -135,10 +135,7 @@ fn young(
     } else {
         "it is not a member of the cluster"
     };
-    Some(format!(
-        "{cause}, and is unreachable for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
-        machine.duration
-    ))
+    Some(format!("{cause}; unreachable for only {:.0} s of wait-seconds-to-repair-rebooting {wait}", machine.duration))
 }
 
 fn too_young(machine: &Machine, input: &RepairInput<'_>) -> bool {

@@ -73,7 +73,7 @@ fn state(path: &str, value: &Value) -> Result<(), String> {
         return Ok(());
     }
     let hint = nearest(&given.to_uppercase(), STATES)
-        .map_or_else(|| format!("there are {}", STATES.join(", ")), |near| format!("did you mean {near}?"));
+        .map_or_else(|| format!("known: {}", STATES.join(", ")), |near| format!("did you mean {near}?"));
     // the wording of CKE
     Err(format!("invalid state: {given} ({path}); {hint}"))
 }
@@ -92,7 +92,7 @@ fn unknown(at: &str, name: &str, known: &[&str]) -> String {
     let place = if at.is_empty() { String::new() } else { format!("{at}.") };
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("{place}{name} is not a known variable; did you mean {near}?"),
-        None => format!("{place}{name} is not a known variable; known here: {}", known.join(", ")),
+        None => format!("{place}{name} is not a known variable; known: {}", known.join(", ")),
     }
 }
 

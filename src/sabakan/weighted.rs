@@ -15,8 +15,7 @@ type Done = Result<Option<Step>, PlanError>;
 /// Builds the first definition: control planes, then workers up to `minimum-workers`.
 pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
     fill(draft, limits)?;
-    let reason =
-        format!("there is no definition yet: {} control planes, {} workers", limits.planes, limits.least_workers);
+    let reason = format!("first definition: {} control planes, {} workers", limits.planes, limits.least_workers);
     Ok(Step { action: Action::Initialize, reason })
 }
 
@@ -43,13 +42,13 @@ pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
 /// Adds the machines that the constraints still want, from unused machines only (SAB-32).
 pub(super) fn fill(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanError> {
     while draft.planes.len() < limits.planes {
-        let reason = format!("{} of {} are there", draft.planes.len(), limits.planes);
+        let reason = format!("{} of {} present", draft.planes.len(), limits.planes);
         if draft.add_plane(&reason).is_none() {
             return Err(PlanError::NotEnough(planes_missing(draft, limits)));
         }
     }
     while draft.workers.len() < limits.least_workers {
-        let reason = format!("{} of at least {} are there", draft.workers.len(), limits.least_workers);
+        let reason = format!("{} of at least {} present", draft.workers.len(), limits.least_workers);
         if add_worker(draft, &reason).is_none() {
             return Err(PlanError::NotEnough(workers_missing(draft, limits)));
         }
@@ -91,7 +90,7 @@ fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
         return Ok(None);
     }
     while draft.planes.len() < limits.planes {
-        let reason = format!("{} of {} are there", draft.planes.len(), limits.planes);
+        let reason = format!("{} of {} present", draft.planes.len(), limits.planes);
         if draft.add_plane(&reason).is_some() {
             continue;
         }
@@ -100,7 +99,7 @@ fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
         let Some(pick) = pick else { return Err(PlanError::NotEnough(planes_missing(draft, limits))) };
         draft.promote(&pick, &format!("{reason}, and no unused machine is left"));
     }
-    let reason = format!("there are {before} control planes, {} are wanted", limits.planes);
+    let reason = format!("{before} control planes, {} wanted", limits.planes);
     Ok(Some(Step { action: Action::IncreaseControlPlane, reason }))
 }
 
@@ -124,7 +123,7 @@ fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
             );
         }
     }
-    let reason = format!("there are {before} control planes, {} are wanted", limits.planes);
+    let reason = format!("{before} control planes, {} wanted", limits.planes);
     Ok(Some(Step { action: Action::DecreaseControlPlane, reason }))
 }
 
@@ -138,7 +137,7 @@ pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
     }
     let picks = draft.lowest_planes(surplus);
     if picks.is_empty() {
-        draft.hints.push(format!("{surplus} control planes too many, but those that could go are being rebooted"));
+        draft.hints.push(format!("{surplus} control planes too many, but the removable ones are being rebooted"));
         return false;
     }
     for pick in &picks {
@@ -150,8 +149,8 @@ pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
         }
         let what = match (draft.kind(pick.machine), room) {
             (Some(_), _) => "becomes a worker",
-            (None, true) => "leaves, for no worker template has its role",
-            (None, false) => "leaves, for there may be no more workers",
+            (None, true) => "leaves, because no worker template has its role",
+            (None, false) => "leaves, because maximum-workers is reached",
         };
         let what = format!("{what}: {} control planes are wanted", limits.planes);
         draft.chosen(pick, true, what, "control planes".to_owned());
@@ -181,14 +180,14 @@ fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
             draft.promote(&pick, &reason);
             let new = draft.name(pick.machine);
             demote_bad(draft, bad, state, &new);
-            return step(format!("it and the worker {new} change places"));
+            return step(format!("it swaps roles with the worker {new}"));
         }
         draft.take_out(&[bad]);
         if draft.planes.len() < limits.planes && draft.add_plane(&reason).is_none() {
             return pass_over(draft, bad, place, &fault);
         }
-        draft.because(bad, format!("leaves: it is {state}, and there may be no more workers"));
-        return step("it leaves, for there may be no more workers".to_owned());
+        draft.because(bad, format!("leaves: it is {state}, and maximum-workers is reached"));
+        return step("it leaves, because maximum-workers is reached".to_owned());
     }
     draft.take_out(&[bad]);
     let new = match draft.add_plane(&reason) {
@@ -320,7 +319,7 @@ fn plane_role(draft: &Draft<'_>) -> String {
 pub(super) fn planes_missing(draft: &Draft<'_>, limits: &Limits) -> String {
     let role = draft.input.template.control_plane.role.as_deref();
     format!(
-        "{} control planes are wanted and {} are there: no healthy machine{} is left ({})",
+        "{} control planes wanted, {} present: no healthy machine{} is left ({})",
         limits.planes,
         draft.planes.len(),
         of_role(role),
@@ -331,9 +330,9 @@ pub(super) fn planes_missing(draft: &Draft<'_>, limits: &Limits) -> String {
 fn workers_missing(draft: &Draft<'_>, limits: &Limits) -> String {
     let kind = &draft.input.template.workers[next_template(draft)];
     let role = kind.role.as_deref();
-    let turn = role.map_or_else(String::new, |_| format!(", whose turn it is by weight {}", kind.weight));
+    let turn = role.map_or_else(String::new, |_| format!(", next by weight {}", kind.weight));
     format!(
-        "at least {} healthy workers are wanted and {} are there: no unused healthy machine{}{turn} is left ({})",
+        "at least {} healthy workers wanted, {} present: no unused healthy machine{}{turn} is left ({})",
         limits.least_workers,
         Draft::machines_of(&draft.workers).filter(|&i| draft.counts_as_healthy(i)).count(),
         of_role(role),

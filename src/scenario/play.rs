@@ -105,7 +105,7 @@ impl Stage {
             list.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
         }
         let mut stage = Self { sandbox, scenario, options, clock, workers, control_planes, outside, rival: None };
-        stage.settings().await.map_err(|e| format!("the sandbox could not be set up: {e}"))?;
+        stage.settings().await.map_err(|e| format!("cannot set up the sandbox: {e}"))?;
         if stage.scenario.rival {
             let gate = Gate::default();
             let rival = stage.backends("standby-host");
@@ -114,7 +114,7 @@ impl Stage {
             let mut seen = handle.seen();
             let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());
             if !matches!(tokio::time::timeout(Duration::from_mins(1), leads).await, Ok(Ok(_))) {
-                return Err("the sandbox's other engine does not come to lead".to_owned());
+                return Err("the sandbox's other engine did not become leader".to_owned());
             }
             stage.rival = Some((gate, handle));
         }
@@ -230,7 +230,12 @@ impl Stage {
             let at = Duration::try_from_secs_f64(scene.after / self.options.speed).unwrap_or_default();
             tokio::time::sleep_until(began + at).await;
             if let Err(why) = Box::pin(self.act(scene)).await {
-                tracing::warn!(scenario = self.scenario.name, after = scene.after, why, "a scene could not be played");
+                tracing::warn!(
+                    scenario = self.scenario.name,
+                    after = scene.after,
+                    why,
+                    "a scene of the scenario failed"
+                );
             }
         }
     }
@@ -257,7 +262,7 @@ impl Stage {
         }
         if let Some(nth) = scene.retry {
             let (index, _) = self.entry(&operator, nth.node).await?;
-            let given = operator.order(EntryId::reboot(index), Verb::Retry, None, Some("switched off and on by hand"));
+            let given = operator.order(EntryId::reboot(index), Verb::Retry, None, Some("power-cycled manually"));
             given.await.map_err(|e| e.to_string())?;
         }
         if let Some(machine) = &scene.machine {
@@ -332,8 +337,8 @@ impl Stage {
         if let Some((namespace, name)) = spot.with.split_once('/') {
             let pod = self.sandbox.objects.get(&PODS, namespace, name);
             let node = pod.as_ref().and_then(|p| p["spec"]["nodeName"].as_str());
-            let node = node.ok_or_else(|| format!("no pod {} runs anywhere", spot.with))?;
-            return self.sandbox.machines.address_of(node).ok_or_else(|| format!("{node} is no machine"));
+            let node = node.ok_or_else(|| format!("pod {} runs on no node", spot.with))?;
+            return self.sandbox.machines.address_of(node).ok_or_else(|| format!("{node} is not a machine"));
         }
         let (list, nth, what) = match (spot.control_plane, spot.outside) {
             (0, 0) => return self.worker(spot.node).map(|m| m.address.clone()),

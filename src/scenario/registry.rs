@@ -68,7 +68,7 @@ fn template(registry: &Registry, mut definition: Value) -> Value {
 pub(super) fn change(sandbox: &Sandbox, change: &Registering) -> Result<(), String> {
     if let Some((serial, state)) = &change.state {
         let set = sandbox.sabakan.set_state(serial, *state);
-        set.map_err(|e| format!("sabakan does not make {serial} {}: {e:?}", state.name()))?;
+        set.map_err(|e| format!("sabakan does not set {serial} to {}: {e:?}", state.name()))?;
     }
     if let Some(rack) = change.rack_gone {
         sandbox.sabakan.rack_gone(rack, &sandbox.machines);

@@ -259,7 +259,7 @@ async fn bad_answers_are_told_and_the_definition_in_force_stays() {
         (Misbehaviour::Says(500, "oops".to_owned()), "500"),
         (Misbehaviour::Says(200, r#"{"errors":[{"message":"no leader"}],"data":null}"#.to_owned()), "no leader"),
         (Misbehaviour::Says(200, r#"{"data":{"searchMachines":[]},"errors":[{"message":"half"}]}"#.to_owned()), "half"),
-        (Misbehaviour::Half, "not sabakan's answer"),
+        (Misbehaviour::Half, "not a valid answer of sabakan"),
         (Misbehaviour::Silent, "no answer in 60 s"),
     ] {
         sabakan.misbehave(how.clone());

@@ -130,13 +130,13 @@ fn screens() {
 #[test]
 fn a_cluster_without_metal3_has_no_tab_and_the_view_says_why() {
     let mut world = World::usual();
-    let error = Some("it has no BareMetalHosts: Metal3's resource definition is not installed".to_owned());
+    let error = Some("it has no BareMetalHosts: Metal3's CRD is not installed".to_owned());
     world.kube.sources.insert("baremetalhosts".into(), SourceState { synced: false, heard: 0.0, proved: 0.0, error });
     let mut app = world.console(80, 24);
     assert!(!screen::text(&app).contains("6 Hosts"));
     press(&mut app, "6");
     let text = screen::text(&app);
-    assert!(text.contains("6 Hosts 0") && text.contains("resource definition is not installed"), "{text}");
+    assert!(text.contains("6 Hosts 0") && text.contains("CRD is not installed"), "{text}");
 }
 
 #[test]

@@ -53,14 +53,14 @@ fn a_secret_that_everyone_can_read_is_refused() {
 fn what_is_wrong_is_named_and_no_password_is_shown() {
     let desk = Directory::new();
     for (text, said) in [
-        ("bmcs: {10.0.0.1: {username: root}}", "10.0.0.1: it has no url"),
-        ("bmcs: {10.0.0.1: {url: 'ipmi://bmc'}}", "only Redfish is spoken"),
+        ("bmcs: {10.0.0.1: {username: root}}", "10.0.0.1: url is missing"),
+        ("bmcs: {10.0.0.1: {url: 'ipmi://bmc'}}", "only Redfish is supported"),
         ("bmcs: {10.0.0.1: {url: bmc, username: root}}", "a username without a password"),
         ("bmcs: {10.0.0.1: {url: bmc, pasword: hunter2}}", "unknown field `pasword`"),
-        ("bmcs: {10.0.0.1: hunter2}", "cannot be understood at line 1"),
-        ("bmcs: {10.0.0.1: {url: bmc, insecure: true, ca-file: x}}", "give one of them"),
+        ("bmcs: {10.0.0.1: hunter2}", "error at line 1"),
+        ("bmcs: {10.0.0.1: {url: bmc, insecure: true, ca-file: x}}", "give only one"),
         ("bmcs: {10.0.0.1: {url: bmc, ca-file: nope}}", "nope"),
-        ("bmcs: {10.0.0.1: {url: 'https://root:hunter2@bmc'}}", "does not belong"),
+        ("bmcs: {10.0.0.1: {url: 'https://root:hunter2@bmc'}}", "must not contain a user name"),
     ] {
         let e = desk.find(0o600, text).unwrap_err().to_string();
         assert!(e.contains(said) && e.contains("bmcs.yaml") && !e.contains("hunter2"), "{text}: {e}");
@@ -88,7 +88,7 @@ fn other(file: &str, url: &str, any_certificate: bool) -> Result<Option<String>,
 fn i50_an_address_that_others_name_gets_a_login_only_in_an_allowed_network() {
     const LIST: &str = "networks: [10.1.0.0/16, {cidr: 10.2.0.0/16, http: true, insecure: true}, 'fd00:1::/64']\n";
     let foreign = "outside the networks";
-    let plain = "asks for plain HTTP";
+    let plain = "uses plain HTTP";
     for (file, url, refused) in [
         (LIST, "https://10.1.2.3", None),
         (LIST, "redfish://10.1.2.3/redfish/v1/Systems/1", None),
@@ -111,7 +111,7 @@ fn i50_an_address_that_others_name_gets_a_login_only_in_an_allowed_network() {
         (LIST, "https://10.1.2.3\\.evil.example", Some("no host")),
         (LIST, "https://10.1.2.3?.evil.example", Some("no host")),
         (LIST, "https://10.1.2.3#.evil.example", Some("no host")),
-        (LIST, "https://10.1.2.3@203.0.113.7", Some("does not belong")),
+        (LIST, "https://10.1.2.3@203.0.113.7", Some("must not contain a user name")),
         // without a list
         ("", "https://10.1.2.3", Some("no BMC network is allowed")),
         ("", "https://bmc.example", Some("no BMC network is allowed")),
@@ -138,8 +138,8 @@ fn i50_the_operators_own_entries_stay_inside_the_list_too() {
         ("bmcs: {10.0.0.1: {url: 'https://bmc.example'}}", None),
         ("bmcs: {10.0.0.1: {url: 'http://bmc.example'}}", Some("needs `networks`")),
         ("bmcs: {10.0.0.1: {url: 'https://bmc.example', insecure: true}}", Some("needs `networks`")),
-        ("bmcs: {10.0.0.1: {url: 'https://bmc.example', ca-file: x, insecure: true}}", Some("give one of them")),
-        ("bmcs: {10.0.0.1: {system: '1'}}", Some("it has no url")),
+        ("bmcs: {10.0.0.1: {url: 'https://bmc.example', ca-file: x, insecure: true}}", Some("give only one")),
+        ("bmcs: {10.0.0.1: {system: '1'}}", Some("url is missing")),
         ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'https://bmc.example', insecure: true}}", None),
         ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'http://10.1.0.1'}}", None),
         ("networks: [10.1.0.0/16]\nbmcs: {10.0.0.1: {url: 'http://bmc.example'}}", None),

@@ -41,23 +41,23 @@ impl Address {
             None => (scheme, "https"),
         };
         if !["redfish", "idrac-redfish", "ilo5-redfish"].contains(&kind) && !kind.ends_with("-virtualmedia") {
-            return Err(wrong("only Redfish is spoken"));
+            return Err(wrong("only Redfish is supported"));
         }
         if !["http", "https"].contains(&transport) {
-            return Err(wrong("only http and https carry it"));
+            return Err(wrong("only http and https are supported"));
         }
         let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         if host.contains('@') {
-            return Err(wrong("a user name or password does not belong into it"));
+            return Err(wrong("it must not contain a user name or password"));
         }
         let origin = format!("{transport}://{host}");
         let whole = origin.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some_and(|a| a == host));
         let Some(written) = whole.as_ref().and_then(http::Uri::host).filter(|h| !h.is_empty()) else {
-            return Err(wrong("there is no host in it"));
+            return Err(wrong("it has no host"));
         };
         // The HTTP client also accepts `0x7f.1` and `2130706433` as addresses. The checked address must be the one that
         // it connects to.
-        let read = reqwest::Url::parse(&origin).map_err(|_| wrong("there is no host in it"))?;
+        let read = reqwest::Url::parse(&origin).map_err(|_| wrong("it has no host"))?;
         let ip = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().ok();
         let host = match (ip(written), read.host_str().and_then(ip)) {
             (Some(ip), Some(same)) if ip == same => Host::Ip(ip),

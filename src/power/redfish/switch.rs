@@ -56,23 +56,23 @@ impl Bmc {
             match system.first_of(&["GracefulShutdown"]) {
                 Some(kind) => match self.press(&system, kind).await {
                     Ok(()) => {
-                        tell(&format!("{kind} sent; waits up to {} s", patience.soft.as_secs()));
+                        tell(&format!("{kind} sent; waiting up to {} s", patience.soft.as_secs()));
                         match self.wait(&system, &Power::Off, patience.soft, patience.poll).await {
                             Ok(()) => return Ok(Off::Softly),
-                            Err(state) => tell(&format!("the machine is {state} after {kind}: it is cut off")),
+                            Err(state) => tell(&format!("the machine is {state} after {kind}; forcing it off")),
                         }
                     }
                     Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
-                    Err(e) => tell(&format!("{kind} failed, so the machine is cut off: {e}")),
+                    Err(e) => tell(&format!("{kind} failed; forcing the machine off: {e}")),
                 },
-                None => tell("the BMC offers no GracefulShutdown: the machine is cut off"),
+                None => tell("the BMC offers no GracefulShutdown; forcing the machine off"),
             }
         }
         let Some(kind) = system.first_of(&["ForceOff"]) else { return Err(self.offers(&system, "turn off")) };
         let mut last = None;
         for _ in 0..2 {
             match self.press(&system, kind).await {
-                Ok(()) => tell(&format!("{kind} sent; waits up to {} s", patience.off.as_secs())),
+                Ok(()) => tell(&format!("{kind} sent; waiting up to {} s", patience.off.as_secs())),
                 Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
                 Err(e) => {
                     tell(&e.to_string());
@@ -103,7 +103,7 @@ impl Bmc {
         for _ in 0..ON_TRIES {
             let taken = match self.press(&system, kind).await {
                 Ok(()) => {
-                    tell(&format!("{kind} sent; waits up to {} s", patience.on.as_secs()));
+                    tell(&format!("{kind} sent; waiting up to {} s", patience.on.as_secs()));
                     true
                 }
                 Err(e @ BmcError::Unauthorized { .. }) => return Err(e),

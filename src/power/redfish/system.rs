@@ -40,7 +40,7 @@ impl fmt::Display for Power {
             Self::On => "on",
             Self::Off => "off",
             Self::Other(word) => word,
-            Self::Unknown => "in a state that the BMC does not tell",
+            Self::Unknown => "in an unknown state",
         })
     }
 }
@@ -122,7 +122,7 @@ impl Bmc {
         if value.is_object() {
             return Ok(Power::read(&value["PowerState"]));
         }
-        Err(self.odd(&format!("GET {path}"), "a system that is no object"))
+        Err(self.odd(&format!("GET {path}"), "a system that is not an object"))
     }
 
     async fn read_system(&self, path: String, value: &Value, now: Option<Timestamp>) -> Result<System, BmcError> {
@@ -152,7 +152,7 @@ impl Bmc {
         let Some(target) = &system.target else {
             return Err(self.odd(&format!("GET {}", system.path), "the system has no action ComputerSystem.Reset"));
         };
-        tracing::info!(bmc = self.origin, system = system.path, reset = kind, "asks for a reset");
+        tracing::info!(bmc = self.origin, system = system.path, reset = kind, "requesting a reset");
         self.post(target, &json!({"ResetType": kind})).await.map(drop)
     }
 }

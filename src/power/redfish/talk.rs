@@ -27,7 +27,7 @@ const MOST_WORDS: usize = 300;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BmcError {
     /// The address in a file or in a BareMetalHost cannot be used for Redfish.
-    #[error("{0:?} is no address of a Redfish BMC: {1}; write https://HOST or redfish://HOST/redfish/v1/Systems/ID")]
+    #[error("{0:?} is not a Redfish BMC address: {1}; write https://HOST or redfish://HOST/redfish/v1/Systems/ID")]
     Address(String, &'static str),
     /// No answer. The request may or may not have been taken.
     #[error("BMC {bmc} does not answer {what}: {why}; check that it runs, its URL, and its certificate (ca-file)")]
@@ -62,7 +62,7 @@ pub enum BmcError {
         message: String,
     },
     /// An answer that is not Redfish.
-    #[error("BMC {bmc} answered {what} with something that is no Redfish: {why}")]
+    #[error("BMC {bmc} gave an answer to {what} that is not Redfish: {why}")]
     NotRedfish {
         /// Its origin.
         bmc: String,
@@ -72,7 +72,7 @@ pub enum BmcError {
         why: String,
     },
     /// A link or redirect that leaves the BMC. Following it would send the password elsewhere.
-    #[error("BMC {bmc} sends {what} to another server ({to}), which is not followed")]
+    #[error("BMC {bmc} redirects {what} to another server ({to}), which is not followed")]
     Elsewhere {
         /// Its origin.
         bmc: String,
@@ -82,7 +82,7 @@ pub enum BmcError {
         to: String,
     },
     /// The BMC has no system or several, and none was named.
-    #[error("BMC {bmc} has {} systems{}; name the machine's one (`system:`)", .found.len(), listed(.found))]
+    #[error("BMC {bmc} has {} systems{}; choose the machine's with `system:`", .found.len(), listed(.found))]
     Systems {
         /// Its origin.
         bmc: String,
@@ -90,7 +90,7 @@ pub enum BmcError {
         found: Vec<String>,
     },
     /// The BMC offers no reset type for the wanted state.
-    #[error("BMC {bmc} offers no reset type to {wanted} the machine, only: {}", short(&.offered.join(", ")))]
+    #[error("BMC {bmc} offers no reset type to {wanted} the machine; it offers: {}", short(&.offered.join(", ")))]
     NoResetType {
         /// Its origin.
         bmc: String,
@@ -100,7 +100,7 @@ pub enum BmcError {
         offered: Vec<String>,
     },
     /// The BMC took the request, but the machine did not reach the wanted state in time.
-    #[error("BMC {bmc}: the machine is {state} {seconds} s after {asked}, and was expected to be {wanted}")]
+    #[error("BMC {bmc}: the machine is {state} {seconds} s after {asked}, expected {wanted}")]
     Late {
         /// Its origin.
         bmc: String,
@@ -227,7 +227,7 @@ impl Bmc {
             Err(e @ BmcError::Unauthorized { .. }) => Err(e),
             // All sessions are taken, or the session service is disabled: Basic may still work.
             Err(e) if self.how == SignIn::Auto => {
-                tracing::debug!(bmc = self.origin, error = %e, "no session; goes on with Basic");
+                tracing::debug!(bmc = self.origin, error = %e, "cannot open a session; using Basic");
                 Ok(())
             }
             Err(e) => Err(e),
@@ -298,13 +298,13 @@ impl Bmc {
                 return self.read(&what, status, parts.headers, &bytes);
             }
             let to = answer.headers().get(header::LOCATION).and_then(|v| v.to_str().ok());
-            let Some(to) = to else { return Err(self.odd(&what, "a redirect to nowhere")) };
+            let Some(to) = to else { return Err(self.odd(&what, "a redirect without a location")) };
             path = self.here(to, &what)?;
             if status == StatusCode::SEE_OTHER {
                 method = Method::GET;
             }
         }
-        Err(self.odd(&what, "redirects without end"))
+        Err(self.odd(&what, "too many redirects"))
     }
 
     async fn send(
@@ -351,7 +351,7 @@ impl Bmc {
             Ok(value) => Ok((headers, value)),
             // No body, or one that is no JSON: only a GET needs one.
             Err(_) if !what.starts_with("GET ") => Ok((headers, Value::Null)),
-            Err(e) => Err(self.odd(what, &format!("no JSON: {e}"))),
+            Err(e) => Err(self.odd(what, &format!("invalid JSON: {e}"))),
         }
     }
 
@@ -373,7 +373,7 @@ impl Bmc {
 }
 
 fn unwritten() -> NoAnswer {
-    NoAnswer("the request cannot be written: an unusual character in the user name or password?".to_owned())
+    NoAnswer("cannot build the request; check the user name and password for unusual characters".to_owned())
 }
 
 /// Returns the target of a link.

@@ -36,8 +36,10 @@ fn shown<'a>(expr: &Expr, value: &'a Value<'_>) -> Result<Cow<'a, str>, Fault> {
         Value::Text(text) => Ok(Cow::Borrowed(text)),
         Value::Number(n) => Ok(n.to_string().into()),
         Value::Flag(flag) => Ok(flag.to_string().into()),
-        Value::List(_) => Err(Fault::new(expr.at, "a list has no text; take one with index")),
-        Value::Labels(_) => Err(Fault::new(expr.at, "the labels have no text; take one with index .Labels \"name\"")),
+        Value::List(_) => Err(Fault::new(expr.at, "a list cannot be printed; take an item with index")),
+        Value::Labels(_) => {
+            Err(Fault::new(expr.at, "the labels cannot be printed; take one with index .Labels \"name\""))
+        }
     }
 }
 
@@ -134,7 +136,7 @@ fn call<'a>(
     let values = arguments.iter().map(|a| eval(a, machine)).collect::<Result<Vec<_>, _>>()?;
     let compared = |wanted: fn(Ordering) -> bool| match values.as_slice() {
         [a, b] => Ok(Value::Flag(wanted(order(expr, a, b)?))),
-        _ => Err(Fault::new(expr.at, "two values are compared")),
+        _ => Err(Fault::new(expr.at, "comparing needs two values")),
     };
     match function {
         Function::Index => index(expr, &values),
@@ -150,7 +152,7 @@ fn call<'a>(
         }
         Function::Ne => match values.as_slice() {
             [a, b] => Ok(Value::Flag(!equal(expr, a, b)?)),
-            _ => Err(Fault::new(expr.at, "two values are compared")),
+            _ => Err(Fault::new(expr.at, "comparing needs two values")),
         },
         Function::Lt => compared(Ordering::is_lt),
         Function::Le => compared(Ordering::is_le),
@@ -196,9 +198,9 @@ fn index<'a>(expr: &Expr, values: &[Value<'a>]) -> Result<Value<'a>, Fault> {
             })?;
             Ok(Value::Text(Cow::Borrowed(item)))
         }
-        [Value::Labels(_), _] => Err(Fault::new(expr.at, "index .Labels wants the label's name in quotes")),
-        [Value::List(_), _] => Err(Fault::new(expr.at, "index of a list wants a number")),
-        _ => Err(Fault::new(expr.at, "index wants .Labels and a name, or .IPv4 and a number")),
+        [Value::Labels(_), _] => Err(Fault::new(expr.at, "index .Labels needs the label's name in quotes")),
+        [Value::List(_), _] => Err(Fault::new(expr.at, "index of a list needs a number")),
+        _ => Err(Fault::new(expr.at, "index needs .Labels and a name, or .IPv4 and a number")),
     }
 }
 
@@ -208,7 +210,7 @@ const LONGEST: usize = 256 << 10;
 fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
     let bad = |what: String| Fault::new(expr.at, what);
     let Some((Value::Text(format), mut rest)) = values.split_first() else {
-        return Err(bad("printf wants a format in quotes first".to_owned()));
+        return Err(bad("printf needs a format in quotes first".to_owned()));
     };
     let mut out = String::new();
     let mut chars = format.chars().peekable();
@@ -245,7 +247,7 @@ fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
             ('d' | 's' | 'v' | 'q' | 't' | 'x' | 'X', other) => {
                 return Err(bad(format!("printf: %{verb} does not fit {}", kind(other))));
             }
-            (other, _) => return Err(bad(format!("printf: %{other} is not supported; %s %d %v %q %t %x are"))),
+            (other, _) => return Err(bad(format!("printf: %{other} is not supported; use %s %d %v %q %t %x"))),
         };
         let number = matches!(value, Value::Number(_));
         let done = match (left, zero && number) {
@@ -264,6 +266,6 @@ fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
     }
     match rest.len() {
         0 => Ok(out),
-        n => Err(bad(format!("printf: {n} values more than the format has places for"))),
+        n => Err(bad(format!("printf: {n} values too many for the format"))),
     }
 }

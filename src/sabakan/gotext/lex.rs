@@ -131,7 +131,7 @@ fn piece(chars: &[char], at: usize, c: char) -> Result<(What, usize), Fault> {
             let next = at + word.chars().count();
             Ok((What::Word(word), next))
         }
-        other => Err(Fault::new(at, format!("{other:?} means nothing here"))),
+        other => Err(Fault::new(at, format!("unexpected {other:?}"))),
     }
 }
 
@@ -154,7 +154,7 @@ fn field(chars: &[char], start: usize) -> Result<(What, usize), Fault> {
         names.push(name);
     }
     match chars.get(at) {
-        Some(&c) if !ends_word(c) => Err(Fault::new(at, format!("{c:?} cannot stand in the name of a field"))),
+        Some(&c) if !ends_word(c) => Err(Fault::new(at, format!("{c:?} is not allowed in the name of a field"))),
         _ => Ok((What::Field(names), at)),
     }
 }

@@ -222,7 +222,7 @@ impl Reader {
         let Some(&(_, function, least, most)) = FUNCTIONS.iter().find(|f| f.0 == name) else {
             let known = FUNCTIONS.map(|f| f.0);
             let hint = nearest(&name, known)
-                .map_or_else(|| format!("known are {}", known.join(", ")), |near| format!("did you mean {near}?"));
+                .map_or_else(|| format!("known: {}", known.join(", ")), |near| format!("did you mean {near}?"));
             return Err(Fault::new(at, format!("{name} is not a known function; {hint}")));
         };
         let mut arguments = self.operands()?;
@@ -255,7 +255,7 @@ impl Reader {
             What::Word(word) if FUNCTIONS.iter().any(|f| f.0 == word) => {
                 return Err(Fault::new(at, format!("put {word} and its arguments in parentheses")));
             }
-            What::Word(word) => return Err(Fault::new(at, format!("{word} means nothing here"))),
+            What::Word(word) => return Err(Fault::new(at, format!("unexpected {word}"))),
             What::Left => {
                 deeper(&mut self.parentheses, at, "parentheses within each other")?;
                 let inner = self.pipeline()?;
@@ -271,7 +271,7 @@ impl Reader {
             }
             What::Close => return Err(Fault::new(at, "something is missing before }}")),
             What::Pipe => return Err(Fault::new(at, "something is missing before |")),
-            What::Right => return Err(Fault::new(at, "a parenthesis is closed that was not opened")),
+            What::Right => return Err(Fault::new(at, "a closing parenthesis has no opening one")),
             What::Text(_) | What::Open => return Err(Fault::new(at, "an action within an action")),
         };
         Ok(Expr { at, kind })
@@ -280,12 +280,12 @@ impl Reader {
     fn field(&mut self, at: usize, names: &[String]) -> Result<Field, Fault> {
         let unknown = |name: &str, known: &[&str]| {
             let hint = nearest(name, known.iter().copied())
-                .map_or_else(|| format!("known are .{}", known.join(", .")), |near| format!("did you mean .{near}?"));
+                .map_or_else(|| format!("known: .{}", known.join(", .")), |near| format!("did you mean .{near}?"));
             Err(Fault::new(at, format!(".{} is not a known field; {hint}", names.join("."))))
         };
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Ok(match names.as_slice() {
-            [] => return Err(Fault::new(at, "a machine as a whole has no text; name a field such as .Rack")),
+            [] => return Err(Fault::new(at, "a machine cannot be printed; name a field such as .Rack")),
             ["Serial"] => Field::Serial,
             ["Rack"] => Field::Rack,
             ["IndexInRack"] => Field::IndexInRack,
@@ -295,7 +295,7 @@ impl Reader {
             ["Labels", name] => Field::Label((*name).to_owned()),
             ["BMC", "Type" | "BMCType" | "BmcType"] => Field::BmcType,
             ["BMC", "IPv4"] => Field::BmcIpv4,
-            ["BMC"] => return Err(Fault::new(at, ".BMC as a whole has no text; name .BMC.Type or .BMC.IPv4")),
+            ["BMC"] => return Err(Fault::new(at, ".BMC cannot be printed; name .BMC.Type or .BMC.IPv4")),
             ["BMC", other, ..] => return unknown(other, &["Type", "IPv4"]),
             ["RegisterDate"] => Field::RegisterDate(None),
             ["RegisterDate", part] => Field::RegisterDate(Some(self.date_part(at, part)?)),
@@ -314,7 +314,7 @@ impl Reader {
             "Year" => Ok(DatePart::Year),
             "Format" => match self.tokens.next_if(|t| matches!(t.what, What::Quoted(_))).map(|t| t.what) {
                 Some(What::Quoted(layout)) => Ok(DatePart::Format(layout)),
-                _ => Err(Fault::new(at, "Format wants a layout such as \"2006-01\"")),
+                _ => Err(Fault::new(at, "Format needs a layout such as \"2006-01\"")),
             },
             other => Err(Fault::new(at, format!("a date has Year and Format, not {other}"))),
         }

@@ -77,10 +77,10 @@ fn trim_markers_and_comments() {
 #[test]
 fn what_a_template_may_not_say_is_refused_with_its_place() {
     refused("a{{ .Rak }}", 5, "did you mean .Rack?");
-    refused("{{ .Nothing }}", 4, "known are .Serial");
+    refused("{{ .Nothing }}", 4, "known: .Serial");
     refused("{{ .Rack.X }}", 4, ".Rack has no field X");
     refused("{{ .BMC.User }}", 4, "not a known field");
-    refused("{{ . }}", 4, "as a whole");
+    refused("{{ . }}", 4, "cannot be printed");
     refused("{{ range .IPv4 }}x{{ end }}", 4, "range is not supported");
     refused("{{ $x := 1 }}", 4, "variables");
     refused("{{ upper .Role }}", 4, "upper is not a known function");
@@ -93,16 +93,16 @@ fn what_a_template_may_not_say_is_refused_with_its_place() {
     refused("{{ index .Labels }}", 4, "takes 2 arguments, not 1");
     refused("{{ .Rack .Role }}", 10, "only a function");
     refused("{{ eq .Rack \"3\" }}", 4, "a number cannot be compared with a text");
-    refused("{{ .Labels }}", 4, "labels have no text");
+    refused("{{ .Labels }}", 4, "labels cannot be printed");
     refused("{{ index .IPv4 7 }}", 4, "out of range");
     refused("{{ printf \"%d\" .Role }}", 4, "%d does not fit a text");
     refused("{{ printf \"%s\" }}", 4, "no value");
-    refused("{{ printf \"x\" .Role }}", 4, "more than");
+    refused("{{ printf \"x\" .Role }}", 4, "too many");
     refused("{{ printf \"%f\" 1 }}", 4, "%f is not supported");
     refused("{{ \"a }}", 4, "string does not end");
     refused("{{ (.Rack }}", 4, "not closed");
     refused("{{ .Rack | }}", 12, "missing");
     refused("{{ 3x }}", 4, "not a whole number");
     refused("{{ eq printf \"a\" }}", 7, "in parentheses");
-    refused("{{ .Rack } }", 10, "means nothing");
+    refused("{{ .Rack } }", 10, "unexpected");
 }

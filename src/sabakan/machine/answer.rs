@@ -163,10 +163,10 @@ fn one(raw: RawMachine) -> Result<Option<Machine>, String> {
     let address: IpAddr = address.parse().map_err(|_| format!("ipv4: {address:?} is not an IP address"))?;
     let state = State::from_graphql(&status.state).ok_or_else(|| {
         let known = State::ALL.map(State::graphql).join(", ");
-        format!("state: {:?} is not known; known are {known}", status.state)
+        format!("state: {:?} is not known; known: {known}", status.state)
     })?;
     let date = |field: &str, text: Option<String>| {
-        let text = text.ok_or_else(|| format!("{field}: there is none"))?;
+        let text = text.ok_or_else(|| format!("{field} is missing"))?;
         Date::parse(&text).map_err(|e| format!("{field}: {e}"))
     };
     let since = match status.timestamp.filter(|t| !t.is_empty()) {

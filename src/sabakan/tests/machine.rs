@@ -72,10 +72,10 @@ fn two_machines_with_one_address_are_an_error_that_names_both() {
 fn what_cannot_be_understood_is_an_error_that_names_the_machine_and_the_field() {
     for (pointer, value, word) in [
         ("/spec/retireDate", json!("06/05/2030"), "retireDate: \"06/05/2030\""),
-        ("/spec/retireDate", json!(null), "retireDate: there is none"),
+        ("/spec/retireDate", json!(null), "retireDate is missing"),
         ("/spec/registerDate", json!("2026-13-01T00:00:00Z"), "registerDate"),
         ("/status/timestamp", json!("soon"), "status.timestamp"),
-        ("/status/state", json!("BROKEN"), "state: \"BROKEN\" is not known; known are UNINITIALIZED, HEALTHY"),
+        ("/status/state", json!("BROKEN"), "state: \"BROKEN\" is not known; known: UNINITIALIZED, HEALTHY"),
         ("/spec/ipv4", json!(["10.0.0"]), "ipv4: \"10.0.0\""),
         ("/spec/rack", json!("three"), "expected i64"),
     ] {

@@ -91,11 +91,11 @@ fn a_worker_without_a_template_is_named() {
     let machines = vec![machine(1), machine(2).role("odd"), machine(3), machine(4).role("ss")];
     let mut scene = Scene::new(&["", "cs:1", "ss:1"], 1, (1, 0), machines).with(&[1], &[2, 3]);
     scene.template_changed = true;
-    scene.fails(&["the worker 10.0.0.2 (SN02) has the role odd, and no worker template has it"]);
+    scene.fails(&["the worker 10.0.0.2 (SN02) has the role odd, but no worker template has it"]);
     // such a control plane leaves when it is demoted
     scene = Scene { template_changed: false, ..scene }.with(&[2, 1], &[3]);
     let plan = scene.gives(Action::DecreaseControlPlane, &[1], &[3]);
-    assert!(of(&plan, 2).why.to_string().starts_with("leaves, for no worker template has its role"));
+    assert!(of(&plan, 2).why.to_string().starts_with("leaves, because no worker template has its role"));
 }
 
 /// SAB-60, SAB-62: the template's labels follow the machine's.
@@ -134,10 +134,14 @@ fn a_node_has_the_labels_and_annotations_of_its_machine() {
     );
     let taints: Vec<&str> = node.taints.iter().flatten().map(|t| t.key.as_str()).collect();
     assert_eq!((taints, node.user.as_str()), (vec!["k", "cke.cybozu.com/state"], "w"));
-    let left_out = plan.warnings.iter().filter(|w| w.contains("is none that Kubernetes takes: left out")).count();
+    let left_out =
+        plan.warnings.iter().filter(|w| w.contains("left out, because it is not valid in Kubernetes")).count();
     assert_eq!(left_out, 2, "{:?}", plan.warnings);
     scene.machines[1].labels = vec![label("product", "a b")];
-    scene.fails(&["machine SN02: the template's label zone", "gives \"r7-a b\", which Kubernetes does not take"]);
+    scene.fails(&[
+        "machine SN02: the template's label zone",
+        "gives \"r7-a b\", which is not a valid Kubernetes label value",
+    ]);
 }
 
 /// Each unused machine has a reason.
@@ -172,10 +176,10 @@ fn every_machine_that_is_not_used_has_its_reason() {
         why,
         [
             "3 it is unreachable",
-            "4 no template is for role odd",
-            "5 not needed: others were preferred, the last of them SN01 with 0; as the next: score -1 (+0 for 0 days of lifetime, -1 for 1 worker in rack 0)",
+            "4 no template has role odd",
+            "5 not needed: others were preferred, the last SN01 with 0; if added next: score -1 (+0 for 0 days of lifetime, -1 for 1 worker in rack 0)",
             "6 it is being rebooted",
-            "7 healthy and not needed; as the next worker: score -1 (+0 for 0 days of lifetime, -1 for 1 worker in rack 0)",
+            "7 healthy and not needed; if added next: score -1 (+0 for 0 days of lifetime, -1 for 1 worker in rack 0)",
         ]
     );
 }

@@ -93,9 +93,7 @@ fn above_the_cap_none_is_added_and_it_is_said() {
     assert_eq!(run(&machines, &old, &[], &[], 3).entries.len(), 2);
     let plan = run(&machines, &old, &[], &[], 2);
     assert_eq!((plan.entries.len(), plan.skipped.len()), (0, 2));
-    assert!(
-        plan.capped.unwrap().contains("1 entries and 2 new ones would be more than maximum-repair-queue-entries 2")
-    );
+    assert!(plan.capped.unwrap().contains("1 entries and 2 new ones exceed maximum-repair-queue-entries 2"));
     assert_eq!(run(&machines, &[], &[], &[], 0).entries, [], "the default adds none");
     assert_eq!(run(&[], &old, &[], &[], 0).capped, None, "nothing to add is not above the cap");
 }

@@ -80,7 +80,7 @@ fn control_planes_have_the_role_of_their_template() {
     let machines = vec![machine(1).role("ss").days(2000), machine(2), machine(3).role("ss")];
     Scene::new(&["cs", ""], 1, (1, 0), machines).gives(Action::Initialize, &[2], &[1]);
     Scene::new(&["gpu", ""], 1, (1, 0), vec![machine(1)]).fails(&[
-        "1 control planes are wanted and 0 are there",
+        "1 control planes wanted, 0 present",
         "of role gpu",
         "1 of other roles",
     ]);
@@ -97,18 +97,18 @@ fn workers_are_in_the_ratio_of_the_weights() {
     let count = |role: &str| plan.nodes.iter().filter(|c| c.control_plane == Some(false) && c.role == role).count();
     assert_eq!((count("cs"), count("ss"), count("gpu")), (6, 3, 1));
     let third = plan.nodes.iter().find(|c| c.role == "ss").unwrap().why.to_string();
-    assert!(third.contains("role ss had 0 of weight 3, the least"), "{third}");
+    assert!(third.contains("role ss was next (0 at weight 3)"), "{third}");
 }
 
 /// "The algorithm fails when available healthy nodes are not enough to satisfy constraints."
 #[test]
 fn too_few_machines_fail_with_names_and_numbers() {
     Scene::new(&ANY, 3, (1, 0), vec![machine(1), machine(2), machine(3).is(Unhealthy)])
-        .fails(&["3 control planes are wanted and 2 are there", "1 not healthy"]);
+        .fails(&["3 control planes wanted, 2 present", "1 not healthy"]);
     Scene::new(&["cs", "cs:1", "ss:1"], 1, (2, 0), vec![machine(1), machine(2), machine(3)]).fails(&[
-        "at least 2 healthy workers are wanted and 1 are there",
+        "at least 2 healthy workers wanted, 1 present",
         "role ss",
-        "whose turn it is by weight 1",
+        "next by weight 1",
     ]);
 }
 
@@ -153,11 +153,9 @@ fn control_planes_are_added_from_unused_machines_then_from_workers() {
         of(&plan, 3)
             .why
             .to_string()
-            .starts_with("becomes a control plane: 1 of 2 are there, and no unused machine is left")
+            .starts_with("becomes a control plane: 1 of 2 present, and no unused machine is left")
     );
-    Scene::new(&ANY, 2, (3, 0), machines)
-        .with(&[1], &[2, 3, 4])
-        .fails(&["2 control planes are wanted and 1 are there"]);
+    Scene::new(&ANY, 2, (3, 0), machines).with(&[1], &[2, 3, 4]).fails(&["2 control planes wanted, 1 present"]);
 }
 
 /// "When control-plane-count constraint is decreased, control plane nodes are changed to non-control-plane nodes".
@@ -186,7 +184,7 @@ fn demoted_control_planes_leave_where_there_may_be_no_more_workers() {
     let machines = vec![machine(1), machine(2), machine(3).days(300), machine(4).days(-2000), machine(5)];
     let plan =
         Scene::new(&ANY, 1, (1, 2), machines).with(&[1, 2, 3], &[4]).gives(Action::DecreaseControlPlane, &[3], &[4, 1]);
-    assert!(of(&plan, 2).why.to_string().starts_with("leaves, for there may be no more workers"));
+    assert!(of(&plan, 2).why.to_string().starts_with("leaves, because maximum-workers is reached"));
     // equal scores: the definition's order
     assert_eq!((of(&plan, 1).score, of(&plan, 2).score), (Some(-3), Some(-2)));
     let over = Scene::new(&ANY, 1, (1, 1), all(1..=4)).with(&[1, 2], &[3, 4]);
@@ -273,7 +271,7 @@ fn at_the_maximum_of_workers_the_bad_one_changes_places_or_leaves() {
     let machines = vec![machine(1), machine(2).is(Unreachable), machine(3).is(Unhealthy), machine(4)];
     let plan =
         Scene::new(&ANY, 2, (1, 1), machines).with(&[1, 2], &[3]).gives(Action::ReplaceControlPlane, &[1, 4], &[3]);
-    assert!(of(&plan, 2).why.to_string().contains("leaves: it is unreachable, and there may be no more workers"));
+    assert!(of(&plan, 2).why.to_string().contains("leaves: it is unreachable, and maximum-workers is reached"));
 }
 
 /// "If the number of healthy worker nodes is less than minimum-workers and the total number of worker nodes is less than
@@ -288,7 +286,7 @@ fn workers_are_added_for_those_that_are_not_healthy() {
     scene(2).gives(Action::None, &[1], &[2, 3]);
     let plan =
         Scene::new(&ANY, 1, (2, 0), machines[..3].to_vec()).with(&[1], &[2, 3]).gives(Action::None, &[1], &[2, 3]);
-    assert!(plan.reason.contains("at least 2 healthy workers are wanted and 0 are there"), "{}", plan.reason);
+    assert!(plan.reason.contains("at least 2 healthy workers wanted, 0 present"), "{}", plan.reason);
 }
 
 /// "If a worker node is either retiring or retired for a while, it is removed if the number of workers is greater than

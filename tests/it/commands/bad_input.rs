@@ -33,8 +33,8 @@ async fn without_a_definition_the_remedy_is_named() {
 async fn a_duplicate_is_queued_as_ckecli_does_and_told() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
-    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.12"), 0, &["10.0.0.12 is named twice"]);
-    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 0, &["10.0.0.12 is in entry 0 already"]);
+    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.12"), 0, &["10.0.0.12 is given twice"]);
+    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 0, &["10.0.0.12 already has entry 0"]);
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn an_order_that_does_not_fit_the_entry_is_refused() {
     said(
         &rig.run(&["rq", "retry", "0", "--reason", "x"]),
         3,
-        &["retry is for an entry", "reboots/0 (10.0.0.12) is queued"],
+        &["reboots/0 (10.0.0.12) is queued", "retry works only after"],
     );
     said(&rig.run(&["rq", "force", "0"]), 2, &["needs a reason", "--reason TEXT"]);
     said(&rig.run(&["rq", "done", "7", "--reason", "x"]), 1, &["reboots/7 does not exist", "rq list"]);

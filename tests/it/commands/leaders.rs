@@ -188,7 +188,7 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
         assert_eq!((resumed.status, switches().await), (0, both("false", "true")), "{leader}: {resumed:?}");
         assert!(resumed.stderr.contains("enabled: the reboot queue"), "{}", resumed.stderr);
         let again = rig.run(&["resume"]);
-        assert!(again.status == 0 && again.stderr.contains("nothing is stopped"), "{again:?}");
+        assert!(again.status == 0 && again.stderr.contains("nothing to resume"), "{again:?}");
         assert_eq!(switches().await, both("false", "true"));
         // both were enabled; one was switched since, with ckecli or cketerm
         rig.put("/cke/repairs/disabled", "false").await;
@@ -196,7 +196,7 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
         rig.put("/cke/repairs/disabled", "true").await;
         let resumed = rig.run(&["resume"]);
         assert_eq!(switches().await, both("false", "true"), "{leader}: what somebody disabled since stays so");
-        assert!(resumed.stderr.contains("the repair queue was turned by somebody since"), "{}", resumed.stderr);
+        assert!(resumed.stderr.contains("the repair queue was changed since the stop"), "{}", resumed.stderr);
         // manually enabled after a stop, stopped again, resumed
         rig.put("/cke/repairs/disabled", "false").await;
         assert_eq!(rig.run(&["stop"]).status, 0);
@@ -209,7 +209,7 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
     // other work goes on, and the message names the command that stops it
     usual(&rig).await;
     let said = rig.run(&["stop"]).stderr;
-    assert!(!said.contains("goes on"), "nothing else is set up: {said}");
+    assert!(!said.contains("still"), "nothing else is set up: {said}");
     rig.put("/cke/sabakan/template", "{}").await;
     rig.put("/cke/sabakan/url", "http://127.0.0.1:1").await;
     assert_eq!(rig.run(&["constraints", "set", "maximum-repair-queue-entries", "2"]).status, 0);

@@ -41,9 +41,9 @@ async fn a_repair_is_added_with_who_and_why_and_a_machine_outside_the_cluster_is
     assert_eq!(request["reason"], "INC-9");
     let ran = rig.run(&["repair-queue", "add", "unhealthy", "iDRAC-9", "10.9.9.9", "SN7"]);
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.stderr.contains("10.9.9.9 is not in the cluster definition: nothing will be drained"), "{ran:?}");
+    assert!(ran.stderr.contains("10.9.9.9 is not in the cluster definition; it is not drained"), "{ran:?}");
     let again = rig.run(&ADD);
-    assert!(again.stderr.contains("10.0.0.12 is in repair entry 0 already"), "{again:?}");
+    assert!(again.stderr.contains("10.0.0.12 already has repair entry 0"), "{again:?}");
     let listed = json_of(&rig.run(&["repair-queue", "list"]).stdout);
     let told: Vec<(&Value, &Value)> =
         listed.as_array().unwrap().iter().map(|e| (&e["address"], &e["serial"])).collect();
@@ -114,7 +114,7 @@ async fn orders_are_taken_where_they_make_sense_and_refused_with_the_state_where
     for (verb, index, said) in [
         ("hold", "0", "is processing, step 1 watching"),
         ("retry", "1", "is queued"),
-        ("done", "2", "a failed repair is final, delete it and add it again"),
+        ("done", "2", "a failed repair is final: delete it and add it again"),
         ("retry", "9", "entry repairs/9 does not exist"),
     ] {
         let ran = order(verb, index);

@@ -15,7 +15,7 @@ async fn entries_are_added_listed_held_and_cancelled_with_who_and_why() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     let ran = rig.run_with(&["rq", "add", "-", "--reason", "INC-7"], "10.0.0.12 10.0.0.13\n\t10.0.0.11\n");
-    let said = "1 API server(s) among them, one at a time and alone: 10.0.0.11\nadded: 0, 1, 2\n";
+    let said = "1 API server(s) included, each rebooted alone: 10.0.0.11\nadded: 0, 1, 2\n";
     assert_eq!((ran.status, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", said));
     let listed = json_of(&rig.run(&["rq", "list"]).stdout);
     let nodes: Vec<&str> = listed.as_array().unwrap().iter().map(|e| e["node"].as_str().unwrap()).collect();

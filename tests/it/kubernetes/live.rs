@@ -261,7 +261,7 @@ async fn hosts_whose_resource_definition_is_removed_are_none_and_no_fault() {
     let none = || {
         let view = live.borrow();
         let source = &view.sources[HOSTS_SOURCE];
-        let said = source.error.as_ref().is_some_and(|error| error.contains("resource definition is not installed"));
+        let said = source.error.as_ref().is_some_and(|error| error.contains("CRD is not installed"));
         view.hosts.is_empty() && source.synced && said
     };
     wait_for("the answer that there are none", 60, || none().then_some(()));

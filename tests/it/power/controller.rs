@@ -233,7 +233,7 @@ fn power_finds_the_bmc_of_a_node_among_bare_metal_hosts() {
     assert!(ran.code == 0 && ran.stdout == "on\n", "{ran:?}");
     assert!(ran.stderr.contains("BareMetalHost default/h1") && !format!("{ran:?}").contains("hunter2"), "{ran:?}");
     let ran = cketerm(&file, &["power", "cycle", "10.0.0.51"]);
-    let said = ["names no BMC for 10.0.0.51", "none of 1 BareMetalHosts is 10.0.0.51", "no registry is set up"];
+    let said = ["names no BMC for 10.0.0.51", "none of 1 BareMetalHosts has 10.0.0.51", "sabakan's URL is not set"];
     assert!(ran.code == 2 && said.iter().all(|s| ran.stderr.contains(s)), "{ran:?}");
 }
 

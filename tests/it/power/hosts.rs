@@ -98,7 +98,7 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
     });
     // The same state is no proof for a later key.
     let ran = hosts(&world, &["hold", "--as", "late", "--wait", "2", "h1"]);
-    assert!(ran.status == 1 && ran.stderr.contains("not known to be off after 2 s"), "{ran:?}");
+    assert!(ran.status == 1 && ran.stderr.contains("not proven off after 2 s"), "{ran:?}");
 
     for (words, held) in [
         (&["release", "h1"][..], "still held by cketerm-fence, cketerm-late, other"),
@@ -121,7 +121,7 @@ fn a_reboot_is_confirmed_by_what_was_seen_and_never_by_the_annotations_going() {
     let ran = hosts(&world, &["reboot", "h1"]);
     assert!(ran.status == 0 && ran.stderr.contains("requested already"), "{ran:?}");
     let ran = hosts(&world, &["reboot", "--hard", "h1"]);
-    assert!(ran.status == 3 && ran.stderr.contains("not ours to change"), "{ran:?}");
+    assert!(ran.status == 3 && ran.stderr.contains("already requested and is left as it is"), "{ran:?}");
     assert_eq!(mode(&world, "h1", "reboot.metal3.io"), "soft");
 
     let gone = json!({"metadata": {"annotations": {"reboot.metal3.io": null}}});

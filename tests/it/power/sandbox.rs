@@ -219,12 +219,12 @@ async fn i44_an_old_operator_that_clears_our_key_early_gives_no_proof_and_the_no
     let place = Place::new("old", false).await;
     let (done, gone) = place.fence_and_look("w1").await;
     let why = done.unwrap_err();
-    assert!(why.contains("node w1 was NOT deleted") && why.contains("took the key cketerm-fence off"), "{why}");
+    assert!(why.contains("node w1 was NOT deleted") && why.contains("removed the key cketerm-fence"), "{why}");
     assert_eq!(gone, None);
     let uid = place.host("w2")["metadata"]["uid"].as_str().unwrap().to_owned();
     let name = format!("{NAMESPACE}/w2");
     let held = place.operator.host(&name, &uid, HostAction::Hold(Mode::Soft), None).await;
     assert!(held.is_ok());
     let other = place.operator.host(&name, "another", HostAction::Hold(Mode::Soft), None).await.unwrap_err();
-    assert!(other.text.contains("another host by now"), "{}", other.text);
+    assert!(other.text.contains("replaced by another host"), "{}", other.text);
 }

@@ -134,7 +134,7 @@ fn power_finds_the_bmc_of_a_machine_in_sabakans_answer() {
     assert!(ran.code == 0 && ran.stdout == "off\n", "{ran:?}");
     assert!(ran.stderr.contains("using the BMC of r1 from sabakan"), "{ran:?}");
     let ran = ask("10.9.0.2");
-    assert!(ran.code == 2 && ran.stderr.contains("machine r2: its BMC is of the type IPMI-2.0"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("machine r2: its BMC is of type IPMI-2.0"), "{ran:?}");
     let ran = ask("10.9.0.3");
     assert!(ran.code == 2 && ran.stderr.contains("machines has that address"), "{ran:?}");
     // An incomplete answer of the registry is an error.

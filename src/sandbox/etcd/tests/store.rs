@@ -81,7 +81,7 @@ async fn a_lease_whose_main_loop_is_missing_is_given_back_and_nothing_begins_und
     assert!(fence.permit(store.clock().boot()).is_ok());
     let silent = tokio::time::Instant::now();
     let why = heartbeat.stuck().await;
-    assert!(why.contains("the lock was given up"), "{why}");
+    assert!(why.contains("the lock was released"), "{why}");
     let took = silent.elapsed().as_secs();
     assert!((20..=35).contains(&took), "{took} s after the last beat but one");
     assert!(fence.permit(store.clock().boot()).is_err() && fence.permit_record().is_err());
