@@ -10,7 +10,7 @@ use crate::{
         host::{By, HostRow, Mode},
         kube::KubeView,
     },
-    store::operator::Note,
+    store::operator::{AuditResult, Note},
 };
 
 /// Longest wait of a fence for the proof that the host is off, in seconds. A soft shutdown that hangs is cut off long
@@ -71,8 +71,8 @@ impl Operator {
         let note = || Note { who: &self.who, what: &what, on: &on, reason };
         self.store.write(note(), "begun", Vec::new(), Vec::new()).await?;
         let answer = hosts.carry_out(name, &action).await;
-        let result = answer.as_ref().map_or_else(|e| e.text.clone(), |_| "done".to_owned());
-        let audited = self.store.write(note(), &result, Vec::new(), Vec::new()).await;
+        let result = answer.as_ref().map_or_else(|e| AuditResult::Failed(&e.text), |_| AuditResult::Done("done"));
+        let audited = self.store.write(note(), result, Vec::new(), Vec::new()).await;
         let said = answer?;
         audited.map_err(|e| ActionError::failed(format!("{said}; not recorded in the audit trail: {e}")))?;
         Ok(said)

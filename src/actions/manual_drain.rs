@@ -267,8 +267,10 @@ mod tests {
         };
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
-            kube.sources
-                .insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None });
+            kube.sources.insert(
+                source.to_owned(),
+                SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None, forbidden: false },
+            );
         }
         kube.put_node(node.clone());
         let controller = Controller { kind: "ReplicaSet".to_owned(), name: "o".to_owned(), uid: "u".to_owned() };

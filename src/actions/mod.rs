@@ -50,7 +50,12 @@ use crate::{
     fence::Person,
     kubernetes::Kube,
     model::{acceptance::Asked, cketerm_records::Who},
-    store::{Store, keys::SwitchName, operator::Note, queue::SwitchSet},
+    store::{
+        Store,
+        keys::SwitchName,
+        operator::{AuditResult, Note},
+        queue::SwitchSet,
+    },
 };
 
 /// Longest wait for data that Kubernetes can add to an action. An operator's command must not hang while the API server
@@ -111,10 +116,11 @@ impl Operator {
         let kube = self.kube("keep-cordoned")?;
         self.accepted(if keep { Asked::KeepCordoned } else { Asked::GiveCordonBack }).await?;
         let answer = kube.annotate_keep_cordoned(&Person::asks(&self.who), node, keep).await;
-        let result = answer.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
+        let failure = answer.as_ref().err().map(ToString::to_string);
+        let result = failure.as_deref().map_or(AuditResult::Done("done"), AuditResult::Failed);
         let what = if keep { "node keep-cordoned" } else { "node give the cordon back" };
         let record = Note { who: &self.who, what, on: &format!("node {node}"), reason };
-        let audited = self.store.write(record, &result, Vec::new(), Vec::new()).await;
+        let audited = self.store.write(record, result, Vec::new(), Vec::new()).await;
         answer.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))?;
         audited.map_err(|e| ActionError::failed(format!("node {node}: done, but not recorded in the audit: {e}")))?;
         Ok(())

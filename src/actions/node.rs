@@ -13,7 +13,11 @@ use crate::{
         kube::NodeRow,
         reboot::RebootStatus,
     },
-    store::{live::Live, operator::Note, view::StoreView},
+    store::{
+        live::Live,
+        operator::{AuditResult, Note},
+        view::StoreView,
+    },
 };
 
 /// Number of attempts of a write. Kubelets write Nodes all the time.
@@ -94,8 +98,9 @@ impl Operator {
             if answer.as_ref().is_err_and(|e| *e == WriteError::Conflict) {
                 continue;
             }
-            let result = answer.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
-            let told = self.tell(what, &row.name, reason, &result).await;
+            let failure = answer.as_ref().err().map(ToString::to_string);
+            let result = failure.as_deref().map_or(AuditResult::Done("done"), AuditResult::Failed);
+            let told = self.tell(what, &row.name, reason, result).await;
             answer.map_err(|e| ActionError::failed(format!("node {}: {what}: {e}", row.name)))?;
             told?;
             return Ok(if was { Turned::Already } else { Turned::Done });
@@ -115,7 +120,7 @@ impl Operator {
         let row = self.node_named(name).await?;
         let kube: &Kube = self.kube("nodes drain")?;
         let definition = self.store.read_view().await?;
-        self.tell("node drain", &row.name, reason, "begun").await?;
+        self.tell("node drain", &row.name, reason, AuditResult::Done("begun")).await?;
         let (entries, live) = (Live::follow(&self.store), KubeLive::follow(kube, Streaming::Auto));
         let cluster = definition.definition().map(|d| &d.cluster);
         let on = Grounds { kube, live: &live, entries: &entries, definition: cluster, person: Person::asks(&self.who) };
@@ -143,14 +148,22 @@ impl Operator {
                 ("the Node is gone".to_owned(), Err(ActionError::failed(text)))
             }
         };
-        self.tell("node drain", &row.name, reason, &result).await?;
+        let result = if outcome.is_ok() { AuditResult::Done(&result) } else { AuditResult::Failed(&result) };
+        self.tell("node drain", &row.name, reason, result).await?;
         outcome
     }
 
-    async fn tell(&self, what: &str, on: &str, reason: Option<&str>, result: &str) -> Result<(), ActionError> {
+    async fn tell(
+        &self,
+        what: &str,
+        on: &str,
+        reason: Option<&str>,
+        result: AuditResult<'_>,
+    ) -> Result<(), ActionError> {
         let note = Note { who: &self.who, what, on: &format!("node {on}"), reason };
         let told = self.store.write(note, result, Vec::new(), Vec::new()).await;
-        told.map(drop).map_err(|e| ActionError::failed(format!("node {on}: {what}: {result}, but not recorded: {e}")))
+        told.map(drop)
+            .map_err(|e| ActionError::failed(format!("node {on}: {what}: {}, but not recorded: {e}", result.text())))
     }
 }
 

@@ -39,7 +39,7 @@ impl Bar {
             Self::Disabled => "while the queue is disabled".to_owned(),
             Self::Not(why) => (*why).to_owned(),
             Self::Before(at, why) => format!("before {} ({why})", clock(*at)),
-            Self::Held(why) => format!("until this ends: {why}"),
+            Self::Held(why) => format!("until this clears: {why}"),
         }
     }
 

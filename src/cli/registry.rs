@@ -154,7 +154,10 @@ async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String,
         Err(e) => Err(e),
     };
     let error = hosts.as_ref().err().map(ToString::to_string);
-    view.sources.insert(HOSTS_SOURCE.to_owned(), SourceState { synced: hosts.is_ok(), heard, proved: heard, error });
+    view.sources.insert(
+        HOSTS_SOURCE.to_owned(),
+        SourceState { synced: hosts.is_ok(), heard, proved: heard, error, forbidden: false },
+    );
     for host in hosts.unwrap_or_default() {
         view.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
     }

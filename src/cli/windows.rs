@@ -71,7 +71,7 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
 /// Ends a freeze early.
 pub async fn unfreeze(reason: &Reason, context: &Context) -> Result<(), ActionError> {
     match context.operator().await?.unfreeze(reason.get()).await? {
-        Some(freeze) => context.say(&format!("the freeze has ended; it was until {}: {}", freeze.until, freeze.reason)),
+        Some(freeze) => context.say(&format!("freeze ended; it was until {}: {}", freeze.until, freeze.reason)),
         None => context.say("no freeze was active"),
     }
     Ok(())

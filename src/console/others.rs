@@ -83,8 +83,7 @@ pub fn sentence(audit: &Audit) -> String {
 fn told(audit: &Audit, did: &str) -> String {
     let host = if audit.who.host.is_empty() { String::new() } else { format!("@{}", audit.who.host) };
     let why = audit.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    let failed = audit.result.starts_with("failed") || audit.result.starts_with("refused");
-    let failed = if failed { format!(" ({})", audit.shown().result) } else { String::new() };
+    let failed = if audit.failed { format!(" ({})", audit.shown().result) } else { String::new() };
     short_text::safe(&squeezed(&format!("{}{host} {did} {}{why}{failed}", audit.who.user, few(&audit.on)), MOST))
 }
 

@@ -144,7 +144,8 @@ mod tests {
         let at = Timestamp::from_second(second).unwrap();
         let who = Who { user: "a".into(), host: "h".into(), ssh_client: None };
         let audit =
-            Audit { at, who, what: "x".into(), on: "y".into(), reason: None, result: "done".into(), repeats: None };
+            serde_json::from_value(serde_json::json!({"at": at, "who": who, "what": "x", "on": "y", "result": "done"}))
+                .unwrap();
         let key = format!("/cke/cketerm/audit/{:020}-{tail:016x}", at.as_nanosecond());
         Stored { key, mod_revision: second, value: Ok(Arc::new(audit)) }
     }

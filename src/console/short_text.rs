@@ -10,7 +10,10 @@ pub use self::rows::{
     repair_status, status, step,
 };
 use super::when;
-use crate::model::{reason::Reason, text::visible};
+use crate::model::{
+    reason::{Awaited, DONE_ORDERED, Reason},
+    text::visible,
+};
 
 /// Returns a reason as text for a row.
 pub fn reason(reason: &Reason, now: Timestamp) -> String {
@@ -45,14 +48,13 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             format!("old command may run, known {}", when::until(*until, now))
         }
         Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: order retry or done".to_owned(),
-        Reason::WaitingForBoot { since, last, stuck } => {
+        Reason::WaitingForBoot { awaited: Awaited::NodeReady, stuck: false, .. }
+        | Reason::WaitingForHealth { awaited: Awaited::NodeReady, .. } => DONE_ORDERED.to_owned(),
+        Reason::WaitingForBoot { since, last, stuck, .. } => {
             // A failing check of a machine that is booting is not an error.
             if *stuck {
                 let check = if last.is_empty() { String::new() } else { format!(", check: {last}") };
                 format!("STUCK, no boot for {}{check}", when::age(*since, now))
-            } else if last.starts_with("done by order") {
-                // The order is in force; the text is what it waits for.
-                last.clone()
             } else {
                 let check = if last.is_empty() { "" } else { ", not up yet" };
                 format!("booting for {}{check}", when::age(*since, now))

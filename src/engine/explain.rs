@@ -52,7 +52,10 @@ fn probe_by_readiness(store: &mut StoreView) {
 /// Marks every source that the rules use as read just now.
 fn just_read(kube: &mut KubeView, heard: f64) {
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard, proved: heard, error: None });
+        kube.sources.insert(
+            source.to_owned(),
+            SourceState { synced: true, heard, proved: heard, error: None, forbidden: false },
+        );
     }
 }
 

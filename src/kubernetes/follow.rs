@@ -102,14 +102,14 @@ impl<K: Kind> Follow<K> {
                 End::Planned => {
                     // A proxy or load balancer may end every watch at once.
                     if shared.now() - began < 1.0 {
-                        shared.closed(link, None);
+                        shared.closed(link);
                         self.pause(&mut renew).await;
                     }
                 }
                 End::Gone(why) => {
                     tracing::info!(source = K::SOURCE, why, "listing again");
                     self.version = None;
-                    self.shared.closed(self.link, None);
+                    self.shared.closed(self.link);
                     self.pause(&mut renew).await;
                 }
                 End::CannotStream(why) => {
@@ -118,9 +118,9 @@ impl<K: Kind> Follow<K> {
                 }
                 End::Failed(Fault::Answered(status)) if self.leaves && status.code == 404 => return,
                 End::Failed(fault) => {
-                    let error = self.shared.kube.error(&format!("GET {}", K::PATH), fault).to_string();
-                    tracing::warn!(source = K::SOURCE, error, "watch failed");
-                    self.shared.closed(self.link, Some(format!("{}: {error}", K::SOURCE)));
+                    let error = self.shared.kube.error(&format!("GET {}", K::PATH), fault);
+                    tracing::warn!(source = K::SOURCE, %error, "watch failed");
+                    self.shared.failed(self.link, K::SOURCE, &error);
                     self.pause(&mut renew).await;
                 }
             }

@@ -4,7 +4,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{follow::Follow, hosts::NO_HOSTS, live::Shared, publish_throttle::Urgency, sources::Hosts};
+use super::{
+    follow::Follow,
+    hosts::NO_HOSTS,
+    live::Shared,
+    publish_throttle::Urgency,
+    sources::{Hosts, Kind},
+};
 use crate::clock::Now;
 
 /// Interval of the liveness request.
@@ -122,7 +128,7 @@ pub(super) async fn keep_hosts(shared: Arc<Shared>, link: u64) {
                 AGAIN
             }
             Err(error) => {
-                shared.closed(link, Some(error.to_string()));
+                shared.failed(link, Hosts::SOURCE, &error);
                 BEAT
             }
         };
@@ -145,7 +151,7 @@ pub(super) async fn keep_endpoints(shared: Arc<Shared>, link: u64) {
                 view.endpoints = rows;
                 news
             }),
-            Err(error) => shared.closed(link, Some(format!("endpoints: {error}"))),
+            Err(error) => shared.failed(link, "endpoints", &error),
         }
         tokio::select! {
             biased;

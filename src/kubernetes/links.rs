@@ -53,6 +53,7 @@ impl State {
                 heard: a.heard.min(b.heard),
                 proved: a.proved.min(b.proved),
                 error: a.error.or(b.error),
+                forbidden: a.forbidden || b.forbidden,
             });
         match sum {
             Some(sum) => self.view.sources.insert(source.to_owned(), sum),
@@ -66,7 +67,8 @@ mod tests {
     use super::*;
 
     fn link(synced: bool, seconds: f64, error: Option<&str>) -> Link {
-        let state = SourceState { synced, heard: seconds, proved: seconds, error: error.map(str::to_owned) };
+        let state =
+            SourceState { synced, heard: seconds, proved: seconds, error: error.map(str::to_owned), forbidden: false };
         Link { source: "pods", state, ..Link::default() }
     }
 

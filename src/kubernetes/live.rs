@@ -13,7 +13,7 @@ use std::{
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    connect::Kube,
+    connect::{Kube, KubeError},
     follow::{Follow, PROVED_WITHIN},
     heartbeat,
     links::{Link, State},
@@ -320,7 +320,7 @@ impl Shared {
             link.retry = None;
             link.state.synced |= complete;
             link.state.heard = now;
-            link.state.error = None;
+            (link.state.error, link.state.forbidden) = (None, false);
             let Some(proved) = proved else { return news };
             let before = link.state.proved;
             link.state.proved = before.max(proved);
@@ -342,13 +342,20 @@ impl Shared {
         });
     }
 
-    /// Records that the connection is closed: as planned, or with an error.
-    pub(super) fn closed(&self, id: u64, error: Option<String>) {
+    /// Records that the connection was closed as planned.
+    pub(super) fn closed(&self, id: u64) {
         self.update(id, |_, link| {
             link.open = false;
-            if error.is_some() {
-                link.state.error = error;
-            }
+            Urgency::Loud
+        });
+    }
+
+    /// Records that the connection failed. `of` names what was read.
+    pub(super) fn failed(&self, id: u64, of: &str, error: &KubeError) {
+        self.update(id, |_, link| {
+            link.open = false;
+            link.state.error = Some(format!("{of}: {error}"));
+            link.state.forbidden = matches!(error, KubeError::Forbidden { .. });
             Urgency::Loud
         });
     }

@@ -396,6 +396,12 @@ pub struct Audit {
     pub reason: Option<String>,
     /// Result; of several tries, that of the last one.
     pub result: String,
+    /// True if the action failed or was refused. Records of 0.1 lack the field.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
+    /// Entry that an engine acted for, if the object is another one (its Node, its pods).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryId>,
     /// Further tries that this record covers.
     #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,
@@ -424,7 +430,7 @@ impl Audit {
     #[must_use]
     pub fn again(self, at: Timestamp, reason: Option<String>, result: &str) -> Self {
         let repeats = Some(Repeats { count: self.count().saturating_add(1), last: at.max(self.last()) });
-        Self { reason, result: result.to_owned(), repeats, ..self }
+        Self { reason, result: result.to_owned(), failed: false, repeats, ..self }
     }
 
     /// Returns true if an engine is the author.

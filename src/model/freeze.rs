@@ -86,7 +86,7 @@ mod tests {
         for (text, said) in [
             ("{by: rack, limit: 0}", "limit must be positive"),
             ("{by: 'a b'}", "is not a label key"),
-            ("{by: rack, most: 2}", "no field most"),
+            ("{by: rack, most: 2}", "unknown field most"),
             ("{limit: 2}", "missing field `by`"),
         ] {
             assert!(Groups::read(text).unwrap_err().contains(said), "{text}");

@@ -276,6 +276,9 @@ pub struct SourceState {
     pub proved: f64,
     /// The last error, until the watch recovers.
     pub error: Option<String>,
+    /// Whether the API server answered 403 last: the engine has no right to read the source.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forbidden: bool,
 }
 
 /// State of the link to the API server.

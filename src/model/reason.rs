@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::attention::Attention;
+pub use self::{attention::Attention, sentence::DONE_ORDERED};
 use super::{attempt::Ended, cketerm_records::Verb, entry::EntryId};
 
 /// Maximum number of nodes that a reason names. A number beside them is the total.
@@ -113,6 +113,25 @@ pub enum CommandRetry {
     Scheduled,
     /// The same once the queue is enabled.
     OnceEnabled,
+}
+
+/// What an entry waits for whose command has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Awaited {
+    /// The boot or health check's `true`.
+    #[default]
+    Check,
+    /// The Node's readiness: an operator's `done` stands for the check.
+    NodeReady,
+}
+
+impl Awaited {
+    /// Reports whether this is the value that the stored form leaves out.
+    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature is serde's
+    fn is_check(&self) -> bool {
+        *self == Self::Check
+    }
 }
 
 /// Reason why an entry does not move.
@@ -307,6 +326,8 @@ pub enum Reason {
         step: i64,
         until: Option<Timestamp>,
         last: String,
+        #[serde(default, skip_serializing_if = "Awaited::is_check")]
+        awaited: Awaited,
     },
     WaitingForJoin {
         node: String,
@@ -315,6 +336,8 @@ pub enum Reason {
         since: Timestamp,
         last: String,
         stuck: bool,
+        #[serde(default, skip_serializing_if = "Awaited::is_check")]
+        awaited: Awaited,
     },
     Settling {
         node: String,

@@ -23,6 +23,9 @@ pub struct Moment {
     /// Reason, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether a drain of the entry began with it.
+    #[serde(skip)]
+    pub drain: bool,
 }
 
 /// Audit records that are left out, because the attempts and the ending show them better.
@@ -45,7 +48,7 @@ impl Ending {
         let mut story = Vec::new();
         if let Some(request) = &self.request {
             let (who, reason) = (Some(request.who.to_string()), request.reason.clone());
-            story.push(Moment { at: request.at, what: "requested".to_owned(), who, reason });
+            story.push(Moment { at: request.at, what: "requested".to_owned(), who, reason, drain: false });
         }
         let own = |a: &&&Audit| a.on == entry && !TOLD_ELSEWHERE.contains(&a.what.as_str());
         for a in audit.iter().filter(own).chain(self.of_its_node(audit).iter()) {
@@ -54,18 +57,30 @@ impl Ending {
             if let Some(repeats) = a.repeats {
                 what = format!("{what}, {} times, last at {}", repeats.count, whole(repeats.last));
             }
-            story.push(Moment { at: a.at, what, who: Some(a.who.to_string()), reason: a.reason.clone() });
+            story.push(Moment {
+                at: a.at,
+                what,
+                who: Some(a.who.to_string()),
+                reason: a.reason.clone(),
+                drain: a.what == "drain",
+            });
         }
         if self.omitted > 0 {
             let at = self.attempts.first().map_or(self.at, |a| a.start);
             let what = format!("{} earlier attempts, not kept", self.omitted);
-            story.push(Moment { at, what, who: None, reason: None });
+            story.push(Moment { at, what, who: None, reason: None, drain: false });
         }
         for attempt in &self.attempts {
             story.push(started(attempt));
             story.extend(ended(attempt));
         }
-        story.push(Moment { at: self.at, what: format!("ended: {}", self.outcome), who: None, reason: None });
+        story.push(Moment {
+            at: self.at,
+            what: format!("ended: {}", self.outcome),
+            who: None,
+            reason: None,
+            drain: false,
+        });
         story.sort_by_key(|m| m.at);
         story
     }
@@ -73,15 +88,13 @@ impl Ending {
     /// Returns the audit records of its Node on its behalf. The cordon names the entry; from then to the end the Node
     /// belonged to the entry.
     fn of_its_node<'a>(&self, audit: &[&'a Audit]) -> Vec<&'a Audit> {
-        let (for_it, after_it) = (format!("for {}", self.entry), format!("after {}", self.entry));
-        let names_it = |a: &Audit, word: &str| a.reason.as_deref() == Some(word);
-        let cordon = audit.iter().filter(|a| a.what == "cordon" && names_it(a, &for_it)).min_by_key(|a| a.at);
+        let its_own = |a: &Audit| a.entry == Some(self.entry);
+        let cordon = audit.iter().filter(|a| a.what == "cordon" && its_own(a)).min_by_key(|a| a.at);
         let Some(cordon) = cordon else { return Vec::new() };
-        let others = |a: &Audit| a.reason.as_deref().is_some_and(|r| r.starts_with("for re") && r != for_it);
+        let unclaimed = |a: &Audit| a.entry.is_none() && a.at >= cordon.at && a.at <= self.at;
         audit
             .iter()
-            .filter(|a| a.on == cordon.on && a.what != "stamp" && !others(a))
-            .filter(|a| (a.at >= cordon.at && a.at <= self.at) || names_it(a, &after_it))
+            .filter(|a| a.on == cordon.on && a.what != "stamp" && (its_own(a) || unclaimed(a)))
             .copied()
             .collect()
     }
@@ -100,7 +113,7 @@ fn name(attempt: &Attempt) -> String {
 
 fn started(attempt: &Attempt) -> Moment {
     let what = format!("{} on {}: {}", name(attempt), attempt.host, attempt.command());
-    Moment { at: attempt.start, what, who: attempt.ordered_by.clone(), reason: None }
+    Moment { at: attempt.start, what, who: attempt.ordered_by.clone(), reason: None, drain: false }
 }
 
 fn ended(attempt: &Attempt) -> Option<Moment> {
@@ -108,7 +121,7 @@ fn ended(attempt: &Attempt) -> Option<Moment> {
     let said = [&outcome.stderr, &outcome.stdout].into_iter().find_map(|text| text.trim().lines().last());
     let said = said.map(|line| format!(" ({})", secret::masked(line))).unwrap_or_default();
     let what = format!("{}: {}{said}", name(attempt), outcome.end);
-    Some(Moment { at: outcome.at, what, who: None, reason: None })
+    Some(Moment { at: outcome.at, what, who: None, reason: None, drain: false })
 }
 
 #[cfg(test)]
@@ -123,6 +136,10 @@ mod tests {
             "what": what, "on": on, "reason": reason, "result": "done",
         }))
         .unwrap()
+    }
+
+    fn of(entry: u64, audit: Audit) -> Audit {
+        Audit { entry: Some(crate::model::entry::EntryId::reboot(entry)), ..audit }
     }
 
     fn ending(outcome: &str) -> Ending {
@@ -143,13 +160,13 @@ mod tests {
     fn the_story_is_in_order_and_of_this_entry_alone() {
         let all = [
             audit(2, "drain", "reboots/3", None),
-            audit(3, "cordon", "node w12", Some("for reboots/3")),
-            audit(4, "evict", "node w12", Some("shop/web-1")),
+            of(3, audit(3, "cordon", "node w12", Some("for reboots/3"))),
+            of(3, audit(4, "evict", "node w12", Some("shop/web-1"))),
             audit(5, "evict", "node w13", Some("shop/web-2")),
             audit(6, "reboot cancel", "reboots/4", None),
             audit(20, "power", "reboots/3", None),
-            audit(31, "uncordon", "node w12", Some("after reboots/3")),
-            audit(40, "cordon", "node w12", Some("for reboots/9")),
+            of(3, audit(31, "uncordon", "node w12", Some("after reboots/3"))),
+            of(9, audit(25, "cordon", "node w12", Some("for reboots/9"))),
         ];
         let story = ending("cancelled").timeline(&all.iter().collect::<Vec<_>>());
         let said: Vec<&str> = story.iter().map(|m| m.what.as_str()).collect();

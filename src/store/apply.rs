@@ -284,7 +284,7 @@ fn entry<E: DeserializeOwned + Clone>(
 
 /// Parses an entry. The error says why it cannot be read, with the beginning of the stored text.
 fn read<E: DeserializeOwned>(index: u64, value: &[u8], own: impl Fn(&E) -> u64) -> Result<E, String> {
-    let begins = || format!("it begins with with {}", visible(&secret::beginning(value, BEGINNING), false));
+    let begins = || format!("it begins with {}", visible(&secret::beginning(value, BEGINNING), false));
     let entry: E = serde_json::from_slice(value).map_err(|e| format!("{}; {}", fault(&e), begins()))?;
     match own(&entry) {
         same if same == index => Ok(entry),

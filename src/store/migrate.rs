@@ -157,6 +157,16 @@ impl Store {
     fn migration_told(&self, who: &Who, result: &str) -> Put {
         let (at, result) = (self.clock().wall(), result.to_owned());
         let (what, on) = ("migrate".to_owned(), "cketerm/schema".to_owned());
-        self.audit_put(&Audit { at, who: who.clone(), what, on, reason: None, result, repeats: None })
+        self.audit_put(&Audit {
+            at,
+            who: who.clone(),
+            what,
+            on,
+            reason: None,
+            result,
+            failed: false,
+            entry: None,
+            repeats: None,
+        })
     }
 }

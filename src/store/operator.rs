@@ -32,6 +32,40 @@ pub struct Note<'a> {
     pub reason: Option<&'a str>,
 }
 
+/// Result of an operator's action, for its audit record.
+#[derive(Clone, Copy, Debug)]
+pub enum AuditResult<'a> {
+    /// It was done, begun, or done in part.
+    Done(&'a str),
+    /// It failed or was refused, and why.
+    Failed(&'a str),
+}
+
+impl AuditResult<'_> {
+    /// Returns the text.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Done(text) | Self::Failed(text) => text,
+        }
+    }
+
+    fn failed(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+}
+
+impl<'a> From<&'a str> for AuditResult<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Done(text)
+    }
+}
+
+impl<'a> From<&'a String> for AuditResult<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Done(text)
+    }
+}
+
 /// Result of a compared write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
@@ -68,11 +102,11 @@ impl Store {
     pub(crate) async fn write(
         &self,
         note: Note<'_>,
-        result: &str,
+        result: impl Into<AuditResult<'_>>,
         compares: Vec<Compare>,
         ops: Vec<TxnOp>,
     ) -> Result<Wrote, StoreError> {
-        Box::pin(self.write_and_see(note, result, compares, ops)).await.map(|(wrote, _)| wrote)
+        Box::pin(self.write_and_see(note, result.into(), compares, ops)).await.map(|(wrote, _)| wrote)
     }
 
     /// Writes the same and returns etcd's answers to `ops`; none if an earlier sending was executed, whose answer was
@@ -80,7 +114,7 @@ impl Store {
     pub(crate) async fn write_and_see(
         &self,
         note: Note<'_>,
-        result: &str,
+        result: AuditResult<'_>,
         compares: Vec<Compare>,
         ops: Vec<TxnOp>,
     ) -> Result<(Wrote, Vec<TxnOpResponse>), StoreError> {
@@ -91,7 +125,9 @@ impl Store {
             what: note.what.to_owned(),
             on: note.on.to_owned(),
             reason: note.reason.map(str::to_owned),
-            result: result.to_owned(),
+            result: result.text().to_owned(),
+            failed: result.failed(),
+            entry: None,
             repeats: None,
         };
         let key = self.audit_key(&audit);

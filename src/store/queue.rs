@@ -319,7 +319,7 @@ impl Store {
         let note = Note { who, what, on: name.title(), reason };
         let value = if enabled { "false" } else { "true" };
         let put = TxnOp::put(self.keys().switch(name), value, Some(PutOptions::new().with_prev_key()));
-        let (wrote, answers) = Box::pin(self.write_and_see(note, "done", Vec::new(), vec![put])).await?;
+        let (wrote, answers) = Box::pin(self.write_and_see(note, "done".into(), Vec::new(), vec![put])).await?;
         let Wrote::At(revision) = wrote else { return Err(StoreError::Conflict { what: name.title().to_owned() }) };
         let before = answers.first().and_then(|answer| match answer {
             TxnOpResponse::Put(put) => Some(put.prev_key().map_or_else(Switch::default, |kv| Switch {

@@ -51,7 +51,7 @@ impl Store {
                 Failure::Compacted => {}
                 other if !told => {
                     let sentence = self.sentence(&format!("watch {folder}"), other).await;
-                    take(Tailed::Trouble(format!("{sentence}; still trying")))?;
+                    take(Tailed::Trouble(format!("{sentence}; retrying")))?;
                     told = true;
                 }
                 _ => {}

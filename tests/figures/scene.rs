@@ -83,8 +83,10 @@ pub fn snapshot(nodes: u64, entries: u64) -> Snapshot {
     cluster.reboot.max_concurrent_reboots = Some(SLOTS.into());
     let mut kube = KubeView::default();
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-        kube.sources
-            .insert(source.to_owned(), SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None });
+        kube.sources.insert(
+            source.to_owned(),
+            SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None, forbidden: false },
+        );
     }
     for i in 0..nodes {
         cluster.nodes.push(Node { address: address(i), hostname: name(i), control_plane: i < 5, ..Node::default() });

@@ -100,7 +100,7 @@ impl Text<'_> {
             self.field("", why, self.app.looks.theme.trouble);
         }
         let mut all: Vec<_> = story.ending.request.iter().map(|r| phase(r.at, 'q', "queued")).collect();
-        all.extend(story.moments.iter().filter(|m| m.what.starts_with("drain:")).map(|m| phase(m.at, 'd', "draining")));
+        all.extend(story.moments.iter().filter(|m| m.drain).map(|m| phase(m.at, 'd', "draining")));
         all.extend(bar::attempts(story.ending.attempts.iter()));
         self.bar(all, story.ending.at);
         let mut before: Option<Timestamp> = None;

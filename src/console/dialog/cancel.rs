@@ -24,6 +24,8 @@ const NAMED: usize = 5;
 struct Going {
     entries: Vec<EntryId>,
     lines: Vec<String>,
+    /// Number of entries of API servers.
+    api_servers: usize,
     /// Number of entries whose command may be running.
     commands: usize,
     /// Unreadable entries.
@@ -49,7 +51,8 @@ fn gather(app: &App, stops: &Stops) -> Going {
             going.begun.push(*id);
             continue;
         }
-        let api = if queries::is_api_server(&app.seen, &name) { "  API server" } else { "" };
+        let is_api_server = queries::is_api_server(&app.seen, &name);
+        let api = if is_api_server { "  API server" } else { "" };
         let state = match (queries::entry(&app.seen, *id), queries::repair(&app.seen, *id)) {
             (Some(e), _) if e.status != RebootStatus::Cancelled => {
                 going.commands += usize::from(e.status == RebootStatus::Rebooting);
@@ -65,6 +68,7 @@ fn gather(app: &App, stops: &Stops) -> Going {
             }
         };
         going.entries.push(*id);
+        going.api_servers += usize::from(is_api_server);
         going.lines.push(format!("{id}  {name}  {state}{api}"));
     }
     going
@@ -200,7 +204,7 @@ pub fn follow(app: &App, dialog: &mut Dialog) {
 
 /// Returns the dialog's lines about the entries.
 fn lines(app: &App, going: &Going) -> Vec<String> {
-    let Going { entries, lines: each, commands, broken, ended, begun } = going;
+    let Going { entries, lines: each, api_servers, commands, broken, ended, begun } = going;
     let mut lines = Vec::new();
     if !begun.is_empty() {
         lines.push(left_out("! left out, already begun", begun));
@@ -215,11 +219,9 @@ fn lines(app: &App, going: &Going) -> Vec<String> {
         lines.push(left_out("! left out, cannot be read (removed one at a time)", broken));
     }
     if entries.len() > 1 {
-        let (api, work) = (
-            each.iter().filter(|l| l.ends_with("API server")).count(),
-            entries.iter().filter(|id| crate::console::overview::in_work(&app.seen, **id)).count(),
-        );
-        lines.push(format!("{} entries, {work} of them in work, {}", entries.len(), count(api, "API server")));
+        let work = entries.iter().filter(|id| crate::console::overview::in_work(&app.seen, **id)).count();
+        let api = count(*api_servers, "API server");
+        lines.push(format!("{} entries, {work} of them in work, {api}", entries.len()));
     }
     lines.extend(each.iter().cloned());
     if let [only] = entries.as_slice() {

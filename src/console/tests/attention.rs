@@ -197,7 +197,7 @@ fn what_holds_a_whole_queue_is_told_once_and_makes_no_entry_stuck() {
     assert!(said.contains("3 blocked") && !said.contains("$$"), "{said}");
     press(&mut app, "0");
     let text = screen::text(&app);
-    assert!(text.contains("3 reboots not until this ends: 3 nodes"), "no end is told: {text}");
+    assert!(text.contains("3 reboots not until this clears: 3 nodes"), "no end is told: {text}");
     for view in ["0", "1", "2"] {
         press(&mut app, view);
         let text = screen::text(&app);

@@ -12,7 +12,7 @@ use crate::{
     model::{
         cketerm_records::Verb,
         entry::{EntryId, QueueKind},
-        reason::Reason,
+        reason::{Awaited, Reason},
         reboot::RebootStatus,
         rights::{Area, Rights},
     },
@@ -157,7 +157,7 @@ fn an_orphaned_cordon_is_released_by_an_order_of_its_entry() {
     let orphan = Reason::OrphanedCordon { node: "worker-4".into(), entry: EntryId::reboot(1) };
     world.orphans.insert("worker-4".into(), orphan);
     let mut app = world.console(80, 24);
-    let effects = press(&mut app, "2 / \"left by\" enter U enter y");
+    let effects = press(&mut app, "2 / \"cordoned by\" enter U enter y");
     let order = Action::Order { entry: EntryId::reboot(1), verb: Verb::Uncordon, seen: None, reason: None };
     assert_eq!(effects, [Effect::Act(order)]);
 }
@@ -391,8 +391,8 @@ fn a_retry_is_not_offered_while_the_command_runs() {
 #[test]
 fn an_order_that_waits_for_the_node_says_so_in_its_row() {
     let mut world = World::usual();
-    let last = "done by order, but the Node is not Ready".to_owned();
-    let why = Reason::WaitingForBoot { since: super::world::wall(), last, stuck: false };
+    let since = super::world::wall();
+    let why = Reason::WaitingForBoot { since, last: String::new(), stuck: false, awaited: Awaited::NodeReady };
     world.reasons.insert(EntryId::reboot(4), why);
     let app = world.console(200, 50);
     assert!(screen::text(&app).contains("done by order, but the Node is not Ready"), "{}", screen::text(&app));

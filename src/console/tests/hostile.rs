@@ -176,6 +176,8 @@ fn past(app: &mut App, evil: &str) {
         on: bad("10.0.0.14"),
         reason: Some(bad("why")),
         result: bad("done"),
+        failed: false,
+        entry: None,
         repeats: None,
     };
     let record = Record::completed(1, &bad("reboot"), &bad("10.0.0.14"), &bad("error"), wall(), wall());

@@ -67,7 +67,7 @@ impl World {
         for host in [row("m1", "10.0.0.11", true, Asked::default()), held, reboots, broken, paused] {
             world.kube.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
         }
-        let state = SourceState { synced: true, heard: world.boot, proved: world.boot, error: None };
+        let state = SourceState { synced: true, heard: world.boot, proved: world.boot, error: None, forbidden: false };
         world.kube.sources.insert("baremetalhosts".into(), state);
         world
     }
@@ -131,7 +131,10 @@ fn screens() {
 fn a_cluster_without_metal3_has_no_tab_and_the_view_says_why() {
     let mut world = World::usual();
     let error = Some("it has no BareMetalHosts: Metal3's CRD is not installed".to_owned());
-    world.kube.sources.insert("baremetalhosts".into(), SourceState { synced: false, heard: 0.0, proved: 0.0, error });
+    world.kube.sources.insert(
+        "baremetalhosts".into(),
+        SourceState { synced: false, heard: 0.0, proved: 0.0, error, forbidden: false },
+    );
     let mut app = world.console(80, 24);
     assert!(!screen::text(&app).contains("6 Hosts"));
     press(&mut app, "6");

@@ -59,6 +59,8 @@ fn audit(user: &str, what: &str, on: &str, ago: i64) -> Audit {
         on: on.into(),
         reason: (user == "bob").then(|| "disk \u{1b}[31mis slow".into()),
         result: "done".into(),
+        failed: false,
+        entry: None,
         repeats: None,
     }
 }

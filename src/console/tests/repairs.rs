@@ -16,7 +16,7 @@ use crate::{
         cketerm_records::{Order, Progress, Request, Verb, Who},
         cluster::{Cluster, Members},
         entry::{EntryId, QueueKind},
-        reason::{Blocker, PodHold, Reason},
+        reason::{Awaited, Blocker, PodHold, Reason},
         repair::{RepairEntry, RepairStatus, StepStatus},
         time::after,
     },
@@ -54,7 +54,12 @@ impl World {
         let pdb = PodHold::Budget { budget: "db/pg".into(), healthy: 2, needed: 2 };
         let blockers = vec![Blocker { pod: "db/pg-0".into(), why: pdb }];
         world.progress(2, "waiting for pods", Some(held.clone()), blockers, None);
-        let watch = Reason::WaitingForHealth { step: 1, until: Some(after(wall(), 525)), last: "false".into() };
+        let watch = Reason::WaitingForHealth {
+            step: 1,
+            until: Some(after(wall(), 525)),
+            last: "false".into(),
+            awaited: Awaited::Check,
+        };
         let health = Some((after(wall(), -700), CheckAnswer::No("false".into())));
         world.progress(1, "watching", Some(watch.clone()), Vec::new(), health);
         let waits = Reason::WaitingForSlot { holder: Some(EntryId::repair(1)), limit: 2 };
@@ -304,7 +309,7 @@ fn a_health_check_that_prints_something_else_is_shown_as_such() {
     let mut world = World::with_repairs();
     let odd = Some((wall(), CheckAnswer::No("OK\n".into())));
     world.progress(1, "watching", None, Vec::new(), odd);
-    let watch = Reason::WaitingForHealth { step: 1, until: None, last: "OK".into() };
+    let watch = Reason::WaitingForHealth { step: 1, until: None, last: "OK".into(), awaited: Awaited::Check };
     world.reasons.insert(EntryId::repair(1), watch);
     let mut app = world.console(80, 24);
     press(&mut app, "3");

@@ -211,6 +211,8 @@ fn a_cordon_by_hand_names_who_made_it_and_why() {
         on: "node worker-3".into(),
         reason: Some("new disk".into()),
         result: "done".into(),
+        failed: false,
+        entry: None,
         repeats: None,
     };
     let id = PastId { revision: Reverse(9), key: "a".into() };

@@ -157,8 +157,17 @@ fn a_rack_that_is_wider_than_the_screen_goes_on_in_the_next_line() {
 fn action(user: &str, what: &str, on: &str) -> Vec<u8> {
     let who = Who { user: user.into(), host: "ops2".into(), ssh_client: None };
     let reason = Some("wrong rack".to_owned());
-    let audit =
-        Audit { at: wall(), who, what: what.into(), on: on.into(), reason, result: "done".into(), repeats: None };
+    let audit = Audit {
+        at: wall(),
+        who,
+        what: what.into(),
+        on: on.into(),
+        reason,
+        result: "done".into(),
+        failed: false,
+        entry: None,
+        repeats: None,
+    };
     serde_json::to_vec(&audit).unwrap()
 }
 

@@ -21,7 +21,7 @@ use crate::{
         entry::{EntryId, Stored},
         kube::{KubeView, NodeRow, Owner, SourceState},
         policy::Policy,
-        reason::{Blocker, PodHold, Reason},
+        reason::{Awaited, Blocker, PodHold, Reason},
         reboot::{RebootEntry, RebootStatus},
         time::after,
     },
@@ -109,7 +109,10 @@ impl World {
     fn sources(&mut self) {
         (self.store.synced, self.store.heard, self.store.revision) = (true, BOOT, 42);
         for name in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-            self.kube.sources.insert(name.into(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
+            self.kube.sources.insert(
+                name.into(),
+                SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false },
+            );
         }
     }
 
@@ -198,7 +201,12 @@ impl World {
             (EntryId::reboot(3), held),
             (
                 EntryId::reboot(4),
-                Reason::WaitingForBoot { since: after(wall(), -39), last: "false".into(), stuck: false },
+                Reason::WaitingForBoot {
+                    since: after(wall(), -39),
+                    last: "false".into(),
+                    stuck: false,
+                    awaited: Awaited::Check,
+                },
             ),
             (EntryId::reboot(5), Reason::WaitingForSlot { holder: Some(EntryId::reboot(3)), limit: 2 }),
             (EntryId::reboot(6), Reason::Backoff { count: 2, until: after(wall(), 400), cause }),

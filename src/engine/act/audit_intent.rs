@@ -130,7 +130,10 @@ impl Actor {
         let (step, now) = (Step::told(what, on, entry, reason.as_ref()), self.steady.now().wall);
         let (key, audit) = match self.repeats.known(&step, now) {
             Some(known) => (known.key, known.audit.again(now, reason, BEGUN)),
-            None => self.audit_record(what, on, reason, BEGUN),
+            None => {
+                let (key, audit) = self.audit_record(what, on, reason, BEGUN);
+                (key, Audit { entry, ..audit })
+            }
         };
         let mut known = Known { key, audit, revision: 0 };
         if mutation::on(Mutation::AuditForgotten) {
@@ -151,13 +154,14 @@ impl Actor {
     }
 
     /// Adds the result in the background, so that the audit never delays the work. If another try was recorded
-    /// meanwhile, that try's result counts.
-    pub(in crate::engine) fn came_of(&self, told: AuditIntent, result: String) {
+    /// meanwhile, that try's result counts. `Err` is the text of an action that failed.
+    pub(in crate::engine) fn came_of(&self, told: AuditIntent, result: Result<String, String>) {
         let actor = self.clone();
         crate::tasks::spawn(async move {
             let Ok(permit) = actor.fence.permit_record() else { return };
             let AuditIntent { step, known } = told;
-            let audit = Audit { result, ..known.audit };
+            let failed = result.is_err();
+            let audit = Audit { result: result.unwrap_or_else(|why| why), failed, ..known.audit };
             let change = Change {
                 compares: vec![(known.key.clone(), known.revision)],
                 puts: vec![Put::json(known.key.clone(), &audit)],
@@ -180,6 +184,11 @@ impl Repeated {
             *before = known;
         }
     }
+}
+
+/// Returns the audit result of a write.
+pub(in crate::engine) fn write_result<T, E: ToString>(written: &Result<T, E>) -> Result<String, String> {
+    written.as_ref().map(|_| "done".to_owned()).map_err(ToString::to_string)
 }
 
 /// Joins names for a record: the first twenty, and the number of the others.

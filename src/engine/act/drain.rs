@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     Actor, SHOWN_WITHIN, Stop,
-    audit_intent::{AuditIntent, named},
+    audit_intent::{AuditIntent, named, write_result},
 };
 use crate::{
     engine::{
@@ -39,8 +39,8 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         let what = if cordon { "cordon" } else { "stamp" };
         let permit = self.permit(guard, decided)?;
-        let told =
-            self.tell(&permit, what, &format!("node {}", node.name), Some(format!("for {}", owner.entry))).await?;
+        let (on, why) = (format!("node {}", node.name), format!("for {}", owner.entry));
+        let told = self.tell_for(&permit, Some(owner.entry), (what, &on), Some(why)).await?;
         let permit = self.permit(guard, decided)?;
         let written = self.kube.stamp(&permit, node, owner, cordon, mark).await;
         self.node_written(node, written, what, told, Some(owner.entry)).await
@@ -59,7 +59,7 @@ impl Actor {
         let what = if uncordon { "uncordon" } else { "release" };
         let permit = self.permit(&Guard::default(), decided)?;
         let after = settle.map(|entry| format!("after {entry}"));
-        let told = self.tell(&permit, what, &format!("node {}", node.name), after).await?;
+        let told = self.tell_for(&permit, settle, (what, &format!("node {}", node.name)), after).await?;
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.release(&permit, node, Release { uncordon, drop_keep }).await;
         let came = self.node_written(node, written, what, told, node.owner().map(|o| o.entry)).await?;
@@ -83,7 +83,7 @@ impl Actor {
         told: AuditIntent,
         of: Option<EntryId>,
     ) -> Result<EffectOutcome, Stop> {
-        self.came_of(told, written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
+        self.came_of(told, write_result(&written));
         match written {
             Ok(_) => {
                 let entry = of.map(|of| of.to_string());
@@ -139,14 +139,14 @@ impl Actor {
             Ok(answers) => answers,
             // Nothing was sent.
             Err(stop) if delete.is_empty() => {
-                self.came_of(told, "nothing was sent".to_owned());
+                self.came_of(told, Err("nothing was sent".to_owned()));
                 return Err(stop);
             }
             Err(_) => BTreeMap::new(),
         };
         answers.extend(deleted.into_iter().filter_map(Result::ok));
         let accepted = answers.values().filter(|a| a.verdict.accepts() || a.verdict == Verdict::Gone).count();
-        self.came_of(told, format!("{accepted} of {} accepted", answers.len()));
+        self.came_of(told, Ok(format!("{accepted} of {} accepted", answers.len())));
         Ok(EffectOutcome::Answers(answers))
     }
 
@@ -203,7 +203,7 @@ impl Actor {
         let told = self.tell(&permit, "endpoints", &name, Some(addresses.join(", "))).await?;
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.set_endpoints(&permit, row, addresses).await;
-        self.came_of(told, written.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned()));
+        self.came_of(told, write_result(&written));
         match written {
             Ok(()) => {
                 tracing::info!(name, addresses = addresses.join(","), "endpoints set");

@@ -27,10 +27,10 @@ impl Actor {
         self.permit(guard, decided)?;
         let whose = if self.etcd_members.configured() { Whose::Kubernetes } else { Whose::Own };
         let result = match self.etcd_members.move_leader(whose, urls, to).await {
-            Ok(()) => "done".to_owned(),
+            Ok(()) => Ok("done".to_owned()),
             Err(why) => {
                 tracing::warn!(member = from, why, "the etcd leader did not hand over");
-                format!("failed: {why}")
+                Err(format!("failed: {why}"))
             }
         };
         self.came_of(told, result);

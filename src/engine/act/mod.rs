@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-pub(super) use self::audit_intent::{AuditIntent, Repeated, named};
+pub(super) use self::audit_intent::{AuditIntent, Repeated, named, write_result};
 use self::{audit_intent::Step, power::Past};
 use super::{
     command::Spawner,
@@ -294,6 +294,8 @@ impl Actor {
             on: on.to_owned(),
             reason,
             result: result.to_owned(),
+            failed: false,
+            entry: None,
             repeats: None,
         };
         // The number distinguishes two records of the same instant.

@@ -204,7 +204,7 @@ impl Actor {
         let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
         let (on, names) = (format!("node {}", first.node), named(theirs().map(|pod| pod.full_name())));
         let Ok(told) = self.tell(&permit, "delete pods of OnDelete", &on, Some(names)).await else { return };
-        self.came_of(told, "asked".to_owned());
+        self.came_of(told, Ok("requested".to_owned()));
         for pod in theirs() {
             let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
             match self.kube.delete_pod(&permit, pod).await {

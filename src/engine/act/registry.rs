@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Actor, SHOWN_WITHIN, Stop};
+use super::{Actor, SHOWN_WITHIN, Stop, audit_intent::write_result};
 use crate::{
     engine::{
         decide::{Apply, Guard, Registering, compares, kept_by_hosts, plan_of, unwritten},
@@ -171,7 +171,7 @@ impl Actor {
         let told = self.tell(&permit, "describe", &node.name, Some(description.to_string())).await?;
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.describe(&permit, node, description).await;
-        self.came_of(told, written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned()));
+        self.came_of(told, write_result(&written));
         match written {
             Ok(row) => {
                 let shown = |view: &Arc<KubeView>| {

@@ -13,7 +13,7 @@ use crate::{
         cketerm_records::Verb,
         entry::{EntryId, Stored},
         kube::{NodeRow, Owner},
-        reason::{CommandRetry, Reason},
+        reason::{Awaited, CommandRetry, Reason},
         time::seconds_between,
     },
     mutation::{Mutation, on},
@@ -28,7 +28,7 @@ impl<'a> Pass<'a> {
             self.restamp(case, node);
         }
         if !self.leading() {
-            return self.not_ours().unwrap_or_else(|| self.waiting_for_boot(case, String::new()));
+            return self.not_ours().unwrap_or_else(|| self.waiting_for_boot(case, String::new(), Awaited::Check));
         }
         let Some(task) = self.task(case) else { return self.no_definition() };
         if let Some((open, until)) = self.running_attempt(case.id) {
@@ -91,7 +91,7 @@ impl<'a> Pass<'a> {
         if node.is_some_and(|n| n.ready) {
             return Some(Ok(End::DoneBy(order.clone())));
         }
-        Some(Err(self.waiting_for_boot(case, "done by order, but the Node is not Ready".to_owned())))
+        Some(Err(self.waiting_for_boot(case, String::new(), Awaited::NodeReady)))
     }
 
     /// Ends the entry; an API server must have settled first. `running`: a command of the entry may still run. The
@@ -187,15 +187,15 @@ impl<'a> Pass<'a> {
                     let said = if o.stderr.trim().is_empty() { &o.stdout } else { &o.stderr };
                     Reason::CommandFailed { end: o.end.clone(), stderr: said.clone(), retry: CommandRetry::Never }
                 }
-                None => self.waiting_for_boot(case, last),
+                None => self.waiting_for_boot(case, last, Awaited::Check),
             },
         }
     }
 
-    fn waiting_for_boot(&self, case: EntryContext<'_>, last: String) -> Reason {
+    fn waiting_for_boot(&self, case: EntryContext<'_>, last: String, awaited: Awaited) -> Reason {
         let since = case.since.unwrap_or(self.now.wall);
         #[allow(clippy::cast_precision_loss)] // seconds
         let stuck = seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64;
-        Reason::WaitingForBoot { since, last, stuck: stuck && !on(Mutation::StuckUnsaid) }
+        Reason::WaitingForBoot { since, last, stuck: stuck && !on(Mutation::StuckUnsaid), awaited }
     }
 }

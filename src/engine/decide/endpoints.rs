@@ -23,7 +23,7 @@ impl Pass<'_> {
         if self.policy.manage_endpoints != ManageEndpoints::Off && !source.is_some_and(|s| s.synced) {
             let error = source.and_then(|s| s.error.clone());
             // Without the right to read the endpoints, `auto` means that they are not managed.
-            let forbidden = error.as_ref().is_some_and(|e| e.contains("403") || e.contains("forbidden"));
+            let forbidden = source.is_some_and(|s| s.forbidden);
             if !(forbidden && self.policy.manage_endpoints == ManageEndpoints::Auto) {
                 let why = error.unwrap_or_else(|| "not read yet".to_owned());
                 return Err(Reason::EffectFailed { what: "reading the API server's endpoints".to_owned(), why });

@@ -20,8 +20,8 @@ impl<'a> Pass<'a> {
         let Some(why) = self.host_of(case).and_then(|host| trouble(host)) else { return reason };
         let beside = |last: String| if last.is_empty() { why.to_string() } else { format!("{last}; {why}") };
         match reason {
-            Reason::WaitingForBoot { since, last, stuck: true } => {
-                Reason::WaitingForBoot { since, last: beside(last), stuck: true }
+            Reason::WaitingForBoot { since, last, stuck: true, awaited } => {
+                Reason::WaitingForBoot { since, last: beside(last), stuck: true, awaited }
             }
             _ => why,
         }

@@ -260,10 +260,7 @@ impl Pass<'_> {
                 let why = probe
                     .and_then(|p| p.error.clone().or_else(|| p.not_known.clone()))
                     .unwrap_or_else(|| "not answered yet".to_owned());
-                return Some(format!(
-                    "no good probe of {}: {why}; the last change made it a control plane",
-                    node.name
-                ));
+                return Some(format!("no good probe of {}: {why}; the last change made it a control plane", node.name));
             }
         }
         None

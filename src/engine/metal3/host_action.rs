@@ -7,7 +7,10 @@ use serde_json::json;
 
 use super::host_reconciler::{FAILED, HostReconciler, Trouble};
 use crate::{
-    engine::{act::AuditIntent, decide::Guard},
+    engine::{
+        act::{AuditIntent, write_result},
+        decide::Guard,
+    },
     fence::Permit,
     kubernetes::WriteError,
     model::host::{HostRow, Mode, Times},
@@ -57,7 +60,7 @@ impl HostReconciler {
             Some(mode) => found.bmc.ask_off(system, mode).await,
             None => found.bmc.ask_on(system).await,
         };
-        let result = answer.as_ref().map_or_else(ToString::to_string, |kind| format!("{kind} sent"));
+        let result = answer.as_ref().map(|kind| format!("{kind} sent")).map_err(ToString::to_string);
         self.shared.actor.came_of(told, result);
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
         let failed = answer.is_err();
@@ -135,7 +138,7 @@ impl HostReconciler {
         match self.permit(host, decided) {
             Ok(permit) => Ok((permit, told)),
             Err(trouble) => {
-                self.shared.actor.came_of(told, "not done: it was too late".to_owned());
+                self.shared.actor.came_of(told, Err("not done: it was too late".to_owned()));
                 Err(trouble)
             }
         }
@@ -154,8 +157,7 @@ impl HostReconciler {
     }
 
     pub(super) fn came_of(&self, told: AuditIntent, written: Result<HostRow, WriteError>) -> Result<HostRow, Trouble> {
-        let result = written.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned());
-        self.shared.actor.came_of(told, result);
+        self.shared.actor.came_of(told, write_result(&written));
         written.map_err(|e| trouble(&e))
     }
 }

@@ -157,7 +157,7 @@ impl Shared {
             let decided = self.actor.steady.now().boot;
             let Ok(permit) = self.actor.permit_to_finish(decided) else { continue };
             if let Ok(told) = self.actor.tell(&permit, "host left off", &format!("host {host}"), Some(why)).await {
-                self.actor.came_of(told, "this engine is shutting down".to_owned());
+                self.actor.came_of(told, Ok("this engine is shutting down".to_owned()));
             }
         }
     }

@@ -35,7 +35,9 @@ fn many(folded: &[Notice], scene: &Scene) -> Notice {
                 *counts.entry(kind.clone()).or_default() += n;
             }
             ids.extend(notice.ids.iter().cloned());
-            titles.extend(notice.text.lines().filter(|l| !l.starts_with("and ")).map(str::to_owned));
+            // One title a line; a line more says how many are left out.
+            let listed = usize::try_from(notice.count).unwrap_or(usize::MAX).min(TITLES);
+            titles.extend(notice.text.lines().take(listed).map(str::to_owned));
         } else {
             *counts.entry(notice.kind.word().to_owned()).or_default() += 1;
             ids.push(notice.id.clone());

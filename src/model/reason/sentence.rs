@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use super::{CommandRetry, PodHold, Reason};
+use super::{Awaited, CommandRetry, PodHold, Reason};
 
 impl fmt::Display for PodHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,15 +160,15 @@ impl fmt::Display for Reason {
             Self::DuplicateOf { index } => write!(f, "same machine as entry {index}"),
             Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
             Self::MachineInReboot { entry } => write!(f, "the machine is being rebooted ({entry})"),
-            Self::WaitingForHealth { step, until, last } => {
+            Self::WaitingForHealth { step, until, last, awaited } => {
                 write!(f, "step {}: checking health", step + 1)?;
                 until.map_or(Ok(()), |u| write!(f, " until {}", at(u)))?;
-                if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
+                check(f, last, *awaited)
             }
             Self::WaitingForJoin { node } => write!(f, "waits for {node} to join"),
-            Self::WaitingForBoot { since, last, stuck } => {
+            Self::WaitingForBoot { since, last, stuck, awaited } => {
                 write!(f, "{}booting since {}", if *stuck { "STUCK: " } else { "" }, at(*since))?;
-                if last.is_empty() { Ok(()) } else { write!(f, " (check: {last})") }
+                check(f, last, *awaited)
             }
             Self::Settling { node, until, missing } => {
                 write!(f, "API server {node} settles: {missing}")?;
@@ -191,6 +191,19 @@ impl fmt::Display for Reason {
 }
 
 /// Returns the first `n` names, and the number of the others out of `all`.
+/// Text for an entry whose end an operator ordered with `done`, while its Node is not Ready.
+pub const DONE_ORDERED: &str = "done by order, but the Node is not Ready";
+
+/// Writes the check's last answer, and what is awaited instead of a good one.
+fn check(f: &mut fmt::Formatter<'_>, last: &str, awaited: Awaited) -> fmt::Result {
+    match awaited {
+        Awaited::NodeReady if last.is_empty() => write!(f, " ({DONE_ORDERED})"),
+        Awaited::NodeReady => write!(f, " ({DONE_ORDERED}; {last})"),
+        Awaited::Check if last.is_empty() => Ok(()),
+        Awaited::Check => write!(f, " (check: {last})"),
+    }
+}
+
 fn some(names: &[String], n: usize, all: usize) -> String {
     let shown = names.iter().take(n).cloned().collect::<Vec<_>>().join(", ");
     match all.saturating_sub(n) {

@@ -109,15 +109,16 @@ fn a_bad_window_is_refused_with_its_place() {
         ("time_zone: Asia/Tokio", "did you mean Asia/Tokyo?"),
         ("time_zone: Mars/Olympus", "unknown time zone"),
         ("time_zone: UTC\nallow: ['* 22-4 * * *']", "allow[0] \"* 22-4 * * *\": \"22-4\" goes backwards"),
-        ("time_zone: UTC\ndeny: ['* * * * *', '30 2 30 2 *']", "deny[1] \"30 2 30 2 *\" never comes"),
+        ("time_zone: UTC\ndeny: ['* * * * *', '30 2 30 2 *']", "deny[1] \"30 2 30 2 *\" never matches"),
         ("time_zone: UTC\nmachines: [{name: a}]", "machines[0] (a) selects no machines"),
         ("time_zone: UTC\nmachines: [{name: a, selector: '=3'}]", "machines[0] (a).selector: "),
-        ("time_zone: UTC\ntimezone: UTC", "no field timezone"),
-        ("time_zone: UTC\nmachines: [{name: a, rack: 1, allows: []}]", "no field machines[0].allows"),
+        ("time_zone: UTC\ntimezone: UTC", "unknown field timezone"),
+        ("time_zone: UTC\nmachines: [{name: a, rack: 1, allows: []}]", "unknown field machines[0].allows"),
         ("time_zone: UTC\nqueues: [boot]", "unknown variant `boot`"),
     ] {
         let why = Windows::read(text).unwrap_err();
         assert!(why.contains(said), "{text}: {why}");
+        assert_eq!(why.matches("windows: ").count(), 1, "{text}: {why}");
     }
 }
 

@@ -71,8 +71,8 @@ fn a_list_that_is_suddenly_empty_or_has_lost_many_is_held_even_if_little_would_h
     let list = machines(&current);
     let mut next = current.clone();
     next.nodes.truncate(19);
-    assert!(judged(&current, &next, &[]).why.unwrap().contains("lost 20 of 20"));
-    assert!(judged(&current, &next, &list[..17]).why.unwrap().contains("lost 3 of 20"));
+    assert!(judged(&current, &next, &[]).why.unwrap().contains("lacks 20 of 20"));
+    assert!(judged(&current, &next, &list[..17]).why.unwrap().contains("lacks 3 of 20"));
     assert_eq!(judged(&current, &next, &list[..18]).why, None);
 }
 

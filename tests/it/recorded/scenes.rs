@@ -158,7 +158,10 @@ fn attempt(id: EntryId, address: &str) -> Attempt {
 fn kube(input: &Value, store: &StoreView) -> KubeView {
     let mut kube = KubeView { rights_known: true, ..KubeView::default() };
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
-        kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
+        kube.sources.insert(
+            source.to_owned(),
+            SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false },
+        );
     }
     let (unreachable, marked) = (strings(&input["unreachable"]), strings(&input["cordoned_with_annotation"]));
     let (empty, booted) =

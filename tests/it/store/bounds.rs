@@ -112,6 +112,8 @@ async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_t
             on: "reboots/3".to_owned(),
             reason: None,
             result: "x".to_owned(),
+            failed: false,
+            entry: None,
             repeats: None,
         };
         let key = store.keys().audit(&format!("{:020}-{:x}-reboots-3-{i}", at.as_nanosecond(), candidacy.lease()));

@@ -18,7 +18,7 @@ use crate::{
         cketerm_records::Verb,
         cluster::Operation,
         entry::{EntryId, Stored},
-        reason::{CommandRetry, Reason},
+        reason::{Awaited, CommandRetry, Reason},
     },
     mutation::{Mutation, on},
 };
@@ -155,8 +155,7 @@ impl<'a> Pass<'a> {
             }
         } else if order.is_some() && node.is_some_and(|n| !n.ready) {
             // `done` counts as a healthy answer, but the Node must be Ready before the uncordon.
-            let missing = "done by order, but the Node is not Ready".to_owned();
-            return Some(waiting_for_health(case, None, missing));
+            return Some(waiting_for_health(case, None, String::new(), Awaited::NodeReady));
         }
         if let Some(reason) = self.paused(case.id, "ending the entry") {
             return Some(reason);
@@ -180,8 +179,7 @@ impl<'a> Pass<'a> {
             return settling;
         }
         if node.is_some_and(|n| !n.ready) {
-            let missing = "done by order, but the Node is not Ready".to_owned();
-            return Some(waiting_for_health(case, None, missing));
+            return Some(waiting_for_health(case, None, String::new(), Awaited::NodeReady));
         }
         Some(self.end_repair(case, End::DoneBy(order), true))
     }

@@ -14,7 +14,7 @@ use crate::{
     engine::snapshot::CheckAnswer,
     model::{
         attempt::Outcome,
-        reason::{CommandRetry, Reason},
+        reason::{Awaited, CommandRetry, Reason},
         repair::{RepairStatus, StepStatus},
         time::{after, seconds_between},
     },
@@ -47,7 +47,7 @@ impl<'a> Pass<'a> {
         }
         if !self.leading() {
             let last = String::new();
-            return self.not_ours().unwrap_or_else(|| waiting_for_health(case, None, last));
+            return self.not_ours().unwrap_or_else(|| waiting_for_health(case, None, last, Awaited::Check));
         }
         let Some(task) = self.task(case) else { return self.no_definition() };
         if let Some(why) = self.taken_back(case) {
@@ -84,14 +84,14 @@ impl<'a> Pass<'a> {
         let last = self.last_health(case);
         if self.now.wall < until {
             self.wake_at_wall(until);
-            return waiting_for_health(case, Some(until), last);
+            return waiting_for_health(case, Some(until), last, Awaited::Check);
         }
         let over = self.boot_of(until);
         match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => Reason::CheckUnavailable { why: why.clone() },
             // The check was sent again after the watch was over.
             Some((at, CheckAnswer::No(_))) if *at >= over => self.next_step(case, &last),
-            _ => waiting_for_health(case, Some(until), last),
+            _ => waiting_for_health(case, Some(until), last, Awaited::Check),
         }
     }
 
@@ -167,9 +167,14 @@ fn watch_until(case: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
 }
 
 /// Returns the waiting reason of an entry whose health check decides.
-pub(super) fn waiting_for_health(case: EntryContext<'_>, until: Option<Timestamp>, last: String) -> Reason {
+pub(super) fn waiting_for_health(
+    case: EntryContext<'_>,
+    until: Option<Timestamp>,
+    last: String,
+    awaited: Awaited,
+) -> Reason {
     let EntryKind::Repair { step, .. } = case.of else { return Reason::Ready };
-    Reason::WaitingForHealth { step, until, last }
+    Reason::WaitingForHealth { step, until, last, awaited }
 }
 
 fn past_the_last(steps: usize) -> String {

@@ -60,7 +60,8 @@ fn i44_a_host_that_is_held_off_or_being_rebooted_explains_its_machine() {
     rebooting.pending_reboot_since = Some("2026-01-01T00:00:00Z".parse().unwrap());
     put(rebooting);
     put(crate::model::host::HostRow { online: false, ..host("dddd") });
-    let source = crate::model::kube::SourceState { synced: true, heard: BOOT, proved: BOOT, error: None };
+    let source =
+        crate::model::kube::SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false };
     kube.sources.insert(crate::model::kube::HOSTS_SOURCE.to_owned(), source);
     let kept = super::super::kept_by_hosts(&kube, BOOT).unwrap();
     assert_eq!(kept.keys().collect::<Vec<_>>(), ["10.7.7.2", "10.7.7.3", "10.7.7.4"]);
@@ -82,7 +83,7 @@ fn i44_nothing_is_added_while_nobody_can_say_who_is_held_off() {
         (decision.effects.iter().any(adds), decision.auto_repair.off.unwrap_or_default())
     };
     let source = |synced, heard, error: Option<&str>| {
-        Some(SourceState { synced, heard, proved: heard, error: error.map(str::to_owned) })
+        Some(SourceState { synced, heard, proved: heard, error: error.map(str::to_owned), forbidden: false })
     };
     for (source, said) in [
         (None, "not read yet"),

@@ -14,7 +14,7 @@ use crate::{
         attempt::Ended,
         cketerm_records::Verb,
         entry::QueueKind,
-        reason::Reason,
+        reason::{Awaited, Reason},
         repair::{RepairEntry, RepairStatus, StepStatus},
         time::after,
     },
@@ -140,7 +140,10 @@ fn i41_not_healthy_within_watch_seconds_the_next_steps_first_action_in_the_same_
     let scene = |age: i64| Scene::repairing(1).repair(0, 11, "two").watching(0, 0, age, ok());
     assert_eq!(scene(59).repairs(0).map(|e| e.word()), None, "60 s are watched");
     let until = Some(after(now(), 1));
-    assert_eq!(scene(59).repair_reason(0), Reason::WaitingForHealth { step: 0, until, last: "false".to_owned() });
+    assert_eq!(
+        scene(59).repair_reason(0),
+        Reason::WaitingForHealth { step: 0, until, last: "false".to_owned(), awaited: Awaited::Check }
+    );
     let (entry, how) = written(scene(61).repairs(0));
     assert_eq!((how, entry.step, entry.step_status), ("drain", 1, StepStatus::Draining));
     let (entry, how) = written(scene(61).change_repair(0, |e| e.address = "10.0.0.99".to_owned()).repairs(0));

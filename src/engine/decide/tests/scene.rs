@@ -58,8 +58,10 @@ impl Scene {
         cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints", "baremetalhosts"] {
-            kube.sources
-                .insert(source.to_owned(), SourceState { synced: true, heard: BOOT, proved: BOOT, error: None });
+            kube.sources.insert(
+                source.to_owned(),
+                SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false },
+            );
         }
         let mut snap = Snapshot {
             engine: Engine {

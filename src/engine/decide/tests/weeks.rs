@@ -111,7 +111,10 @@ impl Weeks {
         cluster.reboot.protected_namespaces = serde_json::from_value(nothing).unwrap();
         let mut kube = KubeView { rights_known: true, ..KubeView::default() };
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
-            kube.sources.insert(source.to_owned(), SourceState { synced: true, heard: 0.0, proved: 0.0, error: None });
+            kube.sources.insert(
+                source.to_owned(),
+                SourceState { synced: true, heard: 0.0, proved: 0.0, error: None, forbidden: false },
+            );
         }
         let mut snap = Snapshot::default();
         let mut store = StoreView { synced: true, revision: 1, ..StoreView::default() };
@@ -227,9 +230,10 @@ impl Weeks {
         store.revision += 1;
         let sources = self.snap.kube.sources.clone();
         for name in sources.keys() {
-            self.kube()
-                .sources
-                .insert(name.clone(), SourceState { synced: true, heard: boot, proved: boot, error: None });
+            self.kube().sources.insert(
+                name.clone(),
+                SourceState { synced: true, heard: boot, proved: boot, error: None, forbidden: false },
+            );
         }
         self.snap.engine.leading.as_mut().unwrap().acknowledged = boot;
         for (address, probe) in &mut self.snap.probes {
