@@ -3,8 +3,8 @@
 //!
 //! Local files hold connections, looks and logs only. Everything that affects a decision is in etcd (`cketerm/policy`).
 
+mod display;
 mod form;
-mod looks;
 mod notices;
 mod place;
 pub mod schema;
@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     model::secret,
-    notices::{Origin, Receiver, Way},
+    notices::{Receiver, UrlSource, Way},
     store::EtcdSettings,
 };
 
@@ -28,7 +28,7 @@ const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 /// Directory in which a daemon keeps the results of commands, for any user.
 const STATE_DIRECTORY: &str = "/var/lib/cketerm";
 
-pub use looks::{Bell, Mouse, Switch};
+pub use display::{Bell, Mouse, Switch};
 
 pub use crate::kubernetes::KubeSettings;
 
@@ -105,7 +105,7 @@ pub struct Settings {
     /// The files that were read, in order.
     pub files: Vec<PathBuf>,
     /// The files that were looked for, in order, existing or not.
-    pub looked_for: Vec<PathBuf>,
+    pub searched_files: Vec<PathBuf>,
     /// Source of the servers, which decides whether an engine may run. `etcd` and `kubernetes` map to a file or to
     /// "environment or options". `cke-form` maps to CKE's file if etcd comes from one.
     pub sources: BTreeMap<String, String>,
@@ -156,7 +156,7 @@ impl Default for Settings {
             state_directory: PathBuf::from(STATE_DIRECTORY),
             lease_ttl_seconds: 60,
             files: Vec::new(),
-            looked_for: Vec::new(),
+            searched_files: Vec::new(),
             sources: BTreeMap::new(),
             from: BTreeMap::new(),
             key_files: Vec::new(),
@@ -170,11 +170,11 @@ const ENVIRONMENT: &str = "environment or options";
 
 /// Owner of a file. It decides the form, and how a readable secret is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ConfigSource {
     /// `/etc/cke/config.yml`: CKE's form.
     Cke,
     /// cketerm's own form.
-    Ours,
+    Cketerm,
     /// `--config`: either form.
     Named,
 }
@@ -185,8 +185,9 @@ impl Settings {
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let own = directories::ProjectDirs::from("", "", "cketerm");
         let user = own.as_ref().map(|d| d.config_dir().join("config.yaml"));
-        let mut places = vec![(Place::Cke, PathBuf::from(CKE_FILE)), (Place::Ours, PathBuf::from(HOST_FILE))];
-        places.extend(user.map(|path| (Place::Ours, path)));
+        let mut places =
+            vec![(ConfigSource::Cke, PathBuf::from(CKE_FILE)), (ConfigSource::Cketerm, PathBuf::from(HOST_FILE))];
+        places.extend(user.map(|path| (ConfigSource::Cketerm, path)));
         Self::load_from(overrides, environment, &places)
     }
 
@@ -199,25 +200,25 @@ impl Settings {
     fn load_from(
         overrides: &Overrides,
         environment: impl Fn(&str) -> Option<String>,
-        places: &[(Place, PathBuf)],
+        places: &[(ConfigSource, PathBuf)],
     ) -> Result<Self, ConfigError> {
         let mut settings = Self::default();
         if overrides.sandbox {
             // No file and no variable counts in a sandbox, so a broken one cannot prevent its start.
             settings.lease_ttl_seconds = 10;
             if let Some(path) = &overrides.config {
-                settings.console = settings.looks_of(path);
+                settings.console = settings.console_of(path);
             }
             return Ok(settings);
         }
         for (place, path) in places {
-            settings.looked_for.push(path.clone());
+            settings.searched_files.push(path.clone());
             match std::fs::read_to_string(path) {
                 Ok(text) => {
                     let before = settings.clone();
-                    match settings.take_file(*place, path, &text) {
+                    match settings.apply_file(*place, path, &text) {
                         // neither must keys and certificates of CKE's that this user may not read
-                        Err(e) if *place == Place::Cke && e.0.contains(form::UNREADABLE) => {
+                        Err(e) if *place == ConfigSource::Cke && e.0.contains(form::UNREADABLE) => {
                             settings = before;
                             settings.warnings.push(format!("{} was ignored: {e}", path.display()));
                         }
@@ -231,13 +232,13 @@ impl Settings {
         }
         let named = overrides.config.clone().or_else(|| environment("CKETERM_CONFIG").map(PathBuf::from));
         if let Some(path) = named {
-            settings.looked_for.push(path.clone());
+            settings.searched_files.push(path.clone());
             let text = std::fs::read_to_string(&path)
                 .map_err(|e| ConfigError(format!("{} cannot be read: {e}; check --config", path.display())))?;
-            settings.take_file(Place::Named, &path, &text)?;
+            settings.apply_file(ConfigSource::Named, &path, &text)?;
         }
-        settings.take_environment(&environment)?;
-        settings.take_options(overrides);
+        settings.apply_environment(&environment)?;
+        settings.apply_options(overrides);
         if !settings.etcd.prefix.starts_with('/') {
             settings
                 .warnings
@@ -252,10 +253,10 @@ impl Settings {
 
     /// Returns the console settings of a file for a sandbox, so that keys and themes can be tried there. Nothing else
     /// of it counts, and a file that cannot be read is only a warning.
-    fn looks_of(&mut self, path: &Path) -> ConsoleSettings {
+    fn console_of(&mut self, path: &Path) -> ConsoleSettings {
         let mut named = Self::default();
         let text = std::fs::read_to_string(path).map_err(|e| ConfigError(e.to_string()));
-        match text.and_then(|text| named.take_file(Place::Ours, path, &text)) {
+        match text.and_then(|text| named.apply_file(ConfigSource::Cketerm, path, &text)) {
             Ok(()) => named.console,
             Err(e) => {
                 self.warnings.push(format!("{} is ignored in the sandbox: {e}", path.display()));
@@ -264,19 +265,19 @@ impl Settings {
         }
     }
 
-    fn take_file(&mut self, place: Place, path: &Path, text: &str) -> Result<(), ConfigError> {
+    fn apply_file(&mut self, place: ConfigSource, path: &Path, text: &str) -> Result<(), ConfigError> {
         let (cke, secret) = form::take(self, place, path, text)?;
         self.files.push(path.to_owned());
-        let hides =
-            |r: &&Receiver| matches!(&r.way, Way::Webhook { url: Origin::Here(url), .. } if url.hides_something());
-        if let Some(receiver) = self.notices.iter().find(hides).filter(|_| !cke && world_readable(path)) {
+        let has_secret_url =
+            |r: &&Receiver| matches!(&r.way, Way::Webhook { url: UrlSource::Inline(url), .. } if url.has_secret_path());
+        if let Some(receiver) = self.notices.iter().find(has_secret_url).filter(|_| !cke && is_world_readable(path)) {
             self.warnings.push(format!(
                 "{} can be read by everyone; if the URL of receiver {:?} is a secret, use url_file",
                 path.display(),
                 receiver.name
             ));
         }
-        if secret && world_readable(path) {
+        if secret && is_world_readable(path) {
             let advice = format!("chmod o-r {}", path.display());
             if !cke {
                 return Err(ConfigError(format!(
@@ -290,32 +291,32 @@ impl Settings {
         Ok(())
     }
 
-    fn take_environment(&mut self, environment: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
+    fn apply_environment(&mut self, environment: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
         let mut from = std::mem::take(&mut self.from);
-        let mut said = |setting: &str, variable: &str| {
+        let mut lookup = |setting: &str, variable: &str| {
             let value = environment(variable)?;
             from.insert(setting.to_owned(), variable.to_owned());
             Some(value)
         };
-        if let Some(urls) = said("etcd.endpoints", "CKETERM_ETCD_ENDPOINTS") {
-            self.name_endpoints(&urls);
+        if let Some(urls) = lookup("etcd.endpoints", "CKETERM_ETCD_ENDPOINTS") {
+            self.set_endpoints(&urls);
         }
-        if let Some(prefix) = said("etcd.prefix", "CKETERM_ETCD_PREFIX") {
-            self.etcd.prefix = with_slash(&prefix);
+        if let Some(prefix) = lookup("etcd.prefix", "CKETERM_ETCD_PREFIX") {
+            self.etcd.prefix = with_trailing_slash(&prefix);
         }
-        self.etcd.username = said("etcd.username", "CKETERM_ETCD_USERNAME").or_else(|| self.etcd.username.take());
-        self.etcd.password = said("etcd.password", "CKETERM_ETCD_PASSWORD").or_else(|| self.etcd.password.take());
-        if let Some(file) = said("kubernetes.kubeconfig", "CKETERM_KUBECONFIG") {
-            self.name_kubeconfig(file.into());
+        self.etcd.username = lookup("etcd.username", "CKETERM_ETCD_USERNAME").or_else(|| self.etcd.username.take());
+        self.etcd.password = lookup("etcd.password", "CKETERM_ETCD_PASSWORD").or_else(|| self.etcd.password.take());
+        if let Some(file) = lookup("kubernetes.kubeconfig", "CKETERM_KUBECONFIG") {
+            self.set_kubeconfig(file.into());
         }
-        self.kube.context = said("kubernetes.context", "CKETERM_CONTEXT").or_else(|| self.kube.context.take());
-        if let Some(http) = said("engine.http", "CKETERM_HTTP") {
-            self.http = listen(&http);
+        self.kube.context = lookup("kubernetes.context", "CKETERM_CONTEXT").or_else(|| self.kube.context.take());
+        if let Some(http) = lookup("engine.http", "CKETERM_HTTP") {
+            self.http = listen_address(&http);
         }
-        if let Some(directory) = said("engine.state_directory", "CKETERM_STATE_DIRECTORY") {
+        if let Some(directory) = lookup("engine.state_directory", "CKETERM_STATE_DIRECTORY") {
             self.state_directory = directory.into();
         }
-        if let Some(ttl) = said("engine.lease_ttl_seconds", "CKETERM_LEASE_TTL") {
+        if let Some(ttl) = lookup("engine.lease_ttl_seconds", "CKETERM_LEASE_TTL") {
             let wrong = |_| ConfigError(format!("CKETERM_LEASE_TTL: {ttl:?} is not a number of seconds"));
             self.lease_ttl_seconds = ttl.parse().map_err(wrong)?;
         }
@@ -323,40 +324,40 @@ impl Settings {
         Ok(())
     }
 
-    fn take_options(&mut self, options: &Overrides) {
+    fn apply_options(&mut self, options: &Overrides) {
         if let Some(urls) = &options.etcd_endpoints {
-            self.comes_from("etcd.endpoints", "--etcd-endpoints");
-            self.name_endpoints(urls);
+            self.set_origin("etcd.endpoints", "--etcd-endpoints");
+            self.set_endpoints(urls);
         }
         if let Some(prefix) = &options.etcd_prefix {
-            self.comes_from("etcd.prefix", "--etcd-prefix");
-            self.etcd.prefix = with_slash(prefix);
+            self.set_origin("etcd.prefix", "--etcd-prefix");
+            self.etcd.prefix = with_trailing_slash(prefix);
         }
         if let Some(file) = &options.kubeconfig {
-            self.comes_from("kubernetes.kubeconfig", "--kubeconfig");
-            self.name_kubeconfig(file.clone());
+            self.set_origin("kubernetes.kubeconfig", "--kubeconfig");
+            self.set_kubeconfig(file.clone());
         }
         if let Some(context) = &options.context {
-            self.comes_from("kubernetes.context", "--context");
+            self.set_origin("kubernetes.context", "--context");
             self.kube.context = Some(context.clone());
         }
         if let Some(http) = &options.http {
-            self.comes_from("engine.http", "--http");
-            self.http = listen(http);
+            self.set_origin("engine.http", "--http");
+            self.http = listen_address(http);
         }
     }
 
-    fn comes_from(&mut self, setting: &str, place: &str) {
+    fn set_origin(&mut self, setting: &str, place: &str) {
         self.from.insert(setting.to_owned(), place.to_owned());
     }
 
-    fn name_endpoints(&mut self, urls: &str) {
+    fn set_endpoints(&mut self, urls: &str) {
         self.etcd.endpoints = urls.split(',').map(|u| u.trim().to_owned()).filter(|u| !u.is_empty()).collect();
         self.sources.insert("etcd".to_owned(), ENVIRONMENT.to_owned());
         self.sources.remove("cke-form");
     }
 
-    fn name_kubeconfig(&mut self, file: PathBuf) {
+    fn set_kubeconfig(&mut self, file: PathBuf) {
         (self.kube.kubeconfig, self.kube.in_cluster) = (Some(file), false);
         self.sources.insert("kubernetes".to_owned(), ENVIRONMENT.to_owned());
     }
@@ -369,7 +370,7 @@ impl Settings {
     /// Checks whether an engine may run with these settings. Either etcd and Kubernetes come from the same source, or
     /// etcd comes from CKE's form and Kubernetes from an explicit kubeconfig or the in-cluster account. The error names
     /// the reason.
-    pub fn engine_sources(&self) -> Result<(), String> {
+    pub fn check_engine_sources(&self) -> Result<(), String> {
         let Some(etcd) = self.sources.get("etcd") else {
             return Err("no etcd is configured; see `cketerm config default`".to_owned());
         };
@@ -391,10 +392,10 @@ impl Settings {
     pub fn exposures(&self) -> Vec<String> {
         let mut all = Vec::new();
         let kubeconfig = self.kube.kubeconfig.iter();
-        for file in self.key_files.iter().chain(kubeconfig).filter(|file| world_readable(file)) {
+        for file in self.key_files.iter().chain(kubeconfig).filter(|file| is_world_readable(file)) {
             all.push(format!("{} holds a key or token and everyone can read it: chmod o-r {0}", file.display()));
         }
-        let plain = |url: &&String| url.starts_with("http://") && !on_loopback(url);
+        let plain = |url: &&String| url.starts_with("http://") && !is_loopback_url(url);
         if let (Some(_), Some(url)) = (&self.etcd.password, self.etcd.endpoints.iter().find(plain)) {
             let url = secret::url(url);
             all.push(format!("etcd.password goes over plain HTTP to {url}: use https"));
@@ -414,12 +415,12 @@ impl Settings {
 }
 
 /// Returns the listen address. `off`, `none` and the empty text mean none.
-fn listen(text: &str) -> Option<String> {
+fn listen_address(text: &str) -> Option<String> {
     (!matches!(text, "" | "off" | "none")).then(|| text.to_owned())
 }
 
 /// Returns true if the URL's host is this host.
-fn on_loopback(url: &str) -> bool {
+fn is_loopback_url(url: &str) -> bool {
     let uri = url.parse::<http::Uri>().ok();
     let host = uri.as_ref().and_then(http::Uri::host).unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -427,11 +428,11 @@ fn on_loopback(url: &str) -> bool {
 
 /// Appends the slash that operators often omit: `/cke` means `/cke/`. CKE uses the prefix of its own file literally, so
 /// that one is not changed (STO-1).
-fn with_slash(prefix: &str) -> String {
+fn with_trailing_slash(prefix: &str) -> String {
     if prefix.is_empty() || prefix.ends_with('/') { prefix.to_owned() } else { format!("{prefix}/") }
 }
 
-fn world_readable(path: &Path) -> bool {
+fn is_world_readable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
 }

@@ -43,7 +43,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     // Without this check an engine would take its clusters from wherever the environment points.
-    settings.engine_sources().map_err(|why| anyhow::anyhow!(why))?;
+    settings.check_engine_sources().map_err(|why| anyhow::anyhow!(why))?;
     let listener = TcpListener::bind(http)
         .await
         .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
@@ -54,7 +54,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
     let heartbeat = engine.heartbeat();
     heartbeat.guard(|| {})?;
     systemd::notify("READY=1");
-    let fed = tokio::spawn(systemd::feed_watchdog(heartbeat.clone()));
+    let watchdog = tokio::spawn(systemd::feed_watchdog(heartbeat.clone()));
     let ends = async {
         tokio::select! {
             _ = term.recv() => {}
@@ -72,7 +72,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         () = ends => Ok(()),
     };
     served.abort();
-    fed.abort();
+    watchdog.abort();
     ended
 }
 

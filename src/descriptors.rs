@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors for connections and files: HTTP pages, watches of etcd and Kubernetes, logs, receivers.
-const OTHERS: u64 = 192;
+const RESERVED_FOR_CONNECTIONS: u64 = 192;
 /// Descriptors that one command takes in this process, for its pipes and its start.
-const COMMAND: u64 = 8;
+const PER_COMMAND: u64 = 8;
 /// Number of power and repair commands that can always run beside the checks.
-const POWER: u64 = 16;
+const POWER_COMMANDS: u64 = 16;
 /// Upper bound of concurrent checks.
 const MOST_CHECKS: u64 = 4096;
 
@@ -42,7 +42,9 @@ pub fn checks_at_once() -> usize {
 }
 
 fn checks_within(limit: Option<u64>) -> usize {
-    let spare = limit.map_or(u64::MAX, |limit| limit.saturating_sub(OTHERS + POWER * COMMAND) / COMMAND);
+    let spare = limit.map_or(u64::MAX, |limit| {
+        limit.saturating_sub(RESERVED_FOR_CONNECTIONS + POWER_COMMANDS * PER_COMMAND) / PER_COMMAND
+    });
     usize::try_from(spare.clamp(4, MOST_CHECKS)).unwrap_or(4)
 }
 
@@ -51,12 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_leave_descriptors_for_power_commands() {
+    fn checks_leave_file_descriptors_for_power_commands() {
         assert_eq!(checks_within(None), 4096);
         assert_eq!(checks_within(Some(524_288)), 4096);
         assert_eq!(checks_within(Some(1024)), 88);
         assert_eq!(checks_within(Some(256)), 4);
-        let taken = |limit| OTHERS + COMMAND * (POWER + checks_within(Some(limit)) as u64);
+        let taken =
+            |limit| RESERVED_FOR_CONNECTIONS + PER_COMMAND * (POWER_COMMANDS + checks_within(Some(limit)) as u64);
         for limit in [512, 1024, 4096] {
             assert!(taken(limit) <= limit, "{limit}");
         }

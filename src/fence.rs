@@ -188,7 +188,7 @@ mod tests {
 
     /// The engine writes with permits only and never creates a [`Person`] (I23).
     #[test]
-    fn i23_the_engine_writes_nothing_by_hand() {
+    fn i23_the_engine_never_uses_operator_writes() {
         fn sources(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
             for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
                 let path = entry.path();
@@ -200,7 +200,7 @@ mod tests {
         assert!(all.len() > 30, "{}", all.len());
         for path in all {
             let text = std::fs::read_to_string(&path).unwrap();
-            assert!(!text.contains("Person") && !text.contains("_by_hand("), "{}", path.display());
+            assert!(!text.contains("Person") && !text.contains("_manually("), "{}", path.display());
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn i24_an_effect_needs_a_sixth_of_the_lease() {
+    async fn i24_a_permit_needs_a_sixth_of_the_lease_left() {
         let (fence, clock) = fence(60);
         tokio::time::advance(Duration::from_secs(50)).await;
         assert!(fence.permit(clock.boot()).is_ok());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn i24_an_effect_starts_within_a_twelfth_of_the_lease_of_its_decision() {
+    async fn i24_a_permit_is_refused_a_twelfth_of_the_lease_after_the_decision() {
         let (fence, clock) = fence(60);
         let decided = clock.boot();
         tokio::time::advance(Duration::from_millis(5001)).await;

@@ -21,13 +21,13 @@ use tokio::{
 use crate::mutation::{Mutation, on};
 
 /// Interval between two looks of the watcher.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Lower bound of the limit, for any TTL.
-const SHORTEST: Duration = Duration::from_secs(10);
+const MIN_LIMIT: Duration = Duration::from_secs(10);
 /// Time that the process waits for etcd to revoke the lease before it exits.
-const GIVEN_BACK: Duration = Duration::from_secs(3);
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time that the thread of [`Heartbeat::guard`] waits longer than the watcher.
-const LAST: Duration = Duration::from_secs(10);
+const GUARD_MARGIN: Duration = Duration::from_secs(10);
 
 /// Heartbeat of one engine. All clones share one state.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ struct Inner {
     limit: Duration,
     beats: AtomicU64,
     /// Number of looks of the watcher, which serves as the watcher's own heartbeat.
-    looks: AtomicU64,
+    checks: AtomicU64,
     state: watch::Sender<State>,
     /// The lease that depends on this heartbeat.
     lease: watch::Sender<Lease>,
@@ -52,9 +52,9 @@ enum Lease {
     /// A task keeps it alive.
     Kept(i64),
     /// It was not revoked, but no task keeps it alive any more, so it will expire.
-    RunsOut(i64),
+    Expiring(i64),
     /// It was revoked because the loop is missing.
-    GivenBack,
+    Revoked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,16 +74,16 @@ pub struct LeaseInUse {
 
 impl LeaseInUse {
     /// Reports that the loop is missing and that etcd has revoked the lease.
-    pub fn given_back(self) {
-        self.becomes(Lease::GivenBack);
+    pub fn mark_revoked(self) {
+        self.set_lease(Lease::Revoked);
     }
 
     /// Reports that the lease has expired or that etcd does not know it.
     pub fn gone(self) {
-        self.becomes(Lease::None);
+        self.set_lease(Lease::None);
     }
 
-    fn becomes(&self, what: Lease) {
+    fn set_lease(&self, what: Lease) {
         self.heartbeat.0.lease.send_modify(|lease| {
             if *lease == Lease::Kept(self.lease) {
                 *lease = what;
@@ -94,7 +94,7 @@ impl LeaseInUse {
 
 impl Drop for LeaseInUse {
     fn drop(&mut self) {
-        self.becomes(Lease::RunsOut(self.lease));
+        self.set_lease(Lease::Expiring(self.lease));
     }
 }
 
@@ -102,9 +102,9 @@ impl Heartbeat {
     /// Creates the heartbeat of an engine whose lease has this TTL. It has no effect until [`Heartbeat::watch`] runs.
     pub fn new(ttl: Duration) -> Self {
         Self(Arc::new(Inner {
-            limit: SHORTEST.max(ttl / 2),
+            limit: MIN_LIMIT.max(ttl / 2),
             beats: AtomicU64::new(0),
-            looks: AtomicU64::new(0),
+            checks: AtomicU64::new(0),
             state: watch::Sender::new(State::Watched),
             lease: watch::Sender::new(Lease::None),
         }))
@@ -140,10 +140,10 @@ impl Heartbeat {
     pub async fn watch(self) {
         let (mut seen, mut silent) = (self.beats(), Duration::ZERO);
         while *self.0.state.borrow() == State::Watched {
-            sleep(LOOK).await;
-            self.0.looks.fetch_add(1, Ordering::Relaxed);
+            sleep(CHECK_INTERVAL).await;
+            self.0.checks.fetch_add(1, Ordering::Relaxed);
             let beats = self.beats();
-            silent = if beats == seen { silent + LOOK } else { Duration::ZERO };
+            silent = if beats == seen { silent + CHECK_INTERVAL } else { Duration::ZERO };
             seen = beats;
             if silent < self.0.limit || on(Mutation::HeartbeatIgnored) {
                 continue;
@@ -181,10 +181,10 @@ impl Heartbeat {
         async move {
             missing.await;
             // without an answer the lease expires by itself, since no task keeps it alive
-            let _ = timeout(GIVEN_BACK, lease.wait_for(|lease| !matches!(lease, Lease::Kept(_)))).await;
+            let _ = timeout(REVOKE_TIMEOUT, lease.wait_for(|lease| !matches!(lease, Lease::Kept(_)))).await;
             let lock = match *lease.borrow() {
-                Lease::GivenBack => "the lock was released",
-                Lease::Kept(_) | Lease::RunsOut(_) => "its lease was not revoked, so the lock expires with it",
+                Lease::Revoked => "the lock was released",
+                Lease::Kept(_) | Lease::Expiring(_) => "its lease was not revoked, so the lock expires with it",
                 Lease::None => "it held no lock",
             };
             format!("the engine's main loop was stuck for {limit} s; {lock}; start cketerm again")
@@ -200,7 +200,7 @@ impl Heartbeat {
     /// Records that this lease was revoked, by any caller.
     pub fn revoked(&self, lease: i64) {
         self.0.lease.send_modify(|newest| {
-            if [Lease::Kept(lease), Lease::RunsOut(lease)].contains(newest) {
+            if [Lease::Kept(lease), Lease::Expiring(lease)].contains(newest) {
                 *newest = Lease::None;
             }
         });
@@ -210,16 +210,16 @@ impl Heartbeat {
     /// only thread, or the process may not exit although it was notified. `before` restores the terminal and gets one
     /// second.
     pub fn guard(&self, before: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-        let (inner, limit) = (Arc::downgrade(&self.0), self.0.limit + LAST);
+        let (inner, limit) = (Arc::downgrade(&self.0), self.0.limit + GUARD_MARGIN);
         let thread = || std::thread::Builder::new().name("heartbeat".to_owned());
         let guard = move || {
-            if !must_exit(&inner, limit, LAST) {
+            if !must_exit(&inner, limit, GUARD_MARGIN) {
                 return;
             }
             tracing::error!("the process is stuck; exiting");
             // a terminal that blocks must not delay the exit
             let _ = thread().spawn(before);
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
             std::process::exit(1);
         };
         thread().spawn(guard).map(drop)
@@ -231,16 +231,16 @@ impl Heartbeat {
 fn must_exit(inner: &Weak<Inner>, starved: Duration, missing: Duration) -> bool {
     let (mut seen, mut silent) = (0, Duration::ZERO);
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
         let Some(inner) = inner.upgrade() else { return false };
         let limit = match *inner.state.borrow() {
             State::Watched => starved,
             State::Missing => missing,
             State::Ended => return false,
         };
-        let looks = inner.looks.load(Ordering::Relaxed);
-        silent = if looks == seen { silent + LOOK } else { Duration::ZERO };
-        seen = looks;
+        let checks = inner.checks.load(Ordering::Relaxed);
+        silent = if checks == seen { silent + CHECK_INTERVAL } else { Duration::ZERO };
+        seen = checks;
         if silent >= limit {
             return true;
         }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_loop_that_beats_is_never_missing_and_one_that_stops_is_after_the_limit() {
+    async fn a_loop_is_missing_once_it_stops_beating_for_the_limit() {
         for (ttl, limit) in [(5, 10), (20, 10), (60, 30), (120, 60)] {
             let heartbeat = watched(ttl);
             let missing = heartbeat.missing();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_process_that_stood_still_is_not_missing() {
+    async fn a_suspended_process_is_not_missing() {
         let gate = crate::tasks::Gate::default();
         let heartbeat = Heartbeat::new(Duration::from_mins(1));
         let beating = heartbeat.clone();
@@ -294,7 +294,7 @@ mod tests {
             crate::tasks::spawn(beating.clone().watch());
             loop {
                 beating.beat();
-                sleep(LOOK).await;
+                sleep(CHECK_INTERVAL).await;
             }
         }));
         for _ in 0..5 {
@@ -307,14 +307,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_process_waits_for_its_lease_but_not_for_ever() {
+    async fn a_stuck_process_waits_a_limited_time_for_the_revocation() {
         let heartbeat = watched(5);
         let lease = heartbeat.lease(7);
         let (missing, stuck) = (heartbeat.missing(), tokio::spawn(heartbeat.stuck()));
         missing.await;
         sleep(Duration::from_secs(1)).await;
         assert!(!stuck.is_finished());
-        lease.given_back();
+        lease.mark_revoked();
         assert!(stuck.await.unwrap().contains("the lock was released"));
 
         let heartbeat = watched(5);
@@ -324,22 +324,25 @@ mod tests {
 
     /// The message reports the real state of the lease, not only that no task keeps it alive.
     #[tokio::test(start_paused = true)]
-    async fn what_is_said_of_the_lease_is_what_has_become_of_it() {
-        let said = async |of: fn(&Heartbeat)| {
+    async fn the_stuck_message_reports_the_state_of_the_lease() {
+        let stuck_message = async |of: fn(&Heartbeat)| {
             let heartbeat = watched(5);
             of(&heartbeat);
             heartbeat.stuck().await
         };
         let none = "it held no lock";
-        assert!(said(|_| {}).await.contains(none), "an engine that never stood for election");
-        assert!(said(|heartbeat| drop(heartbeat.lease(7))).await.contains("was not revoked"), "its keeper was aborted");
-        assert!(said(|heartbeat| heartbeat.lease(7).gone()).await.contains(none), "it ran out before");
-        let resigned = said(|heartbeat| {
+        assert!(stuck_message(|_| {}).await.contains(none), "an engine that never stood for election");
+        assert!(
+            stuck_message(|heartbeat| drop(heartbeat.lease(7))).await.contains("was not revoked"),
+            "its keeper was aborted"
+        );
+        assert!(stuck_message(|heartbeat| heartbeat.lease(7).gone()).await.contains(none), "it ran out before");
+        let resigned = stuck_message(|heartbeat| {
             drop(heartbeat.lease(7));
             heartbeat.revoked(7);
         });
         assert!(resigned.await.contains(none));
-        let again = said(|heartbeat| {
+        let again = stuck_message(|heartbeat| {
             let before = heartbeat.lease(7);
             std::mem::forget(heartbeat.lease(8));
             drop(before);
@@ -349,14 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_in_which_nothing_moves_is_noticed_by_a_thread_and_one_that_ended_is_not() {
+    fn the_guard_thread_detects_a_starved_watcher_and_ignores_an_ended_engine() {
         let heartbeat = Heartbeat::new(Duration::from_secs(5));
         let (inner, never) = (Arc::downgrade(&heartbeat.0), Duration::MAX);
-        assert!(must_exit(&inner, LOOK, never), "nobody watches");
+        assert!(must_exit(&inner, CHECK_INTERVAL, never), "nobody watches");
         heartbeat.0.state.send_replace(State::Missing);
-        assert!(must_exit(&inner, never, LOOK), "nobody exits");
+        assert!(must_exit(&inner, never, CHECK_INTERVAL), "nobody exits");
         heartbeat.0.state.send_replace(State::Ended);
-        assert!(!must_exit(&inner, LOOK, LOOK));
-        assert!(!must_exit(&Weak::new(), LOOK, LOOK));
+        assert!(!must_exit(&inner, CHECK_INTERVAL, CHECK_INTERVAL));
+        assert!(!must_exit(&Weak::new(), CHECK_INTERVAL, CHECK_INTERVAL));
     }
 }

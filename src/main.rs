@@ -23,7 +23,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpabl
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let mut words = std::env::args_os().skip(1).map(|command| command.to_string_lossy().into_owned());
     if words.next().as_deref() == Some(SUBCOMMAND) {
         // this process is the engine's helper: no settings, no runtime
         return helper_main(&words.collect::<Vec<_>>());
@@ -52,14 +52,14 @@ fn main() -> ExitCode {
         }
         None if cli.run.daemon => match listen(&settings) {
             Ok(http) => with_runtime(Threads::All, async {
-                Box::pin(daemon::run(settings.of_a_daemon(), http)).await.map_err(|e| (1, format!("{e:#}")))
+                Box::pin(daemon::run(settings.for_daemon(), http)).await.map_err(|e| (1, format!("{e:#}")))
             }),
             Err(text) => fail(2, &text),
         },
         None if cli.run.choice.any() && !cli.run.sandbox => {
             fail(2, "--nodes, --scenario, --seed and --speed require --sandbox")
         }
-        None => attended(settings.of_a_console(), &cli),
+        None => attended(settings.for_console(), &cli),
     }
 }
 
@@ -76,8 +76,8 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
     if !settings.configured() && !cli.run.sandbox {
         return fail(2, &unconfigured(&settings));
     }
-    let story = match cli.run.sandbox.then(|| cli.run.choice.made()).transpose() {
-        Ok(story) => story,
+    let scenario_options = match cli.run.sandbox.then(|| cli.run.choice.build()).transpose() {
+        Ok(scenario_options) => scenario_options,
         Err(text) => return fail(2, &text),
     };
     if !cli.run.plain && (!std::io::stdout().is_terminal() || !std::io::stdin().is_terminal()) {
@@ -90,11 +90,11 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
             options.logs = Some(ring.clone());
             let _logs = console::logs(&settings, cli.run.sandbox, &ring).map_err(|e| (1, format!("{e:#}")))?;
             let attended = !cli.run.observe && !cli.run.read_only;
-            if let Some((scenario, how)) = story {
+            if let Some((scenario, how)) = scenario_options {
                 let backends = console::stage(scenario, how);
                 return Box::pin(console::run(backends, attended, options)).await.map_err(|e| (1, format!("{e:#}")));
             }
-            let sources = settings.engine_sources();
+            let sources = settings.check_engine_sources();
             if let Err(why) = &sources {
                 tracing::warn!("the engine only observes: {why}");
             }
@@ -113,7 +113,7 @@ fn listen(settings: &Settings) -> Result<SocketAddr, String> {
 }
 
 fn unconfigured(settings: &Settings) -> String {
-    let files: Vec<String> = settings.looked_for.iter().map(|f| format!("  {}\n", f.display())).collect();
+    let files: Vec<String> = settings.searched_files.iter().map(|f| format!("  {}\n", f.display())).collect();
     format!(
         "no etcd is configured, so there is nothing to show. Looked for:\n{}\
          \x20 CKETERM_ETCD_ENDPOINTS in the environment, --etcd-endpoints\n\
@@ -125,7 +125,7 @@ fn unconfigured(settings: &Settings) -> String {
 }
 
 /// Time that the end waits for what still runs, such as files being written.
-const AT_THE_END: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of worker threads.
 #[derive(Clone, Copy)]
@@ -144,7 +144,7 @@ fn with_runtime(threads: Threads, work: impl Future<Output = Result<(), (u8, Str
     let worked = builder.enable_all().build().map(|runtime| {
         let worked = runtime.block_on(work);
         // a task that never ends, such as a stuck engine, must not keep the process
-        runtime.shutdown_timeout(AT_THE_END);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         worked
     });
     match worked {

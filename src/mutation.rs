@@ -41,9 +41,9 @@ pub enum Mutation {
     /// A command of unknown outcome is run again by the next leader.
     SecondRun,
     /// An entry that cannot be read takes a slot.
-    SlotEaten,
+    UnreadableEntryTakesSlot,
     /// An interrupted power cycle is dropped when the Metal3 controller is switched off.
-    HalfForgotten,
+    PowerCycleForgotten,
     /// A closed window holds back nothing.
     WindowForgotten,
     /// An API server in work does not hold back another one.
@@ -57,7 +57,7 @@ pub enum Mutation {
     /// Unreachable nodes hold back nothing.
     GateForgotten,
     /// The health of the other control planes does not hold back an API server.
-    SickControlPlane,
+    UnhealthyControlPlaneIgnored,
     /// A freeze holds back nothing.
     FreezeForgotten,
     /// A cordon is made without the owner annotation.
@@ -85,17 +85,17 @@ pub enum Mutation {
     /// The lease never expires by the local clock, and a command may start at any time.
     LateEffect,
     /// Unknown fields of an entry are lost when it is rewritten.
-    StrangeFieldsLost,
+    UnknownFieldsLost,
     /// The last worker that could start is started instead of the first.
     LastFirst,
     /// The entry of a machine that is no member is reported, but not removed.
-    StrangerStays,
+    NonMemberStays,
     /// An entry that waits for a slot has no reason.
     SilentEntry,
     /// A backoff continues after its reset.
     ResetIgnored,
     /// A machine that does not recover is never reported as stuck.
-    StuckUnsaid,
+    StuckUnreported,
     /// Wall time is read again for each decision.
     ClockTrusted,
     /// Writes to Kubernetes have no audit record before them.
@@ -109,11 +109,11 @@ pub enum Mutation {
     /// The next step starts before the watch of the one before is over.
     StepUnwatched,
     /// The repair queue grows above its limit.
-    OverCap,
+    RepairLimitIgnored,
     /// A repair does not wait for a reboot of the same machine.
     RepairBesideReboot,
     /// A host is powered on while a client holds it off.
-    KeyOfOthers,
+    ForeignKeyIgnored,
     /// A preview of a drain starts the drain.
     ReadsWrite,
     /// The command is sent although another program uncordoned the Node during the drain.
@@ -151,7 +151,7 @@ pub enum Mutation {
     /// The source whose copy is too old is not named.
     StaleUnnamed,
     /// Orders and rules are accepted regardless of the leader.
-    HoldPretended,
+    OrderAcceptedAnyway,
 }
 
 /// All faults.
@@ -168,15 +168,15 @@ pub static ALL: &[Mutation] = &[
     Mutation::UncordonOnDisable,
     Mutation::UnfencedWrite,
     Mutation::SecondRun,
-    Mutation::SlotEaten,
-    Mutation::HalfForgotten,
+    Mutation::UnreadableEntryTakesSlot,
+    Mutation::PowerCycleForgotten,
     Mutation::WindowForgotten,
     Mutation::TwoApiServers,
     Mutation::WorkersForgotten,
     Mutation::LimitIgnored,
     Mutation::DuplicateStarts,
     Mutation::GateForgotten,
-    Mutation::SickControlPlane,
+    Mutation::UnhealthyControlPlaneIgnored,
     Mutation::FreezeForgotten,
     Mutation::CordonUnrecorded,
     Mutation::ForeignCordonLost,
@@ -190,21 +190,21 @@ pub static ALL: &[Mutation] = &[
     Mutation::DaemonSetsEvicted,
     Mutation::ForceDelete,
     Mutation::LateEffect,
-    Mutation::StrangeFieldsLost,
+    Mutation::UnknownFieldsLost,
     Mutation::LastFirst,
-    Mutation::StrangerStays,
+    Mutation::NonMemberStays,
     Mutation::SilentEntry,
     Mutation::ResetIgnored,
-    Mutation::StuckUnsaid,
+    Mutation::StuckUnreported,
     Mutation::ClockTrusted,
     Mutation::AuditForgotten,
     Mutation::RunsForEver,
     Mutation::SuccessTwice,
     Mutation::StepTwice,
     Mutation::StepUnwatched,
-    Mutation::OverCap,
+    Mutation::RepairLimitIgnored,
     Mutation::RepairBesideReboot,
-    Mutation::KeyOfOthers,
+    Mutation::ForeignKeyIgnored,
     Mutation::ReadsWrite,
     Mutation::UncordonUnseen,
     Mutation::VolumesForgotten,
@@ -225,7 +225,7 @@ pub static ALL: &[Mutation] = &[
     Mutation::StaleUnnamed,
     Mutation::TransactionUnbounded,
     Mutation::AuditFlooded,
-    Mutation::HoldPretended,
+    Mutation::OrderAcceptedAnyway,
 ];
 
 #[cfg(feature = "mutations")]
@@ -258,7 +258,7 @@ mod tests {
 
     /// Every fault has a row in the table of `docs/reliability.md`, and every invariant has a fault that breaks it.
     #[test]
-    fn the_mutations_are_those_of_the_table() {
+    fn docs_reliability_md_lists_every_mutation() {
         let document = include_str!("../docs/reliability.md");
         let (_, table) = document.split_once("## Mutations").expect("a heading");
         let (table, _) = table.split_once("\n## ").expect("another");

@@ -13,22 +13,22 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 
 /// Limit of an answer from a probe or a BMC.
-const MOST: Most = Most { bytes: 8 << 20, large: Large::Refused };
+const ANSWER_LIMIT: SizeLimit = SizeLimit { bytes: 8 << 20, large: Oversize::Refused };
 
 /// Limit of the bytes read of an answer.
 #[derive(Clone, Copy)]
-struct Most {
+struct SizeLimit {
     bytes: usize,
-    large: Large,
+    large: Oversize,
 }
 
 /// Treatment of a larger answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Large {
+enum Oversize {
     /// It counts as no answer.
     Refused,
     /// It counts, and the rest is not read.
-    Cut,
+    Truncated,
 }
 
 /// Reason why there is no answer, in a few words for an operator.
@@ -57,13 +57,13 @@ pub type Allow = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 /// Refusal to connect to a host, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-struct Outside(String);
+struct NotAllowed(String);
 
 /// Resolver that keeps only the allowed addresses of a host name. A connection is made only to one of these. So a name
 /// that resolves differently the next time (DNS rebinding) reaches nothing else.
-struct Guarded(Allow);
+struct FilteringResolver(Allow);
 
-impl reqwest::dns::Resolve for Guarded {
+impl reqwest::dns::Resolve for FilteringResolver {
     fn resolve(&self, name: reqwest::dns::Name) -> reqwest::dns::Resolving {
         let allow = Arc::clone(&self.0);
         Box::pin(async move {
@@ -77,22 +77,22 @@ impl reqwest::dns::Resolve for Guarded {
 }
 
 /// Returns the allowed addresses of a host name.
-fn allowed(name: &str, found: impl Iterator<Item = IpAddr>, allow: &Allow) -> Result<Vec<IpAddr>, Outside> {
+fn allowed(name: &str, found: impl Iterator<Item = IpAddr>, allow: &Allow) -> Result<Vec<IpAddr>, NotAllowed> {
     let found: Vec<IpAddr> = found.collect();
     let kept: Vec<IpAddr> = found.iter().copied().filter(|ip| allow(*ip)).collect();
     if kept.is_empty() {
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-        return Err(Outside(format!("{name} resolves to {}, outside the allowed BMC networks", found.join(", "))));
+        return Err(NotAllowed(format!("{name} resolves to {}, outside the allowed BMC networks", found.join(", "))));
     }
     Ok(kept)
 }
 
 /// Refuses a request to an address that is not allowed. It reads the host as reqwest does, which also accepts `0x7f.1`
 /// and `2130706433` as addresses. A name is left to the resolver.
-fn check_address(request: &reqwest::Request, allow: &Allow) -> Result<(), Outside> {
+fn check_address(request: &reqwest::Request, allow: &Allow) -> Result<(), NotAllowed> {
     let host = request.url().host_str().unwrap_or_default();
     match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(ip) if !allow(ip) => Err(Outside(format!("{ip} is outside the allowed BMC networks"))),
+        Ok(ip) if !allow(ip) => Err(NotAllowed(format!("{ip} is outside the allowed BMC networks"))),
         _ => Ok(()),
     }
 }
@@ -123,27 +123,27 @@ impl Http {
             .build()?;
         Ok(Self::by(move |request| {
             let client = client.clone();
-            Box::pin(async move { over_the_network(&client, request, timeout, MOST, None).await })
+            Box::pin(async move { execute_request(&client, request, timeout, ANSWER_LIMIT, None).await })
         }))
     }
 
-    /// Creates a client that verifies certificates. An answer that is incomplete at the timeout or larger than `most`
+    /// Creates a client that verifies certificates. An answer that is incomplete at the timeout or larger than `limit`
     /// bytes is an error.
-    pub fn verified(timeout: Duration, most: usize) -> Self {
-        Self::when_asked(
+    pub fn verified(timeout: Duration, limit: usize) -> Self {
+        Self::lazy(
             move || reqwest::Client::builder().timeout(timeout).pool_max_idle_per_host(1).no_proxy().build(),
             timeout,
-            Most { bytes: most, large: Large::Refused },
+            SizeLimit { bytes: limit, large: Oversize::Refused },
             None,
         )
     }
 
     /// Creates the reqwest client at the first request. Reading the host's authorities takes a megabyte and tens of
     /// milliseconds, which would delay the first screen of a console.
-    fn when_asked(
+    fn lazy(
         make: impl Fn() -> Result<reqwest::Client, reqwest::Error> + Send + Sync + 'static,
         timeout: Duration,
-        most: Most,
+        limit: SizeLimit,
         allow: Option<Allow>,
     ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -156,7 +156,7 @@ impl Http {
             let allow = allow.clone();
             Box::pin(async move {
                 let client = client.map_err(|e| NoAnswer(format!("cannot create an HTTP client: {e}")))?;
-                over_the_network(&client, request, timeout, most, allow.as_ref()).await
+                execute_request(&client, request, timeout, limit, allow.as_ref()).await
             })
         })
     }
@@ -165,36 +165,36 @@ impl Http {
     /// elsewhere. Fails if no client can be created, and for authorities that are no PEM.
     pub fn for_bmc(timeout: Duration, trust: &Trust, allow: &Allow) -> Result<Self, reqwest::Error> {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let resolver = Arc::new(Guarded(Arc::clone(allow)));
+        let resolver = Arc::new(FilteringResolver(Arc::clone(allow)));
         let builder = move || without_redirects(timeout).dns_resolver(Arc::clone(&resolver));
-        let whole = match trust {
-            Trust::Host => Self::when_asked(move || builder().build(), timeout, MOST, Some(Arc::clone(allow))),
+        let built = match trust {
+            Trust::Host => Self::lazy(move || builder().build(), timeout, ANSWER_LIMIT, Some(Arc::clone(allow))),
             Trust::Only(pem) => {
                 let client = builder().tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?).build()?;
-                Self::through(client, timeout, Arc::clone(allow))
+                Self::with_client(client, timeout, Arc::clone(allow))
             }
             Trust::Anybody => {
                 let client = builder().tls_danger_accept_invalid_certs(true).build()?;
-                Self::through(client, timeout, Arc::clone(allow))
+                Self::with_client(client, timeout, Arc::clone(allow))
             }
         };
-        Ok(whole)
+        Ok(built)
     }
 
-    fn through(client: reqwest::Client, timeout: Duration, allow: Allow) -> Self {
+    fn with_client(client: reqwest::Client, timeout: Duration, allow: Allow) -> Self {
         Self::by(move |request| {
             let (client, allow) = (client.clone(), Arc::clone(&allow));
-            Box::pin(async move { over_the_network(&client, request, timeout, MOST, Some(&allow)).await })
+            Box::pin(async move { execute_request(&client, request, timeout, ANSWER_LIMIT, Some(&allow)).await })
         })
     }
 
     /// Creates a client for webhooks. Redirects are not followed, because they could take a secret elsewhere. Reads at
-    /// most `most` bytes of an answer.
-    pub fn for_webhooks(timeout: Duration, most: usize) -> Self {
-        Self::when_asked(
+    /// most `limit` bytes of an answer.
+    pub fn for_webhooks(timeout: Duration, limit: usize) -> Self {
+        Self::lazy(
             move || without_redirects(timeout).build(),
             timeout,
-            Most { bytes: most, large: Large::Cut },
+            SizeLimit { bytes: limit, large: Oversize::Truncated },
             None,
         )
     }
@@ -235,15 +235,15 @@ impl Http {
 /// Returns the fault of the certificate, if a connection failed because of it.
 fn certificate(error: &reqwest::Error) -> Option<String> {
     let mut cause = std::error::Error::source(error);
-    let mut said = None;
+    let mut found_reason = None;
     while let Some(inner) = cause {
         let text = inner.to_string();
         if text.contains("certificate") {
-            said = Some(text);
+            found_reason = Some(text);
         }
         cause = inner.source();
     }
-    said
+    found_reason
 }
 
 fn without_redirects(timeout: Duration) -> reqwest::ClientBuilder {
@@ -252,49 +252,49 @@ fn without_redirects(timeout: Duration) -> reqwest::ClientBuilder {
 }
 
 /// Returns the guard's refusal, if a connection was refused.
-fn outside(error: &reqwest::Error) -> Option<String> {
+fn not_allowed_reason(error: &reqwest::Error) -> Option<String> {
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
-        if let Some(outside) = inner.downcast_ref::<Outside>() {
-            return Some(outside.to_string());
+        if let Some(not_allowed_reason) = inner.downcast_ref::<NotAllowed>() {
+            return Some(not_allowed_reason.to_string());
         }
         cause = inner.source();
     }
     None
 }
 
-async fn over_the_network(
+async fn execute_request(
     client: &reqwest::Client,
     request: Request<Bytes>,
     timeout: Duration,
-    most: Most,
+    limit: SizeLimit,
     allow: Option<&Allow>,
 ) -> Answer {
-    let say = |e: reqwest::Error| {
+    let no_answer = |e: reqwest::Error| {
         NoAnswer(match (e.is_timeout(), e.is_connect()) {
             (true, _) => format!("no answer in {} s", timeout.as_secs()),
-            (_, true) => outside(&e)
+            (_, true) => not_allowed_reason(&e)
                 .or_else(|| certificate(&e).map(|why| format!("its certificate is not trusted: {why}")))
                 .unwrap_or_else(|| "connection refused or unreachable".to_owned()),
             _ => e.without_url().to_string(),
         })
     };
-    let request = reqwest::Request::try_from(request).map_err(say)?;
+    let request = reqwest::Request::try_from(request).map_err(no_answer)?;
     if let Some(allow) = allow {
         check_address(&request, allow).map_err(|e| NoAnswer(e.to_string()))?;
     }
-    let mut answer = client.execute(request).await.map_err(say)?;
+    let mut answer = client.execute(request).await.map_err(no_answer)?;
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = answer.status();
     *response.headers_mut() = answer.headers().clone();
     let mut body = bytes::BytesMut::new();
-    while let Some(chunk) = answer.chunk().await.map_err(say)? {
-        let room = most.bytes - body.len();
-        if chunk.len() > room {
-            if most.large == Large::Refused {
-                return Err(NoAnswer(format!("the answer is larger than {} bytes", most.bytes)));
+    while let Some(chunk) = answer.chunk().await.map_err(no_answer)? {
+        let free_bytes = limit.bytes - body.len();
+        if chunk.len() > free_bytes {
+            if limit.large == Oversize::Refused {
+                return Err(NoAnswer(format!("the answer is larger than {} bytes", limit.bytes)));
             }
-            body.extend_from_slice(&chunk[..room]);
+            body.extend_from_slice(&chunk[..free_bytes]);
             break;
         }
         body.extend_from_slice(&chunk);

@@ -93,7 +93,7 @@ impl Gate {
     }
 
     fn hold_as<F: Future>(&self, task: F, main: bool) -> impl Future<Output = F::Output> + use<F> {
-        GATE.scope(self.clone(), Held { task: Some(Box::pin(task)), gate: self.clone(), main })
+        GATE.scope(self.clone(), GatedTask { task: Some(Box::pin(task)), gate: self.clone(), main })
     }
 
     /// Returns the gate of the calling task.
@@ -103,12 +103,12 @@ impl Gate {
 
     /// Stops all tasks behind the gate until [`Gate::thaw`]. Time goes on.
     pub fn freeze(&self) {
-        self.turn(State::Frozen);
+        self.set_state(State::Frozen);
     }
 
     /// Lets all tasks move again.
     pub fn thaw(&self) {
-        self.turn(State::Open);
+        self.set_state(State::Open);
     }
 
     /// Stops the main loop (see [`spawn_main`]). All other tasks go on.
@@ -123,7 +123,7 @@ impl Gate {
 
     /// Drops every task behind the gate at its next poll. Final.
     pub fn kill(&self) {
-        self.turn(State::Dead);
+        self.set_state(State::Dead);
     }
 
     /// Returns true after [`Gate::kill`].
@@ -131,7 +131,7 @@ impl Gate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).state == State::Dead
     }
 
-    fn turn(&self, to: State) {
+    fn set_state(&self, to: State) {
         let waiting = {
             let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if inner.state != State::Dead {
@@ -143,14 +143,14 @@ impl Gate {
     }
 }
 
-struct Held<F> {
+struct GatedTask<F> {
     task: Option<Pin<Box<F>>>,
     gate: Gate,
     /// Whether this is the engine's main loop.
     main: bool,
 }
 
-impl<F: Future> Future for Held<F> {
+impl<F: Future> Future for GatedTask<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn frozen_nothing_moves_and_thawed_it_goes_on() {
+    async fn a_frozen_gate_stops_all_tasks_until_it_is_thawed() {
         let gate = Gate::default();
         let count = counting(&gate);
         sleep(Duration::from_millis(3500)).await;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_main_loop_alone_stands_still_and_what_it_has_spawned_goes_on() {
+    async fn freeze_main_stops_the_main_loop_but_not_its_spawned_tasks() {
         let gate = Gate::default();
         let (turns, count) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let (inner, child) = (Arc::clone(&turns), Arc::clone(&count));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn killed_everything_it_held_is_dropped_and_it_never_moves_again() {
+    async fn a_killed_gate_drops_its_tasks_for_good() {
         let gate = Gate::default();
         let count = counting(&gate);
         sleep(Duration::from_millis(1500)).await;

@@ -24,7 +24,7 @@ use tracing_subscriber::{
 use crate::clock::Clock;
 
 /// Number of days that rolling logs are kept.
-const KEPT: usize = 14;
+const KEPT_DAYS: usize = 14;
 /// Number of lines in a ring.
 pub const LINES: usize = 2000;
 /// Number of characters kept of each line.
@@ -76,15 +76,15 @@ impl Ring {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, at: Timestamp, level: Level, words: Words) {
-        let mut text = words.message;
-        text.push_str(&words.fields);
+    fn push(&self, at: Timestamp, level: Level, event_text: EventText) {
+        let mut text = event_text.message;
+        text.push_str(&event_text.fields);
         if let Some((end, _)) = text.char_indices().nth(LONGEST) {
             text.truncate(end);
         }
         let mut lines = self.lines();
         let number = lines.back().map_or(1, |last| last.number + 1);
-        lines.push_back(Arc::new(LogLine { number, at, level, entry: words.entry, text }));
+        lines.push_back(Arc::new(LogLine { number, at, level, entry: event_text.entry, text }));
         while lines.len() > LINES {
             lines.pop_front();
         }
@@ -93,21 +93,21 @@ impl Ring {
 
 impl<S: Subscriber> Layer<S> for Ring {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut words = Words::default();
-        event.record(&mut words);
-        self.push(Clock::Host.wall(), *event.metadata().level(), words);
+        let mut event_text = EventText::default();
+        event.record(&mut event_text);
+        self.push(Clock::Host.wall(), *event.metadata().level(), event_text);
     }
 }
 
 /// Fields of an event as text.
 #[derive(Default)]
-struct Words {
+struct EventText {
     message: String,
     fields: String,
     entry: Option<String>,
 }
 
-impl Visit for Words {
+impl Visit for EventText {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.put(field.name(), value);
     }
@@ -117,7 +117,7 @@ impl Visit for Words {
     }
 }
 
-impl Words {
+impl EventText {
     fn put(&mut self, name: &str, value: &str) {
         match name {
             "message" => value.clone_into(&mut self.message),
@@ -165,7 +165,7 @@ pub fn start_with(target: Target<'_>, level: &str, json: bool, ring: Option<Ring
             let files = rolling::Builder::new()
                 .rotation(rolling::Rotation::DAILY)
                 .filename_prefix("cketerm.log")
-                .max_log_files(KEPT)
+                .max_log_files(KEPT_DAYS)
                 .build(directory)
                 .map_err(|e| anyhow::anyhow!("log directory {}: {e}", directory.display()))?;
             let (writer, guard) = tracing_appender::non_blocking(files);
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_keeps_the_last_lines_with_their_entry_and_hands_out_what_is_new() {
+    fn the_ring_keeps_the_last_lines_and_returns_those_after_a_number() {
         let ring = Ring::default();
         let subscriber = tracing_subscriber::registry().with(ring.clone());
         tracing::subscriber::with_default(subscriber, || {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_which_entry_it_is_about_beside_its_text() {
+    fn a_log_line_has_its_entry_as_a_separate_field() {
         let ring = Ring::default();
         let subscriber = tracing_subscriber::registry().with(ring.clone());
         tracing::subscriber::with_default(subscriber, || {

@@ -2,37 +2,37 @@
 
 use super::{ActionError, Operator};
 use crate::{
-    model::acceptance::{Acceptance, Asked, Lead, acceptance},
+    model::acceptance::{Acceptance, LeaderKind, OperatorCommand, acceptance},
     mutation::{Mutation, on},
     store::{leadership::Leadership, settings::Accepted},
 };
 
 /// Most checks of one command: another program may take the lead between a check and the write.
-pub(super) const JUDGED: usize = 3;
+pub(super) const MAX_CHECKS: usize = 3;
 
 /// Returns the message of a refusal, or `None` if the command is accepted.
-pub fn refusal(asked: Asked, leadership: &Leadership, in_work: bool, handover: bool) -> Option<String> {
+pub fn refusal(asked: OperatorCommand, leadership: &Leadership, in_work: bool, handover: bool) -> Option<String> {
     let refused = match acceptance(asked, leadership.lead) {
         Acceptance::Accepted | Acceptance::NextLeader => false,
         Acceptance::InWork => !in_work,
         Acceptance::ForHandover => !handover,
         Acceptance::Refused => true,
     };
-    let pretended = on(Mutation::HoldPretended);
+    let pretended = on(Mutation::OrderAcceptedAnyway);
     (refused && !pretended).then(|| {
         let (said, word) = (&leadership.said, asked.word());
         let why = match leadership.lead {
-            Lead::Cke => format!("CKE does not know `{word}` and would continue anyway"),
-            Lead::Yielding => format!("nothing new starts until then, and CKE does not know `{word}`"),
-            Lead::Unknown => format!("it is unknown whether `{word}` would be honoured"),
-            Lead::Cketerm | Lead::Nobody => format!("`{word}` is not honoured"),
+            LeaderKind::Cke => format!("CKE does not know `{word}` and would continue anyway"),
+            LeaderKind::Yielding => format!("nothing new starts until then, and CKE does not know `{word}`"),
+            LeaderKind::Unknown => format!("it is unknown whether `{word}` would be honoured"),
+            LeaderKind::Cketerm | LeaderKind::Nobody => format!("`{word}` is not honoured"),
         };
         format!("{said}: {why}; nothing was written. Instead: {}", asked.instead())
     })
 }
 
 /// Returns a note for the operator about an accepted command, or `None` if there is nothing to add.
-pub fn note(asked: Asked, leadership: &Leadership) -> Option<String> {
+pub fn note(asked: OperatorCommand, leadership: &Leadership) -> Option<String> {
     let said = &leadership.said;
     match acceptance(asked, leadership.lead) {
         Acceptance::Accepted | Acceptance::InWork | Acceptance::Refused => None,
@@ -46,7 +46,11 @@ pub fn note(asked: Asked, leadership: &Leadership) -> Option<String> {
 }
 
 /// Applies the same table to a policy change, at the moment of its write.
-pub(super) fn judge(asked: Asked, leadership: &Leadership, handover: bool) -> Result<Accepted, String> {
+pub(super) fn accept_policy_change(
+    asked: OperatorCommand,
+    leadership: &Leadership,
+    handover: bool,
+) -> Result<Accepted, String> {
     if let Some(why) = refusal(asked, leadership, false, handover) {
         return Err(why);
     }
@@ -60,7 +64,7 @@ pub(super) fn judge(asked: Asked, leadership: &Leadership, handover: bool) -> Re
 
 impl Operator {
     /// Returns the current leadership if the leader honours this command, else the refusal.
-    pub(super) async fn accepted(&self, asked: Asked) -> Result<Leadership, ActionError> {
+    pub(super) async fn accepted(&self, asked: OperatorCommand) -> Result<Leadership, ActionError> {
         let leadership = self.store.leadership().await?;
         match refusal(asked, &leadership, false, self.handover) {
             Some(why) => Err(ActionError::refused(why)),
@@ -70,7 +74,7 @@ impl Operator {
 
     /// Returns a note for the operator about a command that was just accepted. It reads the leadership again, because
     /// the leader may have changed.
-    pub async fn note_on(&self, asked: Asked) -> Option<String> {
+    pub async fn acceptance_note(&self, asked: OperatorCommand) -> Option<String> {
         note(asked, &self.store.leadership().await.ok()?)
     }
 }
@@ -78,33 +82,36 @@ impl Operator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::leadership::Under;
+    use crate::store::leadership::LeaderGuard;
 
-    fn led(lead: Lead, said: &str) -> Leadership {
-        Leadership { lead, said: said.to_owned(), under: Under::Nobody }
+    fn led(lead: LeaderKind, said: &str) -> Leadership {
+        Leadership { lead, said: said.to_owned(), under: LeaderGuard::Nobody }
     }
 
     #[test]
-    fn a_refusal_says_who_leads_what_was_not_done_and_what_works_instead() {
-        let cke = led(Lead::Cke, "CKE on boot-0 leads");
-        let why = refusal(Asked::Hold, &cke, true, true).unwrap();
+    fn a_refusal_names_the_leader_and_an_alternative() {
+        let cke = led(LeaderKind::Cke, "CKE on boot-0 leads");
+        let why = refusal(OperatorCommand::Hold, &cke, true, true).unwrap();
         assert!(why.starts_with("CKE on boot-0 leads: CKE does not know `hold`"), "{why}");
         assert!(why.contains("nothing was written") && why.contains("`cketerm rq cancel`"), "{why}");
         assert!(why.contains("`cketerm stop`"), "{why}");
-        let freeze = refusal(Asked::Freeze, &cke, false, false).unwrap();
+        let freeze = refusal(OperatorCommand::Freeze, &cke, false, false).unwrap();
         assert!(freeze.contains("--for-handover") && freeze.contains("`cketerm stop`"), "{freeze}");
-        assert_eq!(refusal(Asked::Freeze, &cke, false, true), None);
-        assert_eq!(judge(Asked::Freeze, &cke, true), Ok(Accepted::ForHandover));
-        assert!(note(Asked::Freeze, &cke).unwrap().contains("NOT IN FORCE"));
-        assert_eq!(refusal(Asked::Cancel, &cke, false, false), None);
-        assert_eq!(judge(Asked::Engine, &cke, false), Ok(Accepted::Anyway));
+        assert_eq!(refusal(OperatorCommand::Freeze, &cke, false, true), None);
+        assert_eq!(accept_policy_change(OperatorCommand::Freeze, &cke, true), Ok(Accepted::ForHandover));
+        assert!(note(OperatorCommand::Freeze, &cke).unwrap().contains("NOT IN FORCE"));
+        assert_eq!(refusal(OperatorCommand::Cancel, &cke, false, false), None);
+        assert_eq!(accept_policy_change(OperatorCommand::Engine, &cke, false), Ok(Accepted::Anyway));
     }
 
     #[test]
-    fn a_leader_that_resigns_still_honours_orders_for_what_is_in_work() {
-        let leaves = led(Lead::Yielding, "cketerm on a finishes its work and resigns for CKE on b");
-        assert_eq!(refusal(Asked::Retry, &leaves, true, false), None);
-        assert!(refusal(Asked::Force, &leaves, false, false).is_some(), "one that is queued is not started any more");
-        assert!(refusal(Asked::Hold, &leaves, true, false).is_some());
+    fn a_resigning_leader_accepts_orders_only_for_entries_in_progress() {
+        let leaves = led(LeaderKind::Yielding, "cketerm on a finishes its work and resigns for CKE on b");
+        assert_eq!(refusal(OperatorCommand::Retry, &leaves, true, false), None);
+        assert!(
+            refusal(OperatorCommand::Force, &leaves, false, false).is_some(),
+            "one that is queued is not started any more"
+        );
+        assert!(refusal(OperatorCommand::Hold, &leaves, true, false).is_some());
     }
 }

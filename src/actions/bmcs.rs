@@ -17,8 +17,8 @@ use crate::{
 
 /// Sources in which BMCs are looked up. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Bmcs {
-    reach: BmcClients,
+pub struct BmcLookup {
+    clients: BmcClients,
     /// Store that holds sabakan's URL, and the HTTP client for its queries.
     registry: Option<Arc<(Store, Http)>>,
 }
@@ -32,10 +32,10 @@ pub enum Registered {
     Missing(String),
 }
 
-impl Bmcs {
+impl BmcLookup {
     /// Creates a lookup in the file of `power.bmcs` and in the hosts themselves.
-    pub fn new(reach: BmcClients) -> Self {
-        Self { reach, registry: None }
+    pub fn new(clients: BmcClients) -> Self {
+        Self { clients, registry: None }
     }
 
     /// Adds the registry whose URL is in this store.
@@ -46,13 +46,13 @@ impl Bmcs {
     }
 
     /// Returns the current content of the file.
-    pub fn book(&self) -> Result<Arc<BmcInventory>, ActionError> {
-        self.reach.book().map_err(|e| ActionError::misused(e.to_string()))
+    pub fn inventory(&self) -> Result<Arc<BmcInventory>, ActionError> {
+        self.clients.inventory().map_err(|e| ActionError::misused(e.to_string()))
     }
 
     /// Returns the BMC that the file names for an address.
-    pub fn in_file(&self, address: &str, book: &BmcInventory) -> Result<Option<Found>, ActionError> {
-        book.find(address, &self.reach).map_err(|e| ActionError::misused(e.to_string()))
+    pub fn in_file(&self, address: &str, inventory: &BmcInventory) -> Result<Option<Found>, ActionError> {
+        inventory.find(address, &self.clients).map_err(|e| ActionError::misused(e.to_string()))
     }
 
     /// Returns the BMC that a BareMetalHost names, with the login of its Secret.
@@ -69,11 +69,11 @@ impl Bmcs {
             let found = found.ok_or_else(missing)?;
             Some(Login { username: found.username, password: found.password })
         };
-        self.reach.of_host(host, login).map_err(|e| ActionError::misused(e.to_string()))
+        self.clients.of_host(host, login).map_err(|e| ActionError::misused(e.to_string()))
     }
 
     /// Returns the BMC that sabakan has for an address.
-    pub async fn in_registry(&self, address: &str, book: &BmcInventory) -> Result<Registered, ActionError> {
+    pub async fn in_registry(&self, address: &str, inventory: &BmcInventory) -> Result<Registered, ActionError> {
         let missing = |why: String| Ok(Registered::Missing(why));
         let Some((store, http)) = self.registry.as_deref() else {
             return missing("no registry is configured".to_owned());
@@ -87,9 +87,9 @@ impl Bmcs {
         let Some(machine) = machines.list.iter().find(|m| m.address == address) else {
             return missing(format!("none of sabakan's {} machines has that address", machines.list.len()));
         };
-        match bmc_url(&machine.bmc_type, &machine.bmc_ipv4, book.registry_port()) {
+        match bmc_url(&machine.bmc_type, &machine.bmc_ipv4, inventory.registry_port()) {
             Ok(bmc) => {
-                let found = book.other(address, &bmc, None, false, &self.reach);
+                let found = inventory.other(address, &bmc, None, false, &self.clients);
                 let found = found.map_err(|e| ActionError::misused(e.to_string()))?;
                 Ok(Registered::Found(Box::new(found), machine.serial.clone()))
             }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_registrys_bmcs_are_spoken_to_by_redfish_alone() {
+    fn only_redfish_bmcs_of_the_registry_are_supported() {
         assert_eq!(bmc_url("iDRAC-9", "10.1.0.5", None).unwrap(), "https://10.1.0.5");
         assert_eq!(bmc_url("Redfish", "fd00::5", Some(8443)).unwrap(), "https://[fd00::5]:8443");
         assert!(bmc_url("IPMI-2.0", "10.1.0.5", None).unwrap_err().contains("only Redfish"));

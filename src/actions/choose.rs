@@ -11,7 +11,7 @@ use crate::model::{
 
 /// Attributes, all of which must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choosing {
+pub struct NodeSelection {
     /// Value of the label `…/role`. `api` and `control-plane` mean the API servers if no label has that value.
     pub role: Option<String>,
     /// Value of the label `…/rack`.
@@ -20,7 +20,7 @@ pub struct Choosing {
     pub selector: Option<Selector>,
 }
 
-impl Choosing {
+impl NodeSelection {
     /// Returns true if no attribute is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -33,7 +33,7 @@ impl Choosing {
         role.is_some_and(|role| !all.iter().any(|(_, labels)| attribute(labels, "role") == Some(role)))
     }
 
-    fn takes(&self, node: &Node, labels: &Labels, api: bool) -> bool {
+    fn matches_node(&self, node: &Node, labels: &Labels, api: bool) -> bool {
         let rack = self.rack.map(|rack| rack.to_string());
         let role = |role: &String| if api { node.control_plane } else { attribute(labels, "role") == Some(role) };
         self.role.iter().all(role)
@@ -46,7 +46,7 @@ impl Operator {
     /// Returns the addresses of the members with these attributes, in the definition's order. It matches the
     /// definition's labels and, if Kubernetes is configured, those of the Nodes. It refuses if a configured Kubernetes
     /// does not answer, or if no node matches.
-    pub async fn choose(&self, what: &Choosing) -> Result<Vec<String>, ActionError> {
+    pub async fn choose(&self, selection: &NodeSelection) -> Result<Vec<String>, ActionError> {
         let cluster = self.definition().await?;
         let nodes = match &self.kube {
             None => BTreeMap::new(),
@@ -54,24 +54,31 @@ impl Operator {
                 ActionError::failed(format!("no node was selected, their labels are unknown: {e}; give addresses"))
             })?,
         };
-        chosen(&cluster, &nodes, what)
+        matching_addresses(&cluster, &nodes, selection)
     }
 }
 
 /// Returns the addresses of the matching nodes. `nodes` are the labels of the Kubernetes Nodes by name; they override
 /// the definition's labels.
-fn chosen(cluster: &Cluster, nodes: &BTreeMap<String, Labels>, what: &Choosing) -> Result<Vec<String>, ActionError> {
+fn matching_addresses(
+    cluster: &Cluster,
+    nodes: &BTreeMap<String, Labels>,
+    selection: &NodeSelection,
+) -> Result<Vec<String>, ActionError> {
     let labels = |node: &Node| -> Labels {
         let mut labels = node.labels.clone().unwrap_or_default();
         labels.extend(nodes.get(node.node_name()).cloned().unwrap_or_default());
         labels
     };
     let all: Vec<(&Node, Labels)> = cluster.nodes.iter().map(|node| (node, labels(node))).collect();
-    let api = what.means_api_servers(&all);
-    let taken = all.iter().filter(|(node, labels)| what.takes(node, labels, api)).map(|(node, _)| node.address.clone());
-    let taken: Vec<String> = taken.collect();
-    if !taken.is_empty() {
-        return Ok(taken);
+    let api = selection.means_api_servers(&all);
+    let selected = all
+        .iter()
+        .filter(|(node, labels)| selection.matches_node(node, labels, api))
+        .map(|(node, _)| node.address.clone());
+    let selected: Vec<String> = selected.collect();
+    if !selected.is_empty() {
+        return Ok(selected);
     }
     let known = |name: &str| {
         let values: BTreeSet<&String> = all.iter().filter_map(|(_, labels)| attribute(labels, name)).collect();
@@ -100,47 +107,47 @@ mod tests {
         Cluster { nodes, ..Cluster::default() }
     }
 
-    fn ask(nodes: &BTreeMap<String, Labels>, what: &Choosing) -> Result<Vec<String>, ActionError> {
-        chosen(&cluster(), nodes, what)
+    fn select(nodes: &BTreeMap<String, Labels>, selection: &NodeSelection) -> Result<Vec<String>, ActionError> {
+        matching_addresses(&cluster(), nodes, selection)
     }
 
     #[test]
-    fn all_attributes_must_hold() {
+    fn a_node_is_selected_only_if_all_attributes_match() {
         let none = BTreeMap::new();
-        let role = Choosing { role: Some("cs".to_owned()), ..Choosing::default() };
-        assert_eq!(ask(&none, &role).unwrap(), ["10.0.0.1", "10.0.0.2"]);
-        let both = Choosing { rack: Some(1), ..role.clone() };
-        assert_eq!(ask(&none, &both).unwrap(), ["10.0.0.2"]);
+        let role = NodeSelection { role: Some("cs".to_owned()), ..NodeSelection::default() };
+        assert_eq!(select(&none, &role).unwrap(), ["10.0.0.1", "10.0.0.2"]);
+        let both = NodeSelection { rack: Some(1), ..role.clone() };
+        assert_eq!(select(&none, &both).unwrap(), ["10.0.0.2"]);
         let selector = Some("cke.cybozu.com/role notin (cs)".parse().unwrap());
-        assert_eq!(ask(&none, &Choosing { selector, ..Choosing::default() }).unwrap(), ["10.0.0.3"]);
-        let nobody = Choosing { rack: Some(9), ..role };
-        let why = ask(&none, &nobody).unwrap_err().text;
+        assert_eq!(select(&none, &NodeSelection { selector, ..NodeSelection::default() }).unwrap(), ["10.0.0.3"]);
+        let nobody = NodeSelection { rack: Some(9), ..role };
+        let why = select(&none, &nobody).unwrap_err().text;
         assert!(why.contains("3 nodes") && why.contains("roles: cs, ss; racks: 0, 1"), "{why}");
     }
 
     /// The console's ROLE column says `api`.
     #[test]
-    fn api_servers_are_known_under_both_names_unless_a_label_says_them() {
+    fn role_names_of_api_servers_apply_unless_a_label_has_that_value() {
         let mut cluster = cluster();
         cluster.nodes[1].control_plane = true;
         let none = BTreeMap::new();
-        let role = |role: &str| Choosing { role: Some(role.to_owned()), ..Choosing::default() };
+        let role = |role: &str| NodeSelection { role: Some(role.to_owned()), ..NodeSelection::default() };
         for name in ["api", "control-plane"] {
-            assert_eq!(chosen(&cluster, &none, &role(name)).unwrap(), ["10.0.0.2"], "{name}");
+            assert_eq!(matching_addresses(&cluster, &none, &role(name)).unwrap(), ["10.0.0.2"], "{name}");
         }
-        assert_eq!(chosen(&cluster, &none, &role("ss")).unwrap(), ["10.0.0.3"]);
+        assert_eq!(matching_addresses(&cluster, &none, &role("ss")).unwrap(), ["10.0.0.3"]);
         // on a site with workers of this role, the label wins over the API servers
         let label = ("cke.cybozu.com/role".to_owned(), "api".to_owned());
         cluster.nodes[2].labels = Some([label].into());
-        assert_eq!(chosen(&cluster, &none, &role("api")).unwrap(), ["10.0.0.3"]);
+        assert_eq!(matching_addresses(&cluster, &none, &role("api")).unwrap(), ["10.0.0.3"]);
     }
 
     #[test]
-    fn the_labels_of_a_node_win_over_the_definitions() {
+    fn node_labels_override_labels_of_the_definition() {
         let moved = BTreeMap::from([("cke.cybozu.com/rack".to_owned(), "7".to_owned())]);
         let nodes = BTreeMap::from([("10.0.0.2".to_owned(), moved)]);
-        let rack = |rack| Choosing { rack: Some(rack), ..Choosing::default() };
-        assert_eq!(ask(&nodes, &rack(7)).unwrap(), ["10.0.0.2"]);
-        assert_eq!(ask(&nodes, &rack(1)).unwrap(), ["10.0.0.3"]);
+        let rack = |rack| NodeSelection { rack: Some(rack), ..NodeSelection::default() };
+        assert_eq!(select(&nodes, &rack(7)).unwrap(), ["10.0.0.2"]);
+        assert_eq!(select(&nodes, &rack(1)).unwrap(), ["10.0.0.3"]);
     }
 }

@@ -19,14 +19,14 @@ pub struct SetCluster {
 
 /// Identities that etcd and Kubernetes report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identified {
+pub struct ClusterIdentities {
     /// Identity stored in etcd.
     pub stored: Option<Identity>,
     /// Identity of Kubernetes: the UID of its `kube-system` namespace.
     pub found: String,
 }
 
-impl Identified {
+impl ClusterIdentities {
     /// Returns true if the two identities differ.
     pub fn mismatch(&self) -> bool {
         self.stored.as_ref().is_some_and(|s| s.uid != self.found)
@@ -43,7 +43,7 @@ impl Operator {
             let lines: Vec<String> = checked.faults.iter().map(ToString::to_string).collect();
             return Err(ActionError::failed(format!("the definition was not set:\n{}", lines.join("\n"))));
         }
-        let note = self.without_endpoint(&definition).await?;
+        let note = self.check_cri_endpoint(&definition).await?;
         let json = written(&definition).to_string();
         self.store.set_cluster(&json, None, &self.who, reason).await?;
         let keys = self.store.keys();
@@ -58,14 +58,14 @@ impl Operator {
 
     /// Checks `options.kubelet.cri_endpoint` (CLU-38). CKE ends at its start with a definition without it, and its
     /// leader stops working. So it is refused if CKE works or has worked here; elsewhere a note is returned.
-    async fn without_endpoint(&self, definition: &serde_json::Value) -> Result<Option<String>, ActionError> {
+    async fn check_cri_endpoint(&self, definition: &serde_json::Value) -> Result<Option<String>, ActionError> {
         const PATH: &str = "/options/kubelet/cri_endpoint";
         let set =
             |value: &serde_json::Value| value.pointer(PATH).and_then(|v| v.as_str()).is_some_and(|v| !v.is_empty());
         if set(definition) {
             return Ok(None);
         }
-        let mut trace = self.store.trace_of_cke().await?;
+        let mut trace = self.store.find_cke_trace().await?;
         if trace.is_none() {
             // a definition that CKE has worked with has this field
             let current = self.store.cluster_text().await?;
@@ -83,7 +83,7 @@ impl Operator {
     }
 
     /// Reads the cluster's identity from etcd and Kubernetes. Needs both.
-    pub async fn identify(&self) -> Result<Identified, ActionError> {
+    pub async fn identify(&self) -> Result<ClusterIdentities, ActionError> {
         let kube = self.kube("cluster identify")?;
         let stored = self.store.identity().await?;
         let stored = match stored.map(|s| (s.key, s.value)) {
@@ -95,13 +95,13 @@ impl Operator {
             }
         };
         let found = kube.cluster_uid().await.map_err(|e| ActionError::failed(format!("cluster identify: {e}")))?;
-        Ok(Identified { stored, found })
+        Ok(ClusterIdentities { stored, found })
     }
 
     /// Confirms that this etcd prefix and this Kubernetes cluster belong together. `replace` names the UID of the
     /// cluster that was confirmed before.
     pub async fn confirm_identity(&self, replace: Option<&str>) -> Result<Identity, ActionError> {
-        let seen = self.identify().await?;
-        Ok(self.store.confirm_identity(&seen.found, replace, &self.who).await?)
+        let identities = self.identify().await?;
+        Ok(self.store.confirm_identity(&identities.found, replace, &self.who).await?)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     clock::Now,
-    engine::would,
+    engine::decided_as_leader,
     model::{
         cluster::Node,
         entry::{EntryId, Stored},
@@ -30,7 +30,7 @@ pub enum Place {
 
 /// A machine of the queue, or one that the caller named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct MachineForecast {
     /// Address of the machine.
     pub address: String,
     /// Name of its Node, or the address if it is not a member.
@@ -49,13 +49,13 @@ pub struct Forecast {
     /// Reasons why nothing at all can start: a disabled queue, no command, no leader, too many unreachable nodes.
     pub notes: Vec<String>,
     /// Machines in progress first, then by wave, then those that wait.
-    pub placed: Vec<Placed>,
+    pub placed: Vec<MachineForecast>,
 }
 
 impl Forecast {
     /// Returns the number of waves.
     pub fn waves(&self) -> usize {
-        let wave = |p: &Placed| if let Place::Wave(n, _) = p.place { n } else { 0 };
+        let wave = |p: &MachineForecast| if let Place::Wave(n, _) = p.place { n } else { 0 };
         self.placed.iter().map(wave).max().unwrap_or(0)
     }
 }
@@ -63,25 +63,25 @@ impl Forecast {
 /// Forecasts what a leader would do with the queue, or with reboots of these addresses behind it, by its own rules.
 /// Whatever blocks the whole queue becomes a note, and the waves are those that would follow without it. Returns `None`
 /// without a definition.
-pub fn forecast(store: &StoreView, kube: &KubeView, asked: &[String], now: Now) -> Option<Forecast> {
+pub fn forecast(store: &StoreView, kube: &KubeView, addresses: &[String], now: Now) -> Option<Forecast> {
     let definition = store.definition()?;
     let (cluster, members) = (&definition.cluster, &definition.members);
     let mut store = store.clone();
-    let mut notes = open_up(&mut store);
+    let mut notes = remove_queue_blockers(&mut store);
     let first = store.reboots.entries.keys().next_back().map_or(0, |last| last + 1);
-    for (index, address) in (first..).zip(asked) {
+    for (index, address) in (first..).zip(addresses) {
         let entry = RebootEntry::queued(index, address);
         let stored = Stored { key: String::new(), mod_revision: 1, value: Ok(Arc::new(entry)) };
         store.reboots.entries.insert(index, stored);
     }
-    let reasons = would(store.clone(), kube.clone(), now);
+    let reasons = decided_as_leader(store.clone(), kube.clone(), now);
     let (mut in_work, mut starts, mut waits) = (Vec::new(), Vec::new(), Vec::new());
     let mut taken = 0_usize;
     for (&index, stored) in &store.reboots.entries {
         let Some(entry) = stored.get().filter(|e| e.status != RebootStatus::Cancelled) else { continue };
-        let wanted = asked.is_empty() || index >= first;
+        let included = addresses.is_empty() || index >= first;
         let member = members.by_address(cluster, &entry.node);
-        let placed = |place| Placed {
+        let placed = |place| MachineForecast {
             address: entry.node.clone(),
             name: member.map_or(entry.node.as_str(), Node::node_name).to_owned(),
             api_server: member.is_some_and(|m| m.control_plane),
@@ -98,29 +98,29 @@ pub fn forecast(store: &StoreView, kube: &KubeView, asked: &[String], now: Now) 
                 taken += 1;
                 Place::InWork(entry.status.to_string())
             }
-            Some(reason) => standing(reason, &mut notes),
+            Some(reason) => place_of(reason, &mut notes),
             None => Place::Wave(0, None),
         };
         match place {
-            _ if !wanted => {}
+            _ if !included => {}
             Place::InWork(_) => in_work.push(placed(place)),
             Place::Wave(..) => starts.push(placed(place)),
             Place::Waits(_) => waits.push(placed(place)),
         }
     }
-    let most = usize::try_from(cluster.reboot.concurrency()).unwrap_or(1).max(1);
-    let free = most.saturating_sub(taken);
+    let limit = usize::try_from(cluster.reboot.concurrency()).unwrap_or(1).max(1);
+    let free = limit.saturating_sub(taken);
     if taken > 0 {
-        notes.push(format!("{taken} of {most} slots are in use; {free} more can start"));
+        notes.push(format!("{taken} of {limit} slots are in use; {free} more can start"));
     }
     let api_first = store.policy().api_server_order == ApiServerOrder::First;
-    let starts = in_waves(starts, most, if free == 0 { most } else { free }, api_first);
+    let starts = split_into_waves(starts, limit, if free == 0 { limit } else { free }, api_first);
     Some(Forecast { notes, placed: in_work.into_iter().chain(starts).chain(waits).collect() })
 }
 
 /// Removes everything that blocks the whole queue, and returns it as notes, so that the forecast can show what would
 /// follow.
-fn open_up(store: &mut StoreView) -> Vec<String> {
+fn remove_queue_blockers(store: &mut StoreView) -> Vec<String> {
     let mut notes = Vec::new();
     if !store.reboots.switch.enabled() {
         notes.push("the reboot queue is disabled; enable it with `cketerm rq enable`".to_owned());
@@ -156,7 +156,7 @@ fn open_up(store: &mut StoreView) -> Vec<String> {
 }
 
 /// Derives the position of a queued entry from the reason that a leader would give for it.
-fn standing(reason: &Reason, notes: &mut Vec<String>) -> Place {
+fn place_of(reason: &Reason, notes: &mut Vec<String>) -> Place {
     match reason {
         Reason::Ready
         | Reason::Working { .. }
@@ -179,14 +179,15 @@ fn standing(reason: &Reason, notes: &mut Vec<String>) -> Place {
 
 /// Splits the starts into waves. Each wave has as many workers as the definition allows, the first one as many as there
 /// are free slots. API servers go one by one. The policy decides whether API servers or workers come first.
-fn in_waves(starts: Vec<Placed>, most: usize, free: usize, api_first: bool) -> Vec<Placed> {
-    let (planes, workers): (Vec<Placed>, Vec<Placed>) = starts.into_iter().partition(|p| p.api_server);
+fn split_into_waves(starts: Vec<MachineForecast>, limit: usize, free: usize, api_first: bool) -> Vec<MachineForecast> {
+    let (api_servers, workers): (Vec<MachineForecast>, Vec<MachineForecast>) =
+        starts.into_iter().partition(|p| p.api_server);
     let (now, later) = workers.split_at(free.min(workers.len()));
-    let workers = [now].into_iter().chain(later.chunks(most)).filter(|wave| !wave.is_empty());
-    let (workers, planes) = (workers.map(<[_]>::to_vec), planes.chunks(1).map(<[_]>::to_vec));
-    let waves: Vec<Vec<Placed>> =
-        if api_first { planes.chain(workers).collect() } else { workers.chain(planes).collect() };
-    let numbered = |(wave, nodes): (usize, Vec<Placed>)| {
+    let workers = [now].into_iter().chain(later.chunks(limit)).filter(|wave| !wave.is_empty());
+    let (workers, api_servers) = (workers.map(<[_]>::to_vec), api_servers.chunks(1).map(<[_]>::to_vec));
+    let waves: Vec<Vec<MachineForecast>> =
+        if api_first { api_servers.chain(workers).collect() } else { workers.chain(api_servers).collect() };
+    let numbered = |(wave, nodes): (usize, Vec<MachineForecast>)| {
         nodes.into_iter().map(move |mut node| {
             if let Place::Wave(number, _) = &mut node.place {
                 *number = wave + 1;
@@ -219,7 +220,7 @@ mod tests {
     }
 
     /// API servers 1 and 2, workers 3 to 7, two at once. Entries by index and the last part of their address.
-    fn scene(
+    fn fixture(
         entries: &[(u64, u8)],
         change: impl FnOnce(&mut Cluster, &mut StoreView, &mut KubeView),
     ) -> (StoreView, KubeView) {
@@ -250,28 +251,29 @@ mod tests {
         Now { boot: Duration::from_secs(1000), wall: Timestamp::UNIX_EPOCH }
     }
 
-    fn planned((store, kube): (StoreView, KubeView), asked: &[&str]) -> Forecast {
-        forecast(&store, &kube, &asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>(), now()).unwrap()
+    fn planned((store, kube): (StoreView, KubeView), addresses: &[&str]) -> Forecast {
+        forecast(&store, &kube, &addresses.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>(), now()).unwrap()
     }
 
     /// Last part of each address, with its wave; 0 = in no wave.
-    fn waves(line: &Forecast) -> Vec<(&str, usize)> {
+    fn waves(forecasted: &Forecast) -> Vec<(&str, usize)> {
         let wave = |p: &Place| if let Place::Wave(n, _) = p { *n } else { 0 };
-        line.placed.iter().map(|p| (&p.address[7..], wave(&p.place))).collect()
+        forecasted.placed.iter().map(|p| (&p.address[7..], wave(&p.place))).collect()
     }
 
-    fn waiting(line: &Forecast) -> Vec<(Option<u64>, String)> {
-        let waits = |p: &Placed| if let Place::Waits(why) = &p.place { Some((p.entry, why.clone())) } else { None };
-        line.placed.iter().filter_map(waits).collect()
+    fn waiting(forecasted: &Forecast) -> Vec<(Option<u64>, String)> {
+        let waits =
+            |p: &MachineForecast| if let Place::Waits(why) = &p.place { Some((p.entry, why.clone())) } else { None };
+        forecasted.placed.iter().filter_map(waits).collect()
     }
 
     #[test]
-    fn workers_go_as_many_at_once_as_the_definition_allows_and_api_servers_alone() {
+    fn waves_hold_up_to_the_limit_of_workers_or_one_api_server() {
         let five = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"];
-        let last = planned(scene(&[], |_, _, _| {}), &five);
+        let last = planned(fixture(&[], |_, _, _| {}), &five);
         assert_eq!(waves(&last), [("3", 1), ("4", 1), ("5", 2), ("1", 3), ("2", 4)]);
         let first = planned(
-            scene(&[], |_, store, _| {
+            fixture(&[], |_, store, _| {
                 let policy = Policy { api_server_order: ApiServerOrder::First, ..Policy::default() };
                 store.policy = Some(stored(policy));
             }),
@@ -282,19 +284,19 @@ mod tests {
 
     /// A machine that is named twice appears once in the waves.
     #[test]
-    fn i4_one_machine_is_in_one_wave_once() {
-        let twice = planned(scene(&[], |_, _, _| {}), &["10.0.0.3", "10.0.0.3", "10.0.0.4"]);
+    fn i4_a_machine_appears_in_at_most_one_wave() {
+        let twice = planned(fixture(&[], |_, _, _| {}), &["10.0.0.3", "10.0.0.3", "10.0.0.4"]);
         assert_eq!(waves(&twice), [("3", 1), ("4", 1), ("3", 0)]);
         assert!(waiting(&twice)[0].1.contains("given twice"), "{twice:?}");
-        let queued = planned(scene(&[(4, 3)], |_, _, _| {}), &["10.0.0.3"]);
+        let queued = planned(fixture(&[(4, 3)], |_, _, _| {}), &["10.0.0.3"]);
         assert_eq!(waiting(&queued).len(), 1, "{queued:?}");
         assert!(waiting(&queued)[0].1.contains('4'), "it names the entry before: {queued:?}");
     }
 
     #[test]
-    fn what_is_held_backs_off_or_is_no_member_waits_and_what_is_in_work_takes_a_slot() {
-        let line = planned(
-            scene(&[(0, 3), (1, 4), (2, 5), (3, 6), (4, 9), (5, 7)], |_, store, _| {
+    fn blocked_entries_wait_and_entries_in_progress_take_a_slot() {
+        let forecasted = planned(
+            fixture(&[(0, 3), (1, 4), (2, 5), (3, 6), (4, 9), (5, 7)], |_, store, _| {
                 let mut entry = |index: u64, how: &dyn Fn(&mut RebootEntry)| {
                     let mut changed = store.reboots.entries[&index].get().cloned().unwrap();
                     how(&mut changed);
@@ -313,9 +315,9 @@ mod tests {
             }),
             &[],
         );
-        assert_eq!(line.placed[0].place, Place::InWork("rebooting".to_owned()));
-        assert_eq!(waves(&line)[1..3], [("6", 1), ("7", 2)], "one slot is free: {line:?}");
-        let waits = waiting(&line);
+        assert_eq!(forecasted.placed[0].place, Place::InWork("rebooting".to_owned()));
+        assert_eq!(waves(&forecasted)[1..3], [("6", 1), ("7", 2)], "one slot is free: {forecasted:?}");
+        let waits = waiting(&forecasted);
         let by = |index: u64| waits.iter().find(|(i, _)| *i == Some(index)).map(|(_, why)| why.clone()).unwrap();
         assert!(by(1).contains("ann"), "{waits:?}");
         assert!(by(4).contains("10.0.0.9"), "{waits:?}");
@@ -323,9 +325,9 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_everything_back_is_said_and_the_waves_are_those_without_it() {
-        let line = planned(
-            scene(&[(0, 3), (1, 4), (2, 5)], |cluster, store, kube| {
+    fn queue_wide_blockers_become_notes_and_the_waves_ignore_them() {
+        let forecasted = planned(
+            fixture(&[(0, 3), (1, 4), (2, 5)], |cluster, store, kube| {
                 cluster.reboot.reboot_command = None;
                 store.reboots.switch = Switch { raw: Some("true".to_owned()), mod_revision: 1 };
                 for n in [6, 7] {
@@ -336,11 +338,11 @@ mod tests {
             }),
             &[],
         );
-        assert_eq!(waves(&line), [("3", 1), ("4", 1), ("5", 2)]);
-        let notes = line.notes.join("\n");
-        for said in ["the reboot queue is disabled", "no reboot.reboot_command", "nobody leads", "nothing starts now: "]
+        assert_eq!(waves(&forecasted), [("3", 1), ("4", 1), ("5", 2)]);
+        let notes = forecasted.notes.join("\n");
+        for text in ["the reboot queue is disabled", "no reboot.reboot_command", "nobody leads", "nothing starts now: "]
         {
-            assert!(notes.contains(said), "{said}: {notes}");
+            assert!(notes.contains(text), "{text}: {notes}");
         }
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{ActionError, Bmcs, who};
+use super::{ActionError, BmcLookup, who};
 use crate::{
     kubernetes::{Kube, WriteError},
     model::{
@@ -28,14 +28,14 @@ pub(super) const POLL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Hosts {
     pub(super) kube: Kube,
-    pub(super) bmcs: Option<Bmcs>,
+    pub(super) bmcs: Option<BmcLookup>,
     who: Who,
     why: Option<String>,
 }
 
 /// Result of a request.
 #[derive(Debug)]
-pub struct Asking {
+pub struct HostRequest {
     /// The host right after it got cketerm's annotation.
     pub host: HostRow,
     /// Value of the annotation if the host had it before.
@@ -46,8 +46,8 @@ pub struct Asking {
 pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
     let Some(name) = name else { return Ok(KEY.to_owned()) };
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let whole = name.chars().all(plain) && name.ends_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= 40;
-    if whole {
+    let valid = name.chars().all(plain) && name.ends_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= 40;
+    if valid {
         return Ok(format!("{KEY}-{name}"));
     }
     Err(ActionError::misused(format!(
@@ -58,12 +58,12 @@ pub fn own_key(name: Option<&str>) -> Result<String, ActionError> {
 impl Hosts {
     /// Creates a client for the user who runs this process.
     pub fn new(kube: Kube) -> Self {
-        Self { kube, bmcs: None, who: who::here(), why: None }
+        Self { kube, bmcs: None, who: who::current_user(), why: None }
     }
 
     /// Sets the BMCs to query if a proof of off is needed and the host alone does not give it.
     #[must_use]
-    pub fn with_bmcs(mut self, bmcs: Option<Bmcs>) -> Self {
+    pub fn with_bmcs(mut self, bmcs: Option<BmcLookup>) -> Self {
         self.bmcs = bmcs;
         self
     }
@@ -88,7 +88,7 @@ impl Hosts {
         for node in nodes.map_err(|e| ActionError::failed(e.to_string()))? {
             view.put_node(node);
         }
-        only(address, hosts?, &view).map_err(ActionError::failed)
+        single_host(address, hosts?, &view).map_err(ActionError::failed)
     }
 
     /// Returns the host with this name or `namespace/name`, or the one at this address.
@@ -115,43 +115,43 @@ impl Hosts {
 
     /// Requests one power cycle and does not wait for it: the controller turns the host off and on again and removes
     /// the annotation. An annotation that is there already belongs to another client and is left as it is (MET-13).
-    pub async fn reboot(&self, name: &str, mode: Mode) -> Result<Asking, ActionError> {
+    pub async fn reboot(&self, name: &str, mode: Mode) -> Result<HostRequest, ActionError> {
         for _ in 0..TRIES {
             let host = self.ready(name).await?;
             if let Some(value) = host.asked.base.clone() {
-                let there = Mode::of(&value);
-                if there < mode {
+                let present = Mode::of(&value);
+                if present < mode {
                     return Err(ActionError::refused(format!(
-                        "{}: a {there} reboot is already requested and is left as it is; for a hard one use \
+                        "{}: a {present} reboot is already requested and is left as it is; for a hard one use \
                          `hosts hold --hard`, then `hosts release`",
                         host.full_name()
                     )));
                 }
-                return Ok(Asking { host, already: Some(value) });
+                return Ok(HostRequest { host, already: Some(value) });
             }
-            match self.kube.ask_reboot(&host, &self.value(mode)).await {
-                Ok(host) => return Ok(Asking { host, already: None }),
-                Err(e) => again(&host, e)?,
+            match self.kube.request_reboot(&host, &self.value(mode)).await {
+                Ok(host) => return Ok(HostRequest { host, already: None }),
+                Err(e) => retry_on_conflict(&host, e)?,
             }
         }
-        Err(busy(name))
+        Err(keeps_changing(name))
     }
 
     /// Holds the host off under cketerm's key until it is released. A soft hold of cketerm becomes hard if `mode` is
     /// hard.
-    pub async fn hold(&self, name: &str, key: &str, mode: Mode) -> Result<Asking, ActionError> {
+    pub async fn hold(&self, name: &str, key: &str, mode: Mode) -> Result<HostRequest, ActionError> {
         for _ in 0..TRIES {
             let host = self.ready(name).await?;
-            let there = host.asked.keys.get(key).cloned();
-            if let Some(value) = there.clone().filter(|value| Mode::of(value) >= mode) {
-                return Ok(Asking { host, already: Some(value) });
+            let present = host.asked.keys.get(key).cloned();
+            if let Some(value) = present.clone().filter(|value| Mode::of(value) >= mode) {
+                return Ok(HostRequest { host, already: Some(value) });
             }
             match self.kube.hold_host(&host, key, &self.value(mode)).await {
-                Ok(host) => return Ok(Asking { host, already: None }),
-                Err(e) => again(&host, e)?,
+                Ok(host) => return Ok(HostRequest { host, already: None }),
+                Err(e) => retry_on_conflict(&host, e)?,
             }
         }
-        Err(busy(name))
+        Err(keeps_changing(name))
     }
 
     /// Removes cketerm's key and returns the updated host, which keys of other clients may still hold off. Works on
@@ -169,15 +169,15 @@ impl Hosts {
             }
             match self.kube.release_host(&host, key).await {
                 Ok(host) => return Ok(host),
-                Err(e) => again(&host, e)?,
+                Err(e) => retry_on_conflict(&host, e)?,
             }
         }
-        Err(busy(name))
+        Err(keeps_changing(name))
     }
 
     /// Waits until the host was seen off and on again after the request (MET-19). A removed annotation alone proves
     /// nothing.
-    pub async fn until_rebooted(&self, asked: &HostRow, seconds: u64) -> Result<(), ActionError> {
+    pub async fn wait_until_rebooted(&self, asked: &HostRow, seconds: u64) -> Result<(), ActionError> {
         let until = Instant::now() + Duration::from_secs(seconds);
         let (mut host, mut on, mut off) = (asked.clone(), false, false);
         loop {
@@ -230,7 +230,7 @@ pub(super) fn state(host: &HostRow) -> String {
     }
 }
 
-pub(super) fn again(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
+pub(super) fn retry_on_conflict(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
     match e {
         // Metal3's operator wrote the host in between, or the answer was lost: read the host again first.
         WriteError::Conflict | WriteError::NoAnswer(_) => Ok(()),
@@ -238,16 +238,16 @@ pub(super) fn again(host: &HostRow, e: WriteError) -> Result<(), ActionError> {
     }
 }
 
-pub(super) fn busy(name: &str) -> ActionError {
+pub(super) fn keeps_changing(name: &str) -> ActionError {
     ActionError::failed(format!("{name} keeps changing or does not answer; try again"))
 }
 
 /// Returns the only host that has this address, or whose Node has it.
-fn only(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, String> {
+fn single_host(address: &str, hosts: Vec<HostRow>, view: &KubeView) -> Result<HostRow, String> {
     let has = |addresses: &[String]| addresses.iter().any(|a| a == address);
-    let is_it = |host: &HostRow| has(&host.addresses) || host.node_in(view).is_some_and(|(n, _)| has(&n.addresses));
+    let is_match = |host: &HostRow| has(&host.addresses) || host.node_in(view).is_some_and(|(n, _)| has(&n.addresses));
     let all = hosts.len();
-    let mut found: Vec<HostRow> = hosts.into_iter().filter(is_it).collect();
+    let mut found: Vec<HostRow> = hosts.into_iter().filter(is_match).collect();
     match (found.pop(), found.len()) {
         (Some(host), 0) => Ok(host),
         (Some(host), more) => Err(format!("{} and {more} more BareMetalHosts have {address}", host.full_name())),
@@ -261,7 +261,7 @@ mod tests {
     use crate::model::kube::NodeRow;
 
     #[test]
-    fn a_host_is_known_by_its_own_address_or_its_nodes_and_two_are_none() {
+    fn a_host_is_found_by_its_address_or_its_nodes_and_two_matches_are_an_error() {
         let host = |name: &str, address: &str| HostRow {
             name: name.to_owned(),
             namespace: "m".to_owned(),
@@ -275,10 +275,10 @@ mod tests {
             ..NodeRow::default()
         });
         let hosts = || vec![host("w1", ""), host("w2", "10.0.0.2")];
-        assert_eq!(only("10.0.0.1", hosts(), &view).unwrap().name, "w1");
-        assert_eq!(only("10.0.0.2", hosts(), &view).unwrap().name, "w2");
-        assert!(only("10.0.0.3", hosts(), &view).unwrap_err().contains("none of 2"));
+        assert_eq!(single_host("10.0.0.1", hosts(), &view).unwrap().name, "w1");
+        assert_eq!(single_host("10.0.0.2", hosts(), &view).unwrap().name, "w2");
+        assert!(single_host("10.0.0.3", hosts(), &view).unwrap_err().contains("none of 2"));
         let twice = vec![host("a", "10.0.0.2"), host("b", "10.0.0.2")];
-        assert!(only("10.0.0.2", twice, &view).unwrap_err().contains("m/b and 1 more"));
+        assert!(single_host("10.0.0.2", twice, &view).unwrap_err().contains("m/b and 1 more"));
     }
 }

@@ -2,12 +2,12 @@
 
 use super::{
     ActionError, Hosts, Operator,
-    host::{TRIES, again, busy, own_key},
+    host::{TRIES, keeps_changing, own_key, retry_on_conflict},
 };
 use crate::{
     kubernetes::WriteError,
     model::{
-        host::{By, HostRow, Mode},
+        host::{HostRow, Mode, ProofSource},
         kube::KubeView,
     },
     store::operator::{AuditResult, Note},
@@ -15,9 +15,9 @@ use crate::{
 
 /// Longest wait of a fence for the proof that the host is off, in seconds. A soft shutdown that hangs is cut off long
 /// before that.
-const PROOF: u64 = 900;
+const PROOF_TIMEOUT_SECONDS: u64 = 900;
 /// Name under which a fence holds a host.
-const FENCE: &str = "fence";
+const FENCE_KEY: &str = "fence";
 
 /// Actions on one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,17 +70,17 @@ impl Operator {
         let (what, on) = (action.what(), format!("host {name}"));
         let note = || Note { who: &self.who, what: &what, on: &on, reason };
         self.store.write(note(), "begun", Vec::new(), Vec::new()).await?;
-        let answer = hosts.carry_out(name, &action).await;
+        let answer = hosts.perform(name, &action).await;
         let result = answer.as_ref().map_or_else(|e| AuditResult::Failed(&e.text), |_| AuditResult::Done("done"));
         let audited = self.store.write(note(), result, Vec::new(), Vec::new()).await;
-        let said = answer?;
-        audited.map_err(|e| ActionError::failed(format!("{said}; not recorded in the audit trail: {e}")))?;
-        Ok(said)
+        let message = answer?;
+        audited.map_err(|e| ActionError::failed(format!("{message}; not recorded in the audit trail: {e}")))?;
+        Ok(message)
     }
 }
 
 impl Hosts {
-    async fn carry_out(&self, name: &str, action: &HostAction) -> Result<String, ActionError> {
+    async fn perform(&self, name: &str, action: &HostAction) -> Result<String, ActionError> {
         match action {
             HostAction::Reboot(mode) => {
                 let asking = self.reboot(name, *mode).await?;
@@ -96,7 +96,7 @@ impl Hosts {
             }
             HostAction::Release(key) => {
                 let host = self.release(name, key).await?;
-                Ok(match held(&host) {
+                Ok(match holders(&host) {
                     others if others.is_empty() => format!("{name} is released"),
                     others => format!("{name} is released by cketerm, still held by {others}"),
                 })
@@ -139,22 +139,22 @@ impl Hosts {
             }
             match self.kube.set_online(&host, online).await {
                 Ok(_) => return Ok(()),
-                Err(e) => again(&host, e)?,
+                Err(e) => retry_on_conflict(&host, e)?,
             }
         }
-        Err(busy(name))
+        Err(keeps_changing(name))
     }
 
     /// Deletes the Node only while the host is known to be off. Metal3's proposal: "the caller can perform any required
     /// actions while the node is in a known safe state". Without a proof the host stays held and the Node stays
     /// (MET-27).
     async fn fence(&self, name: &str, node: &str, uid: &str) -> Result<String, ActionError> {
-        let key = own_key(Some(FENCE))?;
+        let key = own_key(Some(FENCE_KEY))?;
         let asking = self.hold(name, &key, Mode::Hard).await?;
         let proof = self.proof(&asking.host).await;
         let answer = async {
-            let by = self.watch(&asking.host, &key, PROOF, &proof).await?;
-            self.last_look(&asking.host, Some(node), &key, by, &proof).await.map(|()| by)
+            let by = self.watch(&asking.host, &key, PROOF_TIMEOUT_SECONDS, &proof).await?;
+            self.final_check(&asking.host, Some(node), &key, by, &proof).await.map(|()| by)
         };
         let answer = answer.await;
         // Delete right after the last look; closing the BMC's session can wait.
@@ -180,16 +180,16 @@ impl Hosts {
         let host = self.release(name, &key).await.map_err(|e| {
             ActionError::failed(format!("node {node} is {deleted}, but {name} is still held: {}", e.text))
         })?;
-        let others = held(&host);
+        let others = holders(&host);
         let after = if others.is_empty() { "released".to_owned() } else { format!("still held by {others}") };
         let proof = match by {
-            By::Change => "was off",
-            By::Bmc => "was off according to its BMC",
+            ProofSource::Change => "was off",
+            ProofSource::Bmc => "was off according to its BMC",
         };
         Ok(format!("{name} {proof}, node {node} is {deleted}, the host is {after}"))
     }
 }
 
-fn held(host: &HostRow) -> String {
+fn holders(host: &HostRow) -> String {
     host.asked.keys.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }

@@ -68,7 +68,7 @@ pub enum Stopped {
 }
 
 /// Clients and live copies that a manual drain needs.
-pub(super) struct Grounds<'a> {
+pub(super) struct DrainContext<'a> {
     /// Client of Kubernetes.
     pub kube: &'a Kube,
     /// Live copy of Kubernetes.
@@ -82,59 +82,60 @@ pub(super) struct Grounds<'a> {
     pub person: Person,
 }
 
-/// Drains a cordoned node. `claimed` returns the entry that works on the node now. `tell` is called on every change.
+/// Drains a cordoned node. `claimed` returns the entry that works on the node now. `on_progress` is called on every change.
 pub(super) async fn drain(
-    on: &Grounds<'_>,
+    context: &DrainContext<'_>,
     node: &NodeRow,
     claimed: impl Fn(&StoreView) -> Option<String>,
-    mut tell: impl FnMut(&Progress),
+    mut on_progress: impl FnMut(&Progress),
 ) -> Result<Progress, Stopped> {
-    let (kube, live) = (on.kube, on.live);
+    let (kube, live) = (context.kube, context.live);
     live.watch_pods(BTreeSet::from([node.name.clone()]));
     let steady = Steady::new(kube.clock());
     let mut changed = live.subscribe();
-    let mut scene = Scene::new(on.definition, node, steady.now());
+    let mut input = DrainInput::new(context.definition, node, steady.now());
     let mut last = Progress::default();
     loop {
-        live.keep_proving();
-        let etcd = on.entries.borrow();
+        live.require_fresh_proof();
+        let etcd = context.entries.borrow();
         if let Some(entry) = claimed(&etcd) {
             return Err(Stopped::Claimed(entry));
         }
         let now = steady.now();
-        scene.look(&live.borrow(), &etcd, now)?;
-        let decision = decide(&scene.snap, now);
-        let progress = scene.progress(decision.reasons.get(&ENTRY));
+        input.update(&live.borrow(), &etcd, now)?;
+        let decision = decide(&input.snap, now);
+        let progress = input.progress(decision.reasons.get(&ENTRY));
         // there is no progress to report before the first read of the pods
-        let looked = scene.snap.kube.synced() && scene.snap.kube.pods.get(&node.name).is_some_and(|p| p.synced);
+        let pods_synced = input.snap.kube.synced() && input.snap.kube.pods.get(&node.name).is_some_and(|p| p.synced);
         if progress != last {
-            if looked || progress.reason.as_ref().is_some_and(|r| etcd.synced && matches!(r, Reason::Stale { .. })) {
-                tell(&progress);
+            if pods_synced || progress.reason.as_ref().is_some_and(|r| etcd.synced && matches!(r, Reason::Stale { .. }))
+            {
+                on_progress(&progress);
             }
             last = progress;
         }
         let planned = decision.effects.into_iter().find(|p| p.entry == Some(ENTRY));
         if let Some(effect) = planned.map(|p| p.effect) {
-            let came = match &effect {
+            let outcome = match &effect {
                 Effect::Recheck { .. } | Effect::Power { .. } => return Ok(last),
                 Effect::BackOff { cause, .. } => {
                     return Err(Stopped::Blocked(Progress { reason: Some(cause.clone()), ..last }));
                 }
                 Effect::Stamp { .. } => return Err(Stopped::Uncordoned),
                 Effect::Preview { pods, unprotected } => {
-                    EffectOutcome::Previewed(previewed(pods, unprotected, &ask(on, pods, true, now).await))
+                    EffectOutcome::Previewed(previewed(pods, unprotected, &evict_all(context, pods, true, now).await))
                 }
                 Effect::Evict { evict, delete, .. } => {
                     let (mut answers, deleted) =
-                        futures::join!(ask(on, evict, false, now), delete_all(on, delete, now));
+                        futures::join!(evict_all(context, evict, false, now), delete_all(context, delete, now));
                     answers.extend(deleted);
                     EffectOutcome::Answers(answers)
                 }
                 _ => EffectOutcome::Done,
             };
-            memory::remember(&mut scene.snap.work, ENTRY, &effect, &came, steady.now());
+            memory::remember(&mut input.snap.work, ENTRY, &effect, &outcome, steady.now());
             // the result may be all that the next step needs
-            if !matches!(came, EffectOutcome::Done) {
+            if !matches!(outcome, EffectOutcome::Done) {
                 continue;
             }
         }
@@ -148,20 +149,20 @@ pub(super) async fn drain(
 type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 /// Sends all requests at once. Each answer is judged with the budgets as they were when it was requested.
-async fn ask(on: &Grounds<'_>, pods: &[Budgeted], dry_run: bool, now: Now) -> BTreeMap<String, Answer> {
-    let each = pods.iter().map(|(pod, budgets)| async move {
+async fn evict_all(context: &DrainContext<'_>, pods: &[Budgeted], dry_run: bool, now: Now) -> BTreeMap<String, Answer> {
+    let requests = pods.iter().map(|(pod, budgets)| async move {
         let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
-        let verdict = on.kube.evict_by_hand(&on.person, pod, &named, dry_run).await;
+        let verdict = context.kube.evict_manually(&context.person, pod, &named, dry_run).await;
         (pod.uid.clone(), answer(verdict, budgets, now))
     });
-    futures::future::join_all(each).await.into_iter().collect()
+    futures::future::join_all(requests).await.into_iter().collect()
 }
 
-async fn delete_all(on: &Grounds<'_>, pods: &[Arc<PodRow>], now: Now) -> Vec<(String, Answer)> {
-    let each = pods.iter().map(|pod| async move {
-        (pod.uid.clone(), answer(on.kube.delete_pod_by_hand(&on.person, pod).await, &[], now))
+async fn delete_all(context: &DrainContext<'_>, pods: &[Arc<PodRow>], now: Now) -> Vec<(String, Answer)> {
+    let requests = pods.iter().map(|pod| async move {
+        (pod.uid.clone(), answer(context.kube.delete_pod_manually(&context.person, pod).await, &[], now))
     });
-    futures::future::join_all(each).await
+    futures::future::join_all(requests).await
 }
 
 fn answer(verdict: Verdict, budgets: &[Arc<BudgetRow>], now: Now) -> Answer {
@@ -170,13 +171,13 @@ fn answer(verdict: Verdict, budgets: &[Arc<BudgetRow>], now: Now) -> Answer {
 }
 
 /// Input of the decision code: one node, one entry that drains it, and the cluster's real pods and budgets.
-struct Scene {
+struct DrainInput {
     snap: Snapshot,
     node: NodeRow,
     address: String,
 }
 
-impl Scene {
+impl DrainInput {
     fn new(definition: Option<&Cluster>, node: &NodeRow, now: Now) -> Self {
         let address = node.addresses.first().cloned().unwrap_or_else(|| node.name.clone());
         let mut reboot = definition.map(|d| d.reboot.clone()).unwrap_or_default();
@@ -204,7 +205,7 @@ impl Scene {
 
     /// Takes over the current view of Kubernetes. The node gets the entry's owner record, as if an engine had cordoned
     /// it.
-    fn look(&mut self, kube: &Arc<KubeView>, etcd: &StoreView, now: Now) -> Result<(), Stopped> {
+    fn update(&mut self, kube: &Arc<KubeView>, etcd: &StoreView, now: Now) -> Result<(), Stopped> {
         let mut view = KubeView::clone(kube);
         if view.synced() {
             let mut row = match view.nodes.get(&self.node.name) {
@@ -293,17 +294,17 @@ mod tests {
 
     /// The drain must not go on evicting while etcd is unreachable, because an entry may have begun on that node.
     #[test]
-    fn i20_a_drain_by_hand_does_nothing_before_etcd_was_read_nor_while_it_is_silent() {
+    fn i20_a_manual_drain_pauses_until_etcd_is_read_and_while_etcd_is_stale() {
         let (node, kube) = cluster();
         let now = Now { boot: Duration::from_secs(1000), wall: Timestamp::UNIX_EPOCH };
-        let does = |synced: bool, heard: f64| {
+        let planned_effects = |synced: bool, heard: f64| {
             let etcd = StoreView { heard, synced, ..StoreView::default() };
-            let mut scene = Scene::new(None, &node, now);
-            scene.look(&kube, &etcd, now).unwrap();
-            decide(&scene.snap, now).effects.into_iter().map(|p| p.effect.word()).collect::<Vec<_>>()
+            let mut input = DrainInput::new(None, &node, now);
+            input.update(&kube, &etcd, now).unwrap();
+            decide(&input.snap, now).effects.into_iter().map(|p| p.effect.word()).collect::<Vec<_>>()
         };
-        assert_eq!(does(true, 999.0), ["previewing"]);
-        assert!(does(false, 0.0).is_empty(), "not read yet");
-        assert!(does(true, 985.0).is_empty(), "silent for 15 s");
+        assert_eq!(planned_effects(true, 999.0), ["previewing"]);
+        assert!(planned_effects(false, 0.0).is_empty(), "not read yet");
+        assert!(planned_effects(true, 985.0).is_empty(), "silent for 15 s");
     }
 }

@@ -28,17 +28,17 @@ mod unreadable;
 mod who;
 
 pub use accept::{note, refusal};
-pub use bmcs::{Bmcs, Registered};
-pub use choose::Choosing;
-pub use definition::{Identified, SetCluster};
+pub use bmcs::{BmcLookup, Registered};
+pub use choose::NodeSelection;
+pub use definition::{ClusterIdentities, SetCluster};
 pub use error::{ActionError, Kind};
-pub use host::{Asking, Hosts, own_key};
+pub use host::{HostRequest, Hosts, own_key};
 pub use host_actions::HostAction;
 pub use manual_drain::Progress;
 pub use node::Turned;
 pub use policy::{CONSTRAINTS, DOCUMENTS, constraint, unknown_constraint};
 pub use queue::{Added, not_members};
-pub use repair::{WantedRepair, state as repair_state};
+pub use repair::{NewRepair, state as repair_state};
 pub use rights::rights;
 pub use stop::{resumed, stopped};
 pub use unreadable::{LEFT, removing};
@@ -49,12 +49,12 @@ use std::time::Duration;
 use crate::{
     fence::Person,
     kubernetes::Kube,
-    model::{acceptance::Asked, cketerm_records::Who},
+    model::{acceptance::OperatorCommand, cketerm_records::Who},
     store::{
         Store,
         keys::SwitchName,
         operator::{AuditResult, Note},
-        queue::SwitchSet,
+        queue::SwitchChange,
     },
 };
 
@@ -72,7 +72,7 @@ pub struct Operator {
     /// Identity of the operator, for the audit.
     pub who: Who,
     /// BMCs of machines, for the proof that a host is off. `None`: no BMC is queried.
-    pub bmcs: Option<Bmcs>,
+    pub bmcs: Option<BmcLookup>,
     /// Whether rules that the current leader does not know are stored for the next leader.
     pub handover: bool,
 }
@@ -80,12 +80,12 @@ pub struct Operator {
 impl Operator {
     /// Creates an operator for the user who runs this process.
     pub fn new(store: Store, kube: Option<Kube>) -> Self {
-        Self { store, kube, who: who::here(), bmcs: None, handover: false }
+        Self { store, kube, who: who::current_user(), bmcs: None, handover: false }
     }
 
     /// Adds the BMCs that this operator can query.
     #[must_use]
-    pub fn with_bmcs(mut self, bmcs: Bmcs) -> Self {
+    pub fn with_bmcs(mut self, bmcs: BmcLookup) -> Self {
         self.bmcs = Some(bmcs);
         self
     }
@@ -103,7 +103,7 @@ impl Operator {
         name: SwitchName,
         enabled: bool,
         reason: Option<&str>,
-    ) -> Result<SwitchSet, ActionError> {
+    ) -> Result<SwitchChange, ActionError> {
         if enabled {
             self.refuse_mismatch().await?;
         }
@@ -114,7 +114,7 @@ impl Operator {
     /// there is a cordon to keep: [`Operator::keep_cordon_of`].
     pub async fn keep_cordoned(&self, node: &str, keep: bool, reason: Option<&str>) -> Result<(), ActionError> {
         let kube = self.kube("keep-cordoned")?;
-        self.accepted(if keep { Asked::KeepCordoned } else { Asked::GiveCordonBack }).await?;
+        self.accepted(if keep { OperatorCommand::KeepCordoned } else { OperatorCommand::GiveCordonBack }).await?;
         let answer = kube.annotate_keep_cordoned(&Person::asks(&self.who), node, keep).await;
         let failure = answer.as_ref().err().map(ToString::to_string);
         let result = failure.as_deref().map_or(AuditResult::Done("done"), AuditResult::Failed);
@@ -139,8 +139,8 @@ impl Operator {
     /// does not answer is no mismatch, and neither is an unconfirmed identity.
     pub(crate) async fn refuse_mismatch(&self) -> Result<(), ActionError> {
         let Some(kube) = &self.kube else { return Ok(()) };
-        let asked = tokio::time::timeout(TIMEOUT, kube.cluster_uid());
-        let (stored, found) = tokio::join!(self.store.identity(), asked);
+        let kubernetes_uid = tokio::time::timeout(TIMEOUT, kube.cluster_uid());
+        let (stored, found) = tokio::join!(self.store.identity(), kubernetes_uid);
         let (Some(stored), Ok(Ok(found))) = (stored?, found) else { return Ok(()) };
         match stored.get() {
             Some(identity) if identity.uid != found => Err(ActionError::refused(format!(

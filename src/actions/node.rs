@@ -3,7 +3,7 @@
 
 use super::{
     ActionError, Operator,
-    manual_drain::{self, Grounds, Progress, Stopped},
+    manual_drain::{self, DrainContext, Progress, Stopped},
 };
 use crate::{
     fence::Person,
@@ -51,13 +51,13 @@ impl Operator {
     /// Cordons a node for the administrator. No engine removes that cordon.
     pub async fn cordon_node(&self, name: &str, reason: Option<&str>) -> Result<Turned, ActionError> {
         self.refuse_mismatch().await?;
-        self.turn(name, true, reason).await
+        self.set_cordon(name, true, reason).await
     }
 
     /// Removes a cordon of any owner, with all its marks.
     pub async fn uncordon_node(&self, name: &str, reason: Option<&str>) -> Result<Turned, ActionError> {
         self.refuse_mismatch().await?;
-        self.turn(name, false, reason).await
+        self.set_cordon(name, false, reason).await
     }
 
     /// Turns the cordon of a node into the administrator's, or gives it back. Refused if there is no cordon to keep, or
@@ -66,7 +66,7 @@ impl Operator {
         let row = self.node_named(name).await?;
         if keep && !row.unschedulable {
             // an entry that works on the node is about to cordon it
-            if claim(&self.store.read_view().await?, &row).is_none() {
+            if claiming_entry(&self.store.read_view().await?, &row).is_none() {
                 return Err(ActionError::refused(format!(
                     "node {0} is not cordoned and no entry works on it; to cordon it: \
                      `cketerm nodes cordon {0}`",
@@ -83,7 +83,7 @@ impl Operator {
         Ok(row.name)
     }
 
-    async fn turn(&self, name: &str, cordon: bool, reason: Option<&str>) -> Result<Turned, ActionError> {
+    async fn set_cordon(&self, name: &str, cordon: bool, reason: Option<&str>) -> Result<Turned, ActionError> {
         let kube = self.kube("this command")?;
         let what = if cordon { "node cordon" } else { "node uncordon" };
         for _ in 0..TRIES {
@@ -94,39 +94,40 @@ impl Operator {
                 return Ok(Turned::Already);
             }
             let was = row.unschedulable == cordon;
-            let answer = kube.cordon_by_hand(&Person::asks(&self.who), &row, cordon).await;
+            let answer = kube.cordon_manually(&Person::asks(&self.who), &row, cordon).await;
             if answer.as_ref().is_err_and(|e| *e == WriteError::Conflict) {
                 continue;
             }
             let failure = answer.as_ref().err().map(ToString::to_string);
             let result = failure.as_deref().map_or(AuditResult::Done("done"), AuditResult::Failed);
-            let told = self.tell(what, &row.name, reason, result).await;
+            let recorded = self.report(what, &row.name, reason, result).await;
             answer.map_err(|e| ActionError::failed(format!("node {}: {what}: {e}", row.name)))?;
-            told?;
+            recorded?;
             return Ok(if was { Turned::Already } else { Turned::Done });
         }
         Err(ActionError::refused(format!("node {name} keeps changing; nothing was done, try again")))
     }
 
-    /// Cordons and drains a node by the queues' rules. Returns when the node is empty; `tell` is called on every
+    /// Cordons and drains a node by the queues' rules. Returns when the node is empty; `report` is called on every
     /// change. The node stays cordoned, however the drain ends.
     pub async fn drain_node(
         &self,
         name: &str,
         reason: Option<&str>,
-        tell: impl FnMut(&Progress),
+        report: impl FnMut(&Progress),
     ) -> Result<Progress, ActionError> {
         self.cordon_node(name, reason).await?;
         let row = self.node_named(name).await?;
         let kube: &Kube = self.kube("nodes drain")?;
         let definition = self.store.read_view().await?;
-        self.tell("node drain", &row.name, reason, AuditResult::Done("begun")).await?;
+        self.report("node drain", &row.name, reason, AuditResult::Done("begun")).await?;
         let (entries, live) = (Live::follow(&self.store), KubeLive::follow(kube, Streaming::Auto));
         let cluster = definition.definition().map(|d| &d.cluster);
-        let on = Grounds { kube, live: &live, entries: &entries, definition: cluster, person: Person::asks(&self.who) };
-        let came = manual_drain::drain(&on, &row, |view| claim(view, &row), tell).await;
+        let on =
+            DrainContext { kube, live: &live, entries: &entries, definition: cluster, person: Person::asks(&self.who) };
+        let drained = manual_drain::drain(&on, &row, |view| claiming_entry(view, &row), report).await;
         let stays = format!("{} stays cordoned (`cketerm nodes uncordon {}`)", row.name, row.name);
-        let (result, outcome) = match came {
+        let (result, outcome) = match drained {
             Ok(progress) => (format!("drained, {} pods", progress.pods_at_start), Ok(progress)),
             Err(Stopped::Blocked(progress)) => {
                 let mut why = progress.reason.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -149,11 +150,11 @@ impl Operator {
             }
         };
         let result = if outcome.is_ok() { AuditResult::Done(&result) } else { AuditResult::Failed(&result) };
-        self.tell("node drain", &row.name, reason, result).await?;
+        self.report("node drain", &row.name, reason, result).await?;
         outcome
     }
 
-    async fn tell(
+    async fn report(
         &self,
         what: &str,
         on: &str,
@@ -161,14 +162,15 @@ impl Operator {
         result: AuditResult<'_>,
     ) -> Result<(), ActionError> {
         let note = Note { who: &self.who, what, on: &format!("node {on}"), reason };
-        let told = self.store.write(note, result, Vec::new(), Vec::new()).await;
-        told.map(drop)
+        let recorded = self.store.write(note, result, Vec::new(), Vec::new()).await;
+        recorded
+            .map(drop)
             .map_err(|e| ActionError::failed(format!("node {on}: {what}: {}, but not recorded: {e}", result.text())))
     }
 }
 
 fn refuse_claimed(view: &StoreView, row: &NodeRow) -> Result<(), ActionError> {
-    claim(view, row).map_or(Ok(()), |entry| {
+    claiming_entry(view, row).map_or(Ok(()), |entry| {
         Err(ActionError::refused(format!(
             "node {}: {entry} works on it; cancel the entry (`cketerm rq cancel`, `repair-queue delete`) or wait for \
              its end; `cketerm nodes keep-cordoned {}` keeps its cordon",
@@ -179,24 +181,24 @@ fn refuse_claimed(view: &StoreView, row: &NodeRow) -> Result<(), ActionError> {
 
 /// Returns the entry that works on a node now: it drains, reboots or repairs the node, or its command may still be
 /// running.
-fn claim(view: &StoreView, row: &NodeRow) -> Option<String> {
+fn claiming_entry(view: &StoreView, row: &NodeRow) -> Option<String> {
     let of_definition = view.definition().and_then(|d| d.members.by_name(&d.cluster, &row.name));
-    let mine = |address: &str| {
+    let is_this_machine = |address: &str| {
         row.addresses.iter().any(|a| a == address) || of_definition.is_some_and(|member| member.address == address)
     };
     let reboot = view.reboots.entries.iter().find_map(|(index, stored)| {
-        let entry = stored.get().filter(|e| mine(&e.node))?;
+        let entry = stored.get().filter(|e| is_this_machine(&e.node))?;
         let works = matches!(entry.status, RebootStatus::Draining | RebootStatus::Rebooting);
         works.then(|| format!("{} ({})", EntryId::reboot(*index), entry.status))
     });
     let repair = || {
         view.repairs.entries.iter().find_map(|(index, stored)| {
-            let entry = stored.get().filter(|e| mine(&e.address) && e.claims_machine())?;
+            let entry = stored.get().filter(|e| is_this_machine(&e.address) && e.claims_machine())?;
             Some(format!("{} ({})", EntryId::repair(*index), super::repair_state(entry)))
         })
     };
     let running = || {
-        let open = view.attempts.values().filter_map(Stored::get).filter(|a| a.open() && mine(&a.address));
+        let open = view.attempts.values().filter_map(Stored::get).filter(|a| a.open() && is_this_machine(&a.address));
         let alive = |lease| view.candidates.values().any(|c| c.lease == lease);
         open.into_iter().find(|a| alive(a.lease)).map(|a| format!("the command of {}", a.entry))
     };

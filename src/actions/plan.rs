@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// Number of nodes whose pods are read at once, and the most nodes of one preview: it has to cost less than the work.
-const AT_ONCE: usize = 8;
-const MOST: usize = 200;
+const CONCURRENT_READS: usize = 8;
+const MAX_NODES: usize = 200;
 
 /// Summed preview of the drains of some nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,17 +45,17 @@ pub async fn previews(
     rules: Eviction<'_>,
     facts: &KubeView,
 ) -> Vec<(String, Result<Preview, KubeError>)> {
-    let looked: Vec<Arc<NodeRow>> = nodes.iter().take(MOST).cloned().collect();
-    stream::iter(looked)
+    let previewed: Vec<Arc<NodeRow>> = nodes.iter().take(MAX_NODES).cloned().collect();
+    stream::iter(previewed)
         .map(|node| async move { (node.name.clone(), Preview::of(kube, &node, rules, facts).await) })
-        .buffered(AT_ONCE)
+        .buffered(CONCURRENT_READS)
         .collect()
         .await
 }
 
 /// Sums up the [`previews`] of these nodes.
 pub async fn drains(kube: &Kube, nodes: &[Arc<NodeRow>], rules: Eviction<'_>, facts: &KubeView) -> Drains {
-    let mut sum = Drains { more: nodes.len().saturating_sub(MOST), ..Drains::default() };
+    let mut sum = Drains { more: nodes.len().saturating_sub(MAX_NODES), ..Drains::default() };
     for (name, preview) in previews(kube, nodes, rules, facts).await {
         match preview {
             Ok(preview) => {

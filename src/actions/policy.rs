@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use jiff::Timestamp;
 
-use super::{ActionError, Operator, accept::judge};
+use super::{ActionError, Operator, accept::accept_policy_change};
 use crate::{
     model::{
-        acceptance::Asked,
+        acceptance::OperatorCommand,
         cketerm_records::Who,
         cluster,
         constraints::Constraints,
@@ -39,12 +39,12 @@ impl Operator {
     pub async fn set_policy(&self, name: &str, value: &str, reason: Option<&str>) -> Result<Policy, ActionError> {
         let set_by = SetBy { who: &self.who, now: self.store.clock().wall() };
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
-        let on = set_to(name, value);
+        let on = audit_target(name, value);
         let note = Note { who: &self.who, what: "policy set", on: &on, reason };
-        let asked = Asked::of_policy(name, value);
-        let set = self.store.update_policy_under(
+        let asked = OperatorCommand::of_policy(name, value);
+        let set = self.store.update_policy_if(
             note,
-            |led| judge(asked, led, self.handover),
+            |led| accept_policy_change(asked, led, self.handover),
             |policy| {
                 *policy = with_field(policy, name, value, set_by)?;
                 Ok(())
@@ -62,9 +62,9 @@ impl Operator {
         let mut before = None;
         let on = format!("both queues until {until}");
         let note = Note { who: &self.who, what: "freeze", on: &on, reason: Some(&reason) };
-        let set = self.store.update_policy_under(
+        let set = self.store.update_policy_if(
             note,
-            |led| judge(Asked::Freeze, led, self.handover),
+            |led| accept_policy_change(OperatorCommand::Freeze, led, self.handover),
             |policy| {
                 before = policy.freeze.replace(freeze.clone()).filter(|freeze| freeze.holds(now));
                 Ok(())
@@ -108,7 +108,7 @@ impl Operator {
         let number = constraint(name, value).map_err(ActionError::misused)?;
         let set = self.store.update_constraints(&self.who, reason, |c| {
             before = value_of(c, name);
-            put(c, name, number);
+            set_value(c, name, number);
             match (c.minimum_workers, c.maximum_workers) {
                 (Some(least), Some(most)) if most > 0 && least > most => {
                     Err(format!("constraint minimum-workers ({least}) would be above maximum-workers ({most})"))
@@ -138,10 +138,10 @@ fn value_of(constraints: &Constraints, name: &str) -> Option<i64> {
 }
 
 /// Returns `settle_seconds to 5`, for the audit record. Of a document it keeps the first words.
-fn set_to(name: &str, value: &str) -> String {
-    const MOST: usize = 60;
+fn audit_target(name: &str, value: &str) -> String {
+    const MAX_CHARS: usize = 60;
     let words = value.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(MOST) {
+    match words.char_indices().nth(MAX_CHARS) {
         Some((cut, _)) => format!("{name} to {}~", &words[..cut]),
         None => format!("{name} to {words}"),
     }
@@ -168,7 +168,7 @@ pub fn unknown_constraint(name: &str) -> String {
     unknown("constraint", name, CONSTRAINTS)
 }
 
-fn put(c: &mut Constraints, name: &str, number: i64) {
+fn set_value(c: &mut Constraints, name: &str, number: i64) {
     match name {
         "control-plane-count" => c.control_plane_count = number,
         "minimum-workers-rate" => c.minimum_workers_rate = number,
@@ -213,7 +213,7 @@ fn with_document(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> 
     match name {
         "windows" => {
             let windows = if none { None } else { Some(Windows::read(text)?) };
-            if let Some(why) = windows.as_ref().and_then(|windows| windows.useless(set_by.now)) {
+            if let Some(why) = windows.as_ref().and_then(|windows| windows.unusable_reason(set_by.now)) {
                 return Err(why);
             }
             policy.windows = windows;
@@ -256,14 +256,14 @@ fn with_field(policy: &Policy, name: &str, text: &str, set_by: SetBy<'_>) -> Res
         }
         _ => Value::String(text.to_owned()),
     };
-    within(name, &value)?;
+    check_range(name, &value)?;
     let mut all = fields(policy)?;
     all.insert(name.to_owned(), value);
     // only words of an enumeration can still be wrong; serde's error lists the known ones
     serde_json::from_value(Value::Object(all)).map_err(|e| format!("policy {name}: {e}"))
 }
 
-fn within(name: &str, value: &Value) -> Result<(), String> {
+fn check_range(name: &str, value: &Value) -> Result<(), String> {
     let number = value.as_u64().unwrap_or_default();
     match name {
         "gate_percent" if number > 100 => Err(format!("policy {name} is a percentage of at most 100, not {number}")),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_judged_by_its_type() {
+    fn a_field_is_validated_by_its_type() {
         assert_eq!(set("api_server_order", "first").unwrap().api_server_order, ApiServerOrder::First);
         assert_eq!(set("settle_seconds", "5").unwrap().settle_seconds, 5);
         assert!(set("metal3_controller", "true").unwrap().metal3_controller);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_refused_with_the_nearest() {
+    fn an_unknown_field_is_refused_with_the_nearest_known_name() {
         assert_eq!(
             set("setle_seconds", "1").unwrap_err(),
             "no such policy field: setle_seconds; did you mean settle_seconds?"
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_newer_version_survive() {
+    fn unknown_fields_of_a_newer_version_are_kept() {
         let newer: Policy = serde_json::from_str(r#"{"later": {"a": 1}}"#).unwrap();
         assert_eq!(on(&newer, "settle_seconds", "7").unwrap().unknown["later"]["a"], 1);
         let deep = r#"{"windows": {"time_zone": "UTC", "moon": "full"}, "groups": {"by": "rack", "most": 2}}"#;
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_freeze_and_groups_are_documents_or_none() {
+    fn windows_freeze_and_groups_take_a_document_or_none() {
         let policy = set("windows", "time_zone: Asia/Tokyo\nallow: ['* 22-23 * * 1-5']\n").unwrap();
         assert_eq!(policy.windows.as_ref().unwrap().time_zone(), "Asia/Tokyo");
         let policy = on(&policy, "groups", r#"{"by": "rack", "limit": 2}"#).unwrap();
@@ -350,7 +350,7 @@ mod tests {
         let freeze = frozen.freeze.as_ref().unwrap();
         assert_eq!((freeze.reason.as_str(), freeze.who.user.as_str()), ("quarter end", "ann"));
         assert!(on(&frozen, "freeze", "none").unwrap().freeze.is_none());
-        for (name, text, said) in [
+        for (name, text, message) in [
             ("windows", "time_zone: UTC\nallow: ['61 * * * *']", "allow[0] \"61 * * * *\": 61 is not in 0-59"),
             ("windows", "time_zone: UTC\nallow: ['0 2 * * *']", "longer than margin_seconds"),
             ("windows", "true", "windows: "),
@@ -359,7 +359,7 @@ mod tests {
             ("groups", "rack", "groups: "),
         ] {
             let why = set(name, text).unwrap_err();
-            assert!(why.contains(said), "{name} {text}: {why}");
+            assert!(why.contains(message), "{name} {text}: {why}");
         }
     }
 }

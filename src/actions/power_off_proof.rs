@@ -6,14 +6,14 @@ use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    ActionError, Bmcs, Hosts,
+    ActionError, BmcLookup, Hosts,
     bmcs::Registered,
     host::{POLL, state},
 };
 use crate::{
     kubernetes::{Kube, KubeError},
     model::{
-        host::{By, HostRow, Seen, Stretch, Watching},
+        host::{HostRow, OffStreak, PowerObservation, PowerWatch, ProofSource},
         kube::KubeView,
     },
     power::{Found, redfish::Power},
@@ -21,13 +21,13 @@ use crate::{
 
 /// Least time for which a BMC has to report off. A BMC that was asked to turn the machine on does so within seconds,
 /// and the Node of a machine that is off is no longer Ready after 50 s.
-const LEAST: Duration = Duration::from_mins(1);
+const MIN_OFF_TIME: Duration = Duration::from_mins(1);
 /// Least interval between two queries.
-const ASK: Duration = Duration::from_secs(2);
+const MIN_QUERY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Combined answer of the BMCs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum PowerReport {
     /// All of them report off.
     Off,
     /// One of them reports another power state, which is named.
@@ -41,66 +41,66 @@ pub enum Word {
 pub struct PowerOffProof {
     found: Vec<Found>,
     /// Known BMCs that cannot be queried, and why. While there are any, the answers of the others prove nothing.
-    mute: Vec<String>,
+    unusable: Vec<String>,
     /// Reasons why no BMC was found.
     missing: Vec<String>,
     /// Name of the host's Node, if it is known.
     node: Option<String>,
-    heard: Mutex<(Stretch, Option<Word>)>,
+    reports: Mutex<(OffStreak, Option<PowerReport>)>,
     began: Instant,
 }
 
 impl PowerOffProof {
     /// Collects the BMCs that the file names for one of the addresses, and the host's own. If there is neither, it uses
     /// the registry's.
-    pub async fn of(host: &HostRow, view: &KubeView, kube: &Kube, bmcs: Option<&Bmcs>) -> Self {
-        let (mut found, mut mute, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    pub async fn of(host: &HostRow, view: &KubeView, kube: &Kube, bmcs: Option<&BmcLookup>) -> Self {
+        let (mut found, mut unusable, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         let node = host.node_in(view).map(|(node, _)| node);
         if let Some(bmcs) = bmcs {
             let node = node.map(|node| node.addresses.as_slice()).unwrap_or_default();
             let addresses: BTreeSet<&String> = host.addresses.iter().chain(node).collect();
-            match bmcs.book() {
-                Ok(book) => {
+            match bmcs.inventory() {
+                Ok(inventory) => {
                     for address in &addresses {
-                        match bmcs.in_file(address, &book) {
+                        match bmcs.in_file(address, &inventory) {
                             Ok(named) => found.extend(named),
-                            Err(e) => mute.push(e.text),
+                            Err(e) => unusable.push(e.text),
                         }
                     }
                     match bmcs.of_host(kube, host).await {
                         Ok(own) => found.push(own),
                         Err(e) if host.bmc_address.is_empty() => missing.push(e.text),
-                        Err(e) => mute.push(e.text),
+                        Err(e) => unusable.push(e.text),
                     }
                     for address in &addresses {
-                        if !found.is_empty() || !mute.is_empty() {
+                        if !found.is_empty() || !unusable.is_empty() {
                             break;
                         }
-                        match bmcs.in_registry(address, &book).await {
+                        match bmcs.in_registry(address, &inventory).await {
                             Ok(Registered::Found(bmc, _)) => found.push(*bmc),
                             Ok(Registered::Missing(why)) => missing.push(why),
                             Err(e) => missing.push(e.text),
                         }
                     }
                 }
-                Err(e) => mute.push(e.text),
+                Err(e) => unusable.push(e.text),
             }
         }
         let node = node.map(|node| node.name.clone());
-        Self { found, mute, missing, node, heard: Mutex::default(), began: Instant::now() }
+        Self { found, unusable, missing, node, reports: Mutex::default(), began: Instant::now() }
     }
 
     /// Queries the BMCs again and again until the future is dropped.
-    pub async fn listen(&self) {
+    pub async fn poll_until_dropped(&self) {
         if self.found.is_empty() {
             std::future::pending::<()>().await;
         }
-        let poll = self.found.iter().map(|found| found.patience.poll).max().unwrap_or_default().max(ASK);
+        let poll = self.found.iter().map(|found| found.timeouts.poll).max().unwrap_or_default().max(MIN_QUERY_INTERVAL);
         loop {
-            let word = self.ask().await;
-            if let Ok(mut heard) = self.heard.lock() {
-                heard.0.hear(word == Word::Off, self.began.elapsed());
-                heard.1 = Some(word);
+            let report = self.query().await;
+            if let Ok(mut reports) = self.reports.lock() {
+                reports.0.observe(report == PowerReport::Off, self.began.elapsed());
+                reports.1 = Some(report);
             }
             sleep(poll).await;
         }
@@ -109,45 +109,47 @@ impl PowerOffProof {
     /// Reports whether the answers since the beginning prove that the machine is off and nothing is about to turn it
     /// on.
     pub fn proves(&self) -> bool {
-        self.heard.lock().is_ok_and(|heard| heard.0.proves(self.long()))
+        self.reports.lock().is_ok_and(|reports| reports.0.proves(self.required_off_time()))
     }
 
     /// Returns the time for which the BMCs have to report off.
-    fn long(&self) -> Duration {
-        self.found.iter().map(|found| found.patience.on).max().unwrap_or_default().max(LEAST)
+    fn required_off_time(&self) -> Duration {
+        self.found.iter().map(|found| found.timeouts.on).max().unwrap_or_default().max(MIN_OFF_TIME)
     }
 
     /// Queries all BMCs once.
-    pub async fn ask(&self) -> Word {
+    pub async fn query(&self) -> PowerReport {
         for found in &self.found {
             let origin = found.bmc.origin();
             match found.bmc.system().await.map(|system| system.power) {
                 Ok(Power::Off) => {}
-                Ok(Power::Unknown) => return Word::None(format!("BMC {origin} reports no power state")),
-                Ok(power) => return Word::Other(format!("BMC {origin} reports {power}")),
-                Err(e) => return Word::None(e.to_string()),
+                Ok(Power::Unknown) => return PowerReport::None(format!("BMC {origin} reports no power state")),
+                Ok(power) => return PowerReport::Other(format!("BMC {origin} reports {power}")),
+                Err(e) => return PowerReport::None(e.to_string()),
             }
         }
-        if self.found.is_empty() || !self.mute.is_empty() {
-            return Word::None(self.none());
+        if self.found.is_empty() || !self.unusable.is_empty() {
+            return PowerReport::None(self.no_bmc_reason());
         }
-        Word::Off
+        PowerReport::Off
     }
 
-    fn none(&self) -> String {
-        if !self.mute.is_empty() {
-            return format!("cannot query a BMC: {}", self.mute.join("; "));
+    fn no_bmc_reason(&self) -> String {
+        if !self.unusable.is_empty() {
+            return format!("cannot query a BMC: {}", self.unusable.join("; "));
         }
         let why = if self.missing.is_empty() { String::new() } else { format!(" ({})", self.missing.join("; ")) };
         format!("no BMC is known{why}")
     }
 
     /// Returns the text for the operator if there is no proof.
-    pub fn told(&self) -> String {
-        match self.heard.lock().ok().and_then(|heard| heard.1.clone()) {
-            Some(Word::Off) => format!("its BMC reports off, not yet for {} s", self.long().as_secs()),
-            Some(Word::Other(what) | Word::None(what)) => what,
-            None if self.found.is_empty() => self.none(),
+    pub fn missing_proof_reason(&self) -> String {
+        match self.reports.lock().ok().and_then(|reports| reports.1.clone()) {
+            Some(PowerReport::Off) => {
+                format!("its BMC reports off, not yet for {} s", self.required_off_time().as_secs())
+            }
+            Some(PowerReport::Other(what) | PowerReport::None(what)) => what,
+            None if self.found.is_empty() => self.no_bmc_reason(),
             None => "its BMC has not answered yet".to_owned(),
         }
     }
@@ -163,11 +165,11 @@ impl PowerOffProof {
 impl Hosts {
     /// Waits until the host is proven to be off while cketerm's key is on it, and then checks once more (MET-25), as
     /// fencing needs it. `asked` is the host right after the write.
-    pub async fn until_off(&self, asked: &HostRow, key: &str, seconds: u64) -> Result<By, ActionError> {
+    pub async fn wait_until_off(&self, asked: &HostRow, key: &str, seconds: u64) -> Result<ProofSource, ActionError> {
         let proof = self.proof(asked).await;
         let answer = async {
             let by = self.watch(asked, key, seconds, &proof).await?;
-            self.last_look(asked, proof.node.as_deref(), key, by, &proof).await.map(|()| by)
+            self.final_check(asked, proof.node.as_deref(), key, by, &proof).await.map(|()| by)
         };
         let answer = answer.await;
         proof.close().await;
@@ -184,7 +186,7 @@ impl Hosts {
             view.put_node(node);
         }
         let mut proof = PowerOffProof::of(host, &view, &self.kube, self.bmcs.as_ref()).await;
-        proof.mute.extend(unread.map(|why| format!("cannot determine the host's Node: {why}")));
+        proof.unusable.extend(unread.map(|why| format!("cannot determine the host's Node: {why}")));
         proof
     }
 
@@ -195,11 +197,11 @@ impl Hosts {
         key: &str,
         seconds: u64,
         proof: &PowerOffProof,
-    ) -> Result<By, ActionError> {
+    ) -> Result<ProofSource, ActionError> {
         tokio::select! {
             biased;
             answer = self.watch_host(asked, key, seconds, proof) => answer,
-            () = proof.listen() => Err(ActionError::failed("the BMC is no longer queried")),
+            () = proof.poll_until_dropped() => Err(ActionError::failed("the BMC is no longer queried")),
         }
     }
 
@@ -209,22 +211,22 @@ impl Hosts {
         key: &str,
         seconds: u64,
         proof: &PowerOffProof,
-    ) -> Result<By, ActionError> {
+    ) -> Result<ProofSource, ActionError> {
         let until = Instant::now() + Duration::from_secs(seconds);
         let name = asked.full_name();
-        let mut watching = Watching::default();
+        let mut watching = PowerWatch::default();
         let mut host = asked.clone();
         loop {
             match watching.look(&host, key, proof.proves()) {
-                Seen::Off(by) => return Ok(by),
-                Seen::KeyGone => return Err(gone(&name, key)),
-                Seen::Waiting => {}
+                PowerObservation::Off(by) => return Ok(by),
+                PowerObservation::KeyGone => return Err(key_removed(&name, key)),
+                PowerObservation::Waiting => {}
             }
             if Instant::now() >= until {
                 return Err(ActionError::failed(format!(
                     "{name} is not proven off after {seconds} s{}; {}",
                     state(&host),
-                    proof.told()
+                    proof.missing_proof_reason()
                 )));
             }
             sleep(POLL).await;
@@ -238,21 +240,23 @@ impl Hosts {
     /// Last check right before the effect that needs a machine that is off: its BMC, the Node, and then the host. A BMC
     /// that does not answer invalidates only a proof that came from the BMC. If the proof came from the BMC and the
     /// Node is Ready, the BMC's answer is wrong.
-    pub(super) async fn last_look(
+    pub(super) async fn final_check(
         &self,
         asked: &HostRow,
         node: Option<&str>,
         key: &str,
-        by: By,
+        by: ProofSource,
         proof: &PowerOffProof,
     ) -> Result<(), ActionError> {
         let name = asked.full_name();
-        match proof.ask().await {
-            Word::Off => {}
-            Word::None(_) if by == By::Change => {}
-            Word::Other(why) | Word::None(why) => return Err(ActionError::failed(format!("{name}: {why}"))),
+        match proof.query().await {
+            PowerReport::Off => {}
+            PowerReport::None(_) if by == ProofSource::Change => {}
+            PowerReport::Other(why) | PowerReport::None(why) => {
+                return Err(ActionError::failed(format!("{name}: {why}")));
+            }
         }
-        if let (By::Bmc, Some(node)) = (by, node) {
+        if let (ProofSource::Bmc, Some(node)) = (by, node) {
             let node = self.kube.node(node).await.map_err(|e| ActionError::failed(e.to_string()))?;
             if node.is_some_and(|node| node.ready) {
                 let why = format!("the BMC of {name} reports off, but the Node is Ready; check that BMC's address");
@@ -261,7 +265,7 @@ impl Hosts {
         }
         let host = self.find(&name).await?;
         if host.uid != asked.uid || !host.asked.keys.contains_key(key) {
-            return Err(gone(&name, key));
+            return Err(key_removed(&name, key));
         }
         if host.powered_on != Some(false) {
             return Err(ActionError::failed(format!("{name} was off and is reported on again")));
@@ -270,6 +274,6 @@ impl Hosts {
     }
 }
 
-fn gone(name: &str, key: &str) -> ActionError {
+fn key_removed(name: &str, key: &str) -> ActionError {
     ActionError::failed(format!("{name}: somebody removed the key {key}; the host may turn on at any moment"))
 }

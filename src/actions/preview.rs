@@ -33,10 +33,10 @@ pub struct Preview {
 
 /// Deliberate fault that a simulation has to find (I45). It is not in any shipped build.
 #[cfg(feature = "mutations")]
-async fn evict_all_the_same(kube: &Kube, pods: &[PodRow]) {
+async fn evict_anyway(kube: &Kube, pods: &[PodRow]) {
     use crate::{fence::Person, model::cketerm_records::Who, mutation};
     if let Some(pod) = pods.first().filter(|_| mutation::on(mutation::Mutation::ReadsWrite)) {
-        kube.evict_by_hand(&Person::asks(&Who::default()), pod, &[], false).await;
+        kube.evict_manually(&Person::asks(&Who::default()), pod, &[], false).await;
     }
 }
 
@@ -45,7 +45,7 @@ impl Preview {
     pub async fn of(kube: &Kube, node: &NodeRow, rules: Eviction<'_>, facts: &KubeView) -> Result<Self, KubeError> {
         let pods = kube.pods_on(&node.name).await?;
         #[cfg(feature = "mutations")]
-        evict_all_the_same(kube, &pods).await;
+        evict_anyway(kube, &pods).await;
         Ok(Self::judged(node, pods, rules, facts))
     }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_sorted_as_the_drain_would_and_what_blocks_now_is_named_with_its_numbers() {
+    fn a_preview_classifies_pods_and_names_current_blockers() {
         let mut facts = KubeView::default();
         let selector: Selector = serde_json::from_value(serde_json::json!({"matchLabels": {"app": "db"}})).unwrap();
         let budget = BudgetRow {

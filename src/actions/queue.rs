@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ActionError, Operator, TIMEOUT, accept::JUDGED, refusal};
+use super::{ActionError, Operator, TIMEOUT, accept::MAX_CHECKS, refusal};
 use crate::{
     model::{
-        acceptance::Asked,
+        acceptance::OperatorCommand,
         cketerm_records::{Request, Verb},
         cluster::{Cluster, Members, Node},
         entry::{EntryId, QueueKind, Stored},
         kube::NodeRow,
         reboot::{RebootEntry, RebootStatus},
     },
-    store::{StoreError, leadership::Under, view::StoreView},
+    store::{StoreError, leadership::LeaderGuard, view::StoreView},
 };
 
 /// Result of adding entries.
@@ -58,11 +58,12 @@ impl Operator {
         }
         self.refuse_mismatch().await?;
         let mut notes = self.notes_on(addresses).await?;
-        let planes = addresses.iter().filter_map(|a| members.by_address(&cluster, a)).filter(|m| m.control_plane);
-        let planes: BTreeSet<&str> = planes.map(Node::node_name).collect();
-        if !planes.is_empty() && addresses.len() > planes.len() {
-            let named = planes.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-            notes.push(format!("{} API server(s) included, each rebooted alone: {named}", planes.len()));
+        let control_planes =
+            addresses.iter().filter_map(|a| members.by_address(&cluster, a)).filter(|m| m.control_plane);
+        let control_planes: BTreeSet<&str> = control_planes.map(Node::node_name).collect();
+        if !control_planes.is_empty() && addresses.len() > control_planes.len() {
+            let named = control_planes.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+            notes.push(format!("{} API server(s) included, each rebooted alone: {named}", control_planes.len()));
         }
         Ok((cluster, notes))
     }
@@ -105,12 +106,12 @@ impl Operator {
             }
             self.refuse_mismatch().await?;
         }
-        let mut judged = 1;
+        let mut checks = 1;
         loop {
-            let (expect, under) = self.judge_order(entry, verb, seen).await?;
-            match self.store.give_order(entry, verb, expect, &self.who, reason, under.as_ref()).await {
+            let (expect, under) = self.check_order(entry, verb, seen).await?;
+            match self.store.put_order(entry, verb, expect, &self.who, reason, under.as_ref()).await {
                 // another leader has taken over: whether it honours the order has to be checked again
-                Err(StoreError::LeaderChanged) if judged < JUDGED => judged += 1,
+                Err(StoreError::LeaderChanged) if checks < MAX_CHECKS => checks += 1,
                 given => return Ok(given?),
             }
         }
@@ -118,12 +119,12 @@ impl Operator {
 
     /// Checks that an order makes sense and that the leader honours it. Returns the entry's revision and the leader
     /// that the order is tied to.
-    async fn judge_order(
+    async fn check_order(
         &self,
         entry: EntryId,
         verb: Verb,
         seen: Option<i64>,
-    ) -> Result<(Option<i64>, Option<Under>), ActionError> {
+    ) -> Result<(Option<i64>, Option<LeaderGuard>), ActionError> {
         let (seen, leadership, in_work) = if verb == Verb::Uncordon {
             (seen, self.store.leadership().await?, true)
         } else {
@@ -145,7 +146,7 @@ impl Operator {
             }
             (seen.or(Some(revision)), view.leadership(), in_work)
         };
-        let asked = Asked::from(verb);
+        let asked = OperatorCommand::from(verb);
         if let Some(why) = refusal(asked, &leadership, in_work, false) {
             return Err(ActionError::refused(format!("{verb} of {entry} is refused: {why}")));
         }

@@ -3,7 +3,7 @@
 use super::{ActionError, Operator};
 use crate::{
     model::{
-        acceptance::Asked,
+        acceptance::OperatorCommand,
         cketerm_records::Approval,
         cluster::{parse, written},
     },
@@ -24,7 +24,7 @@ impl Operator {
     /// Checks a template (YAML or JSON) and stores it in CKE's form. Returns notes for the operator.
     pub async fn set_sabakan_template(&self, text: &str, reason: Option<&str>) -> Result<Vec<String>, ActionError> {
         let template = parse(text).map_err(|e| ActionError::failed(format!("the template {e}")))?;
-        let judged = Template::judge(&template)
+        let judged = Template::parse_value(&template)
             .map_err(|e| ActionError::failed(format!("the template was not set:\n{}", e.0.join("\n"))))?;
         let note = Note { who: &self.who, what: "sabakan set-template", on: "sabakan/template", reason };
         let key = self.store.keys().sabakan("template");
@@ -35,7 +35,7 @@ impl Operator {
     /// Approves the change with this digest at the gate, for one hour. Refused while applying is on hold.
     pub async fn approve(&self, digest: &str, reason: Option<&str>) -> Result<Approval, ActionError> {
         self.refuse_mismatch().await?;
-        let leadership = self.accepted(Asked::Approve).await?;
+        let leadership = self.accepted(OperatorCommand::Approve).await?;
         Ok(self.store.approve(digest, &self.who, reason, Some(&leadership.under)).await?)
     }
 
@@ -43,7 +43,7 @@ impl Operator {
     /// succeeds only while the hold has this `ModRevision` (0 = none).
     pub async fn hold_registry(&self, hold: bool, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
         let under = if hold {
-            Some(self.accepted(Asked::HoldApplying).await?.under)
+            Some(self.accepted(OperatorCommand::HoldApplying).await?.under)
         } else {
             self.refuse_mismatch().await?;
             None
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn graphql_is_appended_where_the_path_does_not_end_so() {
+    fn graphql_is_appended_to_a_url_whose_path_lacks_it() {
         for (given, stored) in [
             ("http://10.0.0.1:10080", "http://10.0.0.1:10080/graphql"),
             ("http://10.0.0.1:10080/", "http://10.0.0.1:10080/graphql"),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_absolute_url_is_refused_with_a_remedy() {
+    fn a_url_that_is_not_absolute_is_refused_with_a_remedy() {
         for bad in ["sabakan", "10.0.0.1:10080", "/graphql", "ftp://h/", "http://", "http://h/?a=b", ""] {
             assert!(graphql_url(bad).unwrap_err().contains("http://HOST:PORT"), "{bad}");
         }

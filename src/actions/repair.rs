@@ -16,7 +16,7 @@ use crate::{
 
 /// A requested repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WantedRepair {
+pub struct NewRepair {
     /// Name of the operation.
     pub operation: String,
     /// Type of the machine, which selects the procedure.
@@ -30,23 +30,23 @@ pub struct WantedRepair {
 impl Operator {
     /// Queues one repair. If the definition has no such operation for the machine type, it is refused and the message
     /// names the known ones.
-    pub async fn add_repair(&self, wanted: &WantedRepair, reason: Option<&str>) -> Result<Added, ActionError> {
-        let Ok(address) = wanted.address.parse::<IpAddr>() else {
+    pub async fn add_repair(&self, new_repair: &NewRepair, reason: Option<&str>) -> Result<Added, ActionError> {
+        let Ok(address) = new_repair.address.parse::<IpAddr>() else {
             return Err(ActionError::misused(format!(
                 "{:?} is not an IP address; no entry was written",
-                wanted.address
+                new_repair.address
             )));
         };
         let cluster = self.definition().await?;
         cluster
             .repair
-            .operation(&wanted.machine_type, &wanted.operation)
+            .operation(&new_repair.machine_type, &new_repair.operation)
             .map_err(|why| ActionError::refused(format!("{why}; no entry was written; see `cketerm cluster get`")))?;
         self.refuse_mismatch().await?;
         let members = Members::of(&cluster);
         // use the definition's spelling, so that both queues name the machine alike
-        let spelled = cluster.nodes.iter().find(|n| n.address.parse() == Ok(address)).map(|n| n.address.clone());
-        let address = spelled.unwrap_or_else(|| address.to_string());
+        let known_address = cluster.nodes.iter().find(|n| n.address.parse() == Ok(address)).map(|n| n.address.clone());
+        let address = known_address.unwrap_or_else(|| address.to_string());
         let view = self.store.read_view().await?;
         let notes = notes(&view, &cluster, &members, &address);
         let request = Request {
@@ -55,8 +55,8 @@ impl Operator {
             reason: reason.map(str::to_owned),
             node_uid: self.uid_of(&cluster, &members, &address).await,
         };
-        let serial = wanted.serial.as_deref().filter(|s| !s.is_empty());
-        let entry = RepairEntry::queued(0, &address, &wanted.machine_type, &wanted.operation, serial);
+        let serial = new_repair.serial.as_deref().filter(|s| !s.is_empty());
+        let entry = RepairEntry::queued(0, &address, &new_repair.machine_type, &new_repair.operation, serial);
         let index = self.store.add_repair(&entry, &request).await?;
         Ok(Added { indexes: vec![index], notes })
     }

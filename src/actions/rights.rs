@@ -17,20 +17,20 @@ use crate::{
 
 /// Checks, in etcd and (if configured) in Kubernetes, everything that an operator may change.
 pub async fn rights(store: &Store, kube: Option<&Kube>) -> Rights {
-    let asked = Area::ALL.into_iter().map(async |area| {
-        let answer = tokio::time::timeout(TIMEOUT, refused(store, kube, area)).await;
+    let checks = Area::ALL.into_iter().map(async |area| {
+        let answer = tokio::time::timeout(TIMEOUT, missing_right(store, kube, area)).await;
         (area, answer.ok().flatten())
     });
     let mut rights = Rights::default();
-    for (area, why) in join_all(asked).await {
+    for (area, why) in join_all(checks).await {
         if let Some(why) = why {
-            rights.lack(area, why);
+            rights.set_missing(area, why);
         }
     }
     rights
 }
 
-async fn refused(store: &Store, kube: Option<&Kube>, area: Area) -> Option<String> {
+async fn missing_right(store: &Store, kube: Option<&Kube>, area: Area) -> Option<String> {
     let (verb, group, resource) = match area {
         Area::Nodes => ("patch", "", "nodes"),
         Area::Hosts => ("patch", "metal3.io", "baremetalhosts"),

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Number of window openings that are searched for the end of some work.
-const LOOKED_AT: usize = 100;
+const MAX_OPENINGS: usize = 100;
 
 /// Condition that keeps everything of a queue from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Bar {
 
 impl Bar {
     /// Returns the text that follows "not" or "nothing starts": `before Mon 22:00 JST (window)`, `while nobody leads`.
-    pub fn said(&self, clock: impl Fn(Timestamp) -> String) -> String {
+    pub fn described(&self, clock: impl Fn(Timestamp) -> String) -> String {
         match self {
             Self::Disabled => "while the queue is disabled".to_owned(),
             Self::Not(why) => (*why).to_owned(),
@@ -44,7 +44,7 @@ impl Bar {
     }
 
     /// Reports whether an entry in progress ends nevertheless. Its command was run, and it only waits for its machine.
-    pub fn lets_end(&self) -> bool {
+    pub fn allows_finishing(&self) -> bool {
         !matches!(self, Self::Not(_))
     }
 }
@@ -68,7 +68,7 @@ impl Start {
 
     /// Adds a gate as the blocker if there is no other one.
     #[must_use]
-    pub fn or_held(mut self, gate: Option<String>) -> Self {
+    pub fn or_gate(mut self, gate: Option<String>) -> Self {
         self.bar = self.bar.or(gate.map(Bar::Held));
         self
     }
@@ -96,14 +96,14 @@ impl Start {
                 not("while the policy cannot be read")
             }
             Some(_) if observing => not("while the leader only observes"),
-            Some(_) => start.by_the_calendar(store, kube, queue, addresses),
+            Some(_) => start.calendar_blocker(store, kube, queue, addresses),
         };
         start
     }
 
     /// Returns the bar until the first time, after any freeze, at which a window of one of the machines stays open for
     /// at least the margin.
-    fn by_the_calendar<'a>(
+    fn calendar_blocker<'a>(
         &mut self,
         store: &StoreView,
         kube: &KubeView,
@@ -111,17 +111,22 @@ impl Start {
         addresses: impl IntoIterator<Item = &'a str>,
     ) -> Option<Bar> {
         let policy = store.policy();
-        let thaws = policy.freeze.as_ref().filter(|freeze| freeze.holds(self.now)).map(|freeze| freeze.until);
-        let from = thaws.unwrap_or(self.now);
-        let frozen = || thaws.map(|at| Bar::Before(at, "freeze"));
+        let frozen_until = policy.freeze.as_ref().filter(|freeze| freeze.holds(self.now)).map(|freeze| freeze.until);
+        let from = frozen_until.unwrap_or(self.now);
+        let frozen = || frozen_until.map(|at| Bar::Before(at, "freeze"));
         let Some(windows) = policy.windows.as_ref().filter(|windows| windows.bind(queue)) else { return frozen() };
         self.windows = windows_of(windows, store, kube, addresses);
         let margin = SignedDuration::from_secs(i64::from(windows.margin_seconds()));
         let first = |window: &Window| {
-            let long = |closes: Option<Timestamp>, opens| closes.is_none_or(|c| c.duration_since(opens) >= margin);
-            window.openings(from).take(LOOKED_AT).find(|(opens, closes)| long(*closes, *opens)).map(|(opens, _)| opens)
+            let long_enough =
+                |closes: Option<Timestamp>, opens| closes.is_none_or(|c| c.duration_since(opens) >= margin);
+            window
+                .openings(from)
+                .take(MAX_OPENINGS)
+                .find(|(opens, closes)| long_enough(*closes, *opens))
+                .map(|(opens, _)| opens)
         };
-        match (self.windows.iter().filter_map(first).min(), thaws) {
+        match (self.windows.iter().filter_map(first).min(), frozen_until) {
             (None, _) => Some(Bar::Not("at all: the window never opens for long enough")),
             (Some(at), _) if at == from => frozen(),
             (Some(at), None) => Some(Bar::Before(at, "window")),
@@ -143,9 +148,9 @@ impl Start {
             _ => return None,
         };
         let mut left = work;
-        for (n, (opens, closes)) in window.openings(from).take(LOOKED_AT).enumerate() {
+        for (n, (opens, closes)) in window.openings(from).take(MAX_OPENINGS).enumerate() {
             match closes.map(|closes| closes.duration_since(opens)) {
-                Some(room) if room < left => left -= room,
+                Some(opening_length) if opening_length < left => left -= opening_length,
                 _ => return Some((after(opens, left.as_secs()), n + 1)),
             }
         }
@@ -162,7 +167,7 @@ fn windows_of<'a>(
 ) -> Vec<Window> {
     let mut places = BTreeSet::new();
     if windows.by_machine() {
-        places.extend(addresses.into_iter().map(|address| windows.place_for(&labels(store, kube, address))));
+        places.extend(addresses.into_iter().map(|address| windows.index_for(&labels(store, kube, address))));
     }
     if places.is_empty() {
         places.insert(0);
@@ -206,13 +211,13 @@ mod tests {
         "2026-11-21T10:00:00Z".parse().unwrap()
     }
 
-    fn led(windows: &str, thaws: Option<&str>) -> StoreView {
+    fn cketerm_led(windows: &str, frozen_until: Option<&str>) -> StoreView {
         let mut store = StoreView::default();
         let leader = Candidate { key: String::new(), lease: 7, host: "a".into(), create_revision: 1 };
         store.candidates.insert(1, leader);
         let engine = r#"{"host":"a","pid":1,"version":"0.1.0","mode":"daemon"}"#;
         store.engines.insert(7, stored(serde_json::from_str::<EngineRegistration>(engine).unwrap()));
-        let freeze = thaws.map(|until| Freeze {
+        let freeze = frozen_until.map(|until| Freeze {
             until: until.parse().unwrap(),
             reason: "x".into(),
             who: Who::default(),
@@ -235,14 +240,14 @@ mod tests {
         Start::of(store, &KubeView::default(), observing, QueueKind::Reboot, addresses.iter().copied(), now())
     }
 
-    fn said(start: &Start) -> String {
-        start.bar.as_ref().map_or_else(|| "now".to_owned(), |bar| format!("not {}", bar.said(|at| at.to_string())))
+    fn described(start: &Start) -> String {
+        start.bar.as_ref().map_or_else(|| "now".to_owned(), |bar| format!("not {}", bar.described(|at| at.to_string())))
     }
 
     const NIGHTS: &str = "allow: ['* 2-4 * * 1-5']";
 
     #[test]
-    fn i8_what_keeps_a_queue_from_starting_is_told_with_its_end() {
+    fn i8_the_start_blocker_is_named_with_its_end() {
         let table = [
             ("", None, "now"),
             ("", Some("2026-11-21T12:00:00Z"), "not before 2026-11-21T12:00:00Z (freeze)"),
@@ -256,49 +261,53 @@ mod tests {
             ("allow: ['* 1 * * *']\ndeny: ['* * * * *']", None, "not at all: the window never opens for long enough"),
             ("allow: ['* 1 * * *']\nqueues: [repair]", None, "now"),
         ];
-        for (windows, thaws, want) in table {
-            assert_eq!(said(&start(&led(windows, thaws), false, &[])), want, "{windows} {thaws:?}");
+        for (windows, frozen_until, expected) in table {
+            assert_eq!(
+                described(&start(&cketerm_led(windows, frozen_until), false, &[])),
+                expected,
+                "{windows} {frozen_until:?}"
+            );
         }
     }
 
     #[test]
-    fn switch_and_leader_come_before_the_calendar() {
-        let mut store = led(NIGHTS, Some("2026-11-21T12:00:00Z"));
-        assert_eq!(said(&start(&store, true, &[])), "not while the leader only observes");
+    fn switch_and_leader_take_precedence_over_freeze_and_windows() {
+        let mut store = cketerm_led(NIGHTS, Some("2026-11-21T12:00:00Z"));
+        assert_eq!(described(&start(&store, true, &[])), "not while the leader only observes");
         let mut unread = store.clone();
         unread.policy.as_mut().unwrap().value = Err("x".into());
-        assert_eq!(said(&start(&unread, false, &[])), "not while the policy cannot be read");
-        let mut theirs = store.clone();
-        theirs.engines.clear();
-        assert_eq!(said(&start(&theirs, false, &[])), "now", "CKE keeps neither to freezes nor to windows");
+        assert_eq!(described(&start(&unread, false, &[])), "not while the policy cannot be read");
+        let mut cke_led = store.clone();
+        cke_led.engines.clear();
+        assert_eq!(described(&start(&cke_led, false, &[])), "now", "CKE keeps neither to freezes nor to windows");
         let mut disabled = store.clone();
         disabled.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 1 };
-        assert_eq!(said(&start(&disabled, true, &[])), "not while the queue is disabled");
+        assert_eq!(described(&start(&disabled, true, &[])), "not while the queue is disabled");
         store.candidates.clear();
-        assert_eq!(said(&start(&store, false, &[])), "not while nobody leads");
+        assert_eq!(described(&start(&store, false, &[])), "not while nobody leads");
         disabled.candidates.clear();
-        assert_eq!(said(&start(&disabled, false, &[])), "not while nobody leads, and the queue is disabled");
+        assert_eq!(described(&start(&disabled, false, &[])), "not while nobody leads, and the queue is disabled");
     }
 
     #[test]
     fn each_machine_has_its_own_window() {
         let by_rack = "allow: ['* 2 * * *']\nmachines: [{name: two, rack: 2, allow: ['* 12 * * *']}]";
-        let store = led(by_rack, None);
-        for (addresses, want) in [
+        let store = cketerm_led(by_rack, None);
+        for (addresses, expected) in [
             (vec!["10.0.0.1"], "not before 2026-11-22T02:00:00Z (window)"),
             (vec!["10.0.0.2"], "not before 2026-11-21T12:00:00Z (window)"),
             (vec!["10.0.0.1", "10.0.0.2"], "not before 2026-11-21T12:00:00Z (window)"),
         ] {
-            assert_eq!(said(&start(&store, false, &addresses)), want, "{addresses:?}");
+            assert_eq!(described(&start(&store, false, &addresses)), expected, "{addresses:?}");
         }
         let both = start(&store, false, &["10.0.0.1", "10.0.0.2"]);
         assert_eq!(both.end(SignedDuration::from_mins(5)), None, "no one end for machines with different windows");
     }
 
     #[test]
-    fn work_that_is_longer_than_an_opening_goes_on_in_the_next() {
-        let end = |windows: &str, thaws: Option<&str>, minutes| {
-            let end = start(&led(windows, thaws), false, &[]).end(SignedDuration::from_mins(minutes));
+    fn work_longer_than_a_window_continues_in_the_next_one() {
+        let end = |windows: &str, frozen_until: Option<&str>, minutes| {
+            let end = start(&cketerm_led(windows, frozen_until), false, &[]).end(SignedDuration::from_mins(minutes));
             end.map(|(at, openings)| (at.to_string(), openings))
         };
         let at = |at: &str, openings| Some((at.to_owned(), openings));

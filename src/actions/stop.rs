@@ -12,12 +12,12 @@ pub struct Stop {
     /// The queues that it changed.
     pub turned: Turned,
     /// Integrations that still act on machines or queues. `None`: they could not be read.
-    pub goes_on: Option<Vec<GoesOn>>,
+    pub active_integrations: Option<Vec<ActiveIntegration>>,
 }
 
 /// Integration that changes machines, queues or the definition although both queues are disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GoesOn {
+pub enum ActiveIntegration {
     /// The integration with sabakan.
     Sabakan,
     /// Automatic repair.
@@ -26,9 +26,9 @@ pub enum GoesOn {
     Metal3Controller,
 }
 
-impl GoesOn {
+impl ActiveIntegration {
     /// Returns what it does, and the command that stops it.
-    fn told(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             Self::Sabakan => {
                 "sabakan still changes the definition and taints nodes, which evicts pods: `cketerm sabakan disable`"
@@ -46,25 +46,25 @@ impl Operator {
     pub async fn stop(&self, reason: Option<&str>) -> Result<Stop, ActionError> {
         let turned = self.store.stop(&self.who, reason).await?;
         // read after the write: an unreadable setting must not prevent a stop
-        Ok(Stop { turned, goes_on: self.goes_on().await.ok() })
+        Ok(Stop { turned, active_integrations: self.active_integrations().await.ok() })
     }
 
-    async fn goes_on(&self) -> Result<Vec<GoesOn>, ActionError> {
+    async fn active_integrations(&self) -> Result<Vec<ActiveIntegration>, ActionError> {
         let store = &self.store;
         let enabled = async |name| store.switch(name).await.map(|switch| switch.enabled());
-        let set_up = async |name| store.raw(&store.keys().sabakan(name)).await.map(|value| value.is_some());
+        let is_configured = async |name| store.raw(&store.keys().sabakan(name)).await.map(|value| value.is_some());
         let most = async || store.constraints().await.map(|c| c.unwrap_or_default().maximum_repair_queue_entries);
         // no engine leads with an unreadable policy
         let policy = store.policy().await?;
         let policy = policy.as_ref().and_then(Stored::get);
         let mut all = Vec::new();
-        if enabled(SwitchName::Sabakan).await? && set_up("template").await? {
-            all.push(GoesOn::Sabakan);
+        if enabled(SwitchName::Sabakan).await? && is_configured("template").await? {
+            all.push(ActiveIntegration::Sabakan);
         }
-        if enabled(SwitchName::AutoRepair).await? && set_up("url").await? && most().await? > 0 {
-            all.push(GoesOn::AutoRepair);
+        if enabled(SwitchName::AutoRepair).await? && is_configured("url").await? && most().await? > 0 {
+            all.push(ActiveIntegration::AutoRepair);
         }
-        all.extend(policy.filter(|policy| policy.metal3_controller).map(|_| GoesOn::Metal3Controller));
+        all.extend(policy.filter(|policy| policy.metal3_controller).map(|_| ActiveIntegration::Metal3Controller));
         Ok(all)
     }
 
@@ -85,13 +85,13 @@ pub fn stopped(stop: &Stop) -> String {
             format!("disabled: {}{left}; running reboots and repairs finish; undo with `cketerm resume`", names(turned))
         }
     };
-    let goes_on = match stop.goes_on.as_deref() {
+    let active_integrations = match stop.active_integrations.as_deref() {
         None => vec![
             "cannot read what else is running; check `cketerm sabakan`, `cketerm auto-repair`, `cketerm policy show`",
         ],
-        Some(some) => some.iter().map(|what| what.told()).collect(),
+        Some(some) => some.iter().map(|what| what.describe()).collect(),
     };
-    [vec![queues.as_str()], goes_on].concat().join("\n")
+    [vec![queues.as_str()], active_integrations].concat().join("\n")
 }
 
 /// Returns the message about a resume.

@@ -10,7 +10,7 @@ pub fn host_name() -> String {
 }
 
 /// Returns the user behind this process; under sudo, the user who called it.
-pub(super) fn here() -> Who {
+pub(super) fn current_user() -> Who {
     let uid = rustix::process::getuid();
     let sudo = env::var("SUDO_USER").ok().filter(|_| uid.is_root());
     let user = sudo.or_else(|| name_of(uid.as_raw())).or_else(|| env::var("USER").ok());

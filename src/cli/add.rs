@@ -13,7 +13,7 @@ use super::{
     reboot_queue::{join, read},
 };
 use crate::{
-    actions::{ActionError, Choosing, Operator},
+    actions::{ActionError, NodeSelection, Operator},
     model::selector::Selector,
 };
 
@@ -43,18 +43,18 @@ pub struct AddArgs {
 pub async fn run(args: &AddArgs, context: &Context) -> Result<(), ActionError> {
     let listed = args.file.as_deref().map(read).transpose()?;
     let listed: Option<Vec<String>> = listed.map(|text| text.split_whitespace().map(str::to_owned).collect());
-    let operator = context.starting_operator().await?;
+    let operator = context.operator_with_kube().await?;
     let addresses = addresses(args, listed, &operator).await?;
     if args.dry_run {
         return Box::pin(dry_run(&addresses, &operator, context)).await;
     }
     let added = operator.add_reboots(&addresses, args.reason.get()).await?;
     for note in &added.notes {
-        context.say(note);
+        context.print_message(note);
     }
     let which =
         if added.indexes.is_empty() { "nothing: no address was given".to_owned() } else { join(&added.indexes) };
-    context.say(&format!("added: {which}"));
+    context.print_message(&format!("added: {which}"));
     Ok(())
 }
 
@@ -64,7 +64,7 @@ async fn addresses(
     listed: Option<Vec<String>>,
     operator: &Operator,
 ) -> Result<Vec<String>, ActionError> {
-    let what = Choosing { role: args.role.clone(), rack: args.rack, selector: args.selector.clone() };
+    let what = NodeSelection { role: args.role.clone(), rack: args.rack, selector: args.selector.clone() };
     match listed {
         Some(listed) if what.is_empty() => Ok(listed),
         None if what.is_empty() => Err(ActionError::misused(
@@ -83,16 +83,16 @@ async fn addresses(
 async fn dry_run(addresses: &[String], operator: &Operator, context: &Context) -> Result<(), ActionError> {
     let (_, notes) = operator.check_reboots(addresses).await?;
     for note in &notes {
-        context.say(note);
+        context.print_message(note);
     }
-    context.say(&format!("dry run: {} nodes would be queued, nothing was written", addresses.len()));
+    context.print_message(&format!("dry run: {} nodes would be queued, nothing was written", addresses.len()));
     if addresses.is_empty() {
         return Ok(());
     }
     if operator.kube.is_some() {
         return Box::pin(queue_plan::reboots(addresses, context)).await;
     }
-    context.say("no preview of the drains: Kubernetes is not configured (--kubeconfig FILE)");
+    context.print_message("no preview of the drains: Kubernetes is not configured (--kubeconfig FILE)");
     match context.output(Output::Table) {
         Output::Table => addresses.iter().try_for_each(|address| context.out.line(address)),
         form => context.out.value(&addresses, form),

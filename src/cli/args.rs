@@ -7,24 +7,24 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::{
-    cluster::ClusterWord,
-    config::ConfigWord,
-    constraints::ConstraintsWord,
+    cluster::ClusterCommand,
+    config::ConfigCommand,
+    constraints::ConstraintsCommand,
     history::HistoryArgs,
-    hosts::HostsWord,
-    nodes::NodesWord,
-    notices::NoticesWord,
-    policy::PolicyWord,
-    power::PowerWord,
-    reboot_queue::RebootWord,
+    hosts::HostsCommand,
+    listing::ListingArgs,
+    nodes::NodesCommand,
+    notices::NoticesCommand,
+    policy::PolicyCommand,
+    power::PowerCommand,
+    reboot_queue::RebootCommand,
     reference::Shell,
-    repair_queue::RepairWord,
-    roll::Much,
-    sabakan::{AutoRepairWord, SabakanWord},
-    sandbox::{Choice, SandboxWord},
-    screenshot::ShotArgs,
+    repair_queue::RepairCommand,
+    sabakan::{AutoRepairCommand, SabakanCommand},
+    sandbox::{Choice, SandboxCommand},
+    screenshot::ScreenshotArgs,
     state::DecideArgs,
-    theme::ThemeWord,
+    theme::ThemeCommand,
     windows::{FreezeArgs, WindowsArgs},
 };
 use crate::config::Overrides;
@@ -183,70 +183,70 @@ pub enum Command {
     RebootQueue {
         /// What to do with it.
         #[command(subcommand)]
-        word: RebootWord,
+        command: RebootCommand,
     },
     /// Repair queue
     #[command(subcommand_required = true, arg_required_else_help = true)]
     RepairQueue {
         /// What to do with it.
         #[command(subcommand)]
-        word: RepairWord,
+        command: RepairCommand,
     },
     /// Cluster definition generated from sabakan, the registry of machines
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Sabakan {
         /// What to do with it.
         #[command(subcommand)]
-        word: SabakanWord,
+        command: SabakanCommand,
     },
     /// Automatic repairs of machines that sabakan reports as broken
     #[command(subcommand_required = true, arg_required_else_help = true)]
     AutoRepair {
         /// What to do with it.
         #[command(subcommand)]
-        word: AutoRepairWord,
+        command: AutoRepairCommand,
     },
     /// Limits set by administrators
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Constraints {
         /// What to do with them.
         #[command(subcommand)]
-        word: ConstraintsWord,
+        command: ConstraintsCommand,
     },
     /// Cluster definition and cluster identity
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Cluster {
         /// What to do with it.
         #[command(subcommand)]
-        word: ClusterWord,
+        command: ClusterCommand,
     },
     /// Machines that sabakan knows
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Machines {
         /// What to do with them.
         #[command(subcommand)]
-        word: MachinesWord,
+        command: MachinesCommand,
     },
     /// Nodes of Kubernetes and of the definition
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Nodes {
         /// What to do with them.
         #[command(subcommand)]
-        word: NodesWord,
+        command: NodesCommand,
     },
     /// Notices to chat, mail and pagers
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Notices {
         /// What to do with them.
         #[command(subcommand)]
-        word: NoticesWord,
+        command: NoticesCommand,
     },
     /// Settings in etcd that every cketerm leader follows
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Policy {
         /// What to do with it.
         #[command(subcommand)]
-        word: PolicyWord,
+        command: PolicyCommand,
     },
     /// Start nothing new in either queue until a time; running drains are unwound
     Freeze(FreezeArgs),
@@ -263,19 +263,19 @@ pub enum Command {
     Hosts {
         /// What to do with them.
         #[command(subcommand)]
-        word: HostsWord,
+        command: HostsCommand,
     },
     /// Turn machines off and on through their BMCs
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Power {
         /// What to do with which machine.
         #[command(subcommand)]
-        word: PowerWord,
+        command: PowerCommand,
     },
     /// Print CKE's records, newest first; or ended entries with their timelines
     History(HistoryArgs),
     /// Print audit records: who did what, when and why; newest first (100 without -n)
-    Audit(Much),
+    Audit(ListingArgs),
     /// Print everything an engine knows now, as JSON, for bug reports
     State,
     /// Print what the engine would do with a saved state, and why; contacts no server
@@ -289,24 +289,24 @@ pub enum Command {
     Config {
         /// What to do with them.
         #[command(subcommand)]
-        word: ConfigWord,
+        command: ConfigCommand,
     },
     /// Simulated data centre, without the console
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Sandbox {
         /// What to do with it.
         #[command(subcommand)]
-        word: SandboxWord,
+        command: SandboxCommand,
     },
     /// Themes of the console
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Theme {
         /// What to do with them.
         #[command(subcommand)]
-        word: ThemeWord,
+        command: ThemeCommand,
     },
     /// Print one screen of the console, after some keys; writes nothing
-    Screenshot(ShotArgs),
+    Screenshot(ScreenshotArgs),
     /// Explain a reason: its meaning, checks and remedies; without one, list all
     Explain {
         /// Name of the reason, such as BlockedByPDB, from `rq why -o json` or the metrics
@@ -328,7 +328,7 @@ pub enum Command {
 
 /// Subcommands about sabakan's machines.
 #[derive(Clone, Copy, Debug, Subcommand)]
-pub enum MachinesWord {
+pub enum MachinesCommand {
     /// List the machines: state, role, rack, lifetime, place in the cluster, plan
     List,
 }
@@ -341,11 +341,14 @@ impl Cli {
             Some(Command::Sandbox { .. } | Command::Decide(_) | Command::Completions { .. } | Command::Man { .. }) => {
                 true
             }
-            Some(Command::Theme { word }) => word.needs_no_settings(),
+            Some(Command::Theme { command }) => command.needs_no_settings(),
             Some(Command::Screenshot(args)) => args.sandbox,
             Some(Command::Windows(args)) => args.check.is_some(),
-            Some(Command::Config { word }) => {
-                matches!(word, ConfigWord::Default | ConfigWord::Schema | ConfigWord::Check { file: Some(_) })
+            Some(Command::Config { command }) => {
+                matches!(
+                    command,
+                    ConfigCommand::Default | ConfigCommand::Schema | ConfigCommand::Check { file: Some(_) }
+                )
             }
             _ => false,
         }
@@ -396,19 +399,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_of_words_is_sound() {
+    fn the_command_tree_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn simple_is_a_form_of_output_and_rq_an_alias_of_reboot_queue() {
+    fn simple_is_an_output_format_and_rq_an_alias_of_reboot_queue() {
         let cli = Cli::try_parse_from(["cketerm", "rq", "list", "-o", "simple"]).unwrap();
         assert_eq!(cli.globals.output, Some(AskedOutput::Simple));
-        assert!(matches!(cli.command, Some(Command::RebootQueue { word: RebootWord::List })));
+        assert!(matches!(cli.command, Some(Command::RebootQueue { command: RebootCommand::List })));
     }
 
     #[test]
-    fn extra_arguments_and_unknown_words_are_misuse() {
+    fn extra_arguments_and_unknown_commands_are_usage_errors() {
         for line in [&["cketerm", "rq", "enable", "x"][..], &["cketerm", "nope"], &["cketerm", "rq", "cancel", "x"]] {
             let e = Cli::try_parse_from(line).unwrap_err();
             assert_eq!(e.exit_code(), 2, "{line:?}");

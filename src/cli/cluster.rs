@@ -19,7 +19,7 @@ use crate::{
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum ClusterWord {
+pub enum ClusterCommand {
     /// Check a definition (YAML or JSON) and store it
     Set {
         /// File of the definition; - = standard input
@@ -56,30 +56,30 @@ pub enum ClusterWord {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: ClusterWord, context: &Context) -> Result<(), ActionError> {
+pub async fn run(word: ClusterCommand, context: &Context) -> Result<(), ActionError> {
     match word {
-        ClusterWord::Set { file, reason } => {
+        ClusterCommand::Set { file, reason } => {
             let text = read(&file)?;
             let set = context.operator().await?.set_cluster(&text, reason.get()).await;
             let set = set.map_err(|e| ActionError { text: format!("{}: {}", file.display(), e.text), ..e })?;
             for warning in &set.warnings {
-                context.say(&format!("warning: {warning}"));
+                context.print_message(&format!("warning: {warning}"));
             }
             if let Some(note) = &set.note {
-                context.say(&format!("note: {note}"));
+                context.print_message(&format!("note: {note}"));
             }
             if set.overwritten_by_sabakan {
-                context.say(
+                context.print_message(
                     "warning: the sabakan integration is enabled and has a template: the leader will overwrite this \
                      definition; prevent it with `cketerm sabakan disable`",
                 );
             }
             Ok(())
         }
-        ClusterWord::Get => get(context).await,
-        ClusterWord::Check { file } => check(&file, context).await,
-        ClusterWord::Identify { confirm, replace } => identify(confirm, replace.as_deref(), context).await,
-        ClusterWord::Init { name, .. } => init(&name, context).await,
+        ClusterCommand::Get => get(context).await,
+        ClusterCommand::Check { file } => check(&file, context).await,
+        ClusterCommand::Identify { confirm, replace } => identify(confirm, replace.as_deref(), context).await,
+        ClusterCommand::Init { name, .. } => init(&name, context).await,
     }
 }
 
@@ -109,7 +109,7 @@ async fn check(file: &Path, context: &Context) -> Result<(), ActionError> {
     let constraints = match stored {
         Ok(constraints) => Some(constraints.unwrap_or_default()),
         Err(e) => {
-            context.say(&format!("number of control planes not checked against the constraints: {e}"));
+            context.print_message(&format!("number of control planes not checked against the constraints: {e}"));
             None
         }
     };
@@ -145,7 +145,11 @@ async fn identify(confirm: bool, replace: Option<&str>, context: &Context) -> Re
     let operator = Operator::new(context.store().await?, Some(kube));
     if confirm {
         let identity = operator.confirm_identity(replace).await?;
-        context.say(&format!("confirmed: etcd below {} belongs to {}", operator.store.keys().prefix(), identity.uid));
+        context.print_message(&format!(
+            "confirmed: etcd below {} belongs to {}",
+            operator.store.keys().prefix(),
+            identity.uid
+        ));
         return Ok(());
     }
     let seen = operator.identify().await?;
@@ -174,7 +178,7 @@ async fn identify(confirm: bool, replace: Option<&str>, context: &Context) -> Re
         return Err(ActionError::refused(format!("etcd and Kubernetes belong to different clusters: {remedy}")));
     }
     if !remedy.is_empty() {
-        context.say(remedy);
+        context.print_message(remedy);
     }
     Ok(())
 }
@@ -204,7 +208,7 @@ async fn init(name: &str, context: &Context) -> Result<(), ActionError> {
     let rows = kube.nodes().await.map_err(|e| ActionError::failed(format!("cluster init: {e}")))?;
     let (text, planes) = first_definition(name, &rows)?;
     context.out.text(&text)?;
-    context.say(&format!("before `cluster set`, run: cketerm constraints set control-plane-count {planes}"));
+    context.print_message(&format!("before `cluster set`, run: cketerm constraints set control-plane-count {planes}"));
     Ok(())
 }
 

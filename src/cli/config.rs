@@ -30,7 +30,7 @@ use crate::{
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum ConfigWord {
+pub enum ConfigCommand {
     /// Print a configuration file with every default
     Default,
     /// Print the JSON schema of the configuration file, for editors and checks
@@ -45,17 +45,17 @@ pub enum ConfigWord {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: &ConfigWord, context: &Context) -> Result<(), ActionError> {
-    match word {
-        ConfigWord::Default => context.out.text(Settings::default_yaml()),
-        ConfigWord::Schema => context.out.text(schema::printed()),
-        ConfigWord::Show => show(&context.settings, context),
-        ConfigWord::Check { file: None } => check("the settings", &context.settings, context).await,
-        ConfigWord::Check { file: Some(file) } => {
+pub async fn run(command: &ConfigCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        ConfigCommand::Default => context.out.text(Settings::default_yaml()),
+        ConfigCommand::Schema => context.out.text(schema::to_json_text()),
+        ConfigCommand::Show => show(&context.settings, context),
+        ConfigCommand::Check { file: None } => check("the settings", &context.settings, context).await,
+        ConfigCommand::Check { file: Some(file) } => {
             let name = file.display().to_string();
             match Settings::load_file(file) {
                 Ok(settings) => check(&name, &settings, context).await,
-                Err(e) => tell(&name, &[e.to_string()], &[], context),
+                Err(e) => print_result(&name, &[e.to_string()], &[], context),
             }
         }
     }
@@ -68,7 +68,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
     let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.way)).collect();
     let keys = s.console.keys.iter().map(|(name, keys)| format!("{name}: {}", keys.join(" or ")));
     let rows = [
-        ("etcd.endpoints", e.endpoints_shown().join(",")),
+        ("etcd.endpoints", e.masked_endpoints().join(",")),
         ("etcd.prefix", e.prefix.clone()),
         ("etcd.timeout", format!("{:?}", e.timeout)),
         ("etcd.username", e.username.clone().unwrap_or_default()),
@@ -76,7 +76,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
         ("etcd.tls-ca", set(e.tls_ca.is_some())),
         ("etcd.tls-cert", set(e.tls_cert.is_some())),
         ("etcd.tls-key", set(e.tls_key.is_some())),
-        ("cluster_etcd.endpoints", members.map_or_else(String::new, |m| m.endpoints_shown().join(","))),
+        ("cluster_etcd.endpoints", members.map_or_else(String::new, |m| m.masked_endpoints().join(","))),
         ("cluster_etcd.username", members.and_then(|m| m.username.clone()).unwrap_or_default()),
         ("cluster_etcd.password", set(members.is_some_and(|m| m.password.is_some()))),
         ("cluster_etcd.tls-ca", set(members.is_some_and(|m| m.tls_ca.is_some()))),
@@ -129,14 +129,15 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     }
     errors.extend(telemetry::level(&s.log.level).err().map(|e| format!("log.level: {e}")));
     errors.extend(s.console.view.parse::<View>().err().map(|e| format!("console.view: {e}")));
-    let looks = ConsoleOptions { theme: s.console.theme.clone(), ..ConsoleOptions::default() };
-    errors.extend(looks.looks().err().map(|e| format!("console.theme: {e}")));
+    let options = ConsoleOptions { theme: s.console.theme.clone(), ..ConsoleOptions::default() };
+    errors.extend(options.config().err().map(|e| format!("console.theme: {e}")));
     errors.extend(Keymap::new(&s.console.keys).err().map(|e| format!("console.{e}")));
     if let Some(file) = &s.bmcs {
         match BmcInventory::read(Path::new(file)) {
-            Ok(book) => {
-                warnings
-                    .extend(book.warnings().into_iter().map(|why| format!("power.bmcs: {}: {why}", file.display())));
+            Ok(inventory) => {
+                warnings.extend(
+                    inventory.warnings().into_iter().map(|why| format!("power.bmcs: {}: {why}", file.display())),
+                );
             }
             Err(e) => errors.push(format!("power.bmcs: {e}")),
         }
@@ -171,14 +172,15 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
         ));
     }
     if s.configured() {
-        warnings.extend(s.engine_sources().err().map(|why| format!("no engine can run with these settings: {why}")));
+        warnings
+            .extend(s.check_engine_sources().err().map(|why| format!("no engine can run with these settings: {why}")));
     } else {
         warnings.push("no etcd is configured".to_owned());
     }
-    tell(name, &errors, &warnings, context)
+    print_result(name, &errors, &warnings, context)
 }
 
-fn tell(name: &str, errors: &[String], warnings: &[String], context: &Context) -> Result<(), ActionError> {
+fn print_result(name: &str, errors: &[String], warnings: &[String], context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => {
             let mut lines = Lines::default();

@@ -10,7 +10,7 @@ use crate::actions::ActionError;
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum ConstraintsWord {
+pub enum ConstraintsCommand {
     /// Set a constraint
     Set {
         /// Name of the constraint, as in `constraints show`
@@ -27,13 +27,13 @@ pub enum ConstraintsWord {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: ConstraintsWord, context: &Context) -> Result<(), ActionError> {
-    match word {
-        ConstraintsWord::Set { name, value, reason } => {
+pub async fn run(command: ConstraintsCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        ConstraintsCommand::Set { name, value, reason } => {
             context.operator().await?.set_constraint(&name, &value, reason.get()).await?;
             Ok(())
         }
-        ConstraintsWord::Show => {
+        ConstraintsCommand::Show => {
             let constraints = context.store().await?.constraints().await?;
             let constraints = constraints.ok_or_else(|| {
                 ActionError::failed(

@@ -57,14 +57,14 @@ impl Context {
     /// Returns the operator for subcommands that start work. If Kubernetes is configured, such actions are refused for
     /// the etcd of another cluster, and they record the UID of the machine's Node. A Kubernetes that does not answer
     /// causes a warning and prevents nothing (STO-25).
-    pub async fn starting_operator(&self) -> Result<Operator, ActionError> {
+    pub async fn operator_with_kube(&self) -> Result<Operator, ActionError> {
         if self.settings.kube.is_none() {
             return self.operator().await;
         }
         let kube = match Kube::connect(&self.settings.kube, Clock::Host).await {
             Ok(kube) => Some(kube),
             Err(e) => {
-                self.say(&format!("warning: continuing without Kubernetes: {e}"));
+                self.print_message(&format!("warning: continuing without Kubernetes: {e}"));
                 None
             }
         };
@@ -83,12 +83,12 @@ impl Context {
     }
 
     /// Prints a line on standard error.
-    pub fn say(&self, text: &str) {
+    pub fn print_message(&self, text: &str) {
         self.out.message(text);
     }
 
     /// Prints a line on standard error, with `-v` only.
-    pub fn say_more(&self, text: &str) {
+    pub fn print_verbose(&self, text: &str) {
         if self.verbose {
             self.out.message(text);
         }

@@ -10,7 +10,7 @@ use super::{
     Context,
     args::Output,
     output::Lines,
-    registry::{Look, look},
+    registry::{RegistryView, look},
 };
 use crate::{
     actions::ActionError,
@@ -30,21 +30,21 @@ use crate::{
 pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
     if nodes {
-        return synchronisation(&look, context);
+        return print_sync(&look, context);
     }
     let (proposed, standing) = look.standing()?;
-    let waits = asks(&look.view, &proposed, look.store.clock().wall());
+    let gate_reason = pending_gate(&look.view, &proposed, look.store.clock().wall());
     match context.output(Output::Table) {
         Output::Table => {
             for warning in proposed.plan.warnings.iter().filter(|_| proposed.plan.changed) {
-                context.say(&format!("warning: {warning}"));
+                context.print_message(&format!("warning: {warning}"));
             }
-            context.out.text(text(&proposed, &stands(&proposed, &standing, waits)))
+            context.out.text(text(&proposed, &status_lines(&proposed, &standing, gate_reason)))
         }
         form => context.out.value(
             &json!({
                 "action": proposed.plan.action, "reason": proposed.plan.reason, "changed": proposed.plan.changed,
-                "digest": proposed.digest, "gate": waits, "nodes": proposed.change.nodes, "fields": proposed.change.fields,
+                "digest": proposed.digest, "gate": gate_reason, "nodes": proposed.change.nodes, "fields": proposed.change.fields,
                 "warnings": proposed.plan.warnings, "applying": standing,
             }),
             form,
@@ -54,15 +54,15 @@ pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
 
 /// Returns the reason why an operator has to approve this change. Returns `None` if it passes, is approved already, or
 /// the policy requires no approval.
-fn asks<'a>(view: &StoreView, proposed: &'a Proposed, now: Timestamp) -> Option<&'a str> {
+fn pending_gate<'a>(view: &StoreView, proposed: &'a Proposed, now: Timestamp) -> Option<&'a str> {
     let approved = view.registry.approvals.get(&proposed.digest).and_then(Stored::get).is_some_and(|a| now < a.until);
     let asked = proposed.plan.changed && view.policy().approval == Approval::Gate && !approved;
     proposed.gate.why.as_deref().filter(|_| asked)
 }
 
 /// Returns the state of applying, one line each.
-fn stands(proposed: &Proposed, standing: &Applying, waits: Option<&str>) -> Vec<String> {
-    let gate = waits.map(|why| format!("waits for approval of {}: {why}", proposed.digest));
+fn status_lines(proposed: &Proposed, standing: &Applying, gate_reason: Option<&str>) -> Vec<String> {
+    let gate = gate_reason.map(|why| format!("waits for approval of {}: {why}", proposed.digest));
     let now = match standing {
         Applying::Off | Applying::Settled | Applying::Approval(..) => None,
         Applying::Disabled(why) => Some(format!("is not applied: {why}")),
@@ -75,11 +75,11 @@ fn stands(proposed: &Proposed, standing: &Applying, waits: Option<&str>) -> Vec<
 
 /// Renders the diff for people: the state of applying, then the changes that all machines share, then those of each
 /// machine.
-fn text(proposed: &Proposed, stands: &[String]) -> String {
+fn text(proposed: &Proposed, status_lines: &[String]) -> String {
     let (plan, change) = (&proposed.plan, &proposed.change);
     let mut out = Lines::default();
     out.line(format_args!("{}: {}", plan.action, plan.reason));
-    for line in stands {
+    for line in status_lines {
         out.line(line);
     }
     if !plan.changed {
@@ -99,7 +99,7 @@ fn text(proposed: &Proposed, stands: &[String]) -> String {
             continue;
         }
         let why = why.get(node.address.as_str()).map(String::as_str).unwrap_or_default();
-        out.line(format_args!("{} {} {} – {why}", sign(node), node.address, place(node)));
+        out.line(format_args!("{} {} {} – {why}", sign(node), node.address, role_change(node)));
         for field in own {
             let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "–".to_owned());
             out.line(format_args!("    {}: {} → {}", field.field, side(&field.before), side(&field.after)));
@@ -116,7 +116,7 @@ fn sign(node: &NodeChange) -> char {
     }
 }
 
-fn place(node: &NodeChange) -> String {
+fn role_change(node: &NodeChange) -> String {
     match node.kind {
         Kind::Promoted => "worker → control plane".to_owned(),
         Kind::Demoted => "control plane → worker".to_owned(),
@@ -126,7 +126,7 @@ fn place(node: &NodeChange) -> String {
 }
 
 /// `sabakan diff --nodes`: dry run of the node synchronisation.
-fn synchronisation(look: &Look, context: &Context) -> Result<(), ActionError> {
+fn print_sync(look: &RegistryView, context: &Context) -> Result<(), ActionError> {
     let nodes = look.nodes.as_ref().ok_or_else(|| {
         ActionError::misused(
             "--nodes needs Kubernetes, which is not configured or does not answer: give --kubeconfig FILE",
@@ -171,7 +171,7 @@ pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Conte
         }
         _ => {}
     }
-    let Some(why) = asks(&look.view, &proposed, look.store.clock().wall()) else {
+    let Some(why) = pending_gate(&look.view, &proposed, look.store.clock().wall()) else {
         let (plan, never) = (&proposed.plan, look.view.policy().approval == Approval::Never);
         let asked = if plan.changed && never { "; policy approval is never" } else { "" };
         return nothing(&format!("{} ({}){asked}", plan.action, plan.reason));
@@ -183,6 +183,9 @@ pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Conte
         )));
     }
     let approval = context.operator().await?.approve(&proposed.digest, reason).await?;
-    context.say(&format!("approved until {}: {} ({}; {why})", approval.until, proposed.digest, proposed.plan.reason));
+    context.print_message(&format!(
+        "approved until {}: {} ({}; {why})",
+        approval.until, proposed.digest, proposed.plan.reason
+    ));
     Ok(())
 }

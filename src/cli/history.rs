@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::{
     Context,
     args::Output,
+    listing::{self, Form, ListingArgs},
     moment,
     output::Lines,
-    roll::{self, Form, Much},
 };
 use crate::{
     actions::ActionError,
@@ -23,25 +23,25 @@ use crate::{
         record::Record,
         secret::mask,
         time::{GO_ZERO, write},
-        timeline::Moment,
+        timeline::TimelineEntry,
     },
     store::Store,
 };
 
 /// Number of entries above which one read of the whole history replaces single reads.
-const MANY: usize = 20;
+const MAX_SINGLE_READS: usize = 20;
 
 /// What to print.
 #[derive(Args, Debug)]
 pub struct HistoryArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub much: Much,
+    pub listing_args: ListingArgs,
     /// Print ended entries with their timelines instead of CKE's records
     #[arg(long)]
     pub ended: bool,
     /// Entries that ended since TIME: 2026-11-21T10:00:00Z, 2026-11-21 (UTC), or 90m, 7d ago
-    #[arg(long, value_name = "TIME", value_parser = moment::past)]
+    #[arg(long, value_name = "TIME", value_parser = moment::parse_past)]
     pub since: Option<Timestamp>,
     /// Ended entries that were not booted, healthy or marked done
     #[arg(long)]
@@ -52,15 +52,15 @@ pub struct HistoryArgs {
 }
 
 impl HistoryArgs {
-    fn of_entries(&self) -> bool {
+    fn is_entry_query(&self) -> bool {
         self.ended || self.failed || self.since.is_some() || self.node.is_some()
     }
 }
 
 /// Prints the selected records.
 pub async fn run(args: &HistoryArgs, context: &Context) -> Result<(), ActionError> {
-    if args.of_entries() {
-        if args.much.follow {
+    if args.is_entry_query() {
+        if args.listing_args.follow {
             return Err(ActionError::misused(
                 "-f follows CKE's records, not --ended, --since, --failed or --node: see `rq wait`, `audit -f`",
             ));
@@ -69,18 +69,19 @@ pub async fn run(args: &HistoryArgs, context: &Context) -> Result<(), ActionErro
     }
     let store = context.store().await?;
     let folder = store.keys().records_prefix();
-    let (revision, mut records) = store.newest_at::<Record>(&folder, args.much.count(usize::MAX)).await?;
+    let (revision, mut records) =
+        store.newest_with_revision::<Record>(&folder, args.listing_args.count(usize::MAX)).await?;
     let form = Form {
         output: context.output(Output::Json),
         header: &["Id", "Status", "Operation", "Targets", "Start", "End", "Error"],
         cells: &cells,
     };
-    if !args.much.follow {
-        return roll::print(&records, &form, context);
+    if !args.listing_args.follow {
+        return listing::print(&records, &form, context);
     }
     records.reverse();
-    roll::print(&records, &form, context).unwrap_or_else(|e| context.say(&e.text));
-    roll::follow(&store, &folder, revision, &form, |_| true, context).await
+    listing::print(&records, &form, context).unwrap_or_else(|e| context.print_message(&e.text));
+    listing::follow(&store, &folder, revision, &form, |_| true, context).await
 }
 
 fn cells(record: &Record) -> Vec<String> {
@@ -96,7 +97,7 @@ fn cells(record: &Record) -> Vec<String> {
 struct EndingTimeline<'a> {
     #[serde(flatten)]
     ending: &'a Ending,
-    timeline: Vec<Moment>,
+    timeline: Vec<TimelineEntry>,
 }
 
 /// Prints the entries that ended, newest first.
@@ -106,7 +107,7 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
         Some(name) => Some(address_of(&store, name).await?),
         None => None,
     };
-    let (_, all) = store.newest_at::<Ending>(&store.keys().history_prefix(), usize::MAX).await?;
+    let (_, all) = store.newest_with_revision::<Ending>(&store.keys().history_prefix(), usize::MAX).await?;
     if let (Some(name), Some(None)) = (&args.node, &address) {
         let known = |e: &Ending| e.address == *name || e.attempts.iter().any(|a| a.node.as_ref() == Some(name));
         if !all.iter().filter_map(Stored::get).any(known) {
@@ -116,26 +117,26 @@ async fn ended(args: &HistoryArgs, context: &Context) -> Result<(), ActionError>
         }
     }
     let address = address.flatten();
-    let wanted = |e: &&Ending| {
+    let selected = |e: &&Ending| {
         let of_node = |name: &String| {
             let named = e.attempts.iter().any(|a| a.node.as_ref() == Some(name));
             named || e.address == *name || Some(&e.address) == address.as_ref()
         };
         args.since.is_none_or(|since| e.at >= since) && !(args.failed && e.good()) && args.node.iter().all(of_node)
     };
-    let mut endings: Vec<&Ending> = all.iter().filter_map(Stored::get).filter(wanted).collect();
+    let mut endings: Vec<&Ending> = all.iter().filter_map(Stored::get).filter(selected).collect();
     // the keys sort by queue and index, not by time
     endings.sort_by_key(|e| std::cmp::Reverse((e.at, e.entry)));
-    endings.truncate(args.much.count(usize::MAX));
+    endings.truncate(args.listing_args.count(usize::MAX));
     let audit = audit_of(&store, &endings).await?;
     let audit: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
-    let told: Vec<EndingTimeline<'_>> =
+    let report: Vec<EndingTimeline<'_>> =
         endings.iter().map(|ending| EndingTimeline { ending, timeline: ending.timeline(&audit) }).collect();
     match context.output(Output::Table) {
-        Output::Table => context.out.text(told.iter().map(text).collect::<String>())?,
+        Output::Table => context.out.text(report.iter().map(text).collect::<String>())?,
         output => {
             let form = Form { output, header: &[], cells: &|_: &Value| Vec::new() };
-            let shown = told.iter().map(shown).collect::<Result<Vec<Value>, _>>();
+            let shown = report.iter().map(shown).collect::<Result<Vec<Value>, _>>();
             let shown = shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?;
             form.print(&shown.iter().collect::<Vec<_>>(), context)?;
         }
@@ -156,7 +157,7 @@ async fn audit_of(store: &Store, endings: &[&Ending]) -> Result<Vec<Stored<Audit
     // an entry that no cketerm command added may be of any age
     let begin = endings.iter().map(|e| e.begins().unwrap_or_default()).min().unwrap_or_default();
     let from = format!("{folder}{:020}", begin.as_nanosecond().max(0));
-    Ok(store.downwards(&folder, &from).await?.1)
+    Ok(store.newest_first_from(&folder, &from).await?.1)
 }
 
 /// Returns the address of the machine with this name or address in the definition.
@@ -176,11 +177,11 @@ pub(super) fn shown(value: &impl Serialize) -> Result<Value, serde_json::Error> 
 }
 
 /// Renders an entry's timeline for people: a headline and one line per event.
-fn text(told: &EndingTimeline<'_>) -> String {
-    let ending = told.ending;
+fn text(report: &EndingTimeline<'_>) -> String {
+    let ending = report.ending;
     let mut out = Lines::default();
     out.line(format_args!("{} {}: {}", ending.entry, ending.address, ending.outcome));
-    for moment in &told.timeline {
+    for moment in &report.timeline {
         let who = moment.who.as_ref().map(|who| format!(", {who}")).unwrap_or_default();
         let why = moment.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         let at = moment.at.strftime("%FT%TZ");
@@ -190,16 +191,16 @@ fn text(told: &EndingTimeline<'_>) -> String {
 }
 
 /// Returns the endings of these entries, as far as they are recorded.
-pub async fn endings(store: &Store, wanted: &BTreeSet<EntryId>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
+pub async fn endings(store: &Store, selected: &BTreeSet<EntryId>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
     let keys = store.keys();
     // few are read by their keys, many in one read; an unreadable record affects only itself
-    if wanted.len() > MANY {
-        let (_, all) = store.newest_at::<Ending>(&keys.history_prefix(), usize::MAX).await?;
-        let ended = all.iter().filter_map(Stored::get).filter(|e| wanted.contains(&e.entry));
+    if selected.len() > MAX_SINGLE_READS {
+        let (_, all) = store.newest_with_revision::<Ending>(&keys.history_prefix(), usize::MAX).await?;
+        let ended = all.iter().filter_map(Stored::get).filter(|e| selected.contains(&e.entry));
         return Ok(ended.map(|e| (e.entry, e.clone())).collect());
     }
     let mut found = BTreeMap::new();
-    for id in wanted {
+    for id in selected {
         let raw = store.raw(&keys.history_of(*id)).await?;
         if let Some(ending) = raw.and_then(|raw| serde_json::from_str(&raw.text).ok()) {
             found.insert(*id, ending);

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::{Context, args::Output, output::columns};
 use crate::{
-    actions::{ActionError, Bmcs, Hosts, own_key},
-    model::host::{By, HostRow, Mode},
+    actions::{ActionError, BmcLookup, Hosts, own_key},
+    model::host::{HostRow, Mode, ProofSource},
     net::Http,
     power::BmcClients,
     sabakan::client,
@@ -14,20 +14,20 @@ use crate::{
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum HostsWord {
+pub enum HostsCommand {
     /// List BareMetalHosts: power, requests, and what blocks a request
     List,
     /// Request one power cycle
     Reboot {
         /// Which host, and how.
         #[command(flatten)]
-        how: How,
+        how: PowerArgs,
     },
     /// Turn a host off, and hold it off until `release`
     Hold {
         /// Which host, and how.
         #[command(flatten)]
-        how: How,
+        how: PowerArgs,
         /// Hold under the key cketerm-NAME instead of cketerm
         #[arg(long = "as", value_name = "NAME")]
         key: Option<String>,
@@ -51,7 +51,7 @@ pub enum HostsWord {
 
 /// Which host, and how.
 #[derive(Args, Debug)]
-pub struct How {
+pub struct PowerArgs {
     /// NAME, NAMESPACE/NAME, or the address of its Node.
     name: String,
     /// Cut its power at once, without shutting down its operating system
@@ -62,7 +62,7 @@ pub struct How {
     wait: Option<u64>,
 }
 
-impl How {
+impl PowerArgs {
     fn mode(&self) -> Mode {
         if self.hard { Mode::Hard } else { Mode::Soft }
     }
@@ -107,49 +107,49 @@ impl From<HostRow> for Listed {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> {
+pub async fn run(command: HostsCommand, context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("hosts").await?;
     let hosts = Hosts::new(kube).with_bmcs(Some(bmcs(context).await));
-    match word {
-        HostsWord::List => list(hosts.list().await?, context),
-        HostsWord::Reboot { how } => {
+    match command {
+        HostsCommand::List => list(hosts.list().await?, context),
+        HostsCommand::Reboot { how } => {
             let asking = hosts.reboot(&how.name, how.mode()).await?;
             let name = asking.host.full_name();
             match &asking.already {
-                Some(value) => context.say(&format!("{name}: a reboot is requested already: {value}")),
-                None => context.say(&format!("{name}: a {} reboot is requested", how.mode())),
+                Some(value) => context.print_message(&format!("{name}: a reboot is requested already: {value}")),
+                None => context.print_message(&format!("{name}: a {} reboot is requested", how.mode())),
             }
             let Some(seconds) = how.wait else { return Ok(()) };
-            hosts.until_rebooted(&asking.host, seconds).await?;
-            context.say(&format!("{name} was off and is on again"));
+            hosts.wait_until_rebooted(&asking.host, seconds).await?;
+            context.print_message(&format!("{name} was off and is on again"));
             Ok(())
         }
-        HostsWord::Hold { how, key } => {
+        HostsCommand::Hold { how, key } => {
             let key = own_key(key.as_deref())?;
             let asking = hosts.hold(&how.name, &key, how.mode()).await?;
             let name = asking.host.full_name();
             match &asking.already {
-                Some(value) => context.say(&format!("{name} is held under {key} already: {value}")),
-                None => context.say(&format!("{name} will be held off ({}) under {key}", how.mode())),
+                Some(value) => context.print_message(&format!("{name} is held under {key} already: {value}")),
+                None => context.print_message(&format!("{name} will be held off ({}) under {key}", how.mode())),
             }
             let Some(seconds) = how.wait else { return Ok(()) };
-            let by = hosts.until_off(&asking.host, &key, seconds).await?;
-            context.say(&match by {
-                By::Change => format!("{name} went off, and is held off"),
-                By::Bmc => format!("{name} is off, as its BMC reports, and is held off"),
+            let by = hosts.wait_until_off(&asking.host, &key, seconds).await?;
+            context.print_message(&match by {
+                ProofSource::Change => format!("{name} went off, and is held off"),
+                ProofSource::Bmc => format!("{name} is off, as its BMC reports, and is held off"),
             });
             Ok(())
         }
-        HostsWord::Fence { name, node } => {
-            let said = hosts.fence_node(&name, &node).await?;
-            context.say(&said);
+        HostsCommand::Fence { name, node } => {
+            let summary = hosts.fence_node(&name, &node).await?;
+            context.print_message(&summary);
             Ok(())
         }
-        HostsWord::Release { name, key } => {
+        HostsCommand::Release { name, key } => {
             let key = own_key(key.as_deref())?;
             let host = hosts.release(&name, &key).await?;
             let others: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
-            context.say(&match others.as_slice() {
+            context.print_message(&match others.as_slice() {
                 [] => format!("{} is released", host.full_name()),
                 held => format!("{} is released by cketerm, still held by {}", host.full_name(), held.join(", ")),
             });
@@ -159,9 +159,9 @@ pub async fn run(word: HostsWord, context: &Context) -> Result<(), ActionError> 
 }
 
 /// Returns the BMCs that can be queried for the proof of off.
-async fn bmcs(context: &Context) -> Bmcs {
+async fn bmcs(context: &Context) -> BmcLookup {
     let settings = &context.settings;
-    let bmcs = Bmcs::new(BmcClients::network(settings.bmcs.clone()));
+    let bmcs = BmcLookup::new(BmcClients::network(settings.bmcs.clone()));
     // The registry has no passwords, so it is of no use without the file. An unreachable etcd is no error.
     if settings.bmcs.is_none() || !settings.sources.contains_key("etcd") {
         return bmcs;

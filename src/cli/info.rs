@@ -17,7 +17,7 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Label of the rights that the user lacks.
-const LACKING: &str = "you may not change";
+const LACKING_LABEL: &str = "you may not change";
 
 /// Prints the report. A server that does not answer is named and is no error.
 pub async fn run(context: &Context) -> Result<(), ActionError> {
@@ -27,9 +27,9 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     all.insert("build".to_owned(), json!(format!("{build}, {}-{}", std::env::consts::ARCH, std::env::consts::OS)));
     let host = rustix::system::uname();
-    let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-    let system = [word(host.sysname()), word(host.release()), word(host.machine())].join(" ");
-    all.insert("host".to_owned(), json!(format!("{} ({system})", word(host.nodename()))));
+    let to_text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    let system = [to_text(host.sysname()), to_text(host.release()), to_text(host.machine())].join(" ");
+    all.insert("host".to_owned(), json!(format!("{} ({system})", to_text(host.nodename()))));
     let files: Vec<String> = s.files.iter().map(|f| f.display().to_string()).collect();
     all.insert("files".to_owned(), json!(files));
     all.insert("etcd".to_owned(), etcd(&s.etcd).await);
@@ -47,14 +47,14 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
         Ok(store) => {
             all.insert("you".to_owned(), json!(Operator::new(store.clone(), None).who.to_string()));
             let kube = kube.as_ref().and_then(|kube| kube.as_ref().ok());
-            let lies = stored(store).await;
-            let lacking = if lies.contains_key("stored") {
+            let stored_state = stored(store).await;
+            let lacking = if stored_state.contains_key("stored") {
                 json!("unknown: etcd does not answer")
             } else {
                 json!(rights(store, kube).await.lacking().map(|(_, why)| why).collect::<Vec<&str>>())
             };
-            all.insert(LACKING.to_owned(), lacking);
-            all.extend(lies);
+            all.insert(LACKING_LABEL.to_owned(), lacking);
+            all.extend(stored_state);
         }
         Err(e) => drop(all.insert("stored".to_owned(), json!(e.to_string()))),
     }
@@ -73,11 +73,11 @@ async fn etcd(settings: &EtcdSettings) -> Value {
             let store = Store::connect(&one, Clock::Host).await.map_err(|e| e.to_string())?;
             store.server().await.map_err(|e| e.to_string())
         };
-        let said = match tokio::time::timeout(TIMEOUT, asked).await {
+        let answer = match tokio::time::timeout(TIMEOUT, asked).await {
             Ok(Ok(text) | Err(text)) => text,
             Err(_) => format!("no answer within {} s", TIMEOUT.as_secs()),
         };
-        out.insert(secret::url(endpoint), json!(said));
+        out.insert(secret::url(endpoint), json!(answer));
     }
     out.insert("prefix".to_owned(), json!(settings.prefix));
     Value::Object(out)
@@ -85,9 +85,9 @@ async fn etcd(settings: &EtcdSettings) -> Value {
 
 async fn kubernetes(kube: &Kube) -> Value {
     let version = async { kube.version().await.unwrap_or_else(|e| e.to_string()) };
-    let said = tokio::time::timeout(TIMEOUT, version).await;
-    let said = said.unwrap_or_else(|_| format!("no answer within {} s", TIMEOUT.as_secs()));
-    json!({ kube.server(): said })
+    let answer = tokio::time::timeout(TIMEOUT, version).await;
+    let answer = answer.unwrap_or_else(|_| format!("no answer within {} s", TIMEOUT.as_secs()));
+    json!({ kube.server(): answer })
 }
 
 /// Returns a summary of etcd's content: leader, engines, identity, definition, queues.
@@ -130,7 +130,7 @@ fn text(all: &Map<String, Value>) -> Lines {
     let mut out = Lines::default();
     for (name, value) in all {
         let (name, value) = match value {
-            Value::Array(list) if list.is_empty() && name == LACKING => ("you may change", &json!("everything")),
+            Value::Array(list) if list.is_empty() && name == LACKING_LABEL => ("you may change", &json!("everything")),
             value => (name.as_str(), value),
         };
         let lines: Vec<String> = match value {

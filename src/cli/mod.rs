@@ -16,6 +16,7 @@ mod history;
 mod hosts;
 mod info;
 mod leader;
+mod listing;
 mod moment;
 mod nodes;
 mod notices;
@@ -28,7 +29,6 @@ mod reboot_queue;
 pub mod reference;
 mod registry;
 mod repair_queue;
-mod roll;
 mod sabakan;
 mod sandbox;
 mod screenshot;
@@ -41,7 +41,7 @@ mod why;
 mod windows;
 mod yaml;
 
-use args::MachinesWord;
+use args::MachinesCommand;
 pub use args::{Cli, Color, Command, RunOptions};
 pub use context::Context;
 pub use output::Out;
@@ -51,32 +51,32 @@ use crate::actions::ActionError;
 /// Runs one subcommand.
 pub async fn run(command: Command, context: &Context) -> Result<(), ActionError> {
     match command {
-        Command::RebootQueue { word } => Box::pin(reboot_queue::run(word, context)).await,
-        Command::RepairQueue { word } => Box::pin(repair_queue::run(word, context)).await,
-        Command::Sabakan { word } => Box::pin(sabakan::run(word, context)).await,
-        Command::AutoRepair { word } => sabakan::run_auto_repair(word, context).await,
-        Command::Constraints { word } => Box::pin(constraints::run(word, context)).await,
-        Command::Cluster { word } => Box::pin(cluster::run(word, context)).await,
-        Command::Machines { word: MachinesWord::List } => registry::machines(context).await,
-        Command::Nodes { word } => Box::pin(nodes::run(word, context)).await,
-        Command::Notices { word } => Box::pin(notices::run(word, context)).await,
-        Command::Policy { word } => Box::pin(policy::run(word, context)).await,
+        Command::RebootQueue { command } => Box::pin(reboot_queue::run(command, context)).await,
+        Command::RepairQueue { command } => Box::pin(repair_queue::run(command, context)).await,
+        Command::Sabakan { command } => Box::pin(sabakan::run(command, context)).await,
+        Command::AutoRepair { command } => sabakan::run_auto_repair(command, context).await,
+        Command::Constraints { command } => Box::pin(constraints::run(command, context)).await,
+        Command::Cluster { command } => Box::pin(cluster::run(command, context)).await,
+        Command::Machines { command: MachinesCommand::List } => registry::machines(context).await,
+        Command::Nodes { command } => Box::pin(nodes::run(command, context)).await,
+        Command::Notices { command } => Box::pin(notices::run(command, context)).await,
+        Command::Policy { command } => Box::pin(policy::run(command, context)).await,
         Command::Freeze(args) => Box::pin(windows::freeze(&args, context)).await,
         Command::Stop(reason) => Box::pin(stop::stop(&reason, context)).await,
         Command::Resume(reason) => Box::pin(stop::resume(&reason, context)).await,
         Command::Unfreeze(reason) => Box::pin(windows::unfreeze(&reason, context)).await,
         Command::Windows(args) => Box::pin(windows::windows(&args, context)).await,
-        Command::Hosts { word } => Box::pin(hosts::run(word, context)).await,
-        Command::Power { word } => Box::pin(power::run(word, context)).await,
+        Command::Hosts { command } => Box::pin(hosts::run(command, context)).await,
+        Command::Power { command } => Box::pin(power::run(command, context)).await,
         Command::History(args) => Box::pin(history::run(&args, context)).await,
-        Command::Audit(much) => Box::pin(audit::run(much, context)).await,
+        Command::Audit(listing_args) => Box::pin(audit::run(listing_args, context)).await,
         Command::State => Box::pin(state::state(context)).await,
         Command::Decide(args) => state::decide(&args, context),
         Command::Leader => leader::leader(context).await,
         Command::Status => leader::status(context).await,
-        Command::Config { word } => Box::pin(config::run(&word, context)).await,
-        Command::Sandbox { word } => Box::pin(sandbox::run(word, context)).await,
-        Command::Theme { word } => theme::run(&word, context),
+        Command::Config { command } => Box::pin(config::run(&command, context)).await,
+        Command::Sandbox { command } => Box::pin(sandbox::run(command, context)).await,
+        Command::Theme { command } => theme::run(&command, context),
         Command::Screenshot(args) => Box::pin(screenshot::run(&args, context)).await,
         Command::Explain { reason } => explain::run(reason.as_deref(), context),
         Command::Info => Box::pin(info::run(context)).await,

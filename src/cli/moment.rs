@@ -5,7 +5,7 @@ use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use crate::model::time::span;
 
 /// Parses a time in the past: RFC 3339, a day (UTC), or an age (`90m`, `12h`, `7d`, `1h30m`).
-pub fn past(text: &str) -> Result<Timestamp, String> {
+pub fn parse_past(text: &str) -> Result<Timestamp, String> {
     from(text, Timestamp::now())
 }
 
@@ -17,9 +17,9 @@ fn from(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         let start = day.to_zoned(TimeZone::UTC).map_err(|e| e.to_string())?;
         return Ok(start.timestamp());
     }
-    let ago =
+    let span_ago =
         span(text).ok_or("expected a time such as 2026-11-21T10:00:00Z, a day such as 2026-11-21, or 90m, 12h, 7d")?;
-    Ok(now.checked_sub(ago).unwrap_or(Timestamp::MIN))
+    Ok(now.checked_sub(span_ago).unwrap_or(Timestamp::MIN))
 }
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_read_as_people_write_them() {
+    fn times_days_and_durations_are_parsed() {
         let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
         for (text, at) in [
             ("2026-11-20T09:00:00Z", "2026-11-20T09:00:00Z"),

@@ -23,20 +23,20 @@ use crate::{
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum NodesWord {
+pub enum NodesCommand {
     /// List the nodes of the definition and of Kubernetes
     List,
     /// Cordon a node until you uncordon it; refused while an entry works on it
-    Cordon(ByHand),
+    Cordon(NodeArgs),
     /// Uncordon a node and remove all cordon marks; refused while an entry works on it
-    Uncordon(ByHand),
+    Uncordon(NodeArgs),
     /// Cordon and drain a node by the rules of the queues; Ctrl-C leaves it cordoned
-    Drain(ByHand),
+    Drain(NodeArgs),
     /// Keep the cordon of an entry after the entry ends
     KeepCordoned {
         #[command(flatten)]
         #[allow(missing_docs)]
-        node: ByHand,
+        node: NodeArgs,
         /// Undo it: the cordon is the engine's again
         #[arg(long)]
         give_back: bool,
@@ -45,7 +45,7 @@ pub enum NodesWord {
 
 /// One node by hand.
 #[derive(Args, Debug)]
-pub struct ByHand {
+pub struct NodeArgs {
     /// Name or address of the Node
     pub name: String,
     #[command(flatten)]
@@ -70,46 +70,46 @@ struct Listed {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: NodesWord, context: &Context) -> Result<(), ActionError> {
+pub async fn run(word: NodesCommand, context: &Context) -> Result<(), ActionError> {
     match word {
-        NodesWord::List => print(context).await,
-        NodesWord::Cordon(node) => turn(&node, true, context).await,
-        NodesWord::Uncordon(node) => turn(&node, false, context).await,
-        NodesWord::Drain(node) => drain(&node, context).await,
-        NodesWord::KeepCordoned { node, give_back } => {
-            let operator = by_hand(context).await?;
+        NodesCommand::List => print(context).await,
+        NodesCommand::Cordon(node) => set_cordon(&node, true, context).await,
+        NodesCommand::Uncordon(node) => set_cordon(&node, false, context).await,
+        NodesCommand::Drain(node) => drain(&node, context).await,
+        NodesCommand::KeepCordoned { node, give_back } => {
+            let operator = operator_with_nodes(context).await?;
             let name = operator.keep_cordon_of(&node.name, !give_back, node.reason.get()).await?;
             let whose =
                 if give_back { "the engine's again, if it was before" } else { "yours: it stays after the entry ends" };
-            context.say(&format!("the cordon of {name} is {whose}"));
+            context.print_message(&format!("the cordon of {name} is {whose}"));
             Ok(())
         }
     }
 }
 
 /// Returns the operator with Kubernetes, which every manual action needs.
-async fn by_hand(context: &Context) -> Result<Operator, ActionError> {
+async fn operator_with_nodes(context: &Context) -> Result<Operator, ActionError> {
     let kube = context.kube("this command").await?;
     Ok(Operator::new(context.store().await?, Some(kube)))
 }
 
-async fn turn(node: &ByHand, cordon: bool, context: &Context) -> Result<(), ActionError> {
-    let operator = by_hand(context).await?;
+async fn set_cordon(node: &NodeArgs, cordon: bool, context: &Context) -> Result<(), ActionError> {
+    let operator = operator_with_nodes(context).await?;
     let (turned, word) = if cordon {
         (operator.cordon_node(&node.name, node.reason.get()).await?, "cordoned")
     } else {
         (operator.uncordon_node(&node.name, node.reason.get()).await?, "uncordoned")
     };
     let before = if turned == Turned::Already { " already" } else { "" };
-    context.say(&format!("{} is {word}{before}", node.name));
+    context.print_message(&format!("{} is {word}{before}", node.name));
     Ok(())
 }
 
-async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
-    let operator = by_hand(context).await?;
+async fn drain(node: &NodeArgs, context: &Context) -> Result<(), ActionError> {
+    let operator = operator_with_nodes(context).await?;
     let table = context.output(Output::Table) == Output::Table;
     let (mut last, mut named) = (String::new(), BTreeSet::new());
-    let tell = |progress: &Progress| {
+    let print_progress = |progress: &Progress| {
         // the decision to run the command only means that the drain is over
         let reason = progress.reason.as_ref().filter(|r| !matches!(r, Why::Working { .. }));
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -129,7 +129,7 @@ async fn drain(node: &ByHand, context: &Context) -> Result<(), ActionError> {
         }
         (last, named) = (line, blocked);
     };
-    let draining = operator.drain_node(&node.name, node.reason.get(), tell);
+    let draining = operator.drain_node(&node.name, node.reason.get(), print_progress);
     let progress = tokio::select! {
         ended = Box::pin(draining) => ended?,
         _ = tokio::signal::ctrl_c() => {

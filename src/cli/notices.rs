@@ -28,7 +28,7 @@ use crate::{
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum NoticesWord {
+pub enum NoticesCommand {
     /// List the receivers: their kinds, pending notices, and delivery errors
     List,
     /// Send a sample notice from this host and print the answer; writes nothing
@@ -46,11 +46,11 @@ pub enum NoticesWord {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: NoticesWord, context: &Context) -> Result<(), ActionError> {
+pub async fn run(word: NoticesCommand, context: &Context) -> Result<(), ActionError> {
     match word {
-        NoticesWord::List => list(context).await,
-        NoticesWord::Test { names, all, kind } => {
-            let receivers = chosen(&context.settings.notices, &names, all)?;
+        NoticesCommand::List => list(context).await,
+        NoticesCommand::Test { names, all, kind } => {
+            let receivers = select_receivers(&context.settings.notices, &names, all)?;
             test(&receivers, kind.as_deref(), context).await
         }
     }
@@ -68,14 +68,14 @@ struct Row {
     why: Option<String>,
 }
 
-fn row(name: &str, here: Option<&Receiver>, told: Option<&Stored<NotifierState>>) -> Row {
-    let record = told.and_then(Stored::get);
-    let broken = told.and_then(|t| t.value.as_ref().err().cloned());
+fn row(name: &str, configured: Option<&Receiver>, stored_state: Option<&Stored<NotifierState>>) -> Row {
+    let record = stored_state.and_then(Stored::get);
+    let broken = stored_state.and_then(|t| t.value.as_ref().err().cloned());
     let trouble = record.and_then(|t| t.trouble.as_ref());
     Row {
         name: name.to_owned(),
-        way: here.map(|r| r.way.to_string()),
-        kinds: here.map(|r| r.kinds.iter().copied().collect()).unwrap_or_default(),
+        way: configured.map(|r| r.way.to_string()),
+        kinds: configured.map(|r| r.kinds.iter().copied().collect()).unwrap_or_default(),
         pending: record.map_or(0, |t| t.pending.iter().map(|p| p.notice.count).sum()),
         delivered: record.and_then(|t| t.delivered),
         down_since: trouble.map(|t| t.since),
@@ -84,12 +84,12 @@ fn row(name: &str, here: Option<&Receiver>, told: Option<&Stored<NotifierState>>
 }
 
 async fn list(context: &Context) -> Result<(), ActionError> {
-    let told = context.store().await?.all_told().await?;
-    let here: BTreeMap<&str, &Receiver> = context.settings.notices.iter().map(|r| (r.name.as_str(), r)).collect();
+    let stored_state = context.store().await?.all_notifier_states().await?;
+    let configured: BTreeMap<&str, &Receiver> = context.settings.notices.iter().map(|r| (r.name.as_str(), r)).collect();
     let mut rows: Vec<Row> =
-        context.settings.notices.iter().map(|r| row(&r.name, Some(r), told.get(&r.name))).collect();
-    let elsewhere = told.iter().filter(|(name, _)| !here.contains_key(name.as_str()));
-    rows.extend(elsewhere.map(|(name, record)| row(name, None, Some(record))));
+        context.settings.notices.iter().map(|r| row(&r.name, Some(r), stored_state.get(&r.name))).collect();
+    let unconfigured = stored_state.iter().filter(|(name, _)| !configured.contains_key(name.as_str()));
+    rows.extend(unconfigured.map(|(name, record)| row(name, None, Some(record))));
     if context.output(Output::Table) != Output::Table {
         return context.out.value(&rows, context.output(Output::Table));
     }
@@ -114,7 +114,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
     context.out.text(columns(&["Name", "Way", "Kinds", "Pending", "Last", "State"], &cells.collect::<Vec<_>>()))
 }
 
-fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receiver>, ActionError> {
+fn select_receivers(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receiver>, ActionError> {
     if all.is_empty() {
         return Err(ActionError::failed("no receiver is configured: add one below `notices:`, see docs/notices.md"));
     }
@@ -124,9 +124,9 @@ fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receive
     let one = |name: &String| {
         let unknown = || {
             let known = || all.iter().map(|r| r.name.as_str());
-            let meant = nearest(name, known()).map(|n| format!("; did you mean {n}?"));
-            let meant = meant.unwrap_or_else(|| format!("; known: {}", known().collect::<Vec<_>>().join(", ")));
-            ActionError::misused(format!("unknown receiver {name:?}{meant}"))
+            let hint = nearest(name, known()).map(|n| format!("; did you mean {n}?"));
+            let hint = hint.unwrap_or_else(|| format!("; known: {}", known().collect::<Vec<_>>().join(", ")));
+            ActionError::misused(format!("unknown receiver {name:?}{hint}"))
         };
         all.iter().find(|r| r.name == *name).cloned().ok_or_else(unknown)
     };
@@ -134,7 +134,7 @@ fn chosen(all: &[Receiver], names: &[String], every: bool) -> Result<Vec<Receive
 }
 
 async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> Result<(), ActionError> {
-    let notice = trial(kind)?;
+    let notice = test_notice(kind)?;
     let http = Http::for_webhooks(WEBHOOK, ANSWER);
     let settings = &context.settings;
     let config = settings.files.last().map(|p| p.display().to_string());
@@ -143,9 +143,9 @@ async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> 
     let mut failed = 0;
     for receiver in receivers {
         let line = match delivery.deliver(receiver, &notice).await {
-            DeliveryResult::Taken(answer) if answer.is_empty() => "received".to_owned(),
-            DeliveryResult::Taken(answer) => format!("received: {answer}"),
-            DeliveryResult::Unwanted(why) | DeliveryResult::Failed { why, .. } => {
+            DeliveryResult::Delivered(answer) if answer.is_empty() => "received".to_owned(),
+            DeliveryResult::Delivered(answer) => format!("received: {answer}"),
+            DeliveryResult::Rejected(why) | DeliveryResult::Failed { why, .. } => {
                 failed += 1;
                 format!("NOT received: {why}")
             }
@@ -159,7 +159,7 @@ async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> 
 }
 
 /// Returns the sample that is sent. It identifies itself as a test.
-fn trial(kind: Option<&str>) -> Result<Notice, ActionError> {
+fn test_notice(kind: Option<&str>) -> Result<Notice, ActionError> {
     let kind = match kind {
         None => Kind::Test,
         Some(word) => Kind::ALL.into_iter().find(|k| k.word() == word).ok_or_else(|| {

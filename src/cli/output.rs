@@ -14,7 +14,7 @@ use serde_json::{Value, ser::Formatter};
 use super::{args::Output, yaml};
 use crate::{
     actions::ActionError,
-    console::shot::Picture,
+    console::screenshot::AnsiFrame,
     model::text::{steers, visible},
 };
 
@@ -43,7 +43,7 @@ impl Out {
             if !text.contains(steers) {
                 return self.write(&text);
             }
-            return self.write(&yaml::as_it_stands(&serde_json::to_value(value).map_err(|e| failed(&e))?));
+            return self.write(&yaml::in_given_order(&serde_json::to_value(value).map_err(|e| failed(&e))?));
         }
         self.write(&json(value)?)
     }
@@ -70,7 +70,7 @@ impl Out {
 
     /// Prints a frame of the console. Its cells are safe already, and its escape sequences for colours are cketerm's
     /// own.
-    pub fn picture(self, picture: &Picture) -> Result<(), ActionError> {
+    pub fn picture(self, picture: &AnsiFrame) -> Result<(), ActionError> {
         self.write(picture.as_str())
     }
 
@@ -245,25 +245,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_those_of_ckecli() {
+    fn columns_match_ckecli() {
         let rows = vec![vec!["0".to_owned(), "10.0.0.12".to_owned(), "queued".to_owned()]];
         assert_eq!(columns(&["Index", "Node", "Status"], &rows), "Index Node      Status\n0     10.0.0.12 queued \n");
     }
 
     #[test]
-    fn what_steers_a_terminal_is_escaped_in_documents_and_read_back() {
+    fn terminal_control_characters_are_escaped_in_documents_and_survive_a_round_trip() {
         let odd: String =
             (0..=0x2fff_u32).chain(0xe0_0000..0xe0_0001).chain(0xfe00..0x1_0000).filter_map(char::from_u32).collect();
         let odd = odd + "\u{e0041}\u{1f600}";
         let value = serde_json::json!({"a": [odd], odd.clone(): {"b": "plain"}});
-        for text in [json(&value).unwrap(), yaml::as_it_stands(&value), yaml::document(&value)] {
+        for text in [json(&value).unwrap(), yaml::in_given_order(&value), yaml::document(&value)] {
             assert!(!text.contains(steers), "{:?}", text.chars().find(|c| steers(*c)));
         }
         assert_eq!(serde_json::from_str::<Value>(&json(&value).unwrap()).unwrap(), value);
     }
 
     #[test]
-    fn a_value_begins_no_line_of_its_own() {
+    fn a_value_cannot_start_a_new_line() {
         let mut lines = Lines::default();
         lines.line(format_args!("node {}", "a\nb\u{1b}[2J"));
         assert_eq!(lines.as_ref(), "node a␊b␛[2J\n");

@@ -114,12 +114,12 @@ pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> R
         .template
         .as_ref()
         .ok_or_else(|| ActionError::misused("sabakan plan --machines also needs --template FILE"))?;
-    let template = Template::read(&read(template)?).map_err(|e| in_file(template, &e))?;
+    let template = Template::read(&read(template)?).map_err(|e| file_error(template, &e))?;
     let constraints = constraints(args.constraints.as_deref(), context)?;
     let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
     let nodes = args.kubernetes_nodes.as_deref().map(taints).transpose()?;
     let rebooting: BTreeSet<String> = args.rebooting.iter().map(|a| a.trim().to_owned()).collect();
-    let shown = |error: String| finished(context, &failed(&error), &[], &[], Some(error));
+    let shown = |error: String| print_plan(context, &failed(&error), &[], &[], Some(error));
     let machines = match machine::read(&read(machines)?) {
         Ok(machines) => machines,
         Err(e) => return shown(format!("{}: {e}", machines.display())),
@@ -142,19 +142,19 @@ pub fn plan_from_files(args: &PlanArgs, machines: &Path, context: &Context) -> R
 /// Prints a plan from any input. Without a plan it returns `error` as exit status 1.
 pub fn show_plan(
     input: &Input<'_>,
-    made: Result<Plan, PlanError>,
+    result: Result<Plan, PlanError>,
     machines: &Machines,
     context: &Context,
 ) -> Result<(), ActionError> {
-    match made {
+    match result {
         Ok(mut plan) => {
             let others = unused(input, &plan);
             if plan.cluster.is_none() {
                 plan.cluster = input.current.cloned();
             }
-            finished(context, &plan, &others, &machines.warnings, None)
+            print_plan(context, &plan, &others, &machines.warnings, None)
         }
-        Err(e) => finished(context, &failed(&e.to_string()), &[], &machines.warnings, Some(e.to_string())),
+        Err(e) => print_plan(context, &failed(&e.to_string()), &[], &machines.warnings, Some(e.to_string())),
     }
 }
 
@@ -169,7 +169,7 @@ fn failed(error: &str) -> Plan {
     }
 }
 
-fn finished(
+fn print_plan(
     context: &Context,
     plan: &Plan,
     others: &[Unused],
@@ -179,7 +179,7 @@ fn finished(
     match context.output(Output::Table) {
         Output::Table if error.is_none() => {
             for warning in ignored.iter().chain(&plan.warnings) {
-                context.say(&format!("warning: {warning}"));
+                context.print_message(&format!("warning: {warning}"));
             }
             context.out.text(table(plan, others))?;
         }
@@ -216,7 +216,7 @@ fn table(plan: &Plan, others: &[Unused]) -> String {
     }
     out.line("");
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let place = |plane: Option<bool>| match plane {
+    let role_name = |plane: Option<bool>| match plane {
         Some(true) => "control-plane",
         Some(false) => "worker",
         None => "-",
@@ -224,8 +224,8 @@ fn table(plan: &Plan, others: &[Unused]) -> String {
     let score = |n: Option<i64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     for c in &plan.nodes {
         let serial = c.serial.clone().unwrap_or_default();
-        let row = vec![c.address.clone(), serial, c.role.clone(), place(c.was_control_plane).to_owned()];
-        rows.push([row, vec![place(c.control_plane).to_owned(), score(c.score), c.why.to_string()]].concat());
+        let row = vec![c.address.clone(), serial, c.role.clone(), role_name(c.was_control_plane).to_owned()];
+        rows.push([row, vec![role_name(c.control_plane).to_owned(), score(c.score), c.why.to_string()]].concat());
     }
     for u in others {
         let row = vec![u.address.clone(), u.serial.clone(), u.role.clone(), "-".to_owned(), "-".to_owned()];
@@ -237,12 +237,12 @@ fn table(plan: &Plan, others: &[Unused]) -> String {
 
 /// `auto-repair plan --machines FILE …`: prints the plan from files.
 pub fn repairs_from_files(args: &RepairPlanArgs, machines: &Path, context: &Context) -> Result<(), ActionError> {
-    let machines = machine::read(&read(machines)?).map_err(|e| in_file(machines, &e))?;
+    let machines = machine::read(&read(machines)?).map_err(|e| file_error(machines, &e))?;
     let constraints = constraints(args.constraints.as_deref(), context)?;
     let repairs: Vec<RepairEntry> = args.repairs.as_deref().map(value).transpose()?.unwrap_or_default();
     let reboots: Vec<RebootEntry> = args.reboots.as_deref().map(value).transpose()?.unwrap_or_default();
     let current = args.current.as_deref().map(value::<Cluster>).transpose()?;
-    let made = plan_repairs(&RepairInput {
+    let result = plan_repairs(&RepairInput {
         machines: &machines.list,
         constraints: &constraints,
         repairs: &repairs,
@@ -251,30 +251,30 @@ pub fn repairs_from_files(args: &RepairPlanArgs, machines: &Path, context: &Cont
         kept: &BTreeMap::new(),
         next_index: repairs.iter().map(|e| e.index + 1).max().unwrap_or(0),
     });
-    show_repairs(&made, &machines, context)
+    show_repairs(&result, &machines, context)
 }
 
 /// Prints the plan of automatic repair from any input.
-pub fn show_repairs(made: &RepairPlan, machines: &Machines, context: &Context) -> Result<(), ActionError> {
+pub fn show_repairs(result: &RepairPlan, machines: &Machines, context: &Context) -> Result<(), ActionError> {
     for warning in &machines.warnings {
-        context.say(&format!("warning: {warning}"));
+        context.print_message(&format!("warning: {warning}"));
     }
     match context.output(Output::Table) {
         Output::Table => {
-            if let Some(why) = &made.capped {
+            if let Some(why) = &result.capped {
                 context.out.line(why)?;
             }
-            let entries = made.entries.iter().map(|e| {
+            let entries = result.entries.iter().map(|e| {
                 let serial = e.serial.clone().unwrap_or_default();
                 vec![e.address.clone(), serial, e.operation.clone(), "added".to_owned(), e.machine_type.clone()]
             });
-            let skipped = made.skipped.iter().map(|s| {
+            let skipped = result.skipped.iter().map(|s| {
                 vec![s.address.clone(), s.serial.clone(), s.state.to_string(), "skipped".to_owned(), s.why.clone()]
             });
             let rows: Vec<Vec<String>> = entries.chain(skipped).collect();
             context.out.text(columns(&["Address", "Serial", "State", "Decision", "Why"], &rows))
         }
-        form => context.out.value(made, form),
+        form => context.out.value(result, form),
     }
 }
 
@@ -284,7 +284,7 @@ fn constraints(file: Option<&Path>, context: &Context) -> Result<Constraints, Ac
     let Some(file) = file else { return Ok(Constraints::default()) };
     let constraints: Constraints = value(file)?;
     for name in constraints.unknown.keys() {
-        context.say(&format!("warning: {}: {}; ignored", file.display(), unknown_constraint(name)));
+        context.print_message(&format!("warning: {}: {}; ignored", file.display(), unknown_constraint(name)));
     }
     Ok(constraints)
 }
@@ -292,8 +292,8 @@ fn constraints(file: Option<&Path>, context: &Context) -> Result<Constraints, Ac
 /// Parses a file's YAML or JSON into a typed value.
 fn value<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, ActionError> {
     let text = read(file)?;
-    let parsed: Value = cluster::parse(&text).map_err(|e| in_file(file, &e))?;
-    serde_json::from_value(parsed).map_err(|e| in_file(file, &e))
+    let parsed: Value = cluster::parse(&text).map_err(|e| file_error(file, &e))?;
+    serde_json::from_value(parsed).map_err(|e| file_error(file, &e))
 }
 
 /// Returns the taints of a `NodeList` by Node name.
@@ -321,6 +321,6 @@ fn taints(file: &Path) -> Result<BTreeMap<String, Vec<Taint>>, ActionError> {
     Ok(list.items.into_iter().map(|n| (n.metadata.name, n.spec.taints.unwrap_or_default())).collect())
 }
 
-fn in_file(file: &Path, e: &dyn std::fmt::Display) -> ActionError {
+fn file_error(file: &Path, e: &dyn std::fmt::Display) -> ActionError {
     ActionError::failed(format!("{}: {e}", file.display()))
 }

@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{
     actions::{ActionError, DOCUMENTS},
-    model::{acceptance::Asked, policy::Policy},
+    model::{acceptance::OperatorCommand, policy::Policy},
 };
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum PolicyWord {
+pub enum PolicyCommand {
     /// Print the policy, defaults included
     Show,
     /// Set one field of the policy
@@ -35,9 +35,9 @@ pub enum PolicyWord {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError> {
-    match word {
-        PolicyWord::Show => {
+pub async fn run(command: PolicyCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        PolicyCommand::Show => {
             let store = context.store().await?;
             let form = match context.output(Output::Yaml) {
                 Output::Table => Output::Yaml,
@@ -45,7 +45,7 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
             };
             let view = store.leaders().await?;
             if let Some(why) = not_in_force(&view).filter(|_| view.policy.is_some()) {
-                context.say(&format!(
+                context.print_message(&format!(
                     "NOT IN FORCE: {why}; only the field `engine` takes effect before a cketerm engine leads"
                 ));
             }
@@ -55,7 +55,7 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
                     "{key} cannot be read: {e}; engines only observe until it is fixed with etcdctl"
                 ))),
                 None => {
-                    context.say(
+                    context.print_message(
                         "no policy is stored yet: these are the defaults; the first engine, or `policy set`, sets \
                          `engine`, depending on whether CKE has used this etcd",
                     );
@@ -63,12 +63,12 @@ pub async fn run(word: PolicyWord, context: &Context) -> Result<(), ActionError>
                 }
             }
         }
-        PolicyWord::Set { name, value, handover, reason } => {
+        PolicyCommand::Set { name, value, handover, reason } => {
             let value = if DOCUMENTS.contains(&name.as_str()) { document(&value)? } else { value };
             let operator = context.operator().await?.for_handover(handover.for_handover);
             operator.set_policy(&name, &value, reason.get()).await?;
-            if let Some(note) = operator.note_on(Asked::of_policy(&name, &value)).await {
-                context.say(&note);
+            if let Some(note) = operator.acceptance_note(OperatorCommand::of_policy(&name, &value)).await {
+                context.print_message(&note);
             }
             Ok(())
         }

@@ -19,7 +19,7 @@ use crate::{
 
 /// The subcommands. Progress and reasons go to standard error.
 #[derive(Debug, Subcommand)]
-pub enum PowerWord {
+pub enum PowerCommand {
     /// Print on or off, or what else the BMC reports
     Status {
         /// The node's address.
@@ -31,9 +31,9 @@ pub enum PowerWord {
         address: String,
     },
     /// Shut the machine down, or else cut its power, and verify that it is off
-    Off(Switch),
+    Off(OffArgs),
     /// Turn the machine off and on, and verify both; for `reboot_command`
-    Cycle(Switch),
+    Cycle(OffArgs),
     /// Print whether the machine booted after UNIXTIME; for `boot_check_command`
     Booted {
         /// Accept power on as proof if neither the BMC nor Kubernetes knows
@@ -48,7 +48,7 @@ pub enum PowerWord {
 
 /// Which machine, and how.
 #[derive(Args, Debug)]
-pub struct Switch {
+pub struct OffArgs {
     /// Cut the power at once, without shutting down the operating system
     #[arg(long)]
     hard: bool,
@@ -56,7 +56,7 @@ pub struct Switch {
     address: String,
 }
 
-impl Switch {
+impl OffArgs {
     fn mode(&self) -> Mode {
         if self.hard { Mode::Hard } else { Mode::Soft }
     }
@@ -75,43 +75,43 @@ struct Shown {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> {
-    let tell = |text: &str| context.say(text);
-    match word {
-        PowerWord::Status { address } => {
+pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionError> {
+    let report = |text: &str| context.print_message(text);
+    match command {
+        PowerCommand::Status { address } => {
             let found = find(&address, context).await?;
             let system = found.bmc.system().await;
             found.bmc.close().await;
             status(address, &found, &system.map_err(|e| failed(&e))?, context)
         }
-        PowerWord::On { address } => {
+        PowerCommand::On { address } => {
             let found = find(&address, context).await?;
-            let answer = found.bmc.on(&found.patience, &tell).await;
+            let answer = found.bmc.on(&found.timeouts, &report).await;
             found.bmc.close().await;
             let turned = answer.map_err(|e| failed(&e))?;
-            context.say(if turned { "the machine is on" } else { "the machine was on already" });
+            context.print_message(if turned { "the machine is on" } else { "the machine was on already" });
             Ok(())
         }
-        PowerWord::Off(switch) => {
+        PowerCommand::Off(switch) => {
             let found = find(&switch.address, context).await?;
-            let answer = found.bmc.off(switch.mode(), &found.patience, &tell).await;
+            let answer = found.bmc.off(switch.mode(), &found.timeouts, &report).await;
             found.bmc.close().await;
-            context.say(match answer.map_err(|e| failed(&e))? {
+            context.print_message(match answer.map_err(|e| failed(&e))? {
                 Off::Already => "the machine was off already",
-                Off::Softly => "the machine is off: its operating system shut down",
+                Off::Graceful => "the machine is off: its operating system shut down",
                 Off::Hard => "the machine is off: its power was cut",
             });
             Ok(())
         }
-        PowerWord::Cycle(switch) => {
+        PowerCommand::Cycle(switch) => {
             let found = find(&switch.address, context).await?;
-            let answer = found.bmc.cycle(switch.mode(), &found.patience, &tell).await;
+            let answer = found.bmc.cycle(switch.mode(), &found.timeouts, &report).await;
             found.bmc.close().await;
             answer.map_err(|e| failed(&e))?;
-            context.say("the machine is on again");
+            context.print_message("the machine is on again");
             Ok(())
         }
-        PowerWord::Booted { on_is_enough, address, unixtime } => {
+        PowerCommand::Booted { on_is_enough, address, unixtime } => {
             let since = Timestamp::from_second(unixtime)
                 .map_err(|_| ActionError::misused(format!("{unixtime} is not a time: give Unix time in seconds")))?;
             let found = find(&address, context).await?;
@@ -121,9 +121,9 @@ pub async fn run(word: PowerWord, context: &Context) -> Result<(), ActionError> 
             let node = if context.settings.kube.is_none() { None } else { node(&address, context).await? };
             let (booted, why) = booted(&system, node.as_ref(), since, Timestamp::now(), on_is_enough);
             if booted && node.is_some() {
-                claimed_once(&address, context).await?;
+                check_claimed_once(&address, context).await?;
             }
-            context.say_more(&why);
+            context.print_verbose(&why);
             context.out.line(if booted { "true" } else { "false" })
         }
     }
@@ -169,14 +169,14 @@ async fn node(address: &str, context: &Context) -> Result<Option<NodeRow>, Actio
 
 /// Refuses an address that several Nodes claim. A Node's status comes from its kubelet, and the boot id of another
 /// machine proves nothing. It is checked only where a Node's status is about to count.
-async fn claimed_once(address: &str, context: &Context) -> Result<(), ActionError> {
+async fn check_claimed_once(address: &str, context: &Context) -> Result<(), ActionError> {
     let kube = context.kube("power booted").await?;
     let nodes = kube.nodes().await.map_err(|e| ActionError::failed(format!("power booted: {e}")))?;
-    several(address, &nodes).map_or(Ok(()), |why| Err(ActionError::failed(why)))
+    duplicate_claim(address, &nodes).map_or(Ok(()), |why| Err(ActionError::failed(why)))
 }
 
 /// Returns the message if several of these Nodes have this address.
-fn several(address: &str, nodes: &[NodeRow]) -> Option<String> {
+fn duplicate_claim(address: &str, nodes: &[NodeRow]) -> Option<String> {
     let claim = nodes.iter().filter(|row| row.addresses.iter().any(|a| a == address));
     let names: Vec<&str> = claim.map(|row| row.name.as_str()).collect();
     (names.len() > 1).then(|| {

@@ -9,7 +9,7 @@ use super::{Context, args::Output, output::Lines};
 use crate::{
     actions::{
         ActionError,
-        forecast::{Place, Placed, forecast},
+        forecast::{MachineForecast, Place, forecast},
         not_members,
         plan::previews,
         preview::Preview,
@@ -59,30 +59,34 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
         return Err(ActionError::failed(not_members(cluster, members, &unknown)));
     }
     let failed = |e| ActionError::failed(format!("rq plan: {e}"));
-    let (facts, rows) = tokio::join!(kube.drain_facts(), kube.nodes());
-    let mut facts = facts.map_err(failed)?;
-    rows.map_err(failed)?.into_iter().for_each(|row| facts.put_node(row));
+    let (kube_view, rows) = tokio::join!(kube.read_drain_objects(), kube.nodes());
+    let mut kube_view = kube_view.map_err(failed)?;
+    rows.map_err(failed)?.into_iter().for_each(|row| kube_view.put_node(row));
     let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
-    let line = forecast(&view, &facts, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
+    let line = forecast(&view, &kube_view, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
     if line.placed.is_empty() {
-        context.say("the reboot queue is empty: give addresses to preview them");
+        context.print_message("the reboot queue is empty: give addresses to preview them");
     }
     for note in &line.notes {
-        context.say(&format!("note: {note}"));
+        context.print_message(&format!("note: {note}"));
     }
     let members = line.placed.iter().map(|p| p.address.as_str());
-    let start = Start::of(&view, &facts, false, QueueKind::Reboot, members, now.wall);
-    super::windows::tell(&view, QueueKind::Reboot, now.wall, context);
+    let start = Start::of(&view, &kube_view, false, QueueKind::Reboot, members, now.wall);
+    super::windows::print_restrictions(&view, QueueKind::Reboot, now.wall, context);
     // a bar without an end is among the forecast's notes, with its remedy
     if let Some(bar @ Bar::Before(..)) = start.bar {
-        context.say(&format!("note: nothing starts {}", bar.said(|at| super::windows::moment(&view.policy(), at))));
+        context.print_message(&format!(
+            "note: nothing starts {}",
+            bar.described(|at| super::windows::moment(&view.policy(), at))
+        ));
     }
-    let looked = |p: &&Placed| !matches!(&p.place, Place::InWork(status) if status == "rebooting");
-    let names: BTreeSet<&str> = line.placed.iter().filter(looked).map(|p| p.name.as_str()).collect();
-    let nodes: Vec<_> = names.iter().filter_map(|name| facts.nodes.get(*name).cloned()).collect();
-    let previews = previews(&kube, &nodes, cluster.reboot.eviction(), &facts).await;
+    let is_checked = |p: &&MachineForecast| !matches!(&p.place, Place::InWork(status) if status == "rebooting");
+    let names: BTreeSet<&str> = line.placed.iter().filter(is_checked).map(|p| p.name.as_str()).collect();
+    let nodes: Vec<_> = names.iter().filter_map(|name| kube_view.nodes.get(*name).cloned()).collect();
+    let previews = previews(&kube, &nodes, cluster.reboot.eviction(), &kube_view).await;
     if nodes.len() > previews.len() {
-        context.say(&format!("note: the pods of {} more nodes were not checked", nodes.len() - previews.len()));
+        context
+            .print_message(&format!("note: the pods of {} more nodes were not checked", nodes.len() - previews.len()));
     }
     let mut previews: BTreeMap<String, Result<Preview, KubeError>> = previews.into_iter().collect();
     let planned: Vec<Planned> = line.placed.into_iter().map(|placed| of(placed, &mut previews)).collect();
@@ -93,7 +97,7 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
 }
 
 /// Moves a machine's drain preview into the first row that names the machine.
-fn of(placed: Placed, previews: &mut BTreeMap<String, Result<Preview, KubeError>>) -> Planned {
+fn of(placed: MachineForecast, previews: &mut BTreeMap<String, Result<Preview, KubeError>>) -> Planned {
     let (wave, in_work, waits) = match placed.place {
         Place::InWork(status) => (None, Some(status), None),
         Place::Wave(wave, waits) => (Some(wave), None, waits),
@@ -135,14 +139,14 @@ fn text(planned: &[Planned]) -> String {
             }
         }
         let entry = node.entry.map(|i| format!("  #{i}")).unwrap_or_default();
-        let said = [
+        let described = [
             node.in_work.clone(),
             node.waits.clone(),
             node.drain.as_ref().map(Preview::summary),
             node.unread.as_ref().map(|why| format!("pods not read: {why}")),
         ];
-        let said: Vec<String> = said.into_iter().flatten().collect();
-        out.line(format_args!("  {} {}{entry}: {}", node.name, node.address, said.join("; ")));
+        let described: Vec<String> = described.into_iter().flatten().collect();
+        out.line(format_args!("  {} {}{entry}: {}", node.name, node.address, described.join("; ")));
         for line in node.drain.iter().flat_map(Preview::lines) {
             out.line(format_args!("    {line}"));
         }
@@ -155,11 +159,11 @@ async fn drain(
     kube: &Kube,
     member: &Node,
     rules: Eviction<'_>,
-    facts: &KubeView,
+    kube_view: &KubeView,
 ) -> Result<Option<Preview>, ActionError> {
     let failed = |e| ActionError::failed(format!("plan: {e}"));
     let Some(row) = kube.node(member.node_name()).await.map_err(failed)? else { return Ok(None) };
-    Preview::of(kube, &row, rules, facts).await.map(Some).map_err(failed)
+    Preview::of(kube, &row, rules, kube_view).await.map(Some).map_err(failed)
 }
 
 /// `repair-queue plan`: prints the steps of an operation and the preview of its drains.
@@ -178,25 +182,25 @@ pub async fn repair(operation: &str, machine_type: &str, address: &str, context:
         Some(member) if !context.settings.kube.is_none() => {
             let kube = context.kube("repair-queue plan").await?;
             let failed = |e| ActionError::failed(format!("repair-queue plan: {e}"));
-            let facts = kube.drain_facts().await.map_err(failed)?;
-            drain(&kube, member, cluster.repair.eviction(), &facts).await?
+            let kube_view = kube.read_drain_objects().await.map_err(failed)?;
+            drain(&kube, member, cluster.repair.eviction(), &kube_view).await?
         }
         Some(_) => {
-            context.say("no preview of the drain: Kubernetes is not configured (--kubeconfig FILE)");
+            context.print_message("no preview of the drain: Kubernetes is not configured (--kubeconfig FILE)");
             None
         }
         None => None,
     };
-    let steps = crate::model::cluster::steps_in_words(found.steps(), address);
+    let steps = crate::model::cluster::describe_steps(found.steps(), address);
     if context.output(Output::Table) != Output::Table {
-        let mut said = json!({
+        let mut described = json!({
             "operation": operation, "machine_type": machine_type, "address": address,
             "member": member.map(Node::node_name), "api_server": member.is_some_and(|m| m.control_plane),
             "steps": found.repair_steps, "health_check_command": found.health_check_command,
             "success_command": found.success_command, "drain": drain,
         });
-        crate::model::secret::mask(&mut said);
-        return context.out.value(&said, context.output(Output::Table));
+        crate::model::secret::mask(&mut described);
+        return context.out.value(&described, context.output(Output::Table));
     }
     let who = match member {
         Some(m) if m.control_plane => format!("{} (API server: one at a time)", m.node_name()),

@@ -12,13 +12,13 @@ use super::{
     args::{Output, Reason},
     output::{cell, columns},
     queue_plan,
-    switches::{self, SwitchWord},
+    switches::{self, SwitchCommand},
     wait, why, windows,
 };
 use crate::{
     actions::{ActionError, LEFT, removing},
     model::{
-        acceptance::Asked,
+        acceptance::OperatorCommand,
         attempt::Attempt,
         cketerm_records::Verb,
         entry::{EntryId, QueueKind, Stored},
@@ -29,10 +29,10 @@ use crate::{
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum RebootWord {
+pub enum RebootCommand {
     /// The queue's switch.
     #[command(flatten)]
-    Switch(SwitchWord),
+    Switch(SwitchCommand),
     /// Queue reboots of the nodes in a file, or of the nodes that the options select
     Add(add::AddArgs),
     /// List the entries
@@ -100,16 +100,16 @@ pub struct Order {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError> {
-    match word {
-        RebootWord::Switch(word) => switches::run(word, SwitchName::Reboots, context).await,
-        RebootWord::Add(args) => Box::pin(add::run(&args, context)).await,
-        RebootWord::List => list(context).await,
-        RebootWord::Cancel { index, unreadable: Some(revision), reason } => {
+pub async fn run(command: RebootCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        RebootCommand::Switch(command) => switches::run(command, SwitchName::Reboots, context).await,
+        RebootCommand::Add(args) => Box::pin(add::run(&args, context)).await,
+        RebootCommand::List => list(context).await,
+        RebootCommand::Cancel { index, unreadable: Some(revision), reason } => {
             Box::pin(remove(EntryId::reboot(index), revision, &reason, context)).await
         }
-        RebootWord::Cancel { index, unreadable: None, reason } => Box::pin(cancel(index, &reason, context)).await,
-        RebootWord::CancelAll(reason) => {
+        RebootCommand::Cancel { index, unreadable: None, reason } => Box::pin(cancel(index, &reason, context)).await,
+        RebootCommand::CancelAll(reason) => {
             let cancelled = context.operator().await?.cancel_all_reboots(reason.get()).await?;
             let left = unreadable(&context.store().await?.read_view().await?);
             let which = match (cancelled.is_empty(), left.is_empty()) {
@@ -117,23 +117,23 @@ pub async fn run(word: RebootWord, context: &Context) -> Result<(), ActionError>
                 (true, true) => "nothing: the queue is empty".to_owned(),
                 (true, false) => "nothing".to_owned(),
             };
-            context.say(&format!("cancelled: {which}"));
-            not_read(&left)
+            context.print_message(&format!("cancelled: {which}"));
+            unreadable_error(&left)
         }
-        RebootWord::ResetBackoff { index, reason } => {
+        RebootCommand::ResetBackoff { index, reason } => {
             let operator = context.operator().await?;
             let reset = operator.reset_backoff(QueueKind::Reboot, index, reason.get()).await?;
-            tell_reset(context, &reset);
+            print_reset(context, &reset);
             Ok(())
         }
-        RebootWord::Plan { address } => Box::pin(queue_plan::reboots(&address, context)).await,
-        RebootWord::Why { index } => why::run(EntryId::reboot(index), context).await,
-        RebootWord::Wait { index, timeout_seconds } => Box::pin(wait::run(&index, timeout_seconds, context)).await,
-        RebootWord::Retry(o) => order(EntryId::reboot(o.index), Verb::Retry, &o.reason, context).await,
-        RebootWord::Done(o) => order(EntryId::reboot(o.index), Verb::Done, &o.reason, context).await,
-        RebootWord::Force(o) => order(EntryId::reboot(o.index), Verb::Force, &o.reason, context).await,
-        RebootWord::Hold(o) => order(EntryId::reboot(o.index), Verb::Hold, &o.reason, context).await,
-        RebootWord::Unhold(o) => order(EntryId::reboot(o.index), Verb::Unhold, &o.reason, context).await,
+        RebootCommand::Plan { address } => Box::pin(queue_plan::reboots(&address, context)).await,
+        RebootCommand::Why { index } => why::run(EntryId::reboot(index), context).await,
+        RebootCommand::Wait { index, timeout_seconds } => Box::pin(wait::run(&index, timeout_seconds, context)).await,
+        RebootCommand::Retry(o) => order(EntryId::reboot(o.index), Verb::Retry, &o.reason, context).await,
+        RebootCommand::Done(o) => order(EntryId::reboot(o.index), Verb::Done, &o.reason, context).await,
+        RebootCommand::Force(o) => order(EntryId::reboot(o.index), Verb::Force, &o.reason, context).await,
+        RebootCommand::Hold(o) => order(EntryId::reboot(o.index), Verb::Hold, &o.reason, context).await,
+        RebootCommand::Unhold(o) => order(EntryId::reboot(o.index), Verb::Unhold, &o.reason, context).await,
     }
 }
 
@@ -143,7 +143,7 @@ pub(super) fn unreadable(view: &StoreView) -> Vec<u64> {
 }
 
 /// Returns the error for unreadable entries that were left: exit status 5.
-pub(super) fn not_read(left: &[u64]) -> Result<(), ActionError> {
+pub(super) fn unreadable_error(left: &[u64]) -> Result<(), ActionError> {
     let Some(first) = left.first() else { return Ok(()) };
     Err(ActionError::unreadable(format!(
         "unreadable entries are left: {}; `cketerm rq cancel {first}` shows one and how to remove it",
@@ -167,14 +167,14 @@ async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), Ac
         }
         None => String::new(),
     };
-    context.say(&format!("cancelled: {index}{what}"));
+    context.print_message(&format!("cancelled: {index}{what}"));
     Ok(())
 }
 
 /// Removes an unreadable entry of either queue, if it still has this revision.
 pub(super) async fn remove(id: EntryId, revision: i64, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     context.operator().await?.remove_unreadable(id, revision, reason.get()).await?;
-    context.say(&format!("removed: {}; a node that is cordoned for it {LEFT}", id.index));
+    context.print_message(&format!("removed: {}; a node that is cordoned for it {LEFT}", id.index));
     Ok(())
 }
 
@@ -182,17 +182,17 @@ pub(super) async fn remove(id: EntryId, revision: i64, reason: &Reason, context:
 pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: &Context) -> Result<(), ActionError> {
     // Holding back never queries Kubernetes; starting work does.
     let operator = match verb {
-        Verb::Retry | Verb::Done | Verb::Force => context.starting_operator().await?,
+        Verb::Retry | Verb::Done | Verb::Force => context.operator_with_kube().await?,
         Verb::Hold | Verb::Unhold | Verb::Uncordon => context.operator().await?,
     };
     Box::pin(operator.order(entry, verb, None, reason.get())).await?;
-    if let Some(note) = operator.note_on(Asked::from(verb)).await {
-        context.say(&note);
+    if let Some(note) = operator.acceptance_note(OperatorCommand::from(verb)).await {
+        context.print_message(&note);
     }
     if verb == Verb::Done
         && let Some(note) = operator.not_ready(entry).await
     {
-        context.say(&note);
+        context.print_message(&note);
     }
     Ok(())
 }
@@ -222,10 +222,10 @@ const COLUMNS: [(&str, &str); 6] = [
 const GO_ZERO: &str = "0001-01-01T00:00:00Z";
 
 /// Columns that follow those of `ckecli`; `-o simple` leaves them out.
-const FOR_PEOPLE: [&str; 3] = ["Name", "Who", "Reason"];
+const EXTRA_COLUMNS: [&str; 3] = ["Name", "Who", "Reason"];
 
 /// Returns the Node's name, who requested the entry and why, and whether it is held.
-fn for_people(entry: &Value, view: &StoreView) -> [String; 3] {
+fn extra_cells(entry: &Value, view: &StoreView) -> [String; 3] {
     let index = entry.get("index").and_then(Value::as_str).and_then(|text| text.parse().ok()).unwrap_or_default();
     let id = EntryId::reboot(index);
     let address = entry.get("node").and_then(Value::as_str).unwrap_or_default();
@@ -243,7 +243,7 @@ fn for_people(entry: &Value, view: &StoreView) -> [String; 3] {
 }
 
 /// Cuts times to whole seconds as `ckecli` prints them, because other programs may have written fractions.
-fn in_whole_seconds(entry: &mut Value) {
+fn truncate_to_seconds(entry: &mut Value) {
     for field in ["last_transition_time", "drain_backoff_expire"] {
         let Some(Value::String(text)) = entry.get_mut(field) else { continue };
         if let Ok(at) = text.parse() {
@@ -255,8 +255,8 @@ fn in_whole_seconds(entry: &mut Value) {
 async fn list(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
-    let (mut entries, broken) = readable(QueueKind::Reboot, &view.reboots.entries);
-    entries.iter_mut().for_each(in_whole_seconds);
+    let (mut entries, broken) = split_readable(QueueKind::Reboot, &view.reboots.entries);
+    entries.iter_mut().for_each(truncate_to_seconds);
     match context.output(Output::Json) {
         Output::Table => {
             let row = |e: &Value| {
@@ -269,20 +269,20 @@ async fn list(context: &Context) -> Result<(), ActionError> {
                     for cell in cells.iter_mut().filter(|cell| *cell == GO_ZERO) {
                         "-".clone_into(cell);
                     }
-                    cells.extend(for_people(e, &view));
+                    cells.extend(extra_cells(e, &view));
                 }
                 cells
             };
             let mut rows: Vec<Vec<String>> = entries.iter().map(row).collect();
             if !context.simple() {
-                put_broken(&mut rows, &view.reboots.entries, |index, why| {
+                insert_unreadable(&mut rows, &view.reboots.entries, |index, why| {
                     let cells = [index, "", "BROKEN", "", "", "", "", "", why];
                     cells.map(str::to_owned).to_vec()
                 });
             }
-            let more = if context.simple() { &[][..] } else { &FOR_PEOPLE };
+            let more = if context.simple() { &[][..] } else { &EXTRA_COLUMNS };
             let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| title).chain(more).copied().collect();
-            windows::tell(&view, QueueKind::Reboot, store.clock().wall(), context);
+            windows::print_restrictions(&view, QueueKind::Reboot, store.clock().wall(), context);
             context.out.text(columns(&titles, &rows))?;
         }
         form => context.out.value(&entries, form)?,
@@ -292,7 +292,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
 
 /// Returns the readable entries, and an error that names the unreadable ones. The caller returns the error after it has
 /// printed the others.
-pub(super) fn readable<T: Serialize + Clone>(
+pub(super) fn split_readable<T: Serialize + Clone>(
     queue: QueueKind,
     entries: &OrdMap<u64, Stored<T>>,
 ) -> (Vec<Value>, Result<(), ActionError>) {
@@ -313,12 +313,12 @@ pub(super) fn readable<T: Serialize + Clone>(
             )),
         }
     }
-    let told = if broken.is_empty() { Ok(()) } else { Err(ActionError::unreadable(broken.join("\n"))) };
-    (good, told)
+    let result = if broken.is_empty() { Ok(()) } else { Err(ActionError::unreadable(broken.join("\n"))) };
+    (good, result)
 }
 
 /// Inserts a row for each unreadable entry among the others, which are sorted by index.
-pub(super) fn put_broken<T: Clone>(
+pub(super) fn insert_unreadable<T: Clone>(
     rows: &mut Vec<Vec<String>>,
     entries: &OrdMap<u64, Stored<T>>,
     row: impl Fn(&str, &str) -> Vec<String>,
@@ -330,9 +330,9 @@ pub(super) fn put_broken<T: Clone>(
     }
 }
 
-pub(super) fn tell_reset(context: &Context, reset: &[u64]) {
+pub(super) fn print_reset(context: &Context, reset: &[u64]) {
     let what = if reset.is_empty() { "none had a backoff".to_owned() } else { join(reset) };
-    context.say(&format!("backoff ended: {what}"));
+    context.print_message(&format!("backoff ended: {what}"));
 }
 
 pub(super) fn join(indexes: &[u64]) -> String {

@@ -21,7 +21,7 @@ pub fn man(folder: &Path, context: &Context) -> Result<(), ActionError> {
     let failed = |e: std::io::Error| ActionError::failed(format!("{}: {e}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
-    context.say(&format!("man pages are in {0}: try `man -l {0}/cketerm.1`", folder.display()));
+    context.print_message(&format!("man pages are in {0}: try `man -l {0}/cketerm.1`", folder.display()));
     Ok(())
 }
 
@@ -41,27 +41,27 @@ pub fn markdown() -> String {
     out.push_str("\n## Without a subcommand\n");
     let run: Vec<&Arg> = command.get_arguments().filter(|a| !a.is_global_set()).collect();
     table(&mut out, &run);
-    for noun in words(&command) {
-        section(&mut out, noun, "cketerm", 2);
+    for top_level in subcommands(&command) {
+        section(&mut out, top_level, "cketerm", 2);
     }
     out
 }
 
-fn words(command: &Command) -> impl Iterator<Item = &Command> {
-    command.get_subcommands().filter(|word| !word.is_hide_set() && word.get_name() != "help")
+fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set() && subcommand.get_name() != "help")
 }
 
-fn section(out: &mut String, word: &Command, before: &str, depth: usize) {
-    let name = format!("{before} {}", word.get_name());
-    let aliases: Vec<&str> = word.get_visible_aliases().collect();
+fn section(out: &mut String, subcommand: &Command, before: &str, depth: usize) {
+    let name = format!("{before} {}", subcommand.get_name());
+    let aliases: Vec<&str> = subcommand.get_visible_aliases().collect();
     let aliases = if aliases.is_empty() { String::new() } else { format!(", `{}`", aliases.join("`, `")) };
     let _ = write!(out, "\n{} `{name}`{aliases}\n", "#".repeat(depth));
-    if let Some(about) = word.get_long_about().or_else(|| word.get_about()) {
+    if let Some(about) = subcommand.get_long_about().or_else(|| subcommand.get_about()) {
         let _ = write!(out, "\n{}\n", about.to_string().trim());
     }
-    let own: Vec<&Arg> = word.get_arguments().filter(|a| !a.is_global_set() && a.get_id() != "help").collect();
+    let own: Vec<&Arg> = subcommand.get_arguments().filter(|a| !a.is_global_set() && a.get_id() != "help").collect();
     table(out, &own);
-    for inner in words(word) {
+    for inner in subcommands(subcommand) {
         section(out, inner, &name, depth + 1);
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_of_the_words_is_the_tree() {
+    fn docs_commands_md_matches_the_command_tree() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/commands.md");
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(file, markdown()).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_man_page_is_written_for_every_word() {
+    fn a_man_page_is_written_for_every_command() {
         let folder = tempfile::tempdir().unwrap();
         clap_mangen::generate_to(Cli::command(), folder.path()).unwrap();
         for page in ["cketerm.1", "cketerm-reboot-queue-add.1", "cketerm-nodes-drain.1", "cketerm-screenshot.1"] {

@@ -9,7 +9,7 @@ use crate::{
     actions::ActionError,
     clock::Now,
     engine::{
-        decide::{Applying, kept_by_hosts, plan_of},
+        decide::{Applying, auto_repair_plan, machines_held_by_hosts},
         explain,
         registry::{Good, Proposal, Proposed, propose, with_input},
     },
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// One read of all sources: etcd, sabakan, and Kubernetes if it is configured.
-pub struct Look {
+pub struct RegistryView {
     /// Client of etcd.
     pub store: Store,
     /// State that was read from etcd.
@@ -42,7 +42,7 @@ pub struct Look {
 }
 
 /// Reads etcd and queries sabakan; writes nothing. Errors are sentences with a remedy.
-pub async fn look(context: &Context, question: Question) -> Result<Look, ActionError> {
+pub async fn look(context: &Context, question: Question) -> Result<RegistryView, ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
     let settings = &view.registry;
@@ -63,11 +63,11 @@ pub async fn look(context: &Context, question: Question) -> Result<Look, ActionE
     let machines = client::ask(&http, &url, question, &parsed).await;
     let machines = machines.map_err(|e| ActionError::failed(e.to_string()))?;
     for warning in &machines.warnings {
-        context.say(&format!("warning: {warning}"));
+        context.print_message(&format!("warning: {warning}"));
     }
     let (at, wall) = (store.clock().boot().as_secs_f64(), store.clock().wall());
     let good = Good { machines: Arc::new(machines), at, wall, asked, with };
-    Ok(Look { nodes: nodes(context).await, store, view, good })
+    Ok(RegistryView { nodes: nodes(context).await, store, view, good })
 }
 
 /// Returns the Nodes. If Kubernetes does not answer, it prints a warning and goes on.
@@ -80,10 +80,10 @@ async fn nodes(context: &Context) -> Option<Vec<NodeRow>> {
         Ok(kube) => kube.nodes().await.map_err(|e| e.to_string()),
         Err(e) => Err(e.to_string()),
     };
-    rows.map_err(|e| context.say(&format!("warning: continuing without Kubernetes: {e}"))).ok()
+    rows.map_err(|e| context.print_message(&format!("warning: continuing without Kubernetes: {e}"))).ok()
 }
 
-impl Look {
+impl RegistryView {
     /// Returns the plan and its changes.
     pub fn proposed(&self) -> Result<Proposed, ActionError> {
         self.proposal()?.outcome.map_err(ActionError::failed)
@@ -136,7 +136,7 @@ pub async fn repairs(context: &Context) -> Result<(), ActionError> {
         kube.put_node(node.clone());
     }
     let kept = kept(context, &mut kube).await?;
-    let made = plan_of(&look.view, &look.good, kept, &kube).map_err(ActionError::failed)?;
+    let made = auto_repair_plan(&look.view, &look.good, kept, &kube).map_err(ActionError::failed)?;
     super::plan::show_repairs(&made, &look.good.machines, context)
 }
 
@@ -144,13 +144,14 @@ pub async fn repairs(context: &Context) -> Result<(), ActionError> {
 /// and adds no repair while it gets no answer.
 async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String, String>, ActionError> {
     if context.settings.kube.is_none() {
-        context.say("warning: continuing without Kubernetes: machines held off by BareMetalHosts are unknown");
+        context
+            .print_message("warning: continuing without Kubernetes: machines held off by BareMetalHosts are unknown");
         return Ok(BTreeMap::new());
     }
     let clock = crate::clock::Clock::Host;
     let heard = clock.boot().as_secs_f64();
     let hosts = match Kube::connect(&context.settings.kube, clock).await {
-        Ok(kube) => kube.hosts_where_served().await,
+        Ok(kube) => kube.hosts_if_served().await,
         Err(e) => Err(e),
     };
     let error = hosts.as_ref().err().map(ToString::to_string);
@@ -161,7 +162,7 @@ async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String,
     for host in hosts.unwrap_or_default() {
         view.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
     }
-    kept_by_hosts(view, heard).map_err(ActionError::failed)
+    machines_held_by_hosts(view, heard).map_err(ActionError::failed)
 }
 
 /// `machines list`: prints sabakan's machines.
@@ -178,7 +179,7 @@ pub async fn machines(context: &Context) -> Result<(), ActionError> {
     if let Err(why) = proposed.as_ref().map_err(|e| &e.text)
         && look.view.registry.template.is_some()
     {
-        context.say(&format!("warning: no plan: {why}"));
+        context.print_message(&format!("warning: no plan: {why}"));
     }
     let plans: BTreeMap<&str, (String, String)> = proposed
         .iter()

@@ -10,12 +10,12 @@ use super::{
     args::{Output, Reason},
     output::{cell, columns},
     queue_plan,
-    reboot_queue::{Order, join, order, put_broken, readable, remove, tell_reset},
-    switches::{self, SwitchWord},
+    reboot_queue::{Order, insert_unreadable, join, order, print_reset, remove, split_readable},
+    switches::{self, SwitchCommand},
     why,
 };
 use crate::{
-    actions::{ActionError, WantedRepair},
+    actions::{ActionError, NewRepair},
     model::{
         cketerm_records::Verb,
         entry::{EntryId, QueueKind},
@@ -25,10 +25,10 @@ use crate::{
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum RepairWord {
+pub enum RepairCommand {
     /// The queue's switch.
     #[command(flatten)]
-    Switch(SwitchWord),
+    Switch(SwitchCommand),
     /// Queue a repair; the operation must exist for the machine type
     Add(Add),
     /// List the entries
@@ -123,68 +123,68 @@ const COLUMNS: [(&str, &str); 11] = [
 ];
 
 /// Runs one of the subcommands.
-pub async fn run(word: RepairWord, context: &Context) -> Result<(), ActionError> {
-    match word {
-        RepairWord::Switch(word) => switches::run(word, SwitchName::Repairs, context).await,
-        RepairWord::Add(wanted) => Box::pin(add(wanted, context)).await,
-        RepairWord::List => list(context).await,
-        RepairWord::Delete { index, unreadable: Some(revision), reason } => {
+pub async fn run(command: RepairCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        RepairCommand::Switch(command) => switches::run(command, SwitchName::Repairs, context).await,
+        RepairCommand::Add(wanted) => Box::pin(add(wanted, context)).await,
+        RepairCommand::List => list(context).await,
+        RepairCommand::Delete { index, unreadable: Some(revision), reason } => {
             Box::pin(remove(EntryId::repair(index), revision, &reason, context)).await
         }
-        RepairWord::Delete { index, unreadable: None, reason } => {
+        RepairCommand::Delete { index, unreadable: None, reason } => {
             context.operator().await?.delete_repair(index, None, reason.get()).await?;
-            context.say(&format!("deleted: {index}"));
+            context.print_message(&format!("deleted: {index}"));
             Ok(())
         }
-        RepairWord::DeleteFinished(reason) => delete(Which::Finished, &reason, context).await,
-        RepairWord::DeleteUnfinished(reason) => delete(Which::Unfinished, &reason, context).await,
-        RepairWord::ResetBackoff { index, reason } => {
+        RepairCommand::DeleteFinished(reason) => delete(Which::Finished, &reason, context).await,
+        RepairCommand::DeleteUnfinished(reason) => delete(Which::Unfinished, &reason, context).await,
+        RepairCommand::ResetBackoff { index, reason } => {
             let operator = context.operator().await?;
             let reset = operator.reset_backoff(QueueKind::Repair, index, reason.get()).await?;
-            tell_reset(context, &reset);
+            print_reset(context, &reset);
             Ok(())
         }
-        RepairWord::Wait { timeout_seconds, interval_seconds } => {
+        RepairCommand::Wait { timeout_seconds, interval_seconds } => {
             wait(Duration::from_secs(timeout_seconds), Duration::from_secs(interval_seconds.max(1)), context).await
         }
-        RepairWord::Plan { operation, machine_type, address } => {
+        RepairCommand::Plan { operation, machine_type, address } => {
             Box::pin(queue_plan::repair(&operation, &machine_type, &address, context)).await
         }
-        RepairWord::Why { index } => why::run(EntryId::repair(index), context).await,
-        RepairWord::Retry(o) => order(EntryId::repair(o.index), Verb::Retry, &o.reason, context).await,
-        RepairWord::Done(o) => order(EntryId::repair(o.index), Verb::Done, &o.reason, context).await,
-        RepairWord::Force(o) => order(EntryId::repair(o.index), Verb::Force, &o.reason, context).await,
-        RepairWord::Hold(o) => order(EntryId::repair(o.index), Verb::Hold, &o.reason, context).await,
-        RepairWord::Unhold(o) => order(EntryId::repair(o.index), Verb::Unhold, &o.reason, context).await,
+        RepairCommand::Why { index } => why::run(EntryId::repair(index), context).await,
+        RepairCommand::Retry(o) => order(EntryId::repair(o.index), Verb::Retry, &o.reason, context).await,
+        RepairCommand::Done(o) => order(EntryId::repair(o.index), Verb::Done, &o.reason, context).await,
+        RepairCommand::Force(o) => order(EntryId::repair(o.index), Verb::Force, &o.reason, context).await,
+        RepairCommand::Hold(o) => order(EntryId::repair(o.index), Verb::Hold, &o.reason, context).await,
+        RepairCommand::Unhold(o) => order(EntryId::repair(o.index), Verb::Unhold, &o.reason, context).await,
     }
 }
 
 async fn add(add: Add, context: &Context) -> Result<(), ActionError> {
     let Add { operation, machine_type, address, serial, reason } = add;
-    let wanted = WantedRepair { operation, machine_type, address, serial };
-    let added = context.starting_operator().await?.add_repair(&wanted, reason.get()).await?;
+    let wanted = NewRepair { operation, machine_type, address, serial };
+    let added = context.operator_with_kube().await?.add_repair(&wanted, reason.get()).await?;
     for note in &added.notes {
-        context.say(note);
+        context.print_message(note);
     }
-    context.say(&format!("added: {}", join(&added.indexes)));
+    context.print_message(&format!("added: {}", join(&added.indexes)));
     Ok(())
 }
 
 async fn list(context: &Context) -> Result<(), ActionError> {
     let store = context.store().await?;
     let view = store.read_view().await?;
-    let (entries, broken) = readable(QueueKind::Repair, &view.repairs.entries);
+    let (entries, broken) = split_readable(QueueKind::Repair, &view.repairs.entries);
     match context.output(Output::Json) {
         Output::Table => {
             let row = |e: &Value| COLUMNS.iter().map(|(_, field)| cell(e.get(field))).collect();
             let mut rows: Vec<Vec<String>> = entries.iter().map(row).collect();
             if !context.simple() {
-                put_broken(&mut rows, &view.repairs.entries, |index, why| {
+                insert_unreadable(&mut rows, &view.repairs.entries, |index, why| {
                     let cells = [index, "", "", "", "", "", "BROKEN", "", "", "", why];
                     cells.map(str::to_owned).to_vec()
                 });
             }
-            super::windows::tell(&view, QueueKind::Repair, store.clock().wall(), context);
+            super::windows::print_restrictions(&view, QueueKind::Repair, store.clock().wall(), context);
             context.out.text(columns(&COLUMNS.map(|(title, _)| title), &rows))?;
         }
         form => context.out.value(&entries, form)?,

@@ -11,7 +11,7 @@ use super::{
     plan::{PlanArgs, RepairPlanArgs, plan_from_files, repairs_from_files},
     reboot_queue::read,
     registry,
-    switches::{self, SwitchWord},
+    switches::{self, SwitchCommand},
 };
 use crate::{
     actions::ActionError,
@@ -20,10 +20,10 @@ use crate::{
 
 /// Subcommands of the integration.
 #[derive(Debug, Subcommand)]
-pub enum SabakanWord {
+pub enum SabakanCommand {
     /// `enable`, `disable`, `is-enabled`.
     #[command(flatten)]
-    Switch(SwitchWord),
+    Switch(SwitchCommand),
     /// Store the URL of sabakan
     SetUrl {
         /// Absolute URL; /graphql is appended unless its path ends with it
@@ -66,10 +66,10 @@ pub enum SabakanWord {
 
 /// Subcommands of automatic repair.
 #[derive(Debug, Subcommand)]
-pub enum AutoRepairWord {
+pub enum AutoRepairCommand {
     /// `enable`, `disable`, `is-enabled`.
     #[command(flatten)]
-    Switch(SwitchWord),
+    Switch(SwitchCommand),
     /// Check and store the query variables: {"having": …, "notHaving": …}
     SetVariables(File),
     /// Print the stored query variables
@@ -89,30 +89,31 @@ pub struct File {
 }
 
 /// Runs a subcommand of the integration.
-pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError> {
-    match word {
-        SabakanWord::Switch(word) => switches::run(word, SwitchName::Sabakan, context).await,
-        SabakanWord::SetUrl { url, reason } => {
+pub async fn run(command: SabakanCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        SabakanCommand::Switch(command) => switches::run(command, SwitchName::Sabakan, context).await,
+        SabakanCommand::SetUrl { url, reason } => {
             let stored = context.operator().await?.set_sabakan_url(&url, reason.get()).await?;
             if stored.ends_with("/graphql/graphql") {
-                context
-                    .say(&format!("warning: stored as {stored}; sabakan answers at …/graphql: remove the trailing /"));
+                context.print_message(&format!(
+                    "warning: stored as {stored}; sabakan answers at …/graphql: remove the trailing /"
+                ));
             }
-            context.say_more(&format!("stored: {stored}"));
+            context.print_verbose(&format!("stored: {stored}"));
             Ok(())
         }
-        SabakanWord::GetUrl => {
+        SabakanCommand::GetUrl => {
             let raw = stored(context, "sabakan/url", "sabakan set-url URL").await?;
             context.out.line(raw.text.trim_end())
         }
-        SabakanWord::SetTemplate(File { file, reason }) => {
+        SabakanCommand::SetTemplate(File { file, reason }) => {
             let set = context.operator().await?.set_sabakan_template(&read(&file)?, reason.get()).await;
             for warning in set.map_err(|e| in_file(&file, e))? {
-                context.say(&format!("warning: {warning}"));
+                context.print_message(&format!("warning: {warning}"));
             }
             Ok(())
         }
-        SabakanWord::GetTemplate => {
+        SabakanCommand::GetTemplate => {
             let raw = stored(context, "sabakan/template", "sabakan set-template FILE").await?;
             let value: serde_json::Value = serde_json::from_str(&raw.text).map_err(|e| {
                 let remedy = "set it again with `cketerm sabakan set-template FILE`";
@@ -123,15 +124,15 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
                 Output::Yaml | Output::Table => context.out.document(&value),
             }
         }
-        SabakanWord::SetVariables(file) => set_variables(SwitchName::Sabakan, &file, context).await,
-        SabakanWord::Diff { nodes } => diff::diff(nodes, context).await,
-        SabakanWord::Approve { digest, reason } => {
+        SabakanCommand::SetVariables(file) => set_variables(SwitchName::Sabakan, &file, context).await,
+        SabakanCommand::Diff { nodes } => diff::diff(nodes, context).await,
+        SabakanCommand::Approve { digest, reason } => {
             Box::pin(diff::approve(digest.as_deref(), reason.get(), context)).await
         }
-        SabakanWord::Hold(reason) => context.operator().await?.hold_registry(true, None, reason.get()).await,
-        SabakanWord::Unhold(reason) => context.operator().await?.hold_registry(false, None, reason.get()).await,
-        SabakanWord::GetVariables => get_variables(SwitchName::Sabakan, context).await,
-        SabakanWord::Plan(args) => match args.machines.as_deref() {
+        SabakanCommand::Hold(reason) => context.operator().await?.hold_registry(true, None, reason.get()).await,
+        SabakanCommand::Unhold(reason) => context.operator().await?.hold_registry(false, None, reason.get()).await,
+        SabakanCommand::GetVariables => get_variables(SwitchName::Sabakan, context).await,
+        SabakanCommand::Plan(args) => match args.machines.as_deref() {
             Some(machines) => plan_from_files(&args, machines, context),
             None => registry::plan(context).await,
         },
@@ -139,12 +140,12 @@ pub async fn run(word: SabakanWord, context: &Context) -> Result<(), ActionError
 }
 
 /// Runs a subcommand of automatic repair.
-pub async fn run_auto_repair(word: AutoRepairWord, context: &Context) -> Result<(), ActionError> {
-    match word {
-        AutoRepairWord::Switch(word) => switches::run(word, SwitchName::AutoRepair, context).await,
-        AutoRepairWord::SetVariables(file) => set_variables(SwitchName::AutoRepair, &file, context).await,
-        AutoRepairWord::GetVariables => get_variables(SwitchName::AutoRepair, context).await,
-        AutoRepairWord::Plan(args) => match args.machines.as_deref() {
+pub async fn run_auto_repair(command: AutoRepairCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        AutoRepairCommand::Switch(command) => switches::run(command, SwitchName::AutoRepair, context).await,
+        AutoRepairCommand::SetVariables(file) => set_variables(SwitchName::AutoRepair, &file, context).await,
+        AutoRepairCommand::GetVariables => get_variables(SwitchName::AutoRepair, context).await,
+        AutoRepairCommand::Plan(args) => match args.machines.as_deref() {
             Some(machines) => repairs_from_files(&args, machines, context),
             None => registry::repairs(context).await,
         },
@@ -163,11 +164,11 @@ async fn get_variables(of: SwitchName, context: &Context) -> Result<(), ActionEr
     context.out.stored_json(&raw.text)
 }
 
-async fn stored(context: &Context, below: &str, word: &str) -> Result<Raw, ActionError> {
+async fn stored(context: &Context, below: &str, command: &str) -> Result<Raw, ActionError> {
     let store = context.store().await?;
     let key = format!("{}{below}", store.keys().prefix());
     let raw = store.raw(&key).await?;
-    raw.ok_or_else(|| ActionError::failed(format!("nothing is stored under {key}: set it with `cketerm {word}`")))
+    raw.ok_or_else(|| ActionError::failed(format!("nothing is stored under {key}: set it with `cketerm {command}`")))
 }
 
 fn in_file(file: &std::path::Path, mut e: ActionError) -> ActionError {

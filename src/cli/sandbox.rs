@@ -22,7 +22,7 @@ use crate::{
         Sandbox,
         durations::Durations,
         machines::Machines,
-        serve::{Order, Ports, Ran},
+        serve::{CommandOutput, MachineCommand, Ports},
         workload::Population,
     },
     scenario::{self, Scenario, Stage},
@@ -57,7 +57,7 @@ impl Choice {
     }
 
     /// Returns the scenario and its options.
-    pub fn made(&self) -> Result<(Scenario, scenario::Options), String> {
+    pub fn build(&self) -> Result<(Scenario, scenario::Options), String> {
         let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(scenario::DEFAULT));
         let mut scenario = scenario.map_err(|e| format!("--scenario: {e}"))?;
         scenario.population.registry.get_or_insert_default();
@@ -73,7 +73,7 @@ impl Choice {
 
 /// Subcommands about the sandbox.
 #[derive(Debug, Subcommand)]
-pub enum SandboxWord {
+pub enum SandboxCommand {
     /// Serve the sandbox on loopback ports until SIGTERM; prints its URLs as a JSON line
     Serve {
         /// Which.
@@ -104,16 +104,16 @@ pub enum SandboxWord {
 }
 
 /// Runs one subcommand.
-pub async fn run(word: SandboxWord, context: &Context) -> Result<(), ActionError> {
-    match word {
-        SandboxWord::Serve { choice, dir, pace, empty } => Box::pin(serve(&choice, dir, pace, empty, context)).await,
-        SandboxWord::Scenarios => {
+pub async fn run(command: SandboxCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        SandboxCommand::Serve { choice, dir, pace, empty } => Box::pin(serve(&choice, dir, pace, empty, context)).await,
+        SandboxCommand::Scenarios => {
             for scenario in Scenario::all().map_err(ActionError::failed)? {
                 context.out.line(&format!("{:<16}{}", scenario.name, scenario.about))?;
             }
             Ok(())
         }
-        SandboxWord::Machine { at, argv } => match machine(&at, argv, context).await? {},
+        SandboxCommand::Machine { at, argv } => match machine(&at, argv, context).await? {},
     }
 }
 
@@ -131,7 +131,7 @@ async fn serve(
     let ports = Ports::bind().await.map_err(failed)?;
     let machines = ports.machines_url().map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
-    let (mut scenario, mut options) = choice.made().map_err(ActionError::misused)?;
+    let (mut scenario, mut options) = choice.build().map_err(ActionError::misused)?;
     if let Some(file) = pace {
         scenario.pace =
             read_pace(&file).map_err(|e| ActionError::misused(format!("--pace {}: {e}", file.display())))?;
@@ -150,25 +150,25 @@ async fn serve(
     // for the controller of the reboot interface: the engine, once the policy enables it
     scenario.population.metal3.get_or_insert_default().redfish = Some(redfish.clone());
     options.probe = format!("{machines}/machines/{{address}}/readyz");
-    let ground = if empty {
-        let pace = scenario.pace.faster(options.speed);
+    let backends = if empty {
+        let pace = scenario.pace.divided_by(options.speed);
         Sandbox::new(&Population::empty(), pace, options.api, Clock::Host, options.seed)
             .map(Box::new)
             .map(SandboxBackends::Bare)
     } else {
         Stage::set(scenario, options, Clock::Host).await.map(Box::new).map(SandboxBackends::Stage)
     };
-    let ground = ground.map_err(ActionError::failed)?;
-    let mut served = match &ground {
+    let backends = backends.map_err(ActionError::failed)?;
+    let mut served = match &backends {
         SandboxBackends::Bare(sandbox) => ports.serve(sandbox),
         SandboxBackends::Stage(stage) => ports.serve(&stage.sandbox),
     }
     .map_err(failed)?;
-    let own = dir.is_none();
+    let is_temporary = dir.is_none();
     let dir = dir.unwrap_or_else(|| std::env::temp_dir().join(format!("cketerm-sandbox-{}", std::process::id())));
     // the files in it name the kubeconfig's path and are read from other directories
     let dir = std::path::absolute(&dir).unwrap_or(dir);
-    if own {
+    if is_temporary {
         // a new directory that only this user can read; an existing one is refused
         std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(failed)?;
     } else {
@@ -184,7 +184,7 @@ async fn serve(
         json!(kubeconfig)
     );
     std::fs::write(&config, text).map_err(failed)?;
-    let bmcs = match &ground {
+    let bmcs = match &backends {
         SandboxBackends::Bare(sandbox) => bmcs_text(&sandbox.machines, &redfish),
         SandboxBackends::Stage(stage) => bmcs_text(&stage.sandbox.machines, &redfish),
     };
@@ -194,7 +194,7 @@ async fn serve(
     context.out.line(&line.to_string())?;
     // A script needs an engine that acts; without a scenario's name nothing happens in the data centre.
     let script = async {
-        if let SandboxBackends::Stage(stage) = &ground
+        if let SandboxBackends::Stage(stage) = &backends
             && choice.scenario.is_some()
         {
             stage.play().await;
@@ -208,7 +208,7 @@ async fn serve(
         _ = hup.recv() => {}
         () = served.ended() => return Err(ActionError::failed("a server of the sandbox ended: see the log")),
     }
-    if own {
+    if is_temporary {
         // this process wrote everything in this directory
         let _ = std::fs::remove_dir_all(&dir);
     }
@@ -251,8 +251,8 @@ fn kubeconfig_text(server: &str) -> String {
 
 /// Sends one command of the definition to the served machines.
 async fn machine(at: &str, argv: Vec<String>, context: &Context) -> Result<Infallible, ActionError> {
-    let of = |name: &str| std::env::var(name).unwrap_or_default();
-    let order = Order { argv, entry: of("CKETERM_ENTRY"), attempt: of("CKETERM_ATTEMPT") };
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let order = MachineCommand { argv, entry: variable("CKETERM_ENTRY"), attempt: variable("CKETERM_ATTEMPT") };
     let failed = |why: String| ActionError::failed(format!("the sandbox's machines at {at}: {why}"));
     // the helper enforces the command's timeout; this one only makes sure that the request ends
     let http = Http::for_liveness(Duration::from_hours(24)).map_err(|e| failed(e.to_string()))?;
@@ -260,7 +260,8 @@ async fn machine(at: &str, argv: Vec<String>, context: &Context) -> Result<Infal
     let request = Request::post(format!("{at}/machines")).header("content-type", "application/json");
     let request = request.body(Bytes::from(body)).map_err(|e| failed(e.to_string()))?;
     let answer = http.send(request).await.map_err(|e| failed(e.to_string()))?;
-    let ran: Ran = serde_json::from_slice(answer.body()).map_err(|e| failed(format!("{}: {e}", answer.status())))?;
+    let ran: CommandOutput =
+        serde_json::from_slice(answer.body()).map_err(|e| failed(format!("{}: {e}", answer.status())))?;
     context.out.text(&ran.stdout)?;
     if !ran.stderr.is_empty() {
         context.out.message(ran.stderr.trim_end());

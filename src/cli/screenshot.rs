@@ -8,12 +8,12 @@ use clap::{Args, ValueEnum};
 use crossterm::event::KeyEvent;
 use ratatui::layout::Size;
 
-use super::{Context, sandbox::Choice, state::whole};
+use super::{Context, sandbox::Choice, state::read_complete};
 use crate::{
     actions::ActionError,
     backends::{Backends, host_name},
     clock::Clock,
-    console::{ConsoleOptions, View, screen, shot},
+    console::{ConsoleOptions, View, screen, screenshot},
     engine::snapshot::Seen,
     scenario::Stage,
     telemetry::{self, Ring, Target},
@@ -21,7 +21,7 @@ use crate::{
 
 /// The frame.
 #[derive(Args, Debug)]
-pub struct ShotArgs {
+pub struct ScreenshotArgs {
     /// First view [default: overview]
     #[arg(long, value_name = "NAME", value_parser = view)]
     pub view: Option<View>,
@@ -29,8 +29,8 @@ pub struct ShotArgs {
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "80x24", value_parser = size)]
     pub size: Size,
     /// Keys to press first, with the names in docs/keys.md: 'j j enter', '/ "rack 3" enter'
-    #[arg(long, value_name = "KEYS", default_value = "", hide_default_value = true, value_parser = presses)]
-    pub keys: Presses,
+    #[arg(long, value_name = "KEYS", default_value = "", hide_default_value = true, value_parser = parse_keys)]
+    pub keys: KeyPresses,
     /// Output format
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: Format,
@@ -58,10 +58,10 @@ pub enum Format {
 
 /// Keys to press.
 #[derive(Clone, Debug, Default)]
-pub struct Presses(Vec<KeyEvent>);
+pub struct KeyPresses(Vec<KeyEvent>);
 
-fn presses(text: &str) -> Result<Presses, String> {
-    shot::presses(text).map(Presses)
+fn parse_keys(text: &str) -> Result<KeyPresses, String> {
+    screenshot::presses(text).map(KeyPresses)
 }
 
 fn view(text: &str) -> Result<View, String> {
@@ -77,14 +77,15 @@ fn size(text: &str) -> Result<Size, String> {
 }
 
 /// Prints the frame.
-pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> {
+pub async fn run(args: &ScreenshotArgs, context: &Context) -> Result<(), ActionError> {
     if args.choice.any() && !args.sandbox {
         return Err(ActionError::misused("--nodes, --scenario, --seed and --speed require --sandbox"));
     }
     let ring = Ring::default();
     // the engine of the sandbox runs in this process, and the view shows its log
     let _logs = args.sandbox.then(|| telemetry::start_with(Target::Nowhere, "info", false, Some(ring.clone())));
-    let (backends, seen, _stage) = if args.sandbox { Box::pin(simulated(args)).await? } else { real(context).await? };
+    let (backends, seen, _stage) =
+        if args.sandbox { Box::pin(capture_sandbox(args)).await? } else { capture_real(context).await? };
     let settings = &context.settings;
     let options = ConsoleOptions {
         view: args.view.unwrap_or_default(),
@@ -92,35 +93,36 @@ pub async fn run(args: &ShotArgs, context: &Context) -> Result<(), ActionError> 
         theme: settings.console.theme.clone(),
         keys: settings.console.keys.clone(),
         sandbox: args.sandbox,
-        endpoints: if args.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
+        endpoints: if args.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.masked_endpoints() },
         logs: Some(ring),
         ..ConsoleOptions::default()
     };
     let now = seen.now;
-    let app = shot::after(&options, args.size, seen, now, &args.keys.0, (&backends.store, backends.kube.as_ref()));
+    let app =
+        screenshot::after(&options, args.size, seen, now, &args.keys.0, (&backends.store, backends.kube.as_ref()));
     let app = Box::pin(app).await.map_err(|e| ActionError::misused(format!("--keys: {e}")))?;
     match args.format {
         Format::Text => context.out.text(screen::text(&app)),
-        Format::Ansi => context.out.picture(&shot::picture(&app)),
-        Format::Svg => context.out.text(shot::svg(&app)),
+        Format::Ansi => context.out.picture(&screenshot::picture(&app)),
+        Format::Svg => context.out.text(screenshot::svg(&app)),
     }
 }
 
 /// Input of a frame: the backends, the state to show, and the data centre if it is simulated.
-type Look = (Backends, Arc<Seen>, Option<Box<Stage>>);
+type Capture = (Backends, Arc<Seen>, Option<Box<Stage>>);
 
 /// Connects to the configured servers and reads them with an engine that only observes.
-async fn real(context: &Context) -> Result<Look, ActionError> {
+async fn capture_real(context: &Context) -> Result<Capture, ActionError> {
     // one read reports connection errors at once
     context.store().await?.leader().await?;
     let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
-    let seen = whole(&backends, context).await;
+    let seen = read_complete(&backends, context).await;
     Ok((backends, seen, None))
 }
 
 /// Starts a sandbox and plays a scenario in it for a while.
-async fn simulated(args: &ShotArgs) -> Result<Look, ActionError> {
-    let (scenario, options) = args.choice.made().map_err(ActionError::misused)?;
+async fn capture_sandbox(args: &ScreenshotArgs) -> Result<Capture, ActionError> {
+    let (scenario, options) = args.choice.build().map_err(ActionError::misused)?;
     let stage = Stage::set(scenario, options, Clock::Host).await.map_err(ActionError::failed)?;
     let backends = stage.backends(&host_name());
     let engine = backends.start("console", true, None);

@@ -52,9 +52,9 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
     // one read reports connection errors at once
     context.store().await?.leader().await?;
     let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
-    let last = whole(&backends, context).await;
+    let last = read_complete(&backends, context).await;
     if let Some(note) = only_leaders_read(&last) {
-        context.say(&note);
+        context.print_message(&note);
     }
     let document = State::of(&last).document().map_err(|e| ActionError::failed(e.to_string()))?;
     context.out.value(&document, form)
@@ -62,20 +62,20 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
 
 /// Returns the snapshot of an engine that only observes, once everything has been read. After a timeout it names what
 /// is missing.
-pub(super) async fn whole(backends: &Backends, context: &Context) -> Arc<Seen> {
+pub(super) async fn read_complete(backends: &Backends, context: &Context) -> Arc<Seen> {
     let engine = backends.start("console", false, None);
     let mut seen = engine.seen();
     let deadline = Instant::now() + TIMEOUT;
-    let waits = |seen: &Seen| missing(seen, backends.kube.is_some());
-    while !waits(&seen.borrow()).is_empty() {
+    let missing_sources = |seen: &Seen| missing(seen, backends.kube.is_some());
+    while !missing_sources(&seen.borrow()).is_empty() {
         if !matches!(timeout_at(deadline, seen.changed()).await, Ok(Ok(()))) {
             break;
         }
     }
     let last = Arc::clone(&seen.borrow());
     engine.stop().await;
-    for what in waits(&last) {
-        context.say(&format!("warning: incomplete, not read: {what}"));
+    for what in missing_sources(&last) {
+        context.print_message(&format!("warning: incomplete, not read: {what}"));
     }
     last
 }
@@ -124,7 +124,9 @@ pub fn decide(args: &DecideArgs, context: &Context) -> Result<(), ActionError> {
     if args.as_leader {
         state.led();
     } else if state.snapshot.engine.leading.is_none() {
-        context.say("the engine of this state did not lead, and does nothing; --as-leader shows a leader's decision");
+        context.print_message(
+            "the engine of this state did not lead, and does nothing; --as-leader shows a leader's decision",
+        );
     }
     let decision = state.decide();
     match context.output(Output::Table) {
@@ -178,7 +180,7 @@ fn table(decision: &Decision) -> String {
         out.table(&columns(&["Entry", "Why"], &rows));
     }
     out.line("");
-    out.line(format_args!("definition: {}", standing(&decision.registry)));
+    out.line(format_args!("definition: {}", applying_text(&decision.registry)));
     if let Some(off) = &decision.auto_repair.off {
         out.line(format_args!("automatic repair: {off}"));
     }
@@ -186,7 +188,7 @@ fn table(decision: &Decision) -> String {
 }
 
 /// Returns the state of applying the generated definition.
-fn standing(applying: &Applying) -> String {
+fn applying_text(applying: &Applying) -> String {
     match applying {
         Applying::Off => "nothing to generate it from".to_owned(),
         Applying::Disabled(why) => format!("not generated: {why}"),

@@ -6,13 +6,13 @@ use crate::actions::{ActionError, resumed, stopped};
 /// Disables both queues.
 pub async fn stop(reason: &Reason, context: &Context) -> Result<(), ActionError> {
     let done = context.operator().await?.stop(reason.get()).await?;
-    context.say(&stopped(&done));
+    context.print_message(&stopped(&done));
     Ok(())
 }
 
 /// Enables what the last stop disabled.
 pub async fn resume(reason: &Reason, context: &Context) -> Result<(), ActionError> {
-    let done = context.starting_operator().await?.resume(reason.get()).await?;
-    context.say(&resumed(done.as_ref()));
+    let done = context.operator_with_kube().await?.resume(reason.get()).await?;
+    context.print_message(&resumed(done.as_ref()));
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::{actions::ActionError, store::keys::SwitchName};
 
 /// The three subcommands.
 #[derive(Debug, Subcommand)]
-pub enum SwitchWord {
+pub enum SwitchCommand {
     /// Enable the queue or integration
     Enable(Reason),
     /// Disable the queue or integration; running reboots and repairs finish
@@ -17,16 +17,16 @@ pub enum SwitchWord {
 }
 
 /// Runs one of the subcommands.
-pub async fn run(word: SwitchWord, name: SwitchName, context: &Context) -> Result<(), ActionError> {
+pub async fn run(command: SwitchCommand, name: SwitchName, context: &Context) -> Result<(), ActionError> {
     let operator = context.operator().await?;
-    match word {
-        SwitchWord::Enable(reason) => operator.set_switch(name, true, reason.get()).await.map(drop),
-        SwitchWord::Disable(reason) => operator.set_switch(name, false, reason.get()).await.map(drop),
-        SwitchWord::IsEnabled => {
+    match command {
+        SwitchCommand::Enable(reason) => operator.set_switch(name, true, reason.get()).await.map(drop),
+        SwitchCommand::Disable(reason) => operator.set_switch(name, false, reason.get()).await.map(drop),
+        SwitchCommand::IsEnabled => {
             let switch = operator.store.switch(name).await?;
             if let Some(odd) = switch.odd() {
                 let key = operator.store.keys().switch(name);
-                context.say(&format!(
+                context.print_message(&format!(
                     "{key} holds {odd:?}, neither true nor false, and counts as enabled: fix it with `enable` or `disable`"
                 ));
             }

@@ -16,13 +16,13 @@ use crate::{
     actions::ActionError,
     console::theme::{
         AUTO, DEFAULT, ROLES,
-        shelf::{Found, Shelf},
+        loader::{ThemeLoader, ThemeSource},
     },
 };
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum ThemeWord {
+pub enum ThemeCommand {
     /// List the themes and their sources: the user's folder, the host's, the program
     List,
     /// Print a theme with everything that it inherits, in the form of a theme file
@@ -37,7 +37,7 @@ pub enum ThemeWord {
     },
 }
 
-impl ThemeWord {
+impl ThemeCommand {
     /// Reports whether a broken configuration does not matter to the subcommand. `list` reads it to show the theme in
     /// force.
     pub fn needs_no_settings(&self) -> bool {
@@ -46,21 +46,22 @@ impl ThemeWord {
 }
 
 /// Runs one of the subcommands.
-pub fn run(word: &ThemeWord, context: &Context) -> Result<(), ActionError> {
-    let shelf = Shelf::here();
+pub fn run(word: &ThemeCommand, context: &Context) -> Result<(), ActionError> {
+    let loader = ThemeLoader::with_default_folders();
     match word {
-        ThemeWord::List => list(&shelf, context),
-        ThemeWord::Show { name } => show(&shelf, name, context),
-        ThemeWord::Check { files } => {
-            let found = if files.is_empty() { shelf.list() } else { files.iter().map(|file| shelf.at(file)).collect() };
-            check(&shelf, &found, context)
+        ThemeCommand::List => list(&loader, context),
+        ThemeCommand::Show { name } => show(&loader, name, context),
+        ThemeCommand::Check { files } => {
+            let found =
+                if files.is_empty() { loader.list() } else { files.iter().map(|file| loader.at(file)).collect() };
+            check(&loader, &found, context)
         }
     }
 }
 
-fn list(shelf: &Shelf, context: &Context) -> Result<(), ActionError> {
+fn list(loader: &ThemeLoader, context: &Context) -> Result<(), ActionError> {
     let chosen = context.settings.console.theme.as_str();
-    let note = |found: &Found| match (found.hidden, shelf.check(found).len()) {
+    let note = |found: &ThemeSource| match (found.hidden, loader.check(found).len()) {
         (true, _) => "hidden by another theme of this name".to_owned(),
         (false, 1..) => "broken: see `theme check`".to_owned(),
         (false, 0) if found.name == chosen => "in use".to_owned(),
@@ -69,46 +70,46 @@ fn list(shelf: &Shelf, context: &Context) -> Result<(), ActionError> {
         }
         (false, 0) => String::new(),
     };
-    let file = |found: &Found| found.path.as_ref().map(|path| path.display().to_string());
-    let all = shelf.list();
+    let file = |found: &ThemeSource| found.path.as_ref().map(|path| path.display().to_string());
+    let all = loader.list();
     match context.output(Output::Table) {
         Output::Table => {
-            let row = |found: &Found| {
+            let row = |found: &ThemeSource| {
                 vec![found.name.clone(), found.origin.to_string(), file(found).unwrap_or_default(), note(found)]
             };
             let rows: Vec<Vec<String>> = all.iter().map(row).collect();
             context.out.text(columns(&["Name", "From", "File", "Note"], &rows))
         }
         form => {
-            let value = |found: &Found| {
+            let value = |found: &ThemeSource| {
                 let (from, hidden) = (found.origin.to_string(), found.hidden);
                 json!({"name": found.name, "from": from, "file": file(found), "hidden": hidden,
-                    "in_use": !hidden && found.name == chosen, "good": shelf.check(found).is_empty()})
+                    "in_use": !hidden && found.name == chosen, "good": loader.check(found).is_empty()})
             };
             context.out.value(&all.iter().map(value).collect::<Vec<_>>(), form)
         }
     }
 }
 
-fn show(shelf: &Shelf, name: &str, context: &Context) -> Result<(), ActionError> {
-    let whole = shelf.whole(name).map_err(|wrong| {
+fn show(loader: &ThemeLoader, name: &str, context: &Context) -> Result<(), ActionError> {
+    let merged = loader.merged(name).map_err(|wrong| {
         let all: Vec<String> = wrong.iter().map(ToString::to_string).collect();
         ActionError::failed(all.join("; "))
     })?;
-    let chain: Vec<String> = whole.chain.iter().map(Found::place).collect();
+    let chain: Vec<String> = merged.chain.iter().map(ThemeSource::place).collect();
     match context.output(Output::Table) {
         Output::Table => {
             let mut lines = Lines::default();
             lines.line(format_args!("# {}", chain.join(", on ")));
             for (role, what) in &ROLES {
-                let face = whole.faces.get(role).map(|face| format!("{role}: {}", face.yaml())).unwrap_or_default();
+                let face = merged.faces.get(role).map(|face| format!("{role}: {}", face.yaml())).unwrap_or_default();
                 lines.line(format_args!("{face:<58} # {what}"));
             }
             context.out.text(lines)
         }
         form => {
             let face = |role: &str| {
-                let face = whole.faces.get(role).cloned().unwrap_or_default();
+                let face = merged.faces.get(role).cloned().unwrap_or_default();
                 json!({"fg": face.fg, "bold": face.bold, "dim": face.dim, "underline": face.underline,
                     "reverse": face.reverse})
             };
@@ -118,8 +119,8 @@ fn show(shelf: &Shelf, name: &str, context: &Context) -> Result<(), ActionError>
     }
 }
 
-fn check(shelf: &Shelf, all: &[Found], context: &Context) -> Result<(), ActionError> {
-    let wrong: Vec<_> = all.iter().map(|found| (found, shelf.check(found))).collect();
+fn check(loader: &ThemeLoader, all: &[ThemeSource], context: &Context) -> Result<(), ActionError> {
+    let wrong: Vec<_> = all.iter().map(|found| (found, loader.check(found))).collect();
     match context.output(Output::Table) {
         Output::Table => {
             for (found, faults) in &wrong {

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Context, history,
-    reboot_queue::{not_read, unreadable},
+    reboot_queue::{unreadable, unreadable_error},
     why,
 };
 use crate::{
@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Number of reads of the endings, and the interval between them. A slow etcd does not change how the entries ended.
-const TRIES: u32 = 10;
-const AGAIN: Duration = Duration::from_secs(2);
+const MAX_TRIES: u32 = 10;
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// Last state that was printed of an entry.
 #[derive(Default)]
@@ -42,14 +42,14 @@ pub async fn run(indexes: &[u64], timeout: Option<u64>, context: &Context) -> Re
         indexes.iter().copied().filter(|index| !broken.contains(index)).collect()
     };
     if all.is_empty() {
-        not_read(&broken)?;
-        context.say("the reboot queue is empty");
+        unreadable_error(&broken)?;
+        context.print_message("the reboot queue is empty");
         return Ok(());
     }
     let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
-    let gone: BTreeSet<u64> = all.iter().filter(|i| !view.reboots.entries.contains_key(*i)).copied().collect();
-    let recorded = endings(&store, &gone).await?;
-    if let Some(index) = gone.iter().find(|i| !recorded.contains_key(&EntryId::reboot(**i))) {
+    let ended_indexes: BTreeSet<u64> = all.iter().filter(|i| !view.reboots.entries.contains_key(*i)).copied().collect();
+    let recorded = endings(&store, &ended_indexes).await?;
+    if let Some(index) = ended_indexes.iter().find(|i| !recorded.contains_key(&EntryId::reboot(**i))) {
         return Err(ActionError::failed(format!(
             "entry {} does not exist and no record says how it ended: see `rq list`",
             EntryId::reboot(*index)
@@ -63,7 +63,7 @@ pub async fn run(indexes: &[u64], timeout: Option<u64>, context: &Context) -> Re
         None => following.await?,
     }
     summary(&store, &all, &seen, context).await?;
-    not_read(&broken)
+    unreadable_error(&broken)
 }
 
 async fn follow(
@@ -79,14 +79,14 @@ async fn follow(
         let view = views.borrow_and_update().clone();
         if view.error != trouble {
             if let Some(error) = &view.error {
-                context.say(&format!("{error}; retrying"));
+                context.print_message(&format!("{error}; retrying"));
             }
             trouble.clone_from(&view.error);
         }
         if view.synced {
             let mut left = false;
             for &index in all {
-                left |= tell(&view, index, seen.entry(index).or_default(), store, context)?;
+                left |= print_change(&view, index, seen.entry(index).or_default(), store, context)?;
             }
             if !left {
                 return Ok(());
@@ -99,7 +99,13 @@ async fn follow(
 }
 
 /// Prints the change of one entry, and returns whether the entry is still there.
-fn tell(view: &StoreView, index: u64, seen: &mut Seen, store: &Store, context: &Context) -> Result<bool, ActionError> {
+fn print_change(
+    view: &StoreView,
+    index: u64,
+    seen: &mut Seen,
+    store: &Store,
+    context: &Context,
+) -> Result<bool, ActionError> {
     let Some(stored) = view.reboots.entries.get(&index) else { return Ok(false) };
     let now = store.clock().wall();
     let line = match stored.get() {
@@ -111,8 +117,8 @@ fn tell(view: &StoreView, index: u64, seen: &mut Seen, store: &Store, context: &
             let pods = progress
                 .filter(|p| p.pods_at_start > 0)
                 .map(|p| format!(", {}/{} pods gone", p.pods_gone, p.pods_at_start));
-            let said = entry.status.to_string();
-            let phase = progress.filter(|p| p.phase != said).map(|p| format!(" ({})", p.phase));
+            let status_text = entry.status.to_string();
+            let phase = progress.filter(|p| p.phase != status_text).map(|p| format!(" ({})", p.phase));
             let reason = why::reason(view, EntryId::reboot(index), store.clock());
             format!("{}{}{}: {reason}", entry.status, phase.unwrap_or_default(), pods.unwrap_or_default())
         }
@@ -140,9 +146,9 @@ async fn summary(
     let recorded = loop {
         tries += 1;
         match endings(store, all).await {
-            Err(error) if tries < TRIES => {
-                context.say(&format!("{error}; retrying"));
-                tokio::time::sleep(AGAIN).await;
+            Err(error) if tries < MAX_TRIES => {
+                context.print_message(&format!("{error}; retrying"));
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             recorded => break recorded?,
         }
@@ -150,7 +156,7 @@ async fn summary(
     let mut bad = Vec::new();
     for &index in all {
         let last = seen.get(&index);
-        let (good, node, how) = match recorded.get(&EntryId::reboot(index)) {
+        let (good, node, outcome) = match recorded.get(&EntryId::reboot(index)) {
             Some(ending) => (ending.good(), ending.address.clone(), ending.outcome.clone()),
             // CKE keeps no such record: it removes entries that have booted and entries that were cancelled
             None => match last.and_then(|s| s.status) {
@@ -161,7 +167,7 @@ async fn summary(
             },
         };
         let node = if node.is_empty() { last.map(|s| s.node.clone()).unwrap_or_default() } else { node };
-        context.out.line(&format!("{index} {node} ended: {how}"))?;
+        context.out.line(&format!("{index} {node} ended: {outcome}"))?;
         if !good {
             bad.push(index.to_string());
         }

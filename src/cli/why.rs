@@ -34,13 +34,13 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
         let ending = ended.get(&id).ok_or_else(|| {
             ActionError::failed(format!("entry {id} does not exist and no record says how it ended: see `{list}`"))
         })?;
-        return tell_ending(&format!("{id} ({})", ending.address), ending, context);
+        return print_ending(&format!("{id} ({})", ending.address), ending, context);
     };
     // a repair that has ended stays until an operator deletes it, and has no next step
     if let Some(repair) = finished(&view, id) {
         let ended = history::endings(&store, &BTreeSet::from([id])).await?;
         if let Some(ending) = ended.get(&id) {
-            return tell_ending(&what, ending, context);
+            return print_ending(&what, ending, context);
         }
         let (at, status) = (repair.last_transition_time, repair.status);
         let outcome = format!("{status}; no record says why: another program ended it");
@@ -50,8 +50,9 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
                 context.out.line(&format!("{what} ended{at}: {outcome}"))
             }
             form => {
-                let said = json!({"entry": id, "address": repair.address, "outcome": outcome, "at": at, "last": entry});
-                context.out.value(&said, form)
+                let document =
+                    json!({"entry": id, "address": repair.address, "outcome": outcome, "at": at, "last": entry});
+                context.out.value(&document, form)
             }
         };
     }
@@ -67,14 +68,14 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
             context.out.text(lines)
         }
         form => {
-            let said = json!({
+            let document = json!({
                 "entry": entry,
                 "reason": reason,
                 "text": reason.to_string(),
                 "needs_attention": trouble::kept_by(&view, store.clock().wall(), id, &reason) == Some(Trouble::Stuck),
                 "progress": progress,
             });
-            context.out.value(&said, form)
+            context.out.value(&document, form)
         }
     }
 }
@@ -91,7 +92,7 @@ fn finished(view: &StoreView, id: EntryId) -> Option<&RepairEntry> {
 }
 
 /// Prints how an entry ended and why, whether it is deleted or still stored.
-fn tell_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), ActionError> {
+fn print_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => context.out.line(&format!("{what} ended at {}: {}", seconds(ending.at), ending.outcome)),
         form => {

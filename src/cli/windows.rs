@@ -15,7 +15,7 @@ use super::{
 use crate::{
     actions::ActionError,
     model::{
-        acceptance::{Asked, Lead},
+        acceptance::{LeaderKind, OperatorCommand},
         entry::{QueueKind, Stored},
         freeze::Freeze,
         policy::Policy,
@@ -61,9 +61,10 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
     let before = operator.freeze(until, &args.reason).await?;
     let instead = before.map_or_else(String::new, |b| format!(" (it was until {}: {})", b.until, b.reason));
     // the engine of another program does not read cketerm's policy
-    match operator.note_on(Asked::Freeze).await {
-        Some(note) => context.say(&format!("stored: frozen until {until}{instead}; {note}")),
-        None => context.say(&format!("frozen until {until}{instead}: nothing new starts, running drains are unwound")),
+    match operator.acceptance_note(OperatorCommand::Freeze).await {
+        Some(note) => context.print_message(&format!("stored: frozen until {until}{instead}; {note}")),
+        None => context
+            .print_message(&format!("frozen until {until}{instead}: nothing new starts, running drains are unwound")),
     }
     Ok(())
 }
@@ -71,39 +72,44 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
 /// Ends a freeze early.
 pub async fn unfreeze(reason: &Reason, context: &Context) -> Result<(), ActionError> {
     match context.operator().await?.unfreeze(reason.get()).await? {
-        Some(freeze) => context.say(&format!("freeze ended; it was until {}: {}", freeze.until, freeze.reason)),
-        None => context.say("no freeze was active"),
+        Some(freeze) => {
+            context.print_message(&format!("freeze ended; it was until {}: {}", freeze.until, freeze.reason))
+        }
+        None => context.print_message("no freeze was active"),
     }
     Ok(())
 }
 
 /// Prints whether the windows are open, and when they open next.
 pub async fn windows(args: &WindowsArgs, context: &Context) -> Result<(), ActionError> {
-    let (policy, now, not) = asked(args, context).await?;
+    let (policy, now, not_in_force_why) = read_policy(args, context).await?;
     let at = match &args.at {
         None => now,
         Some(text) => {
             text.parse().or_else(|_| ahead(text, now)).map_err(|why| ActionError::misused(format!("--at {why}")))?
         }
     };
-    let useless = policy.windows.as_ref().and_then(|windows| windows.useless(at));
+    let unusable_reason = policy.windows.as_ref().and_then(|windows| windows.unusable_reason(at));
     match context.output(Output::Table) {
         Output::Table => {
-            if let Some(why) = not {
-                context.say(&format!("NOT IN FORCE: {why}, and CKE knows neither windows nor freezes"));
+            if let Some(why) = not_in_force_why {
+                context.print_message(&format!("NOT IN FORCE: {why}, and CKE knows neither windows nor freezes"));
             }
             context.out.text(text(&policy, at, args.n))?;
         }
         form => context.out.value(&value(&policy, at, args.n), form)?,
     }
-    match useless {
+    match unusable_reason {
         Some(why) => Err(ActionError::failed(why)),
         None => Ok(()),
     }
 }
 
 /// Returns the file's windows or the policy, the time, and the reason why the policy is not in force.
-async fn asked(args: &WindowsArgs, context: &Context) -> Result<(Policy, Timestamp, Option<String>), ActionError> {
+async fn read_policy(
+    args: &WindowsArgs,
+    context: &Context,
+) -> Result<(Policy, Timestamp, Option<String>), ActionError> {
     if let Some(file) = &args.check {
         let windows = Windows::read(&read(file)?);
         let windows = windows.map_err(|why| ActionError::failed(format!("{}: {why}", file.display())))?;
@@ -112,11 +118,11 @@ async fn asked(args: &WindowsArgs, context: &Context) -> Result<(Policy, Timesta
     let store = context.store().await?;
     let now = store.clock().wall();
     let view = store.leaders().await?;
-    let not = not_in_force(&view);
+    let not_in_force_why = not_in_force(&view);
     match view.policy.map(|stored| (stored.key, stored.value)) {
         Some((_, Ok(policy))) => {
-            let not = not.filter(|_| policy.windows.is_some() || policy.freeze.is_some());
-            Ok((Policy::clone(&policy), now, not))
+            let not_in_force_why = not_in_force_why.filter(|_| policy.windows.is_some() || policy.freeze.is_some());
+            Ok((Policy::clone(&policy), now, not_in_force_why))
         }
         Some((key, Err(why))) => Err(ActionError::failed(format!(
             "{key} cannot be read: {why}; engines only observe until it is fixed with etcdctl"
@@ -197,24 +203,24 @@ pub(super) fn moment(policy: &Policy, at: Timestamp) -> String {
 }
 
 /// Prints what blocks new work of this queue, and which rules are not in force.
-pub(super) fn tell(view: &StoreView, queue: QueueKind, now: Timestamp, context: &Context) {
+pub(super) fn print_restrictions(view: &StoreView, queue: QueueKind, now: Timestamp, context: &Context) {
     if let Some(stopped) = view.stopped.as_ref().and_then(Stored::get) {
-        context.say(&format!(
+        context.print_message(&format!(
             "STOPPED by {} since {}: `cketerm resume` enables the queues again",
             stopped.who,
             whole_seconds(stopped.at)
         ));
     }
     if let Some(notice) = notice(&view.policy(), queue, now) {
-        let not = not_in_force(view).map(|why| format!(" (NOT IN FORCE: {why})")).unwrap_or_default();
-        context.say(&format!("{notice}{not}"));
+        let not_in_force_why = not_in_force(view).map(|why| format!(" (NOT IN FORCE: {why})")).unwrap_or_default();
+        context.print_message(&format!("{notice}{not_in_force_why}"));
     }
 }
 
 /// Returns the reason why windows, freezes and groups are not in force, or `None` if they are or none are set.
 pub(super) fn not_in_force(view: &StoreView) -> Option<String> {
     let leadership = view.leadership();
-    (leadership.lead == Lead::Cke).then_some(leadership.said)
+    (leadership.lead == LeaderKind::Cke).then_some(leadership.said)
 }
 
 /// Returns one line about what blocks new work now, or `None`.
@@ -243,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_openings_are_told_in_their_own_zone() {
+    fn the_next_openings_are_shown_in_the_windows_time_zone() {
         let nights =
             policy("time_zone: Europe/Berlin\nallow: ['* 22-23 * * 1-5', '* 0-4 * * 2-6']\ndeny: ['* * 1 * *']");
         // the clocks go back on Sunday night, so Monday's window is no longer in summer time
@@ -266,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freeze_is_told_first() {
+    fn a_freeze_is_shown_before_windows() {
         let at: Timestamp = "2026-10-23T12:00:00Z".parse().unwrap();
         let freeze =
             json!({"until": "2026-10-24T00:00:00Z", "reason": "quarter end", "who": {"user": "ann", "host": "h"}});

@@ -20,7 +20,7 @@ pub fn document(value: &Value) -> String {
 }
 
 /// Returns the same document with the fields in their own order.
-pub fn as_it_stands(value: &Value) -> String {
+pub fn in_given_order(value: &Value) -> String {
     written(value, Fields::AsTheyStand)
 }
 
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_looks_as_ckecli_prints_it() {
+    fn a_definition_is_printed_like_ckecli() {
         let value = json!({
             "name": "t", "dns_service": "", "dns_servers": null,
             "nodes": [{"address": "10.0.0.1", "labels": {"a": "true", "b": "1", "c": "x"}, "taints": []}],
@@ -194,7 +194,7 @@ reboot:
     }
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn printed_yaml_is_parsed_back() {
         let odd = [
             "",
             "yes",
@@ -224,7 +224,7 @@ reboot:
         let printed = document(&value);
         let read: Value = serde_yaml::from_str(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
         assert_eq!(read, value, "{printed}");
-        let read: Value = serde_yaml::from_str(&as_it_stands(&value)).unwrap();
+        let read: Value = serde_yaml::from_str(&in_given_order(&value)).unwrap();
         assert_eq!(read, value);
     }
 }

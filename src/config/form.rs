@@ -10,7 +10,7 @@ use std::{
 
 use serde_yaml::{Mapping, Value};
 
-use super::{ConfigError, KubeSettings, Place, Settings, listen, notices, schema};
+use super::{ConfigError, ConfigSource, KubeSettings, Settings, listen_address, notices, schema};
 use crate::store::EtcdSettings;
 
 /// Keys of CKE's form, which are also those of cketerm's `etcd` section.
@@ -35,7 +35,7 @@ const SECTIONS: [&str; 8] = ["etcd", "cluster_etcd", "kubernetes", "engine", "co
 /// Adds a file to the settings. Returns whether it has CKE's form and whether it holds a secret.
 pub(super) fn take(
     settings: &mut Settings,
-    place: Place,
+    place: ConfigSource,
     path: &Path,
     text: &str,
 ) -> Result<(bool, bool), ConfigError> {
@@ -46,20 +46,21 @@ pub(super) fn take(
         Value::Mapping(map) => map,
         _ => return Err(ConfigError(format!("{file}: expected keys and values, see `cketerm config default`"))),
     };
-    let has = |names: &[&str]| names.iter().any(|name| map.keys().any(|k| k.as_str().is_some_and(|k| same(k, name))));
+    let has =
+        |names: &[&str]| names.iter().any(|name| map.keys().any(|k| k.as_str().is_some_and(|k| same_key(k, name))));
     let cke = match place {
-        Place::Cke => true,
-        Place::Ours => false,
-        Place::Named => match (has(&SECTIONS), has(&ETCD_KEYS)) {
+        ConfigSource::Cke => true,
+        ConfigSource::Cketerm => false,
+        ConfigSource::Named => match (has(&SECTIONS), has(&ETCD_KEYS)) {
             (true, true) => {
                 return Err(ConfigError(format!(
                     "{file} mixes both forms; put CKE's keys (endpoints …) in a file of their own, or below `etcd:`"
                 )));
             }
-            (ours, theirs) => theirs || !ours,
+            (has_sections, has_etcd_keys) => has_etcd_keys || !has_sections,
         },
     };
-    let valid: Vec<&str> = if cke && place == Place::Named && !has(&ETCD_KEYS) {
+    let valid: Vec<&str> = if cke && place == ConfigSource::Named && !has(&ETCD_KEYS) {
         // neither form is recognized: the key may belong to either one
         ETCD_KEYS.iter().chain(&SECTIONS).copied().collect()
     } else if cke {
@@ -79,12 +80,12 @@ pub(super) fn take(
     let mut secret = false;
     if let Some(mut section) = root.section("etcd")? {
         note(settings, "etcd", Some(&section), &file);
-        let named = section.left.keys().any(|k| k.as_str().is_some_and(|k| same(k, "endpoints")));
+        let sets_endpoints = section.remaining.keys().any(|k| k.as_str().is_some_and(|k| same_key(k, "endpoints")));
         secret = etcd(settings, &mut section, path)?;
-        settings.etcd.prefix = super::with_slash(&settings.etcd.prefix);
+        settings.etcd.prefix = super::with_trailing_slash(&settings.etcd.prefix);
         section.finish()?;
         // a section without endpoints adds to those of an earlier file
-        if named || !settings.configured() {
+        if sets_endpoints || !settings.configured() {
             settings.sources.insert("etcd".to_owned(), file.clone());
             settings.sources.remove("cke-form");
         }
@@ -111,10 +112,10 @@ pub(super) fn take(
             settings.lease_ttl_seconds = ttl;
         }
         if let Some(http) = section.text("http")? {
-            settings.http = listen(&http);
+            settings.http = listen_address(&http);
         }
         if let Some(directory) = section.text("state_directory")?.filter(|d| !d.is_empty()) {
-            settings.state_directory = beside(path, &directory);
+            settings.state_directory = relative_to(path, &directory);
         }
         if let Some(names) = section.list("command_env")? {
             settings.command_env = names;
@@ -126,24 +127,24 @@ pub(super) fn take(
         let console = &mut settings.console;
         console.theme = section.text("theme")?.unwrap_or(console.theme.clone());
         console.view = section.text("view")?.unwrap_or(console.view.clone());
-        console.mouse = section.word("mouse")?.unwrap_or(console.mouse);
+        console.mouse = section.parsed("mouse")?.unwrap_or(console.mouse);
         console.title = section.flag("title")?.unwrap_or(console.title);
-        console.bell = section.word("bell")?.unwrap_or(console.bell);
-        console.ascii = section.word("ascii")?.unwrap_or(console.ascii);
+        console.bell = section.parsed("bell")?.unwrap_or(console.bell);
+        console.ascii = section.parsed("ascii")?.unwrap_or(console.ascii);
         console.keys.extend(section.lists("keys")?);
         section.finish()?;
     }
     if let Some(mut section) = root.section("power")? {
         note(settings, "power", Some(&section), &file);
         let bmcs = section.text("bmcs")?.filter(|f| !f.is_empty());
-        settings.bmcs = bmcs.map(|f| beside(path, &f)).or(settings.bmcs.take());
+        settings.bmcs = bmcs.map(|f| relative_to(path, &f)).or(settings.bmcs.take());
         section.finish()?;
     }
     if let Some(mut section) = root.section("log")? {
         note(settings, "log", Some(&section), &file);
         let log = &mut settings.log;
         log.level = section.text("level")?.unwrap_or(log.level.clone());
-        log.directory = section.text("directory")?.map(|d| beside(path, &d)).or(log.directory.take());
+        log.directory = section.text("directory")?.map(|d| relative_to(path, &d)).or(log.directory.take());
         log.json = section.flag("json")?.unwrap_or(log.json);
         section.finish()?;
     }
@@ -160,18 +161,22 @@ pub(super) fn take(
 /// records of earlier files are removed.
 fn note(settings: &mut Settings, name: &str, section: Option<&Section>, file: &str) {
     let Some(section) = section else { return };
-    let keys: Vec<String> =
-        section.left.iter().filter(|(_, v)| !v.is_null()).filter_map(|(k, _)| k.as_str().map(str::to_owned)).collect();
+    let keys: Vec<String> = section
+        .remaining
+        .iter()
+        .filter(|(_, v)| !v.is_null())
+        .filter_map(|(k, _)| k.as_str().map(str::to_owned))
+        .collect();
     let anew: &[&str] = match name {
         "etcd" | "cluster_etcd" => &["endpoints"],
         "kubernetes" => &["kubeconfig", "in_cluster"],
         _ => &[],
     };
-    if keys.iter().any(|key| anew.iter().any(|known| same(key, known))) {
+    if keys.iter().any(|key| anew.iter().any(|known| same_key(key, known))) {
         settings.from.retain(|setting, _| !setting.starts_with(&format!("{name}.")));
     }
     for key in keys {
-        let known = ETCD_KEYS.iter().find(|known| name.ends_with("etcd") && same(&key, known));
+        let known = ETCD_KEYS.iter().find(|known| name.ends_with("etcd") && same_key(&key, known));
         let key = known.map_or(key, |known| (*known).to_owned());
         settings.from.insert(format!("{name}.{}", key.trim_end_matches("-file")), file.to_owned());
     }
@@ -188,8 +193,8 @@ fn etcd(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<b
     let etcd = &mut settings.etcd;
     etcd.prefix = section.text("prefix")?.unwrap_or(etcd.prefix.clone());
     if let Some(timeout) = section.text("timeout")? {
-        let wrong = || section.wrong("timeout", &format!("{timeout:?} is not a duration such as 2s or 500ms"));
-        etcd.timeout = duration(&timeout).filter(|t| !t.is_zero()).ok_or_else(wrong)?;
+        let key_error = || section.key_error("timeout", &format!("{timeout:?} is not a duration such as 2s or 500ms"));
+        etcd.timeout = duration(&timeout).filter(|t| !t.is_zero()).ok_or_else(key_error)?;
     }
     credentials(etcd, &mut settings.key_files, section, path)
 }
@@ -210,21 +215,21 @@ fn credentials(
         let inline = section.text(name)?.filter(|text| !text.is_empty());
         let file = section.text(&format!("{name}-file"))?.filter(|text| !text.is_empty());
         match (inline, file) {
-            (Some(_), Some(_)) => return Err(section.wrong(name, "given here and as a file; give only one")),
+            (Some(_), Some(_)) => return Err(section.key_error(name, "given here and as a file; give only one")),
             (Some(text), None) => {
                 secret |= name == "tls-key";
-                *slot = Some(pem(text.into_bytes()).map_err(|why| section.wrong(name, &why))?);
+                *slot = Some(check_pem(text.into_bytes()).map_err(|why| section.key_error(name, &why))?);
             }
             (None, Some(file)) => {
                 let field = format!("{name}-file");
-                let file = beside(path, &file);
+                let file = relative_to(path, &file);
                 let bytes = std::fs::read(&file)
-                    .map_err(|e| section.wrong(&field, &format!("{} {UNREADABLE}: {e}", file.display())))?;
+                    .map_err(|e| section.key_error(&field, &format!("{} {UNREADABLE}: {e}", file.display())))?;
                 if name == "tls-key" {
                     key_files.push(file.clone());
                 }
-                let why = |why: String| section.wrong(&field, &format!("{}: {why}", file.display()));
-                *slot = Some(pem(bytes).map_err(why)?);
+                let why = |why: String| section.key_error(&field, &format!("{}: {why}", file.display()));
+                *slot = Some(check_pem(bytes).map_err(why)?);
             }
             (None, None) => {}
         }
@@ -233,11 +238,11 @@ fn credentials(
 }
 
 fn kubernetes(settings: &mut Settings, section: &mut Section, path: &Path) -> Result<(), ConfigError> {
-    let kubeconfig = section.text("kubeconfig")?.filter(|f| !f.is_empty()).map(|f| beside(path, &f));
+    let kubeconfig = section.text("kubeconfig")?.filter(|f| !f.is_empty()).map(|f| relative_to(path, &f));
     let context = section.text("context")?;
     let in_cluster = section.flag("in_cluster")?.unwrap_or(false);
     if in_cluster && kubeconfig.is_some() {
-        return Err(section.wrong("in_cluster", "given together with a kubeconfig; give only one"));
+        return Err(section.key_error("in_cluster", "given together with a kubeconfig; give only one"));
     }
     if kubeconfig.is_some() || in_cluster {
         settings.kube = KubeSettings { kubeconfig, context, in_cluster };
@@ -249,13 +254,13 @@ fn kubernetes(settings: &mut Settings, section: &mut Section, path: &Path) -> Re
 }
 
 /// Checks that the content is PEM, so that the error comes from here and not from a failed handshake.
-fn pem(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+fn check_pem(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let framed = bytes.windows(11).any(|w| w == b"-----BEGIN ");
     if framed { Ok(bytes) } else { Err("not PEM: the -----BEGIN line is missing".to_owned()) }
 }
 
 /// Resolves a path relative to the folder of the configuration file.
-pub(super) fn beside(file: &Path, path: &str) -> PathBuf {
+pub(super) fn relative_to(file: &Path, path: &str) -> PathBuf {
     file.parent().map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
 }
 
@@ -284,7 +289,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Compares keys. Case (as in CKE's reader) and the choice of `-` or `_` do not matter.
-fn same(a: &str, b: &str) -> bool {
+fn same_key(a: &str, b: &str) -> bool {
     let plain = |t: &str| t.to_lowercase().replace('_', "-");
     plain(a) == plain(b)
 }
@@ -293,34 +298,34 @@ fn same(a: &str, b: &str) -> bool {
 pub(super) struct Section {
     file: String,
     path: String,
-    left: Mapping,
-    asked: Vec<String>,
+    remaining: Mapping,
+    requested_keys: Vec<String>,
 }
 
 impl Section {
-    fn new(file: &str, path: &str, left: Mapping) -> Self {
-        Self { file: file.to_owned(), path: path.to_owned(), left, asked: Vec::new() }
+    fn new(file: &str, path: &str, remaining: Mapping) -> Self {
+        Self { file: file.to_owned(), path: path.to_owned(), remaining, requested_keys: Vec::new() }
     }
 
-    pub(super) fn wrong(&self, name: &str, why: &str) -> ConfigError {
+    pub(super) fn key_error(&self, name: &str, why: &str) -> ConfigError {
         ConfigError(format!("{}: {}{name}: {why}", self.file, self.path))
     }
 
     fn take(&mut self, name: &str) -> Option<Value> {
-        debug_assert!(schema::knows(&self.path, name), "{}{name} is missing in src/config/schema.rs", self.path);
-        self.asked.push(name.to_owned());
-        let key = self.left.keys().find(|k| k.as_str().is_some_and(|k| same(k, name))).cloned()?;
-        self.left.remove(&key).filter(|value| !value.is_null())
+        debug_assert!(schema::has_key(&self.path, name), "{}{name} is missing in src/config/schema.rs", self.path);
+        self.requested_keys.push(name.to_owned());
+        let key = self.remaining.keys().find(|k| k.as_str().is_some_and(|k| same_key(k, name))).cloned()?;
+        self.remaining.remove(&key).filter(|value| !value.is_null())
     }
 
     fn section(&mut self, name: &str) -> Result<Option<Self>, ConfigError> {
         // a section without keys below it is empty, not missing
-        let there = self.left.keys().any(|k| k.as_str() == Some(name));
+        let present = self.remaining.keys().any(|k| k.as_str() == Some(name));
         match self.take(name) {
-            None if there => Ok(Some(Self::new(&self.file, &format!("{name}."), Mapping::new()))),
+            None if present => Ok(Some(Self::new(&self.file, &format!("{name}."), Mapping::new()))),
             None => Ok(None),
             Some(Value::Mapping(map)) => Ok(Some(Self::new(&self.file, &format!("{name}."), map))),
-            Some(_) => Err(self.wrong(name, "expected keys below it")),
+            Some(_) => Err(self.key_error(name, "expected keys below it")),
         }
     }
 
@@ -329,17 +334,17 @@ impl Section {
         let values = match self.take(name) {
             None => return Ok(None),
             Some(Value::Sequence(values)) => values,
-            Some(_) => return Err(self.wrong(name, "expected a list")),
+            Some(_) => return Err(self.key_error(name, "expected a list")),
         };
         let each = values.into_iter().enumerate().map(|(n, value)| match value {
             Value::Mapping(map) => Ok(Self::new(&self.file, &format!("{}{name}[{n}].", self.path), map)),
-            _ => Err(self.wrong(&format!("{name}[{n}]"), "expected keys and values")),
+            _ => Err(self.key_error(&format!("{name}[{n}]"), "expected keys and values")),
         });
         each.collect::<Result<_, _>>().map(Some)
     }
 
     /// Sets the name that errors use for this item of a list from now on.
-    pub(super) fn call(&mut self, name: &str) {
+    pub(super) fn set_label(&mut self, name: &str) {
         self.path = format!("{} ({name}).", self.path.trim_end_matches('.'));
     }
 
@@ -348,19 +353,19 @@ impl Section {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(_) => Err(self.wrong(name, "expected a string")),
+            Some(_) => Err(self.key_error(name, "expected a string")),
         }
     }
 
     /// Returns a word of an enumeration; a boolean counts as its word.
-    fn word<T: std::str::FromStr<Err = String>>(&mut self, name: &str) -> Result<Option<T>, ConfigError> {
+    fn parsed<T: std::str::FromStr<Err = String>>(&mut self, name: &str) -> Result<Option<T>, ConfigError> {
         let text = match self.take(name) {
             None => return Ok(None),
             Some(Value::String(text)) => text,
             Some(Value::Bool(flag)) => flag.to_string(),
             Some(other) => serde_yaml::to_string(&other).unwrap_or_default().trim_end().to_owned(),
         };
-        text.parse().map(Some).map_err(|why: String| self.wrong(name, &why))
+        text.parse().map(Some).map_err(|why: String| self.key_error(name, &why))
     }
 
     fn flag(&mut self, name: &str) -> Result<Option<bool>, ConfigError> {
@@ -369,7 +374,7 @@ impl Section {
             Some(Value::Bool(flag)) => Ok(Some(flag)),
             Some(other) => {
                 let found = other.as_str().map(|t| format!(", not {t:?}")).unwrap_or_default();
-                Err(self.wrong(name, &format!("expected true or false{found}")))
+                Err(self.key_error(name, &format!("expected true or false{found}")))
             }
         }
     }
@@ -377,7 +382,9 @@ impl Section {
     pub(super) fn number(&mut self, name: &str) -> Result<Option<u64>, ConfigError> {
         match self.take(name) {
             None => Ok(None),
-            Some(value) => value.as_u64().map(Some).ok_or_else(|| self.wrong(name, "expected a number of at least 0")),
+            Some(value) => {
+                value.as_u64().map(Some).ok_or_else(|| self.key_error(name, "expected a number of at least 0"))
+            }
         }
     }
 
@@ -387,9 +394,9 @@ impl Section {
             Some(Value::String(text)) => Ok(Some(text.split(',').map(|t| t.trim().to_owned()).collect())),
             Some(Value::Sequence(values)) => {
                 let texts = values.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
-                texts.map(Some).ok_or_else(|| self.wrong(name, "expected a list of strings"))
+                texts.map(Some).ok_or_else(|| self.key_error(name, "expected a list of strings"))
             }
-            Some(_) => Err(self.wrong(name, "expected a list of strings")),
+            Some(_) => Err(self.key_error(name, "expected a list of strings")),
         }
     }
 
@@ -401,7 +408,7 @@ impl Section {
                 *value = Value::String(number.to_string());
             }
         };
-        let left = match self.take(name) {
+        let remaining = match self.take(name) {
             None => return Ok(BTreeMap::new()),
             Some(Value::Mapping(mut map)) => {
                 for (_, value) in &mut map {
@@ -410,10 +417,10 @@ impl Section {
                 }
                 map
             }
-            Some(_) => return Err(self.wrong(name, "expected names, each with a list of strings")),
+            Some(_) => return Err(self.key_error(name, "expected names, each with a list of strings")),
         };
-        let mut of = Self::new(&self.file, &format!("{}{name}.", self.path), left);
-        let names: Vec<String> = of.left.keys().filter_map(|k| k.as_str().map(str::to_owned)).collect();
+        let mut of = Self::new(&self.file, &format!("{}{name}.", self.path), remaining);
+        let names: Vec<String> = of.remaining.keys().filter_map(|k| k.as_str().map(str::to_owned)).collect();
         let mut lists = BTreeMap::new();
         for name in names {
             let list = of.list(&name)?.unwrap_or_default();
@@ -424,13 +431,13 @@ impl Section {
     }
 
     pub(super) fn finish(self) -> Result<(), ConfigError> {
-        let asked = self.asked.clone();
-        self.finish_with(&asked.iter().map(String::as_str).collect::<Vec<_>>())
+        let requested_keys = self.requested_keys.clone();
+        self.finish_with(&requested_keys.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// Fails if a key is left that the code did not request.
     fn finish_with(self, valid: &[&str]) -> Result<(), ConfigError> {
-        let Some(key) = self.left.keys().next() else { return Ok(()) };
+        let Some(key) = self.remaining.keys().next() else { return Ok(()) };
         let key = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
         let distance = |name: &&&str| strsim::damerau_levenshtein(&key.to_lowercase(), name);
         let nearest = valid.iter().min_by_key(distance).map(|n| format!("; the nearest key is {}{n}", self.path));
@@ -443,12 +450,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_go_writes_them() {
+    fn durations_are_parsed_like_go() {
         assert_eq!(duration("2s"), Some(Duration::from_secs(2)));
         assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
         assert_eq!(duration("1.5s"), Some(Duration::from_millis(1500)));
-        for wrong in ["", "2", "s", "2x", "-1s"] {
-            assert_eq!(duration(wrong), None, "{wrong:?}");
+        for key_error in ["", "2", "s", "2x", "-1s"] {
+            assert_eq!(duration(key_error), None, "{key_error:?}");
         }
     }
 }

@@ -4,25 +4,25 @@ use std::path::Path;
 
 use super::{
     ConfigError,
-    form::{Section, beside, duration},
+    form::{Section, duration, relative_to},
 };
 use crate::{
     model::{notice::Kind, text::nearest},
-    notices::{Hidden, Limits, Origin, Receiver, Template, Way},
+    notices::{Limits, Receiver, SecretUrl, Template, UrlSource, Way},
 };
 
 /// Longest timeout of one delivery.
-const LONGEST: std::time::Duration = std::time::Duration::from_mins(1);
+const MAX_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(1);
 /// Upper limit of notifications per minute; more are of no use to a receiver.
-const MOST: u64 = 600;
+const MAX_PER_MINUTE: u64 = 600;
 
 /// Reads the receivers of a file; they replace those of an earlier one.
 pub(super) fn take(sections: Vec<Section>, path: &Path) -> Result<Vec<Receiver>, ConfigError> {
     let mut receivers: Vec<Receiver> = Vec::with_capacity(sections.len());
     for mut section in sections {
-        let receiver = one(&mut section, path)?;
+        let receiver = read_receiver(&mut section, path)?;
         if receivers.iter().any(|other| other.name == receiver.name) {
-            return Err(section.wrong("name", &format!("two receivers are named {:?}", receiver.name)));
+            return Err(section.key_error("name", &format!("two receivers are named {:?}", receiver.name)));
         }
         section.finish()?;
         receivers.push(receiver);
@@ -30,77 +30,78 @@ pub(super) fn take(sections: Vec<Section>, path: &Path) -> Result<Vec<Receiver>,
     Ok(receivers)
 }
 
-fn one(section: &mut Section, path: &Path) -> Result<Receiver, ConfigError> {
+fn read_receiver(section: &mut Section, path: &Path) -> Result<Receiver, ConfigError> {
     let Some(name) = section.text("name")? else {
-        return Err(section.wrong("name", "is missing; each receiver needs its own name"));
+        return Err(section.key_error("name", "is missing; each receiver needs its own name"));
     };
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || name.len() > 40 || !name.chars().all(plain) {
-        return Err(section.wrong("name", &format!("{name:?}: give up to 40 lower-case letters, digits or -")));
+        return Err(section.key_error("name", &format!("{name:?}: give up to 40 lower-case letters, digits or -")));
     }
-    section.call(&name);
+    section.set_label(&name);
     let kinds = match section.list("kinds")? {
         None => Kind::CHOICE.into(),
         Some(words) => words.iter().map(|word| kind(section, word)).collect::<Result<_, _>>()?,
     };
     let way = way(section, path)?;
     let source = section.text("template")?;
-    let file = section.text("template_file")?.map(|f| beside(path, &f));
+    let file = section.text("template_file")?.map(|f| relative_to(path, &f));
     let template = match (source, file) {
-        (Some(_), Some(_)) => return Err(section.wrong("template", "given here and as a file; give only one")),
-        (Some(source), None) => Template::new(&source).map_err(|why| section.wrong("template", &why))?,
+        (Some(_), Some(_)) => return Err(section.key_error("template", "given here and as a file; give only one")),
+        (Some(source), None) => Template::new(&source).map_err(|why| section.key_error("template", &why))?,
         (None, Some(file)) => {
             let shown = file.display();
-            let unreadable = |e| section.wrong("template_file", &format!("{shown} cannot be read: {e}"));
+            let unreadable = |e| section.key_error("template_file", &format!("{shown} cannot be read: {e}"));
             let source = std::fs::read_to_string(&file).map_err(unreadable)?;
-            Template::new(&source).map_err(|why| section.wrong("template_file", &format!("{shown}, {why}")))?
+            Template::new(&source).map_err(|why| section.key_error("template_file", &format!("{shown}, {why}")))?
         }
         (None, None) => Template::default(),
     };
     let mut limits = Limits::default();
     if let Some(text) = section.text("timeout")? {
-        let good = duration(&text).filter(|t| !t.is_zero() && *t <= LONGEST);
-        let wrong =
-            || section.wrong("timeout", &format!("{text:?} is not a duration such as 10s, of at most a minute"));
-        limits.timeout = good.ok_or_else(wrong)?;
+        let valid = duration(&text).filter(|t| !t.is_zero() && *t <= MAX_TIMEOUT);
+        let key_error =
+            || section.key_error("timeout", &format!("{text:?} is not a duration such as 10s, of at most a minute"));
+        limits.timeout = valid.ok_or_else(key_error)?;
     }
     if let Some(number) = section.number("per_minute")? {
-        let wrong = || section.wrong("per_minute", &format!("{number}: give 1 to {MOST}"));
-        limits.per_minute = u32::try_from(number).ok().filter(|_| (1..=MOST).contains(&number)).ok_or_else(wrong)?;
+        let key_error = || section.key_error("per_minute", &format!("{number}: give 1 to {MAX_PER_MINUTE}"));
+        limits.per_minute =
+            u32::try_from(number).ok().filter(|_| (1..=MAX_PER_MINUTE).contains(&number)).ok_or_else(key_error)?;
     }
     Ok(Receiver { name, kinds, way, template, limits })
 }
 
 fn kind(section: &Section, word: &str) -> Result<Kind, ConfigError> {
     let known = || Kind::CHOICE.iter().map(|k| k.word());
-    let wrong = || {
-        let meant = nearest(word, known()).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
+    let key_error = || {
+        let hint = nearest(word, known()).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
         let all = known().collect::<Vec<_>>().join(", ");
-        section.wrong("kinds", &format!("{word:?} is not one of {all}{meant}"))
+        section.key_error("kinds", &format!("{word:?} is not one of {all}{hint}"))
     };
-    Kind::CHOICE.into_iter().find(|k| k.word() == word).ok_or_else(wrong)
+    Kind::CHOICE.into_iter().find(|k| k.word() == word).ok_or_else(key_error)
 }
 
 fn way(section: &mut Section, path: &Path) -> Result<Way, ConfigError> {
     let program = section.list("program")?;
     let url = section.text("url")?;
-    let file = section.text("url_file")?.map(|f| beside(path, &f));
-    let headers = section.text("header_file")?.map(|f| beside(path, &f));
+    let file = section.text("url_file")?.map(|f| relative_to(path, &f));
+    let headers = section.text("header_file")?.map(|f| relative_to(path, &f));
     match (program, url, file) {
         (Some(argv), None, None) if headers.is_none() => {
             if argv.first().is_none_or(String::is_empty) {
-                return Err(section.wrong("program", "is empty; give the program and its arguments"));
+                return Err(section.key_error("program", "is empty; give the program and its arguments"));
             }
             Ok(Way::Program(argv))
         }
-        (Some(_), None, None) => Err(section.wrong("header_file", "is for webhooks; a program has no headers")),
+        (Some(_), None, None) => Err(section.key_error("header_file", "is for webhooks; a program has no headers")),
         (None, Some(url), None) => {
             // the URL itself may be a secret, so the error does not repeat it
-            let url = Hidden::parse(&url).map_err(|why| section.wrong("url", &why))?;
-            Ok(Way::Webhook { url: Origin::Here(url), headers })
+            let url = SecretUrl::parse(&url).map_err(|why| section.key_error("url", &why))?;
+            Ok(Way::Webhook { url: UrlSource::Inline(url), headers })
         }
-        (None, None, Some(file)) => Ok(Way::Webhook { url: Origin::File(file), headers }),
-        _ => Err(section.wrong("url", "give one of url, url_file and program")),
+        (None, None, Some(file)) => Ok(Way::Webhook { url: UrlSource::File(file), headers }),
+        _ => Err(section.key_error("url", "give one of url, url_file and program")),
     }
 }
 
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_named_with_receiver_key_and_line() {
+    fn receiver_mistakes_are_reported_with_receiver_key_and_line() {
         let cases = [
             ("- {url: \"http://x/\"}", "DIR/config.yaml: notices[0].name: is missing"),
             ("- {name: a, url: \"http://x/\", kinds: [stuk]}", "notices[0] (a).kinds: \"stuk\" is not one of"),
@@ -147,9 +148,9 @@ mod tests {
             ("- chat", "notices[0]: expected keys and values"),
             ("  name: chat", "notices: expected a list"),
         ];
-        for (text, wanted) in cases {
+        for (text, expected) in cases {
             let why = load(text).unwrap_err();
-            assert!(why.contains(wanted), "{text}\n{why}\n{wanted}");
+            assert!(why.contains(expected), "{text}\n{why}\n{expected}");
             assert!(!why.contains("secret"), "{why}");
         }
     }

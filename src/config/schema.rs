@@ -15,7 +15,7 @@ enum Form {
     /// True or false.
     Flag,
     /// Number with this minimum.
-    From(u64),
+    AtLeast(u64),
     /// Texts, or one text with commas.
     List,
     /// Several of these words.
@@ -72,7 +72,7 @@ const SECTIONS: &[(&str, &[Key])] = &[
     (
         "engine",
         &[
-            ("lease_ttl_seconds", Form::From(2), "TTL of the engine's lease, in seconds"),
+            ("lease_ttl_seconds", Form::AtLeast(2), "TTL of the engine's lease, in seconds"),
             ("http", Form::Text, "address of the daemon's metrics and health; off = none"),
             ("state_directory", Form::Text, "directory for results of commands until they are recorded"),
             ("command_env", Form::List, "environment variables passed to commands of the definition"),
@@ -112,7 +112,7 @@ const RECEIVER: &[Key] = &[
     ("template", Form::Text, "Jinja template that renders JSON"),
     ("template_file", Form::Text, "the same, as a file"),
     ("timeout", Form::Time, "timeout of one delivery"),
-    ("per_minute", Form::From(1), "deliveries per minute; further notices are combined"),
+    ("per_minute", Form::AtLeast(1), "deliveries per minute; further notices are combined"),
 ];
 
 fn kinds() -> Vec<&'static str> {
@@ -126,7 +126,7 @@ impl Form {
             Self::Text => json!({"description": about, "type": ["string", "number", "null"]}),
             Self::Time => json!({"description": about, "type": ["string", "null"], "pattern": TIME}),
             Self::Flag => json!({"description": about, "type": ["boolean", "null"]}),
-            Self::From(least) => json!({"description": about, "type": ["integer", "null"], "minimum": least}),
+            Self::AtLeast(least) => json!({"description": about, "type": ["integer", "null"], "minimum": least}),
             Self::List => json!({"description": about, "type": ["array", "string", "null"], "items": text()}),
             Self::Some(words) => {
                 json!({"description": about, "type": ["array", "string", "null"], "items": {"enum": words()}})
@@ -155,7 +155,7 @@ fn object(keys: &[Key]) -> Map<String, Value> {
 }
 
 /// Reports whether a key of this path (`etcd.`, `notices[0] (chat).`, or empty) is described here.
-pub(super) fn knows(path: &str, name: &str) -> bool {
+pub(super) fn has_key(path: &str, name: &str) -> bool {
     let has = |keys: &[Key]| keys.iter().any(|(key, ..)| *key == name);
     match path.split_once(['.', '[']) {
         // CKE's form consists of the keys of the section `etcd`
@@ -191,7 +191,7 @@ pub fn schema() -> Value {
 }
 
 /// Returns the schema as it is printed and published.
-pub fn printed() -> String {
+pub fn to_json_text() -> String {
     format!("{:#}\n", schema())
 }
 

@@ -29,7 +29,7 @@ impl Directory {
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
 
 #[test]
-fn the_default_file_says_what_holds_without_any() {
+fn the_default_file_equals_the_built_in_defaults() {
     let settings = Directory::new().load(Settings::default_yaml()).unwrap();
     let plain = Settings::default();
     assert_eq!((&settings.etcd, &settings.kube, &settings.console), (&plain.etcd, &plain.kube, &plain.console));
@@ -39,15 +39,15 @@ fn the_default_file_says_what_holds_without_any() {
 }
 
 #[test]
-fn ckes_own_file_is_taken_unchanged() {
-    let desk = Directory::new();
-    let ca = desk.file("ca.crt", PEM);
+fn ckes_configuration_file_is_accepted_unchanged() {
+    let directory = Directory::new();
+    let ca = directory.file("ca.crt", PEM);
     let text = format!(
         "endpoints: [\"https://10.0.0.1:2379\", \"https://10.0.0.2:2379\"]\nprefix: /cke/\ntimeout: 5s\nusername: cke\n\
          password: p\ntls-ca-file: {}\ntls-cert: |\n  -----BEGIN CERTIFICATE-----\n  AA==\ntls-key: |\n  -----BEGIN KEY-----\n  AA==\n",
         ca.display()
     );
-    let settings = desk.load(&text).unwrap();
+    let settings = directory.load(&text).unwrap();
     assert_eq!(settings.etcd.endpoints.len(), 2);
     assert_eq!(settings.etcd.timeout, Duration::from_secs(5));
     assert_eq!(settings.etcd.username.as_deref(), Some("cke"));
@@ -55,28 +55,28 @@ fn ckes_own_file_is_taken_unchanged() {
 }
 
 #[test]
-fn the_etcd_of_kubernetes_is_a_section_of_its_own() {
-    let desk = Directory::new();
-    let (ca, key) = (desk.file("ca.crt", PEM), desk.file("m.key", PEM));
-    assert_eq!(desk.load("etcd: {endpoints: [\"http://a:2379\"]}").unwrap().cluster_etcd, None);
+fn cluster_etcd_is_a_separate_section() {
+    let directory = Directory::new();
+    let (ca, key) = (directory.file("ca.crt", PEM), directory.file("m.key", PEM));
+    assert_eq!(directory.load("etcd: {endpoints: [\"http://a:2379\"]}").unwrap().cluster_etcd, None);
     // credentials alone: the control planes are tried
     let text = format!(
         "cluster_etcd: {{tls-ca-file: {0}, tls-cert-file: {0}, tls-key-file: {1}}}",
         ca.display(),
         key.display()
     );
-    let members = desk.load(&text).unwrap().cluster_etcd.unwrap();
+    let members = directory.load(&text).unwrap().cluster_etcd.unwrap();
     assert!(members.endpoints.is_empty() && members.tls_ca.is_some() && members.tls_key.is_some());
     let members =
-        desk.load("cluster_etcd: {endpoints: \"https://a:2379,https://b:2379\"}").unwrap().cluster_etcd.unwrap();
+        directory.load("cluster_etcd: {endpoints: \"https://a:2379,https://b:2379\"}").unwrap().cluster_etcd.unwrap();
     assert_eq!(members.endpoints, ["https://a:2379", "https://b:2379"]);
-    let error = desk.load("cluster_etcd: {prefix: /x/}").unwrap_err().to_string();
+    let error = directory.load("cluster_etcd: {prefix: /x/}").unwrap_err().to_string();
     assert!(error.contains("cluster_etcd.prefix"), "{error}");
 }
 
 #[test]
-fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
-    let desk = Directory::new();
+fn an_unknown_key_is_an_error_with_file_key_and_nearest_valid_key() {
+    let directory = Directory::new();
     for (text, key, nearest) in [
         ("etcd:\n  endpoint: [x]\n", "etcd.endpoint", "etcd.endpoints"),
         ("endpoint: [x]\n", "endpoint", "endpoints"),
@@ -85,7 +85,7 @@ fn an_unknown_key_is_an_error_with_file_key_and_the_nearest_valid_one() {
         ("etcd: {}\nenigne: {}\n", "enigne", "engine"),
         ("console:\n  temhe: x\n", "console.temhe", "console.theme"),
     ] {
-        let error = desk.load(text).unwrap_err().to_string();
+        let error = directory.load(text).unwrap_err().to_string();
         assert!(error.contains("config.yaml") && error.contains(&format!("unknown key {key}")), "{error}");
         assert!(error.ends_with(&format!("nearest key is {nearest}")), "{error}");
     }
@@ -103,8 +103,8 @@ fn keys_are_read_by_the_names_of_their_commands() {
 }
 
 #[test]
-fn values_of_the_wrong_kind_are_named() {
-    let desk = Directory::new();
+fn values_of_the_wrong_type_are_reported_by_key() {
+    let directory = Directory::new();
     for (text, words) in [
         ("console:\n  mouse: yes\n", "console.mouse: expected true, false or always, not \"yes\""),
         ("console:\n  bell: on\n", "console.bell: expected never, stuck, ended or both, not \"on\""),
@@ -121,16 +121,16 @@ fn values_of_the_wrong_kind_are_named() {
         ("- a\n", "expected keys"),
         ("a: b: c", "is not YAML"),
     ] {
-        let error = desk.load(text).unwrap_err().to_string();
+        let error = directory.load(text).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
 }
 
 #[test]
-fn a_secret_that_everyone_can_read_is_refused_in_our_form_and_warned_of_in_ckes() {
-    let desk = Directory::new();
+fn a_world_readable_secret_is_refused_in_cketerms_form_and_warned_about_in_ckes() {
+    let directory = Directory::new();
     let open = |text: &str, mode: u32| {
-        let path = desk.file("c.yaml", text);
+        let path = directory.file("c.yaml", text);
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         Settings::load_from(&Overrides { config: Some(path), ..Overrides::default() }, |_| None, &[])
     };
@@ -147,18 +147,18 @@ fn a_secret_that_everyone_can_read_is_refused_in_our_form_and_warned_of_in_ckes(
 }
 
 #[test]
-fn later_places_win_and_a_file_with_endpoints_does_not_inherit_another_files_password() {
-    let desk = Directory::new();
+fn later_files_win_and_endpoints_do_not_inherit_another_files_password() {
+    let directory = Directory::new();
     let places = [
-        (Place::Cke, desk.file("cke.yml", "endpoints: [\"http://a:1\"]\npassword: p\nusername: u\n")),
-        (Place::Ours, desk.file("host.yaml", "etcd:\n  prefix: /site/\nlog:\n  level: debug\n")),
-        (Place::Ours, desk.dir.path().join("missing.yaml")),
+        (ConfigSource::Cke, directory.file("cke.yml", "endpoints: [\"http://a:1\"]\npassword: p\nusername: u\n")),
+        (ConfigSource::Cketerm, directory.file("host.yaml", "etcd:\n  prefix: /site/\nlog:\n  level: debug\n")),
+        (ConfigSource::Cketerm, directory.dir.path().join("missing.yaml")),
     ];
     let settings = Settings::load_from(&Overrides::default(), |_| None, &places).unwrap();
     assert_eq!((settings.etcd.prefix.as_str(), settings.etcd.password.as_deref()), ("/site/", Some("p")));
-    assert_eq!((settings.files.len(), settings.looked_for.len()), (2, 3));
+    assert_eq!((settings.files.len(), settings.searched_files.len()), (2, 3));
 
-    let config = Some(desk.file("named.yaml", "etcd:\n  endpoints: [\"http://b:1\"]\n"));
+    let config = Some(directory.file("named.yaml", "etcd:\n  endpoints: [\"http://b:1\"]\n"));
     let overrides = Overrides { config, ..Overrides::default() };
     let settings = Settings::load_from(&overrides, |_| None, &places).unwrap();
     assert_eq!((settings.etcd.endpoints[0].as_str(), settings.etcd.password.as_deref()), ("http://b:1", None));
@@ -177,19 +177,19 @@ fn later_places_win_and_a_file_with_endpoints_does_not_inherit_another_files_pas
     assert_eq!(Settings::load_from(&broken, environment, &places).unwrap().warnings.len(), 1);
     // the sandbox takes the file's keys and nothing else
     let keys = "etcd:\n  endpoints: [\"http://b:1\"]\nconsole:\n  theme: plain\n  keys:\n    top: [\"g g\"]\n";
-    let tried = Overrides { config: Some(desk.file("keys.yaml", keys)), ..broken };
+    let tried = Overrides { config: Some(directory.file("keys.yaml", keys)), ..broken };
     let tried = Settings::load_from(&tried, environment, &places).unwrap();
     assert_eq!((tried.console.theme.as_str(), tried.console.keys["top"].len()), ("plain", 1));
     assert!(!tried.configured() && tried.warnings.is_empty(), "{:?}", tried.warnings);
 }
 
 #[test]
-fn an_engine_takes_etcd_and_kubernetes_from_one_place_or_ckes_file_and_an_explicit_kubeconfig() {
-    let desk = Directory::new();
+fn an_engine_needs_etcd_and_kubernetes_from_one_source_or_a_cke_file() {
+    let directory = Directory::new();
     let load = |text: &str, kubeconfig: Option<&str>| {
-        let config = Some(desk.file("c.yaml", text));
+        let config = Some(directory.file("c.yaml", text));
         let overrides = Overrides { config, kubeconfig: kubeconfig.map(PathBuf::from), ..Overrides::default() };
-        Settings::load_from(&overrides, |_| None, &[]).unwrap().engine_sources()
+        Settings::load_from(&overrides, |_| None, &[]).unwrap().check_engine_sources()
     };
     let etcd = "etcd:\n  endpoints: [x]\n";
     assert_eq!(load(&format!("{etcd}kubernetes:\n  kubeconfig: k\n"), None), Ok(()));
@@ -197,23 +197,24 @@ fn an_engine_takes_etcd_and_kubernetes_from_one_place_or_ckes_file_and_an_explic
     assert_eq!(load("endpoints: [x]\n", Some("k")), Ok(()));
     assert!(load(etcd, Some("k")).unwrap_err().contains("one place"));
     assert!(load(etcd, None).unwrap_err().contains("no Kubernetes"));
-    assert!(Settings::default().engine_sources().unwrap_err().contains("no etcd"));
+    assert!(Settings::default().check_engine_sources().unwrap_err().contains("no etcd"));
 }
 
 #[test]
-fn a_missing_named_file_is_an_error_and_relative_paths_are_beside_the_file() {
+fn a_missing_named_file_is_an_error_and_paths_are_relative_to_the_file() {
     let overrides = Overrides { config: Some("/nowhere/c.yaml".into()), ..Overrides::default() };
     let error = Settings::load_from(&overrides, |_| None, &[]).unwrap_err().to_string();
     assert!(error.contains("/nowhere/c.yaml"), "{error}");
-    let desk = Directory::new();
-    let settings = desk.load("etcd: {}\nkubernetes:\n  kubeconfig: kube/config\n").unwrap();
-    assert_eq!(settings.kube.kubeconfig, Some(desk.dir.path().join("kube/config")));
+    let directory = Directory::new();
+    let settings = directory.load("etcd: {}\nkubernetes:\n  kubeconfig: kube/config\n").unwrap();
+    assert_eq!(settings.kube.kubeconfig, Some(directory.dir.path().join("kube/config")));
 }
 
 #[test]
-fn ckes_file_whose_certificates_we_may_not_read_keeps_nobody_out() {
-    let desk = Directory::new();
-    let places = [(Place::Cke, desk.file("cke.yml", "endpoints: [\"http://a:1\"]\ntls-key-file: /nowhere/key\n"))];
+fn a_cke_file_with_unreadable_certificates_is_ignored_with_a_warning() {
+    let directory = Directory::new();
+    let places =
+        [(ConfigSource::Cke, directory.file("cke.yml", "endpoints: [\"http://a:1\"]\ntls-key-file: /nowhere/key\n"))];
     let settings = Settings::load_from(&Overrides::default(), |_| None, &places).unwrap();
     assert!(!settings.configured() && settings.etcd == EtcdSettings::default());
     assert!(settings.warnings[0].contains("/nowhere/key cannot be read"), "{:?}", settings.warnings);
@@ -223,7 +224,7 @@ const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.
 
 /// Compares the part between the marks with the output of `config default`. `UPDATE_DOCS=1` writes it.
 #[test]
-fn the_document_of_the_configuration_has_the_file_that_is_printed() {
+fn docs_configuration_md_contains_the_printed_default_file() {
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
     let (before, rest) = document.split_once("by `make docs` -->\n").unwrap();
     let (_, after) = rest.split_once("<!-- end -->").unwrap();
@@ -239,7 +240,7 @@ fn the_document_of_the_configuration_has_the_file_that_is_printed() {
 
 /// Every field of the policy has a row with its default, and no row names an unknown field.
 #[test]
-fn the_document_of_the_policy_names_every_field_with_its_default() {
+fn docs_configuration_md_lists_every_policy_field_with_its_default() {
     use crate::model::policy::Policy;
     let document = std::fs::read_to_string(DOCUMENT).unwrap();
     let table = document.split("## Policy").nth(1).unwrap();
@@ -265,7 +266,7 @@ fn the_document_of_the_policy_names_every_field_with_its_default() {
 
 /// The source is kept for each setting, not for each section.
 #[test]
-fn where_each_setting_came_from_is_told_by_its_own_name() {
+fn the_origin_of_each_setting_is_recorded_by_its_name() {
     let dir = tempfile::TempDir::new().unwrap();
     let file = dir.path().join("c.yaml");
     std::fs::write(&file, "etcd:\n  endpoints: [http://a:1]\nengine:\n  http: off\nlog:\n  level: debug\n").unwrap();
@@ -298,14 +299,15 @@ fn where_each_setting_came_from_is_told_by_its_own_name() {
 }
 
 #[test]
-fn secrets_that_others_can_read_are_said_for_config_check_and_the_log() {
-    let desk = Directory::new();
+fn world_readable_secrets_and_plain_http_are_reported_as_exposures() {
+    let directory = Directory::new();
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
-    let (key, kubeconfig) = (desk.file("etcd.key", PEM), desk.file("kubeconfig", "insecure-skip-tls-verify: true\n"));
+    let (key, kubeconfig) =
+        (directory.file("etcd.key", PEM), directory.file("kubeconfig", "insecure-skip-tls-verify: true\n"));
     let text = "etcd: {endpoints: ['http://10.0.0.1:2379'], username: u, password: hunter2, tls-key-file: etcd.key}\n\
                 kubernetes: {kubeconfig: kubeconfig}\n";
     let said = |settings: &Settings| settings.exposures().join("; ");
-    let settings = desk.load(text).unwrap();
+    let settings = directory.load(text).unwrap();
     let why = said(&settings);
     assert!(why.contains("etcd.password goes over plain HTTP to http://10.0.0.1:2379"), "{why}");
     assert!(why.contains("insecure-skip-tls-verify") && !why.contains("chmod") && !why.contains("hunter2"), "{why}");
@@ -313,22 +315,22 @@ fn secrets_that_others_can_read_are_said_for_config_check_and_the_log() {
     open(&kubeconfig);
     let why = said(&settings);
     assert!(why.contains("etcd.key holds a key") && why.contains("kubeconfig holds a key or token"), "{why}");
-    let near = desk.load(&text.replace("10.0.0.1", "127.0.0.1")).unwrap();
+    let near = directory.load(&text.replace("10.0.0.1", "127.0.0.1")).unwrap();
     assert!(!said(&near).contains("plain HTTP"), "{}", said(&near));
 }
 
 #[test]
-fn a_state_directory_that_the_settings_name_wins_over_every_other_place() {
+fn a_configured_state_directory_wins_over_all_others() {
     let place = |settings: Settings, found: Option<&str>| {
-        settings.keeping_results_in(found.map(PathBuf::from)).state_directory.display().to_string()
+        settings.with_state_directory(found.map(PathBuf::from)).state_directory.display().to_string()
     };
-    let desk = Directory::new();
-    let silent = desk.load(Settings::default_yaml()).unwrap();
-    assert_eq!(place(silent.clone(), None), "/var/lib/cketerm", "whoever runs the daemon");
-    assert_eq!(place(silent, Some("/made/by/systemd")), "/made/by/systemd");
-    let says = desk.load("engine: {state_directory: /srv/x}\n").unwrap();
-    assert_eq!(place(says, Some("/made/by/systemd")), "/srv/x");
+    let directory = Directory::new();
+    let unset = directory.load(Settings::default_yaml()).unwrap();
+    assert_eq!(place(unset.clone(), None), "/var/lib/cketerm", "whoever runs the daemon");
+    assert_eq!(place(unset, Some("/made/by/systemd")), "/made/by/systemd");
+    let configured = directory.load("engine: {state_directory: /srv/x}\n").unwrap();
+    assert_eq!(place(configured, Some("/made/by/systemd")), "/srv/x");
     let environment = |name: &str| (name == "CKETERM_STATE_DIRECTORY").then(|| "/srv/y".to_owned());
-    let says = Settings::load_from(&Overrides::default(), environment, &[]).unwrap();
-    assert_eq!(place(says, Some("/made/by/systemd")), "/srv/y");
+    let configured = Settings::load_from(&Overrides::default(), environment, &[]).unwrap();
+    assert_eq!(place(configured, Some("/made/by/systemd")), "/srv/y");
 }

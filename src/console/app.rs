@@ -11,24 +11,24 @@ use ratatui::layout::Size;
 use tui_input::Input;
 
 use super::{
-    chosen::Chosen,
     command_line::CommandLine,
     dialog::Dialog,
     event::{Action, Effect},
     keys::Stroke,
     list::{List, Rows},
     logs::{LineId, Logs},
-    overview::{Spot, Summary},
+    overview::{OverviewRow, Summary},
     past::{Past, PastId},
-    picker::Picker,
+    picker::ColumnPicker,
     queries::Totals,
     racks,
     registry::{self, Row, Serial},
     settings, short_text, sources,
     tour::Tour,
-    undo::{Offer, Way},
+    undo::{UndoAction, UndoOffer},
+    visible_columns::VisibleColumns,
 };
-pub use super::{looks::Looks, messages::Message, view::View};
+pub use super::{config::AppConfig, messages::Message, view::View};
 use crate::{
     clock::Now,
     engine::snapshot::Seen,
@@ -83,11 +83,11 @@ pub enum Sheet {
 
 /// A place that a jump left; Esc goes back to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ViewPosition {
     /// The view.
     pub view: View,
     /// Whether History showed CKE's records.
-    pub of_cke: bool,
+    pub cke_records: bool,
     /// Whether Machines and Diff showed the racks.
     pub racks: bool,
     /// The open pane.
@@ -104,7 +104,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct App {
     /// Settings that never change while the console runs.
-    pub looks: Looks,
+    pub config: AppConfig,
     /// The changes that the operator has no permission for.
     pub rights: Rights,
     /// The latest state that the engine published.
@@ -130,7 +130,7 @@ pub struct App {
     /// Rows of Hosts.
     pub hosts: List<HostId>,
     /// Lines of the Overview that can be opened.
-    pub spots: List<Spot>,
+    pub overview_rows: List<OverviewRow>,
     /// Rows of History: entries that ended.
     pub history: List<PastId>,
     /// Rows of History while it shows CKE's records.
@@ -148,31 +148,31 @@ pub struct App {
     /// Content of the overlay while `help` is set.
     pub sheet: Sheet,
     /// Whether History shows CKE's records.
-    pub of_cke: bool,
+    pub cke_records: bool,
     /// The history, audit and CKE records that were read.
     pub past: Past,
     /// Sums of the Overview.
     pub summary: Summary,
     /// Number of previews that were started.
-    pub plans: u64,
+    pub last_plan_number: u64,
     /// The places that Esc goes back to.
-    pub before: Vec<Place>,
+    pub before: Vec<ViewPosition>,
     /// The columns that the operator chose.
-    pub chosen: Chosen,
+    pub visible_columns: VisibleColumns,
     /// The column picker, while it is open.
-    pub picker: Option<Picker>,
+    pub picker: Option<ColumnPicker>,
     /// Keys of an unfinished chord.
     pub chord: Vec<Stroke>,
     /// Boot time of the last request to stop the process (which resigns the lock).
-    pub stop_asked: Option<Duration>,
+    pub suspend_requested_at: Option<Duration>,
     /// Boot time of the chord's last key.
     pub chord_at: Duration,
     /// Command lines that were executed, oldest first.
     pub lines: Vec<String>,
     /// The undo of the action in progress.
-    pub leaving: Option<Way>,
+    pub pending_undo: Option<UndoAction>,
     /// The undo on offer.
-    pub undo: Option<Offer>,
+    pub undo: Option<UndoOffer>,
     /// The sandbox tour, while it runs.
     pub tour: Option<Tour>,
     /// Effects to carry out after this event.
@@ -188,13 +188,13 @@ pub struct App {
     /// The filter while it is typed, and the filter before.
     pub typing: Option<(Input, String)>,
     /// Whether the field still holds the previous text unchanged: the first letter then replaces it.
-    pub untouched: bool,
+    pub replace_on_typing: bool,
     /// The open dialog.
     pub dialog: Option<Dialog>,
     /// First visible line of the overlay, while it is open.
     pub help: Option<usize>,
     /// The text that is searched for in the overlay.
-    pub sought: String,
+    pub search_text: String,
     /// The message line.
     pub message: Option<Message>,
     /// Number of actions in progress.
@@ -202,18 +202,18 @@ pub struct App {
     /// The lost sources, each with the boot-time seconds at which it last answered.
     pub lost: BTreeMap<&'static str, f64>,
     /// The operator of this console, once known. The console does not announce the operator's own actions.
-    pub me: Option<Who>,
+    pub operator_identity: Option<Who>,
     /// Revision up to which other people's actions were announced.
-    pub heard_of: Option<i64>,
+    pub followed_revision: Option<i64>,
     /// End of the time in which a console started read-only may change things: boot time, and wall-clock time to show.
     pub writes_until: Option<(Duration, Timestamp)>,
 }
 
 impl App {
     /// Creates a console that has seen nothing yet.
-    pub fn new(looks: Looks, view: View, now: Now) -> Self {
+    pub fn new(config: AppConfig, view: View, now: Now) -> Self {
         Self {
-            looks,
+            config,
             seen: Arc::default(),
             totals: Totals::default(),
             now,
@@ -225,7 +225,7 @@ impl App {
             machines: List::default(),
             diff: List::default(),
             hosts: List::default(),
-            spots: List { unordered: true, ..List::default() },
+            overview_rows: List { unordered: true, ..List::default() },
             history: List::default(),
             records: List::default(),
             audit: List::default(),
@@ -234,18 +234,18 @@ impl App {
             line: None,
             messages: VecDeque::new(),
             sheet: Sheet::default(),
-            of_cke: false,
+            cke_records: false,
             past: Past::default(),
             summary: Summary::default(),
-            plans: 0,
+            last_plan_number: 0,
             before: Vec::new(),
-            chosen: Chosen::new(),
+            visible_columns: VisibleColumns::new(),
             picker: None,
             chord: Vec::new(),
             chord_at: Duration::ZERO,
-            stop_asked: None,
+            suspend_requested_at: None,
             lines: Vec::new(),
-            leaving: None,
+            pending_undo: None,
             undo: None,
             tour: None,
             effects: Vec::new(),
@@ -254,15 +254,15 @@ impl App {
             map: None,
             pane: None,
             typing: None,
-            untouched: false,
+            replace_on_typing: false,
             dialog: None,
             help: None,
-            sought: String::new(),
+            search_text: String::new(),
             message: None,
             busy: 0,
             lost: BTreeMap::new(),
-            me: None,
-            heard_of: None,
+            operator_identity: None,
+            followed_revision: None,
             writes_until: None,
             rights: Rights::default(),
         }
@@ -270,7 +270,7 @@ impl App {
 
     /// Returns true if changes are refused: the console was started read-only, and no `:write` is in force.
     pub fn read_only(&self) -> bool {
-        self.looks.read_only && self.writes_until.is_none_or(|(until, _)| self.now.boot >= until)
+        self.config.read_only && self.writes_until.is_none_or(|(until, _)| self.now.boot >= until)
     }
 
     /// Returns the time up to which the state of the queues is known. Ages stop there while etcd is lost.
@@ -288,29 +288,29 @@ impl App {
     }
 
     /// Ends the time that `:write` allowed, and reports it.
-    pub fn expire_writing(&mut self) {
+    pub fn expire_write_permission(&mut self) {
         if self.writes_until.is_some_and(|(until, _)| self.now.boot >= until) {
             self.writes_until = None;
-            self.say("read-only again: the time that :write allowed is over");
+            self.print("read-only again: the time that :write allowed is over");
         }
     }
 
     /// Returns true if the undo on offer can be executed now.
-    pub fn undo_stands(&self) -> bool {
+    pub fn can_undo(&self) -> bool {
         self.undo.as_ref().is_some_and(|offer| offer.refusal(self).is_none())
     }
 
     /// Saves a setting of the open view for the next start.
-    pub fn keep(&mut self, of_open: impl FnOnce(&Self) -> settings::Change) {
-        if self.looks.kept {
-            let change = of_open(self);
-            self.effects.push(Effect::Keep(change));
+    pub fn save_setting(&mut self, change_of: impl FnOnce(&Self) -> settings::Change) {
+        if self.config.saves_settings {
+            let change = change_of(self);
+            self.effects.push(Effect::SaveSettings(change));
         }
     }
 
     /// Returns true if this is the second request to stop within `CHORD` (5 s).
-    pub fn stops_twice(&mut self) -> bool {
-        let before = self.stop_asked.replace(self.now.boot);
+    pub fn is_repeated_suspend(&mut self) -> bool {
+        let before = self.suspend_requested_at.replace(self.now.boot);
         before.is_some_and(|before| self.now.boot.saturating_sub(before) <= CHORD)
     }
 
@@ -328,25 +328,25 @@ impl App {
 
     /// Returns the word that the operator types to confirm a large change: the cluster's name, else the badge, else
     /// `cluster`. It is typed exactly as it is shown.
-    pub fn cluster_word(&self) -> String {
-        short_text::safe(self.cluster().or(self.looks.badge.as_deref()).unwrap_or("cluster"))
+    pub fn cluster_label(&self) -> String {
+        short_text::safe(self.cluster().or(self.config.badge.as_deref()).unwrap_or("cluster"))
     }
 
     /// Returns a command's key for use in a sentence, or its command-line name if no key is bound.
     pub fn key(&self, name: &str) -> String {
-        self.looks.keymap.shown(name)
+        self.config.keymap.shown(name)
     }
 
     /// Returns true if the cursor was moved because its object disappeared, and the operator has not looked since.
-    pub fn strayed(&mut self) -> bool {
-        self.list_mut().take_strayed()
+    pub fn cursor_displaced(&mut self) -> bool {
+        self.list_mut().take_cursor_displaced()
     }
 
     /// Returns the open view's list.
     pub fn list(&self) -> &dyn Rows {
         match self.view {
-            View::Overview => &self.spots,
-            View::History if self.of_cke => &self.records,
+            View::Overview => &self.overview_rows,
+            View::History if self.cke_records => &self.records,
             View::History => &self.history,
             View::Audit => &self.audit,
             View::Logs => &self.log,
@@ -362,8 +362,8 @@ impl App {
     /// Returns the open view's list, mutable.
     pub fn list_mut(&mut self) -> &mut dyn Rows {
         match self.view {
-            View::Overview => &mut self.spots,
-            View::History if self.of_cke => &mut self.records,
+            View::Overview => &mut self.overview_rows,
+            View::History if self.cke_records => &mut self.records,
             View::History => &mut self.history,
             View::Audit => &mut self.audit,
             View::Logs => &mut self.log,
@@ -379,7 +379,7 @@ impl App {
     /// Returns all lists.
     pub fn lists_mut(&mut self) -> [&mut dyn Rows; 11] {
         [
-            &mut self.spots,
+            &mut self.overview_rows,
             &mut self.reboots,
             &mut self.nodes,
             &mut self.repairs,
@@ -396,6 +396,6 @@ impl App {
     /// Counts an action as started, and reports it.
     pub fn begin(&mut self, action: &Action) {
         self.busy += 1;
-        self.say(action.doing());
+        self.print(action.progress_text());
     }
 }

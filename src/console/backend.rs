@@ -18,12 +18,12 @@ use ratatui::{
 };
 
 /// Bytes that a frame rarely exceeds.
-const ROOM: usize = 256 * 1024;
+const INITIAL_CAPACITY: usize = 256 * 1024;
 
 /// Collects a frame, then writes it at once.
-pub struct Quiet<W: Write> {
-    inner: CrosstermBackend<Gathered>,
-    frame: Gathered,
+pub struct BufferedBackend<W: Write> {
+    inner: CrosstermBackend<SharedBuffer>,
+    frame: SharedBuffer,
     out: W,
     size: Size,
     cursor: Option<Position>,
@@ -31,15 +31,15 @@ pub struct Quiet<W: Write> {
 
 /// The bytes of the frame in progress, shared with the inner backend that produces them.
 #[derive(Clone)]
-struct Gathered(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Gathered {
+impl SharedBuffer {
     fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-impl Write for Gathered {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -51,10 +51,10 @@ impl Write for Gathered {
     }
 }
 
-impl<W: Write> Quiet<W> {
+impl<W: Write> BufferedBackend<W> {
     /// Creates a backend that writes to `out`. The terminal's cursor must be hidden already.
     pub fn new(out: W, size: Size) -> Self {
-        let frame = Gathered(Arc::new(Mutex::new(Vec::with_capacity(ROOM))));
+        let frame = SharedBuffer(Arc::new(Mutex::new(Vec::with_capacity(INITIAL_CAPACITY))));
         Self { inner: CrosstermBackend::new(frame.clone()), frame, out, size, cursor: None }
     }
 
@@ -64,7 +64,7 @@ impl<W: Write> Quiet<W> {
     }
 
     /// Writes text that is not part of a frame, at once: a title, a bell, or text for the clipboard.
-    pub fn say(&mut self, text: &str) -> io::Result<()> {
+    pub fn print(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }
@@ -84,11 +84,11 @@ impl<W: Write> Quiet<W> {
 }
 
 /// Reports whether a symbol is neither ASCII nor box drawing.
-fn foreign(symbol: &str) -> bool {
+fn has_disputed_width(symbol: &str) -> bool {
     !symbol.is_ascii() && !symbol.chars().all(|c| matches!(c, '\u{2500}'..='\u{259f}'))
 }
 
-impl<W: Write> Backend for Quiet<W> {
+impl<W: Write> Backend for BufferedBackend<W> {
     type Error = io::Error;
 
     fn draw<'a, I>(&mut self, content: I) -> io::Result<()>
@@ -101,7 +101,7 @@ impl<W: Write> Backend for Quiet<W> {
         }
         let before = self.cursor.take();
         // Terminals disagree about the width of other scripts, so the cursor position is sent again after such a cell.
-        for part in cells.split_inclusive(|(_, _, cell)| foreign(cell.symbol())) {
+        for part in cells.split_inclusive(|(_, _, cell)| has_disputed_width(cell.symbol())) {
             self.inner.draw(part.iter().copied())?;
         }
         if before.is_some() {
@@ -162,9 +162,9 @@ mod tests {
 
     /// Counts writes and keeps the bytes.
     #[derive(Clone, Default)]
-    struct Line(Arc<Mutex<Vec<Vec<u8>>>>);
+    struct WriteLog(Arc<Mutex<Vec<Vec<u8>>>>);
 
-    impl Write for Line {
+    impl Write for WriteLog {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().push(bytes.to_vec());
             Ok(bytes.len())
@@ -175,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_one_write_and_nothing_is_written_when_nothing_changed() {
-        let line = Line::default();
-        let mut terminal = Terminal::new(Quiet::new(line.clone(), Size::new(20, 4))).unwrap();
+    fn a_frame_is_one_write_and_an_unchanged_frame_is_none() {
+        let line = WriteLog::default();
+        let mut terminal = Terminal::new(BufferedBackend::new(line.clone(), Size::new(20, 4))).unwrap();
         for text in ["one", "one", "one", "two"] {
             terminal.draw(|f| f.render_widget(Paragraph::new(text), f.area())).unwrap();
         }
@@ -188,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_character_whose_width_terminals_dispute_the_place_is_said_anew() {
+    fn the_cursor_is_positioned_again_after_a_character_of_ambiguous_width() {
         let bytes = |text: &'static str| {
-            let line = Line::default();
-            let mut terminal = Terminal::new(Quiet::new(line.clone(), Size::new(20, 1))).unwrap();
+            let line = WriteLog::default();
+            let mut terminal = Terminal::new(BufferedBackend::new(line.clone(), Size::new(20, 1))).unwrap();
             terminal.draw(|f| f.render_widget(Paragraph::new(text), f.area())).unwrap();
             String::from_utf8(line.0.lock().unwrap().concat()).unwrap()
         };
@@ -204,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn the_cursor_is_shown_once_and_never_asked_for() {
-        let line = Line::default();
-        let mut terminal = Terminal::new(Quiet::new(line.clone(), Size::new(20, 4))).unwrap();
+    fn the_cursor_is_shown_once_and_its_position_is_never_queried() {
+        let line = WriteLog::default();
+        let mut terminal = Terminal::new(BufferedBackend::new(line.clone(), Size::new(20, 4))).unwrap();
         for _ in 0..3 {
             terminal.draw(|f| f.set_cursor_position((1, 1))).unwrap();
         }

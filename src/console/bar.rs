@@ -14,12 +14,12 @@ pub struct Phase {
     /// Its letter in the bar. The map of the racks uses the same letter, if it has one.
     pub letter: char,
     /// Its name.
-    pub word: &'static str,
+    pub label: &'static str,
 }
 
 /// Creates a phase.
-pub fn phase(from: Timestamp, letter: char, word: &'static str) -> Phase {
-    Phase { from, letter, word }
+pub fn phase(from: Timestamp, letter: char, label: &'static str) -> Phase {
+    Phase { from, letter, label }
 }
 
 /// Returns the phases of attempts: each command, and the wait after it.
@@ -32,20 +32,20 @@ pub fn attempts<'a>(all: impl Iterator<Item = &'a Attempt>) -> Vec<Phase> {
 }
 
 /// Widest bar, in columns: a wider one shows no more.
-const WIDEST: usize = 72;
+const MAX_WIDTH: usize = 72;
 
 /// Returns a bar of at most `width` columns, such as `[qqqqqqqqqqddddrr]`, and its legend, such as `q queued 11m  d
 /// draining 3m  r rebooting 42s`. Empty if there are fewer than two phases.
 pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> {
     all.sort_by_key(|phase| phase.from);
     all.dedup_by(|later, first| later.letter == first.letter);
-    let room = width.min(WIDEST).saturating_sub(2);
+    let room = width.min(MAX_WIDTH).saturating_sub(2);
     if !all.iter().any(|p| p.letter == 'd')
         && all.iter().any(|p| p.letter == 'c')
         && let Some(first) = all.first_mut().filter(|p| p.letter == 'q')
     {
         // The start of the drain is unknown.
-        first.word = "before the command";
+        first.label = "before the command";
     }
     if all.len() < 2 || room < all.len() {
         return Vec::new();
@@ -60,20 +60,20 @@ pub fn phases(mut all: Vec<Phase>, end: Timestamp, width: usize) -> Vec<String> 
     let (mut past, mut drawn) = (0.0, 0);
     for (phase, span) in all.iter().zip(&spans) {
         past += span.as_secs_f64();
-        let upto = columns(past / total, free);
-        bar.extend(std::iter::repeat_n(phase.letter, 1 + upto.saturating_sub(drawn)));
-        drawn = upto;
+        let filled_until = columns(past / total, free);
+        bar.extend(std::iter::repeat_n(phase.letter, 1 + filled_until.saturating_sub(drawn)));
+        drawn = filled_until;
     }
     bar.push(']');
-    let mut words: Vec<(char, &str, SignedDuration)> = Vec::new();
+    let mut totals: Vec<(char, &str, SignedDuration)> = Vec::new();
     for (phase, span) in all.iter().zip(spans) {
-        match words.iter_mut().find(|(letter, ..)| *letter == phase.letter) {
+        match totals.iter_mut().find(|(letter, ..)| *letter == phase.letter) {
             Some((.., sum)) => *sum += span,
-            None => words.push((phase.letter, phase.word, span)),
+            None => totals.push((phase.letter, phase.label, span)),
         }
     }
-    let words = words.iter().map(|(letter, word, sum)| format!("{letter} {word} {}", when::span(*sum)));
-    vec![bar, words.collect::<Vec<_>>().join("  ")]
+    let totals = totals.iter().map(|(letter, label, sum)| format!("{letter} {label} {}", when::span(*sum)));
+    vec![bar, totals.collect::<Vec<_>>().join("  ")]
 }
 
 // A share of a screen's width.
@@ -89,15 +89,15 @@ const BLOCKS: [char; 9] =
     ['_', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
 
 /// Draws numbers as heights, one column each. Any number above zero is visible.
-pub fn spark(values: &[u64], blocks: bool) -> String {
-    let signs: &[char] = if blocks { &BLOCKS } else { &ASCII };
-    let steps = u64::try_from(signs.len() - 1).unwrap_or(1);
+pub fn sparkline(values: &[u64], blocks: bool) -> String {
+    let symbols: &[char] = if blocks { &BLOCKS } else { &ASCII };
+    let steps = u64::try_from(symbols.len() - 1).unwrap_or(1);
     let most = values.iter().copied().max().unwrap_or(0).max(1);
-    let sign = |value: &u64| {
+    let symbol_for = |value: &u64| {
         let height = (value * steps).div_ceil(most);
-        signs.get(usize::try_from(height).unwrap_or(0)).copied().unwrap_or('?')
+        symbols.get(usize::try_from(height).unwrap_or(0)).copied().unwrap_or('?')
     };
-    values.iter().map(sign).collect()
+    values.iter().map(symbol_for).collect()
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_divided_by_the_lengths_of_its_phases_and_the_shortest_is_still_seen() {
+    fn a_bar_shows_phases_in_proportion_and_each_has_at_least_one_column() {
         let all = vec![phase(at(0), 'q', "queued"), phase(at(600), 'd', "draining"), phase(at(899), 'r', "rebooting")];
         let lines = phases(all, at(900), 23);
         assert_eq!(lines, ["[qqqqqqqqqqqqqdddddddr]", "q queued 10m  d draining 4m  r rebooting 1s"]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_that_comes_again_is_summed_and_a_clock_that_goes_back_breaks_nothing() {
+    fn repeated_phases_are_summed_and_a_clock_stepping_back_is_tolerated() {
         let all = vec![
             phase(at(0), 'c', "command"),
             phase(at(10), 'w', "waiting"),
@@ -133,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_heights_in_ascii_and_in_blocks_where_the_terminal_has_them() {
-        assert_eq!(spark(&[0, 1, 5, 9], false), "_.:|");
-        assert_eq!(spark(&[0, 0], false), "__");
-        assert_eq!(spark(&[0, 1, 8], true), "_\u{2581}\u{2588}");
-        assert_eq!(spark(&[], false), "");
+    fn sparklines_use_block_characters_or_ascii() {
+        assert_eq!(sparkline(&[0, 1, 5, 9], false), "_.:|");
+        assert_eq!(sparkline(&[0, 0], false), "__");
+        assert_eq!(sparkline(&[0, 1, 8], true), "_\u{2581}\u{2588}");
+        assert_eq!(sparkline(&[], false), "");
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 
 /// An object that blocks evictions, with everything it blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holder {
+pub struct BlockerGroup {
     /// The object: a budget, a job, a webhook, or one pod's own problem.
     pub what: String,
     /// The nodes whose drain it blocks.
@@ -23,23 +23,23 @@ pub struct Holder {
 }
 
 /// Returns all blockers, the one that blocks the most nodes first.
-pub fn all(app: &App) -> Vec<Holder> {
+pub fn all(app: &App) -> Vec<BlockerGroup> {
     let (seen, store) = (&app.seen, &app.seen.snapshot.store);
     let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
     let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
-    let mut found: BTreeMap<String, Holder> = BTreeMap::new();
+    let mut found: BTreeMap<String, BlockerGroup> = BTreeMap::new();
     let mut add = |what: String, node: &str, pod: Option<&str>| {
-        let holder = found.entry(what.clone()).or_default();
-        holder.what = what;
-        holder.nodes.insert(node.to_owned());
-        holder.pods.extend(pod.map(str::to_owned));
+        let group = found.entry(what.clone()).or_default();
+        group.what = what;
+        group.nodes.insert(node.to_owned());
+        group.pods.extend(pod.map(str::to_owned));
     };
     for id in reboots.chain(repairs) {
         let Some(node) = queries::machine(seen, id) else { continue };
         let blockers = queries::progress(seen, id).map(|p| p.blockers.as_slice()).unwrap_or_default();
         // The blockers of an entry that is not draining now are outdated.
         let blockers = if overview::in_work(seen, id) { blockers } else { &[] };
-        let mut told = false;
+        let mut has_blockers = false;
         for blocker in blockers {
             let what = match &blocker.why {
                 PodHold::Leaving | PodHold::Terminating { node_ready: true, .. } => continue,
@@ -50,9 +50,9 @@ pub fn all(app: &App) -> Vec<Holder> {
                 why => format!("{}: {why}", blocker.pod),
             };
             add(what, &node, Some(&blocker.pod));
-            told = true;
+            has_blockers = true;
         }
-        let why = seen.reasons.get(&id).filter(|_| !told);
+        let why = seen.reasons.get(&id).filter(|_| !has_blockers);
         if let Some(
             why @ (Reason::BlockedByPdb { .. }
             | Reason::BlockedByManyPdbs { .. }
@@ -67,14 +67,14 @@ pub fn all(app: &App) -> Vec<Holder> {
             add(short_text::stuck_on(why, app.now.wall), &node, None);
         }
     }
-    let mut all: Vec<Holder> = found.into_values().collect();
-    all.sort_by_key(|holder| (std::cmp::Reverse(holder.nodes.len()), holder.what.clone()));
+    let mut all: Vec<BlockerGroup> = found.into_values().collect();
+    all.sort_by_key(|group| (std::cmp::Reverse(group.nodes.len()), group.what.clone()));
     all
 }
 
 /// An object that blocks several drains.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Blocks {
+pub struct SharedBlocker {
     /// Its kind and name: `pdb shop/web`, `job batch/report`.
     pub what: String,
     /// The drains, oldest first.
@@ -84,11 +84,15 @@ pub struct Blocks {
 }
 
 /// Returns the objects that block more than one of the stuck drains.
-pub fn of_several(app: &App) -> Vec<Blocks> {
+pub fn shared_blockers(app: &App) -> Vec<SharedBlocker> {
     let seen = &app.seen;
-    let mut all: BTreeMap<String, Blocks> = BTreeMap::new();
+    let mut all: BTreeMap<String, SharedBlocker> = BTreeMap::new();
     let mut add = |what: String, id: EntryId, pod: Option<&str>| {
-        let one = all.entry(what.clone()).or_insert_with(|| Blocks { what, drains: Vec::new(), pods: BTreeSet::new() });
+        let one = all.entry(what.clone()).or_insert_with(|| SharedBlocker {
+            what,
+            drains: Vec::new(),
+            pods: BTreeSet::new(),
+        });
         if !one.drains.contains(&id) {
             one.drains.push(id);
         }
@@ -114,7 +118,7 @@ pub fn of_several(app: &App) -> Vec<Blocks> {
             }
         }
     }
-    let mut all: Vec<Blocks> = all.into_values().filter(|one| one.drains.len() > 1).collect();
+    let mut all: Vec<SharedBlocker> = all.into_values().filter(|one| one.drains.len() > 1).collect();
     for one in &mut all {
         one.drains.sort_by_key(|id| (queries::since(seen, *id), *id));
     }

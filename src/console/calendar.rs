@@ -7,7 +7,7 @@ use crate::model::{
     entry::QueueKind,
     freeze::Freeze,
     policy::Policy,
-    window::{Stands, clock},
+    window::{WindowState, clock},
 };
 
 /// Returns the freeze that is in force.
@@ -25,7 +25,7 @@ pub fn frozen(app: &App) -> Option<String> {
 }
 
 /// Rewrites the times in a text as the console shows all times: whole seconds, in the site's zone.
-pub fn retold(app: &App, text: &str) -> String {
+pub fn with_local_times(app: &App, text: &str) -> String {
     let word = |word: &str| {
         let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
         let at = bare.parse::<Timestamp>().ok().filter(|_| bare.len() >= "2026-11-21T10:00Z".len());
@@ -51,7 +51,7 @@ pub fn moment(app: &App, at: Timestamp) -> String {
 /// Formats a time to the second, with the date if it is another day: `10:10:05Z`, `19:10:05 JST`.
 pub fn time(app: &App, at: Timestamp) -> String {
     match zone(app) {
-        _ if when::unread(at) => when::UNREAD.to_owned(),
+        _ if when::is_unknown(at) => when::UNKNOWN.to_owned(),
         None => when::moment(at, app.now.wall),
         Some(zone) => {
             let (at, now) = (at.to_zoned(zone.clone()), app.now.wall.to_zoned(zone));
@@ -63,7 +63,7 @@ pub fn time(app: &App, at: Timestamp) -> String {
 /// Formats a time in at most eleven columns. Another day's time has no seconds; a zone other than UTC is not named.
 pub fn short(app: &App, at: Timestamp) -> String {
     match zone(app) {
-        _ if when::unread(at) => when::UNREAD.to_owned(),
+        _ if when::is_unknown(at) => when::UNKNOWN.to_owned(),
         None => when::short(at, app.now.wall),
         Some(zone) => {
             let (at, now) = (at.to_zoned(zone.clone()), app.now.wall.to_zoned(zone));
@@ -78,7 +78,7 @@ pub fn short(app: &App, at: Timestamp) -> String {
 }
 
 /// Returns the state of this queue's general window. `None` if it has none.
-pub fn stands(app: &App, policy: &Policy, queue: QueueKind) -> Option<Stands> {
+pub fn stands(app: &App, policy: &Policy, queue: QueueKind) -> Option<WindowState> {
     let windows = policy.windows.as_ref().filter(|windows| windows.bind(queue))?;
     windows.all().next().map(|(_, window)| window.stands(app.now.wall))
 }

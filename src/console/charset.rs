@@ -8,22 +8,22 @@ use crate::config::Switch;
 
 /// Characters that the terminal can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Letters {
+pub enum Charset {
     /// All characters.
     #[default]
     All,
     /// All characters, but the operator wants lines and borders in ASCII.
-    PlainLines,
+    AsciiBorders,
     /// ASCII only: any other character becomes `?`.
     Ascii,
 }
 
-impl Letters {
+impl Charset {
     /// Chooses the charset by the setting and by the locale in the environment.
     pub fn of(ascii: Switch, environment: impl Fn(&str) -> Option<String>) -> Self {
         match (ascii, utf8(environment)) {
             (_, false) => Self::Ascii,
-            (Switch::On, true) => Self::PlainLines,
+            (Switch::On, true) => Self::AsciiBorders,
             (Switch::Auto | Switch::Off, true) => Self::All,
         }
     }
@@ -45,7 +45,7 @@ pub fn has_blocks(term: Option<&str>) -> bool {
 }
 
 /// Applies the corrections to a screen.
-pub fn settle(buffer: &mut Buffer, letters: Letters) {
+pub fn apply_charset(buffer: &mut Buffer, charset: Charset) {
     let width = usize::from(buffer.area.width);
     for at in 0..buffer.content.len() {
         let symbol = buffer.content[at].symbol();
@@ -60,10 +60,10 @@ pub fn settle(buffer: &mut Buffer, letters: Letters) {
             }
         }
         let symbol = buffer.content[at].symbol();
-        let plain = match letters {
-            Letters::All => continue,
-            Letters::PlainLines => line(symbol),
-            Letters::Ascii => Some(line(symbol).unwrap_or_else(|| base(symbol))),
+        let plain = match charset {
+            Charset::All => continue,
+            Charset::AsciiBorders => ascii_border(symbol),
+            Charset::Ascii => Some(ascii_border(symbol).unwrap_or_else(|| ascii_letter(symbol))),
         };
         if let Some(plain) = plain {
             buffer.content[at].set_char(plain);
@@ -72,7 +72,7 @@ pub fn settle(buffer: &mut Buffer, letters: Letters) {
 }
 
 /// Returns the ASCII replacement of a box-drawing character or a block.
-fn line(symbol: &str) -> Option<char> {
+fn ascii_border(symbol: &str) -> Option<char> {
     let c = symbol.chars().next()?;
     match c {
         '\u{2500}' | '\u{2501}' | '\u{2504}' | '\u{2505}' | '\u{2508}' | '\u{2509}' | '\u{2550}' => Some('-'),
@@ -85,7 +85,7 @@ fn line(symbol: &str) -> Option<char> {
 }
 
 /// Drops the accent of an ASCII letter. Anything else becomes `?`.
-fn base(symbol: &str) -> char {
+fn ascii_letter(symbol: &str) -> char {
     symbol.chars().next().filter(char::is_ascii).unwrap_or('?')
 }
 
@@ -95,40 +95,40 @@ mod tests {
 
     use super::*;
 
-    fn row(text: &str, letters: Letters) -> String {
+    fn row(text: &str, charset: Charset) -> String {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
         buffer.set_stringn(0, 0, text, 12, Style::new());
-        settle(&mut buffer, letters);
+        apply_charset(&mut buffer, charset);
         buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>().trim_end().to_owned()
     }
 
     #[test]
-    fn lines_become_ascii_and_other_scripts_only_where_they_cannot_be_shown() {
+    fn borders_become_ascii_and_other_scripts_only_without_utf8() {
         let text = "\u{250c}\u{2500}\u{2502}\u{2026} \u{e9}e\u{301} \u{65e5}\u{672c}";
-        assert_eq!(row(text, Letters::PlainLines), "+-|~ \u{e9}e\u{301} \u{65e5} \u{672c}");
-        assert_eq!(row(text, Letters::Ascii), "+-|~ ?e ? ?");
-        assert_eq!(row("\u{2502}", Letters::All), "\u{2502}");
+        assert_eq!(row(text, Charset::AsciiBorders), "+-|~ \u{e9}e\u{301} \u{65e5} \u{672c}");
+        assert_eq!(row(text, Charset::Ascii), "+-|~ ?e ? ?");
+        assert_eq!(row("\u{2502}", Charset::All), "\u{2502}");
     }
 
     #[test]
-    fn a_wide_character_under_a_border_is_cut_not_pushed() {
+    fn a_wide_character_overlapped_by_a_border_is_replaced() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 4, 1));
         buffer.set_stringn(0, 0, "\u{65e5}\u{672c}", 4, Style::new());
         buffer[(1, 0)].set_symbol("\u{2502}");
-        settle(&mut buffer, Letters::All);
+        apply_charset(&mut buffer, Charset::All);
         let symbols: Vec<&str> = buffer.content.iter().map(ratatui::buffer::Cell::symbol).collect();
         assert_eq!(symbols, ["~", "\u{2502}", "\u{672c}", " "]);
     }
 
     #[test]
-    fn the_first_variable_that_is_set_decides() {
+    fn the_first_locale_variable_that_is_set_decides() {
         let of = |pairs: &'static [(&str, &str)], ascii| {
-            Letters::of(ascii, |name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+            Charset::of(ascii, |name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
         };
-        assert_eq!(of(&[("LANG", "de_DE.UTF-8")], Switch::Auto), Letters::All);
-        assert_eq!(of(&[("LANG", "C.utf8")], Switch::On), Letters::PlainLines);
-        assert_eq!(of(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")], Switch::Off), Letters::Ascii);
-        assert_eq!(of(&[("LC_ALL", ""), ("LC_CTYPE", "ja_JP.eucJP")], Switch::Auto), Letters::Ascii);
-        assert_eq!(of(&[], Switch::Auto), Letters::All);
+        assert_eq!(of(&[("LANG", "de_DE.UTF-8")], Switch::Auto), Charset::All);
+        assert_eq!(of(&[("LANG", "C.utf8")], Switch::On), Charset::AsciiBorders);
+        assert_eq!(of(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")], Switch::Off), Charset::Ascii);
+        assert_eq!(of(&[("LC_ALL", ""), ("LC_CTYPE", "ja_JP.eucJP")], Switch::Auto), Charset::Ascii);
+        assert_eq!(of(&[], Switch::Auto), Charset::All);
     }
 }

@@ -10,10 +10,10 @@ use crate::store::keys::Folder;
 
 /// Most bytes that are copied. Many terminals drop a sequence of 100,000 characters, and base64 turns three bytes into
 /// four.
-const MOST: usize = 60_000;
+const MAX_BYTES: usize = 60_000;
 
 /// Width for a pane's lines, so that they are not wrapped at the screen's edge.
-const WIDE: u16 = 1000;
+const UNWRAPPED_WIDTH: u16 = 1000;
 
 /// A text to copy. It is external text: it must contain no hidden newline, because it may be pasted into a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +26,10 @@ pub struct Copied {
 
 /// Returns the text that `copy` copies now: the whole text of an open pane, else the name of the object under the
 /// cursor.
-pub fn chosen(app: &App) -> Option<Copied> {
+pub fn copy_of_selection(app: &App) -> Option<Copied> {
     let target = app.target()?;
     if app.pane.is_some() {
-        let lines = detail::lines(app, &target, WIDE);
+        let lines = detail::lines(app, &target, UNWRAPPED_WIDTH);
         let mut text: String = lines.iter().map(|line| line.to_string().trim_end().to_owned() + "\n").collect();
         text.insert_str(0, &format!("{}\n", detail::title(app, &target)));
         let (text, all) = cut(text);
@@ -57,17 +57,17 @@ fn name(app: &App, target: &Target) -> Option<String> {
     .filter(|text| !text.is_empty())
 }
 
-/// Truncates a text to `MOST` bytes. Returns it, and whether it is complete.
+/// Truncates a text to `MAX_BYTES` bytes. Returns it, and whether it is complete.
 fn cut(mut text: String) -> (String, bool) {
-    if text.len() <= MOST {
+    if text.len() <= MAX_BYTES {
         return (text, true);
     }
-    let end = (0..=MOST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=MAX_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text.truncate(end);
     (text, false)
 }
 
 /// Returns the escape sequence that copies a text.
-pub fn sequence(text: &str) -> String {
+pub fn osc52_sequence(text: &str) -> String {
     format!("\u{1b}]52;c;{}\u{7}", STANDARD.encode(text))
 }

@@ -28,16 +28,16 @@ use crate::{
 
 /// Returns the columns of the open view, by the names that filters and `:sort` use. Empty if the view has no table.
 pub fn of(app: &App) -> &'static [&'static str] {
-    of_table(app.view, app.of_cke)
+    filter_columns(app.view, app.cke_records)
 }
 
 /// Returns the name of a view's table: the view's name, or `records` for CKE's records.
-pub fn table(view: View, of_cke: bool) -> &'static str {
-    if view == View::History && of_cke { "records" } else { view.name() }
+pub fn table(view: View, cke_records: bool) -> &'static str {
+    if view == View::History && cke_records { "records" } else { view.name() }
 }
 
 /// Returns the columns that a table shows by default if it is wide enough.
-pub fn own(view: View, of_cke: bool) -> &'static [&'static str] {
+pub fn default_columns(view: View, cke_records: bool) -> &'static [&'static str] {
     match view {
         View::Overview => &[],
         View::Reboots => &["index", "node", "address", "role", "status", "since", "pods", "reason"],
@@ -60,14 +60,15 @@ pub fn own(view: View, of_cke: bool) -> &'static [&'static str] {
             &["host", "namespace", "node", "power", "online", "state", "asked", "held", "pending", "last-on", "remarks"]
         }
         // The columns that filters know, in their order.
-        _ => of_table(view, of_cke),
+        _ => filter_columns(view, cke_records),
     }
 }
 
 /// Returns all columns that a table can show: its default ones, then those that only filters know.
-pub fn all(view: View, of_cke: bool) -> Vec<&'static str> {
-    let mut all = own(view, of_cke).to_vec();
-    let more: Vec<&'static str> = of_table(view, of_cke).iter().filter(|name| !all.contains(name)).copied().collect();
+pub fn all(view: View, cke_records: bool) -> Vec<&'static str> {
+    let mut all = default_columns(view, cke_records).to_vec();
+    let more: Vec<&'static str> =
+        filter_columns(view, cke_records).iter().filter(|name| !all.contains(name)).copied().collect();
     all.extend(more);
     all
 }
@@ -85,7 +86,7 @@ pub fn name(table: &str, title: &str) -> String {
 }
 
 /// Returns the columns of a view, by the names that filters and `:sort` use.
-pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
+pub fn filter_columns(view: View, cke_records: bool) -> &'static [&'static str] {
     match view {
         View::Overview => &[],
         View::Reboots => {
@@ -111,7 +112,7 @@ pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
         View::Machines => &["serial", "state", "for", "address", "role", "rack", "life", "place", "plan", "bmc"],
         View::Diff => &["what", "address", "serial", "score", "why"],
         View::Hosts => &["host", "namespace", "node", "power", "state", "asked", "remarks"],
-        View::History if of_cke => &["id", "start", "took", "status", "operation", "targets", "error"],
+        View::History if cke_records => &["id", "start", "took", "status", "operation", "targets", "error"],
         View::History => &["ended", "entry", "node", "address", "took", "tries", "by", "outcome", "why"],
         View::Audit => &["at", "who", "from", "what", "on", "result", "why"],
         View::Logs => &["at", "level", "entry", "text"],
@@ -122,7 +123,7 @@ pub fn of_table(view: View, of_cke: bool) -> &'static [&'static str] {
 pub struct RowCells<'a, Id: ?Sized> {
     app: &'a App,
     id: &'a Id,
-    found: Found<'a>,
+    found: RowData<'a>,
 }
 
 impl<'a, Id: Columns + ?Sized> RowCells<'a, Id> {
@@ -134,14 +135,14 @@ impl<'a, Id: Columns + ?Sized> RowCells<'a, Id> {
 
 impl<Id: Columns + ?Sized> Cells for RowCells<'_, Id> {
     fn value(&self, column: &str) -> Value<'_> {
-        self.id.told(self.app, &self.found, column)
+        self.id.cell_value(self.app, &self.found, column)
     }
 }
 
 /// Objects that several columns of a row are read from, looked up once. At each letter a filter reads all columns of
 /// ten thousand rows.
 #[derive(Default)]
-pub struct Found<'a> {
+pub struct RowData<'a> {
     reboot: Option<&'a RebootEntry>,
     repair: Option<&'a RepairEntry>,
     request: Option<&'a Request>,
@@ -157,12 +158,12 @@ pub struct Found<'a> {
 /// Identity of a row, whose columns can be read.
 pub trait Columns {
     /// Looks up the objects that more than one column needs.
-    fn find<'a>(&'a self, _app: &'a App) -> Found<'a> {
-        Found::default()
+    fn find<'a>(&'a self, _app: &'a App) -> RowData<'a> {
+        RowData::default()
     }
 
     /// Returns the value of a column.
-    fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a>;
+    fn cell_value<'a>(&'a self, app: &'a App, found: &RowData<'a>, column: &str) -> Value<'a>;
 }
 
 fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
@@ -170,7 +171,7 @@ fn age(app: &App, at: Option<Timestamp>) -> Value<'static> {
 }
 
 /// Returns a Node's role. An API server matches under the name on the screen (`api`) and as `control-plane`.
-fn role<'a>(app: &App, found: &Found<'a>) -> Value<'a> {
+fn role<'a>(app: &App, found: &RowData<'a>) -> Value<'a> {
     match queries::role_of(&app.seen, found.node, found.member) {
         api @ "api" => Value::Known(api.into(), "control-plane"),
         other => Value::text(other),
@@ -181,7 +182,7 @@ fn count(n: impl TryInto<i32>) -> Value<'static> {
     n.try_into().map_or(Value::None, |n| Value::Number(f64::from(n)))
 }
 
-fn whole(n: u64) -> Value<'static> {
+fn integer(n: u64) -> Value<'static> {
     // Indexes are shown and compared as numbers; values above 2^32 do not occur.
     u32::try_from(n).map_or(Value::None, |n| Value::Number(f64::from(n)))
 }
@@ -191,22 +192,31 @@ fn who(who: &Who) -> Value<'static> {
 }
 
 impl Columns for EntryId {
-    fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
+    fn find<'a>(&'a self, app: &'a App) -> RowData<'a> {
         let seen = &app.seen;
         let (reboot, repair) = (queries::entry(seen, *self), queries::repair(seen, *self));
         let request = seen.snapshot.store.requests.get(self).and_then(Stored::get);
         let address = reboot.map(|e| e.node.as_str()).or_else(|| repair.map(|e| e.address.as_str()));
-        let Some(address) = address else { return Found { request, ..Found::default() } };
+        let Some(address) = address else { return RowData { request, ..RowData::default() } };
         let member = seen.snapshot.store.definition().and_then(|d| d.members.by_address(&d.cluster, address));
         let by_address = || seen.snapshot.kube.by_address.get(address).map(String::as_str);
         let name = member.map(Node::node_name).or_else(by_address).unwrap_or(address);
-        Found { reboot, repair, request, address, name, node: queries::node(seen, name), member, ..Found::default() }
+        RowData {
+            reboot,
+            repair,
+            request,
+            address,
+            name,
+            node: queries::node(seen, name),
+            member,
+            ..RowData::default()
+        }
     }
 
-    fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
+    fn cell_value<'a>(&'a self, app: &'a App, found: &RowData<'a>, column: &str) -> Value<'a> {
         let (seen, now) = (&app.seen, app.now.wall);
         match column {
-            "index" => return whole(self.index),
+            "index" => return integer(self.index),
             "node" => return Value::text(found.name),
             "address" => return Value::text(found.address),
             "role" if found.name.is_empty() => return Value::None,
@@ -252,26 +262,26 @@ impl Columns for EntryId {
 }
 
 impl Columns for String {
-    fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
+    fn find<'a>(&'a self, app: &'a App) -> RowData<'a> {
         <str as Columns>::find(self, app)
     }
 
-    fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
-        <str as Columns>::told(self, app, found, column)
+    fn cell_value<'a>(&'a self, app: &'a App, found: &RowData<'a>, column: &str) -> Value<'a> {
+        <str as Columns>::cell_value(self, app, found, column)
     }
 }
 
 /// The columns of a node, by its name.
 impl Columns for str {
-    fn find<'a>(&'a self, app: &'a App) -> Found<'a> {
+    fn find<'a>(&'a self, app: &'a App) -> RowData<'a> {
         let (node, member) = (queries::node(&app.seen, self), queries::member(&app.seen, self));
         let address = member.map(|m| m.address.as_str()).or_else(|| queries::ip_of(node?)).unwrap_or_default();
         let entries = [app.totals.reboot_of(self), app.totals.repair_of(self)];
-        Found { address, name: self, node, member, entries, ..Found::default() }
+        RowData { address, name: self, node, member, entries, ..RowData::default() }
     }
 
-    fn told<'a>(&'a self, app: &'a App, found: &Found<'a>, column: &str) -> Value<'a> {
-        let entry = |id: Option<EntryId>| id.map_or(Value::None, |id| whole(id.index));
+    fn cell_value<'a>(&'a self, app: &'a App, found: &RowData<'a>, column: &str) -> Value<'a> {
+        let entry = |id: Option<EntryId>| id.map_or(Value::None, |id| integer(id.index));
         match column {
             "node" => Value::text(self),
             "state" => Value::text(short_text::node_state_of(app, self, found.node, found.entries).0),
@@ -287,13 +297,13 @@ impl Columns for str {
 }
 
 impl Columns for Serial {
-    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
+    fn cell_value<'a>(&'a self, app: &'a App, _found: &RowData<'a>, column: &str) -> Value<'a> {
         let seen = &app.seen;
         let Some(machine) = app.registry.machine(seen, self) else { return Value::text(self.0.as_str()) };
         match column {
             "serial" => Value::text(machine.serial.as_str()),
             "state" => Value::text(machine.state.word()),
-            "for" => Value::Span(registry::in_state(seen, machine)),
+            "for" => Value::Span(registry::seconds_in_state(seen, machine)),
             "address" => Value::text(machine.address.as_str()),
             "role" => Value::text(machine.role.as_str()),
             "rack" => count(machine.rack),
@@ -311,7 +321,7 @@ impl Columns for Serial {
 }
 
 impl Columns for Row {
-    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
+    fn cell_value<'a>(&'a self, app: &'a App, _found: &RowData<'a>, column: &str) -> Value<'a> {
         match (self, column) {
             (Self::Field(_), "what") => Value::text("field"),
             (Self::Fold(_), "what") => Value::text("nodes"),
@@ -332,7 +342,7 @@ impl Columns for Row {
 }
 
 impl Columns for HostId {
-    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
+    fn cell_value<'a>(&'a self, app: &'a App, _found: &RowData<'a>, column: &str) -> Value<'a> {
         let Some(host) = queries::host(&app.seen, self) else { return Value::text(self.1.as_str()) };
         match column {
             "host" => Value::text(self.1.as_str()),
@@ -340,7 +350,7 @@ impl Columns for HostId {
             "node" => queries::host_node(&app.seen, self).map_or(Value::None, |n| Value::text(n.name.as_str())),
             "power" => Value::text(short_text::host_power(host)),
             "state" => Value::text(host.provisioning.as_str()),
-            "asked" => Value::text(short_text::host_asked(host)),
+            "asked" => Value::text(short_text::host_requests(host)),
             "remarks" => Value::text(short_text::host(&app.seen, self).0),
             _ => Value::None,
         }
@@ -348,7 +358,7 @@ impl Columns for HostId {
 }
 
 impl Columns for PastId {
-    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
+    fn cell_value<'a>(&'a self, app: &'a App, _found: &RowData<'a>, column: &str) -> Value<'a> {
         let past = &app.past;
         let found = match app.view {
             View::Audit => past.audit.get(self).map(|a| match column {
@@ -360,8 +370,8 @@ impl Columns for PastId {
                 "result" => Value::text(a.result.as_str()),
                 _ => Value::text(a.reason.as_deref().unwrap_or_default()),
             }),
-            _ if app.of_cke => past.records.get(self).map(|r| match column {
-                "id" => whole(r.id),
+            _ if app.cke_records => past.records.get(self).map(|r| match column {
+                "id" => integer(r.id),
                 "start" => age(app, r.start_at),
                 "took" => r.start_at.zip(r.end_at).map_or(Value::None, |(a, b)| span(a, b)),
                 "status" => Value::text(r.status.as_str()),
@@ -386,7 +396,7 @@ impl Columns for PastId {
 }
 
 impl Columns for LineId {
-    fn told<'a>(&'a self, app: &'a App, _found: &Found<'a>, column: &str) -> Value<'a> {
+    fn cell_value<'a>(&'a self, app: &'a App, _found: &RowData<'a>, column: &str) -> Value<'a> {
         let Some(line) = app.logs.get(self) else { return Value::None };
         match column {
             "at" => age(app, Some(line.at)),

@@ -12,12 +12,12 @@ use tui_input::Input;
 use super::{
     app::{App, View},
     columns,
-    keys::{Command, TABLE, typed},
+    keys::{Command, TABLE, is_typable},
 };
 use crate::model::entry::EntryId;
 
 /// Most completions.
-const MOST: usize = 40;
+const MAX_COMPLETIONS: usize = 40;
 
 /// The open command line.
 #[derive(Clone, Debug, Default)]
@@ -27,16 +27,16 @@ pub struct CommandLine {
     /// The error of the text, until another letter is typed.
     pub error: Option<String>,
     /// The completions that tab goes through, and the one that is inserted.
-    pub proposals: Option<Proposals>,
+    pub completions: Option<Completions>,
     /// The completions of the present text.
-    pub offers: Proposals,
+    pub suggestions: Completions,
     /// The recalled line that replaces the typed text, counted from the last one.
-    pub recalled: Option<usize>,
+    pub history_index: Option<usize>,
 }
 
 /// Completions for the end of the line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proposals {
+pub struct Completions {
     /// The text before the word that is completed.
     pub before: String,
     /// The completions, best first.
@@ -46,7 +46,7 @@ pub struct Proposals {
 }
 
 /// A command that is not in the key table.
-pub struct Word {
+pub struct ArgumentCommand {
     /// Its name.
     pub name: &'static str,
     /// Its argument. Empty = none.
@@ -55,12 +55,12 @@ pub struct Word {
     pub help: &'static str,
 }
 
-const fn word(name: &'static str, argument: &'static str, help: &'static str) -> Word {
-    Word { name, argument, help }
+const fn word(name: &'static str, argument: &'static str, help: &'static str) -> ArgumentCommand {
+    ArgumentCommand { name, argument, help }
 }
 
 /// The commands that are not in the key table.
-pub const WORDS: &[Word] = &[
+pub const ARGUMENT_COMMANDS: &[ArgumentCommand] = &[
     word("goto", "NODE|ADDRESS|ENTRY", "Go to a node by name or address, or to an entry such as reboots/3"),
     word("view", "NAME", "Open a view"),
     word(
@@ -88,27 +88,27 @@ pub const WORDS: &[Word] = &[
 ];
 
 /// Verbs that take rows as an argument: a filter, or names, addresses or indexes.
-pub const ON_ROWS: [&str; 9] =
+pub const ROW_COMMANDS: [&str; 9] =
     ["reboot", "repair", "cancel", "hold", "unhold", "reset-backoff", "retry", "done", "force"];
 
 /// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ParsedCommand {
     /// Execute this command, as its key does.
     Press(Command),
     /// A verb with the rows that its argument names (`None` = the chosen ones), and its reason.
     Verb(Command, Option<String>, Option<String>),
     /// Reset the backoff of all entries, with the reason.
     AllBackoffs(Option<String>),
-    /// A command of [`WORDS`] with its argument.
-    Word(&'static str, String),
+    /// A command of [`ARGUMENT_COMMANDS`] with its argument.
+    ArgumentCommand(&'static str, String),
 }
 
 /// Parses a command line.
-pub fn read(text: &str) -> Result<Said, String> {
+pub fn read(text: &str) -> Result<ParsedCommand, String> {
     let (name, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
     let rest = rest.trim();
-    if let Some(word) = WORDS.iter().find(|w| w.name == name) {
+    if let Some(word) = ARGUMENT_COMMANDS.iter().find(|w| w.name == name) {
         let optional = ["mark", "sort", "filter", "columns", "unfreeze"].contains(&name);
         if word.argument.is_empty() && !rest.is_empty() {
             return Err(format!("{name} takes no argument"));
@@ -116,53 +116,53 @@ pub fn read(text: &str) -> Result<Said, String> {
         if !word.argument.is_empty() && rest.is_empty() && !optional {
             return Err(format!("{name} {}: the argument is missing", word.argument));
         }
-        return Ok(Said::Word(word.name, rest.to_owned()));
+        return Ok(ParsedCommand::ArgumentCommand(word.name, rest.to_owned()));
     }
-    let found = TABLE.iter().find(|b| b.name == name && typed(b.context));
+    let found = TABLE.iter().find(|b| b.name == name && is_typable(b.context));
     let Some(binding) = found else {
-        let near = propose(name, names().map(str::to_owned));
+        let near = matching_candidates(name, names().map(str::to_owned));
         let near = near.first().map(|n| format!(": did you mean {n}?")).unwrap_or_default();
         return Err(format!("there is no command {name:?}{near}"));
     };
-    if !binding.changes || binding.command == Command::Keep {
+    if !binding.changes || binding.command == Command::KeepCordoned {
         return if rest.is_empty() {
-            Ok(Said::Press(binding.command))
+            Ok(ParsedCommand::Press(binding.command))
         } else {
             Err(format!("{name} takes no argument"))
         };
     }
-    let (rows, reason) = reasoned(rest);
-    if rows.is_some() && !ON_ROWS.contains(&binding.name) {
+    let (rows, reason) = split_reason(rest);
+    if rows.is_some() && !ROW_COMMANDS.contains(&binding.name) {
         return Err(format!("{name} takes no argument, but a reason after {REASON}"));
     }
     if binding.command == Command::ResetBackoff && rows.as_deref() == Some("all") {
-        return Ok(Said::AllBackoffs(reason));
+        return Ok(ParsedCommand::AllBackoffs(reason));
     }
-    Ok(Said::Verb(binding.command, rows, reason))
+    Ok(ParsedCommand::Verb(binding.command, rows, reason))
 }
 
 /// Separator between a verb's rows and its reason.
 pub const REASON: &str = "--";
 
 /// Splits `rack=3 -- kernel 6.12` into the rows and the reason. Either may be missing.
-fn reasoned(text: &str) -> (Option<String>, Option<String>) {
+fn split_reason(text: &str) -> (Option<String>, Option<String>) {
     let words = || text.split(' ');
-    let said = |part: &str| Some(part.trim().to_owned()).filter(|part| !part.is_empty());
+    let non_empty = |part: &str| Some(part.trim().to_owned()).filter(|part| !part.is_empty());
     match words().position(|word| word == REASON) {
-        None => (said(text), None),
+        None => (non_empty(text), None),
         Some(at) => {
-            let join = |words: Vec<&str>| said(&words.join(" "));
+            let join = |words: Vec<&str>| non_empty(&words.join(" "));
             (join(words().take(at).collect()), join(words().skip(at + 1).collect()))
         }
     }
 }
 
 /// Returns the verbs with their arguments on the command line, for the help and the document.
-pub fn verb_forms() -> impl Iterator<Item = (String, &'static str)> {
+pub fn verb_usages() -> impl Iterator<Item = (String, &'static str)> {
     TABLE.iter().filter(|b| b.changes && b.name != "keep-cordoned").map(|b| {
         let rows = match b.name {
             "reset-backoff" => " [ROWS|all]",
-            name if ON_ROWS.contains(&name) => " [ROWS]",
+            name if ROW_COMMANDS.contains(&name) => " [ROWS]",
             _ => "",
         };
         (format!("{}{rows} [{REASON} REASON]", b.name), b.help)
@@ -170,80 +170,80 @@ pub fn verb_forms() -> impl Iterator<Item = (String, &'static str)> {
 }
 
 /// Explanation of ROWS.
-pub const ROWS: &str = "ROWS are names or addresses of nodes, indexes of entries, or a filter such as rack=3 or \
+pub const ROWS_HELP: &str = "ROWS are names or addresses of nodes, indexes of entries, or a filter such as rack=3 or \
     node:w1; without them a verb acts on the marked rows or the one under the cursor. It asks as its key does.";
 
 /// Returns all commands.
 fn names() -> impl Iterator<Item = &'static str> {
-    let table = TABLE.iter().filter(|b| typed(b.context)).map(|b| b.name);
-    WORDS.iter().map(|w| w.name).chain(table)
+    let table = TABLE.iter().filter(|b| is_typable(b.context)).map(|b| b.name);
+    ARGUMENT_COMMANDS.iter().map(|w| w.name).chain(table)
 }
 
 /// Returns the meaning of a line's first word, for the hint beside it.
 pub fn meaning(text: &str) -> Option<String> {
     let name = text.split_whitespace().next()?;
-    if let Some(word) = WORDS.iter().find(|w| w.name == name) {
+    if let Some(word) = ARGUMENT_COMMANDS.iter().find(|w| w.name == name) {
         return Some(format!("{}: {}", word.argument, word.help).trim_start_matches(": ").to_owned());
     }
-    let binding = TABLE.iter().find(|b| b.name == name && typed(b.context))?;
-    let rows = if ON_ROWS.contains(&name) { "[ROWS] " } else { "" };
+    let binding = TABLE.iter().find(|b| b.name == name && is_typable(b.context))?;
+    let rows = if ROW_COMMANDS.contains(&name) { "[ROWS] " } else { "" };
     let takes =
         if binding.changes && name != "keep-cordoned" { format!("{rows}[{REASON} REASON]: ") } else { String::new() };
     Some(format!("{takes}{}", binding.help))
 }
 
 /// Returns a command with its arguments, and its help text.
-pub fn told(name: &str) -> (String, String) {
-    if let Some(word) = WORDS.iter().find(|w| w.name == name) {
+pub fn usage(name: &str) -> (String, String) {
+    if let Some(word) = ARGUMENT_COMMANDS.iter().find(|w| w.name == name) {
         return (format!("{name} {}", word.argument).trim_end().to_owned(), word.help.to_owned());
     }
-    let form = verb_forms().find(|(form, _)| form.split(' ').next() == Some(name));
-    let help = || TABLE.iter().find(|b| b.name == name && typed(b.context)).map_or("", |b| b.help);
+    let form = verb_usages().find(|(form, _)| form.split(' ').next() == Some(name));
+    let help = || TABLE.iter().find(|b| b.name == name && is_typable(b.context)).map_or("", |b| b.help);
     form.map_or_else(|| (name.to_owned(), help().to_owned()), |(form, help)| (form, help.to_owned()))
 }
 
 /// Completions for times.
-const TIMES: [&str; 6] = ["15m", "30m", "1h", "2h", "8h", "1d"];
+const TIME_EXAMPLES: [&str; 6] = ["15m", "30m", "1h", "2h", "8h", "1d"];
 
 /// Returns the completions for the last word of a line, by the kind of argument at that place.
-pub fn proposals(app: &App, text: &str) -> Proposals {
+pub fn completions(app: &App, text: &str) -> Completions {
     let commas = text.starts_with("columns ");
     // A space may be wider than one byte: input methods type U+3000.
     let last = text.rsplit(|c: char| c.is_whitespace() || (commas && c == ',')).next().unwrap_or_default();
     let before = &text[..text.len() - last.len()];
     let mut words = before.split_whitespace();
     let (first, place) = (words.next(), words.count());
-    let argument = first.and_then(|name| WORDS.iter().find(|w| w.name == name)).map(|w| w.argument);
+    let argument = first.and_then(|name| ARGUMENT_COMMANDS.iter().find(|w| w.name == name)).map(|w| w.argument);
     // Only the completions are copied.
     let nodes = || app.seen.snapshot.kube.nodes.keys().map(|name| Cow::Borrowed(name.as_str()));
     let owned = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<String>>();
     let words: Vec<String> = match (first, argument) {
         // A reason has no completions.
         (Some(_), None) if before.split_whitespace().any(|word| word == REASON) => Vec::new(),
-        (None, _) => propose(last, names().map(str::to_owned)),
-        (Some("view"), _) => propose(last, View::ALL.iter().map(|v| v.name().to_owned())),
+        (None, _) => matching_candidates(last, names().map(str::to_owned)),
+        (Some("view"), _) => matching_candidates(last, View::ALL.iter().map(|v| v.name().to_owned())),
         (Some("columns"), _) => {
-            let all = columns::all(app.view, app.of_cke);
+            let all = columns::all(app.view, app.cke_records);
             let named: Vec<&str> = before.split([' ', ',']).collect();
             let left = all.into_iter().filter(|name| !named.contains(name)).map(str::to_owned);
-            propose(last, left.chain((named.len() == 2).then(|| "default".to_owned())))
+            matching_candidates(last, left.chain((named.len() == 2).then(|| "default".to_owned())))
         }
-        (Some("sort"), _) if place == 0 => propose(last, columns::of(app).iter().map(|c| (*c).to_owned())),
-        (Some("sort"), _) => propose(last, owned(&["desc", "asc"]).into_iter()),
-        (Some("write"), _) => propose(last, owned(&["off"]).into_iter().chain(owned(&TIMES[..5]))),
-        (Some("settings"), _) => propose(last, owned(&["forget"]).into_iter()),
-        (Some("freeze"), _) if place == 0 => propose(last, owned(&TIMES).into_iter()),
-        (Some("filter" | "mark"), _) => propose(last, columns::of(app).iter().map(|c| format!("{c}:"))),
-        (Some("reboot" | "repair"), _) => propose(last, nodes()),
-        (Some("goto"), _) => propose(last, nodes().chain(entries(app, true, true).map(Cow::Owned))),
-        (Some(verb), None) if ON_ROWS.contains(&verb) => {
+        (Some("sort"), _) if place == 0 => matching_candidates(last, columns::of(app).iter().map(|c| (*c).to_owned())),
+        (Some("sort"), _) => matching_candidates(last, owned(&["desc", "asc"]).into_iter()),
+        (Some("write"), _) => matching_candidates(last, owned(&["off"]).into_iter().chain(owned(&TIME_EXAMPLES[..5]))),
+        (Some("settings"), _) => matching_candidates(last, owned(&["forget"]).into_iter()),
+        (Some("freeze"), _) if place == 0 => matching_candidates(last, owned(&TIME_EXAMPLES).into_iter()),
+        (Some("filter" | "mark"), _) => matching_candidates(last, columns::of(app).iter().map(|c| format!("{c}:"))),
+        (Some("reboot" | "repair"), _) => matching_candidates(last, nodes()),
+        (Some("goto"), _) => matching_candidates(last, nodes().chain(entries(app, true, true).map(Cow::Owned))),
+        (Some(verb), None) if ROW_COMMANDS.contains(&verb) => {
             let repairs = app.view == View::Repairs;
             let all = (verb == "reset-backoff" && place == 0).then(|| "all".to_owned());
-            propose(last, all.into_iter().chain(entries(app, !repairs, repairs)))
+            matching_candidates(last, all.into_iter().chain(entries(app, !repairs, repairs)))
         }
         (Some(_), _) => Vec::new(),
     };
-    Proposals { before: before.to_owned(), words, at: 0 }
+    Completions { before: before.to_owned(), words, at: 0 }
 }
 
 /// Returns the entries of the queues.
@@ -255,9 +255,9 @@ fn entries(app: &App, reboots: bool, repairs: bool) -> impl Iterator<Item = Stri
 }
 
 /// Returns the completions of a text, best first: words that start with it or, if none does, words that resemble it.
-fn propose<T: AsRef<str> + Into<String>>(text: &str, words: impl Iterator<Item = T>) -> Vec<String> {
+fn matching_candidates<T: AsRef<str> + Into<String>>(text: &str, words: impl Iterator<Item = T>) -> Vec<String> {
     if text.is_empty() {
-        return words.take(MOST).map(Into::into).collect();
+        return words.take(MAX_COMPLETIONS).map(Into::into).collect();
     }
     let mut matcher = Matcher::new(Config::DEFAULT);
     let pattern = Pattern::parse(text, CaseMatching::Ignore, Normalization::Smart);
@@ -267,7 +267,7 @@ fn propose<T: AsRef<str> + Into<String>>(text: &str, words: impl Iterator<Item =
         found.retain(begins);
     }
     found.sort_by_key(|(word, score)| (word.as_ref().len(), std::cmp::Reverse(*score)));
-    found.into_iter().map(|(word, _)| word.into()).take(MOST).collect()
+    found.into_iter().map(|(word, _)| word.into()).take(MAX_COMPLETIONS).collect()
 }
 
 #[cfg(test)]
@@ -275,39 +275,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_key_table_and_words_with_arguments_are_read() {
-        assert_eq!(read(" hosts "), Ok(Said::Press(Command::Hosts)));
+    fn key_table_names_and_commands_with_arguments_are_parsed() {
+        assert_eq!(read(" hosts "), Ok(ParsedCommand::Press(Command::Hosts)));
         let rows = Some("rack=3 !role:api".to_owned());
-        assert_eq!(read("reboot rack=3 !role:api"), Ok(Said::Verb(Command::Reboot, rows.clone(), None)));
+        assert_eq!(read("reboot rack=3 !role:api"), Ok(ParsedCommand::Verb(Command::Reboot, rows.clone(), None)));
         let why = Some("kernel 6.12 -- again".to_owned());
-        assert_eq!(read("reboot rack=3 !role:api -- kernel 6.12 -- again"), Ok(Said::Verb(Command::Reboot, rows, why)));
+        assert_eq!(
+            read("reboot rack=3 !role:api -- kernel 6.12 -- again"),
+            Ok(ParsedCommand::Verb(Command::Reboot, rows, why))
+        );
         let why = Some("stop it".to_owned());
-        assert_eq!(read("switch -- stop it"), Ok(Said::Verb(Command::Switch, None, why)));
-        assert_eq!(read("hold"), Ok(Said::Verb(Command::Hold, None, None)));
+        assert_eq!(read("switch -- stop it"), Ok(ParsedCommand::Verb(Command::Switch, None, why)));
+        assert_eq!(read("hold"), Ok(ParsedCommand::Verb(Command::Hold, None, None)));
         assert!(read("switch now").unwrap_err().contains("a reason after --"));
-        assert_eq!(read("goto 10.0.0.7"), Ok(Said::Word("goto", "10.0.0.7".into())));
-        assert_eq!(read("sort"), Ok(Said::Word("sort", String::new())));
-        assert_eq!(read("q"), Ok(Said::Word("q", String::new())));
+        assert_eq!(read("goto 10.0.0.7"), Ok(ParsedCommand::ArgumentCommand("goto", "10.0.0.7".into())));
+        assert_eq!(read("sort"), Ok(ParsedCommand::ArgumentCommand("sort", String::new())));
+        assert_eq!(read("q"), Ok(ParsedCommand::ArgumentCommand("q", String::new())));
         assert_eq!(read("goto").unwrap_err(), "goto NODE|ADDRESS|ENTRY: the argument is missing");
         assert_eq!(read("hosts 3").unwrap_err(), "hosts takes no argument");
         assert_eq!(read("rebot").unwrap_err(), "there is no command \"rebot\": did you mean reboot?");
     }
 
     #[test]
-    fn no_word_is_a_name_of_the_key_table_too_but_for_those_that_take_an_argument_more() {
-        for word in WORDS {
-            let same = TABLE.iter().any(|b| b.name == word.name && typed(b.context));
+    fn argument_commands_do_not_shadow_key_table_names_except_three() {
+        for word in ARGUMENT_COMMANDS {
+            let same = TABLE.iter().any(|b| b.name == word.name && is_typable(b.context));
             assert!(!same || ["filter", "mark", "sort"].contains(&word.name), "{}", word.name);
         }
-        for name in ON_ROWS {
+        for name in ROW_COMMANDS {
             assert!(TABLE.iter().any(|b| b.name == name), "{name}");
         }
     }
 
     #[test]
-    fn what_begins_with_the_text_is_proposed_and_where_nothing_does_what_resembles_it() {
-        let found = propose("re", names().map(str::to_owned));
+    fn completion_prefers_prefix_matches_and_falls_back_to_fuzzy_matches() {
+        let found = matching_candidates("re", names().map(str::to_owned));
         assert!(found.iter().all(|name| name.starts_with("re")), "{found:?}");
-        assert_eq!(propose("rstb", names().map(str::to_owned)), ["reset-backoff"]);
+        assert_eq!(matching_candidates("rstb", names().map(str::to_owned)), ["reset-backoff"]);
     }
 }

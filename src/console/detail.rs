@@ -43,7 +43,7 @@ const LABEL: usize = 11;
 /// Commands, and what they do to an entry.
 const CANCEL: (&str, &str) = ("cancel", "cancel");
 const HOLD: (&str, &str) = ("hold", "hold");
-const LET_GO: (&str, &str) = ("unhold", "unhold");
+const UNHOLD: (&str, &str) = ("unhold", "unhold");
 const FORCE: (&str, &str) = ("force", "force (skip the rest)");
 const RETRY: (&str, &str) = ("retry", "retry");
 const RESET: (&str, &str) = ("reset-backoff", "reset backoff");
@@ -59,13 +59,13 @@ struct Text<'a> {
 pub fn lines(app: &App, of: &Target, width: u16) -> Vec<Line<'static>> {
     let mut text = Text { app, width: usize::from(width), lines: Vec::new() };
     match of {
-        Target::Entry(id) => text.any_entry(*id, true),
+        Target::Entry(id) => text.entry_or_broken(*id, true),
         Target::Node(name) => text.node(name),
-        Target::Machine(address) => text.registered(address),
+        Target::Machine(address) => text.machine_fields(address),
         Target::Fold(what) => text.fold(what),
         Target::Host(id) => text.host(id),
         Target::Past(folder, id) => text.past(*folder, id),
-        Target::Line(id) => text.logged(*id),
+        Target::Line(id) => text.log_line_fields(*id),
     }
     text.lines
 }
@@ -104,20 +104,20 @@ impl Text<'_> {
         let mut label = format!("{label:<LABEL$}");
         for line in wrap(&visible(text, true), width) {
             self.lines.push(Line::from(vec![
-                Span::styled(std::mem::replace(&mut label, " ".repeat(LABEL)), self.app.looks.theme.muted),
+                Span::styled(std::mem::replace(&mut label, " ".repeat(LABEL)), self.app.config.theme.muted),
                 Span::styled(line, style),
             ]));
         }
     }
 
     /// Adds the commands that make sense here, each with its key and its effect.
-    fn you_can(&mut self, actions: &[(&str, &str)]) {
+    fn available_actions_field(&mut self, actions: &[(&str, &str)]) {
         let can: Vec<String> = actions.iter().map(|(name, does)| format!("{} {does}", self.app.key(name))).collect();
-        self.field("you can", &can.join("  "), self.app.looks.theme.key);
+        self.field("you can", &can.join("  "), self.app.config.theme.key);
     }
 
     /// Adds a log line in full.
-    fn logged(&mut self, id: LineId) {
+    fn log_line_fields(&mut self, id: LineId) {
         let Some(line) = self.app.logs.get(&id).cloned() else {
             self.plain("", "the line is gone: only the latest are kept");
             return;
@@ -134,7 +134,7 @@ impl Text<'_> {
 
     fn heading(&mut self, text: String) {
         self.lines.push(Line::default());
-        self.lines.push(Line::styled(text, self.app.looks.theme.title));
+        self.lines.push(Line::styled(text, self.app.config.theme.title));
     }
 
     fn moment(&self, at: Timestamp) -> String {
@@ -148,7 +148,7 @@ impl Text<'_> {
     }
 
     /// Adds an entry of either queue. `alone` = the pane is the entry's; otherwise the node's lines are above already.
-    fn any_entry(&mut self, id: EntryId, alone: bool) {
+    fn entry_or_broken(&mut self, id: EntryId, alone: bool) {
         let store = Arc::clone(&self.app.seen.snapshot.store);
         let broken = match id.queue {
             QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| s.value.as_ref().err()),
@@ -163,8 +163,8 @@ impl Text<'_> {
                 self.plain("", &how);
             }
             Some(Some(why)) => {
-                let key = queries::lies(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
-                self.field("broken", &format!("{key}: {why}"), self.app.looks.theme.danger);
+                let key = queries::stored_at(&self.app.seen, id).map(|(key, _)| key.to_owned()).unwrap_or_default();
+                self.field("broken", &format!("{key}: {why}"), self.app.config.theme.danger);
                 let remove = self.app.key("cancel");
                 self.plain("", &format!("Other entries continue. {remove} removes it; or fix that key with etcdctl."));
             }
@@ -176,14 +176,14 @@ impl Text<'_> {
     /// Adds a reboot.
     fn entry(&mut self, id: EntryId, alone: bool) {
         let seen = Arc::clone(&self.app.seen);
-        let theme = self.app.looks.theme.clone();
+        let theme = self.app.config.theme.clone();
         let Some(entry) = queries::entry(&seen, id) else { return };
         let name = seen.snapshot.machine(&entry.node);
         let since = queries::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
         self.plain("status", &format!("{}{since}", short_text::status(entry, self.now())));
         if let Some(why) = seen.reasons.get(&id) {
             let style = if trouble::own(why) { theme.trouble } else { Style::new() };
-            self.field("why", &calendar::retold(self.app, &short_text::sentence(why)), style);
+            self.field("why", &calendar::with_local_times(self.app, &short_text::sentence(why)), style);
         }
         let progress = queries::progress(&seen, id).filter(|_| entry.status != RebootStatus::Queued);
         if let Some(p) = progress {
@@ -193,21 +193,21 @@ impl Text<'_> {
                 self.plain("next", &format!("{} ({})", when::until(next, self.now()), calendar::time(self.app, next)));
             }
         }
-        self.backed_off(entry.drain_backoff_count, entry.drain_backoff_expire);
-        self.asked(id);
+        self.backoff_field(entry.drain_backoff_count, entry.drain_backoff_expire);
+        self.requested(id);
         if alone {
             self.machine(&name);
         }
-        self.order_given(id);
+        self.order_field(id);
         let mut can = match entry.status {
             RebootStatus::Draining => vec![CANCEL, HOLD, FORCE],
             RebootStatus::Rebooting => vec![CANCEL, RETRY, ("done", "done (treat as booted)")],
             RebootStatus::Queued if entry.drain_backoff_count > 0 => vec![CANCEL, HOLD, RESET],
             _ => vec![CANCEL, HOLD],
         };
-        can.extend((queries::order(&seen, id) == Some(Verb::Hold)).then_some(LET_GO));
+        can.extend((queries::order(&seen, id) == Some(Verb::Hold)).then_some(UNHOLD));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
-        self.you_can(&can);
+        self.available_actions_field(&can);
         if progress.is_some() {
             self.pods_left(id);
         }
@@ -215,7 +215,7 @@ impl Text<'_> {
         self.attempts(id);
     }
 
-    fn backed_off(&mut self, count: i64, expire: Option<Timestamp>) {
+    fn backoff_field(&mut self, count: i64, expire: Option<Timestamp>) {
         if count > 0 {
             let next = expire.map(|t| format!(", next {}", when::until(t, self.now())));
             let times = if count == 1 { "time" } else { "times" };
@@ -223,7 +223,7 @@ impl Text<'_> {
         }
     }
 
-    fn order_given(&mut self, id: EntryId) {
+    fn order_field(&mut self, id: EntryId) {
         let given = self.app.seen.snapshot.store.orders.get(&id).and_then(Stored::get).cloned();
         if let Some(order) = given {
             let why = order.reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
@@ -258,7 +258,7 @@ impl Text<'_> {
         }
     }
 
-    fn asked(&mut self, id: EntryId) {
+    fn requested(&mut self, id: EntryId) {
         let request = self.app.seen.snapshot.store.requests.get(&id).and_then(Stored::get).cloned();
         let text = match request {
             Some(r) => {
@@ -274,9 +274,9 @@ impl Text<'_> {
     fn phases(&mut self, id: EntryId) {
         let (seen, mut all) = (&self.app.seen, Vec::new());
         let store = &seen.snapshot.store;
-        let asked = store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
-        all.extend(asked.map(|at| phase(at, 'q', "queued")));
-        let drains = match (queries::entry(seen, id), queries::repair(seen, id)) {
+        let requested = store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
+        all.extend(requested.map(|at| phase(at, 'q', "queued")));
+        let draining_since = match (queries::entry(seen, id), queries::repair(seen, id)) {
             (Some(e), _) => e.last_transition_time.filter(|_| e.status == RebootStatus::Draining),
             (_, Some(e)) => e.last_transition_time.filter(|_| e.unfinished() && e.step_status == StepStatus::Draining),
             _ => None,
@@ -286,15 +286,15 @@ impl Text<'_> {
         let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
         let read: Vec<_> = read.filter(|audit| audit.on == on).collect();
         let of = |what: &'static str| read.iter().filter(move |audit| audit.what == what).map(|audit| audit.at);
-        all.extend(drains.into_iter().chain(of("drain")).map(|at| phase(at, 'd', "draining")));
+        all.extend(draining_since.into_iter().chain(of("drain")).map(|at| phase(at, 'd', "draining")));
         // Between two drains nothing is drained.
-        let moved = match (queries::entry(seen, id), queries::repair(seen, id)) {
+        let last_transition = match (queries::entry(seen, id), queries::repair(seen, id)) {
             (Some(e), _) => e.last_transition_time,
             (_, Some(e)) => e.last_transition_time,
             _ => None,
         };
-        let rests = moved.filter(|_| queries::backs_off(seen, id).is_some());
-        all.extend(rests.into_iter().chain(of("back off")).map(|at| phase(at, 'b', "backoff")));
+        let backed_off_at = last_transition.filter(|_| queries::backoff_until(seen, id).is_some());
+        all.extend(backed_off_at.into_iter().chain(of("back off")).map(|at| phase(at, 'b', "backoff")));
         all.extend(bar::attempts(store.attempts_of(id).filter_map(Stored::get)));
         let end = queries::repair(seen, id).filter(|e| e.finished()).and_then(|e| e.last_transition_time);
         self.bar(all, end.unwrap_or(self.now()));
@@ -307,17 +307,17 @@ impl Text<'_> {
     }
 
     /// Adds the known events of an entry, oldest first.
-    fn timeline(&mut self, id: EntryId, moved: Option<Timestamp>, status: &str) {
+    fn timeline(&mut self, id: EntryId, last_transition: Option<Timestamp>, status: &str) {
         let store = &self.app.seen.snapshot.store;
         let mut events: Vec<(Timestamp, String)> = Vec::new();
         if let Some(r) = store.requests.get(&id).and_then(Stored::get) {
             events.push((r.at, format!("queued by {}", r.who)));
         }
-        if let Some(at) = moved {
+        if let Some(at) = last_transition {
             events.push((at, status.to_owned()));
         }
         for a in store.attempts_of(id).filter_map(Stored::get) {
-            let of = of_step(a);
+            let of = step_suffix(a);
             events.push((a.start, format!("attempt {}{of} started on {}", a.number, a.host)));
             if let Some(o) = &a.outcome {
                 events.push((o.at, format!("attempt {}{of}: {}", a.number, o.end)));
@@ -347,11 +347,11 @@ impl Text<'_> {
 
     fn attempts(&mut self, id: EntryId) {
         let seen = Arc::clone(&self.app.seen);
-        self.tries(&seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect::<Vec<_>>());
+        self.attempt_fields(&seen.snapshot.store.attempts_of(id).filter_map(Stored::get).collect::<Vec<_>>());
     }
 
     /// Adds attempts with the output of their commands, newest first.
-    fn tries(&mut self, attempts: &[&Attempt]) {
+    fn attempt_fields(&mut self, attempts: &[&Attempt]) {
         if attempts.is_empty() {
             return;
         }
@@ -366,7 +366,7 @@ impl Text<'_> {
                 },
             );
             let ordered = a.ordered_by.as_deref().map(|o| format!(", ordered by {o}")).unwrap_or_default();
-            self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{}{ordered}", a.host, of_step(a)));
+            self.plain(&format!("  #{}", a.number), &format!("{end}, on {}{}{ordered}", a.host, step_suffix(a)));
             self.plain("    argv", &a.command());
             for (label, tail) in a.outcome.iter().flat_map(|o| [("    stdout", &o.stdout), ("    stderr", &o.stderr)]) {
                 let kept: Vec<&str> = tail.trim_end().lines().rev().take(10).collect();
@@ -380,7 +380,7 @@ impl Text<'_> {
 }
 
 /// Returns which of a repair's commands an attempt ran, such as ` of step 2`. Empty for reboots.
-fn of_step(attempt: &Attempt) -> String {
+fn step_suffix(attempt: &Attempt) -> String {
     match attempt.step {
         _ if attempt.success => " of the success command".to_owned(),
         Some(step) => format!(" of step {}", step.saturating_add(1)),

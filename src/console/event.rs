@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::{
-    past::{Answer, Question},
+    past::{ReadRequest, ReadResponse},
     settings::Change,
     theme::Theme,
 };
@@ -31,7 +31,7 @@ pub enum Event {
     /// The terminal has a new size (columns, rows).
     Resize(u16, u16),
     /// The terminal reported a light or dark background: the theme for it.
-    Themed(Box<Theme>),
+    ThemeDetected(Box<Theme>),
     /// The engine published a new state.
     Seen(Arc<Seen>),
     /// Time passed.
@@ -39,26 +39,26 @@ pub enum Event {
     /// An action ended: its outcome, or the error message.
     Done(Result<ActionOutcome, String>),
     /// A question was answered.
-    Answered(Box<Answer>),
+    ReadFinished(Box<ReadResponse>),
     /// A setting was saved: a message, if there is one, or the error.
-    Kept(Result<Option<String>, String>),
+    SettingsSaved(Result<Option<String>, String>),
 }
 
 /// Outcome of an action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActionOutcome {
     /// The message for the operator.
-    pub said: String,
+    pub response: String,
     /// The entries that the action queued.
     pub queued: Vec<EntryId>,
     /// The revision of its write, if it changed a single thing.
-    pub wrote: Option<i64>,
+    pub written_revision: Option<i64>,
     /// The value that it replaced.
     pub replaced: Option<Replaced>,
     /// The entries for which it succeeded, if it acted on several. `None` = all of them.
     pub done: Option<Vec<EntryId>>,
-    /// Whether it failed for some objects, which `said` names.
-    pub partly: bool,
+    /// Whether it failed for some objects, which `response` names.
+    pub partial: bool,
 }
 
 /// Value that an action replaced, read from the store at the write. The screen may have been older.
@@ -73,8 +73,8 @@ pub enum Replaced {
 }
 
 impl<T: Into<String>> From<T> for ActionOutcome {
-    fn from(said: T) -> Self {
-        Self { said: said.into(), ..Self::default() }
+    fn from(response: T) -> Self {
+        Self { response: response.into(), ..Self::default() }
     }
 }
 
@@ -83,10 +83,10 @@ impl<T: Into<String>> From<T> for ActionOutcome {
 pub enum Effect {
     /// Execute the action, then send [`Event::Done`].
     Act(Action),
-    /// Read the data, then send [`Event::Answered`].
-    Ask(Question),
-    /// Save the setting, then send [`Event::Kept`].
-    Keep(Change),
+    /// Read the data, then send [`Event::ReadFinished`].
+    Ask(ReadRequest),
+    /// Save the setting, then send [`Event::SettingsSaved`].
+    SaveSettings(Change),
     /// Quit the console.
     Quit,
     /// Restore the terminal and stop the process, as Ctrl-Z does.
@@ -172,7 +172,7 @@ pub enum Action {
     /// Change the generation of the definition from the machine registry.
     Registry {
         /// The change.
-        what: Registering,
+        what: RegistryAction,
         /// Reason or ticket.
         reason: Option<String>,
     },
@@ -219,7 +219,7 @@ pub enum Action {
 
 /// Change of the generation of the definition from the machine registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Registering {
+pub enum RegistryAction {
     /// Enable or disable the integration.
     Enable(bool),
     /// Approve the change with this digest.
@@ -267,7 +267,8 @@ impl Action {
             of.clone_into(machine_type);
             name.clone_into(operation);
         }
-        if let (Self::Registry { what: Registering::Constraint { name, .. }, .. }, Some((of, _))) = (&mut self, chosen)
+        if let (Self::Registry { what: RegistryAction::Constraint { name, .. }, .. }, Some((of, _))) =
+            (&mut self, chosen)
         {
             of.clone_into(name);
         }
@@ -280,14 +281,15 @@ impl Action {
     /// Sets the typed value.
     #[must_use]
     pub fn with_value(mut self, typed: Option<&str>) -> Self {
-        if let (Self::Registry { what: Registering::Constraint { value, .. }, .. }, Some(typed)) = (&mut self, typed) {
+        if let (Self::Registry { what: RegistryAction::Constraint { value, .. }, .. }, Some(typed)) = (&mut self, typed)
+        {
             typed.trim().clone_into(value);
         }
         self
     }
 
     /// Returns the text of the message line while the action is in progress.
-    pub fn doing(&self) -> String {
+    pub fn progress_text(&self) -> String {
         match self {
             Self::AddReboots { addresses, .. } => format!("queueing {} ...", count(addresses.len(), "reboot")),
             Self::AddRepairs { addresses, operation, .. } => {
@@ -295,8 +297,8 @@ impl Action {
             }
             Self::Cancel { entries, .. } => {
                 let repairs = entries.iter().all(|id| id.queue == QueueKind::Repair);
-                let doing = if repairs { "deleting" } else { "cancelling" };
-                format!("{doing} {} ...", count(entries.len(), "entry"))
+                let progress_text = if repairs { "deleting" } else { "cancelling" };
+                format!("{progress_text} {} ...", count(entries.len(), "entry"))
             }
             Self::Remove { entry, .. } => format!("removing {entry} ..."),
             Self::Hold { entries, hold: true, .. } => format!("holding {} ...", count(entries.len(), "entry")),
@@ -307,14 +309,14 @@ impl Action {
             Self::Switch { queue, enabled: true, .. } => format!("enabling the {queue} queue ..."),
             Self::Switch { queue, enabled: false, .. } => format!("disabling the {queue} queue ..."),
             Self::Registry { what, .. } => match what {
-                Registering::Enable(true) => "enabling the sabakan integration ...".to_owned(),
-                Registering::Enable(false) => "disabling the sabakan integration ...".to_owned(),
-                Registering::Approve(digest) => format!("approving {digest} ..."),
-                Registering::Hold(true, _) => "stopping applying ...".to_owned(),
-                Registering::Hold(false, _) => "resuming applying ...".to_owned(),
-                Registering::AutoRepair(true) => "enabling automatic repair ...".to_owned(),
-                Registering::AutoRepair(false) => "disabling automatic repair ...".to_owned(),
-                Registering::Constraint { name, .. } => format!("setting constraint {name} ..."),
+                RegistryAction::Enable(true) => "enabling the sabakan integration ...".to_owned(),
+                RegistryAction::Enable(false) => "disabling the sabakan integration ...".to_owned(),
+                RegistryAction::Approve(digest) => format!("approving {digest} ..."),
+                RegistryAction::Hold(true, _) => "stopping applying ...".to_owned(),
+                RegistryAction::Hold(false, _) => "resuming applying ...".to_owned(),
+                RegistryAction::AutoRepair(true) => "enabling automatic repair ...".to_owned(),
+                RegistryAction::AutoRepair(false) => "disabling automatic repair ...".to_owned(),
+                RegistryAction::Constraint { name, .. } => format!("setting constraint {name} ..."),
             },
             Self::Hosts { hosts, action, .. } => {
                 let names: Vec<&str> = hosts.iter().map(|(name, _)| name.as_str()).collect();

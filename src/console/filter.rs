@@ -48,14 +48,14 @@ impl<'a> Value<'a> {
         match self {
             #[allow(clippy::cast_possible_truncation)]
             Self::Number(n) | Self::Span(n) => (0, (n * 1000.0) as i64, String::new()),
-            Self::Text(text) | Self::Known(text, _) => (1, 0, natural(text)),
+            Self::Text(text) | Self::Known(text, _) => (1, 0, natural_sort_key(text)),
             Self::None => (2, 0, String::new()),
         }
     }
 }
 
 /// Pads the numbers in a text so that they sort as numbers: `w9` before `w10`.
-fn natural(text: &str) -> String {
+fn natural_sort_key(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut digits = String::new();
     for c in text.to_lowercase().chars().chain(['\0']) {
@@ -129,15 +129,15 @@ impl Filter {
 
     /// Reports whether a row passes.
     pub fn passes(&self, row: &impl Cells) -> bool {
-        self.any.is_empty() || self.any.iter().any(|all| all.iter().all(|term| self.holds(term, row)))
+        self.any.is_empty() || self.any.iter().any(|all| all.iter().all(|term| self.is_match(term, row)))
     }
 
-    fn holds(&self, term: &Term, row: &impl Cells) -> bool {
+    fn is_match(&self, term: &Term, row: &impl Cells) -> bool {
         let found = match term.column {
-            Some(column) => term.test.holds(&row.value(column)),
+            Some(column) => term.test.is_match(&row.value(column)),
             None => self.columns.iter().any(|column| {
                 let value = row.value(column);
-                !matches!(value, Value::Span(_)) && term.test.holds(&value)
+                !matches!(value, Value::Span(_)) && term.test.is_match(&value)
             }),
         };
         found != term.not
@@ -145,24 +145,24 @@ impl Filter {
 }
 
 impl Test {
-    fn holds(&self, value: &Value<'_>) -> bool {
+    fn is_match(&self, value: &Value<'_>) -> bool {
         if let Value::Known(shown, known) = value {
-            return self.holds(&Value::text(shown.as_ref())) || self.holds(&Value::text(*known));
+            return self.is_match(&Value::text(shown.as_ref())) || self.is_match(&Value::text(*known));
         }
         match self {
             Self::Contains(word) => contains(&value.words(), word),
             Self::Matches(regex) => regex.is_match(&value.words()),
             Self::Is(word) => {
-                if let (Value::Number(n) | Value::Span(n), Some(Number(wanted))) = (value, number(word))
-                    && (n - wanted).abs() < f64::EPSILON
+                if let (Value::Number(n) | Value::Span(n), Some(Number(expected))) = (value, number(word))
+                    && (n - expected).abs() < f64::EPSILON
                 {
                     return true;
                 }
-                let whole = value.words().to_lowercase();
+                let full_text = value.words().to_lowercase();
                 // Narrow tables show people by their user name alone.
-                whole == *word || whole.split_once('@').is_some_and(|(name, _)| name == word)
+                full_text == *word || full_text.split_once('@').is_some_and(|(name, _)| name == word)
             }
-            Self::Compares(sign, or_equal, Number(wanted)) => {
+            Self::Compares(sign, or_equal, Number(expected)) => {
                 let found = match value {
                     Value::Number(n) | Value::Span(n) => *n,
                     // `38/40` counts as 38; `v1.35` is not a number.
@@ -172,8 +172,8 @@ impl Test {
                     },
                     Value::Known(..) | Value::None => return false,
                 };
-                let equal = *or_equal && (found - wanted).abs() < f64::EPSILON;
-                equal || if *sign == '>' { found > *wanted } else { found < *wanted }
+                let equal = *or_equal && (found - expected).abs() < f64::EPSILON;
+                equal || if *sign == '>' { found > *expected } else { found < *expected }
             }
         }
     }
@@ -247,8 +247,8 @@ fn term(word: &str, columns: &'static [&'static str]) -> Result<Term, String> {
     };
     // In views with the engine's `reason`, the operator's reason is the column `why`. In other views `reason` means
     // `why`.
-    let meant = if name == "reason" && !columns.contains(&"reason") { "why" } else { name };
-    let Some(column) = columns.iter().find(|c| c.eq_ignore_ascii_case(meant)).copied() else {
+    let column_name = if name == "reason" && !columns.contains(&"reason") { "why" } else { name };
+    let Some(column) = columns.iter().find(|c| c.eq_ignore_ascii_case(column_name)).copied() else {
         // An address with a port, a URL or a MAC address does not name a column: it is text.
         let words = name.chars().all(|c| c.is_ascii_alphabetic());
         if sign == ':' && (!words || tail[1..].starts_with("//") || tail[1..].contains(':')) {
@@ -267,8 +267,8 @@ fn term(word: &str, columns: &'static [&'static str]) -> Result<Term, String> {
                 Some(text) => (true, text),
                 None => (false, tail),
             };
-            let wanted = number(text).ok_or_else(|| format!("{column}{sign} needs a number, or 90s, 10m, 2h, 3d"))?;
-            Test::Compares(sign, or_equal, wanted)
+            let expected = number(text).ok_or_else(|| format!("{column}{sign} needs a number, or 90s, 10m, 2h, 3d"))?;
+            Test::Compares(sign, or_equal, expected)
         }
     };
     Ok(Term { not, column: Some(column), test })

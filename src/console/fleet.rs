@@ -13,14 +13,14 @@ use crate::{
 
 /// Sources of node names, racks and roles. Cheap to create and to compare.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct NodeNames {
     nodes: OrdMap<String, Arc<NodeRow>>,
     definition: Option<Arc<Definition>>,
     /// Whether the first list of all Nodes is complete.
     synced: bool,
 }
 
-impl Named {
+impl NodeNames {
     /// Takes them from the published state.
     pub fn by(seen: &Seen) -> Self {
         let definition = seen.snapshot.store.cluster.as_ref().and_then(|stored| stored.value.as_ref().ok());
@@ -32,7 +32,7 @@ impl Named {
     /// Counts all nodes, in one pass.
     pub fn count(&self, seen: &Seen) -> Count {
         let mut count = Count::default();
-        for (name, node) in with_nodes(seen) {
+        for (name, node) in names_with_nodes(seen) {
             count.names += 1;
             count.width = count.width.max(name.len());
             if self.synced && !node {
@@ -62,13 +62,13 @@ pub struct Count {
 
 /// Returns the names of all nodes, from Kubernetes and the definition, sorted and each once.
 pub fn names(seen: &Seen) -> impl Iterator<Item = &str> {
-    with_nodes(seen).map(|(name, _)| name)
+    names_with_nodes(seen).map(|(name, _)| name)
 }
 
 /// Same as [`names`], each with whether Kubernetes has a Node of that name.
-fn with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
+fn names_with_nodes(seen: &Seen) -> impl Iterator<Item = (&str, bool)> {
     let definition = seen.snapshot.store.definition().into_iter();
-    let mut members = definition.flat_map(|d| d.members.by_order_of_name(&d.cluster)).map(Node::node_name).peekable();
+    let mut members = definition.flat_map(|d| d.members.sorted_by_name(&d.cluster)).map(Node::node_name).peekable();
     let mut nodes = seen.snapshot.kube.nodes.keys().map(String::as_str).peekable();
     std::iter::from_fn(move || {
         let order = match (members.peek(), nodes.peek()) {
@@ -104,14 +104,14 @@ pub struct Hosts {
     pub away: Vec<HostId>,
     /// Inputs of the groups.
     of: OrdMap<HostId, Arc<HostRow>>,
-    ours: Option<Arc<Metal3>>,
+    metal3: Option<Arc<Metal3>>,
 }
 
 impl Hosts {
     /// Recomputes the groups if something has changed.
     pub(super) fn refresh(&mut self, seen: &Seen) {
-        let (hosts, ours) = (&seen.snapshot.kube.hosts, &seen.snapshot.metal3);
-        if self.of.ptr_eq(hosts) && self.ours.as_ref().is_some_and(|of| Arc::ptr_eq(of, ours)) {
+        let (hosts, metal3) = (&seen.snapshot.kube.hosts, &seen.snapshot.metal3);
+        if self.of.ptr_eq(hosts) && self.metal3.as_ref().is_some_and(|of| Arc::ptr_eq(of, metal3)) {
             return;
         }
         self.trouble = hosts.keys().filter(|id| short_text::host(seen, id).1).cloned().collect();
@@ -120,6 +120,6 @@ impl Hosts {
         let asked = |host: &HostRow| !host.asked.keys.is_empty() || host.pending();
         let away = hosts.iter().filter(|(id, host)| asked(host) && !short_text::host(seen, id).1);
         self.away = away.map(|(id, _)| id.clone()).collect();
-        (self.of, self.ours) = (hosts.clone(), Some(Arc::clone(ours)));
+        (self.of, self.metal3) = (hosts.clone(), Some(Arc::clone(metal3)));
     }
 }

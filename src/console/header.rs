@@ -16,17 +16,17 @@ use super::{
 };
 
 use crate::{
-    engine::{PreflightFault, decide::Applying, publish::WAITING},
+    engine::{PreflightFault, decide::Applying, publish::MAX_WAITING},
     model::entry::{QueueKind, Stored},
 };
 
 /// Most lines of one text in the banner.
-const MOST: usize = 2;
+const MAX_BANNER_LINES: usize = 2;
 
 /// Returns what must not be overlooked, wrapped: lost sources, the reason why this engine only observes, freezes, stops
 /// and faults. Empty when all is well.
 pub fn banner(app: &App) -> Vec<(String, Style)> {
-    let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
+    let (theme, engine) = (&app.config.theme, &app.seen.snapshot.engine);
     let mut texts = sources::banner(app);
     if app.seen.snapshot.store.synced && engine.leading.is_none() && !engine.observing.is_empty() {
         texts.push((
@@ -50,8 +50,8 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
         }
     }
     for (why, n) in held {
-        // A leader publishes only the first `WAITING` waiting entries to others.
-        let more = if engine.leading.is_none() && n >= WAITING { " or more" } else { "" };
+        // A leader publishes only the first `MAX_WAITING` waiting entries to others.
+        let more = if engine.leading.is_none() && n >= MAX_WAITING { " or more" } else { "" };
         let wait = if n == 1 { "1 entry waits".to_owned() } else { format!("{n}{more} entries wait") };
         texts.push((format!("! {wait}: {why}"), theme.trouble));
     }
@@ -65,8 +65,8 @@ pub fn banner(app: &App) -> Vec<(String, Style)> {
     let mut lines = Vec::new();
     for (text, style) in texts {
         let mut wrapped = wrap(&text, width.saturating_sub(1));
-        if wrapped.len() > MOST {
-            wrapped.truncate(MOST);
+        if wrapped.len() > MAX_BANNER_LINES {
+            wrapped.truncate(MAX_BANNER_LINES);
             if let Some(last) = wrapped.last_mut() {
                 last.push('~');
             }
@@ -95,12 +95,12 @@ pub fn draw(app: &App, buffer: &mut Buffer, area: Rect, banner: Rect) {
 }
 
 fn counts(app: &App) -> Line<'static> {
-    let theme = &app.looks.theme;
-    let word = app.looks.badge.as_deref().or(app.cluster()).unwrap_or("no cluster");
+    let theme = &app.config.theme;
+    let word = app.config.badge.as_deref().or(app.cluster()).unwrap_or("no cluster");
     let mut spans = vec![Span::styled(format!(" {} ", short_text::safe(word)), theme.badge), Span::raw(" ")];
     let store = &app.seen.snapshot.store;
     if !store.synced {
-        spans.push(Span::raw(if app.looks.sandbox { "starting ..." } else { "connecting ..." }));
+        spans.push(Span::raw(if app.config.sandbox { "starting ..." } else { "connecting ..." }));
         return Line::from(spans);
     }
     if app.view == View::Overview {
@@ -168,19 +168,19 @@ fn counts(app: &App) -> Line<'static> {
     }
     // The counts that an operator must see come first; zero counts are left out.
     let mut line = Line::from(spans);
-    let told = states.into_iter().filter(|(n, ..)| *n > 0);
-    line.extend(bad.map(span).chain(off).chain(told.chain(good).map(span)));
+    let nonzero_states = states.into_iter().filter(|(n, ..)| *n > 0);
+    line.extend(bad.map(span).chain(off).chain(nonzero_states.chain(good).map(span)));
     line
 }
 
 /// Returns the line with the leader and this console's mode.
 fn leader(app: &App) -> Line<'static> {
-    let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
+    let (theme, engine) = (&app.config.theme, &app.seen.snapshot.engine);
     let mut spans = Vec::new();
     if !app.seen.snapshot.store.synced {
         return Line::default();
     }
-    match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
+    match sources::current_leader(&app.seen, app.now.boot.as_secs_f64()) {
         Leader::Us => spans.push(Span::styled("leader: this console", theme.good)),
         Leader::Other(host) => spans.push(Span::raw(format!("leader: {} (another cketerm)", short_text::safe(&host)))),
         Leader::Cke(host) => {
@@ -195,7 +195,7 @@ fn leader(app: &App) -> Line<'static> {
             let text = format!("  WRITES until {}", calendar::time(app, end));
             spans.push(Span::styled(text, theme.danger));
         }
-        None if app.rights.only_looks() => {
+        None if app.rights.is_read_only() => {
             spans.push(Span::styled("  this etcd user is read-only", theme.trouble));
         }
         None => {}
@@ -246,7 +246,7 @@ pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
 
 /// Returns the tabs: with names and numbers (2), with numbers only for stuck entries (1), or with short names (0).
 fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);
     let waits = usize::from(matches!(*app.seen.applying, Applying::Approval(..) | Applying::Error(_)));
     let store = &app.seen.snapshot.store;
@@ -273,7 +273,7 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
         };
         let name = view.title();
         let name = if words == 0 && !open { name.get(..3).unwrap_or(name) } else { name };
-        let key = app.looks.keymap.key(view.name()).map(|key| format!("{key} ")).unwrap_or_default();
+        let key = app.config.keymap.key(view.name()).map(|key| format!("{key} ")).unwrap_or_default();
         let total = total.filter(|_| words == 2 || open).map(|n| format!(" {n}")).unwrap_or_default();
         // Marks the tabs where something needs an operator.
         let mark = if trouble > 0 && !open { "!" } else { "" };
@@ -290,7 +290,7 @@ fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
 
 /// Returns what is stuck, filtered, sorted and marked in the open view.
 fn status(app: &App) -> Line<'static> {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);
     let mut spans = Vec::new();
     let list = app.list();

@@ -11,12 +11,12 @@ use super::{
     event::Event,
     theme::{
         Theme,
-        background::{self, Background, Ear},
+        background::{self, AnswerFilter, Background},
     },
 };
 
 /// Time after the query during which an answer may still arrive.
-const HEAR_OUT: Duration = Duration::from_secs(2);
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// Themes of `auto`. They are read in advance, because no file is read while keys are answered.
 #[derive(Debug, Default)]
@@ -32,46 +32,53 @@ pub struct InputReader {
     /// `None` only while the process is about to stop.
     input: Option<EventStream>,
     /// Separates the terminal's answer about its background from the keys.
-    ear: Ear,
+    answer_filter: AnswerFilter,
     /// Time of the query, and of the last key.
-    asked: Instant,
-    pressed: Instant,
+    queried_at: Instant,
+    last_key_at: Instant,
     /// Decoded events that nobody has taken yet.
-    heard: VecDeque<Event>,
+    received: VecDeque<Event>,
     themes: Themes,
 }
 
 impl InputReader {
     /// Starts to read.
     pub fn new(themes: Themes) -> Self {
-        Self { input: Some(EventStream::new()), ..Self::deaf(themes) }
+        Self { input: Some(EventStream::new()), ..Self::without_input(themes) }
     }
 
-    fn deaf(themes: Themes) -> Self {
+    fn without_input(themes: Themes) -> Self {
         let now = Instant::now();
-        Self { input: None, ear: Ear::default(), asked: now, pressed: now, heard: VecDeque::new(), themes }
+        Self {
+            input: None,
+            answer_filter: AnswerFilter::default(),
+            queried_at: now,
+            last_key_at: now,
+            received: VecDeque::new(),
+            themes,
+        }
     }
 
     /// Expects the terminal's answer: the query was just sent.
     pub fn expect_answer(&mut self) {
-        self.ear = Ear::open();
-        self.asked = Instant::now();
+        self.answer_filter = AnswerFilter::open();
+        self.queried_at = Instant::now();
     }
 
     /// Returns the next event. `None` if the terminal is gone. Cancel-safe: no event is lost if the future is dropped.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = self.heard.pop_front() {
+            if let Some(event) = self.received.pop_front() {
                 return Some(event);
             }
             let event = next(&mut self.input).await?.ok()?;
-            self.hear(event);
+            self.handle(event);
         }
     }
 
     /// Queues an event as if the terminal had sent it.
     pub fn push(&mut self, event: Event) {
-        self.heard.push_back(event);
+        self.received.push_back(event);
     }
 
     /// Releases the terminal's input: another program reads it from now on.
@@ -88,18 +95,18 @@ impl InputReader {
         self.input = Some(EventStream::new());
     }
 
-    fn hear(&mut self, event: TerminalEvent) {
+    fn handle(&mut self, event: TerminalEvent) {
         let event = match event {
             TerminalEvent::Key(key) => {
-                self.pressed = Instant::now();
-                let heard = self.ear.hear(key);
-                self.heard.extend(heard.keys.into_iter().map(Event::Key));
-                let theme = match heard.answer {
+                self.last_key_at = Instant::now();
+                let received = self.answer_filter.handle(key);
+                self.received.extend(received.keys.into_iter().map(Event::Key));
+                let theme = match received.answer {
                     Some(Background::Light) => self.themes.light.take(),
                     Some(Background::Dark) => self.themes.dark.take(),
                     None => None,
                 };
-                self.heard.extend(theme.map(|theme| Event::Themed(Box::new(theme))));
+                self.received.extend(theme.map(|theme| Event::ThemeDetected(Box::new(theme))));
                 return;
             }
             TerminalEvent::Paste(text) => Event::Paste(text),
@@ -108,37 +115,37 @@ impl InputReader {
             TerminalEvent::FocusGained | TerminalEvent::FocusLost => return,
         };
         // A key that was held back came before it.
-        self.heard.extend(self.ear.interrupted().into_iter().map(Event::Key));
-        self.heard.push_back(event);
+        self.received.extend(self.answer_filter.flush_for_event().into_iter().map(Event::Key));
+        self.received.push_back(event);
     }
 
     /// Releases keys that were held back for an answer which did not continue: the operator typed them. Called once a
     /// second.
-    pub fn let_go(&mut self) {
-        let keys = if self.asked.elapsed() > background::TIMEOUT {
-            self.ear.close()
-        } else if self.pressed.elapsed() >= background::BUDGET {
-            self.ear.let_go()
+    pub fn flush(&mut self) {
+        let keys = if self.queried_at.elapsed() > background::TIMEOUT {
+            self.answer_filter.close()
+        } else if self.last_key_at.elapsed() >= background::EXIT_TIMEOUT {
+            self.answer_filter.flush()
         } else {
             return;
         };
-        self.heard.extend(keys.into_iter().map(Event::Key));
+        self.received.extend(keys.into_iter().map(Event::Key));
     }
 
     /// Waits a moment for an answer that is still arriving. Otherwise the shell would read it as typed text.
-    pub async fn hear_out(&mut self) {
+    pub async fn drain_answer(&mut self) {
         let answered = async {
-            while self.ear.expects() {
+            while self.answer_filter.is_waiting() {
                 match next(&mut self.input).await {
-                    Some(Ok(TerminalEvent::Key(key))) => drop(self.ear.hear(key)),
+                    Some(Ok(TerminalEvent::Key(key))) => drop(self.answer_filter.handle(key)),
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return,
                 }
             }
         };
         // A terminal that has not answered by now does not support the query.
-        if self.asked.elapsed() < HEAR_OUT {
-            let _ = tokio::time::timeout(background::BUDGET, answered).await;
+        if self.queried_at.elapsed() < DRAIN_LIMIT {
+            let _ = tokio::time::timeout(background::EXIT_TIMEOUT, answered).await;
         }
     }
 }
@@ -160,41 +167,41 @@ mod tests {
         TerminalEvent::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE))
     }
 
-    fn taken(input_reader: &mut InputReader) -> Vec<String> {
+    fn drain_names(input_reader: &mut InputReader) -> Vec<String> {
         let name = |event: Event| match event {
             Event::Key(key) => key.code.to_string(),
             Event::Paste(text) => format!("paste {text}"),
-            Event::Themed(_) => "theme".to_owned(),
+            Event::ThemeDetected(_) => "theme".to_owned(),
             other => format!("{other:?}"),
         };
-        input_reader.heard.drain(..).map(name).collect()
+        input_reader.received.drain(..).map(name).collect()
     }
 
     /// Without this order, `/foo]` and a paste of `bar` gave `foobar]`.
     #[tokio::test]
-    async fn a_paste_does_not_overtake_a_key_that_is_held_back_for_an_answer() {
-        let mut input_reader = InputReader::deaf(Themes::default());
+    async fn a_paste_does_not_overtake_keys_held_back_by_the_answer_filter() {
+        let mut input_reader = InputReader::without_input(Themes::default());
         input_reader.expect_answer();
-        input_reader.hear(key(']'));
-        assert_eq!(taken(&mut input_reader), [""; 0], "it may be an answer's");
-        input_reader.hear(TerminalEvent::Paste("bar".into()));
-        assert_eq!(taken(&mut input_reader), ["]", "paste bar"]);
+        input_reader.handle(key(']'));
+        assert_eq!(drain_names(&mut input_reader), [""; 0], "it may be an answer's");
+        input_reader.handle(TerminalEvent::Paste("bar".into()));
+        assert_eq!(drain_names(&mut input_reader), ["]", "paste bar"]);
         // Keys in the middle of an answer are never the operator's.
-        "]11;rgb:ff".chars().for_each(|c| input_reader.hear(key(c)));
-        input_reader.hear(TerminalEvent::Resize(90, 30));
-        assert_eq!(taken(&mut input_reader), ["Resize(90, 30)"]);
-        "ff/ffff/ffff\\".chars().for_each(|c| input_reader.hear(key(c)));
-        assert_eq!(taken(&mut input_reader), [""; 0]);
-        assert!(!input_reader.ear.expects(), "the answer came to its end");
+        "]11;rgb:ff".chars().for_each(|c| input_reader.handle(key(c)));
+        input_reader.handle(TerminalEvent::Resize(90, 30));
+        assert_eq!(drain_names(&mut input_reader), ["Resize(90, 30)"]);
+        "ff/ffff/ffff\\".chars().for_each(|c| input_reader.handle(key(c)));
+        assert_eq!(drain_names(&mut input_reader), [""; 0]);
+        assert!(!input_reader.answer_filter.is_waiting(), "the answer came to its end");
     }
 
     /// Themes are read before the answer arrives, so no file is read between two keys.
     #[tokio::test]
-    async fn the_theme_of_an_answer_was_read_before_it_came() {
+    async fn the_background_answer_selects_a_preloaded_theme() {
         let dark = Some(Theme::bare());
-        let mut input_reader = InputReader::deaf(Themes { light: None, dark });
+        let mut input_reader = InputReader::without_input(Themes { light: None, dark });
         input_reader.expect_answer();
-        "]11;rgb:0000/0000/0000\\".chars().for_each(|c| input_reader.hear(key(c)));
-        assert_eq!(taken(&mut input_reader), ["theme"]);
+        "]11;rgb:0000/0000/0000\\".chars().for_each(|c| input_reader.handle(key(c)));
+        assert_eq!(drain_names(&mut input_reader), ["theme"]);
     }
 }

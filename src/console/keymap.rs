@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::keys::{
     Binding, Command,
     Context::{self, Detail, Dialog, Everywhere, Field, Table},
-    TABLE, title, typed,
+    TABLE, is_typable, title,
 };
 
 /// A key press.
@@ -15,7 +15,7 @@ pub type Stroke = (KeyCode, KeyModifiers);
 
 /// An active key, or chord of keys, of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct InForce {
+struct BoundKey {
     context: Context,
     strokes: Vec<Stroke>,
     command: Command,
@@ -24,28 +24,28 @@ struct InForce {
     changed: bool,
 }
 
-impl InForce {
+impl BoundKey {
     /// Returns where the key was bound, for error messages.
-    fn place(&self) -> String {
+    fn origin(&self) -> String {
         if self.changed { format!("keys.{}", self.name) } else { "the default table".to_owned() }
     }
 }
 
 /// Result of a key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum KeyMatch {
     /// Execute a command.
     Command(Command),
     /// The chord is incomplete.
-    Begun,
+    Prefix,
     /// The key has no command here.
-    Nothing,
+    Unbound,
 }
 
 /// The active keys: the table with the changes of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keymap {
-    keys: Vec<InForce>,
+    keys: Vec<BoundKey>,
     names: BTreeMap<&'static str, Vec<String>>,
 }
 
@@ -64,7 +64,7 @@ impl Keymap {
             let names: Vec<_> = TABLE.iter().map(|b| b.name).collect();
             return Err(format!("keys: there is no command {name:?}; the commands are {}", names.join(", ")));
         }
-        let mut keys: Vec<InForce> = Vec::new();
+        let mut keys: Vec<BoundKey> = Vec::new();
         let mut names = BTreeMap::new();
         for binding in TABLE {
             let own = changed.get(binding.name);
@@ -74,15 +74,15 @@ impl Keymap {
             };
             for text in &texts {
                 let strokes = chord(text).ok_or_else(|| format!("keys.{}: {text:?} is not a key", binding.name))?;
-                fits(binding, text, &strokes)?;
-                let one = InForce {
+                validate(binding, text, &strokes)?;
+                let one = BoundKey {
                     context: binding.context,
                     strokes,
                     command: binding.command,
                     name: binding.name,
                     changed: own.is_some(),
                 };
-                if let Some(why) = keys.iter().find_map(|other| clash(&one, other)) {
+                if let Some(why) = keys.iter().find_map(|other| conflict(&one, other)) {
                     return Err(why);
                 }
                 keys.push(one);
@@ -94,15 +94,15 @@ impl Keymap {
 
     /// Returns the command of a single key here.
     pub fn lookup(&self, context: Context, key: KeyEvent) -> Option<Command> {
-        match self.hear(context, &[], key) {
-            Heard::Command(command) => Some(command),
-            Heard::Begun | Heard::Nothing => None,
+        match self.match_stroke(context, &[], key) {
+            KeyMatch::Command(command) => Some(command),
+            KeyMatch::Prefix | KeyMatch::Unbound => None,
         }
     }
 
     /// Returns the result of a key after the earlier keys of a chord.
-    pub fn hear(&self, context: Context, before: &[Stroke], key: KeyEvent) -> Heard {
-        let stroke = normal(key.code, key.modifiers);
+    pub fn match_stroke(&self, context: Context, before: &[Stroke], key: KeyEvent) -> KeyMatch {
+        let stroke = normalized(key.code, key.modifiers);
         let (mut begun, mut elsewhere) = (false, None);
         for one in &self.keys {
             let here = one.context == context;
@@ -114,24 +114,24 @@ impl Keymap {
                 continue;
             };
             match (*next == stroke, rest.is_empty(), here) {
-                (true, true, true) => return Heard::Command(one.command),
+                (true, true, true) => return KeyMatch::Command(one.command),
                 (true, true, false) => elsewhere = elsewhere.or(Some(one.command)),
                 (true, false, _) => begun = true,
                 _ => {}
             }
         }
         match elsewhere {
-            Some(command) => Heard::Command(command),
-            None if begun => Heard::Begun,
-            None => Heard::Nothing,
+            Some(command) => KeyMatch::Command(command),
+            None if begun => KeyMatch::Prefix,
+            None => KeyMatch::Unbound,
         }
     }
 
     /// Returns the chords that continue these key presses: the remaining keys, and the command's name.
     pub fn chords(&self, before: &[Stroke]) -> Vec<(String, &'static str)> {
-        let rest = |one: &InForce| {
+        let rest = |one: &BoundKey| {
             let rest = one.strokes.strip_prefix(before).filter(|rest| !rest.is_empty())?;
-            Some((rest.iter().map(|s| named(*s)).collect::<Vec<_>>().join(" "), one.name))
+            Some((rest.iter().map(|s| stroke_name(*s)).collect::<Vec<_>>().join(" "), one.name))
         };
         self.keys.iter().filter_map(rest).collect()
     }
@@ -150,14 +150,14 @@ impl Keymap {
     pub fn all(&self, binding: &Binding) -> String {
         match self.names.get(binding.name).map(|keys| keys.join(" ")).filter(|keys| !keys.is_empty()) {
             Some(keys) => keys,
-            None if typed(binding.context) => format!(":{}", binding.name),
+            None if is_typable(binding.context) => format!(":{}", binding.name),
             None => String::new(),
         }
     }
 }
 
 /// Returns the key that a terminal sends instead of this ctrl combination, if it cannot send the combination.
-fn never_heard((code, modifiers): Stroke) -> Option<&'static str> {
+fn terminal_equivalent((code, modifiers): Stroke) -> Option<&'static str> {
     if !modifiers.contains(KeyModifiers::CONTROL) {
         return None;
     }
@@ -184,11 +184,12 @@ fn never_heard((code, modifiers): Stroke) -> Option<&'static str> {
 
 /// Refuses bindings that a command must not have: chords where text is typed and, for verbs that change the cluster,
 /// keys that people press for something harmless.
-fn fits(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String> {
+fn validate(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String> {
     let name = binding.name;
-    if let Some((heard, stroke)) = strokes.iter().find_map(|stroke| Some((never_heard(*stroke)?, *stroke))) {
-        let key = named(stroke);
-        return Err(format!("keys.{name}: {text:?}: a terminal sends {key} as {heard}: choose another key"));
+    if let Some((equivalent, stroke)) = strokes.iter().find_map(|stroke| Some((terminal_equivalent(*stroke)?, *stroke)))
+    {
+        let key = stroke_name(stroke);
+        return Err(format!("keys.{name}: {text:?}: a terminal sends {key} as {equivalent}: choose another key"));
     }
     if strokes.len() > 1 {
         if matches!(binding.context, Dialog | Field) {
@@ -214,15 +215,15 @@ fn fits(binding: &Binding, text: &str, strokes: &[Stroke]) -> Result<(), String>
 }
 
 /// Returns why two bindings cannot both be active. The message blames the one from the configuration.
-fn clash(one: &InForce, other: &InForce) -> Option<String> {
+fn conflict(one: &BoundKey, other: &BoundKey) -> Option<String> {
     if !overlap(one.context, other.context) {
         return None;
     }
     let (new, old) = if one.changed || !other.changed { (one, other) } else { (other, one) };
-    let text = |of: &InForce| of.strokes.iter().map(|s| named(*s)).collect::<Vec<_>>().join(" ");
+    let text = |of: &BoundKey| of.strokes.iter().map(|s| stroke_name(*s)).collect::<Vec<_>>().join(" ");
     if new.strokes == old.strokes {
-        let (name, key, place) = (new.name, text(new), old.place());
-        return Some(format!("keys.{name}: {key} is the key of {} already ({place})", old.name));
+        let (name, key, origin) = (new.name, text(new), old.origin());
+        return Some(format!("keys.{name}: {key} is the key of {} already ({origin})", old.name));
     }
     let (long, short) = if new.strokes.len() > old.strokes.len() { (new, old) } else { (old, new) };
     long.strokes.starts_with(&short.strokes).then(|| {
@@ -233,7 +234,7 @@ fn clash(one: &InForce, other: &InForce) -> Option<String> {
             long.name,
             text(short),
             short.name,
-            if long == new { short.place() } else { long.place() },
+            if long == new { short.origin() } else { long.origin() },
         )
     })
 }
@@ -284,7 +285,7 @@ fn chord(text: &str) -> Option<Vec<Stroke>> {
 }
 
 /// Formats a key as [`parse`] reads it.
-pub fn named((code, modifiers): Stroke) -> String {
+pub fn stroke_name((code, modifiers): Stroke) -> String {
     let name = match code {
         KeyCode::Char(' ') => "space".to_owned(),
         KeyCode::Char(c) => c.to_string(),
@@ -304,7 +305,7 @@ pub fn named((code, modifiers): Stroke) -> String {
 }
 
 /// Drops the shift modifier: the character contains it already, and terminals disagree about reporting it.
-pub fn normal(code: KeyCode, modifiers: KeyModifiers) -> Stroke {
+pub fn normalized(code: KeyCode, modifiers: KeyModifiers) -> Stroke {
     (code, modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT))
 }
 
@@ -313,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_can_be_changed_and_unbound_and_duplicates_are_refused() {
+    fn keys_can_be_rebound_and_unbound_and_duplicates_are_refused() {
         let change = |name: &str, keys: &[&str]| {
             let keys = keys.iter().map(|k| (*k).to_owned()).collect();
             Keymap::new(&BTreeMap::from([(name.to_owned(), keys)]))
@@ -335,25 +336,29 @@ mod tests {
     }
 
     #[test]
-    fn a_chord_is_heard_key_by_key_and_one_whose_first_key_does_something_alone_is_refused() {
+    fn chords_are_matched_key_by_key_and_a_chord_with_a_bound_prefix_is_refused() {
         let change = |all: &[(&str, &str)]| {
             Keymap::new(&all.iter().map(|(name, key)| ((*name).to_owned(), vec![(*key).to_owned()])).collect())
         };
         let map = change(&[("cancel", "ctrl-x c"), ("repaint", "ctrl-x r")]).unwrap();
         let begun = KeyEvent::new(KeyCode::Char('x'), KeyModifiers::CONTROL);
-        assert_eq!(map.hear(Table, &[], begun), Heard::Begun);
-        assert_eq!(map.hear(Field, &[], begun), Heard::Nothing, "text is typed there");
-        let before = [normal(begun.code, begun.modifiers)];
-        let then = |c| map.hear(Detail, &before, KeyEvent::from(KeyCode::Char(c)));
-        assert_eq!((then('c'), then('d')), (Heard::Command(Command::Cancel), Heard::Nothing));
-        assert_eq!(map.hear(Table, &[], KeyEvent::from(KeyCode::Char('c'))), Heard::Command(Command::Copy), "alone");
+        assert_eq!(map.match_stroke(Table, &[], begun), KeyMatch::Prefix);
+        assert_eq!(map.match_stroke(Field, &[], begun), KeyMatch::Unbound, "text is typed there");
+        let before = [normalized(begun.code, begun.modifiers)];
+        let then = |c| map.match_stroke(Detail, &before, KeyEvent::from(KeyCode::Char(c)));
+        assert_eq!((then('c'), then('d')), (KeyMatch::Command(Command::Cancel), KeyMatch::Unbound));
+        assert_eq!(
+            map.match_stroke(Table, &[], KeyEvent::from(KeyCode::Char('c'))),
+            KeyMatch::Command(Command::Copy),
+            "alone"
+        );
         assert_eq!(map.chords(&before), [("c".to_owned(), "cancel"), ("r".to_owned(), "repaint")]);
         assert_eq!(map.shown("cancel"), "Ctrl-x c");
 
         let why = change(&[("bottom", "g g")]).unwrap_err();
-        let said =
+        let expected =
             "keys.bottom: the chord \"g g\" of bottom begins with g, which is the key of top alone (the default table)";
-        assert_eq!(why, said);
+        assert_eq!(why, expected);
         assert!(change(&[("bottom", "g e"), ("top", "g g")]).is_ok());
         assert!(change(&[("yes", "g y")]).unwrap_err().contains("not where text is typed"));
         assert!(change(&[("top", "z esc")]).unwrap_err().contains("Esc cancels a chord"));
@@ -361,7 +366,7 @@ mod tests {
 
     /// Destructive keys must not be next to harmless ones.
     #[test]
-    fn a_verb_is_not_bound_to_a_key_that_looks_harmless() {
+    fn a_command_that_changes_the_cluster_cannot_use_a_harmless_key() {
         for key in ["ctrl-d", "ctrl-k", "enter", "space", "pgdn", "left"] {
             let change = BTreeMap::from([("force".to_owned(), vec![key.to_owned()])]);
             let why = Keymap::new(&change).unwrap_err();
@@ -373,11 +378,12 @@ mod tests {
 
     /// Such keys must be refused, because nobody could press them.
     #[test]
-    fn a_key_that_a_terminal_sends_as_another_one_is_refused() {
-        for (key, heard) in [("ctrl-i", "tab"), ("ctrl-m", "enter"), ("ctrl-[", "esc"), ("ctrl-x ctrl-m", "enter")] {
+    fn a_key_that_terminals_send_as_another_key_is_refused() {
+        for (key, equivalent) in [("ctrl-i", "tab"), ("ctrl-m", "enter"), ("ctrl-[", "esc"), ("ctrl-x ctrl-m", "enter")]
+        {
             let change = BTreeMap::from([("top".to_owned(), vec![key.to_owned()])]);
             let why = Keymap::new(&change).unwrap_err();
-            assert!(why.contains(&format!(" as {heard}: choose another key")), "{why}");
+            assert!(why.contains(&format!(" as {equivalent}: choose another key")), "{why}");
         }
         // The control codes after the letters, and keys that have no control code at all.
         for key in ["ctrl-\\", "ctrl-]", "ctrl-^", "ctrl-_", "ctrl-/", "ctrl-1", "ctrl-9", "ctrl-;", "ctrl-enter"] {
@@ -391,9 +397,9 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_read_as_it_is_named() {
+    fn key_names_round_trip() {
         for key in TABLE.iter().flat_map(|b| b.keys).chain(&["f12", "alt-x", "delete", "home"]) {
-            assert_eq!(parse(key).map(named).as_deref(), Some(*key));
+            assert_eq!(parse(key).map(stroke_name).as_deref(), Some(*key));
         }
     }
 }

@@ -22,9 +22,9 @@ pub struct List<Id> {
     /// The filter as it was typed.
     pub filter: String,
     /// The active filter: the last valid one.
-    pub good: Filter,
+    pub active_filter: Filter,
     /// The error of the typed filter.
-    pub fault: Option<String>,
+    pub filter_error: Option<String>,
     /// The sort column, and whether the largest value comes first. `None` = the view's own order.
     pub sort: Option<(&'static str, bool)>,
     /// Whether the rows are not ordered by identity.
@@ -32,12 +32,12 @@ pub struct List<Id> {
     /// Whether the operator has moved the cursor.
     pub moved: bool,
     /// Cursor positions from before jumps: the object, its row, the first visible row and the filter.
-    pub left: Vec<(Option<Id>, usize, usize, String)>,
+    pub saved_positions: Vec<(Option<Id>, usize, usize, String)>,
     /// Whether the cursor's object disappeared and the cursor moved to its neighbour. A verb pressed right then was
     /// meant for the old object.
-    pub strayed: bool,
+    pub cursor_displaced: bool,
     /// Counter of the state that the rows were made from, if there is one and nothing is filtered or sorted; else 0.
-    pub made_of: u64,
+    pub source_generation: u64,
 }
 
 impl<Id> Default for List<Id> {
@@ -50,14 +50,14 @@ impl<Id> Default for List<Id> {
             top: 0,
             marks: BTreeSet::new(),
             filter: String::new(),
-            good: Filter::default(),
-            fault: None,
+            active_filter: Filter::default(),
+            filter_error: None,
             sort: None,
             unordered: false,
             moved: false,
-            left: Vec::new(),
-            strayed: false,
-            made_of: 0,
+            saved_positions: Vec::new(),
+            cursor_displaced: false,
+            source_generation: 0,
         }
     }
 }
@@ -73,16 +73,16 @@ impl<Id: Ord + Clone> List<Id> {
             Some(None) => {
                 // If a filter hides the object, the cursor goes to the first row. If the object is gone, the cursor
                 // goes to the row in its place.
-                let gone = self.cursor.as_ref().is_some_and(|id| !exists(id));
-                self.select(if gone { self.place } else { 0 });
-                self.strayed = gone && self.cursor.is_some();
+                let is_deleted = self.cursor.as_ref().is_some_and(|id| !exists(id));
+                self.select(if is_deleted { self.place } else { 0 });
+                self.cursor_displaced = is_deleted && self.cursor.is_some();
             }
             None => self.select(0),
         }
     }
 
     /// Takes a new state while the list is not shown. Its rows are made when it is shown.
-    pub fn stay_closed(&mut self, total: usize, exists: impl Fn(&Id) -> bool) {
+    pub fn refresh_hidden(&mut self, total: usize, exists: impl Fn(&Id) -> bool) {
         self.total = total;
         self.marks.retain(exists);
     }
@@ -91,7 +91,7 @@ impl<Id: Ord + Clone> List<Id> {
     pub fn select(&mut self, place: usize) {
         self.place = place.min(self.rows.len().saturating_sub(1));
         self.cursor = self.rows.get(self.place).cloned();
-        self.strayed = false;
+        self.cursor_displaced = false;
     }
 
     /// Returns the row of an object.
@@ -100,7 +100,7 @@ impl<Id: Ord + Clone> List<Id> {
     }
 
     /// Moves the cursor to an object. Returns false if it is not shown.
-    pub fn go_to(&mut self, id: &Id) -> bool {
+    pub fn select_id(&mut self, id: &Id) -> bool {
         let found = self.place_of(id);
         if let Some(place) = found {
             self.select(place);
@@ -167,7 +167,7 @@ pub trait Rows {
     /// last valid one in force.
     fn set_filter(&mut self, text: &str, columns: &'static [&'static str]);
     /// Returns the error of the typed filter.
-    fn fault(&self) -> Option<&str>;
+    fn filter_error(&self) -> Option<&str>;
     /// Returns the sort column, and whether the largest value comes first.
     fn sort(&self) -> Option<(&'static str, bool)>;
     /// Sets the order. The caller must recompute the rows.
@@ -189,11 +189,11 @@ pub trait Rows {
     /// Saves the cursor position.
     fn leave(&mut self);
     /// Restores the last saved cursor position. The caller must recompute the rows.
-    fn come_back(&mut self, columns: &'static [&'static str]);
+    fn restore_position(&mut self, columns: &'static [&'static str]);
     /// Drops the saved cursor positions.
     fn forget(&mut self);
     /// Returns whether the cursor moved because its object disappeared, and clears that flag.
-    fn take_strayed(&mut self) -> bool;
+    fn take_cursor_displaced(&mut self) -> bool;
 }
 
 impl<Id: Ord + Clone> Rows for List<Id> {
@@ -214,16 +214,16 @@ impl<Id: Ord + Clone> Rows for List<Id> {
     }
     fn set_filter(&mut self, text: &str, columns: &'static [&'static str]) {
         text.clone_into(&mut self.filter);
-        self.fault = match Filter::parse(text, columns) {
-            Ok(good) => {
-                self.good = good;
+        self.filter_error = match Filter::parse(text, columns) {
+            Ok(active_filter) => {
+                self.active_filter = active_filter;
                 None
             }
             Err(why) => Some(why),
         };
     }
-    fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
+    fn filter_error(&self) -> Option<&str> {
+        self.filter_error.as_deref()
     }
     fn sort(&self) -> Option<(&'static str, bool)> {
         self.sort
@@ -240,12 +240,12 @@ impl<Id: Ord + Clone> Rows for List<Id> {
         self.step(by);
     }
     fn point(&mut self, visible: usize) -> bool {
-        let there = self.top + visible < self.rows.len();
-        if there {
+        let in_range = self.top + visible < self.rows.len();
+        if in_range {
             self.moved = true;
             self.select(self.top + visible);
         }
-        there
+        in_range
     }
     fn show_cursor(&mut self, height: usize) {
         self.reveal(height);
@@ -261,20 +261,20 @@ impl<Id: Ord + Clone> Rows for List<Id> {
         self.marks.clear();
     }
     fn leave(&mut self) {
-        self.left.push((self.cursor.clone(), self.place, self.top, self.filter.clone()));
+        self.saved_positions.push((self.cursor.clone(), self.place, self.top, self.filter.clone()));
     }
-    fn come_back(&mut self, columns: &'static [&'static str]) {
-        let Some((cursor, place, top, filter)) = self.left.pop() else { return };
+    fn restore_position(&mut self, columns: &'static [&'static str]) {
+        let Some((cursor, place, top, filter)) = self.saved_positions.pop() else { return };
         if filter != self.filter {
             self.set_filter(&filter, columns);
         }
         (self.cursor, self.place, self.top) = (cursor, place, top);
     }
     fn forget(&mut self) {
-        self.left.clear();
+        self.saved_positions.clear();
     }
-    fn take_strayed(&mut self) -> bool {
-        std::mem::take(&mut self.strayed)
+    fn take_cursor_displaced(&mut self) -> bool {
+        std::mem::take(&mut self.cursor_displaced)
     }
 }
 
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cursor_follows_its_object_when_rows_before_it_vanish() {
+    fn the_cursor_follows_its_object_when_earlier_rows_are_deleted() {
         let mut list = list(&[1, 2, 3, 4]);
         list.step(2);
         put(&mut list, &[2, 3, 4]);
@@ -302,23 +302,23 @@ mod tests {
     }
 
     #[test]
-    fn when_its_object_vanishes_the_cursor_goes_to_the_neighbour_and_remembers_that_nobody_chose_it() {
+    fn a_cursor_whose_object_is_deleted_moves_to_the_neighbour_and_is_marked_displaced() {
         let mut list = list(&[1, 2, 3]);
         list.step(1);
         put(&mut list, &[1, 3]);
-        assert_eq!((list.cursor, list.strayed), (Some(3), true));
+        assert_eq!((list.cursor, list.cursor_displaced), (Some(3), true));
         put(&mut list, &[1]);
-        assert_eq!((list.cursor, list.strayed), (Some(1), true), "there is no later row: the last one");
+        assert_eq!((list.cursor, list.cursor_displaced), (Some(1), true), "there is no later row: the last one");
         put(&mut list, &[0, 1]);
-        assert_eq!((list.cursor, list.strayed), (Some(1), true), "other news change nothing");
+        assert_eq!((list.cursor, list.cursor_displaced), (Some(1), true), "other news change nothing");
         list.step(-1);
-        assert_eq!((list.cursor, list.strayed), (Some(0), false));
+        assert_eq!((list.cursor, list.cursor_displaced), (Some(0), false));
         put(&mut list, &[]);
-        assert_eq!((list.cursor, list.strayed), (None, false));
+        assert_eq!((list.cursor, list.cursor_displaced), (None, false));
     }
 
     #[test]
-    fn marks_of_vanished_objects_go_and_the_others_stay() {
+    fn marks_of_deleted_objects_are_removed_and_others_are_kept() {
         let mut list = list(&[1, 2, 3]);
         list.toggle_mark();
         list.toggle_mark();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_holds_the_cursor() {
+    fn the_visible_window_contains_the_cursor() {
         let mut list = list(&(0..100).collect::<Vec<_>>());
         list.step(50);
         list.reveal(10);

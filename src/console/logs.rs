@@ -5,9 +5,9 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 use crate::telemetry::LogLine;
 
 /// Shortest time between two reads of the ring buffer.
-const PAUSE: Duration = Duration::from_millis(400);
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
 /// Most lines that are kept here.
-const MOST: usize = crate::telemetry::LINES;
+const MAX_LINES: usize = crate::telemetry::LINES;
 
 /// Number of a line; the newest sorts first.
 pub type LineId = Reverse<u64>;
@@ -17,7 +17,7 @@ pub type LineId = Reverse<u64>;
 pub struct Logs {
     /// The lines by number.
     pub lines: BTreeMap<LineId, Arc<LogLine>>,
-    asked: bool,
+    requested: bool,
     not_before: Duration,
 }
 
@@ -28,21 +28,21 @@ impl Logs {
     }
 
     /// Returns the number after which to read lines now. `None` if it is not time to read.
-    pub fn wants(&mut self, boot: Duration) -> Option<u64> {
-        if self.asked || boot < self.not_before {
+    pub fn next_request(&mut self, boot: Duration) -> Option<u64> {
+        if self.requested || boot < self.not_before {
             return None;
         }
-        self.asked = true;
+        self.requested = true;
         Some(self.lines.keys().next().map_or(0, |id| id.0))
     }
 
     /// Takes new lines. Returns false if there were none.
     pub fn take(&mut self, lines: Vec<Arc<LogLine>>, boot: Duration) -> bool {
-        self.asked = false;
-        self.not_before = boot + PAUSE;
+        self.requested = false;
+        self.not_before = boot + POLL_INTERVAL;
         let any = !lines.is_empty();
         self.lines.extend(lines.into_iter().map(|line| (Reverse(line.number), line)));
-        while self.lines.len() > MOST {
+        while self.lines.len() > MAX_LINES {
             self.lines.pop_last();
         }
         any

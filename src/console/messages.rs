@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{app::App, short_text};
 
 /// Most messages that are kept.
-const MESSAGES: usize = 200;
+const MAX_MESSAGES: usize = 200;
 /// Longest message in bytes. A longer one is shortened to a quarter of this, because nobody reads more on a line.
-const LONGEST: usize = 4000;
+const MAX_LENGTH: usize = 4000;
 
 /// Outcome of the last action, or the reason why a key had no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Message {
 
 impl Message {
     /// Returns how long the message is shown: by its length, and longer for an error.
-    fn shown_for(&self) -> Duration {
+    fn display_time(&self) -> Duration {
         let words = u64::try_from(self.text.len() / 16).unwrap_or(0);
         Duration::from_secs((if self.failed { 20 } else { 8 } + words).min(60))
     }
@@ -32,49 +32,49 @@ impl Message {
 
 impl App {
     /// Shows an error or a refusal, with what to do.
-    pub fn refuse(&mut self, text: impl Into<String>) {
-        self.tell(text.into(), true);
+    pub fn print_error(&mut self, text: impl Into<String>) {
+        self.add_message(text.into(), true);
     }
 
     /// Shows an error about the open view. It disappears with the view.
-    pub fn refuse_here(&mut self, text: impl Into<String>) {
-        self.tell(text.into(), true);
+    pub fn print_error_here(&mut self, text: impl Into<String>) {
+        self.add_message(text.into(), true);
         if let Some(message) = &mut self.message {
             message.here = true;
         }
     }
 
     /// Shows a message about the open view. It disappears with the view.
-    pub fn say_here(&mut self, text: impl Into<String>) {
-        self.tell(text.into(), false);
+    pub fn print_here(&mut self, text: impl Into<String>) {
+        self.add_message(text.into(), false);
         if let Some(message) = &mut self.message {
             message.here = true;
         }
     }
 
     /// Shows a message.
-    pub fn say(&mut self, text: impl Into<String>) {
-        self.tell(text.into(), false);
+    pub fn print(&mut self, text: impl Into<String>) {
+        self.add_message(text.into(), false);
     }
 
-    fn tell(&mut self, text: String, failed: bool) {
+    fn add_message(&mut self, text: String, failed: bool) {
         self.note(text, failed);
         self.message = self.messages.back().map(|(_, message)| message.clone());
     }
 
     /// Adds a message to the list without showing it.
     pub fn note(&mut self, text: String, failed: bool) {
-        let text = if text.len() > LONGEST { short_text::squeezed(&text, LONGEST / 4) } else { text };
+        let text = if text.len() > MAX_LENGTH { short_text::shorten_middle(&text, MAX_LENGTH / 4) } else { text };
         let message = Message { text, failed, at: self.now.boot, here: false };
         self.messages.push_back((self.now.wall, message));
-        while self.messages.len() > MESSAGES {
+        while self.messages.len() > MAX_MESSAGES {
             self.messages.pop_front();
         }
     }
 
     /// Removes an old message from the screen, except while an action is in progress.
     pub fn expire_message(&mut self) {
-        let old = |m: &Message| self.now.boot.saturating_sub(m.at) > m.shown_for();
+        let old = |m: &Message| self.now.boot.saturating_sub(m.at) > m.display_time();
         if self.busy == 0 && self.message.as_ref().is_some_and(old) {
             self.message = None;
         }

@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    app::{Looks, View},
-    charset::Letters,
+    app::{AppConfig, View},
+    charset::Charset,
     keys::Keymap,
     terminal::Modes,
-    theme::{self, Shelf, Theme, background::Background},
+    theme::{self, Theme, ThemeLoader, background::Background},
 };
 use crate::{clock::Clock, config::Bell, telemetry::Ring};
 
@@ -26,11 +26,11 @@ pub struct ConsoleOptions {
     /// Name of the theme; `auto` = light or dark, like the terminal.
     pub theme: String,
     /// Directories of the themes.
-    pub shelf: Shelf,
+    pub loader: ThemeLoader,
     /// Whether to query the terminal for its background, and choose the theme by the answer.
     pub ask_background: bool,
     /// Characters that the terminal can show.
-    pub letters: Letters,
+    pub charset: Charset,
     /// Terminal modes: title and mouse.
     pub modes: Modes,
     /// Events that ring the bell.
@@ -50,7 +50,7 @@ pub struct ConsoleOptions {
     /// Whether the terminal uses UTF-8 and its font has block characters.
     pub blocks: bool,
     /// Whether the terminal accepts copied text.
-    pub copies: bool,
+    pub can_copy: bool,
     /// etcd's endpoints, for the first screen.
     pub endpoints: Vec<String>,
     /// Clock for ages.
@@ -69,9 +69,9 @@ impl Default for ConsoleOptions {
             cluster_badge: None,
             badge_colour: None,
             theme: theme::DEFAULT.to_owned(),
-            shelf: Shelf::here(),
+            loader: ThemeLoader::with_default_folders(),
             ask_background: false,
-            letters: Letters::default(),
+            charset: Charset::default(),
             modes: Modes::default(),
             bell: Bell::default(),
             colour: true,
@@ -81,7 +81,7 @@ impl Default for ConsoleOptions {
             sandbox: false,
             settings: None,
             blocks: false,
-            copies: true,
+            can_copy: true,
             endpoints: Vec::new(),
             clock: Clock::Host,
             logs: None,
@@ -92,20 +92,20 @@ impl Default for ConsoleOptions {
 
 impl ConsoleOptions {
     /// Returns theme and keys, or their error. Call this before taking the terminal.
-    pub fn looks(&self) -> Result<Looks, String> {
+    pub fn config(&self) -> Result<AppConfig, String> {
         // Until the background is known, the terminal's own colours suit both.
         let name = if self.theme == theme::AUTO { theme::DEFAULT } else { &self.theme };
-        Ok(Looks {
+        Ok(AppConfig {
             theme: self.theme_named(name)?,
             keymap: Keymap::new(&self.keys)?,
             badge: self.cluster_badge.clone(),
             endpoints: self.endpoints.clone(),
             read_only: self.read_only,
             blocks: self.blocks,
-            copies: self.copies,
+            can_copy: self.can_copy,
             sandbox: self.sandbox,
-            kept: self.settings.is_some(),
-            letters: self.letters,
+            saves_settings: self.settings.is_some(),
+            charset: self.charset,
         })
     }
 
@@ -115,7 +115,7 @@ impl ConsoleOptions {
     }
 
     fn theme_named(&self, name: &str) -> Result<Theme, String> {
-        let mut theme = self.shelf.theme(name, self.colour)?;
+        let mut theme = self.loader.theme(name, self.colour)?;
         if let Some(name) = &self.badge_colour {
             let colour = theme::colour(name)?;
             if self.colour {

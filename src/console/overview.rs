@@ -11,8 +11,8 @@ pub use self::day::Day;
 
 use super::{
     app::{App, Target},
-    blockers::{self, Blocks},
-    eta::{Left, Throughput, fewest, throughput},
+    blockers::{self, SharedBlocker},
+    eta::{RemainingWork, Throughput, min_samples, throughput},
     past::PastId,
     queries::{self, Leader},
     short_text,
@@ -36,7 +36,7 @@ use crate::{
 
 /// A line of the Overview that can be opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Spot {
+pub enum OverviewRow {
     /// An entry in progress.
     Work(EntryId),
     /// Objects stuck on the same cause: the cause, and the entry or node that has been stuck longest.
@@ -57,7 +57,7 @@ pub enum Spot {
     Action(PastId),
 }
 
-impl Spot {
+impl OverviewRow {
     /// Returns the object behind the line.
     pub fn target(&self, app: &App) -> Option<Target> {
         match self {
@@ -103,7 +103,7 @@ pub struct Work {
     /// Number of slots. `None` without a definition.
     pub slots: Option<i64>,
     /// The remaining entries, and the estimated time.
-    pub left: Left,
+    pub left: RemainingWork,
 }
 
 /// Sums of the Overview.
@@ -120,7 +120,7 @@ pub struct Summary {
     /// Entries that wait for something but are not stuck yet, oldest first.
     pub waits_on: Vec<Stuck>,
     /// Objects that block several drains, the one that blocks most first.
-    pub blocks: Vec<Blocks>,
+    pub blocks: Vec<SharedBlocker>,
     /// Statistics of the last day.
     pub day: Day,
     /// Causes that the other entries wait for, the most frequent first.
@@ -136,7 +136,7 @@ pub struct Summary {
 }
 
 /// Most rows of the past that any screen shows here.
-const PAST: usize = 40;
+const MAX_RECENT: usize = 40;
 
 /// Computes the sums.
 pub fn summary(app: &App) -> Summary {
@@ -154,7 +154,7 @@ pub fn summary(app: &App) -> Summary {
             sums.work.push(id);
         }
         let since = queries::since(seen, id);
-        let rests = queries::backs_off(seen, id).filter(|_| !held(seen, id));
+        let rests = queries::backoff_until(seen, id).filter(|_| !held(seen, id));
         if let Some(until) = rests {
             let (n, next) = queue.left.backoff.unwrap_or((0, until));
             queue.left.backoff = Some((n + 1, next.min(until)));
@@ -183,7 +183,7 @@ pub fn summary(app: &App) -> Summary {
             queue.left.behind += 1;
         } else if rests.is_none() {
             queue.left.left += 1;
-            queue.left.ending += usize::from(ends_anyway(seen, id));
+            queue.left.finishing += usize::from(finishes_anyway(seen, id));
             let address = queries::address_of(seen, id);
             // Repairs have no special rule for API servers.
             let alone = id.queue == QueueKind::Reboot && address.is_some_and(|address| control_plane(app, address));
@@ -214,28 +214,28 @@ pub fn summary(app: &App) -> Summary {
         sums.repairs.slots = Some(d.cluster.repair.concurrency());
     }
     for (queue, work) in [(QueueKind::Reboot, &mut sums.reboots), (QueueKind::Repair, &mut sums.repairs)] {
-        how_long(app, queue, work);
+        estimate_remaining(app, queue, work);
     }
-    sums.blocks = blockers::of_several(app);
+    sums.blocks = blockers::shared_blockers(app);
     sums.day = day::of(app);
-    sums.ended = app.past.history.rows.keys().take(PAST).cloned().collect();
+    sums.ended = app.past.history.rows.keys().take(MAX_RECENT).cloned().collect();
     let actions = app.past.audit.rows.iter().filter(|(_, row)| row.as_ref().is_ok_and(|a| !a.by_engine()));
-    sums.actions = actions.take(PAST).map(|(id, _)| id.clone()).collect();
+    sums.actions = actions.take(MAX_RECENT).map(|(id, _)| id.clone()).collect();
     sums
 }
 
 /// Computes from when entries of a queue can start, and at which rate they end.
-fn how_long(app: &App, queue: QueueKind, work: &mut Work) {
+fn estimate_remaining(app: &App, queue: QueueKind, work: &mut Work) {
     let waiting = app.seen.reasons.keys().filter(|id| id.queue == queue && !held(&app.seen, **id));
     let addresses: Vec<&str> = waiting.filter_map(|id| queries::address_of(&app.seen, *id)).collect();
     let start = start(app, queue, addresses);
-    if start.bar.as_ref().is_some_and(|bar| !bar.lets_end()) {
-        work.left.ending = 0;
+    if start.bar.as_ref().is_some_and(|bar| !bar.allows_finishing()) {
+        work.left.finishing = 0;
     }
-    let fewest = fewest(work.slots);
+    let min_samples = min_samples(work.slots);
     work.left.slots = work.slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
-    work.left.throughput = pace_of(app, queue, work.slots, start.bar.is_some());
-    work.left.fewest = app.past.history.begun.then_some(fewest);
+    work.left.throughput = throughput_of(app, queue, work.slots, start.bar.is_some());
+    work.left.min_samples = app.past.history.loaded.then_some(min_samples);
     work.left.start = Some(start);
 }
 
@@ -244,7 +244,7 @@ pub fn start<'a>(app: &App, queue: QueueKind, addresses: impl IntoIterator<Item 
     let snap = &app.seen.snapshot;
     let observing = snap.engine.leading.is_some() && !snap.engine.observing.is_empty();
     let start = Start::of(&snap.store, &snap.kube, observing, queue, addresses, app.now.wall);
-    start.or_held(gate_of(app, queue))
+    start.or_gate(gate_of(app, queue))
 }
 
 /// Returns the leader's reason for a gate that holds all waiting entries of a queue.
@@ -253,22 +253,22 @@ fn gate_of(app: &App, queue: QueueKind) -> Option<String> {
         .totals
         .holds
         .iter()
-        .find(|hold| hold.0.queue == queue && app.seen.reasons.get(&hold.0).is_some_and(bars_all));
+        .find(|hold| hold.0.queue == queue && app.seen.reasons.get(&hold.0).is_some_and(blocks_all));
     held.and_then(|(id, _)| app.seen.reasons.get(id)).map(|why| short_text::safe(&why.to_string()))
 }
 
 /// Reports whether a reason holds the whole queue. An unhealthy API server holds back only the other API servers.
-fn bars_all(why: &Reason) -> bool {
+fn blocks_all(why: &Reason) -> bool {
     matches!(why, Reason::UnreachableGate { .. })
 }
 
 /// Returns the throughput of a queue with this number of slots, from the entries that ended lately.
-pub fn pace_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Throughput> {
+pub fn throughput_of(app: &App, queue: QueueKind, slots: Option<i64>, rests: bool) -> Option<Throughput> {
     let ended = app.past.history.rows.values().filter_map(|row| row.as_deref().ok());
     let seen = &app.seen;
     let ids = seen.reasons.keys().filter(|id| id.queue == queue && in_work(seen, **id));
     let busy = ids.filter_map(|id| queries::since(seen, *id)).min().filter(|_| !rests);
-    throughput(ended, queue, fewest(slots), app.now.wall, busy)
+    throughput(ended, queue, min_samples(slots), app.now.wall, busy)
 }
 
 /// Reports whether the machine with this address is an API server.
@@ -288,18 +288,19 @@ fn held(seen: &Seen, id: EntryId) -> bool {
 }
 
 /// Longest chain of entries of one machine that wait for each other.
-const LINKS: usize = 8;
+const MAX_LINKS: usize = 8;
 
 /// Returns true if an entry waits for another entry of its machine that does not move by itself.
 fn behind(seen: &Seen, id: EntryId) -> bool {
     let mut at = id;
-    for _ in 0..LINKS {
+    for _ in 0..MAX_LINKS {
         at = match seen.reasons.get(&at) {
             Some(Reason::DuplicateOf { index }) => EntryId::reboot(*index),
             Some(Reason::MachineInRepair { entry } | Reason::MachineInReboot { entry }) => *entry,
             _ => {
-                let stands = || held(seen, at) || trouble::is_stuck(seen, at) || queries::backs_off(seen, at).is_some();
-                return at != id && stands();
+                let is_waiting =
+                    || held(seen, at) || trouble::is_stuck(seen, at) || queries::backoff_until(seen, at).is_some();
+                return at != id && is_waiting();
             }
         };
     }
@@ -307,7 +308,7 @@ fn behind(seen: &Seen, id: EntryId) -> bool {
 }
 
 /// Returns true if an entry's command was run: the entry only waits for its machine.
-pub fn ends_anyway(seen: &Seen, id: EntryId) -> bool {
+pub fn finishes_anyway(seen: &Seen, id: EntryId) -> bool {
     match id.queue {
         QueueKind::Reboot => queries::entry(seen, id).is_some_and(|e| e.status == RebootStatus::Rebooting),
         QueueKind::Repair => queries::repair(seen, id)
@@ -378,7 +379,7 @@ fn gate(seen: &Seen) -> Option<String> {
 }
 
 /// Returns the standby engines: registered, but not leading.
-pub fn standing_by(seen: &Seen) -> Vec<String> {
+pub fn standby_engines(seen: &Seen) -> Vec<String> {
     let store = &seen.snapshot.store;
     let leads = store.leader().map(|c| c.lease);
     let others = store.candidates.values().filter(|c| Some(c.lease) != leads);

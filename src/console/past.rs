@@ -18,7 +18,7 @@ use crate::{
         entry::{EntryId, QueueKind, Stored},
         record::Record,
         rights::Rights,
-        timeline::Moment,
+        timeline::TimelineEntry,
     },
     store::{
         keys::Folder,
@@ -31,11 +31,11 @@ use crate::{
 /// Values per page.
 pub const PAGE: u32 = 200;
 /// Pages of older values that a key press allows: an operator who keeps reading keeps pressing keys.
-pub const PAGES_A_KEY: u8 = 5;
+pub const PAGES_PER_KEY: u8 = 5;
 /// Pause after a failed read.
-const PAUSE: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Pause between two reads of newer values, and between two pages of older ones.
-const CALM: Duration = Duration::from_secs(1);
+const PAGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Identity of a value: newest first, then by key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ pub struct Ended {
     /// The request: who, when and why.
     pub request: Option<Request>,
     /// Start of its first command.
-    pub commanded: Option<Timestamp>,
+    pub command_started: Option<Timestamp>,
     /// Number of attempts.
     pub attempts: usize,
 }
@@ -79,7 +79,7 @@ impl From<&Ending> for Ended {
             end: ending.end,
             at: ending.at,
             request: ending.request.clone(),
-            commanded: ending.attempts.iter().filter(|a| a.began()).map(|a| a.start).min(),
+            command_started: ending.attempts.iter().filter(|a| a.began()).map(|a| a.start).min(),
             attempts: ending.attempts.iter().filter(|a: &&Attempt| a.began()).count(),
         }
     }
@@ -87,18 +87,18 @@ impl From<&Ending> for Ended {
 
 /// The full timeline of an ended entry.
 #[derive(Clone, Debug)]
-pub struct Story {
+pub struct EntryTimeline {
     /// The record as stored in etcd.
     pub ending: Ending,
     /// The events, oldest first, including the audit records of that time.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<TimelineEntry>,
     /// The reason why audit records are missing.
     pub gap: Option<String>,
 }
 
 /// A read that the console requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum ReadRequest {
     /// A page of a folder.
     Page(Folder, Part),
     /// The full timeline of an ended entry, by its key.
@@ -111,9 +111,9 @@ pub enum Question {
     Rights,
 }
 
-/// Answer to a [`Question`], or an error message.
+/// Answer to a [`ReadRequest`], or an error message.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ReadResponse {
     /// Entries that ended.
     History(Part, Result<Page<Ended>, String>),
     /// Audit records.
@@ -121,7 +121,7 @@ pub enum Answer {
     /// CKE's records.
     Records(Part, Result<Page<Record>, String>),
     /// The full timeline of an ended entry, by its key.
-    Ending(String, Result<Arc<Story>, String>),
+    Ending(String, Result<Arc<EntryTimeline>, String>),
     /// Log lines.
     Logs(Vec<Arc<LogLine>>),
     /// The blockers that the drains would meet, for the dialog with this number.
@@ -140,12 +140,12 @@ pub struct Read<T> {
     /// The error of the last read.
     pub error: Option<String>,
     /// Whether the first page was read.
-    pub begun: bool,
+    pub loaded: bool,
     ids: HashMap<String, PastId>,
-    upto: i64,
+    synced_revision: i64,
     /// The live copy's revision at the last look. It never decreases within one etcd history.
     seen: i64,
-    asked: bool,
+    requested: bool,
     not_before: Duration,
 }
 
@@ -155,11 +155,11 @@ impl<T> Default for Read<T> {
             rows: BTreeMap::new(),
             more: true,
             error: None,
-            begun: false,
+            loaded: false,
             ids: HashMap::new(),
-            upto: 0,
+            synced_revision: 0,
             seen: 0,
-            asked: false,
+            requested: false,
             not_before: Duration::ZERO,
         }
     }
@@ -167,8 +167,14 @@ impl<T> Default for Read<T> {
 
 impl<T> Read<T> {
     /// Returns the next page to read, if any: the first one, values written meanwhile, or older ones if `older` is set.
-    pub fn wants(&mut self, folder: Folder, store: &StoreView, older: bool, boot: Duration) -> Option<Question> {
-        if self.asked || !store.synced || boot < self.not_before {
+    pub fn next_request(
+        &mut self,
+        folder: Folder,
+        store: &StoreView,
+        older: bool,
+        boot: Duration,
+    ) -> Option<ReadRequest> {
+        if self.requested || !store.synced || boot < self.not_before {
             return None;
         }
         if store.revision < self.seen {
@@ -178,42 +184,44 @@ impl<T> Read<T> {
         self.seen = store.revision;
         let oldest = self.rows.keys().next_back().map(|id| id.revision.0);
         let part = match oldest {
-            _ if !self.begun => Part::Newest,
-            _ if store.grown.get(&folder).is_some_and(|at| *at > self.upto) => Part::After(self.upto),
+            _ if !self.loaded => Part::Newest,
+            _ if store.grown.get(&folder).is_some_and(|at| *at > self.synced_revision) => {
+                Part::After(self.synced_revision)
+            }
             Some(oldest) if older && self.more => Part::Before(oldest),
             _ => return None,
         };
-        self.asked = true;
-        Some(Question::Page(folder, part))
+        self.requested = true;
+        Some(ReadRequest::Page(folder, part))
     }
 
     /// Takes an answer.
     pub fn take(&mut self, part: Part, answer: Result<Page<T>, String>, boot: Duration) {
-        self.asked = false;
+        self.requested = false;
         let page = match answer {
             Ok(page) => page,
             Err(why) => {
                 self.error = Some(why);
-                self.not_before = boot + PAUSE;
+                self.not_before = boot + RETRY_DELAY;
                 return;
             }
         };
         self.error = None;
-        self.begun = true;
+        self.loaded = true;
         match part {
-            Part::Newest => (self.upto, self.more) = (page.revision, page.more),
+            Part::Newest => (self.synced_revision, self.more) = (page.revision, page.more),
             Part::Before(_) => {
                 self.more = page.more;
-                self.not_before = boot + CALM;
+                self.not_before = boot + PAGE_INTERVAL;
             }
             // If the page was full, the next read continues after it.
             Part::After(_) => {
-                self.upto = if page.more {
+                self.synced_revision = if page.more {
                     page.values.first().map_or(page.revision, |s| s.mod_revision)
                 } else {
                     page.revision
                 };
-                self.not_before = boot + CALM;
+                self.not_before = boot + PAGE_INTERVAL;
             }
         }
         for Stored { key, mod_revision, value } in page.values {
@@ -223,9 +231,9 @@ impl<T> Read<T> {
     }
 
     /// Keeps the newest `n` values, and remembers that there are older ones.
-    pub fn keep(&mut self, n: usize) {
+    pub fn truncate(&mut self, n: usize) {
         // An answer in progress continues after the oldest value, so that value must stay.
-        while !self.asked && self.rows.len() > n {
+        while !self.requested && self.rows.len() > n {
             let Some((id, _)) = self.rows.pop_last() else { return };
             self.ids.remove(&id.key);
             self.more = true;
@@ -248,49 +256,49 @@ pub struct Past {
     /// CKE's records.
     pub records: Read<Record>,
     /// The timeline that was read last, by its key.
-    pub ending: Option<(String, Result<Arc<Story>, String>)>,
+    pub ending: Option<(String, Result<Arc<EntryTimeline>, String>)>,
     /// The key of the timeline that is being read.
-    pub asked: Option<String>,
+    pub requested: Option<String>,
     /// Pages of older values that may be read before the next key press.
-    pub paid: u8,
+    pub page_budget: u8,
 }
 
 impl Past {
     /// Takes an answer.
-    pub fn take(&mut self, answer: Answer, boot: Duration) {
+    pub fn take(&mut self, answer: ReadResponse, boot: Duration) {
         match answer {
-            Answer::History(part, page) => self.history.take(part, page, boot),
-            Answer::Audit(part, page) => self.audit.take(part, page, boot),
-            Answer::Records(part, page) => self.records.take(part, page, boot),
-            Answer::Ending(key, ending) => {
-                if self.asked.as_ref() == Some(&key) {
-                    self.asked = None;
+            ReadResponse::History(part, page) => self.history.take(part, page, boot),
+            ReadResponse::Audit(part, page) => self.audit.take(part, page, boot),
+            ReadResponse::Records(part, page) => self.records.take(part, page, boot),
+            ReadResponse::Ending(key, ending) => {
+                if self.requested.as_ref() == Some(&key) {
+                    self.requested = None;
                 }
                 self.ending = Some((key, ending));
             }
-            Answer::Logs(_) | Answer::Plan(..) | Answer::Rights(_) => {}
+            ReadResponse::Logs(_) | ReadResponse::Plan(..) | ReadResponse::Rights(_) => {}
         }
     }
 }
 
-impl Question {
+impl ReadRequest {
     /// Returns the answer that reports a failed read.
-    pub fn refused(self, why: String) -> Answer {
+    pub fn refused(self, why: String) -> ReadResponse {
         match self {
-            Self::Page(Folder::History, part) => Answer::History(part, Err(why)),
-            Self::Page(Folder::Audit, part) => Answer::Audit(part, Err(why)),
-            Self::Page(Folder::Records, part) => Answer::Records(part, Err(why)),
-            Self::Ending(key) => Answer::Ending(key, Err(why)),
-            Self::Logs(_) => Answer::Logs(Vec::new()),
-            Self::Plan(number, ..) => Answer::Plan(number, Err(why)),
+            Self::Page(Folder::History, part) => ReadResponse::History(part, Err(why)),
+            Self::Page(Folder::Audit, part) => ReadResponse::Audit(part, Err(why)),
+            Self::Page(Folder::Records, part) => ReadResponse::Records(part, Err(why)),
+            Self::Ending(key) => ReadResponse::Ending(key, Err(why)),
+            Self::Logs(_) => ReadResponse::Logs(Vec::new()),
+            Self::Plan(number, ..) => ReadResponse::Plan(number, Err(why)),
             // The servers refuse changes themselves.
-            Self::Rights => Answer::Rights(Rights::default()),
+            Self::Rights => ReadResponse::Rights(Rights::default()),
         }
     }
 }
 
 /// Reduces the values of a page.
-pub fn small<T, S>(page: Page<T>, of: impl Fn(&T) -> S) -> Page<S> {
+pub fn map_page<T, S>(page: Page<T>, of: impl Fn(&T) -> S) -> Page<S> {
     let values = page.values.into_iter().map(|s| Stored {
         key: s.key,
         mod_revision: s.mod_revision,
@@ -316,17 +324,18 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_page_is_read_first_then_what_is_written_meanwhile_and_older_ones_only_when_they_are_wanted() {
+    fn pages_are_read_newest_first_then_new_records_and_older_ones_on_demand() {
         let mut read = Read::default();
         let at = Duration::from_secs(100);
-        let ask = |read: &mut Read<u8>, store: &StoreView, older| read.wants(Folder::Audit, store, older, at * 2);
-        assert_eq!(ask(&mut read, &store(50, 40), true), Some(Question::Page(Folder::Audit, Part::Newest)));
+        let ask =
+            |read: &mut Read<u8>, store: &StoreView, older| read.next_request(Folder::Audit, store, older, at * 2);
+        assert_eq!(ask(&mut read, &store(50, 40), true), Some(ReadRequest::Page(Folder::Audit, Part::Newest)));
         assert_eq!(ask(&mut read, &store(50, 40), true), None, "one question at a time");
         read.take(Part::Newest, Ok(page(50, true, &[(40, "b"), (30, "a")])), at);
         assert_eq!(ask(&mut read, &store(50, 40), false), None, "nothing is new, and nobody scrolls");
-        assert_eq!(ask(&mut read, &store(55, 52), false), Some(Question::Page(Folder::Audit, Part::After(50))));
+        assert_eq!(ask(&mut read, &store(55, 52), false), Some(ReadRequest::Page(Folder::Audit, Part::After(50))));
         read.take(Part::After(50), Ok(page(55, false, &[(52, "c")])), at);
-        assert_eq!(ask(&mut read, &store(55, 52), true), Some(Question::Page(Folder::Audit, Part::Before(30))));
+        assert_eq!(ask(&mut read, &store(55, 52), true), Some(ReadRequest::Page(Folder::Audit, Part::Before(30))));
         read.take(Part::Before(30), Ok(page(55, false, &[(20, "z")])), at);
         assert_eq!(ask(&mut read, &store(55, 52), true), None, "the oldest was read");
         let order: Vec<&str> = read.rows.keys().map(|id| id.key.as_str()).collect();
@@ -334,15 +343,15 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_kept_and_the_question_asked_again_later_and_another_etcd_is_read_anew() {
+    fn a_failed_read_is_retried_later_and_a_restored_etcd_is_read_from_scratch() {
         let mut read: Read<u8> = Read::default();
         let at = Duration::from_secs(100);
         read.take(Part::Newest, Err("away".into()), at);
-        assert_eq!(read.wants(Folder::Audit, &store(50, 0), false, at), None);
-        assert!(read.wants(Folder::Audit, &store(50, 0), false, at + PAUSE).is_some());
+        assert_eq!(read.next_request(Folder::Audit, &store(50, 0), false, at), None);
+        assert!(read.next_request(Folder::Audit, &store(50, 0), false, at + RETRY_DELAY).is_some());
         read.take(Part::Newest, Ok(page(50, false, &[(40, "b")])), at);
-        let question = read.wants(Folder::Audit, &store(7, 0), false, at * 2);
-        assert_eq!(question, Some(Question::Page(Folder::Audit, Part::Newest)));
+        let read_request = read.next_request(Folder::Audit, &store(7, 0), false, at * 2);
+        assert_eq!(read_request, Some(ReadRequest::Page(Folder::Audit, Part::Newest)));
         assert!(read.rows.is_empty());
     }
 }

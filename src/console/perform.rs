@@ -2,9 +2,9 @@
 
 use futures::{StreamExt, stream};
 
-use super::event::{Action, ActionOutcome, Registering, Replaced, count};
+use super::event::{Action, ActionOutcome, RegistryAction, Replaced, count};
 use crate::{
-    actions::{Operator, WantedRepair, resumed, stopped},
+    actions::{NewRepair, Operator, resumed, stopped},
     model::{
         cketerm_records::Verb,
         entry::{EntryId, QueueKind},
@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// Entries that are cancelled concurrently. Each costs a read and a write.
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 /// Retries of a hold whose entry changed between a read and a write.
-const RACES: usize = 3;
+const MAX_RETRIES: usize = 3;
 
 /// Executes an action. The error is a message for the operator: what failed, on which object, what to do.
 pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcome, String> {
@@ -24,19 +24,19 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             let added = operator.add_reboots(&addresses, reason.as_deref()).await.map_err(text)?;
             let ids: Vec<EntryId> = added.indexes.iter().map(|i| EntryId::reboot(*i)).collect();
             let queued = format!("queued {}: {}", count(added.indexes.len(), "reboot"), indexes(&ids));
-            let said = std::iter::once(queued).chain(added.notes).collect::<Vec<_>>().join("; ");
-            ActionOutcome { queued: ids, ..said.into() }
+            let response = std::iter::once(queued).chain(added.notes).collect::<Vec<_>>().join("; ");
+            ActionOutcome { queued: ids, ..response.into() }
         }
         Action::AddRepairs { addresses, machine_type, operation, reason } => {
             let (mut done, mut notes, mut failed) = (Vec::new(), Vec::new(), Vec::new());
             for address in addresses {
-                let wanted = WantedRepair {
+                let request = NewRepair {
                     operation: operation.clone(),
                     machine_type: machine_type.clone(),
                     address,
                     serial: None,
                 };
-                match operator.add_repair(&wanted, reason.as_deref()).await {
+                match operator.add_repair(&request, reason.as_deref()).await {
                     Ok(added) => {
                         done.extend(added.indexes.iter().map(|i| EntryId::repair(*i)));
                         notes.extend(added.notes.into_iter().filter(|n| !notes.contains(n)).collect::<Vec<_>>());
@@ -44,9 +44,9 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
                     Err(e) => failed.push(e.text),
                 }
             }
-            let mut came = summed("queued", &done, &failed)?;
-            came.said = std::iter::once(came.said).chain(notes).collect::<Vec<_>>().join("; ");
-            ActionOutcome { queued: done, ..came }
+            let mut outcome = summarize("queued", &done, &failed)?;
+            outcome.response = std::iter::once(outcome.response).chain(notes).collect::<Vec<_>>().join("; ");
+            ActionOutcome { queued: done, ..outcome }
         }
         Action::Cancel { entries, reason } => cancel(operator, &entries, reason.as_deref()).await?,
         Action::Remove { entry, seen, reason } => {
@@ -61,26 +61,26 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
                     Err(e) => failed.push(e.text),
                 }
             }
-            summed("backoff reset of", &done, &failed)?
+            summarize("backoff reset of", &done, &failed)?
         }
         Action::Hold { entries, hold, reason } => {
             let (mut done, mut failed) = (Vec::new(), Vec::new());
             let verb = if hold { Verb::Hold } else { Verb::Unhold };
             for (id, revision) in entries {
-                let mut said = operator.order(id, verb, revision, reason.as_deref()).await;
+                let mut response = operator.order(id, verb, revision, reason.as_deref()).await;
                 // A hold succeeds even if the entry changes meanwhile.
-                for _ in 0..RACES {
-                    if said.is_ok() || revision.is_some() {
+                for _ in 0..MAX_RETRIES {
+                    if response.is_ok() || revision.is_some() {
                         break;
                     }
-                    said = operator.order(id, verb, None, reason.as_deref()).await;
+                    response = operator.order(id, verb, None, reason.as_deref()).await;
                 }
-                match said {
+                match response {
                     Ok(()) => done.push(id),
                     Err(e) => failed.push(e.text),
                 }
             }
-            summed(if hold { "on hold:" } else { "released:" }, &done, &failed)?
+            summarize(if hold { "on hold:" } else { "released:" }, &done, &failed)?
         }
         Action::Switch { queue, enabled, reason } => {
             switch(operator, queue.into(), enabled, reason.as_deref(), &format!("the {queue} queue")).await?
@@ -90,26 +90,26 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
         Action::Registry { what, reason } => {
             let reason = reason.as_deref();
             match what {
-                Registering::Enable(enabled) => {
+                RegistryAction::Enable(enabled) => {
                     switch(operator, SwitchName::Sabakan, enabled, reason, "the sabakan integration").await?
                 }
-                Registering::Approve(digest) => {
+                RegistryAction::Approve(digest) => {
                     let approval = operator.approve(&digest, reason).await.map_err(text)?;
                     format!("approved {digest} until {}", approval.until.strftime("%H:%M:%SZ")).into()
                 }
-                Registering::AutoRepair(enabled) => {
+                RegistryAction::AutoRepair(enabled) => {
                     switch(operator, SwitchName::AutoRepair, enabled, reason, "automatic repair").await?
                 }
-                Registering::Constraint { name, value } => {
+                RegistryAction::Constraint { name, value } => {
                     let set = operator.replace_constraint(&name, &value, reason).await.map_err(text)?;
                     let replaced = Some(Replaced::Constraint(set.before));
                     ActionOutcome {
-                        wrote: Some(set.revision),
+                        written_revision: Some(set.revision),
                         replaced,
                         ..format!("constraint {name} is {value}").into()
                     }
                 }
-                Registering::Hold(hold, seen) => {
+                RegistryAction::Hold(hold, seen) => {
                     operator.hold_registry(hold, Some(seen), reason).await.map_err(text)?;
                     if hold { "applying is on hold" } else { "applying resumes" }.into()
                 }
@@ -120,7 +120,7 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
             let (mut done, mut failed) = (Vec::new(), Vec::new());
             for (name, uid) in &hosts {
                 match operator.host(name, uid, action.clone(), reason.as_deref()).await {
-                    Ok(said) => done.push(said),
+                    Ok(response) => done.push(response),
                     Err(e) => failed.push(e.text),
                 }
             }
@@ -135,8 +135,8 @@ pub async fn perform(operator: &Operator, action: Action) -> Result<ActionOutcom
         }
         Action::Freeze { until, reason } => {
             let before = operator.freeze(until, &reason).await.map_err(text)?;
-            let said = format!("frozen until {until}: nothing new starts");
-            ActionOutcome { replaced: before.map(|_| Replaced::Freeze), ..said.into() }
+            let response = format!("frozen until {until}: nothing new starts");
+            ActionOutcome { replaced: before.map(|_| Replaced::Freeze), ..response.into() }
         }
         Action::Unfreeze { reason } => match operator.unfreeze(reason.as_deref()).await.map_err(text)? {
             Some(freeze) => format!("freeze ended; it was set until {}", freeze.until).into(),
@@ -161,26 +161,26 @@ async fn switch(
     reason: Option<&str>,
     what: &str,
 ) -> Result<ActionOutcome, String> {
-    let turned = operator.set_switch(name, enabled, reason).await.map_err(text)?;
-    let before = turned.before.map(|before| before.enabled());
+    let switched = operator.set_switch(name, enabled, reason).await.map_err(text)?;
+    let before = switched.before.map(|before| before.enabled());
     let replaced = (!enabled && before != Some(true)).then_some(Replaced::Off);
     let already = if before == Some(enabled) { " already" } else { "" };
-    let said = format!("{what} is {}{already}", if enabled { "enabled" } else { "disabled" });
-    Ok(ActionOutcome { wrote: Some(turned.revision), replaced, ..said.into() })
+    let response = format!("{what} is {}{already}", if enabled { "enabled" } else { "disabled" });
+    Ok(ActionOutcome { written_revision: Some(switched.revision), replaced, ..response.into() })
 }
 
 /// Cancels reboots and deletes repairs, several at once. An entry that ended meanwhile counts as cancelled.
 async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) -> Result<ActionOutcome, String> {
     let each = stream::iter(entries.to_vec()).map(|id| async move {
-        let said = match id.queue {
+        let response = match id.queue {
             QueueKind::Reboot => operator.cancel_reboot(id.index, None, reason).await,
             QueueKind::Repair => operator.delete_repair(id.index, None, reason).await,
         };
-        (id, said)
+        (id, response)
     });
     let (mut done, mut ended, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    for (id, said) in each.buffered(AT_ONCE).collect::<Vec<_>>().await {
-        match said {
+    for (id, response) in each.buffered(CONCURRENCY).collect::<Vec<_>>().await {
+        match response {
             Ok(()) => done.push(id),
             Err(e) => match operator.store.stored_entry(id).await {
                 Err(StoreError::NotFound { .. }) => ended.push(id),
@@ -191,12 +191,12 @@ async fn cancel(operator: &Operator, entries: &[EntryId], reason: Option<&str>) 
     let repairs = entries.iter().all(|id| id.queue == QueueKind::Repair);
     let before = (!ended.is_empty()).then(|| format!("already ended: {}", indexes(&ended)));
     if done.is_empty() && failed.is_empty() {
-        let said = before.ok_or_else(|| "nothing was chosen".to_owned())?;
-        return Ok(ActionOutcome { done: Some(Vec::new()), ..said.into() });
+        let response = before.ok_or_else(|| "nothing was chosen".to_owned())?;
+        return Ok(ActionOutcome { done: Some(Vec::new()), ..response.into() });
     }
-    let mut came = summed(if repairs { "deleted" } else { "cancelled" }, &done, &failed)?;
-    came.said = [Some(came.said), before].into_iter().flatten().collect::<Vec<_>>().join("; ");
-    Ok(came)
+    let mut outcome = summarize(if repairs { "deleted" } else { "cancelled" }, &done, &failed)?;
+    outcome.response = [Some(outcome.response), before].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    Ok(outcome)
 }
 
 #[allow(clippy::needless_pass_by_value)] // for map_err
@@ -213,15 +213,15 @@ fn indexes(all: &[EntryId]) -> String {
 }
 
 /// Returns the outcome of one operation on several entries. It is an error if the operation failed for all of them.
-fn summed(what: &str, done: &[EntryId], failed: &[String]) -> Result<ActionOutcome, String> {
+fn summarize(what: &str, done: &[EntryId], failed: &[String]) -> Result<ActionOutcome, String> {
     let all = done.len() + failed.len();
-    let said = match failed {
+    let response = match failed {
         [] => format!("{what} {}", indexes(done)),
         [only] if done.is_empty() => return Err(only.clone()),
         [first, ..] if done.is_empty() => return Err(format!("{what} 0 of {all}; {all} failed: {first}")),
         [first, ..] => format!("{what} {}, {} of {all}; {} failed: {first}", indexes(done), done.len(), failed.len()),
     };
-    Ok(ActionOutcome { done: Some(done.to_vec()), partly: !failed.is_empty(), ..said.into() })
+    Ok(ActionOutcome { done: Some(done.to_vec()), partial: !failed.is_empty(), ..response.into() })
 }
 
 #[cfg(test)]
@@ -230,14 +230,14 @@ mod tests {
 
     /// A failure for one entry must not hide the successes for others.
     #[test]
-    fn what_was_done_for_some_is_known_although_it_failed_for_others() {
+    fn partial_success_lists_the_entries_that_succeeded() {
         let done = [EntryId::reboot(3), EntryId::reboot(5)];
-        let came = summed("cancelled", &done, &["reboots/4: etcd said no".to_owned()]).unwrap();
-        assert_eq!(came.said, "cancelled reboots/3, reboots/5, 2 of 3; 1 failed: reboots/4: etcd said no");
-        assert_eq!((came.done.as_deref(), came.partly), (Some(&done[..]), true));
-        assert!(!summed("cancelled", &done, &[]).unwrap().partly);
-        assert_eq!(summed("cancelled", &[], &["no".to_owned()]), Err("no".to_owned()));
-        let none = summed("cancelled", &[], &["no".to_owned(), "never".to_owned()]);
+        let outcome = summarize("cancelled", &done, &["reboots/4: etcd said no".to_owned()]).unwrap();
+        assert_eq!(outcome.response, "cancelled reboots/3, reboots/5, 2 of 3; 1 failed: reboots/4: etcd said no");
+        assert_eq!((outcome.done.as_deref(), outcome.partial), (Some(&done[..]), true));
+        assert!(!summarize("cancelled", &done, &[]).unwrap().partial);
+        assert_eq!(summarize("cancelled", &[], &["no".to_owned()]), Err("no".to_owned()));
+        let none = summarize("cancelled", &[], &["no".to_owned(), "never".to_owned()]);
         assert_eq!(none, Err("cancelled 0 of 2; 2 failed: no".to_owned()));
     }
 }

@@ -6,19 +6,19 @@ use super::{app::App, columns, dialog::draw::outline, table::put};
 
 /// The open column picker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picker {
+pub struct ColumnPicker {
     /// All columns of the table in the order of the list, each with whether it is shown.
     pub columns: Vec<(&'static str, bool)>,
     /// Index of the column under the cursor.
     pub at: usize,
 }
 
-impl Picker {
+impl ColumnPicker {
     /// Opens the picker for the open view. `None` if the view has no table.
     pub fn open(app: &App) -> Option<Self> {
-        let all = columns::all(app.view, app.of_cke);
-        let own = columns::own(app.view, app.of_cke).to_vec();
-        let shown = app.chosen.get(columns::table(app.view, app.of_cke)).unwrap_or(&own);
+        let all = columns::all(app.view, app.cke_records);
+        let default_columns = columns::default_columns(app.view, app.cke_records).to_vec();
+        let shown = app.visible_columns.get(columns::table(app.view, app.cke_records)).unwrap_or(&default_columns);
         let hidden = all.iter().filter(|name| !shown.contains(name)).map(|name| (*name, false));
         let columns: Vec<_> = shown.iter().map(|name| (*name, true)).chain(hidden).collect();
         (!columns.is_empty()).then_some(Self { columns, at: 0 })
@@ -31,14 +31,14 @@ impl Picker {
     }
 
     /// Shows or hides the column under the cursor.
-    pub fn turn(&mut self) {
+    pub fn toggle(&mut self) {
         if let Some((_, shown)) = self.columns.get_mut(self.at) {
             *shown = !*shown;
         }
     }
 
     /// Moves the column under the cursor left or right in the table.
-    pub fn shift(&mut self, right: bool) {
+    pub fn move_column(&mut self, right: bool) {
         let to = if right { self.at + 1 } else { self.at.wrapping_sub(1) };
         if to < self.columns.len() {
             self.columns.swap(self.at, to);
@@ -47,14 +47,14 @@ impl Picker {
     }
 
     /// Returns the columns that are shown.
-    pub fn chosen(&self) -> Vec<&'static str> {
+    pub fn visible_columns(&self) -> Vec<&'static str> {
         self.columns.iter().filter(|(_, shown)| *shown).map(|(name, _)| *name).collect()
     }
 }
 
 /// Draws the picker in the middle of the screen.
-pub fn draw(app: &App, picker: &Picker, buffer: &mut Buffer) {
-    let (screen, theme) = (buffer.area, &app.looks.theme);
+pub fn draw(app: &App, picker: &ColumnPicker, buffer: &mut Buffer) {
+    let (screen, theme) = (buffer.area, &app.config.theme);
     let width = screen.width.min(56);
     let rows = u16::try_from(picker.columns.len()).unwrap_or(u16::MAX).min(screen.height.saturating_sub(7));
     let height = rows + 5;

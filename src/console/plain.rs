@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    ConsoleOptions, others,
+    ConsoleOptions, audit_messages,
     queries::{self, Leader},
     short_text, sources,
 };
@@ -29,35 +29,38 @@ use crate::{
 };
 
 /// The last printed state of an entry, and the reason why it does not move.
-type Told = (String, String);
+type ReportedState = (String, String);
 
 /// Prints the changes between two states.
 #[derive(Debug, Default)]
-pub struct Teller {
+pub struct ChangeReporter {
     /// Whether a state was printed already; from then on only changes are printed.
-    begun: bool,
-    entries: BTreeMap<EntryId, (String, Told)>,
+    started: bool,
+    entries: BTreeMap<EntryId, (String, ReportedState)>,
     states: BTreeMap<&'static str, String>,
     orphans: BTreeSet<String>,
     lost: BTreeMap<&'static str, f64>,
-    upto: i64,
+    reported_revision: i64,
 }
 
-impl Teller {
+impl ChangeReporter {
     /// Returns the lines for the changes. Empty until etcd was read.
-    pub fn tell(&mut self, seen: &Seen, now: Now) -> Vec<String> {
+    pub fn report(&mut self, seen: &Seen, now: Now) -> Vec<String> {
         let store = &seen.snapshot.store;
         if !store.synced {
             return Vec::new();
         }
         let mut lines = Vec::new();
-        if self.upto == 0 {
+        if self.reported_revision == 0 {
             // The audit records have the earlier actions.
-            self.upto = store.revision;
+            self.reported_revision = store.revision;
         }
-        lines.extend(others::untold(&store.fresh, self.upto).map(|said| format!("{said}: see `cketerm audit`")));
-        for (_, audit) in store.fresh.deeds_after(self.upto) {
-            lines.push(others::sentence(audit));
+        lines.extend(
+            audit_messages::omitted_notice(&store.fresh, self.reported_revision)
+                .map(|omitted| format!("{omitted}: see `cketerm audit`")),
+        );
+        for (_, audit) in store.fresh.actions_after(self.reported_revision) {
+            lines.push(audit_messages::sentence(audit));
         }
         self.sources(seen, now, &mut lines);
         self.states(seen, &mut lines);
@@ -66,7 +69,7 @@ impl Teller {
             lines.push(format!("node {node}: {why}"));
         }
         self.orphans = seen.orphans.keys().cloned().collect();
-        (self.begun, self.upto) = (true, store.revision);
+        (self.started, self.reported_revision) = (true, store.revision);
         let at = whole_seconds(now.wall);
         lines.into_iter().map(|line| format!("{at} {}", short_text::safe(&line))).collect()
     }
@@ -134,9 +137,10 @@ impl Teller {
         let store = &seen.snapshot.store;
         let reboots = store.reboots.entries.keys().map(|index| EntryId::reboot(*index));
         let repairs = store.repairs.entries.keys().map(|index| EntryId::repair(*index));
-        let there: Vec<EntryId> = reboots.chain(repairs).collect();
-        let gone: Vec<EntryId> = self.entries.keys().filter(|id| there.binary_search(id).is_err()).copied().collect();
-        for id in gone {
+        let present: Vec<EntryId> = reboots.chain(repairs).collect();
+        let removed: Vec<EntryId> =
+            self.entries.keys().filter(|id| present.binary_search(id).is_err()).copied().collect();
+        for id in removed {
             let Some((machine, (state, _))) = self.entries.remove(&id) else { continue };
             let outcome = store.fresh.ended(id).map_or_else(
                 || format!("gone, it was {state} (ended, cancelled or deleted)"),
@@ -144,7 +148,7 @@ impl Teller {
             );
             lines.push(format!("{id} {machine}: {outcome}"));
         }
-        for id in there {
+        for id in present {
             let state = match (queries::entry(seen, id), queries::repair(seen, id)) {
                 (Some(entry), _) => short_text::status(entry, now.wall).to_owned(),
                 (_, Some(entry)) => {
@@ -155,26 +159,26 @@ impl Teller {
                 _ => "broken".to_owned(),
             };
             let why = seen.reasons.get(&id);
-            let kind = why.map(kind).unwrap_or_default();
+            let reason_kind = why.map(reason_kind).unwrap_or_default();
             let machine = queries::machine(seen, id).unwrap_or_else(|| "?".to_owned());
-            let known = self.entries.get(&id).map(|(_, told)| told);
-            if known.is_some_and(|told| *told == (state.clone(), kind.clone())) {
+            let known = self.entries.get(&id).map(|(_, reported)| reported);
+            if known.is_some_and(|reported| *reported == (state.clone(), reason_kind.clone())) {
                 continue;
             }
-            let new = known.is_none() && self.begun;
+            let new = known.is_none() && self.started;
             let asked = store.requests.get(&id).and_then(Stored::get).filter(|_| new).map(|r| {
                 let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                 format!(" (requested by {}{why})", r.who)
             });
-            let why = why.filter(|_| !kind.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
+            let why = why.filter(|_| !reason_kind.is_empty()).map(|why| format!(": {why}")).unwrap_or_default();
             lines.push(format!("{id} {machine} {state}{why}{}", asked.unwrap_or_default()));
-            self.entries.insert(id, (machine, (state, kind)));
+            self.entries.insert(id, (machine, (state, reason_kind)));
         }
     }
 }
 
 /// Returns a reason without its counters. If only these change, nothing is printed.
-fn kind(why: &Reason) -> String {
+fn reason_kind(why: &Reason) -> String {
     match why {
         Reason::Ready | Reason::Working { .. } => String::new(),
         Reason::PodsLeaving { .. } => "pods are leaving".to_owned(),
@@ -194,14 +198,14 @@ pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) 
     let mut stop = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    let (mut teller, mut publisher) = (Teller::default(), true);
+    let (mut reporter, mut publisher) = (ChangeReporter::default(), true);
     if !print(&[format!("{} connecting to {}", whole_seconds(steady.now().wall), options.endpoints.join(" "))])? {
         return Ok(());
     }
     loop {
         tokio::select! {
             biased;
-            () = signals.ends() => return Ok(()),
+            () = signals.wait_for_end() => return Ok(()),
             _ = stop.recv() => {
                 eprintln!("cketerm: a suspended engine would keep the lock: it keeps running; Ctrl-C ends it");
                 continue;
@@ -209,8 +213,8 @@ pub async fn run(mut seen: watch::Receiver<Arc<Seen>>, options: ConsoleOptions) 
             changed = seen.changed(), if publisher => publisher = changed.is_ok(),
             _ = tick.tick() => {}
         }
-        let news = Arc::clone(&seen.borrow_and_update());
-        if !print(&teller.tell(&news, steady.now()))? {
+        let latest = Arc::clone(&seen.borrow_and_update());
+        if !print(&reporter.report(&latest, steady.now()))? {
             return Ok(());
         }
     }
@@ -244,7 +248,7 @@ impl Signals {
         })
     }
 
-    async fn ends(&mut self) {
+    async fn wait_for_end(&mut self) {
         tokio::select! {
             _ = self.hangup.recv() => {}
             _ = self.terminate.recv() => {}

@@ -4,8 +4,8 @@ use std::{collections::HashSet, mem::discriminant, sync::Arc};
 
 use jiff::Timestamp;
 
-pub use super::fleet::{Hosts, Named, known, names};
-use super::overview::ends_anyway;
+pub use super::fleet::{Hosts, NodeNames, known, names};
+use super::overview::finishes_anyway;
 pub use super::sources::{Lost, STALE_SECONDS, etcd_lost, kube_lost};
 
 pub use crate::engine::trouble::since;
@@ -78,9 +78,9 @@ pub struct Totals {
     /// Width of the longest node name, in columns.
     pub name_width: usize,
     /// Inputs of `names`, `name_width` and `missing`.
-    named: Option<Named>,
+    named: Option<NodeNames>,
     /// Counter that increases whenever names may have changed.
-    pub namings: u64,
+    pub names_generation: u64,
 }
 
 impl Totals {
@@ -103,12 +103,12 @@ impl Totals {
             counts.trouble += 1;
         }
         self.holds = holds(seen);
-        let named = Named::by(seen);
+        let named = NodeNames::by(seen);
         if !self.named.as_ref().is_some_and(|of| of.is(&named)) {
             let count = named.count(seen);
             (self.names, self.name_width, self.missing) = (count.names, count.width, count.missing);
             self.named = Some(named);
-            self.namings += 1;
+            self.names_generation += 1;
         }
         self.hosts.refresh(seen);
         self.unready.clear();
@@ -118,8 +118,9 @@ impl Totals {
         }
         let hosts = self.hosts.away.iter().filter_map(|id| host_node(seen, id));
         let hosts: HashSet<&str> = hosts.map(|node| node.name.as_str()).collect();
-        let sent = |name: &str| hosts.contains(name) || self.entries_of(name).any(|id| ends_anyway(seen, id));
-        self.unready = not_ready.iter().filter(|name| !sent(name)).cloned().collect();
+        let is_rebooting =
+            |name: &str| hosts.contains(name) || self.entries_of(name).any(|id| finishes_anyway(seen, id));
+        self.unready = not_ready.iter().filter(|name| !is_rebooting(name)).cloned().collect();
     }
 
     fn index(&mut self, seen: &Seen) {
@@ -134,9 +135,9 @@ impl Totals {
         }
         let open = |e: &RepairEntry| e.unfinished();
         let failed = |e: &RepairEntry| e.status == RepairStatus::Failed && !e.deleted;
-        for wanted in [open as fn(&RepairEntry) -> bool, failed] {
+        for predicate in [open as fn(&RepairEntry) -> bool, failed] {
             for (index, stored) in &store.repairs.entries {
-                if stored.get().is_some_and(wanted)
+                if stored.get().is_some_and(predicate)
                     && let Some(name) = machine(seen, EntryId::repair(*index))
                 {
                     self.repairs_by_node.entry(name).or_insert(EntryId::repair(*index));
@@ -217,10 +218,10 @@ fn repairs(seen: &Seen) -> Counts {
 /// number of entries. Why this engine only observes is shown elsewhere if it does not lead.
 fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
     let engine = &seen.snapshot.engine;
-    let told = engine.leading.is_none() && !engine.observing.is_empty();
+    let banner_shown = engine.leading.is_none() && !engine.observing.is_empty();
     let held = |id: &EntryId, why: &Reason| match why {
-        Reason::EngineObserving { .. } => !told,
-        why => trouble::at_gate(seen, *id, why),
+        Reason::EngineObserving { .. } => !banner_shown,
+        why => trouble::is_at_gate(seen, *id, why),
     };
     let mut holds: Vec<(&Reason, EntryId, usize)> = Vec::new();
     for (id, why) in seen.reasons.iter().filter(|(id, why)| held(id, why)) {
@@ -244,7 +245,7 @@ pub fn host_node<'a>(seen: &'a Seen, id: &(String, String)) -> Option<&'a Arc<No
 }
 
 /// Returns the end of an entry's backoff, regardless of other reasons that hold it.
-pub fn backs_off(seen: &Seen, id: EntryId) -> Option<Timestamp> {
+pub fn backoff_until(seen: &Seen, id: EntryId) -> Option<Timestamp> {
     let expires = match id.queue {
         QueueKind::Reboot => entry(seen, id).filter(|e| e.status == RebootStatus::Queued)?.drain_backoff_expire,
         QueueKind::Repair => {
@@ -285,7 +286,7 @@ pub fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
 }
 
 /// Returns the key of an entry of either queue and the revision that a confirmation is bound to. `None` if it is gone.
-pub fn lies(seen: &Seen, id: EntryId) -> Option<(&str, i64)> {
+pub fn stored_at(seen: &Seen, id: EntryId) -> Option<(&str, i64)> {
     let store = &seen.snapshot.store;
     match id.queue {
         QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| (s.key.as_str(), s.mod_revision)),
@@ -314,8 +315,8 @@ pub fn operation<'a>(seen: &'a Seen, entry: &RepairEntry) -> Option<&'a Operatio
 
 /// Returns the latest answer of a repair's health check: this engine's own, else the one that the leader published.
 pub fn health(seen: &Seen, id: EntryId) -> Option<&CheckAnswer> {
-    let ours = seen.snapshot.work.get(&id).and_then(|w| w.check.as_ref()).map(|(_, answer)| answer);
-    ours.or_else(|| progress(seen, id)?.check.as_ref().map(|(_, answer)| answer))
+    let local = seen.snapshot.work.get(&id).and_then(|w| w.check.as_ref()).map(|(_, answer)| answer);
+    local.or_else(|| progress(seen, id)?.check.as_ref().map(|(_, answer)| answer))
 }
 
 /// Returns the deadline of a repair's current phase: the watch of its step, its drain, or its backoff.
@@ -438,10 +439,10 @@ pub enum Leader {
 /// Returns the current leader.
 pub fn leader(seen: &Seen) -> Leader {
     let store = &seen.snapshot.store;
-    let ours = |c: &Candidate| seen.snapshot.engine.leading.as_ref().is_some_and(|l| l.key == c.key);
+    let local = |c: &Candidate| seen.snapshot.engine.leading.as_ref().is_some_and(|l| l.key == c.key);
     match store.leader() {
         None => Leader::Nobody,
-        Some(c) if ours(c) => Leader::Us,
+        Some(c) if local(c) => Leader::Us,
         Some(c) if store.is_cke(c) => Leader::Cke(c.host.clone()),
         Some(c) => Leader::Other(c.host.clone()),
     }

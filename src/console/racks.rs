@@ -10,7 +10,7 @@ use imbl::OrdMap;
 
 use super::{
     app::App,
-    queries::{self, Named},
+    queries::{self, NodeNames},
 };
 use crate::{
     engine::trouble,
@@ -106,7 +106,7 @@ impl State {
     }
 
     /// Returns true if the machine is being worked on.
-    pub fn moves(self) -> bool {
+    pub fn is_active(self) -> bool {
         matches!(self, Self::Draining | Self::Rebooting | Self::Repairing)
     }
 
@@ -118,7 +118,7 @@ impl State {
             return Self::Stuck;
         }
         let work = entries().filter_map(|id| of_entry(app, id)).min();
-        if let Some(work) = work.filter(|work| work.moves()) {
+        if let Some(work) = work.filter(|work| work.is_active()) {
             return work;
         }
         let node = match queries::node(seen, name) {
@@ -195,13 +195,13 @@ pub struct Map {
     /// Width of the names, in columns.
     pub label: usize,
     /// Inputs of the map.
-    of: Option<Basis>,
+    of: Option<MapInputs>,
 }
 
 /// Inputs of the machines' states, racks and roles.
 #[derive(Clone, Debug)]
-struct Basis {
-    named: Named,
+struct MapInputs {
+    named: NodeNames,
     synced: bool,
     reboots: OrdMap<u64, Stored<RebootEntry>>,
     repairs: OrdMap<u64, Stored<RepairEntry>>,
@@ -212,12 +212,12 @@ struct Basis {
     by_clock: (usize, usize),
 }
 
-impl Basis {
+impl MapInputs {
     fn of(app: &App) -> Self {
         let (seen, store, kube) = (&app.seen, &app.seen.snapshot.store, &app.seen.snapshot.kube);
         let (reboots, repairs) = (&app.totals.reboots, &app.totals.repairs);
         Self {
-            named: Named::by(seen),
+            named: NodeNames::by(seen),
             synced: kube.sources.get("nodes").is_some_and(|s| s.synced),
             reboots: store.reboots.entries.clone(),
             repairs: store.repairs.entries.clone(),
@@ -241,14 +241,14 @@ impl Basis {
 }
 
 /// Widest name of a rack, in columns.
-const LABEL: usize = 12;
+const MAX_LABEL_WIDTH: usize = 12;
 /// Columns before the machines, besides the name: the cursor's mark, and spaces.
-const EDGES: usize = 3;
+const BORDER_WIDTH: usize = 3;
 
 impl Map {
     /// Creates the map of the nodes that pass the filter.
     pub fn of(app: &App, top: usize) -> Self {
-        let mut map = Self { top, of: Some(Basis::of(app)), ..Self::default() };
+        let mut map = Self { top, of: Some(MapInputs::of(app)), ..Self::default() };
         let mut racks: BTreeMap<(String, u64, String), Vec<Machine>> = BTreeMap::new();
         for name in &app.nodes.rows {
             let rack = queries::rack(&app.seen, name);
@@ -266,7 +266,7 @@ impl Map {
         map.racks.sort_by_key(|rack| rack.name.is_empty());
         for (at, rack) in map.racks.iter().enumerate() {
             map.widest = map.widest.max(rack.machines.len());
-            map.label = map.label.max(shown(&rack.name).chars().count()).min(LABEL);
+            map.label = map.label.max(shown(&rack.name).chars().count()).min(MAX_LABEL_WIDTH);
             for (place, machine) in rack.machines.iter().enumerate() {
                 map.places.insert(machine.name.clone(), (at, place));
             }
@@ -276,12 +276,12 @@ impl Map {
 
     /// Returns the number of machines on a line, and the number of racks side by side.
     pub fn grid(&self, width: usize) -> (usize, usize) {
-        let most = width.saturating_sub(self.label + EDGES).max(1);
+        let most = width.saturating_sub(self.label + BORDER_WIDTH).max(1);
         if self.widest > most {
             return (most, 1);
         }
         let per_line = self.widest.max(1);
-        (per_line, ((width + 1) / (per_line + self.label + EDGES + 1)).max(1))
+        (per_line, ((width + 1) / (per_line + self.label + BORDER_WIDTH + 1)).max(1))
     }
 
     /// Returns the number of lines of a rack.
@@ -310,9 +310,9 @@ impl Map {
     /// Returns the contents of a line: the rack of each piece, and the positions of its machines.
     pub fn line(&self, line: usize, width: usize) -> Vec<(usize, std::ops::Range<usize>)> {
         let (per_line, beside) = self.grid(width);
-        let whole = |rack: usize| (rack, 0..self.racks.get(rack).map_or(0, |r| r.machines.len()));
+        let full_rack = |rack: usize| (rack, 0..self.racks.get(rack).map_or(0, |r| r.machines.len()));
         if beside > 1 {
-            return (line * beside..((line + 1) * beside).min(self.racks.len())).map(whole).collect();
+            return (line * beside..((line + 1) * beside).min(self.racks.len())).map(full_rack).collect();
         }
         let mut left = line;
         for (rack, of) in self.racks.iter().enumerate() {
@@ -331,14 +331,14 @@ impl Map {
     }
 
     /// Returns true if the map is up to date.
-    fn stands(&self, app: &App) -> bool {
+    fn is_current(&self, app: &App) -> bool {
         let mut filled = vec![0; self.racks.len()];
         let mut in_order = |name: &String| {
             let Some(&(rack, place)) = self.places.get(name) else { return false };
             let next = filled.get_mut(rack);
             next.is_some_and(|next| std::mem::replace(next, place + 1) == place)
         };
-        self.of.as_ref().is_some_and(|of| of.is(&Basis::of(app)))
+        self.of.as_ref().is_some_and(|of| of.is(&MapInputs::of(app)))
             && app.nodes.rows.len() == self.places.len()
             && app.nodes.rows.iter().all(&mut in_order)
     }
@@ -408,7 +408,7 @@ pub fn open(app: &App) -> bool {
 
 /// Recomputes the map if it is shown and out of date.
 pub fn refresh(app: &mut App) {
-    if open(app) && !app.map.as_ref().is_some_and(|map| map.stands(app)) {
+    if open(app) && !app.map.as_ref().is_some_and(|map| map.is_current(app)) {
         let top = app.map.as_ref().map_or(0, |map| map.top);
         app.map = Some(Map::of(app, top));
     }
@@ -422,7 +422,7 @@ pub fn go(app: &mut App, lines: isize, along: isize) {
         lines => map.down(name, lines, usize::from(app.size.width)),
     };
     if let Some(to) = to {
-        app.nodes.go_to(&to);
+        app.nodes.select_id(&to);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use super::past::{self, Answer, Ended, PAGE, Question, Story};
+use super::past::{self, Ended, EntryTimeline, PAGE, ReadRequest, ReadResponse};
 use crate::{
     actions::{
         plan::{Drains, drains},
@@ -26,30 +26,33 @@ use crate::{
 };
 
 /// Audit records per read for a timeline, and most reads.
-const RECORDS: u32 = 2000;
-const READS: usize = 10;
+const PAGE_SIZE: u32 = 2000;
+const MAX_PAGES: usize = 10;
 
 /// Executes a read. The error is a message for the operator.
-pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, question: Question) -> Answer {
-    match question {
-        Question::Plan(number, queue, nodes) => Answer::Plan(number, plan(kube, seen, queue, &nodes).await),
-        Question::Page(Folder::History, part) => {
+pub async fn read(store: &Store, kube: Option<&Kube>, seen: &Seen, read_request: ReadRequest) -> ReadResponse {
+    match read_request {
+        ReadRequest::Plan(number, queue, nodes) => ReadResponse::Plan(number, plan(kube, seen, queue, &nodes).await),
+        ReadRequest::Page(Folder::History, part) => {
             let page = page::<Ending>(store, seen, Folder::History, part).await;
-            Answer::History(part, page.map(|page| past::small(page, |e| Ended::from(e))).map_err(|e| e.to_string()))
+            ReadResponse::History(
+                part,
+                page.map(|page| past::map_page(page, |e| Ended::from(e))).map_err(|e| e.to_string()),
+            )
         }
-        Question::Page(Folder::Audit, part) => {
+        ReadRequest::Page(Folder::Audit, part) => {
             let page = page(store, seen, Folder::Audit, part).await;
-            Answer::Audit(part, page.map(|page| past::small(page, Audit::shown)).map_err(|e| e.to_string()))
+            ReadResponse::Audit(part, page.map(|page| past::map_page(page, Audit::shown)).map_err(|e| e.to_string()))
         }
-        Question::Page(Folder::Records, part) => {
-            Answer::Records(part, page(store, seen, Folder::Records, part).await.map_err(|e| e.to_string()))
+        ReadRequest::Page(Folder::Records, part) => {
+            ReadResponse::Records(part, page(store, seen, Folder::Records, part).await.map_err(|e| e.to_string()))
         }
-        Question::Rights => Answer::Rights(rights(store, kube).await),
+        ReadRequest::Rights => ReadResponse::Rights(rights(store, kube).await),
         // The event loop, which has the ring buffer, reads it.
-        Question::Logs(_) => Answer::Logs(Vec::new()),
-        Question::Ending(key) => {
-            let told = story(store, &key).await.map(Arc::new);
-            Answer::Ending(key, told)
+        ReadRequest::Logs(_) => ReadResponse::Logs(Vec::new()),
+        ReadRequest::Ending(key) => {
+            let loaded = entry_timeline(store, &key).await.map(Arc::new);
+            ReadResponse::Ending(key, loaded)
         }
     }
 }
@@ -86,22 +89,22 @@ async fn plan(kube: Option<&Kube>, seen: &Seen, queue: QueueKind, nodes: &[Strin
 }
 
 /// Returns the timeline of an ended entry, with the audit records of that time.
-async fn story(store: &Store, key: &str) -> Result<Story, String> {
+async fn entry_timeline(store: &Store, key: &str) -> Result<EntryTimeline, String> {
     let raw = store.raw(key).await.map_err(|e| e.to_string())?;
     let raw = raw.ok_or_else(|| format!("{key} is gone: only the newest 10,000 of 90 days are kept"))?;
     let ending: Ending = serde_json::from_str(&raw.text).map_err(|e| format!("{key}: {e}"))?;
     // The leader writes records for a while after the end. The start of an entry from ckecli is unknown.
     let from = ending.begins().unwrap_or_else(|| after(ending.at, -86_400));
     let to = after(ending.at, 600);
-    let read = |from| store.between::<Audit>(Folder::Audit, (from, to), RECORDS);
-    let (audit, gap) = whole(read, from, (usize::try_from(RECORDS).unwrap_or(usize::MAX), READS)).await;
+    let read = |from| store.between::<Audit>(Folder::Audit, (from, to), PAGE_SIZE);
+    let (audit, gap) = read_all_pages(read, from, (usize::try_from(PAGE_SIZE).unwrap_or(usize::MAX), MAX_PAGES)).await;
     let records: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
-    Ok(Story { moments: ending.timeline(&records), ending, gap })
+    Ok(EntryTimeline { moments: ending.timeline(&records), ending, gap })
 }
 
 /// Reads all audit records of a period, `n` per read and with at most `reads` reads. Also returns a note about missing
 /// records. The ids of records start with their time.
-async fn whole<E: std::fmt::Display, F: Future<Output = Result<Vec<Stored<Audit>>, E>>>(
+async fn read_all_pages<E: std::fmt::Display, F: Future<Output = Result<Vec<Stored<Audit>>, E>>>(
     read: impl Fn(Timestamp) -> F,
     from: Timestamp,
     (n, reads): (usize, usize),
@@ -116,17 +119,17 @@ async fn whole<E: std::fmt::Display, F: Future<Output = Result<Vec<Stored<Audit>
         let full = page.len() >= n;
         // The next read repeats the records of the same moment.
         let known = all.len();
-        let behind = all.last().map(|s| s.key.clone()).unwrap_or_default();
-        all.extend(page.into_iter().filter(|new| new.key > behind));
+        let last_key = all.last().map(|s| s.key.clone()).unwrap_or_default();
+        all.extend(page.into_iter().filter(|new| new.key > last_key));
         match all.last().and_then(|s| begins(&s.key)) {
             Some(last) if full && all.len() > known => from = last,
             _ if !full => return (all, None),
             _ => break,
         }
     }
-    let said =
+    let warning =
         format!("only the first {} audit records of that time were read: later ones are missing here", all.len());
-    (all, Some(said))
+    (all, Some(warning))
 }
 
 /// Returns the time that a record's key starts with.
@@ -151,18 +154,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_story_of_a_busy_day_is_read_in_pages_and_says_when_something_is_missing() {
-        let held: Vec<Stored<Audit>> = (0..25).map(|i| record(100 + i64::from(i / 2), i)).collect();
+    async fn a_long_timeline_is_read_in_pages_and_reports_missing_records() {
+        let stored_records: Vec<Stored<Audit>> = (0..25).map(|i| record(100 + i64::from(i / 2), i)).collect();
         let read = |from: Timestamp| {
-            let page: Vec<_> = held.iter().filter(|s| begins(&s.key).unwrap() >= from).take(4).cloned().collect();
+            let page: Vec<_> =
+                stored_records.iter().filter(|s| begins(&s.key).unwrap() >= from).take(4).cloned().collect();
             std::future::ready(Ok::<_, String>(page))
         };
         let from = Timestamp::from_second(0).unwrap();
-        let (all, gap) = whole(read, from, (4, 20)).await;
+        let (all, gap) = read_all_pages(read, from, (4, 20)).await;
         assert_eq!((all.len(), gap), (25, None));
-        let (all, gap) = whole(read, from, (4, 3)).await;
+        let (all, gap) = read_all_pages(read, from, (4, 3)).await;
         assert!(all.len() < 25 && gap.is_some_and(|gap| gap.contains("later ones are missing")));
-        let (_, gap) = whole(|_| std::future::ready(Err("away")), from, (4, 3)).await;
+        let (_, gap) = read_all_pages(|_| std::future::ready(Err("away")), from, (4, 3)).await;
         assert!(gap.is_some_and(|gap| gap.contains("away")));
     }
 }

@@ -132,7 +132,7 @@ pub fn place(seen: &Seen, address: &str) -> &'static str {
 }
 
 /// Returns the seconds that a machine has been in its state by now.
-pub fn in_state(seen: &Seen, machine: &Machine) -> f64 {
+pub fn seconds_in_state(seen: &Seen, machine: &Machine) -> f64 {
     let good = seen.snapshot.registry.members.good.as_ref();
     machine.duration + good.map_or(0.0, |g| (seen.now.boot.as_secs_f64() - g.at).max(0.0))
 }

@@ -25,7 +25,7 @@ pub fn area(command: Command, view: View) -> Option<Area> {
         Command::Reboot | Command::CancelAll | Command::Stop | Command::Resume => Area::Reboots,
         Command::Repair | Command::DeleteFinished | Command::DeleteUnfinished => Area::Repairs,
         Command::Cancel | Command::ResetBackoff | Command::Switch => queue,
-        Command::Keep => Area::Nodes,
+        Command::KeepCordoned => Area::Nodes,
         _ => return None,
     })
 }
@@ -54,7 +54,7 @@ fn of_queue(queue: QueueKind) -> Area {
 
 impl App {
     /// Returns why the operator has no permission for this command in the open view.
-    pub fn may_not(&self, command: Command) -> Option<&str> {
+    pub fn forbidden(&self, command: Command) -> Option<&str> {
         self.rights.refusal(area(command, self.view)?)
     }
 }

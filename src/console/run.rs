@@ -20,20 +20,20 @@ use tokio::{
 };
 
 use super::{
-    app::{App, Looks},
+    app::{App, AppConfig},
     attention::Attention,
-    backend::Quiet,
+    backend::BufferedBackend,
     clipboard,
     event::{Effect, Event},
     frame_limiter::FrameLimiter,
     input_reader::{InputReader, Themes},
     options::ConsoleOptions,
-    past::{Answer, Question},
+    past::{ReadRequest, ReadResponse},
     perform::perform,
     reader,
     settings::{self, Settings},
     settings_writer::SettingsWriter,
-    terminal::{self, Held},
+    terminal::{self, TerminalGuard},
     theme::background::{self, Background},
     update::update,
     views,
@@ -48,16 +48,16 @@ use crate::{
 };
 
 /// Shortest time between two frames that no key caused.
-const NEWS: Duration = Duration::from_millis(100);
-/// The same during the first `START` seconds: what the operator waits for is shown as soon as it arrives.
-const SOON: Duration = Duration::from_millis(10);
-const START: Duration = Duration::from_secs(3);
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
+/// The same during the first `START_PERIOD` seconds: what the operator waits for is shown as soon as it arrives.
+const START_INTERVAL: Duration = Duration::from_millis(10);
+const START_PERIOD: Duration = Duration::from_secs(3);
 /// Longest time without a published state before the ages on the screen advance anyway. It is a little longer than the
 /// engine's interval of one second, so an idle console wakes once a second, not twice.
-const TICK: Duration = Duration::from_millis(1100);
+const TICK_INTERVAL: Duration = Duration::from_millis(1100);
 /// Longest wait for the engine to resign before the process stops: two seconds more than the longest shutdown. A
 /// stopped process would keep the lock, and a machine between power-off and power-on, until somebody notices.
-const RESIGN: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
+const RESIGN_TIMEOUT: Duration = Duration::from_secs(LONGEST_END.as_secs() + 2);
 
 /// Clients through which the console reads and acts, once the servers are connected.
 #[derive(Clone)]
@@ -80,51 +80,51 @@ pub async fn run(
     clients: ClientsReceiver,
     options: ConsoleOptions,
 ) -> anyhow::Result<()> {
-    let ready = Ready::read(&options).map_err(anyhow::Error::msg)?;
+    let ready = Prepared::read(&options).map_err(anyhow::Error::msg)?;
     let (columns, rows) = crossterm::terminal::size().context("the terminal does not tell its size")?;
-    let held = Held::take(options.modes).context("the terminal could not be taken")?;
+    let terminal_guard = TerminalGuard::take(options.modes).context("the terminal could not be taken")?;
     let mut console = Console::new(ready, &options, Size::new(columns, rows), clients)?;
-    let ended = console.until_left(seen, &options).await;
-    console.input_reader.hear_out().await;
-    if let Some(keeper) = console.keeper.take() {
-        keeper.end().await;
+    let ended = console.event_loop(seen, &options).await;
+    console.input_reader.drain_answer().await;
+    if let Some(settings_writer) = console.settings_writer.take() {
+        settings_writer.end().await;
     }
-    drop(held);
+    drop(terminal_guard);
     ended
 }
 
 /// Data from the user's home. It is read before the terminal is taken, because a home may be on a file server that does
 /// not answer.
-struct Ready {
-    looks: Looks,
+struct Prepared {
+    config: AppConfig,
     /// Themes of `auto`, by the background that the terminal reports. A theme that cannot be read leaves the terminal's
     /// own colours.
     themes: Themes,
     /// The saved columns and sort orders, and their path.
-    kept: Option<(PathBuf, Result<Settings, String>)>,
+    saved: Option<(PathBuf, Result<Settings, String>)>,
 }
 
-impl Ready {
+impl Prepared {
     fn read(options: &ConsoleOptions) -> Result<Self, String> {
-        let looks = options.looks()?;
+        let config = options.config()?;
         let of = |background| options.background_theme(background);
         let themes = Themes { light: of(Background::Light), dark: of(Background::Dark) };
-        let kept = options.settings.clone().map(|path| {
+        let saved = options.settings.clone().map(|path| {
             let read = settings::read(&path);
             (path, read)
         });
-        Ok(Self { looks, themes, kept })
+        Ok(Self { config, themes, saved })
     }
 }
 
 /// Applies the saved columns and sort orders. Reports errors in the file and leaves the file unchanged.
-fn recall(app: &mut App, path: &Path, kept: Result<Settings, String>) {
-    let said = match kept {
-        Ok(kept) => settings::apply(app, &kept),
+fn apply_saved_settings(app: &mut App, path: &Path, saved: Result<Settings, String>) {
+    let output = match saved {
+        Ok(saved) => settings::apply(app, &saved),
         Err(why) => vec![format!("it is ignored: {}", why.lines().next().unwrap_or_default())],
     };
-    if !said.is_empty() {
-        app.refuse(format!("{}: {}", path.display(), said.join("; ")));
+    if !output.is_empty() {
+        app.print_error(format!("{}: {}", path.display(), output.join("; ")));
     }
 }
 
@@ -151,36 +151,36 @@ impl Signals {
 struct Console {
     app: App,
     steady: Steady,
-    terminal: Terminal<Quiet<std::io::Stdout>>,
+    terminal: Terminal<BufferedBackend<std::io::Stdout>>,
     input_reader: InputReader,
     clients: ClientsReceiver,
     logs: Option<Ring>,
     /// Sends outcomes of actions and answers to questions. The channel is unbounded, but the load is bounded: by what
     /// an operator confirms, and by one question per folder.
-    tell: mpsc::UnboundedSender<Event>,
+    event_sender: mpsc::UnboundedSender<Event>,
     done: mpsc::UnboundedReceiver<Event>,
-    pace: FrameLimiter,
+    limiter: FrameLimiter,
     /// Whether the operator's permissions were requested.
-    asked_rights: bool,
-    keeper: Option<SettingsWriter>,
+    rights_requested: bool,
+    settings_writer: Option<SettingsWriter>,
     attention: Attention,
 }
 
 impl Console {
-    fn new(ready: Ready, options: &ConsoleOptions, size: Size, clients: ClientsReceiver) -> anyhow::Result<Self> {
-        let Ready { looks, themes, kept } = ready;
+    fn new(ready: Prepared, options: &ConsoleOptions, size: Size, clients: ClientsReceiver) -> anyhow::Result<Self> {
+        let Prepared { config, themes, saved } = ready;
         let steady = Steady::new(&options.clock);
-        let mut app = App::new(looks, options.view, steady.now());
+        let mut app = App::new(config, options.view, steady.now());
         app.size = size;
         if options.sandbox {
-            app.say("a simulated data centre: :tour shows the first steps");
+            app.print("a simulated data centre: :tour shows the first steps");
         }
-        if let Some((path, kept)) = kept {
-            recall(&mut app, &path, kept);
+        if let Some((path, saved)) = saved {
+            apply_saved_settings(&mut app, &path, saved);
         }
-        let terminal = Terminal::new(Quiet::new(std::io::stdout(), size))?;
-        let (tell, done) = mpsc::unbounded_channel();
-        let keeper = options.settings.clone().map(|path| SettingsWriter::new(path, tell.clone()));
+        let terminal = Terminal::new(BufferedBackend::new(std::io::stdout(), size))?;
+        let (event_sender, done) = mpsc::unbounded_channel();
+        let settings_writer = options.settings.clone().map(|path| SettingsWriter::new(path, event_sender.clone()));
         Ok(Self {
             app,
             steady,
@@ -188,16 +188,16 @@ impl Console {
             input_reader: InputReader::new(themes),
             clients,
             logs: options.logs.clone(),
-            tell,
+            event_sender,
             done,
-            pace: FrameLimiter::new(),
-            asked_rights: false,
-            keeper,
+            limiter: FrameLimiter::new(),
+            rights_requested: false,
+            settings_writer,
             attention: Attention::new(options.modes.title, options.bell),
         })
     }
 
-    async fn until_left(
+    async fn event_loop(
         &mut self,
         mut seen: watch::Receiver<Arc<Seen>>,
         options: &ConsoleOptions,
@@ -205,13 +205,13 @@ impl Console {
         let mut signals = Signals::new()?;
         if options.ask_background {
             self.input_reader.expect_answer();
-            self.terminal.backend_mut().say(background::QUESTION)?;
+            self.terminal.backend_mut().print(background::BACKGROUND_QUERY)?;
         }
         self.draw()?;
-        let mut tick = tokio::time::interval_at(Instant::now() + TICK, TICK);
+        let mut tick = tokio::time::interval_at(Instant::now() + TICK_INTERVAL, TICK_INTERVAL);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         // Time of the next frame, if one is due.
-        let mut due: Option<Instant> = None;
+        let mut next_draw: Option<Instant> = None;
         let began = Instant::now();
         let mut news_at = began;
         let mut fresh = true;
@@ -226,25 +226,25 @@ impl Console {
                     self.suspend(options).await?;
                     continue;
                 }
-                heard = self.input_reader.next() => match heard {
+                input = self.input_reader.next() => match input {
                     Some(event) => event,
                     // the terminal is gone
                     None => return Ok(()),
                 },
-                () = until(due) => {
-                    due = None;
+                () = until(next_draw) => {
+                    next_draw = None;
                     self.draw()?;
                     continue;
                 }
                 Some(event) = self.done.recv() => event,
                 () = sleep_until(news_at), if fresh => {
                     fresh = false;
-                    news_at = Instant::now() + if began.elapsed() < START { SOON } else { NEWS };
+                    news_at = Instant::now() + if began.elapsed() < START_PERIOD { START_INTERVAL } else { SNAPSHOT_INTERVAL };
                     // A published state carries the time too, so no tick is needed.
                     tick.reset();
-                    if began.elapsed() > TICK {
+                    if began.elapsed() > TICK_INTERVAL {
                         self.ask_rights();
-                        self.input_reader.let_go();
+                        self.input_reader.flush();
                     }
                     Event::Seen(Arc::clone(&seen.borrow_and_update()))
                 }
@@ -256,7 +256,7 @@ impl Console {
                 }
                 _ = tick.tick() => {
                     self.ask_rights();
-                    self.input_reader.let_go();
+                    self.input_reader.flush();
                     Event::Tick(self.steady.now())
                 }
             };
@@ -271,33 +271,33 @@ impl Console {
                     Effect::Suspend => self.suspend(options).await?,
                     Effect::Repaint => self.repaint()?,
                     Effect::Act(action) => self.act(action),
-                    Effect::Keep(change) => {
-                        if let Some(keeper) = &self.keeper {
-                            keeper.keep(change);
+                    Effect::SaveSettings(change) => {
+                        if let Some(settings_writer) = &self.settings_writer {
+                            settings_writer.keep(change);
                         }
                     }
-                    Effect::Ask(question) => self.ask(question),
-                    Effect::Copy(text) => self.terminal.backend_mut().say(&clipboard::sequence(&text))?,
+                    Effect::Ask(read_request) => self.ask(read_request),
+                    Effect::Copy(text) => self.terminal.backend_mut().print(&clipboard::osc52_sequence(&text))?,
                 }
             }
             if news {
-                let said = self.attention.heed(&self.app);
-                if !said.is_empty() {
-                    self.terminal.backend_mut().say(&said)?;
+                let output = self.attention.escape_sequences(&self.app);
+                if !output.is_empty() {
+                    self.terminal.backend_mut().print(&output)?;
                 }
             }
-            let next = self.pace.next();
+            let next = self.limiter.next();
             if Instant::now() >= next {
-                due = None;
+                next_draw = None;
                 self.draw()?;
             } else {
-                due = Some(due.map_or(next, |d| d.min(next)));
+                next_draw = Some(next_draw.map_or(next, |d| d.min(next)));
             }
         }
     }
 
     fn act(&mut self, action: super::event::Action) {
-        let (clients, done) = (self.clients.borrow().clone(), self.tell.clone());
+        let (clients, done) = (self.clients.borrow().clone(), self.event_sender.clone());
         if self.app.read_only() {
             // `update` requests no action while read-only. This guards against future code that does.
             let _ = done.send(Event::Done(Err("read-only: nothing was done".to_owned())));
@@ -309,7 +309,7 @@ impl Console {
             return;
         };
         // The operator's identity tells own changes from others when they return through the watch.
-        self.app.me.get_or_insert_with(|| operator.who.clone());
+        self.app.operator_identity.get_or_insert_with(|| operator.who.clone());
         tokio::spawn(async move {
             let result = perform(&operator, action).await;
             // The send fails if the console has quit.
@@ -319,36 +319,37 @@ impl Console {
 
     /// Requests the operator's permissions once, as soon as the console can change something.
     fn ask_rights(&mut self) {
-        if self.app.me.is_none() {
-            self.app.me =
+        if self.app.operator_identity.is_none() {
+            self.app.operator_identity =
                 self.clients.borrow().as_ref().and_then(|clients| clients.operator.as_ref()).map(|o| o.who.clone());
         }
-        if !self.asked_rights && !self.app.read_only() && self.clients.borrow().is_some() {
-            self.asked_rights = true;
-            self.ask(Question::Rights);
+        if !self.rights_requested && !self.app.read_only() && self.clients.borrow().is_some() {
+            self.rights_requested = true;
+            self.ask(ReadRequest::Rights);
         }
     }
 
-    fn ask(&mut self, question: Question) {
-        if let Question::Logs(after) = question {
+    fn ask(&mut self, read_request: ReadRequest) {
+        if let ReadRequest::Logs(after) = read_request {
             let lines = self.logs.as_ref().map(|ring| ring.after(after)).unwrap_or_default();
-            let _ = self.tell.send(Event::Answered(Box::new(Answer::Logs(lines))));
+            let _ = self.event_sender.send(Event::ReadFinished(Box::new(ReadResponse::Logs(lines))));
             return;
         }
-        let (clients, tell) = (self.clients.borrow().clone(), self.tell.clone());
+        let (clients, event_sender) = (self.clients.borrow().clone(), self.event_sender.clone());
         let Some(clients) = clients else {
-            let _ = tell.send(Event::Answered(Box::new(question.refused("not connected to etcd yet".to_owned()))));
+            let _ = event_sender
+                .send(Event::ReadFinished(Box::new(read_request.refused("not connected to etcd yet".to_owned()))));
             return;
         };
         let seen = Arc::clone(&self.app.seen);
         tokio::spawn(async move {
-            let answer = reader::read(&clients.store, clients.kube.as_ref(), &seen, question).await;
-            let _ = tell.send(Event::Answered(Box::new(answer)));
+            let answer = reader::read(&clients.store, clients.kube.as_ref(), &seen, read_request).await;
+            let _ = event_sender.send(Event::ReadFinished(Box::new(answer)));
         });
     }
 
     fn draw(&mut self) -> anyhow::Result<()> {
-        self.pace.spend();
+        self.limiter.record_frame();
         let app = &self.app;
         self.terminal.draw(|frame| views::draw(app, frame))?;
         Ok(())
@@ -366,18 +367,18 @@ impl Console {
         if let Some(resign) = &options.resign {
             let (ask, answer) = oneshot::channel();
             let most = LONGEST_END.as_secs();
-            self.app.say(format!(
+            self.app.print(format!(
                 "stops once the engine has released the lock: commands and power cycles that are under way end first \
                  (at most {most} s)"
             ));
             self.draw()?;
             if resign.send(ask).await.is_ok() {
-                let _ = tokio::time::timeout(RESIGN, answer).await;
+                let _ = tokio::time::timeout(RESIGN_TIMEOUT, answer).await;
             }
             self.app.message = None;
         }
         // The reader owns stdin. It must end before the shell gets stdin back, and before a new reader starts.
-        self.input_reader.hear_out().await;
+        self.input_reader.drain_answer().await;
         self.input_reader.end();
         terminal::leave(options.modes);
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
@@ -395,9 +396,9 @@ impl Console {
     }
 }
 
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => sleep_until(due).await,
+async fn until(next_draw: Option<Instant>) {
+    match next_draw {
+        Some(next_draw) => sleep_until(next_draw).await,
         None => pending().await,
     }
 }

@@ -17,7 +17,7 @@ use super::{
 
 /// Version of the file format that this program writes.
 const VERSION: u32 = 1;
-const HEAD: &str = "# Written by cketerm's console (:columns, :sort); `:settings forget` removes it.\n\
+const HEADER: &str = "# Written by cketerm's console (:columns, :sort); `:settings forget` removes it.\n\
                     # Your own configuration is in config.yaml.\n";
 
 /// The part that every version of the file has.
@@ -29,7 +29,7 @@ struct Version {
 /// Saved settings of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfTable {
+pub struct TableSettings {
     /// The columns. Empty = the table's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
@@ -44,7 +44,7 @@ pub struct OfTable {
 pub struct Settings {
     version: u32,
     #[serde(default)]
-    tables: BTreeMap<String, OfTable>,
+    tables: BTreeMap<String, TableSettings>,
 }
 
 impl Default for Settings {
@@ -67,7 +67,7 @@ pub enum Change {
 
 /// Reason why a file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Unread {
+enum ReadError {
     /// The read failed.
     Failed(String),
     /// A newer program wrote it.
@@ -77,7 +77,7 @@ enum Unread {
 }
 
 /// Largest file that is read, in bytes. A larger one is not a settings file.
-const LARGEST: u64 = 64 * 1024;
+const MAX_BYTES: u64 = 64 * 1024;
 
 /// Returns the path of the file. `None` if the user has no home.
 pub fn path() -> Option<PathBuf> {
@@ -86,16 +86,16 @@ pub fn path() -> Option<PathBuf> {
 
 /// Reads the file. A missing file is empty.
 pub fn read(path: &Path) -> Result<Settings, String> {
-    found(path).map_err(|why| match why {
-        Unread::Failed(why) | Unread::Newer(why) | Unread::Broken(why) => why,
+    load(path).map_err(|why| match why {
+        ReadError::Failed(why) | ReadError::Newer(why) | ReadError::Broken(why) => why,
     })
 }
 
-fn found(path: &Path) -> Result<Settings, Unread> {
-    let failed = |e: io::Error| Unread::Failed(e.to_string());
+fn load(path: &Path) -> Result<Settings, ReadError> {
+    let failed = |e: io::Error| ReadError::Failed(e.to_string());
     match fs::metadata(path) {
-        Ok(file) if !file.is_file() => return Err(Unread::Failed("it is not a file".to_owned())),
-        Ok(file) if file.len() > LARGEST => return Err(Unread::Broken(format!("it has {} bytes", file.len()))),
+        Ok(file) if !file.is_file() => return Err(ReadError::Failed("it is not a file".to_owned())),
+        Ok(file) if file.len() > MAX_BYTES => return Err(ReadError::Broken(format!("it has {} bytes", file.len()))),
         Ok(_) => {}
         // A missing home is not an error of the file.
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -103,12 +103,12 @@ fn found(path: &Path) -> Result<Settings, Unread> {
         }
         Err(e) => return Err(failed(e)),
     }
-    let broken = |e: serde_yaml::Error| Unread::Broken(e.to_string());
+    let broken = |e: serde_yaml::Error| ReadError::Broken(e.to_string());
     let bytes = fs::read(path).map_err(failed)?;
     let Version { version } = serde_yaml::from_slice(&bytes).map_err(broken)?;
     if version != VERSION {
         let why = format!("it has version {version}, this program knows {VERSION}");
-        return Err(if version > VERSION { Unread::Newer(why) } else { Unread::Broken(why) });
+        return Err(if version > VERSION { ReadError::Newer(why) } else { ReadError::Broken(why) });
     }
     serde_yaml::from_slice(&bytes).map_err(broken)
 }
@@ -125,24 +125,24 @@ pub fn write(path: &Path, change: &Change) -> Result<Option<PathBuf>, String> {
     }
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(failed)?;
-    let (mut settings, mut aside) = (Settings::default(), None);
-    match found(path) {
+    let (mut settings, mut backup_path) = (Settings::default(), None);
+    match load(path) {
         Ok(settings_now) => settings = settings_now,
-        Err(Unread::Failed(why) | Unread::Newer(why)) => {
+        Err(ReadError::Failed(why) | ReadError::Newer(why)) => {
             return Err(format!("{} is not changed: {why}", path.display()));
         }
-        Err(Unread::Broken(_)) => {
+        Err(ReadError::Broken(_)) => {
             let to = path.with_extension("yaml.broken");
             fs::rename(path, &to).map_err(failed)?;
-            aside = Some(to);
+            backup_path = Some(to);
         }
     }
     settings.put(change);
     let text = serde_yaml::to_string(&settings).map_err(|e| e.to_string())?;
     let mut new = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    new.write_all(format!("{HEAD}{text}").as_bytes()).and_then(|()| new.as_file().sync_all()).map_err(failed)?;
+    new.write_all(format!("{HEADER}{text}").as_bytes()).and_then(|()| new.as_file().sync_all()).map_err(failed)?;
     new.persist(path).map_err(|e| failed(e.error))?;
-    Ok(aside)
+    Ok(backup_path)
 }
 
 impl Settings {
@@ -154,7 +154,7 @@ impl Settings {
             Change::Sort(_, sort) => of.sort.clone_from(sort),
             Change::Forget => {}
         }
-        if *of == OfTable::default() {
+        if *of == TableSettings::default() {
             self.tables.remove(*table);
         }
     }
@@ -162,48 +162,48 @@ impl Settings {
 
 /// Applies saved settings. Returns the parts that this program does not know.
 pub fn apply(app: &mut App, settings: &Settings) -> Vec<String> {
-    let mut odd = Vec::new();
-    let open = (app.view, app.of_cke);
+    let mut problems = Vec::new();
+    let open = (app.view, app.cke_records);
     for (name, of) in &settings.tables {
         let tables = View::ALL.into_iter().flat_map(|view| [(view, false), (view, true)]);
-        let Some((view, of_cke)) = tables.into_iter().find(|(v, cke)| columns::table(*v, *cke) == name) else {
-            odd.push(format!("there is no table {name}"));
+        let Some((view, cke_records)) = tables.into_iter().find(|(v, cke)| columns::table(*v, *cke) == name) else {
+            problems.push(format!("there is no table {name}"));
             continue;
         };
-        (app.view, app.of_cke) = (view, of_cke);
-        let all = columns::all(view, of_cke);
+        (app.view, app.cke_records) = (view, cke_records);
+        let all = columns::all(view, cke_records);
         let (known, unknown): (Vec<_>, Vec<_>) =
             of.columns.iter().map(|c| (all.iter().find(|k| *k == c), c)).partition(|(known, _)| known.is_some());
-        odd.extend(unknown.iter().map(|(_, column)| format!("{name} has no column {column}")));
+        problems.extend(unknown.iter().map(|(_, column)| format!("{name} has no column {column}")));
         let known: Vec<&'static str> = known.into_iter().filter_map(|(known, _)| known.copied()).collect();
         if !known.is_empty() {
-            app.chosen.insert(columns::table(view, of_cke), known);
+            app.visible_columns.insert(columns::table(view, cke_records), known);
         }
-        let (by, way) = of.sort.as_deref().map(|s| s.split_once(' ').unwrap_or((s, ""))).unwrap_or_default();
+        let (by, direction) = of.sort.as_deref().map(|s| s.split_once(' ').unwrap_or((s, ""))).unwrap_or_default();
         match columns::of(app).iter().find(|c| **c == by) {
-            Some(column) => app.list_mut().set_sort(Some((column, way == "desc"))),
+            Some(column) => app.list_mut().set_sort(Some((column, direction == "desc"))),
             None if by.is_empty() => {}
-            None => odd.push(format!("{name} has no column {by} to sort by")),
+            None => problems.push(format!("{name} has no column {by} to sort by")),
         }
     }
-    (app.view, app.of_cke) = open;
-    odd
+    (app.view, app.cke_records) = open;
+    problems
 }
 
 /// Returns the columns of the open view's table, to be saved.
-pub fn columns_of_open(app: &App) -> Change {
-    let table = columns::table(app.view, app.of_cke);
-    let chosen = app.chosen.get(table);
+pub fn current_columns(app: &App) -> Change {
+    let table = columns::table(app.view, app.cke_records);
+    let visible_columns = app.visible_columns.get(table);
     Change::Columns(
         table,
-        chosen.map(|names| names.iter().map(|name| (*name).to_owned()).collect()).unwrap_or_default(),
+        visible_columns.map(|names| names.iter().map(|name| (*name).to_owned()).collect()).unwrap_or_default(),
     )
 }
 
 /// Returns the sort order of the open view's table, to be saved.
-pub fn sort_of_open(app: &App) -> Change {
+pub fn current_sort(app: &App) -> Change {
     let sort = app.list().sort().map(|(by, desc)| format!("{by}{}", if desc { " desc" } else { "" }));
-    Change::Sort(columns::table(app.view, app.of_cke), sort)
+    Change::Sort(columns::table(app.view, app.cke_records), sort)
 }
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_table_is_read_again_and_what_others_wrote_stays() {
+    fn saved_table_settings_are_read_back_and_other_tables_are_kept() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("new/console.yaml");
         assert_eq!(read(&path), Ok(Settings::default()));
@@ -239,21 +239,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_understood_is_kept_under_another_name() {
+    fn an_unreadable_settings_file_is_renamed_before_writing() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("console.yaml");
         for text in ["version: [", "version: 1\ntabels: {}\n", "version: 0\n", "", "\u{fffd}\0"] {
             fs::write(&path, text).unwrap();
             assert!(read(&path).is_err(), "{text}");
-            let aside = dir.path().join("console.yaml.broken");
-            assert_eq!(write(&path, &columns("nodes", &["node"])), Ok(Some(aside.clone())));
-            assert_eq!(fs::read_to_string(&aside).unwrap(), text);
+            let backup_path = dir.path().join("console.yaml.broken");
+            assert_eq!(write(&path, &columns("nodes", &["node"])), Ok(Some(backup_path.clone())));
+            assert_eq!(fs::read_to_string(&backup_path).unwrap(), text);
             assert_eq!(read(&path).unwrap().tables["nodes"].columns, ["node"]);
         }
     }
 
     #[test]
-    fn a_newer_programs_file_and_what_is_no_file_are_left_alone() {
+    fn a_settings_file_of_a_newer_version_and_a_non_file_are_not_changed() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("console.yaml");
         fs::write(&path, "version: 2\nsomething: new\n").unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_takes_nothing_is_an_error_that_names_the_file() {
+    fn an_unwritable_folder_is_an_error_that_names_the_file() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("file/console.yaml");
         fs::write(dir.path().join("file"), "no folder").unwrap();

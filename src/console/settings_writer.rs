@@ -15,31 +15,32 @@ use super::{
 };
 
 /// Longest time that quitting waits for unwritten changes.
-const END: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Writes the changes one after another, in the order of the requests.
 #[derive(Debug)]
 pub struct SettingsWriter {
     changes: mpsc::UnboundedSender<Change>,
-    work: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl SettingsWriter {
     /// Starts to write to this file, and sends the outcome of each write.
-    pub fn new(path: PathBuf, tell: mpsc::UnboundedSender<Event>) -> Self {
-        let (changes, mut asked) = mpsc::unbounded_channel::<Change>();
-        let work = tokio::spawn(async move {
-            while let Some(change) = asked.recv().await {
+    pub fn new(path: PathBuf, event_sender: mpsc::UnboundedSender<Event>) -> Self {
+        let (changes, mut receiver) = mpsc::unbounded_channel::<Change>();
+        let task = tokio::spawn(async move {
+            while let Some(change) = receiver.recv().await {
                 let to = path.clone();
                 let written = spawn_blocking(move || settings::write(&to, &change)).await;
-                let said = written.unwrap_or_else(|e| Err(format!("cannot write the settings: {e}")));
-                let said =
-                    said.map(|aside| aside.map(|aside| format!("the unreadable file is kept as {}", aside.display())));
+                let saved = written.unwrap_or_else(|e| Err(format!("cannot write the settings: {e}")));
+                let saved = saved.map(|backup_path| {
+                    backup_path.map(|backup_path| format!("the unreadable file is kept as {}", backup_path.display()))
+                });
                 // The send fails if the console has quit.
-                let _ = tell.send(Event::Kept(said));
+                let _ = event_sender.send(Event::SettingsSaved(saved));
             }
         });
-        Self { changes, work }
+        Self { changes, task }
     }
 
     /// Queues a change.
@@ -51,6 +52,6 @@ impl SettingsWriter {
     /// Waits a moment for unwritten changes.
     pub async fn end(self) {
         drop(self.changes);
-        let _ = timeout(END, self.work).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, self.task).await;
     }
 }

@@ -6,8 +6,8 @@ mod rows;
 use jiff::Timestamp;
 
 pub use self::rows::{
-    command, ending, health, host, host_asked, host_power, node_state, node_state_of, odd_health, order, pods,
-    repair_status, status, step,
+    command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, repair_status,
+    status, step, unrecognized_health,
 };
 use super::when;
 use crate::model::{
@@ -19,10 +19,10 @@ use crate::model::{
 pub fn reason(reason: &Reason, now: Timestamp) -> String {
     let text = match reason {
         Reason::BlockedByPdb { pod, pdb, healthy, needed } => {
-            format!("pdb {pdb} {healthy}/{needed} keeps {}", below(pod, pdb))
+            format!("pdb {pdb} {healthy}/{needed} keeps {}", without_shared_namespace(pod, pdb))
         }
         Reason::BlockedByManyPdbs { pod, pdbs } => format!("{} pdbs select {pod}: {}", pdbs.len(), pdbs.join(", ")),
-        Reason::BlockedByJob { pod, job } => format!("job {job} runs in {}", below(pod, job)),
+        Reason::BlockedByJob { pod, job } => format!("job {job} runs in {}", without_shared_namespace(pod, job)),
         Reason::PodsLeaving { left, first } => format!("{left} leaving: {first}"),
         Reason::EvictionRefused { pod, answer } => format!("{pod} refused: {answer}"),
         Reason::DeferredToWebhook { pod, webhook, message } => {
@@ -61,7 +61,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             }
         }
         Reason::WaitingForHealth { last, .. } if last.is_empty() => "health not checked yet".to_owned(),
-        Reason::WaitingForHealth { last, .. } => format!("not healthy yet: {}", health_word(last)),
+        Reason::WaitingForHealth { last, .. } => format!("not healthy yet: {}", health_summary(last)),
         Reason::MachineInRepair { entry } => format!("in repair ({entry})"),
         Reason::MachineInReboot { entry } => format!("being rebooted ({entry})"),
         Reason::Settling { until, missing, .. } => {
@@ -87,7 +87,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::OrphanedCordon { entry, .. } => format!("cordoned by {entry}; uncordoned after boot"),
         other => other.to_string(),
     };
-    made_safe(text)
+    into_safe(text)
 }
 
 /// Returns the cause that an entry is stuck on. Entries stuck on the same cause get the same text.
@@ -122,7 +122,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
         other => return reason(other, now),
     };
-    made_safe(text)
+    into_safe(text)
 }
 
 /// Returns what an entry waits for when nothing is wrong with it.
@@ -168,7 +168,7 @@ pub fn safe(text: &str) -> String {
 }
 
 /// Same as [`safe`] for an owned text. It copies only if something must change, which is rare.
-fn made_safe(text: String) -> String {
+fn into_safe(text: String) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text } else { safe(&text) }
 }
 
@@ -181,7 +181,7 @@ fn condensed(cause: &Reason, now: Timestamp) -> String {
 }
 
 /// Shortens a name by dropping its middle: host names differ at both ends.
-pub fn squeezed(name: &str, width: usize) -> String {
+pub fn shorten_middle(name: &str, width: usize) -> String {
     let name = safe(name);
     let length = name.chars().count();
     if length <= width || width < 5 {
@@ -194,7 +194,7 @@ pub fn squeezed(name: &str, width: usize) -> String {
 }
 
 /// Returns `pod` without its namespace if the other object is in the same namespace.
-fn below<'a>(pod: &'a str, other: &str) -> &'a str {
+fn without_shared_namespace<'a>(pod: &'a str, other: &str) -> &'a str {
     match (pod.split_once('/'), other.split_once('/')) {
         (Some((one, name)), Some((two, _))) if one == two => name,
         _ => pod,
@@ -202,14 +202,14 @@ fn below<'a>(pod: &'a str, other: &str) -> &'a str {
 }
 
 /// Returns a check's output for a row. Only `true` is healthy; any other output, for example `OK`, is quoted.
-fn health_word(said: &str) -> String {
-    let said = said.trim();
-    match said {
+fn health_summary(output: &str) -> String {
+    let output = output.trim();
+    match output {
         "" => "no output".to_owned(),
-        "false" => said.to_owned(),
-        _ if said.starts_with("exit ") => said.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
-        _ if said.starts_with("no answer") => said.to_owned(),
-        odd => format!("{odd:?}, not true"),
+        "false" => output.to_owned(),
+        _ if output.starts_with("exit ") => output.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+        _ if output.starts_with("no answer") => output.to_owned(),
+        unexpected => format!("{unexpected:?}, not true"),
     }
 }
 
@@ -218,13 +218,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_blocked_drain_names_budget_numbers_and_pod_in_few_columns() {
+    fn the_short_text_of_a_blocked_drain_names_pdb_numbers_and_pod() {
         let why = Reason::BlockedByPdb { pod: "shop/web-7d9f".into(), pdb: "shop/web".into(), healthy: 2, needed: 2 };
         assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), "pdb shop/web 2/2 keeps web-7d9f");
     }
 
     #[test]
-    fn the_cause_of_a_backoff_is_as_short_as_the_hold_that_it_was() {
+    fn the_cause_of_a_backoff_is_shortened_like_the_reason_itself() {
         let pod = || "shop/db-w4".to_owned();
         let holds = [
             Reason::BlockedByPdb { pod: pod(), pdb: "shop/db".into(), healthy: 2, needed: 2 },
@@ -241,18 +241,18 @@ mod tests {
 
     /// A row of 80 columns would cut the hint at its end.
     #[test]
-    fn the_row_of_an_entry_that_a_disabled_queue_backed_off_begins_with_the_remedy() {
+    fn the_text_of_a_backoff_by_a_disabled_queue_names_the_remedy() {
         let cause = Some(Box::new(Reason::QueueDisabled));
         let until = crate::model::time::after(Timestamp::UNIX_EPOCH, 240);
         let why = Reason::Backoff { count: 1, until, cause };
-        let said = "in 4m, or reset-backoff (the queue was disabled)";
-        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), said);
+        let output = "in 4m, or reset-backoff (the queue was disabled)";
+        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), output);
     }
 
     #[test]
-    fn long_names_keep_both_ends() {
-        assert_eq!(squeezed("worker-012.rack3.tokyo.example.com", 18), "worker-012.r~e.com");
-        assert_eq!(squeezed("w1", 18), "w1");
+    fn shortened_names_keep_both_ends() {
+        assert_eq!(shorten_middle("worker-012.rack3.tokyo.example.com", 18), "worker-012.r~e.com");
+        assert_eq!(shorten_middle("w1", 18), "w1");
     }
 
     #[test]

@@ -28,11 +28,11 @@ pub struct Lost {
 /// Seconds of silence after which a source counts as stale.
 pub const STALE_SECONDS: f64 = 10.0;
 /// Seconds of silence after which a source that is queried every few seconds counts as slow, lost or not.
-pub const SILENT: f64 = 7.0;
+pub const SILENT_SECONDS: f64 = 7.0;
 /// Seconds after which an answer counts as slow.
-const SLOW: u64 = 3;
+const SLOW_SECONDS: u64 = 3;
 /// The same limit for sabakan, which lists all machines at once.
-const SLOW_LIST: u64 = 5;
+const SLOW_LIST_SECONDS: u64 = 5;
 
 /// Returns etcd if it is stale. Nothing is stale before the first complete read: the screen shows "connecting".
 pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
@@ -47,7 +47,7 @@ pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
 }
 
 /// Returns the leader, as far as it is known now (`boot`: boot time in seconds).
-pub fn leader_now(seen: &Seen, boot: f64) -> Leader {
+pub fn current_leader(seen: &Seen, boot: f64) -> Leader {
     match queries::leader(seen) {
         Leader::Us => Leader::Us,
         _ if etcd_lost(seen, boot).is_some() => Leader::Unknown,
@@ -88,16 +88,16 @@ pub fn lost(app: &App) -> Vec<Lost> {
 
 /// Returns the banner's texts about the sources, each with its style.
 pub fn banner(app: &App) -> Vec<(String, Style)> {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let mut texts: Vec<(String, Style)> = lost(app)
         .iter()
-        .map(|lost| (said(app, lost), if lost.source == "sabakan" { theme.trouble } else { theme.danger }))
+        .map(|lost| (message(app, lost), if lost.source == "sabakan" { theme.trouble } else { theme.danger }))
         .collect();
     texts.extend(slow(app).into_iter().map(|text| (text, theme.trouble)));
     texts
 }
 
-fn said(app: &App, lost: &Lost) -> String {
+fn message(app: &App, lost: &Lost) -> String {
     let effect = match lost.source {
         "etcd" => "nothing is written",
         "Kubernetes" => "no drain continues",
@@ -154,19 +154,19 @@ pub fn slow(app: &App) -> Vec<String> {
     let mut add = |source: &str, lag: u64, most: u64, silent: f64, consequence: &str| {
         if lag > most {
             texts.push(format!("{source} is slow: its last answer took {lag}s{consequence}"));
-        } else if silent > SILENT {
+        } else if silent > SILENT_SECONDS {
             texts.push(format!("{source} is slow: silent for {}{consequence}", when::seconds(silent)));
         }
     };
     if snap.store.synced && etcd_lost(&app.seen, boot).is_none() {
-        add("etcd", snap.store.line.lag, SLOW, boot - snap.store.heard, "; the data shown may be as old");
+        add("etcd", snap.store.line.lag, SLOW_SECONDS, boot - snap.store.heard, "; the data shown may be as old");
     }
     let nodes = snap.kube.sources.get("nodes").filter(|nodes| nodes.synced);
     if let Some(nodes) = nodes.filter(|_| kube_lost(&app.seen, boot).is_none()) {
-        add("Kubernetes", snap.kube.line.lag, SLOW, boot - nodes.heard, "; drains are as slow");
+        add("Kubernetes", snap.kube.line.lag, SLOW_SECONDS, boot - nodes.heard, "; drains are as slow");
     }
     if snap.store.registry.url.is_some() && snap.registry.members.error.is_none() {
-        add("sabakan", snap.registry.took, SLOW_LIST, 0.0, "");
+        add("sabakan", snap.registry.took, SLOW_LIST_SECONDS, 0.0, "");
     }
     texts
 }
@@ -204,7 +204,7 @@ pub fn follow(app: &mut App) {
     let names: Vec<&str> = back.iter().map(|(source, _)| *source).collect();
     app.lost.retain(|source, _| !names.contains(source));
     let are = if names.len() == 1 { "is" } else { "are" };
-    app.say(format!("{} {are} back after {}", names.join(" and "), when::seconds(boot - first)));
+    app.print(format!("{} {are} back after {}", names.join(" and "), when::seconds(boot - first)));
 }
 
 #[cfg(test)]
@@ -212,8 +212,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_done_is_not_pushed_off_the_banner_by_an_address() {
-        for (error, said) in [
+    fn addresses_are_removed_from_errors_in_the_banner() {
+        for (error, message) in [
             ("etcd at http://10.0.0.1:2379: no answer; its port is open", "etcd: no answer; its port is open"),
             ("tcp connect error: refused (http://10.0.0.1:2379)", "tcp connect error: refused"),
             (
@@ -222,7 +222,7 @@ mod tests {
             ),
             ("deadline has elapsed", "deadline has elapsed"),
         ] {
-            assert_eq!(without_addresses(error), said);
+            assert_eq!(without_addresses(error), message);
         }
     }
 }

@@ -53,7 +53,7 @@ pub const GUTTER: u16 = 2;
 
 /// Draws titles and rows. The cursor is a sign in the gutter and a bold first cell, so that a move costs few bytes on a
 /// slow link.
-pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], old: bool) {
+pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], stale: bool) {
     let shown: Vec<(usize, u16, u16)> = places(columns, area);
     for (i, x, width) in &shown {
         if let Some(column) = columns.get(*i) {
@@ -67,19 +67,19 @@ pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], 
         if row.marked {
             put(buffer, area.x + 1, line, 1, "*", theme.mark);
         }
-        for (nth, (i, x, width)) in shown.iter().enumerate() {
+        for (position, (i, x, width)) in shown.iter().enumerate() {
             let Some(cell) = row.cells.get(*i) else { continue };
-            let style = if old { theme.muted } else { cell.style };
-            let style = if row.cursor && nth < 2 { style.patch(theme.cursor) } else { style };
+            let style = if stale { theme.muted } else { cell.style };
+            let style = if row.cursor && position < 2 { style.patch(theme.cursor) } else { style };
             put(buffer, *x, line, *width, &cell.text, style);
         }
     }
 }
 
 /// Returns the columns that a cell of these rows needs, within bounds.
-pub fn needs(rows: &[Row], cell: usize, least: u16, most: u16) -> u16 {
+pub fn needs(rows: &[Row], cell: usize, least: u16, max_lines: u16) -> u16 {
     let longest = rows.iter().filter_map(|row| row.cells.get(cell)).map(|cell| cell.text.width()).max();
-    u16::try_from(longest.unwrap_or(0)).unwrap_or(most).clamp(least, most)
+    u16::try_from(longest.unwrap_or(0)).unwrap_or(max_lines).clamp(least, max_lines)
 }
 
 /// Returns the width that is left for the column without a width.
@@ -121,13 +121,13 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     for paragraph in text.lines() {
         let (mut line, mut used) = (String::new(), 0);
         for word in paragraph.split(' ') {
-            let (gap, wide) = (usize::from(!line.is_empty()), word.width());
-            if used + gap + wide <= width {
+            let (gap, word_width) = (usize::from(!line.is_empty()), word.width());
+            if used + gap + word_width <= width {
                 if gap == 1 {
                     line.push(' ');
                 }
                 line.push_str(word);
-                used += gap + wide;
+                used += gap + word_width;
                 continue;
             }
             if !line.is_empty() {
@@ -135,13 +135,13 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
                 used = 0;
             }
             for c in word.chars() {
-                let wide = c.width().unwrap_or(0);
-                if used + wide > width {
+                let word_width = c.width().unwrap_or(0);
+                if used + word_width > width {
                     lines.push(std::mem::take(&mut line));
                     used = 0;
                 }
                 line.push(c);
-                used += wide;
+                used += word_width;
             }
         }
         lines.push(line);
@@ -149,11 +149,11 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Wraps text to at most `most` lines. A `~` marks the cut.
-pub fn cut(text: &str, width: usize, most: usize) -> Vec<String> {
+/// Wraps text to at most `max_lines` lines. A `~` marks the cut.
+pub fn cut(text: &str, width: usize, max_lines: usize) -> Vec<String> {
     let mut lines = wrap(text, width);
-    if lines.len() > most {
-        lines.truncate(most);
+    if lines.len() > max_lines {
+        lines.truncate(max_lines);
         if let Some(last) = lines.last_mut() {
             mark_cut(last, width);
         }
@@ -174,14 +174,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_wrapped_at_spaces_and_nothing_is_lost() {
+    fn long_text_is_wrapped_at_spaces_without_loss() {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
         assert_eq!(wrap("a\n\nb", 8), ["a", "", "b"]);
     }
 
     #[test]
-    fn text_that_does_not_fit_says_so() {
+    fn truncated_text_ends_with_a_tilde() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 6, 1));
         put(&mut buffer, 0, 0, 6, "abcdefgh", Style::new());
         assert_eq!(buffer[(5, 0)].symbol(), "~");

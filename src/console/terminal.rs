@@ -22,7 +22,7 @@ use crossterm::{
 use super::attention;
 
 /// The terminal while the console uses it. Dropping it restores the terminal.
-pub struct Held {
+pub struct TerminalGuard {
     hook: bool,
     modes: Modes,
 }
@@ -41,14 +41,14 @@ pub struct Modes {
 const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
 const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
 
-/// Whether the console has the terminal: a panic restores it before `Held` does.
-static HELD: AtomicBool = AtomicBool::new(false);
+/// Whether the console has the terminal: a panic restores it before `TerminalGuard` does.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Sets raw mode, alternate screen, hidden cursor and bracketed paste.
 pub fn enter(modes: Modes) -> io::Result<()> {
-    HELD.store(true, Ordering::SeqCst);
+    ACTIVE.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
-    let title = if modes.title { attention::KEEP_TITLE } else { "" };
+    let title = if modes.title { attention::SAVE_TITLE } else { "" };
     let mouse = if modes.mouse { MOUSE_ON } else { "" };
     let more = Print(format!("{title}{mouse}"));
     execute!(io::stdout(), EnterAlternateScreen, Hide, EnableBracketedPaste, more, Clear(ClearType::All))
@@ -57,10 +57,10 @@ pub fn enter(modes: Modes) -> io::Result<()> {
 /// Restores everything, once: a terminal keeps titles on a stack, and the next one belongs to another program. Errors
 /// are ignored, because the terminal may be gone.
 pub fn leave(modes: Modes) {
-    if !HELD.swap(false, Ordering::SeqCst) {
+    if !ACTIVE.swap(false, Ordering::SeqCst) {
         return;
     }
-    let title = if modes.title { attention::GIVE_TITLE_BACK } else { "" };
+    let title = if modes.title { attention::RESTORE_TITLE } else { "" };
     let mouse = if modes.mouse { MOUSE_OFF } else { "" };
     let more = Print(format!("{mouse}{title}"));
     let _ = execute!(io::stdout(), more, DisableBracketedPaste, Show, LeaveAlternateScreen);
@@ -70,7 +70,7 @@ pub fn leave(modes: Modes) {
 
 /// Aborts after a second if a panic ends the program. A terminal that accepts no output must not keep the process
 /// alive, because its engine would hold the lock and do nothing.
-fn give_up_in_a_second() {
+fn abort_after_delay() {
     if cfg!(panic = "abort") {
         let _ = thread::Builder::new().spawn(|| {
             thread::sleep(Duration::from_secs(1));
@@ -79,7 +79,7 @@ fn give_up_in_a_second() {
     }
 }
 
-impl Held {
+impl TerminalGuard {
     /// Takes the terminal. A panic that ends the program restores it first. In the shipped program (profile `dist`)
     /// every panic ends it; in others only a panic of this thread does. There a panic of another thread (a task) is
     /// only logged, because the program continues and its screen must stay whole.
@@ -88,7 +88,7 @@ impl Held {
         let (here, before) = (thread::current().id(), Arc::new(panic::take_hook()));
         panic::set_hook(Box::new(move |info| {
             if cfg!(panic = "abort") || thread::current().id() == here {
-                give_up_in_a_second();
+                abort_after_delay();
                 leave(modes);
                 tracing::error!(panic = %info, "ends");
                 before(info);
@@ -100,7 +100,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         leave(self.modes);
         if std::mem::take(&mut self.hook) && !thread::panicking() {

@@ -28,7 +28,7 @@ pub struct Tour {
     /// Whether an own entry was cancelled in this step.
     cancelled: bool,
     /// Whether the command for the next stuck row was used in this step.
-    looked: bool,
+    saw_trouble: bool,
 }
 
 /// A step.
@@ -47,7 +47,7 @@ const STEPS: [Step; 10] = [
     },
     Step {
         text: "Show only some of them: press {filter}, type  rack=1 !role:api  and {accept}. Esc clears a filter.",
-        done: |app, _| app.view == View::Nodes && !app.nodes.good.is_empty() && app.typing.is_none(),
+        done: |app, _| app.view == View::Nodes && !app.nodes.active_filter.is_empty() && app.typing.is_none(),
     },
     Step {
         text: "Mark two nodes with {mark}: marks stay with the nodes when the rows move.",
@@ -70,7 +70,7 @@ const STEPS: [Step; 10] = [
     Step {
         text: "Close it ({back}) and look for what needs an operator: {trouble} goes to the next stuck row, from \
                any view, or says that there is none.",
-        done: |_, tour| tour.looked,
+        done: |_, tour| tour.saw_trouble,
     },
     Step {
         text: "Cancel your reboots: mark them in Reboots ({reboots}, {mark}), or put the cursor on one, and press \
@@ -105,12 +105,12 @@ fn working(app: &App) -> bool {
 }
 
 /// Starts the tour, or ends it.
-pub fn turn(app: &mut App) {
+pub fn toggle(app: &mut App) {
     if app.tour.take().is_some() {
         return;
     }
-    if !app.looks.sandbox {
-        app.refuse_here("the tour works only in the sandbox: `cketerm --sandbox`, then :tour");
+    if !app.config.sandbox {
+        app.print_error_here("the tour works only in the sandbox: `cketerm --sandbox`, then :tour");
         return;
     }
     app.message = None;
@@ -129,20 +129,20 @@ pub fn advance(app: &mut App) {
     let Some(mut tour) = app.tour.take() else { return };
     while STEPS.get(tour.at).is_some_and(|step| (step.done)(app, &tour)) {
         tour.at += 1;
-        (tour.looked, tour.cancelled) = (false, false);
+        (tour.saw_trouble, tour.cancelled) = (false, false);
     }
     app.tour = Some(tour);
 }
 
 /// Notes that a command was executed.
-pub fn pressed(app: &mut App, command: Command) {
+pub fn on_command(app: &mut App, command: Command) {
     if let Some(tour) = &mut app.tour {
-        tour.looked |= command == Command::Trouble;
+        tour.saw_trouble |= command == Command::Trouble;
     }
 }
 
 /// Notes that an action was confirmed.
-pub fn began(app: &mut App, action: &Action) {
+pub fn on_action(app: &mut App, action: &Action) {
     let newest = app.seen.snapshot.store.reboots.entries.keys().next_back().copied();
     let Some(mut tour) = app.tour.take() else { return };
     match action {
@@ -162,21 +162,21 @@ pub fn began(app: &mut App, action: &Action) {
 
 /// Returns the text of a step, with the active keys.
 fn text(app: &App, at: usize) -> String {
-    let mut said = String::new();
+    let mut rendered = String::new();
     let mut rest = STEPS.get(at).map_or("", |step| step.text);
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').unwrap_or((after, ""));
-        said.push_str(before);
-        said.push_str(&app.key(name));
+        rendered.push_str(before);
+        rendered.push_str(&app.key(name));
         rest = after;
     }
-    said.push_str(rest);
-    said
+    rendered.push_str(rest);
+    rendered
 }
 
 /// Draws the panel.
 pub fn draw(app: &App, tour: &Tour, buffer: &mut Buffer, area: Rect) {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let rule = "\u{2500}".repeat(usize::from(area.width));
     put(buffer, area.x, area.y, area.width, &rule, theme.muted);
     let title = format!(" Tour {} of {}, :tour ends it ", tour.at + 1, STEPS.len());
@@ -193,7 +193,7 @@ mod tests {
     use crate::console::keys::TABLE;
 
     #[test]
-    fn every_step_names_commands_that_there_are_and_fits_into_the_panel() {
+    fn every_tour_step_names_existing_commands_and_fits_the_panel() {
         for step in &STEPS {
             let names = step.text.split('{').skip(1).filter_map(|part| part.split('}').next());
             for name in names {

@@ -5,14 +5,14 @@ use jiff::{SignedDuration, Timestamp};
 /// Returns the age of `then`, for example `42s`, `3m`, `2h05m`, `4d`. It is `0s` for the future, and `?` for a time
 /// that could not be read.
 pub fn age(then: Timestamp, now: Timestamp) -> String {
-    if unread(then) { UNREAD.to_owned() } else { span(now.duration_since(then)) }
+    if is_unknown(then) { UNKNOWN.to_owned() } else { span(now.duration_since(then)) }
 }
 
 /// Text for a time that could not be read.
-pub const UNREAD: &str = "?";
+pub const UNKNOWN: &str = "?";
 
 /// Returns true for a time that could not be read. Such a time is kept as the nearest end of the calendar.
-pub fn unread(at: Timestamp) -> bool {
+pub fn is_unknown(at: Timestamp) -> bool {
     at == Timestamp::MIN || at == Timestamp::MAX
 }
 
@@ -45,8 +45,8 @@ pub fn seconds(seconds: f64) -> String {
 
 /// Formats a time in UTC: the time of day, with the date if it is another day.
 pub fn moment(then: Timestamp, now: Timestamp) -> String {
-    if unread(then) {
-        return UNREAD.to_owned();
+    if is_unknown(then) {
+        return UNKNOWN.to_owned();
     }
     let same_day = then.strftime("%F").to_string() == now.strftime("%F").to_string();
     then.strftime(if same_day { "%H:%M:%SZ" } else { "%F %H:%M:%SZ" }).to_string()
@@ -55,8 +55,8 @@ pub fn moment(then: Timestamp, now: Timestamp) -> String {
 /// Formats a time in UTC in at most eleven columns: the time of day, another day without seconds, another year as the
 /// date.
 pub fn short(then: Timestamp, now: Timestamp) -> String {
-    if unread(then) {
-        return UNREAD.to_owned();
+    if is_unknown(then) {
+        return UNKNOWN.to_owned();
     }
     let same = |format: &str| then.strftime(format).to_string() == now.strftime(format).to_string();
     let format = match (same("%F"), same("%Y")) {
@@ -78,7 +78,7 @@ mod tests {
 
     /// A time that could not be read must not show as the year -9999.
     #[test]
-    fn a_time_that_could_not_be_read_is_a_question_mark() {
+    fn an_unreadable_time_is_shown_as_a_question_mark() {
         let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
         for odd in [Timestamp::MIN, Timestamp::MAX] {
             assert_eq!([age(odd, now), moment(odd, now), short(odd, now)], ["?", "?", "?"]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_tick_by_seconds_only_under_a_minute() {
+    fn ages_below_one_minute_are_shown_in_seconds() {
         let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
         let ago = |s: i64| age(crate::model::time::after(now, -s), now);
         assert_eq!([ago(-5), ago(0), ago(59), ago(60), ago(119)], ["0s", "0s", "59s", "1m", "1m"]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_of_another_day_has_its_date() {
+    fn a_time_on_another_day_includes_its_date() {
         let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
         assert_eq!(moment(now, now), "10:00:00Z");
         assert_eq!(moment("2026-11-20T23:00:01Z".parse().unwrap(), now), "2026-11-20 23:00:01Z");

@@ -63,7 +63,7 @@ const fn gauge(
     Gauge { name, labels, help, leader_only: false, read }
 }
 
-const fn led(
+const fn leader_gauge(
     name: &'static str,
     labels: &'static [&'static str],
     help: &'static str,
@@ -74,133 +74,168 @@ const fn led(
 
 /// All gauges.
 pub const GAUGES: &[Gauge] = &[
-    gauge("cke_leader", &[], "1 if this process leads", |s, put| {
-        put(&[], flag(s.snapshot.engine.leading.is_some()));
+    gauge("cke_leader", &[], "1 if this process leads", |s, sample| {
+        sample(&[], flag(s.snapshot.engine.leading.is_some()));
     }),
-    led("cke_operation_phase", &["phase"], "1 for the leader's current phase", phases),
-    led("cke_operation_phase_timestamp_seconds", &[], "Unix time of the last phase change", phase_since),
-    led("cke_reboot_queue_enabled", &[], "1 if the reboot queue is enabled", |s, put| {
-        put(&[], switch(&s.snapshot.store.reboots.switch));
+    leader_gauge("cke_operation_phase", &["phase"], "1 for the leader's current phase", phases),
+    leader_gauge("cke_operation_phase_timestamp_seconds", &[], "Unix time of the last phase change", phase_since),
+    leader_gauge("cke_reboot_queue_enabled", &[], "1 if the reboot queue is enabled", |s, sample| {
+        sample(&[], switch(&s.snapshot.store.reboots.switch));
     }),
-    led("cke_reboot_queue_running", &[], "1 if the reboot queue is enabled and not empty", |s, put| {
-        put(&[], flag(s.snapshot.store.running.as_deref() == Some("true")));
+    leader_gauge("cke_reboot_queue_running", &[], "1 if the reboot queue is enabled and not empty", |s, sample| {
+        sample(&[], flag(s.snapshot.store.running.as_deref() == Some("true")));
     }),
-    led("cke_reboot_queue_entries", &[], "Entries of the reboot queue, including unreadable ones", |s, put| {
-        put(&[], count(s.snapshot.store.reboots.entries.len()));
-    }),
-    led("cke_reboot_queue_items", &["status"], "Entries of the reboot queue by status", |s, put| {
+    leader_gauge(
+        "cke_reboot_queue_entries",
+        &[],
+        "Entries of the reboot queue, including unreadable ones",
+        |s, sample| {
+            sample(&[], count(s.snapshot.store.reboots.entries.len()));
+        },
+    ),
+    leader_gauge("cke_reboot_queue_items", &["status"], "Entries of the reboot queue by status", |s, sample| {
         for status in REBOOT_STATUSES {
-            put(&[&status.to_string()], count(reboots(s).filter(|e| e.status == status).count()));
+            sample(&[&status.to_string()], count(reboots(s).filter(|e| e.status == status).count()));
         }
     }),
-    led("cke_node_reboot_status", &["node", "status"], "1 for the status of the node's reboot entry", node_reboots),
-    led("cke_repair_queue_enabled", &[], "1 if the repair queue is enabled", |s, put| {
-        put(&[], switch(&s.snapshot.store.repairs.switch));
+    leader_gauge(
+        "cke_node_reboot_status",
+        &["node", "status"],
+        "1 for the status of the node's reboot entry",
+        node_reboots,
+    ),
+    leader_gauge("cke_repair_queue_enabled", &[], "1 if the repair queue is enabled", |s, sample| {
+        sample(&[], switch(&s.snapshot.store.repairs.switch));
     }),
-    led("cke_repair_queue_items", &["status"], "Entries of the repair queue by status", |s, put| {
+    leader_gauge("cke_repair_queue_items", &["status"], "Entries of the repair queue by status", |s, sample| {
         for status in REPAIR_STATUSES {
-            put(&[&status.to_string()], count(repairs(s).filter(|e| e.status == status).count()));
+            sample(&[&status.to_string()], count(repairs(s).filter(|e| e.status == status).count()));
         }
     }),
-    led(
+    leader_gauge(
         "cke_repair_queue_entries",
         &["index", "address", "operation", "status", "step"],
         "1 for each entry of the repair queue",
-        |s, put| {
+        |s, sample| {
             for e in repairs(s) {
                 let (index, status, step) = (e.index.to_string(), e.status.to_string(), e.step.to_string());
-                put(&[&index, &e.address, &e.operation, &status, &step], 1.0);
+                sample(&[&index, &e.address, &e.operation, &status, &step], 1.0);
             }
         },
     ),
-    led(
+    leader_gauge(
         "cke_machine_repair_status",
         &["address", "status"],
         "1 for the status of the machine's repair entry",
         machine_repairs,
     ),
-    led("cke_auto_repair_enabled", &[], "1 if automatic repair is enabled", |s, put| {
-        put(&[], switch(&s.snapshot.store.auto_repair));
+    leader_gauge("cke_auto_repair_enabled", &[], "1 if automatic repair is enabled", |s, sample| {
+        sample(&[], switch(&s.snapshot.store.auto_repair));
     }),
-    led("cke_sabakan_integration_successful", &[], "1 if the last plan was generated", sabakan_good),
-    led("cke_sabakan_integration_timestamp_seconds", &[], "Unix time of sabakan's last valid answer", |s, put| {
-        if let Some(good) = &s.snapshot.registry.members.good {
-            put(&[], unix(good.wall));
-        }
-    }),
-    led("cke_sabakan_workers", &["role"], "Workers in the definition by role of their machine", workers),
-    led("cke_sabakan_unused_machines", &[], "Machines in sabakan that the definition does not use", unused),
-    gauge("cketerm_info", &["version", "host"], "1; version and host of this program", |s, put| {
-        put(&[env!("CARGO_PKG_VERSION"), &s.snapshot.engine.host], 1.0);
+    leader_gauge("cke_sabakan_integration_successful", &[], "1 if the last plan was generated", sabakan_success),
+    leader_gauge(
+        "cke_sabakan_integration_timestamp_seconds",
+        &[],
+        "Unix time of sabakan's last valid answer",
+        |s, sample| {
+            if let Some(good) = &s.snapshot.registry.members.good {
+                sample(&[], unix(good.wall));
+            }
+        },
+    ),
+    leader_gauge("cke_sabakan_workers", &["role"], "Workers in the definition by role of their machine", workers),
+    leader_gauge("cke_sabakan_unused_machines", &[], "Machines in sabakan that the definition does not use", unused),
+    gauge("cketerm_info", &["version", "host"], "1; version and host of this program", |s, sample| {
+        sample(&[env!("CARGO_PKG_VERSION"), &s.snapshot.engine.host], 1.0);
     }),
     gauge("cketerm_engine_state", &["state"], "1 for the current state of this engine", engine_state),
     gauge("cketerm_candidates", &["program"], "Candidates for the lock", candidates),
-    gauge("cketerm_etcd_age_seconds", &[], "Seconds since etcd last answered; above 10 nothing starts", |s, put| {
-        put(&[], (secs(s.now.boot) - s.snapshot.store.heard).max(0.0));
+    gauge("cketerm_etcd_age_seconds", &[], "Seconds since etcd last answered; above 10 nothing starts", |s, sample| {
+        sample(&[], (secs(s.now.boot) - s.snapshot.store.heard).max(0.0));
     }),
-    gauge("cketerm_kubernetes_age_seconds", &["watch"], "Seconds since the watch last received data", |s, put| {
+    gauge("cketerm_kubernetes_age_seconds", &["watch"], "Seconds since the watch last received data", |s, sample| {
         for (name, source) in s.snapshot.kube.sources.iter().filter(|(_, source)| source.synced) {
-            put(&[name], (secs(s.now.boot) - source.heard).max(0.0));
+            sample(&[name], (secs(s.now.boot) - source.heard).max(0.0));
         }
     }),
-    gauge("cketerm_broken_keys", &[], "Keys and entries in etcd that cannot be read", |s, put| {
+    gauge("cketerm_broken_keys", &[], "Keys and entries in etcd that cannot be read", |s, sample| {
         let store = &s.snapshot.store;
         let reboots = store.reboots.entries.values().filter(|e| e.value.is_err()).count();
         let repairs = store.repairs.entries.values().filter(|e| e.value.is_err()).count();
-        put(&[], count(store.broken.len() + reboots + repairs));
+        sample(&[], count(store.broken.len() + reboots + repairs));
     }),
-    led("cketerm_entries", &["queue", "reason"], "Unfinished entries by reason", by_reason),
-    led(
+    leader_gauge("cketerm_entries", &["queue", "reason"], "Unfinished entries by reason", by_reason),
+    leader_gauge(
         "cketerm_entry_needs_attention",
         &["queue", "index", "address", "reason"],
         "1 for each stuck entry, as in the console; gates that hold a whole queue are only in cketerm_entries",
         attention,
     ),
-    led("cketerm_oldest_entry_seconds", &["queue"], "Age of the oldest unfinished entry with a request time", oldest),
-    led("cketerm_slots", &["queue"], "Maximum number of machines in work at once", |s, put| {
+    leader_gauge(
+        "cketerm_oldest_entry_seconds",
+        &["queue"],
+        "Age of the oldest unfinished entry with a request time",
+        oldest,
+    ),
+    leader_gauge("cketerm_slots", &["queue"], "Maximum number of machines in work at once", |s, sample| {
         if let Some(definition) = s.snapshot.store.definition() {
             let cluster = &definition.cluster;
-            put(&["reboot"], integer(cluster.reboot.concurrency()));
-            put(&["repair"], integer(cluster.repair.max_concurrent_repairs.unwrap_or(1)));
+            sample(&["reboot"], integer(cluster.reboot.concurrency()));
+            sample(&["repair"], integer(cluster.repair.max_concurrent_repairs.unwrap_or(1)));
         }
     }),
-    led("cketerm_orphaned_cordons", &[], "Nodes still cordoned after their entry has ended", |s, put| {
-        put(&[], count(s.orphans.len()));
+    leader_gauge("cketerm_orphaned_cordons", &[], "Nodes still cordoned after their entry has ended", |s, sample| {
+        sample(&[], count(s.orphans.len()));
     }),
-    led("cketerm_nodes_not_ready", &[], "Nodes whose Ready condition is not True", |s, put| {
-        put(&[], count(s.snapshot.kube.not_ready.len()));
+    leader_gauge("cketerm_nodes_not_ready", &[], "Nodes whose Ready condition is not True", |s, sample| {
+        sample(&[], count(s.snapshot.kube.not_ready.len()));
     }),
-    led("cketerm_control_plane_probe", &["address"], "1 if the last probe of the control plane was good", |s, put| {
-        for (address, probe) in &s.snapshot.probes {
-            put(&[address], flag(probe.good_since.is_some()));
-        }
+    leader_gauge(
+        "cketerm_control_plane_probe",
+        &["address"],
+        "1 if the last probe of the control plane was good",
+        |s, sample| {
+            for (address, probe) in &s.snapshot.probes {
+                sample(&[address], flag(probe.good_since.is_some()));
+            }
+        },
+    ),
+    leader_gauge("cketerm_sabakan_enabled", &[], "1 if the sabakan integration is enabled", |s, sample| {
+        sample(&[], switch(&s.snapshot.store.sabakan));
     }),
-    led("cketerm_sabakan_enabled", &[], "1 if the sabakan integration is enabled", |s, put| {
-        put(&[], switch(&s.snapshot.store.sabakan));
+    leader_gauge("cketerm_approval_waiting", &[], "1 if a change of the definition waits for approval", |s, sample| {
+        sample(&[], flag(matches!(*s.applying, Applying::Approval(..))));
     }),
-    led("cketerm_approval_waiting", &[], "1 if a change of the definition waits for approval", |s, put| {
-        put(&[], flag(matches!(*s.applying, Applying::Approval(..))));
-    }),
-    led("cketerm_notices_pending", &["receiver"], "Notices not yet confirmed by the receiver", |s, put| {
+    leader_gauge("cketerm_notices_pending", &["receiver"], "Notices not yet confirmed by the receiver", |s, sample| {
         for (name, receiver) in s.notices.iter() {
-            put(&[name], integer(i64::try_from(receiver.pending).unwrap_or(i64::MAX)));
+            sample(&[name], integer(i64::try_from(receiver.pending).unwrap_or(i64::MAX)));
         }
     }),
-    led("cketerm_notices_receiver_down", &["receiver"], "1 if deliveries to the receiver fail", |s, put| {
-        for (name, receiver) in s.notices.iter() {
-            put(&[name], flag(receiver.trouble.is_some()));
-        }
-    }),
-    led("cketerm_metal3_controller", &[], "1 if this engine is the controller of BareMetalHosts", |s, put| {
-        put(&[], flag(s.snapshot.metal3.runs));
-    }),
-    led(
+    leader_gauge(
+        "cketerm_notices_receiver_down",
+        &["receiver"],
+        "1 if deliveries to the receiver fail",
+        |s, sample| {
+            for (name, receiver) in s.notices.iter() {
+                sample(&[name], flag(receiver.trouble.is_some()));
+            }
+        },
+    ),
+    leader_gauge(
+        "cketerm_metal3_controller",
+        &[],
+        "1 if this engine is the controller of BareMetalHosts",
+        |s, sample| {
+            sample(&[], flag(s.snapshot.metal3.runs));
+        },
+    ),
+    leader_gauge(
         "cketerm_metal3_host_error",
         &["host"],
         "1 for each BareMetalHost whose power cannot be set as requested",
-        |s, put| {
+        |s, sample| {
             for (name, _) in s.snapshot.metal3.hosts.iter().filter(|(_, host)| host.error.is_some()) {
-                put(&[name], 1.0);
+                sample(&[name], 1.0);
             }
         },
     ),
@@ -236,22 +271,22 @@ fn repairs(seen: &Seen) -> impl Iterator<Item = &RepairEntry> {
     seen.snapshot.store.repairs.entries.values().filter_map(Stored::get).filter(|e| !e.deleted)
 }
 
-fn phases(seen: &Seen, put: &mut Sink<'_>) {
+fn phases(seen: &Seen, sample: &mut Sink<'_>) {
     let now = seen.snapshot.store.status.as_ref().and_then(Stored::get).map(|s| s.phase.as_str());
     for phase in PHASES.into_iter().chain(now.filter(|p| !PHASES.contains(p))) {
-        put(&[phase], flag(now == Some(phase)));
+        sample(&[phase], flag(now == Some(phase)));
     }
 }
 
-fn phase_since(seen: &Seen, put: &mut Sink<'_>) {
+fn phase_since(seen: &Seen, sample: &mut Sink<'_>) {
     let status = seen.snapshot.store.status.as_ref().and_then(Stored::get);
     if let Some(at) = status.and_then(|s| s.timestamp.parse().ok()) {
-        put(&[], unix(at));
+        sample(&[], unix(at));
     }
 }
 
 /// Every node of the definition with every status, as CKE exports it, by the name of its Node.
-fn node_reboots(seen: &Seen, put: &mut Sink<'_>) {
+fn node_reboots(seen: &Seen, sample: &mut Sink<'_>) {
     let Some(definition) = seen.snapshot.store.definition() else { return };
     let mut of: BTreeMap<&str, Vec<RebootStatus>> = BTreeMap::new();
     for entry in reboots(seen) {
@@ -260,13 +295,13 @@ fn node_reboots(seen: &Seen, put: &mut Sink<'_>) {
     for node in &definition.cluster.nodes {
         let has = of.get(node.address.as_str());
         for status in REBOOT_STATUSES {
-            put(&[node.node_name(), &status.to_string()], flag(has.is_some_and(|h| h.contains(&status))));
+            sample(&[node.node_name(), &status.to_string()], flag(has.is_some_and(|h| h.contains(&status))));
         }
     }
 }
 
 /// The definition's nodes and all other machines in the repair queue.
-fn machine_repairs(seen: &Seen, put: &mut Sink<'_>) {
+fn machine_repairs(seen: &Seen, sample: &mut Sink<'_>) {
     let mut of: BTreeMap<&str, Vec<RepairStatus>> = BTreeMap::new();
     if let Some(definition) = seen.snapshot.store.definition() {
         of.extend(definition.cluster.nodes.iter().map(|n| (n.address.as_str(), Vec::new())));
@@ -276,20 +311,20 @@ fn machine_repairs(seen: &Seen, put: &mut Sink<'_>) {
     }
     for (address, has) in of {
         for status in REPAIR_STATUSES {
-            put(&[address, &status.to_string()], flag(has.contains(&status)));
+            sample(&[address, &status.to_string()], flag(has.contains(&status)));
         }
     }
 }
 
-fn sabakan_good(seen: &Seen, put: &mut Sink<'_>) {
+fn sabakan_success(seen: &Seen, sample: &mut Sink<'_>) {
     let (store, registry) = (&seen.snapshot.store, &seen.snapshot.registry);
     if store.sabakan.enabled() && store.registry.url.is_some() {
         let planned = registry.proposal.as_ref().is_some_and(|p| p.outcome.is_ok());
-        put(&[], flag(planned && registry.members.error.is_none()));
+        sample(&[], flag(planned && registry.members.error.is_none()));
     }
 }
 
-fn workers(seen: &Seen, put: &mut Sink<'_>) {
+fn workers(seen: &Seen, sample: &mut Sink<'_>) {
     let Some(definition) = seen.snapshot.store.definition() else { return };
     let mut of: BTreeMap<&str, usize> = BTreeMap::new();
     for node in definition.cluster.nodes.iter().filter(|n| !n.control_plane) {
@@ -297,20 +332,20 @@ fn workers(seen: &Seen, put: &mut Sink<'_>) {
         *of.entry(role.map_or("", String::as_str)).or_default() += 1;
     }
     for (role, n) in of {
-        put(&[role], count(n));
+        sample(&[role], count(n));
     }
 }
 
-fn unused(seen: &Seen, put: &mut Sink<'_>) {
+fn unused(seen: &Seen, sample: &mut Sink<'_>) {
     let (Some(good), Some(definition)) = (&seen.snapshot.registry.members.good, seen.snapshot.store.definition())
     else {
         return;
     };
     let used = |address: &str| definition.members.by_address(&definition.cluster, address).is_some();
-    put(&[], count(good.machines.list.iter().filter(|m| !used(&m.address)).count()));
+    sample(&[], count(good.machines.list.iter().filter(|m| !used(&m.address)).count()));
 }
 
-fn engine_state(seen: &Seen, put: &mut Sink<'_>) {
+fn engine_state(seen: &Seen, sample: &mut Sink<'_>) {
     let engine = &seen.snapshot.engine;
     let now = match (&engine.leading, engine.observing.is_empty()) {
         (Some(_), _) => "leading",
@@ -318,24 +353,24 @@ fn engine_state(seen: &Seen, put: &mut Sink<'_>) {
         (None, false) => "observing",
     };
     for state in ["leading", "standing-by", "observing"] {
-        put(&[state], flag(state == now));
+        sample(&[state], flag(state == now));
     }
 }
 
-fn candidates(seen: &Seen, put: &mut Sink<'_>) {
+fn candidates(seen: &Seen, sample: &mut Sink<'_>) {
     let store = &seen.snapshot.store;
-    let theirs = store.candidates.values().filter(|c| store.is_cke(c)).count();
-    put(&["cke"], count(theirs));
-    put(&["cketerm"], count(store.candidates.len() - theirs));
+    let cke = store.candidates.values().filter(|c| store.is_cke(c)).count();
+    sample(&["cke"], count(cke));
+    sample(&["cketerm"], count(store.candidates.len() - cke));
 }
 
-fn by_reason(seen: &Seen, put: &mut Sink<'_>) {
+fn by_reason(seen: &Seen, sample: &mut Sink<'_>) {
     let mut of: BTreeMap<(QueueKind, String), usize> = BTreeMap::new();
     for (id, reason) in seen.reasons.iter() {
         *of.entry((id.queue, reason.name())).or_default() += 1;
     }
     for ((queue, reason), n) in of {
-        put(&[&queue.to_string(), &reason], count(n));
+        sample(&[&queue.to_string(), &reason], count(n));
     }
 }
 
@@ -348,17 +383,17 @@ fn address(seen: &Seen, id: EntryId) -> String {
     found.cloned().unwrap_or_default()
 }
 
-fn attention(seen: &Seen, put: &mut Sink<'_>) {
+fn attention(seen: &Seen, sample: &mut Sink<'_>) {
     for id in trouble::all_stuck(seen) {
         let why = seen.reasons.get(&id).map(Reason::name);
         let failed =
             || if trouble::unreadable(&seen.snapshot.store, id) { "InvalidEntry" } else { "Failed" }.to_owned();
-        put(&[&id.queue.to_string(), &id.index.to_string(), &address(seen, id), &why.unwrap_or_else(failed)], 1.0);
+        sample(&[&id.queue.to_string(), &id.index.to_string(), &address(seen, id), &why.unwrap_or_else(failed)], 1.0);
     }
 }
 
 /// A backoff or a gate does not end the wait: the gauge shows how long the requester has been waiting.
-fn oldest(seen: &Seen, put: &mut Sink<'_>) {
+fn oldest(seen: &Seen, sample: &mut Sink<'_>) {
     let finished = |id: EntryId| match id.queue {
         QueueKind::Reboot => false,
         QueueKind::Repair => {
@@ -368,7 +403,7 @@ fn oldest(seen: &Seen, put: &mut Sink<'_>) {
     for queue in [QueueKind::Reboot, QueueKind::Repair] {
         let of = seen.snapshot.store.requests.iter().filter(|(id, _)| id.queue == queue && !finished(**id));
         let ages = of.filter_map(|(_, r)| r.get()).map(|r| seconds_between(r.at, seen.now.wall));
-        put(&[&queue.to_string()], ages.fold(0.0, f64::max));
+        sample(&[&queue.to_string()], ages.fold(0.0, f64::max));
     }
 }
 

@@ -36,22 +36,22 @@ impl Collector for Gauges {
         for gauge in GAUGES {
             let mut family = encoder.encode_descriptor(gauge.name, gauge.help, None, MetricType::Gauge)?;
             if gauge.labels.is_empty() {
-                let mut alone = None;
-                gauge.read(&seen, &mut |_, number| alone = Some(number));
-                if let Some(number) = alone {
+                let mut unlabelled = None;
+                gauge.read(&seen, &mut |_, number| unlabelled = Some(number));
+                if let Some(number) = unlabelled {
                     ConstGauge::new(number).encode(family)?;
                 }
                 continue;
             }
-            let mut came = Ok(());
+            let mut result = Ok(());
             gauge.read(&seen, &mut |values, number| {
                 let labels: Vec<(&str, &str)> = gauge.labels.iter().copied().zip(values.iter().copied()).collect();
                 let wrote = family.encode_family(&labels).and_then(|family| ConstGauge::new(number).encode(family));
                 if wrote.is_err() {
-                    came = wrote;
+                    result = wrote;
                 }
             });
-            came?;
+            result?;
         }
         Ok(())
     }

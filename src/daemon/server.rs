@@ -28,32 +28,32 @@ use tokio::{
 };
 
 /// Limit of concurrent connections. For a further one, the connection that has been idle for longest is closed.
-pub const MOST: usize = 64;
+pub const MAX_CONNECTIONS: usize = 64;
 /// Time in which a new connection must send a whole request head.
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a connection may stay without a request. Scrapers come once a minute or more often.
-const IDLE: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Wait after an `accept` that failed.
-const AGAIN: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Accepts connections for ever.
 pub async fn serve(listener: TcpListener, app: Router) {
-    let mut open = Open::default();
+    let mut connections = Connections::default();
     loop {
         tokio::select! {
             biased;
-            () = open.one_ended() => {}
+            () = connections.connection_ended() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    open.make_room().await;
-                    open.add(stream, &app);
+                    connections.close_idle_at_limit().await;
+                    connections.add(stream, &app);
                 }
                 Err(e) => {
                     if no_descriptors(&e) {
                         tracing::warn!(error = %e, "no file descriptor for another HTTP connection");
-                        open.close_the_idlest().await;
+                        connections.close_idlest().await;
                     }
-                    sleep(AGAIN).await;
+                    sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
         }
@@ -67,40 +67,40 @@ fn no_descriptors(error: &io::Error) -> bool {
 
 /// The open connections.
 #[derive(Default)]
-struct Open {
+struct Connections {
     tasks: JoinSet<()>,
-    known: HashMap<Id, (AbortHandle, Arc<Activity>)>,
+    handles: HashMap<Id, (AbortHandle, Arc<Activity>)>,
 }
 
-impl Open {
+impl Connections {
     fn add(&mut self, stream: TcpStream, app: &Router) {
         let activity = Arc::new(Activity::new());
         let task = self.tasks.spawn(one(stream, app.clone(), Arc::clone(&activity)));
-        self.known.insert(task.id(), (task, activity));
+        self.handles.insert(task.id(), (task, activity));
     }
 
     /// Resolves when a connection has ended. Never resolves if none is open.
-    async fn one_ended(&mut self) {
+    async fn connection_ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => id,
             Some(Err(e)) => e.id(),
             None => std::future::pending().await,
         };
-        self.known.remove(&id);
+        self.handles.remove(&id);
     }
 
-    async fn make_room(&mut self) {
-        while self.tasks.len() >= MOST {
-            self.close_the_idlest().await;
+    async fn close_idle_at_limit(&mut self) {
+        while self.tasks.len() >= MAX_CONNECTIONS {
+            self.close_idlest().await;
         }
     }
 
     /// Closes one connection. Those that wait for an answer come last.
-    async fn close_the_idlest(&mut self) {
+    async fn close_idlest(&mut self) {
         let order = |activity: &Activity| (activity.answering.load(Ordering::SeqCst) > 0, activity.last());
-        if let Some((task, _)) = self.known.values().min_by_key(|(_, activity)| order(activity)) {
+        if let Some((task, _)) = self.handles.values().min_by_key(|(_, activity)| order(activity)) {
             task.abort();
-            self.one_ended().await;
+            self.connection_ended().await;
         }
     }
 }
@@ -118,40 +118,40 @@ struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.moved();
+        self.0.touch();
         self.0.answering.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Activity {
     fn new() -> Self {
-        Self { last: Mutex::new((Instant::now(), HEAD)), answering: AtomicUsize::new(0) }
+        Self { last: Mutex::new((Instant::now(), HEAD_TIMEOUT)), answering: AtomicUsize::new(0) }
     }
 
     fn last(&self) -> Instant {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn moved(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), IDLE);
+    fn touch(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), IDLE_TIMEOUT);
     }
 
-    fn begins(self: &Arc<Self>) -> Answering {
-        self.moved();
+    fn begin_request(self: &Arc<Self>) -> Answering {
+        self.touch();
         self.answering.fetch_add(1, Ordering::SeqCst);
         Answering(Arc::clone(self))
     }
 
     /// Resolves when the connection has been idle for too long.
-    async fn too_idle(&self) {
+    async fn idle_timeout(&self) {
         loop {
-            let (last, most) = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let (last, idle_limit) = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
             let answering = self.answering.load(Ordering::SeqCst) > 0;
-            if !answering && last.elapsed() >= most {
+            if !answering && last.elapsed() >= idle_limit {
                 return;
             }
             // a connection with a request in progress is not idle: check again when the answer may have been sent
-            sleep_until(if answering { Instant::now() + HEAD } else { last + most }).await;
+            sleep_until(if answering { Instant::now() + HEAD_TIMEOUT } else { last + idle_limit }).await;
         }
     }
 }
@@ -160,7 +160,7 @@ impl Activity {
 async fn one(stream: TcpStream, app: Router, activity: Arc<Activity>) {
     let counted = Arc::clone(&activity);
     let app = app.layer(from_fn(move |request: Request, next: Next| {
-        let answering = counted.begins();
+        let answering = counted.begin_request();
         async move {
             let answer = next.run(request).await;
             drop(answering);
@@ -173,7 +173,7 @@ async fn one(stream: TcpStream, app: Router, activity: Arc<Activity>) {
         biased;
         // a client that disconnects during an answer is no error
         _ = connection => {}
-        () = activity.too_idle() => {}
+        () = activity.idle_timeout() => {}
     }
 }
 
@@ -206,18 +206,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn with_all_places_taken_the_idlest_makes_room_and_whoever_asks_stays() {
+    async fn at_the_limit_the_idlest_connection_is_closed_and_active_ones_stay() {
         let address = served().await;
-        let mut asks = TcpStream::connect(address).await.unwrap();
+        let mut active = TcpStream::connect(address).await.unwrap();
         let mut held = Vec::new();
-        for i in 0..5 * MOST {
+        for i in 0..5 * MAX_CONNECTIONS {
             let mut one = TcpStream::connect(address).await.unwrap();
             if i % 2 == 0 {
                 one.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
             }
             held.push(one);
             if i % 20 == 0 {
-                assert!(ask(&mut asks).await.ends_with("here"), "{i}");
+                assert!(ask(&mut active).await.ends_with("here"), "{i}");
             }
         }
         let mut fresh = TcpStream::connect(address).await.unwrap();
@@ -226,17 +226,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn half_a_request_and_silence_between_two_end_a_connection() {
+    async fn an_incomplete_request_or_a_long_idle_time_closes_a_connection() {
         let activity = Arc::new(Activity::new());
         let began = Instant::now();
-        activity.too_idle().await;
-        assert_eq!(began.elapsed().as_secs(), HEAD.as_secs(), "never asked anything");
-        let answering = activity.begins();
-        let long = tokio::time::timeout(Duration::from_hours(1), activity.too_idle()).await;
+        activity.idle_timeout().await;
+        assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs(), "never asked anything");
+        let answering = activity.begin_request();
+        let long = tokio::time::timeout(Duration::from_hours(1), activity.idle_timeout()).await;
         assert!(long.is_err(), "an answer that takes an hour is waited for");
         drop(answering);
         let began = Instant::now();
-        activity.too_idle().await;
-        assert!((IDLE.as_secs()..=(IDLE + HEAD).as_secs()).contains(&began.elapsed().as_secs()));
+        activity.idle_timeout().await;
+        assert!(
+            (IDLE_TIMEOUT.as_secs()..=(IDLE_TIMEOUT + HEAD_TIMEOUT).as_secs()).contains(&began.elapsed().as_secs())
+        );
     }
 }

@@ -28,12 +28,12 @@ pub fn notify(state: &str) {
 pub async fn feed_watchdog(heartbeat: Heartbeat) {
     let variable = |name: &str| std::env::var(name).ok();
     let Some(limit) = watchdog(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), std::process::id()) else { return };
-    let mut fed = None;
+    let mut last_fed = None;
     loop {
         let beats = heartbeat.beats();
-        if fed != Some(beats) {
+        if last_fed != Some(beats) {
             notify("WATCHDOG=1");
-            fed = Some(beats);
+            last_fed = Some(beats);
         }
         tokio::time::sleep(limit / 3).await;
     }
@@ -43,18 +43,18 @@ pub async fn feed_watchdog(heartbeat: Heartbeat) {
 pub fn watchdog_too_short(ttl: Duration) -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok();
     // the variable with the process id is ignored, because `config check` runs in another process
-    let asked = watchdog(variable("WATCHDOG_USEC"), None, 0)?;
-    too_short(asked, Heartbeat::new(ttl).limit())
+    let interval = watchdog(variable("WATCHDOG_USEC"), None, 0)?;
+    too_short(interval, Heartbeat::new(ttl).limit())
 }
 
-fn too_short(asked: Duration, silent: Duration) -> Option<String> {
-    (asked <= silent).then(|| {
+fn too_short(interval: Duration, stuck_limit: Duration) -> Option<String> {
+    (interval <= stuck_limit).then(|| {
         format!(
             "WatchdogSec of the unit is {} s, but a stuck engine gives up the lock after {} s (half of \
              engine.lease_ttl_seconds): increase it, or systemd ends the process first and nobody leads until the \
              lease has expired",
-            asked.as_secs(),
-            silent.as_secs()
+            interval.as_secs(),
+            stuck_limit.as_secs()
         )
     })
 }
@@ -62,8 +62,8 @@ fn too_short(asked: Duration, silent: Duration) -> Option<String> {
 /// Returns the unit's watchdog interval for this process.
 fn watchdog(micros: Option<String>, pid: Option<String>, own: u32) -> Option<Duration> {
     let micros = micros?.parse().ok().filter(|micros| *micros > 0)?;
-    let ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
-    ours.then(|| Duration::from_micros(micros))
+    let for_this_process = pid.is_none_or(|pid| pid.parse() == Ok(own));
+    for_this_process.then(|| Duration::from_micros(micros))
 }
 
 #[cfg(test)]
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watchdog_that_is_not_longer_than_the_silence_of_a_stuck_engine_is_warned_of() {
+    fn a_watchdog_interval_not_above_the_heartbeat_limit_gives_a_warning() {
         let limit = |ttl| Heartbeat::new(Duration::from_secs(ttl)).limit();
         let minute = Duration::from_mins(1);
         assert_eq!(too_short(minute, limit(60)), None, "as the unit is shipped");
@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn the_watchdog_is_fed_where_systemd_asks_this_process() {
-        let asked = |micros: &str, pid: Option<&str>| watchdog(Some(micros.to_owned()), pid.map(str::to_owned), 7);
-        assert_eq!(asked("60000000", Some("7")), Some(Duration::from_mins(1)));
-        assert_eq!(asked("60000000", None), Some(Duration::from_mins(1)));
-        assert_eq!(asked("60000000", Some("8")), None);
-        assert_eq!(asked("0", None), None);
-        assert_eq!(asked("soon", None), None);
+    fn the_watchdog_interval_applies_only_to_the_requested_process() {
+        let interval = |micros: &str, pid: Option<&str>| watchdog(Some(micros.to_owned()), pid.map(str::to_owned), 7);
+        assert_eq!(interval("60000000", Some("7")), Some(Duration::from_mins(1)));
+        assert_eq!(interval("60000000", None), Some(Duration::from_mins(1)));
+        assert_eq!(interval("60000000", Some("8")), None);
+        assert_eq!(interval("0", None), None);
+        assert_eq!(interval("soon", None), None);
         assert_eq!(watchdog(None, None, 7), None);
     }
 }

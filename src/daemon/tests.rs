@@ -28,7 +28,7 @@ use crate::{
 };
 
 #[test]
-fn i44_systemd_waits_longer_for_an_orderly_end_than_one_takes() {
+fn i44_the_unit_file_allows_more_time_than_a_graceful_shutdown_takes() {
     let unit = include_str!("../../docs/package/cketerm.service");
     let seconds = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).unwrap();
     let margin = std::time::Duration::from_secs(15);
@@ -66,7 +66,7 @@ fn seen() -> Seen {
 }
 
 fn page(seen: Seen) -> String {
-    let (_tell, seen) = watch::channel(Arc::new(seen));
+    let (_sender, seen) = watch::channel(Arc::new(seen));
     let registry: Registry = registry(seen, &Counters::default());
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
@@ -75,7 +75,7 @@ fn page(seen: Seen) -> String {
 
 /// Names of CKE's metrics (STO-17).
 #[test]
-fn cke_names_are_all_there_and_all_but_one_are_the_leaders() {
+fn all_cke_metrics_exist_and_all_but_cke_leader_are_leader_only() {
     let cke = [
         "leader",
         "node_reboot_status node status",
@@ -107,7 +107,7 @@ fn cke_names_are_all_there_and_all_but_one_are_the_leaders() {
 }
 
 #[test]
-fn the_page_says_what_the_engine_saw() {
+fn the_metrics_page_shows_the_state_of_the_engine() {
     let text = page(seen());
     for line in [
         "cke_leader 1.0",
@@ -147,7 +147,7 @@ fn an_entry_needs_attention_once_it_is_stuck() {
 }
 
 #[test]
-fn who_does_not_lead_says_only_what_is_his_own() {
+fn a_follower_reports_only_its_own_metrics() {
     let mut seen = seen();
     seen.snapshot.engine.leading = None;
     let text = page(seen);
@@ -156,13 +156,14 @@ fn who_does_not_lead_says_only_what_is_his_own() {
         "{text}"
     );
     let led: Vec<&str> = GAUGES.iter().filter(|g| g.leader_only).map(|g| g.name).collect();
-    let spoken = |l: &&str| led.iter().any(|n| l.strip_prefix(n).is_some_and(|rest| rest.starts_with([' ', '{'])));
-    assert_eq!(text.lines().filter(spoken).count(), 0, "{text}");
+    let is_leader_metric =
+        |l: &&str| led.iter().any(|n| l.strip_prefix(n).is_some_and(|rest| rest.starts_with([' ', '{'])));
+    assert_eq!(text.lines().filter(is_leader_metric).count(), 0, "{text}");
 }
 
 /// Names in etcd may hold any text.
 #[test]
-fn a_hostile_name_stays_inside_its_quotes() {
+fn hostile_label_values_are_escaped() {
     let mut seen = seen();
     let mut store = crate::store::view::StoreView::clone(&seen.snapshot.store);
     let entry = RepairEntry::queued(7, "a\"} 1\ncke_leader 0\n#", "t", "o\\", None);
@@ -174,7 +175,7 @@ fn a_hostile_name_stays_inside_its_quotes() {
 }
 
 #[test]
-fn the_document_of_the_metrics_is_the_table() {
+fn docs_metrics_md_matches_the_gauge_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, markdown()).unwrap();
@@ -183,7 +184,7 @@ fn the_document_of_the_metrics_is_the_table() {
 }
 
 #[test]
-fn alert_rules_name_metrics_and_labels_that_there_are() {
+fn alert_rules_use_existing_metrics_and_labels() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/alerts.yaml")).unwrap();
     let rules: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
     let rules = rules["groups"][0]["rules"].as_sequence().unwrap();
@@ -205,8 +206,8 @@ fn alert_rules_name_metrics_and_labels_that_there_are() {
                 assert!(labels.contains(&label), "{name}: no label {label}");
             }
         }
-        let said = rule["annotations"]["summary"].as_str().unwrap();
-        for label in said.split("$labels.").skip(1).map(|l| l.split([' ', '}']).next().unwrap()) {
+        let summary = rule["annotations"]["summary"].as_str().unwrap();
+        for label in summary.split("$labels.").skip(1).map(|l| l.split([' ', '}']).next().unwrap()) {
             assert!(labels.contains(&label), "{name}: the summary names {label}");
         }
         assert!(rule["annotations"]["runbook"].as_str().unwrap().starts_with("docs/"), "{name}");

@@ -28,7 +28,7 @@ pub use self::{
     helper::{TAIL, helper_main},
     init::{init_main, is_init},
     options::SUBCOMMAND,
-    results::{Look, ResultFolder},
+    results::{ResultFolder, ResultScan},
 };
 use super::snapshot::CheckAnswer;
 use crate::{
@@ -94,8 +94,8 @@ impl Spawner {
     /// Reports whether results are kept.
     pub fn keeps_results(&self) -> bool {
         match &self.0 {
-            Where::Host(host) => host.results.is_some(),
-            Where::Elsewhere(commands) => commands.keeps_results(),
+            Executor::Host(host) => host.results.is_some(),
+            Executor::Elsewhere(commands) => commands.keeps_results(),
         }
     }
 
@@ -103,42 +103,42 @@ impl Spawner {
     /// used.
     pub fn prepare_results(&self) -> Option<Result<(), String>> {
         match &self.0 {
-            Where::Host(host) => host.results.as_ref().map(ResultFolder::prepare),
-            Where::Elsewhere(_) => None,
+            Executor::Host(host) => host.results.as_ref().map(ResultFolder::prepare),
+            Executor::Elsewhere(_) => None,
         }
     }
 
     /// Returns the result of an attempt that this host ran. The error says why the file is not a result.
     pub fn result(&self, label: &ResultLabel) -> Result<Option<CommandResult>, String> {
         match &self.0 {
-            Where::Host(host) => host.results.as_ref().map_or(Ok(None), |folder| folder.read(label)),
-            Where::Elsewhere(commands) => Ok(commands.result(label)),
+            Executor::Host(host) => host.results.as_ref().map_or(Ok(None), |folder| folder.read(label)),
+            Executor::Elsewhere(commands) => Ok(commands.result(label)),
         }
     }
 
     /// Deletes the kept result, because it is recorded elsewhere.
     pub fn forget_result(&self, label: &ResultLabel) {
         match &self.0 {
-            Where::Host(host) => host.results.iter().for_each(|folder| folder.forget(label)),
-            Where::Elsewhere(commands) => commands.forget_result(label),
+            Executor::Host(host) => host.results.iter().for_each(|folder| folder.forget(label)),
+            Executor::Elsewhere(commands) => commands.forget_result(label),
         }
     }
 
     /// Lists all kept results and removes those that are too old.
-    pub fn look_at_results(&self, now: SystemTime) -> Option<Look> {
+    pub fn scan_results(&self, now: SystemTime) -> Option<ResultScan> {
         match &self.0 {
-            Where::Host(host) => host.results.as_ref().map(|folder| folder.look(now)),
-            Where::Elsewhere(_) => None,
+            Executor::Host(host) => host.results.as_ref().map(|folder| folder.scan(now)),
+            Executor::Elsewhere(_) => None,
         }
     }
 }
 
 /// Runner of command lines.
 #[derive(Clone)]
-pub struct Spawner(Where);
+pub struct Spawner(Executor);
 
 #[derive(Clone)]
-enum Where {
+enum Executor {
     Host(Host),
     Elsewhere(Arc<dyn Commands>),
 }
@@ -146,8 +146,8 @@ enum Where {
 impl fmt::Debug for Spawner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Where::Host(host) => host.fmt(f),
-            Where::Elsewhere(_) => f.write_str("Elsewhere"),
+            Executor::Host(host) => host.fmt(f),
+            Executor::Elsewhere(_) => f.write_str("Elsewhere"),
         }
     }
 }
@@ -162,12 +162,12 @@ struct Host {
     /// Folder of results of power and repair commands, which are kept until they are recorded.
     results: Option<ResultFolder>,
     /// Recent failures to start helpers.
-    trouble: Arc<Mutex<Trouble>>,
+    start_failures: Arc<Mutex<StartFailures>>,
 }
 
 /// Failures to start a helper, one after the other.
 #[derive(Debug, Default)]
-struct Trouble {
+struct StartFailures {
     /// Number of failures in a row; 0 = the last helper was started.
     failures: u32,
     /// Reason of the last failure.
@@ -176,57 +176,58 @@ struct Trouble {
 
 /// Number of failures in a row after which this host counts as unable to start programs. A single one may be a short
 /// lack of memory.
-const UNABLE: u32 = 3;
+const MAX_START_FAILURES: u32 = 3;
 
 impl Spawner {
     /// Creates a runner on this host. Commands get PATH, HOME, LANG, `CKETERM_CONFIG` and the variables named in
-    /// `also`, and nothing else. `helper` is this program.
-    pub fn new(helper: PathBuf, config: Option<&str>, also: &[String]) -> Self {
-        let names = ["PATH", "HOME", "LANG"].iter().map(|n| (*n).to_owned()).chain(also.iter().cloned());
+    /// `passed_variables`, and nothing else. `helper` is this program.
+    pub fn new(helper: PathBuf, config: Option<&str>, passed_variables: &[String]) -> Self {
+        let names = ["PATH", "HOME", "LANG"].iter().map(|n| (*n).to_owned()).chain(passed_variables.iter().cloned());
         let mut environment: Vec<_> = names.filter_map(|n| std::env::var(&n).ok().map(|v| (n, v))).collect();
         if let Some(config) = config {
             environment.push(("CKETERM_CONFIG".to_owned(), config.to_owned()));
         }
         let checks = Arc::new(Semaphore::new(descriptors::checks_at_once()));
         let environment = Arc::new(environment);
-        Self(Where::Host(Host { helper, environment, checks, results: None, trouble: Arc::default() }))
+        Self(Executor::Host(Host { helper, environment, checks, results: None, start_failures: Arc::default() }))
     }
 
     /// Keeps results of power and repair commands in this directory until they are recorded.
     #[must_use]
     pub fn keeping_results(self, folder: ResultFolder) -> Self {
         match self.0 {
-            Where::Host(host) => Self(Where::Host(Host { results: Some(folder), ..host })),
-            elsewhere @ Where::Elsewhere(_) => Self(elsewhere),
+            Executor::Host(host) => Self(Executor::Host(Host { results: Some(folder), ..host })),
+            elsewhere @ Executor::Elsewhere(_) => Self(elsewhere),
         }
     }
 
     /// Creates a runner that passes commands to another executor than this host.
     pub fn elsewhere(commands: impl Commands + 'static) -> Self {
-        Self(Where::Elsewhere(Arc::new(commands)))
+        Self(Executor::Elsewhere(Arc::new(commands)))
     }
 
     /// Reports whether the program exists.
     pub fn has(&self, program: &str) -> bool {
         match &self.0 {
-            Where::Host(host) => host.has(program),
-            Where::Elsewhere(commands) => commands.has(program),
+            Executor::Host(host) => host.has(program),
+            Executor::Elsewhere(commands) => commands.has(program),
         }
     }
 
     /// Returns the reason why this host cannot start programs: no memory, process or descriptor is left, or the helper
     /// is gone. It holds until a program was started again.
     pub fn unable(&self) -> Option<String> {
-        let Where::Host(host) = &self.0 else { return None };
-        let trouble = host.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        (trouble.failures >= UNABLE).then(|| format!("this host cannot start programs: {}", trouble.why))
+        let Executor::Host(host) = &self.0 else { return None };
+        let start_failures = host.start_failures.lock().unwrap_or_else(PoisonError::into_inner);
+        (start_failures.failures >= MAX_START_FAILURES)
+            .then(|| format!("this host cannot start programs: {}", start_failures.why))
     }
 
     /// Tests whether a program can be started again, if the last start failed. It runs a helper without a command,
     /// which ends at once.
     pub async fn try_again(&self) {
-        let Where::Host(host) = &self.0 else { return };
-        if host.trouble.lock().unwrap_or_else(PoisonError::into_inner).failures > 0 {
+        let Executor::Host(host) = &self.0 else { return };
+        if host.start_failures.lock().unwrap_or_else(PoisonError::into_inner).failures > 0 {
             let mut helper = tokio::process::Command::new(&host.helper);
             helper.arg(SUBCOMMAND).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             if let Ok(mut child) = host.started(helper.spawn()) {
@@ -238,8 +239,8 @@ impl Spawner {
     /// Runs the command to its end. It never fails: a command that cannot be run has an outcome too.
     pub async fn run(&self, line: &CommandLine) -> (Ended, String, String) {
         match &self.0 {
-            Where::Host(host) => host.run(line).await,
-            Where::Elsewhere(commands) => commands.run(line.clone()).await,
+            Executor::Host(host) => host.run(line).await,
+            Executor::Elsewhere(commands) => commands.run(line.clone()).await,
         }
     }
 }
@@ -273,12 +274,12 @@ impl Host {
 
     /// Counts helpers that could not be started.
     fn started<T>(&self, spawned: std::io::Result<T>) -> std::io::Result<T> {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut start_failures = self.start_failures.lock().unwrap_or_else(PoisonError::into_inner);
         match &spawned {
-            Ok(_) => *trouble = Trouble::default(),
+            Ok(_) => *start_failures = StartFailures::default(),
             Err(e) => {
-                trouble.failures = trouble.failures.saturating_add(1);
-                trouble.why = format!("helper {}: {e}", self.helper.display());
+                start_failures.failures = start_failures.failures.saturating_add(1);
+                start_failures.why = format!("helper {}: {e}", self.helper.display());
             }
         }
         spawned
@@ -316,14 +317,14 @@ impl Host {
             let _ = stdin.write_all(input.as_bytes()).await;
             let _ = stdin.flush().await;
         }
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(mut stdout) = stdout {
-            let read = stdout.read_to_string(&mut said).await;
+            let read = stdout.read_to_string(&mut output).await;
             read.map_err(|e| NoReport::Lost(format!("helper's answer: {e}")))?;
         }
         let status = child.wait().await.map_err(|e| NoReport::Lost(format!("helper: {e}")))?;
         drop(stdin);
-        serde_json::from_str(said.trim()).or_else(|_| {
+        serde_json::from_str(output.trim()).or_else(|_| {
             // The helper itself was killed. The fate of the command is unknown, which differs from "not started".
             Ok(Report {
                 end: Ended::Unknown(format!("the helper ended with {status}")),
@@ -350,16 +351,16 @@ pub fn outcome(at: jiff::Timestamp, (end, stdout, stderr): (Ended, String, Strin
 /// Returns the meaning of a check's end (REB-38, REP-30). Exit 0 with `true` is yes. A check that could not run gives
 /// no answer. Everything else is no.
 pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnswer {
-    let said = || {
+    let output = || {
         secret::masked(
             &[stdout.trim(), stderr.trim()].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join("; "),
         )
     };
     match end {
         Ended::Exit(0) if stdout.trim() == "true" => CheckAnswer::Yes,
-        Ended::Exit(0) => CheckAnswer::No(said()),
-        Ended::Exit(code @ (126 | 127)) => CheckAnswer::Unavailable(format!("exit {code}: {}", said())),
-        Ended::Exit(code) => CheckAnswer::No(format!("exit {code} {}", said()).trim_end().to_owned()),
+        Ended::Exit(0) => CheckAnswer::No(output()),
+        Ended::Exit(code @ (126 | 127)) => CheckAnswer::Unavailable(format!("exit {code}: {}", output())),
+        Ended::Exit(code) => CheckAnswer::No(format!("exit {code} {}", output()).trim_end().to_owned()),
         Ended::TimedOut(seconds) => CheckAnswer::No(format!("no answer in {seconds} s")),
         Ended::Signal(number) => CheckAnswer::Unavailable(format!("ended by signal {number}")),
         Ended::NotStarted(why) | Ended::Withheld(why) | Ended::Unknown(why) => CheckAnswer::Unavailable(why),
@@ -371,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_exit_zero_and_true_is_yes_and_what_cannot_be_asked_is_no_answer() {
+    fn a_check_means_yes_only_for_exit_zero_and_true() {
         let answer = |end: Ended, out: &str| check_answer((end, out.to_owned(), String::new()));
         assert_eq!(answer(Ended::Exit(0), " true\n"), CheckAnswer::Yes);
         assert!(matches!(answer(Ended::Exit(0), "TRUE"), CheckAnswer::No(_)));
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_host_that_can_start_no_program_says_so_after_three_failures_and_until_one_is_started() {
+    async fn a_host_reports_unable_after_three_failed_starts_until_one_succeeds() {
         let dir = tempfile::tempdir().unwrap();
         let helper = dir.path().join("helper");
         let spawner = Spawner::new(helper.clone(), None, &[]);
@@ -399,7 +400,7 @@ mod tests {
             label: None,
         };
         spawner.try_again().await;
-        for _ in 0..UNABLE {
+        for _ in 0..MAX_START_FAILURES {
             assert_eq!(spawner.unable(), None);
             assert!(matches!(spawner.run(&line).await.0, Ended::Withheld(_)), "it is no try of the command");
         }

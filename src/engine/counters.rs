@@ -22,7 +22,7 @@ pub const COUNTERS: &[(&str, &[&str], &str)] = &[
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct EffectLabels {
     what: String,
     outcome: String,
 }
@@ -37,7 +37,7 @@ struct DeliveryLabels {
 #[derive(Debug)]
 pub struct Counters {
     passes: Histogram,
-    effects: Family<Ended, Counter>,
+    effects: Family<EffectLabels, Counter>,
     notices: Family<DeliveryLabels, Counter>,
 }
 
@@ -62,17 +62,17 @@ impl Counters {
     }
 
     pub(super) fn notice(&self, receiver: &str, outcome: &str) {
-        let told = DeliveryLabels { receiver: receiver.to_owned(), outcome: outcome.to_owned() };
-        self.notices.get_or_create(&told).inc();
+        let labels = DeliveryLabels { receiver: receiver.to_owned(), outcome: outcome.to_owned() };
+        self.notices.get_or_create(&labels).inc();
     }
 
-    pub(super) fn ended(&self, what: &str, came: &EffectOutcome) {
-        let outcome = match came {
+    pub(super) fn ended(&self, what: &str, effect_outcome: &EffectOutcome) {
+        let outcome = match effect_outcome {
             EffectOutcome::Failed(_) | EffectOutcome::TooLarge(_) => "failed",
             EffectOutcome::Stale(_) => "stale",
             EffectOutcome::Lost => "lost",
             _ => "done",
         };
-        self.effects.get_or_create(&Ended { what: what.to_owned(), outcome: outcome.to_owned() }).inc();
+        self.effects.get_or_create(&EffectLabels { what: what.to_owned(), outcome: outcome.to_owned() }).inc();
     }
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{Notify, watch};
 
 use super::{
-    decide::CATCH_UP,
+    decide::CATCH_UP_SECONDS,
     snapshot::{Snapshot, secs},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
         policy::EtcdMembers as Policy,
     },
-    store::members::{EtcdMembers, TIMEOUT, Whose},
+    store::members::{EtcdCluster, EtcdMembers, TIMEOUT},
 };
 
 /// Time between two rounds of queries.
@@ -25,15 +25,15 @@ const OFTEN: Duration = Duration::from_millis(1500);
 /// Time between two reads of the list while nothing is in progress.
 const SELDOM: Duration = Duration::from_mins(1);
 /// Time before a failed read of the list is repeated, while nothing is in progress.
-const AGAIN: Duration = Duration::from_secs(5);
+const LIST_RETRY: Duration = Duration::from_secs(5);
 /// Seconds between two reads of the static Pods.
-const PODS: f64 = 15.0;
+const POD_INTERVAL_SECONDS: f64 = 15.0;
 /// Time before a lagging member is queried again within a round.
-const BEHIND: Duration = Duration::from_millis(200);
+const CATCH_UP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Extent of the queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ask {
+pub enum QueryScope {
     /// No queries.
     #[default]
     Nothing,
@@ -47,7 +47,7 @@ pub enum Ask {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
     /// Extent of the queries.
-    pub ask: Ask,
+    pub ask: QueryScope,
     /// URLs at which members may answer, for a configuration without endpoints.
     pub candidates: Vec<String>,
     /// Nodes of the control planes, where static Pods of etcd may run.
@@ -63,12 +63,12 @@ pub(super) fn targets(snap: &Snapshot, leads: bool, campaigns: bool, in_work: bo
     let control_planes: Vec<&str> = planes().map(|node| node.address.as_str()).collect();
     let asks = store.policy().etcd_members == Policy::Check && !control_planes.is_empty();
     let ask = match (leads, campaigns) {
-        _ if !asks => Ask::Nothing,
-        (true, _) if in_work => Ask::Status,
-        (true, _) | (_, true) => Ask::List,
-        (false, false) => Ask::Nothing,
+        _ if !asks => QueryScope::Nothing,
+        (true, _) if in_work => QueryScope::Status,
+        (true, _) | (_, true) => QueryScope::List,
+        (false, false) => QueryScope::Nothing,
     };
-    if ask == Ask::Nothing {
+    if ask == QueryScope::Nothing {
         return Targets::default();
     }
     // Addresses of CKE's endpoints come first: if CKE manages etcd, the API servers use them.
@@ -104,11 +104,12 @@ impl Poller {
     /// Starts without queries.
     pub fn start(clock: &Clock, members: EtcdMembers, kube: Option<Kube>) -> Self {
         let (targets, inbox) = watch::channel(Targets::default());
-        let (tell, seen) = watch::channel(Arc::default());
+        let (publish, seen) = watch::channel(Arc::default());
         let changed = Arc::new(Notify::new());
         let (view, pods_at) = (EtcdView::default(), None);
-        let asker = Asker { members, kube, tell, changed: Arc::clone(&changed), clock: clock.clone(), view, pods_at };
-        Self { targets, seen, changed, task: crate::tasks::spawn(asker.run(inbox)) }
+        let poller_task =
+            PollerTask { members, kube, publish, changed: Arc::clone(&changed), clock: clock.clone(), view, pods_at };
+        Self { targets, seen, changed, task: crate::tasks::spawn(poller_task.run(inbox)) }
     }
 
     /// Sets the targets to exactly these; a change takes effect at once.
@@ -138,25 +139,25 @@ impl Poller {
     }
 }
 
-struct Asker {
+struct PollerTask {
     members: EtcdMembers,
     kube: Option<Kube>,
     /// Boot-time seconds at which static Pods were listed last.
     pods_at: Option<f64>,
-    tell: watch::Sender<Arc<EtcdView>>,
+    publish: watch::Sender<Arc<EtcdView>>,
     changed: Arc<Notify>,
     clock: Clock,
     view: EtcdView,
 }
 
-impl Asker {
+impl PollerTask {
     async fn run(mut self, mut targets: watch::Receiver<Targets>) {
         loop {
             let now = targets.borrow_and_update().clone();
             let pause = match now.ask {
-                Ask::Nothing => None,
-                Ask::List => Some(if self.list(&now).await { SELDOM } else { AGAIN }),
-                Ask::Status => {
+                QueryScope::Nothing => None,
+                QueryScope::List => Some(if self.list(&now).await { SELDOM } else { LIST_RETRY }),
+                QueryScope::Status => {
                     // If no endpoint returns the list, the members known so far still report their status.
                     let pods = self.static_pods(&now.nodes);
                     let asked = async {
@@ -168,10 +169,10 @@ impl Asker {
                     Some(OFTEN)
                 }
             };
-            if now.ask != Ask::Status {
-                self.members.rest();
+            if now.ask != QueryScope::Status {
+                self.members.forget_clients();
             }
-            let waits = async {
+            let next_round = async {
                 match pause {
                     Some(pause) => tokio::time::sleep(pause).await,
                     None => std::future::pending().await,
@@ -179,14 +180,14 @@ impl Asker {
             };
             tokio::select! {
                 biased;
-                () = waits => {}
+                () = next_round => {}
                 gone = targets.changed() => if gone.is_err() { return },
             }
         }
     }
 
-    fn tell(&self) {
-        self.tell.send_replace(Arc::new(self.view.clone()));
+    fn publish(&self) {
+        self.publish.send_replace(Arc::new(self.view.clone()));
         self.changed.notify_one();
     }
 
@@ -198,12 +199,12 @@ impl Asker {
     /// are still in the list is kept.
     async fn list(&mut self, targets: &Targets) -> bool {
         let (source, whose) = if self.members.configured() {
-            (Source::Configured, Whose::Kubernetes)
+            (Source::Configured, EtcdCluster::Kubernetes)
         } else {
-            (Source::OwnStore, Whose::Own)
+            (Source::OwnStore, EtcdCluster::Own)
         };
         let mut endpoints = self.members.endpoints(whose);
-        if endpoints.is_empty() && whose == Whose::Kubernetes {
+        if endpoints.is_empty() && whose == EtcdCluster::Kubernetes {
             endpoints.clone_from(&targets.candidates);
         }
         let before = self.view.clone();
@@ -229,7 +230,7 @@ impl Asker {
         }
         let good = self.view.error.is_none();
         if self.view != before {
-            self.tell();
+            self.publish();
         }
         good
     }
@@ -239,7 +240,7 @@ impl Asker {
     /// takes too long has none.
     fn static_pods(&mut self, nodes: &[String]) -> impl Future<Output = Option<BTreeMap<String, bool>>> + Send + use<> {
         let asks = self.view.source != Source::Configured || self.view.members.is_empty();
-        let due = self.pods_at.is_none_or(|at| self.boot() - at >= PODS);
+        let due = self.pods_at.is_none_or(|at| self.boot() - at >= POD_INTERVAL_SECONDS);
         let kube = self.kube.clone().filter(|_| asks && due);
         if kube.is_some() {
             self.pods_at = Some(self.boot());
@@ -261,33 +262,33 @@ impl Asker {
     fn ready(&mut self, pods: Option<BTreeMap<String, bool>>) {
         if let Some(found) = pods.filter(|found| *found != self.view.static_pods) {
             self.view.static_pods = found;
-            self.tell();
+            self.publish();
         }
     }
 
     /// Runs one round: queries every member at once, then queries those that lag behind the leader again until they
     /// have caught up or their time is over.
     async fn round(&mut self) {
-        let whose = if self.view.source == Source::OwnStore { Whose::Own } else { Whose::Kubernetes };
+        let whose = if self.view.source == Source::OwnStore { EtcdCluster::Own } else { EtcdCluster::Kubernetes };
         let all: Vec<u64> = self.view.members.keys().copied().collect();
         self.ask(whose, &all, true).await;
-        self.tell();
+        self.publish();
         while let Some(reported) = self.view.reported {
             let behind = |(id, member): (&u64, &Member)| {
                 let status = member.status().filter(|status| !member.learner && status.applied < reported.index)?;
-                (status.at - reported.at <= CATCH_UP).then_some(*id)
+                (status.at - reported.at <= CATCH_UP_SECONDS).then_some(*id)
             };
             let late: Vec<u64> = self.view.members.iter().filter_map(behind).collect();
-            if late.is_empty() || self.boot() - reported.at > CATCH_UP {
+            if late.is_empty() || self.boot() - reported.at > CATCH_UP_SECONDS {
                 return;
             }
-            tokio::time::sleep(BEHIND).await;
+            tokio::time::sleep(CATCH_UP_INTERVAL).await;
             self.ask(whose, &late, false).await;
-            self.tell();
+            self.publish();
         }
     }
 
-    async fn ask(&mut self, whose: Whose, ids: &[u64], first: bool) {
+    async fn ask(&mut self, whose: EtcdCluster, ids: &[u64], first: bool) {
         let asked = ids.iter().filter_map(|id| Some((*id, self.view.members.get(id)?.client_urls.clone())));
         let each = asked.map(|(id, urls)| {
             let (members, clock) = (self.members.clone(), self.clock.clone());

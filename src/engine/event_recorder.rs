@@ -30,9 +30,9 @@ const QUEUE: usize = 512;
 /// Seconds within which a repeated event belongs to the same series.
 const SERIES: f64 = 1800.0;
 /// Seconds between two writes of a series, at least.
-const OFTEN: f64 = 60.0;
+const SERIES_WRITE_INTERVAL: f64 = 60.0;
 /// Seconds without any write after the right was found missing.
-const WITHOUT: f64 = 600.0;
+const FORBIDDEN_PAUSE: f64 = 600.0;
 /// Number of series that are remembered.
 const REMEMBERED: usize = 2000;
 
@@ -47,13 +47,13 @@ impl EventRecorder {
     /// Starts the task of one leadership, which reports as `host`.
     pub fn start(kube: Kube, fence: Fence, steady: Steady, host: String) -> Self {
         let (queue, events) = mpsc::channel(QUEUE);
-        let writer = Writer { kube, fence, steady, host, book: SeriesTable::default(), silent_until: 0.0 };
+        let writer = Writer { kube, fence, steady, host, series_table: SeriesTable::default(), paused_until: 0.0 };
         crate::tasks::spawn(writer.run(events));
         Self { queue, full: Arc::default() }
     }
 
     /// Queues the event, if there is room.
-    pub fn say(&self, event: NodeEvent) {
+    pub fn emit(&self, event: NodeEvent) {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.queue.try_send(event)
             && !self.full.swap(true, Ordering::Relaxed)
         {
@@ -64,14 +64,20 @@ impl EventRecorder {
 
 impl Actor {
     /// Records an event on the Node of this machine, if it has one.
-    pub(super) fn say_on(&self, address: &str, what: (&'static str, &'static str), warning: bool, note: String) {
+    pub(super) fn record_event_on(
+        &self,
+        address: &str,
+        what: (&'static str, &'static str),
+        warning: bool,
+        note: String,
+    ) {
         if let Some(node) = self.node_at(address) {
-            self.recorder.say(NodeEvent { warning, ..NodeEvent::on(&node, what, note) });
+            self.recorder.emit(NodeEvent { warning, ..NodeEvent::on(&node, what, note) });
         }
     }
 
     /// Returns who requested an entry, as a part of a sentence.
-    pub(super) fn asked_by(&self, id: EntryId) -> String {
+    pub(super) fn requested_by_text(&self, id: EntryId) -> String {
         let view = self.live.borrow();
         let Some(request) = view.requests.get(&id).and_then(Stored::get) else { return String::new() };
         let why = request.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
@@ -91,9 +97,9 @@ struct Writer {
     fence: Fence,
     steady: Steady,
     host: String,
-    book: SeriesTable,
+    series_table: SeriesTable,
     /// Boot-time seconds until which nothing is written, because the right is missing.
-    silent_until: f64,
+    paused_until: f64,
 }
 
 impl Writer {
@@ -106,28 +112,28 @@ impl Writer {
     async fn write(&mut self, event: &NodeEvent) {
         let now = self.steady.now();
         let boot = secs(now.boot);
-        if boot < self.silent_until {
+        if boot < self.paused_until {
             return;
         }
         let Ok(permit) = self.fence.permit(now.boot) else { return };
         let mark = now.wall.as_nanosecond();
-        let written = match self.book.entered(event, boot, mark) {
-            Entered::New(name) => self.kube.create_event(&permit, &name, event, &self.host, now.wall).await,
-            Entered::Again(name, count) => self.kube.repeat_event(&permit, &name, count, now.wall).await,
-            Entered::Counted => return,
+        let written = match self.series_table.add(event, boot, mark) {
+            EventWrite::New(name) => self.kube.create_event(&permit, &name, event, &self.host, now.wall).await,
+            EventWrite::Again(name, count) => self.kube.repeat_event(&permit, &name, count, now.wall).await,
+            EventWrite::Counted => return,
         };
         match written {
             Ok(()) => {}
             Err(WriteError::Refused { code: 403, message }) => {
-                if self.silent_until == 0.0 {
+                if self.paused_until == 0.0 {
                     tracing::warn!(why = message, "no right to write Events on Nodes; all else continues");
                 }
-                self.silent_until = boot + WITHOUT;
+                self.paused_until = boot + FORBIDDEN_PAUSE;
             }
-            Err(WriteError::NotFound) => self.book.forget(event),
+            Err(WriteError::NotFound) => self.series_table.forget(event),
             Err(e) => {
                 tracing::debug!(node = event.node, reason = event.reason, error = %e, "Event not written");
-                self.book.forget(event);
+                self.series_table.forget(event);
                 // A server that does not answer gets no immediate request for each waiting event.
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
@@ -137,7 +143,7 @@ impl Writer {
 
 /// Write that an event needs.
 #[derive(Debug, PartialEq, Eq)]
-enum Entered {
+enum EventWrite {
     /// A new Event with this name.
     New(String),
     /// An update of the series with this name and the new count.
@@ -159,25 +165,25 @@ struct SeriesTable(BTreeMap<NodeEvent, Series>);
 
 impl SeriesTable {
     /// Adds the event; `mark` makes the names of new Events unique.
-    fn entered(&mut self, event: &NodeEvent, now: f64, mark: i128) -> Entered {
+    fn add(&mut self, event: &NodeEvent, now: f64, mark: i128) -> EventWrite {
         if self.0.len() >= REMEMBERED {
-            self.0.retain(|_, line| now - line.last < SERIES);
+            self.0.retain(|_, series| now - series.last < SERIES);
         }
         if self.0.len() >= REMEMBERED {
             self.0.clear();
         }
-        if let Some(line) = self.0.get_mut(event).filter(|line| now - line.last < SERIES) {
-            line.count = line.count.saturating_add(1);
-            line.last = now;
-            if now - line.written < OFTEN {
-                return Entered::Counted;
+        if let Some(series) = self.0.get_mut(event).filter(|series| now - series.last < SERIES) {
+            series.count = series.count.saturating_add(1);
+            series.last = now;
+            if now - series.written < SERIES_WRITE_INTERVAL {
+                return EventWrite::Counted;
             }
-            line.written = now;
-            return Entered::Again(line.name.clone(), line.count);
+            series.written = now;
+            return EventWrite::Again(series.name.clone(), series.count);
         }
         let name = event_name(&event.node, &format!("{mark:x}"));
         self.0.insert(event.clone(), Series { name: name.clone(), count: 1, last: now, written: now });
-        Entered::New(name)
+        EventWrite::New(name)
     }
 
     /// Forgets the event, because it does not exist or its state is unknown.
@@ -202,28 +208,28 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_is_a_series_and_a_flood_is_counted() {
-        let mut book = SeriesTable::default();
+    fn repeated_events_form_a_series_with_rate_limited_writes() {
+        let mut series_table = SeriesTable::default();
         let name = |mark: &str| format!("w1.{mark}");
-        assert_eq!(book.entered(&event("a"), 0.0, 16), Entered::New(name("10")));
-        assert_eq!(book.entered(&event("b"), 0.0, 17), Entered::New(name("11")));
+        assert_eq!(series_table.add(&event("a"), 0.0, 16), EventWrite::New(name("10")));
+        assert_eq!(series_table.add(&event("b"), 0.0, 17), EventWrite::New(name("11")));
         for second in 1..60 {
-            assert_eq!(book.entered(&event("a"), f64::from(second), 18), Entered::Counted);
+            assert_eq!(series_table.add(&event("a"), f64::from(second), 18), EventWrite::Counted);
         }
-        assert_eq!(book.entered(&event("a"), 60.0, 19), Entered::Again(name("10"), 61));
-        assert_eq!(book.entered(&event("a"), 61.0, 20), Entered::Counted);
+        assert_eq!(series_table.add(&event("a"), 60.0, 19), EventWrite::Again(name("10"), 61));
+        assert_eq!(series_table.add(&event("a"), 61.0, 20), EventWrite::Counted);
         // Long afterwards, it is a new event.
-        assert_eq!(book.entered(&event("a"), 61.0 + SERIES, 32), Entered::New(name("20")));
-        book.forget(&event("a"));
-        assert_eq!(book.entered(&event("a"), 3000.0, 33), Entered::New(name("21")));
+        assert_eq!(series_table.add(&event("a"), 61.0 + SERIES, 32), EventWrite::New(name("20")));
+        series_table.forget(&event("a"));
+        assert_eq!(series_table.add(&event("a"), 3000.0, 33), EventWrite::New(name("21")));
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut book = SeriesTable::default();
+    fn the_series_table_is_bounded() {
+        let mut series_table = SeriesTable::default();
         for n in 0..10_000_i32 {
-            book.entered(&event(&n.to_string()), 0.0, i128::from(n));
-            assert!(book.0.len() <= REMEMBERED);
+            series_table.add(&event(&n.to_string()), 0.0, i128::from(n));
+            assert!(series_table.0.len() <= REMEMBERED);
         }
     }
 }

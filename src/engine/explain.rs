@@ -29,7 +29,7 @@ pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
 
 /// Returns the reasons that a leader would give for every entry now, from this etcd and this Kubernetes. Only the
 /// leader has probes, so a Ready API server counts as healthy.
-pub fn would(mut store: StoreView, mut kube: KubeView, now: Now) -> BTreeMap<EntryId, Reason> {
+pub fn decided_as_leader(mut store: StoreView, mut kube: KubeView, now: Now) -> BTreeMap<EntryId, Reason> {
     probe_by_readiness(&mut store);
     let heard = now.boot.as_secs_f64();
     (store.heard, store.synced) = (heard, true);
@@ -87,9 +87,9 @@ pub fn standing(store: &StoreView, good: &Good, proposal: Proposal, nodes: Optio
         engine: Engine { leading: Some(leading(heard)), ..Engine::default() },
         ..Snapshot::default()
     };
-    let would = decide(&snap, now).registry;
-    if would != Applying::Applies {
-        return would;
+    let decided_as_leader = decide(&snap, now).registry;
+    if decided_as_leader != Applying::Applies {
+        return decided_as_leader;
     }
     snap.engine = Engine::default();
     decide(&snap, now).registry

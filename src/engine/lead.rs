@@ -13,9 +13,9 @@ use crate::{
 
 /// Event of a candidacy.
 #[derive(Debug)]
-pub(super) enum LeadEvent {
+pub(super) enum CandidacyEvent {
     /// The engine campaigns with this lease.
-    Standing(i64),
+    Campaign(i64),
     /// The engine holds the lock, but records of an older version are not migrated yet. Holds the reason.
     Migrating(String),
     /// The engine leads.
@@ -30,7 +30,7 @@ pub(super) enum LeadEvent {
 
 /// Order from the main loop to a candidacy.
 #[derive(Debug)]
-pub(super) enum LeadOrder {
+pub(super) enum CandidacyOrder {
     /// Resign.
     Resign,
     /// Write the registration again, because programs or probes have changed.
@@ -38,20 +38,20 @@ pub(super) enum LeadOrder {
 }
 
 /// A running candidacy.
-pub(super) struct Standing {
-    orders: mpsc::Sender<LeadOrder>,
+pub(super) struct Campaign {
+    orders: mpsc::Sender<CandidacyOrder>,
     /// Events of the candidacy.
-    pub events: mpsc::Receiver<LeadEvent>,
+    pub events: mpsc::Receiver<CandidacyEvent>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Standing {
+impl Drop for Campaign {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Standing {
+impl Campaign {
     /// Starts a campaign. The candidacy lasts while the heartbeat beats. If `migrate` is set, the new leader migrates
     /// records of an older version before it decides anything (SAF-3).
     pub(super) fn begin(
@@ -66,10 +66,10 @@ impl Standing {
         let (outbox, events) = mpsc::channel(8);
         let (store, host, heartbeat) = (store.clone(), host.to_owned(), heartbeat.clone());
         let task = crate::tasks::spawn(async move {
-            let candidacy = Candidacy::stand(&store, ttl, &host, registration, &heartbeat).await;
+            let candidacy = Candidacy::campaign(&store, ttl, &host, registration, &heartbeat).await;
             let last = match candidacy {
-                Ok(candidacy) => Box::pin(stand(&store, candidacy, migrate, inbox, &outbox)).await,
-                Err(e) => LeadEvent::Failed(e.to_string()),
+                Ok(candidacy) => Box::pin(campaign(&store, candidacy, migrate, inbox, &outbox)).await,
+                Err(e) => CandidacyEvent::Failed(e.to_string()),
             };
             let _ = outbox.send(last).await;
         });
@@ -77,19 +77,19 @@ impl Standing {
     }
 
     /// Sends an order. A full or closed channel means that the candidacy is ending anyway.
-    pub(super) fn ask(&self, order: LeadOrder) {
+    pub(super) fn ask(&self, order: CandidacyOrder) {
         let _ = self.orders.try_send(order);
     }
 }
 
-async fn stand(
+async fn campaign(
     store: &Store,
     mut candidacy: Candidacy,
     migrate: Option<Who>,
-    mut inbox: mpsc::Receiver<LeadOrder>,
-    outbox: &mpsc::Sender<LeadEvent>,
-) -> LeadEvent {
-    let _ = outbox.send(LeadEvent::Standing(candidacy.lease())).await;
+    mut inbox: mpsc::Receiver<CandidacyOrder>,
+    outbox: &mpsc::Sender<CandidacyEvent>,
+) -> CandidacyEvent {
+    let _ = outbox.send(CandidacyEvent::Campaign(candidacy.lease())).await;
     let fence = loop {
         tokio::select! {
             biased;
@@ -97,43 +97,43 @@ async fn stand(
                 Ok(fence) => break fence,
                 Err(e) => {
                     candidacy.resign().await;
-                    return LeadEvent::Failed(e.to_string());
+                    return CandidacyEvent::Failed(e.to_string());
                 }
             },
-            order = inbox.recv() => if !obeyed(&candidacy, order).await {
+            order = inbox.recv() => if !execute_order(&candidacy, order).await {
                 candidacy.resign().await;
-                return LeadEvent::Resigned;
+                return CandidacyEvent::Resigned;
             },
         }
     };
     // The migration ends before anything is decided. Orders are obeyed meanwhile, however long it takes.
     let mut migrated = std::pin::pin!(async {
         if let Some(who) = &migrate {
-            let told = |why| drop(outbox.try_send(LeadEvent::Migrating(why)));
-            store.migrate(&fence, who, told).await;
+            let on_wait = |why| drop(outbox.try_send(CandidacyEvent::Migrating(why)));
+            store.migrate(&fence, who, on_wait).await;
         }
     });
     let mut leads = false;
     loop {
         tokio::select! {
             biased;
-            () = candidacy.lost() => return LeadEvent::Lost,
+            () = candidacy.lost() => return CandidacyEvent::Lost,
             () = &mut migrated, if !leads => {
                 leads = true;
-                let _ = outbox.send(LeadEvent::Won(fence.clone())).await;
+                let _ = outbox.send(CandidacyEvent::Won(fence.clone())).await;
             }
-            order = inbox.recv() => if !obeyed(&candidacy, order).await {
+            order = inbox.recv() => if !execute_order(&candidacy, order).await {
                 candidacy.resign().await;
-                return LeadEvent::Resigned;
+                return CandidacyEvent::Resigned;
             },
         }
     }
 }
 
 /// Carries out an order. Returns false if the candidacy must resign.
-async fn obeyed(candidacy: &Candidacy, order: Option<LeadOrder>) -> bool {
-    let Some(LeadOrder::Register(registration)) = order else { return false };
-    if let Err(e) = candidacy.register_again(*registration).await {
+async fn execute_order(candidacy: &Candidacy, order: Option<CandidacyOrder>) -> bool {
+    let Some(CandidacyOrder::Register(registration)) = order else { return false };
+    if let Err(e) = candidacy.update_registration(*registration).await {
         tracing::warn!(error = %e, "could not renew the registration");
     }
     true

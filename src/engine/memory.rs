@@ -37,7 +37,7 @@ pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
     let marked: Vec<EntryId> =
         snap.kube.marked.iter().filter_map(|n| snap.kube.by_name.get(n)?.owner().map(|o| o.entry)).collect();
     work.retain(|id, _| {
-        let there = match id.queue {
+        let exists = match id.queue {
             QueueKind::Reboot => store.reboots.entries.contains_key(&id.index),
             QueueKind::Repair => store
                 .repairs
@@ -45,7 +45,7 @@ pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
                 .get(&id.index)
                 .is_some_and(|s| s.get().is_none_or(crate::model::repair::RepairEntry::unfinished)),
         };
-        there || (store.attempts_of(*id).next().is_some() && !finished(&store, *id)) || marked.contains(id)
+        exists || (store.attempts_of(*id).next().is_some() && !finished(&store, *id)) || marked.contains(id)
     });
     if snap.engine.leading.is_some() {
         for (&index, stored) in &store.reboots.entries {
@@ -54,9 +54,9 @@ pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
             match entry.status {
                 RebootStatus::Draining => {
                     let work = work.entry(id).or_insert_with(taken_over);
-                    look_at_drain(snap, work, id, &entry.node, now);
+                    observe_drain(snap, work, id, &entry.node, now);
                 }
-                RebootStatus::Rebooting => look_at_soundness(snap, work.entry(id).or_default(), id, &entry.node, now),
+                RebootStatus::Rebooting => observe_readiness(snap, work.entry(id).or_default(), id, &entry.node, now),
                 RebootStatus::Queued | RebootStatus::Cancelled => {}
             }
         }
@@ -64,10 +64,10 @@ pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
             let Some(entry) = stored.get().filter(|e| e.unfinished()) else { continue };
             let id = EntryId::repair(index);
             if entry.claims_machine() && entry.step_status == StepStatus::Draining {
-                look_at_drain(snap, work.entry(id).or_insert_with(taken_over), id, &entry.address, now);
+                observe_drain(snap, work.entry(id).or_insert_with(taken_over), id, &entry.address, now);
             }
             if let Some(work) = work.get_mut(&id) {
-                look_at_soundness(snap, work, id, &entry.address, now);
+                observe_readiness(snap, work, id, &entry.address, now);
             }
         }
     }
@@ -79,10 +79,10 @@ pub(crate) fn observe(snap: &mut Snapshot, now: Now) {
 /// from an older one's (SAF-34).
 fn note_foreign_records(snap: &mut Snapshot, now: Now) {
     let before = std::mem::take(&mut snap.foreign);
-    let (kube, ours) = (&snap.kube, snap.engine.lease);
+    let (kube, own_lease) = (&snap.kube, snap.engine.lease);
     let leases = kube.marked.iter().filter_map(|name| Some((name, kube.by_name.get(name)?.owner()?.lease)));
     snap.foreign = leases
-        .filter(|(_, lease)| *lease != ours)
+        .filter(|(_, lease)| *lease != own_lease)
         .map(|(name, lease)| match before.get(name) {
             Some(known) if known.0 == lease => (name.clone(), *known),
             _ => (name.clone(), (lease, secs(now.boot))),
@@ -97,11 +97,11 @@ fn taken_over() -> Work {
     work
 }
 
-fn member(snap: &Snapshot, address: &str) -> bool {
+fn is_control_plane(snap: &Snapshot, address: &str) -> bool {
     snap.store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
 }
 
-fn look_at_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
+fn observe_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
     let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return };
     note_uncordon(work, id, Some(node), now);
     let Some(pods) = snap.kube.pods.get(&node.name).filter(|p| p.synced) else { return };
@@ -120,12 +120,12 @@ fn note_uncordon(work: &mut Work, id: EntryId, node: Option<&Arc<NodeRow>>, now:
 }
 
 /// Notes since when check, boot id, Ready and probe have all been good without a break.
-fn look_at_soundness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
+fn observe_readiness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
     let node = snap.node_of(address);
     note_uncordon(work, id, node, now);
     let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
-    let sound = yes && readiness(snap, id, address, member(snap, address), node, now).missing.is_none();
-    work.sound_since = sound.then(|| work.sound_since.unwrap_or(secs(now.boot)));
+    let ready = yes && readiness(snap, id, address, is_control_plane(snap, address), node, now).missing.is_none();
+    work.sound_since = ready.then(|| work.sound_since.unwrap_or(secs(now.boot)));
 }
 
 /// Reports whether a repair has ended and stays in the queue. Nothing is remembered of it.
@@ -139,25 +139,25 @@ pub(crate) fn remember(
     work: &mut BTreeMap<EntryId, Work>,
     id: EntryId,
     effect: &Effect,
-    came: &EffectOutcome,
+    effect_outcome: &EffectOutcome,
     now: Now,
 ) {
     let at = secs(now.boot);
-    if let EffectOutcome::TooLarge(size) = came {
+    if let EffectOutcome::TooLarge(size) = effect_outcome {
         work.entry(id).or_default().too_large = Some((effect.word().to_owned(), *size));
         return;
     }
     // Checks and fresh reads meanwhile prove nothing about the transaction that was too large.
     if let (Some(work), false) = (
         work.get_mut(&id),
-        matches!(came, EffectOutcome::Check(_) | EffectOutcome::Rechecked(_) | EffectOutcome::Stale(_)),
+        matches!(effect_outcome, EffectOutcome::Check(_) | EffectOutcome::Rechecked(_) | EffectOutcome::Stale(_)),
     ) {
         work.too_large = None;
     }
-    match (effect, came) {
-        (Effect::StartDrain { .. } | Effect::Unwind { .. }, EffectOutcome::Done) => begin_anew(work, id, None),
+    match (effect, effect_outcome) {
+        (Effect::StartDrain { .. } | Effect::Unwind { .. }, EffectOutcome::Done) => reset_drain(work, id, None),
         (Effect::BackOff { cause, .. }, EffectOutcome::Done) => {
-            begin_anew(work, id, Some(Box::new(cause.clone())));
+            reset_drain(work, id, Some(Box::new(cause.clone())));
         }
         (Effect::Remove { .. } | Effect::Finish { .. }, EffectOutcome::Done) => {
             work.remove(&id);
@@ -171,14 +171,14 @@ pub(crate) fn remember(
         }
         (_, EffectOutcome::Failed(why)) => {
             let work = work.entry(id).or_default();
-            came_to_nothing(work, why.clone());
+            count_failed_effect(work, why.clone());
             work.pause = Some((at + PAUSE, why.clone()));
         }
         // Checks are repeated all the time anyway.
         (Effect::BootCheck { .. } | Effect::HealthCheck { .. }, EffectOutcome::Stale(_)) => {}
         (_, EffectOutcome::Stale(cause)) => {
             let work = work.entry(id).or_default();
-            let count = came_to_nothing(work, cause.to_string());
+            let count = count_failed_effect(work, cause.to_string());
             // The first one is an ordinary race and is not reported.
             if count > 1 {
                 work.pause = Some((at + stale_pause(count), cause.to_string()));
@@ -237,7 +237,7 @@ pub(crate) fn remember(
 }
 
 /// Counts an effect that came to nothing, and drops the fresh read made for it.
-fn came_to_nothing(work: &mut Work, why: String) -> u32 {
+fn count_failed_effect(work: &mut Work, why: String) -> u32 {
     let count = work.retries.as_ref().map_or(0, |r| r.count).saturating_add(1);
     (work.fresh, work.retries) = (None, Some(Retries { count, why }));
     count
@@ -245,7 +245,7 @@ fn came_to_nothing(work: &mut Work, why: String) -> u32 {
 
 /// Resets the memory when a drain begins or ends early. The last health answer of a repair is kept, because health
 /// checks run all the time.
-fn begin_anew(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Option<Box<Reason>>) {
+fn reset_drain(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Option<Box<Reason>>) {
     let before = work.remove(&id).unwrap_or_default();
     let (check, commanded) =
         if id.queue == QueueKind::Repair { (before.check, before.commanded) } else { (None, None) };
@@ -350,19 +350,19 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_in_a_protected_namespace_counts_once_and_is_asked_again_in_the_next_round() {
+    fn a_refusal_in_a_protected_namespace_counts_once_and_is_retried() {
         let work = after_evicting(false, refused_by_budget());
         assert_eq!((work.drain.refusals, work.drain.answers.len()), (1, 0));
     }
 
     #[test]
-    fn i18_a_refusal_in_an_unprotected_namespace_is_kept_for_the_deletion_and_is_no_reason_to_back_off() {
+    fn i18_a_refusal_in_an_unprotected_namespace_leads_to_deletion_not_backoff() {
         let work = after_evicting(true, refused_by_budget());
         assert_eq!((work.drain.refusals, work.drain.answers.len()), (0, 1));
     }
 
     #[test]
-    fn retry_after_and_a_replaced_pod_are_waits_and_not_tries() {
+    fn retry_after_and_a_replaced_pod_do_not_count_as_refusals() {
         let lag = Verdict::Held { hold: PodHold::BudgetLag { budget: "a/b".to_owned() }, retry_after: Some(10) };
         assert_eq!(after_evicting(false, lag).drain.refusals, 0);
         let replaced = Verdict::Held { hold: PodHold::Replaced, retry_after: None };
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn i18_two_budgets_on_an_unprotected_pod_are_kept_for_the_deletion() {
+    fn i18_an_unprotected_pod_with_two_budgets_is_kept_for_deletion() {
         let many = || Verdict::Held { hold: PodHold::ManyBudgets { budgets: vec![] }, retry_after: None };
         let (free, kept) = (after_evicting(true, many()), after_evicting(false, many()));
         assert_eq!((free.drain.refusals, free.drain.answers.len()), (0, 1));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_that_a_webhook_defers_counts_as_accepted_and_one_that_nobody_decided_does_not() {
+    fn a_deferred_eviction_counts_as_accepted_and_an_undecided_one_does_not() {
         let hold = PodHold::Deferred { webhook: "w".to_owned(), message: "m".to_owned() };
         let deferred = after_evicting(false, Verdict::Held { hold, retry_after: None });
         assert_eq!((deferred.drain.refusals, deferred.drain.accepted), (0, true));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_counts_the_rounds_that_decided_nothing_and_remembers_who_passed() {
+    fn a_preview_counts_undecided_rounds_and_remembers_passed_pods() {
         let mut work = Work::default();
         let reason = || Reason::EvictionFailing { pod: "a/b".to_owned(), answer: "503".to_owned() };
         let round = |uid: &str, finding| Preview { passed: [uid.to_owned()].into(), finding };
@@ -405,11 +405,11 @@ mod tests {
     }
 
     #[test]
-    fn i41_what_a_health_check_said_that_was_asked_before_the_command_ended_is_forgotten() {
+    fn i41_a_health_check_begun_before_the_command_ended_is_discarded() {
         let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
         let now = |at| Now { boot: std::time::Duration::from_secs(at), wall: Timestamp::UNIX_EPOCH };
         let check = |asked: f64| Effect::HealthCheck { argv: Vec::new(), bound: 3, asked };
-        let answer = |said: &str| EffectOutcome::Check(CheckAnswer::No(said.to_owned()));
+        let answer = |answer_text: &str| EffectOutcome::Check(CheckAnswer::No(answer_text.to_owned()));
         remember(&mut work, id, &check(1.0), &answer("before"), now(2));
         assert!(work[&id].check.is_some());
         let end = crate::model::attempt::Ended::Exit(0);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repairs_last_health_answer_survives_the_start_and_the_end_of_a_drain() {
+    fn the_last_health_answer_of_a_repair_survives_a_drain() {
         let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
         let now = Now { boot: std::time::Duration::from_secs(2), wall: Timestamp::UNIX_EPOCH };
         let entry = crate::model::repair::RepairEntry::queued(0, "10.0.0.1", "t", "o", None);

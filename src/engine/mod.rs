@@ -46,4 +46,4 @@ pub mod state;
 pub mod trouble;
 
 pub use counters::{COUNTERS, Counters};
-pub use explain::{explain, would};
+pub use explain::{decided_as_leader, explain};

@@ -106,10 +106,10 @@ pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> BmcAccess {
     if !commands(cluster).any(|argv| BmcAccess::concerns(argv)) {
         return BmcAccess::Open;
     }
-    match bmcs.book() {
-        Ok(book) => {
+    match bmcs.inventory() {
+        Ok(inventory) => {
             let machines = cluster.nodes.iter().map(|node| node.address.as_str());
-            BmcAccess::by_machine(machines, book.confined(), book.refused())
+            BmcAccess::by_machine(machines, inventory.confined(), inventory.refused())
         }
         Err(e) => BmcAccess::Unreadable(e.to_string()),
     }
@@ -133,15 +133,15 @@ pub(super) fn may_campaign(store: &StoreView) -> Result<(), String> {
     }
 }
 
-/// Returns the host of a CKE candidate other than `ours`, if there is one.
-pub(super) fn cke_candidate(store: &StoreView, ours: Option<i64>) -> Option<String> {
-    store.candidates.values().find(|c| Some(c.lease) != ours && store.is_cke(c)).map(|c| c.host.clone())
+/// Returns the host of a CKE candidate other than `own_lease`, if there is one.
+pub(super) fn cke_candidate(store: &StoreView, own_lease: Option<i64>) -> Option<String> {
+    store.candidates.values().find(|c| Some(c.lease) != own_lease && store.is_cke(c)).map(|c| c.host.clone())
 }
 
 /// Reports whether another complete engine is registered. An incomplete one lets it lead first.
-pub(super) fn complete_one_is_there(store: &StoreView, ours: Option<i64>) -> bool {
+pub(super) fn has_complete_engine(store: &StoreView, own_lease: Option<i64>) -> bool {
     store.engines.iter().any(|(lease, stored)| {
-        Some(*lease) != ours
+        Some(*lease) != own_lease
             && Stored::get(stored).is_some_and(crate::model::cketerm_records::EngineRegistration::complete)
     })
 }
@@ -153,14 +153,14 @@ mod tests {
 
     /// The registration and every decision about a machine agree with `cketerm power` about its BMC.
     #[test]
-    fn i50_an_engine_judges_each_machines_bmc_as_the_power_command_does() {
+    fn i50_engine_and_power_command_agree_on_bmc_access() {
         let text = "nodes: [{address: 10.0.0.1}, {address: 10.0.0.2}]\n\
                     reboot: {reboot_command: [cketerm, power, cycle], boot_check_command: [cketerm, power, booted]}\n";
         let cluster: Cluster = serde_yaml::from_str(text).unwrap();
         let both = |first: &str, second: &str| format!("bmcs: {{10.0.0.1: {first}, 10.0.0.2: {second}}}\n");
         let good = "{url: 'https://10.1.0.1'}";
         let name = "{url: 'https://bmc.example', insecure: true}";
-        for (file, refused, said) in [
+        for (file, refused, message) in [
             (both(good, good), &[][..], ""),
             // A machine outside the definition does not make an engine incomplete.
             (
@@ -188,14 +188,15 @@ mod tests {
             ("networks: [10.1.0.0/16]\n".to_owned(), &[], ""),
             ("defaults: {username: u}\n".to_owned(), &["10.0.0.1", "10.0.0.2"], ""),
         ] {
-            let reach = BmcClients::inside(Http::verified(std::time::Duration::from_secs(1), 1), &file, |_| Vec::new());
-            let access = bmc_access(&cluster, &reach);
+            let clients =
+                BmcClients::in_process(Http::verified(std::time::Duration::from_secs(1), 1), &file, |_| Vec::new());
+            let access = bmc_access(&cluster, &clients);
             for address in ["10.0.0.1", "10.0.0.2"] {
                 let here = access.refusal(address);
                 assert_eq!(here.is_some(), refused.contains(&address), "{address} by {file}: {access:?}");
                 if let Some(super::super::snapshot::BmcRefusal::Fault(why)) = here {
-                    assert!(!said.is_empty() && why.contains(said), "{file}: {why}");
-                    let power = reach.book().unwrap().find(address, &reach).unwrap_err().to_string();
+                    assert!(!message.is_empty() && why.contains(message), "{file}: {why}");
+                    let power = clients.inventory().unwrap().find(address, &clients).unwrap_err().to_string();
                     assert_eq!(why, power, "as the power command says it");
                 }
             }
@@ -205,7 +206,7 @@ mod tests {
 
     /// A clock set half an hour ahead right before the win must not end a drain as if its window had ended.
     #[test]
-    fn i37_a_clock_that_was_set_is_not_believed_before_it_is_compared_again() {
+    fn i37_a_clock_that_was_set_is_a_fault_until_compared_again() {
         let at =
             |boot: u64, wall: &str| Now { boot: std::time::Duration::from_secs(boot), wall: wall.parse().unwrap() };
         let (then, later) = (at(100, "2026-01-01T00:10:00Z"), at(103, "2026-01-01T00:10:03Z"));

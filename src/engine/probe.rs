@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use super::snapshot::{Probe, secs};
 use crate::{
     clock::Clock,
-    kubernetes::{Asked, Kube},
+    kubernetes::{Kube, ProbeResult},
     net::Http,
 };
 
@@ -95,19 +95,19 @@ async fn run(
         }
         let each = urls.iter().map(|(address, url)| {
             let (http, kube) = (&http, kube.as_ref());
-            async move { (address, url, ask(http, kube, url).await) }
+            async move { (address, url, probe_url(http, kube, url).await) }
         });
         let answers = futures::future::join_all(each).await;
         let at = secs(clock.boot());
-        let mut turned = false;
+        let mut changed_state = false;
         if let Ok(mut seen) = seen.lock() {
             for (address, url, answer) in answers {
                 let probe = seen.entry(address.clone()).or_default();
                 probe.url.clone_from(url);
-                turned |= note(probe, answer, at);
+                changed_state |= record_answer(probe, answer, at);
             }
         }
-        if turned {
+        if changed_state {
             changed.notify_one();
         }
         let pause = if often { OFTEN } else { SELDOM };
@@ -121,22 +121,22 @@ async fn run(
 
 /// Meaning of one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Says {
+enum ProbeAnswer {
     Alive,
     Bad(String),
     /// Proves nothing. Holds the reason and the remedy.
-    NotKnown(String),
+    Inconclusive(String),
 }
 
 /// Records one answer; reports whether the probe turned from good to bad or back.
-fn note(probe: &mut Probe, answer: Says, at: f64) -> bool {
+fn record_answer(probe: &mut Probe, answer: ProbeAnswer, at: f64) -> bool {
     let (error, not_known) = match answer {
-        Says::Alive => (None, None),
-        Says::Bad(why) => (Some(why), None),
-        Says::NotKnown(why) => (None, Some(why)),
+        ProbeAnswer::Alive => (None, None),
+        ProbeAnswer::Bad(why) => (Some(why), None),
+        ProbeAnswer::Inconclusive(why) => (None, Some(why)),
     };
     let good = error.is_none() && not_known.is_none();
-    let turned = if good {
+    let changed_state = if good {
         probe.good_since.is_none()
     } else {
         (probe.error.is_none(), probe.not_known.is_none()) != (error.is_none(), not_known.is_none())
@@ -148,41 +148,41 @@ fn note(probe: &mut Probe, answer: Says, at: f64) -> bool {
         probe.good_since = None;
     }
     (probe.error, probe.not_known) = (error, not_known);
-    turned
+    changed_state
 }
 
-async fn ask(http: &Http, kube: Option<&Kube>, url: &str) -> Says {
+async fn probe_url(http: &Http, kube: Option<&Kube>, url: &str) -> ProbeAnswer {
     let asked = match kube {
-        Some(kube) => kube.ask_at(url, TIMEOUT).await,
+        Some(kube) => kube.probe_at(url, TIMEOUT).await,
         None => None,
     };
     let untrusted = match asked {
-        Some(Asked::Answered(status)) => return judge(status, None),
-        Some(Asked::Silent(why)) => return Says::Bad(why),
-        Some(Asked::Untrusted(why)) => why,
+        Some(ProbeResult::Answered(status)) => return judge(status, None),
+        Some(ProbeResult::Silent(why)) => return ProbeAnswer::Bad(why),
+        Some(ProbeResult::Untrusted(why)) => why,
         None => "no CA of the cluster is configured for this URL".to_owned(),
     };
     match http.get(url).await {
         Ok(answer) => judge(answer.status().as_u16(), Some(&untrusted)),
-        Err(e) => Says::Bad(e.to_string()),
+        Err(e) => ProbeAnswer::Bad(e.to_string()),
     }
 }
 
 /// Returns the meaning of a status code. `untrusted` is the reason why the request went without credentials.
-fn judge(status: u16, untrusted: Option<&str>) -> Says {
+fn judge(status: u16, untrusted: Option<&str>) -> ProbeAnswer {
     match (status, untrusted) {
-        (200..=299, _) => Says::Alive,
-        (401 | 403, Some(why)) => Says::NotKnown(format!(
+        (200..=299, _) => ProbeAnswer::Alive,
+        (401 | 403, Some(why)) => ProbeAnswer::Inconclusive(format!(
             "{status}: credentials not sent, because {why}; fix that, or set policy control_plane_probe to `node`"
         )),
-        (401 | 403, None) => Says::NotKnown(format!(
+        (401 | 403, None) => ProbeAnswer::Inconclusive(format!(
             "{status} for cketerm's credentials: grant them this path, or set policy control_plane_probe to `node`"
         )),
-        (300..=399, _) => Says::NotKnown(format!(
+        (300..=399, _) => ProbeAnswer::Inconclusive(format!(
             "{status}, a redirect, which is not followed: name the API server's own URL in policy control_plane_probe, or \
              set it to `node`"
         )),
-        (status, _) => Says::Bad(status.to_string()),
+        (status, _) => ProbeAnswer::Bad(status.to_string()),
     }
 }
 
@@ -197,22 +197,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_good_streak_begins_anew_after_a_bad_answer() {
+    fn a_bad_answer_resets_the_good_streak() {
         let mut probe = Probe::default();
-        assert!(note(&mut probe, Says::Alive, 1.0));
-        assert!(!note(&mut probe, Says::Alive, 2.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Alive, 1.0));
+        assert!(!record_answer(&mut probe, ProbeAnswer::Alive, 2.0));
         assert_eq!((probe.good_since, probe.last_good), (Some(1.0), Some(2.0)));
-        assert!(note(&mut probe, Says::Bad("503".to_owned()), 3.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Bad("503".to_owned()), 3.0));
         assert_eq!(probe.good_since, None);
-        assert!(note(&mut probe, Says::Alive, 4.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Alive, 4.0));
         assert_eq!(probe.good_since, Some(4.0));
     }
 
     #[test]
-    fn what_says_nothing_of_the_server_is_not_known_and_names_cause_and_remedy() {
+    fn an_inconclusive_answer_names_cause_and_remedy() {
         let lacks = "its certificate lacks this address among its subject alternative names (SAN)";
         let not_known = |status, untrusted| match judge(status, untrusted) {
-            Says::NotKnown(why) => why,
+            ProbeAnswer::Inconclusive(why) => why,
             other => panic!("{status}: {other:?}"),
         };
         for status in [401, 403] {
@@ -221,21 +221,21 @@ mod tests {
             assert!(not_known(status, None).contains("grant"), "{}", not_known(status, None));
         }
         assert!(not_known(302, None).contains("redirect"));
-        assert_eq!(judge(200, Some(lacks)), Says::Alive, "anybody may ask: the answer counts");
-        assert_eq!(judge(503, None), Says::Bad("503".to_owned()));
-        assert_eq!(judge(404, None), Says::Bad("404".to_owned()));
+        assert_eq!(judge(200, Some(lacks)), ProbeAnswer::Alive, "anybody may ask: the answer counts");
+        assert_eq!(judge(503, None), ProbeAnswer::Bad("503".to_owned()));
+        assert_eq!(judge(404, None), ProbeAnswer::Bad("404".to_owned()));
     }
 
     #[test]
-    fn a_server_of_which_nothing_is_known_ends_a_good_streak_and_is_not_called_down() {
+    fn an_inconclusive_answer_ends_the_good_streak_without_an_error() {
         let mut probe = Probe::default();
-        note(&mut probe, Says::Alive, 1.0);
-        assert!(note(&mut probe, Says::NotKnown("401".to_owned()), 2.0));
+        record_answer(&mut probe, ProbeAnswer::Alive, 1.0);
+        assert!(record_answer(&mut probe, ProbeAnswer::Inconclusive("401".to_owned()), 2.0));
         assert_eq!((probe.good_since, probe.error.clone()), (None, None));
         assert!(probe.not_known.is_some());
-        assert!(note(&mut probe, Says::Bad("503".to_owned()), 3.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Bad("503".to_owned()), 3.0));
         assert_eq!((probe.not_known.clone(), probe.error.clone()), (None, Some("503".to_owned())));
-        assert!(note(&mut probe, Says::Alive, 4.0));
+        assert!(record_answer(&mut probe, ProbeAnswer::Alive, 4.0));
     }
 
     #[test]

@@ -29,9 +29,9 @@ use crate::{
 };
 
 /// Largest number of waiting entries whose reason is published, if only the leader knows the reason.
-pub const WAITING: usize = 50;
+pub const MAX_WAITING: usize = 50;
 /// Largest number of blockers named for each entry.
-const BLOCKERS: usize = 50;
+const MAX_BLOCKERS: usize = 50;
 /// Number of values written in one transaction.
 const BATCH: usize = 60;
 
@@ -40,11 +40,11 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
     let mut change = Change::default();
     let (mut waiting, mut published) = (0, BTreeSet::new());
     for (id, reason) in &decision.reasons {
-        if etcd_alone_tells(reason) {
+        if is_derivable_from_etcd(reason) {
             continue;
         }
         let Some(shown) = shown(snap, *id) else { continue };
-        let worth = shown.in_work || (only_leader_knows(reason) && waiting < WAITING);
+        let worth = shown.in_work || (is_known_only_to_leader(reason) && waiting < MAX_WAITING);
         let old = snap.store.progress.get(id).and_then(Stored::get);
         if !worth {
             continue;
@@ -80,7 +80,7 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
 }
 
 /// Reports whether every reader of etcd can derive the reason. Thousands of entries may have such a reason.
-fn etcd_alone_tells(reason: &Reason) -> bool {
+fn is_derivable_from_etcd(reason: &Reason) -> bool {
     matches!(
         reason,
         Reason::WaitingForSlot { .. }
@@ -94,7 +94,7 @@ fn etcd_alone_tells(reason: &Reason) -> bool {
 }
 
 /// Reports whether the reason comes from Kubernetes, probes or the leader's memory, and not from etcd alone.
-fn only_leader_knows(reason: &Reason) -> bool {
+fn is_known_only_to_leader(reason: &Reason) -> bool {
     matches!(
         reason,
         Reason::UnreachableGate { .. }
@@ -121,7 +121,7 @@ fn only_leader_knows(reason: &Reason) -> bool {
 }
 
 /// Inputs of the progress of an entry of either queue.
-struct Shown {
+struct ProgressInput {
     address: String,
     /// Short name of the phase while no effect is under way.
     phase: &'static str,
@@ -131,7 +131,7 @@ struct Shown {
     step: Option<(i64, usize)>,
 }
 
-fn shown(snap: &Snapshot, id: EntryId) -> Option<Shown> {
+fn shown(snap: &Snapshot, id: EntryId) -> Option<ProgressInput> {
     match id.queue {
         QueueKind::Reboot => {
             let entry = snap.store.reboots.entries.get(&id.index)?.get()?;
@@ -142,7 +142,7 @@ fn shown(snap: &Snapshot, id: EntryId) -> Option<Shown> {
             };
             let draining = entry.status == RebootStatus::Draining;
             let in_work = draining || entry.status == RebootStatus::Rebooting;
-            Some(Shown { address: entry.node.clone(), phase, in_work, draining, step: None })
+            Some(ProgressInput { address: entry.node.clone(), phase, in_work, draining, step: None })
         }
         QueueKind::Repair => {
             let entry = snap.store.repairs.entries.get(&id.index)?.get()?;
@@ -156,7 +156,7 @@ fn shown(snap: &Snapshot, id: EntryId) -> Option<Shown> {
             let operation =
                 definition.and_then(|d| d.cluster.repair.operation(&entry.machine_type, &entry.operation).ok());
             let step = Some((entry.step, operation.map_or(0, |o| o.steps().len())));
-            Some(Shown { address: entry.address.clone(), phase, in_work, draining, step })
+            Some(ProgressInput { address: entry.address.clone(), phase, in_work, draining, step })
         }
     }
 }
@@ -164,7 +164,7 @@ fn shown(snap: &Snapshot, id: EntryId) -> Option<Shown> {
 fn progress(
     snap: &Snapshot,
     id: EntryId,
-    shown: &Shown,
+    shown: &ProgressInput,
     reason: &Reason,
     old: Option<&Progress>,
     now: Now,
@@ -233,8 +233,9 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
                     // The reason names what blocked the preview, together with its pod.
                     None if !asked => {
                         let undecided = || drain.and_then(|d| d.undecided.as_ref()).map(|u| &u.reason);
-                        let met = drain.and_then(|d| d.refused.as_ref()).map(|(_, why)| why).or_else(undecided);
-                        let Some(hold) = met.and_then(|why| hold_of(why, &pod.full_name())) else { continue };
+                        let preview_cause =
+                            drain.and_then(|d| d.refused.as_ref()).map(|(_, why)| why).or_else(undecided);
+                        let Some(hold) = preview_cause.and_then(|why| hold_of(why, &pod.full_name())) else { continue };
                         hold
                     }
                     Some(Verdict::Accepted | Verdict::Gone) | None => PodHold::Leaving,
@@ -244,7 +245,7 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
         left.push(Blocker { pod: pod.full_name(), why });
     }
     left.sort_by_key(|b| (b.why == PodHold::Leaving, b.pod.clone()));
-    left.truncate(BLOCKERS);
+    left.truncate(MAX_BLOCKERS);
     left
 }
 

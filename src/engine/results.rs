@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// Time between two searches for results of open attempts.
-const LOOK: Duration = Duration::from_secs(1);
+const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of searches between two tests whether this host can start programs again.
 const RETRY: u32 = 5;
 /// Number of searches between two scans of the whole directory.
-const WALK: u32 = 60;
+const SCAN_EVERY: u32 = 60;
 
 /// Publisher of one engine.
 pub(super) struct Publisher {
@@ -43,39 +43,39 @@ pub(super) struct Publisher {
 impl Publisher {
     /// Runs until the engine ends.
     pub(super) async fn run(self) {
-        let mut named = BTreeSet::new();
+        let mut warned = BTreeSet::new();
         if let Some(Err(why)) = self.spawner.prepare_results() {
             tracing::warn!(why, "command results cannot be kept; after a crash their outcome is unknown");
         }
-        let mut looks = 0;
+        let mut rounds = 0;
         loop {
             let view = self.live.borrow();
             if view.synced {
-                for (stored, label) in wanted(&view) {
-                    self.publish(stored, &label, &mut named).await;
+                for (stored, label) in open_attempts(&view) {
+                    self.publish(stored, &label, &mut warned).await;
                 }
-                if looks == 0 {
-                    self.walk(&view, &mut named);
+                if rounds == 0 {
+                    self.scan(&view, &mut warned);
                 }
-                looks = (looks + 1) % WALK;
+                rounds = (rounds + 1) % SCAN_EVERY;
             }
-            if looks % RETRY == 0 {
+            if rounds % RETRY == 0 {
                 self.spawner.try_again().await;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(ROUND_INTERVAL).await;
         }
     }
 
-    async fn publish(&self, stored: &Stored<Attempt>, label: &ResultLabel, named: &mut BTreeSet<String>) {
+    async fn publish(&self, stored: &Stored<Attempt>, label: &ResultLabel, warned: &mut BTreeSet<String>) {
         let result = match self.spawner.result(label) {
             Ok(Some(result)) if on(Mutation::ResultOfAnother) => CommandResult { label: label.clone(), ..result },
             Ok(Some(result)) => result,
             Ok(None) => return,
-            Err(why) => return name(named, &why),
+            Err(why) => return warn_once(warned, &why),
         };
         let Some(attempt) = stored.get() else { return };
         if !result.belongs_to(attempt, &label.cluster) {
-            return name(named, &format!("{}: result of another cluster or command line", label.file_name()));
+            return warn_once(warned, &format!("{}: result of another cluster or command line", label.file_name()));
         }
         match self.store.publish_result(stored, &result, &self.who).await {
             Ok(written) => {
@@ -89,10 +89,10 @@ impl Publisher {
     }
 
     /// Scans the directory: removes results that are recorded by now or too old, and logs foreign files.
-    fn walk(&self, view: &StoreView, named: &mut BTreeSet<String>) {
-        let Some(look) = self.spawner.look_at_results(SystemTime::now()) else { return };
+    fn scan(&self, view: &StoreView, warned: &mut BTreeSet<String>) {
+        let Some(look) = self.spawner.scan_results(SystemTime::now()) else { return };
         for file in &look.foreign {
-            name(named, &format!("{file}: not a command result, left alone"));
+            warn_once(warned, &format!("{file}: not a command result, left alone"));
         }
         for file in &look.removed {
             tracing::info!(file, "removed a command result that no attempt needs");
@@ -102,13 +102,13 @@ impl Publisher {
         for label in closed.filter(|label| look.results.contains(&label.file_name())) {
             self.spawner.forget_result(&label);
         }
-        named.retain(|told| look.foreign.iter().chain(&look.results).any(|file| told.contains(file)));
+        warned.retain(|warning| look.foreign.iter().chain(&look.results).any(|file| warning.contains(file)));
     }
 }
 
 /// Logs a warning once for each file.
-fn name(named: &mut BTreeSet<String>, why: &str) {
-    if named.insert(why.to_owned()) {
+fn warn_once(warned: &mut BTreeSet<String>, why: &str) {
+    if warned.insert(why.to_owned()) {
         tracing::warn!(why, "ignoring a file among the command results");
     }
 }
@@ -119,7 +119,7 @@ fn cluster_of(view: &StoreView) -> Option<&str> {
 }
 
 /// Returns the open attempts of former leaders. The current leader records its own commands itself.
-fn wanted(view: &StoreView) -> Vec<(&Stored<Attempt>, ResultLabel)> {
+fn open_attempts(view: &StoreView) -> Vec<(&Stored<Attempt>, ResultLabel)> {
     let Some(cluster) = cluster_of(view) else { return Vec::new() };
     let leader = view.leader().map(|leader| leader.lease);
     view.attempts

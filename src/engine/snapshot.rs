@@ -117,9 +117,9 @@ impl BmcAccess {
     /// Reports whether a command logs in to BMCs itself: `cketerm power …` with the engine's own configuration.
     pub fn concerns(argv: &[String]) -> bool {
         let Some((program, words)) = argv.split_first() else { return false };
-        let ours = program.rsplit('/').next() == Some("cketerm");
+        let is_cketerm = program.rsplit('/').next() == Some("cketerm");
         let own_file = words.iter().any(|word| word == "--config" || word.starts_with("--config="));
-        ours && !own_file && words.iter().any(|word| word == "power")
+        is_cketerm && !own_file && words.iter().any(|word| word == "power")
     }
 
     /// Access that the file gives to the machines of a definition.

@@ -12,7 +12,7 @@ use super::{
 use crate::{clock::Now, model::secret::mask};
 
 /// Version of the document's form.
-const FORM: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// A snapshot and the time that it is decided for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,10 +35,13 @@ pub enum StateError {
     #[error("is not a cketerm state: {0}")]
     Shape(String),
     /// Written by another version.
-    #[error("was written by cketerm {theirs} (form {form}); this is {} (form {FORM}): use the same version", version())]
+    #[error(
+        "was written by cketerm {found_version} (form {form}); this is {} (form {FORMAT_VERSION}): use the same version",
+        version()
+    )]
     Version {
         /// Version of that cketerm.
-        theirs: String,
+        found_version: String,
         /// Form of the document.
         form: u64,
     },
@@ -55,7 +58,7 @@ impl State {
     /// Creates the state of a pass, for the time of the pass.
     pub fn of(seen: &Seen) -> Self {
         let snapshot = seen.snapshot.clone();
-        Self { form: FORM, version: version().to_owned(), now: seen.now, snapshot }
+        Self { form: FORMAT_VERSION, version: version().to_owned(), now: seen.now, snapshot }
     }
 
     /// Returns the document to print, with secrets masked.
@@ -76,9 +79,9 @@ impl State {
         let form = value.get("cketerm_state").and_then(Value::as_u64);
         let form =
             form.ok_or_else(|| StateError::Shape("it has no cketerm_state; `cketerm state` prints one".to_owned()))?;
-        let theirs = value.get("version").and_then(Value::as_str).unwrap_or("?").to_owned();
-        if form != u64::from(FORM) || theirs != version() {
-            return Err(StateError::Version { theirs, form });
+        let found_version = value.get("version").and_then(Value::as_str).unwrap_or("?").to_owned();
+        if form != u64::from(FORMAT_VERSION) || found_version != version() {
+            return Err(StateError::Version { found_version, form });
         }
         let mut state: Self = serde_json::from_value(value.clone()).map_err(|e| shape(&e))?;
         std::sync::Arc::make_mut(&mut state.snapshot.kube).index_names();

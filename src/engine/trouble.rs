@@ -10,7 +10,7 @@ use super::snapshot::Seen;
 use crate::{
     model::{
         entry::{EntryId, QueueKind, Stored},
-        reason::{Attention, GIVEN_UP, Reason},
+        reason::{ATTENTION_BACKOFF_COUNT, Attention, Reason},
         reboot::{RebootEntry, RebootStatus},
         repair::{RepairEntry, RepairStatus},
         time::seconds_between,
@@ -29,15 +29,15 @@ pub enum Trouble {
 
 /// Classifies an entry: it is unreadable, its reason blocks it, or it is a failed repair.
 pub fn of(seen: &Seen, id: EntryId) -> Option<Trouble> {
-    let kept = || seen.reasons.get(&id).and_then(|why| by(seen, id, why));
+    let classified = || seen.reasons.get(&id).and_then(|why| by(seen, id, why));
     match id.queue {
         QueueKind::Reboot if entry(seen, id).is_none() => Some(Trouble::Stuck),
-        QueueKind::Reboot => kept(),
+        QueueKind::Reboot => classified(),
         QueueKind::Repair => match repair(seen, id) {
             None => Some(Trouble::Stuck),
             Some(e) if e.deleted || e.status == RepairStatus::Succeeded => None,
             Some(e) if e.status == RepairStatus::Failed => Some(Trouble::Stuck),
-            Some(_) => kept(),
+            Some(_) => classified(),
         },
     }
 }
@@ -49,19 +49,19 @@ pub fn by(seen: &Seen, id: EntryId, why: &Reason) -> Option<Trouble> {
 
 /// Classifies an entry with this reason from the live copy of etcd alone.
 pub fn kept_by(store: &StoreView, now: Timestamp, id: EntryId, why: &Reason) -> Option<Trouble> {
-    let given_up = matches!(why, Reason::Backoff { count, .. } if *count >= GIVEN_UP);
+    let given_up = matches!(why, Reason::Backoff { count, .. } if *count >= ATTENTION_BACKOFF_COUNT);
     match why.attention() {
         _ if !own(why) => None,
         _ if given_up => Some(Trouble::Stuck),
         _ if why.is_gate() && !in_work(store, id) => Some(Trouble::Waits),
         Attention::None => None,
-        Attention::Later if !for_long(store, now, id) => Some(Trouble::Waits),
+        Attention::Later if !is_overdue(store, now, id) => Some(Trouble::Waits),
         Attention::Later | Attention::Now => Some(Trouble::Stuck),
     }
 }
 
 /// Reports whether the entry waits for a gate, with all others of its queue.
-pub fn at_gate(seen: &Seen, id: EntryId, why: &Reason) -> bool {
+pub fn is_at_gate(seen: &Seen, id: EntryId, why: &Reason) -> bool {
     why.is_gate() && !in_work(&seen.snapshot.store, id)
 }
 
@@ -90,10 +90,10 @@ pub fn own(reason: &Reason) -> bool {
 
 /// Returns since when the entry has been in its state: its transition, else its request.
 pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
-    stands_since(&seen.snapshot.store, id)
+    in_state_since(&seen.snapshot.store, id)
 }
 
-fn stands_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
+fn in_state_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
     let asked = || store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
     let moved = match id.queue {
         QueueKind::Reboot => reboot_in(store, id)?.last_transition_time,
@@ -103,14 +103,15 @@ fn stands_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
 }
 
 /// Reports whether the entry has been in its state for `stuck_seconds`, or has had too many drain backoffs.
-fn for_long(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
+fn is_overdue(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
     let given_up = match id.queue {
         QueueKind::Reboot => reboot_in(store, id).map_or(0, |e| e.drain_backoff_count),
         QueueKind::Repair => repair_in(store, id).map_or(0, |e| e.drain_backoff_count),
     };
     #[allow(clippy::cast_precision_loss)] // seconds
     let most = || store.policy().stuck_seconds as f64;
-    given_up >= GIVEN_UP || stands_since(store, id).is_some_and(|since| seconds_between(since, now) >= most())
+    given_up >= ATTENTION_BACKOFF_COUNT
+        || in_state_since(store, id).is_some_and(|since| seconds_between(since, now) >= most())
 }
 
 /// Reports whether the entry is in progress: draining, rebooting, or at a step of its repair.

@@ -79,7 +79,7 @@ pub(super) const SNIPPETS: [&str; 56] = [
 ];
 
 /// Returns a value of an unexpected type or size.
-fn odd(which: usize) -> Value {
+fn odd_value(which: usize) -> Value {
     let all = [
         json!(null),
         json!(true),
@@ -118,7 +118,7 @@ fn odd(which: usize) -> Value {
 }
 
 /// Returns a text that no `Value` can represent, to be used in place of a value.
-fn raw(which: usize, depth: usize) -> String {
+fn raw_text(which: usize, depth: usize) -> String {
     let depth = depth % 6000;
     match which % 8 {
         0 => "1e400".into(),
@@ -132,17 +132,17 @@ fn raw(which: usize, depth: usize) -> String {
     }
 }
 
-const HERE: &str = "@@here@@";
+const PLACEHOLDER: &str = "@@here@@";
 
 /// Applies these changes to a seed in order.
 pub(super) fn changed(seed: &str, changes: &[Change]) -> Vec<u8> {
     let mut text = seed.to_owned();
     for change in changes {
         if change.kind % 5 < 4
-            && let Some(next) = structure(&text, change)
+            && let Some(next) = change_structure(&text, change)
         {
             text = next;
-        } else if let Some(bytes) = letters(&mut text, change) {
+        } else if let Some(bytes) = change_text(&mut text, change) {
             // The result is no longer UTF-8.
             return bytes;
         }
@@ -151,7 +151,7 @@ pub(super) fn changed(seed: &str, changes: &[Change]) -> Vec<u8> {
 }
 
 /// Changes the structure of a document. Returns `None` if the text is not a document.
-fn structure(text: &str, change: &Change) -> Option<String> {
+fn change_structure(text: &str, change: &Change) -> Option<String> {
     if text.len() > 200_000 {
         return None;
     }
@@ -167,22 +167,22 @@ fn structure(text: &str, change: &Change) -> Option<String> {
     };
     let slot = find(&mut value, &mut (change.at % places))?;
     match change.which % 6 {
-        0 | 1 => *slot = odd(change.more),
+        0 | 1 => *slot = odd_value(change.more),
         2 => {
-            let inside = raw(change.more, change.more / 8);
-            *slot = Value::String(HERE.to_owned());
+            let inside = raw_text(change.more, change.more / 8);
+            *slot = Value::String(PLACEHOLDER.to_owned());
             let text = write(&value)?;
-            return Some(text.replacen(&format!("\"{HERE}\""), &inside, 1).replacen(HERE, &inside, 1));
+            return Some(text.replacen(&format!("\"{PLACEHOLDER}\""), &inside, 1).replacen(PLACEHOLDER, &inside, 1));
         }
         3 => {
             // Duplicate key.
             let Value::Object(map) = slot else { return None };
             let name = map.keys().nth(change.more % map.len().max(1))?.clone();
-            let (twice, whole) = (odd(change.more / 7), Value::Object(map.clone()).to_string());
+            let (twice, whole) = (odd_value(change.more / 7), Value::Object(map.clone()).to_string());
             let inside = format!("{{{}:{twice},{}", Value::String(name), whole.get(1..)?);
-            *slot = Value::String(HERE.to_owned());
+            *slot = Value::String(PLACEHOLDER.to_owned());
             let text = write(&value)?;
-            return Some(text.replacen(&format!("\"{HERE}\""), &inside, 1).replacen(HERE, &inside, 1));
+            return Some(text.replacen(&format!("\"{PLACEHOLDER}\""), &inside, 1).replacen(PLACEHOLDER, &inside, 1));
         }
         4 => match slot {
             Value::Object(map) => {
@@ -197,9 +197,9 @@ fn structure(text: &str, change: &Change) -> Option<String> {
             slot => *slot = Value::Null,
         },
         _ => match slot {
-            Value::Object(map) => drop(map.insert(format!("x-{}", change.more % 5), odd(change.more / 5))),
-            Value::Array(list) => list.push(odd(change.more)),
-            slot => *slot = odd(change.more),
+            Value::Object(map) => drop(map.insert(format!("x-{}", change.more % 5), odd_value(change.more / 5))),
+            Value::Array(list) => list.push(odd_value(change.more)),
+            slot => *slot = odd_value(change.more),
         },
     }
     write(&value)
@@ -226,7 +226,7 @@ fn find<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
 }
 
 /// Changes the text. Returns bytes if the result is not UTF-8.
-fn letters(text: &mut String, change: &Change) -> Option<Vec<u8>> {
+fn change_text(text: &mut String, change: &Change) -> Option<Vec<u8>> {
     let near = |text: &str, at: usize| {
         let mut at = at % (text.len() + 1);
         while !text.is_char_boundary(at) {

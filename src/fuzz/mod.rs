@@ -68,7 +68,7 @@ impl std::fmt::Debug for Input {
 }
 
 /// Time after which an input counts as hanging.
-const HANGS: Duration = Duration::from_mins(2);
+const HANG_TIMEOUT: Duration = Duration::from_mins(2);
 
 fn corpus(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(name)
@@ -100,7 +100,7 @@ impl Fuzz {
             files.sort();
             kept.extend(files.iter().map(|file| std::fs::read(file).unwrap()));
         }
-        let watch = Watch::over(self.name);
+        let watch = HangGuard::over(self.name);
         let (accepted, refused, noise, changed) = (Cell::new(0_u64), Cell::new(0_u64), Cell::new(0), Cell::new(0));
         let one = |bytes: &[u8]| -> Result<(), String> {
             watch.begins(bytes);
@@ -138,7 +138,7 @@ impl Fuzz {
             let file = self.keep(&input.bytes);
             panic!("{}: {why}\n{input:?}\nkept as {}", self.name, file.display());
         }
-        say(&format!(
+        print_uncaptured(&format!(
             "fuzz {:<20} tried {:>6} inputs ({known} kept, {} noise, {} changed): {} accepted, {} refused",
             self.name,
             accepted.get() + refused.get(),
@@ -162,7 +162,7 @@ impl Fuzz {
 }
 
 /// Prints past the output capture of the test harness, so that the counts are visible.
-fn say(text: &str) {
+fn print_uncaptured(text: &str) {
     let _ = std::fs::OpenOptions::new().append(true).open("/dev/stderr").and_then(|mut err| writeln!(err, "{text}"));
 }
 
@@ -187,21 +187,21 @@ fn inputs(seeds: Vec<String>) -> impl Strategy<Value = Input> {
 }
 
 /// Aborts the process if one input hangs. The input is then left in a file, also if the input itself ends the process.
-struct Watch {
+struct HangGuard {
     begun: Arc<Mutex<Instant>>,
     over: Arc<AtomicBool>,
     file: PathBuf,
 }
 
-impl Watch {
+impl HangGuard {
     fn over(name: &'static str) -> Self {
         let file = std::env::temp_dir().join(format!("cketerm-fuzz-{name}-{}", std::process::id()));
         let (begun, over) = (Arc::new(Mutex::new(Instant::now())), Arc::new(AtomicBool::new(false)));
-        let (seen, ended, lies) = (Arc::clone(&begun), Arc::clone(&over), file.clone());
+        let (seen, ended, input_file) = (Arc::clone(&begun), Arc::clone(&over), file.clone());
         std::thread::spawn(move || {
             while !ended.load(Ordering::SeqCst) {
-                if seen.lock().unwrap().elapsed() > HANGS {
-                    say(&format!("fuzz {name} hangs on {}", lies.display()));
+                if seen.lock().unwrap().elapsed() > HANG_TIMEOUT {
+                    print_uncaptured(&format!("fuzz {name} hangs on {}", input_file.display()));
                     std::process::abort();
                 }
                 std::thread::sleep(Duration::from_millis(200));
@@ -216,7 +216,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for HangGuard {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
         let _ = std::fs::remove_file(&self.file);

@@ -9,7 +9,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::connect::{Kube, KubeError, chain};
 
 /// Timeout of a call. Watches have their own.
-pub(super) const CALL: Duration = Duration::from_secs(10);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Rows of one page of a list.
 pub(super) const PAGE: u32 = 500;
 
@@ -43,7 +43,7 @@ impl std::fmt::Display for Fault {
 /// One page of a list with its resource version and the token of the next page.
 #[derive(Deserialize)]
 #[serde(bound = "W: DeserializeOwned")]
-pub(super) struct Listed<W> {
+pub(super) struct ListPage<W> {
     pub(super) metadata: ListMeta,
     #[serde(default = "Vec::new", deserialize_with = "items")]
     pub(super) items: Vec<W>,
@@ -63,12 +63,12 @@ pub(super) struct ListMeta {
 }
 
 impl Kube {
-    /// Sends a request that was built, with the timeout [`CALL`].
-    pub(super) async fn send<T: DeserializeOwned>(&self, request: Built) -> Result<T, Fault> {
+    /// Sends a request that was built, with the timeout [`CALL_TIMEOUT`].
+    pub(super) async fn send<T: DeserializeOwned>(&self, request: RequestResult) -> Result<T, Fault> {
         let request = request.map_err(|e| Fault::Silent(format!("the request cannot be built: {e}")))?;
-        match tokio::time::timeout(CALL, self.client.request(request)).await {
+        match tokio::time::timeout(CALL_TIMEOUT, self.client.request(request)).await {
             Ok(answer) => answer.map_err(Fault::from),
-            Err(_) => Err(Fault::Silent(format!("no answer within {} s", CALL.as_secs()))),
+            Err(_) => Err(Fault::Silent(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))),
         }
     }
 
@@ -96,7 +96,7 @@ impl Kube {
                     url = format!("{url}&{name}{value}");
                 }
             }
-            let page: Listed<W> = match self.send(get(&url)).await {
+            let page: ListPage<W> = match self.send(get(&url)).await {
                 // The rest of an old list is gone: start again.
                 Err(Fault::Answered(status)) if status.code == 410 && !next.is_empty() => {
                     rows.clear();
@@ -109,26 +109,26 @@ impl Kube {
             if page.metadata.next.is_empty() {
                 return Ok((rows, page.metadata.resource_version));
             }
-            next = encoded(&page.metadata.next);
+            next = percent_encode(&page.metadata.next);
         }
     }
 }
 
 /// A request, or the error of building it.
-pub(super) type Built = Result<Request<Vec<u8>>, http::Error>;
+pub(super) type RequestResult = Result<Request<Vec<u8>>, http::Error>;
 
 /// Builds a GET.
-pub(super) fn get(path: &str) -> Built {
+pub(super) fn get(path: &str) -> RequestResult {
     Request::get(path).body(Vec::new())
 }
 
 /// Builds a request with a JSON body.
-pub(super) fn with_body(method: &str, path: &str, kind: &str, body: &serde_json::Value) -> Built {
+pub(super) fn with_body(method: &str, path: &str, kind: &str, body: &serde_json::Value) -> RequestResult {
     Request::builder().method(method).uri(path).header("content-type", kind).body(body.to_string().into_bytes())
 }
 
 /// Percent-encodes everything that is not plain in a query or a path segment.
-pub(super) fn encoded(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
@@ -141,6 +141,6 @@ pub(super) fn encoded(text: &str) -> String {
 }
 
 /// Returns one hexadecimal digit.
-fn hex(half: u8) -> char {
-    char::from_digit(u32::from(half), 16).unwrap_or('0').to_ascii_uppercase()
+fn hex(nibble: u8) -> char {
+    char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase()
 }

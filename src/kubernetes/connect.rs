@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use super::{call::Fault, probe::Elsewhere, transport};
+use super::{call::Fault, probe::ProbeClients, transport};
 use crate::{clock::Clock, model::secret};
 
 /// Settings of the Kubernetes connection.
@@ -131,7 +131,7 @@ pub struct Kube {
     /// Signals the live copy that cketerm wrote endpoints.
     pub(super) endpoints_written: Arc<tokio::sync::Notify>,
     /// Clients for API servers other than the configured one, where their certificates can be verified.
-    pub(super) elsewhere: Option<Arc<Elsewhere>>,
+    pub(super) probe_clients: Option<Arc<ProbeClients>>,
 }
 
 impl fmt::Debug for Kube {
@@ -165,7 +165,7 @@ impl Kube {
         config.read_timeout = None;
         let server = secret::url(config.cluster_url.to_string().trim_end_matches('/'));
         let origin = Origin { server, file, context };
-        let elsewhere = Elsewhere::of(&config).map(Arc::new);
+        let probe_clients = ProbeClients::of(&config).map(Arc::new);
         let client = transport::client(config).map_err(|e| {
             let problem = chain(&e);
             match &origin.file {
@@ -175,12 +175,12 @@ impl Kube {
                 None => KubeError::InCluster(problem),
             }
         })?;
-        Ok(Self { client, clock, origin: Arc::new(origin), endpoints_written: Arc::default(), elsewhere })
+        Ok(Self { client, clock, origin: Arc::new(origin), endpoints_written: Arc::default(), probe_clients })
     }
 
     /// Creates a connection from an existing client: an in-process API server, or a custom transport.
     pub fn from_client(client: Client, clock: Clock) -> Self {
-        Self { client, clock, origin: Arc::default(), endpoints_written: Arc::default(), elsewhere: None }
+        Self { client, clock, origin: Arc::default(), endpoints_written: Arc::default(), probe_clients: None }
     }
 
     /// Returns the API server's address as configured, without user and password. Empty for [`Kube::from_client`].
@@ -217,16 +217,16 @@ async fn from_file(file: &Path, context: Option<&str>) -> Result<(Config, Option
     let fault = |e: &kube::config::KubeconfigError| chain(e).lines().next().unwrap_or_default().to_owned();
     let kubeconfig = Kubeconfig::read_from(file).map_err(|e| fail(context, fault(&e)))?;
     let context = context.map(str::to_owned).or_else(|| kubeconfig.current_context.clone()).filter(|c| !c.is_empty());
-    let Some(wanted) = context.as_deref() else {
+    let Some(context_name) = context.as_deref() else {
         return Err(fail(None, "it has no current-context; set kubernetes.context".to_owned()));
     };
-    if !kubeconfig.contexts.iter().any(|c| c.name == wanted) {
+    if !kubeconfig.contexts.iter().any(|c| c.name == context_name) {
         let known: Vec<_> = kubeconfig.contexts.iter().map(|c| c.name.as_str()).collect();
-        return Err(fail(Some(wanted), format!("this context is missing; it has: {}", known.join(", "))));
+        return Err(fail(Some(context_name), format!("this context is missing; it has: {}", known.join(", "))));
     }
     let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
     let config =
-        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| fail(Some(wanted), chain(&e)))?;
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| fail(Some(context_name), chain(&e)))?;
     Ok((config, context))
 }
 
@@ -235,9 +235,9 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let words = inner.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let message = inner.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = inner.source();
     }

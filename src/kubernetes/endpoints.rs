@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::{
-    call::{encoded, with_body},
+    call::{percent_encode, with_body},
     connect::{Kube, KubeError},
-    nodes::{MERGE, WriteError},
+    nodes::{MERGE_PATCH, WriteError},
 };
 use crate::{fence::Permit, model::kube::EndpointsRow};
 
@@ -18,7 +18,7 @@ const SERVICES: [(&str, &str); 2] = [("default", "kubernetes"), ("kube-system", 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
 fn path(kind: &str, namespace: &str, name: &str) -> String {
-    let (namespace, name) = (encoded(namespace), encoded(name));
+    let (namespace, name) = (percent_encode(namespace), percent_encode(name));
     if kind == "EndpointSlice" {
         format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices/{name}")
     } else {
@@ -58,14 +58,14 @@ impl Kube {
         if object["metadata"]["resourceVersion"].as_str() != Some(&row.resource_version) {
             return Err(WriteError::Conflict);
         }
-        let wanted: BTreeSet<&str> = addresses.iter().map(String::as_str).collect();
+        let desired: BTreeSet<&str> = addresses.iter().map(String::as_str).collect();
         let mut patch = json!({"metadata": {"resourceVersion": row.resource_version}});
         if row.kind == "EndpointSlice" {
-            patch["endpoints"] = slice(&object, &wanted);
+            patch["endpoints"] = slice(&object, &desired);
         } else {
-            patch["subsets"] = subsets(&object, &wanted);
+            patch["subsets"] = subsets(&object, &desired);
         }
-        let written = self.send::<Value>(with_body("PATCH", &object_path, MERGE, &patch)).await;
+        let written = self.send::<Value>(with_body("PATCH", &object_path, MERGE_PATCH, &patch)).await;
         self.endpoints_written.notify_one();
         written?;
         Ok(())
@@ -108,8 +108,8 @@ fn row(kind: &str, namespace: &str, name: &str, object: &Value) -> EndpointsRow 
 }
 
 /// Returns the subsets with exactly these ready addresses. Missing ones are added to the first subset.
-fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
-    let mut missing = wanted.clone();
+fn subsets(object: &Value, desired: &BTreeSet<&str>) -> Value {
+    let mut missing = desired.clone();
     let mut out: Vec<Map<String, Value>> = Vec::new();
     for subset in list(&object["subsets"]) {
         let mut subset = subset.as_object().cloned().unwrap_or_default();
@@ -118,7 +118,7 @@ fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
             .map(list)
             .unwrap_or_default()
             .iter()
-            .filter(|a| a["ip"].as_str().is_some_and(|ip| wanted.contains(ip)))
+            .filter(|a| a["ip"].as_str().is_some_and(|ip| desired.contains(ip)))
             .cloned()
             .collect();
         for ip in kept.iter().filter_map(|a| a["ip"].as_str()) {
@@ -133,7 +133,7 @@ fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
     for (i, subset) in out.iter_mut().enumerate() {
         // An address must not be ready and unready at once.
         if let Some(Value::Array(unready)) = subset.get_mut("notReadyAddresses") {
-            unready.retain(|a| !a["ip"].as_str().is_some_and(|ip| wanted.contains(ip)));
+            unready.retain(|a| !a["ip"].as_str().is_some_and(|ip| desired.contains(ip)));
         }
         if i == 0
             && let Value::Array(addresses) = subset.entry("addresses").or_insert_with(|| json!([]))
@@ -147,15 +147,15 @@ fn subsets(object: &Value, wanted: &BTreeSet<&str>) -> Value {
 }
 
 /// Returns the endpoints with exactly these ready addresses. Unready ones stay unless they are wanted.
-fn slice(object: &Value, wanted: &BTreeSet<&str>) -> Value {
+fn slice(object: &Value, desired: &BTreeSet<&str>) -> Value {
     let addresses = |e: &Value| list(&e["addresses"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
-    let mut missing = wanted.clone();
+    let mut missing = desired.clone();
     let mut out = Vec::new();
     for endpoint in list(&object["endpoints"]) {
-        let has: Vec<String> = addresses(endpoint);
-        let is_wanted = has.iter().any(|a| wanted.contains(a.as_str()));
-        if is_wanted {
-            for address in &has {
+        let current: Vec<String> = addresses(endpoint);
+        let is_desired = current.iter().any(|a| desired.contains(a.as_str()));
+        if is_desired {
+            for address in &current {
                 missing.remove(address.as_str());
             }
             let mut endpoint = endpoint.clone();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_leaves_and_comes_back_with_the_ports_kept() {
+    fn removing_and_adding_an_address_keeps_the_ports() {
         let ports = json!([{"name": "https", "port": 6443}]);
         let object = json!({"subsets": [{"addresses": [{"ip": "1"}, {"ip": "2", "nodeName": "n"}], "ports": ports}]});
         let less = subsets(&object, &set(&["2"]));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_keeps_what_is_known_of_an_address() {
+    fn an_endpoint_slice_keeps_the_fields_of_remaining_addresses() {
         let object = json!({"endpoints": [{"addresses": ["1"], "nodeName": "a"}, {"addresses": ["2"]}]});
         assert_eq!(slice(&object, &set(&["1"])), json!([{"addresses": ["1"], "nodeName": "a"}]));
         assert_eq!(

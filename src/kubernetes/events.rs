@@ -4,17 +4,17 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{call::with_body, connect::Kube, nodes::MERGE, nodes::WriteError};
+use super::{call::with_body, connect::Kube, nodes::MERGE_PATCH, nodes::WriteError};
 use crate::{fence::Permit, model::kube::NodeRow};
 
 /// Reporting controller, as `kubectl describe` shows it.
 const CONTROLLER: &str = "cketerm.io/engine";
 /// Path of the Events of objects without a namespace.
-const FOLDER: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+const EVENTS_PATH: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 /// The server's limits, in bytes.
-const NOTE: usize = 1024;
-const INSTANCE: usize = 128;
-const NAME: usize = 253;
+const MAX_NOTE: usize = 1024;
+const MAX_INSTANCE: usize = 128;
+const MAX_NAME: usize = 253;
 
 /// Something that cketerm did to a Node, or for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,41 +53,41 @@ impl Kube {
         let body = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": {"name": name, "namespace": "default"},
-            "eventTime": micro(at),
+            "eventTime": format_micros(at),
             "reportingController": CONTROLLER,
-            "reportingInstance": cut(host, INSTANCE),
+            "reportingInstance": truncate(host, MAX_INSTANCE),
             "action": event.action,
             "reason": event.reason,
             "regarding": {"apiVersion": "v1", "kind": "Node", "name": event.node, "uid": event.uid},
-            "note": cut(&event.note, NOTE),
+            "note": truncate(&event.note, MAX_NOTE),
             "type": if event.warning { "Warning" } else { "Normal" },
         });
-        self.send::<Value>(with_body("POST", FOLDER, "application/json", &body)).await?;
+        self.send::<Value>(with_body("POST", EVENTS_PATH, "application/json", &body)).await?;
         Ok(())
     }
 
     /// Records that the event occurred again, `count` times in all. Errors: [`WriteError::NotFound`] if the server has
     /// deleted the Event.
     pub async fn repeat_event(&self, _: &Permit, name: &str, count: u32, at: Timestamp) -> Result<(), WriteError> {
-        let patch = json!({"series": {"count": count, "lastObservedTime": micro(at)}});
-        self.send::<Value>(with_body("PATCH", &format!("{FOLDER}/{name}"), MERGE, &patch)).await?;
+        let patch = json!({"series": {"count": count, "lastObservedTime": format_micros(at)}});
+        self.send::<Value>(with_body("PATCH", &format!("{EVENTS_PATH}/{name}"), MERGE_PATCH, &patch)).await?;
         Ok(())
     }
 }
 
 /// Returns a name for an Event of this Node. `mark` distinguishes it from others.
 pub fn event_name(node: &str, mark: &str) -> String {
-    let room = NAME.saturating_sub(mark.len() + 1);
-    format!("{}.{mark}", cut(node, room).trim_end_matches(['.', '-']))
+    let max_node_bytes = MAX_NAME.saturating_sub(mark.len() + 1);
+    format!("{}.{mark}", truncate(node, max_node_bytes).trim_end_matches(['.', '-']))
 }
 
 /// Formats a time as a `MicroTime` of Kubernetes.
-fn micro(at: Timestamp) -> String {
+fn format_micros(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
 /// Returns at most the first `bytes` bytes, cut at a character boundary.
-fn cut(text: &str, bytes: usize) -> &str {
+fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
@@ -96,11 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_six_digits_and_names_and_notes_fit() {
-        assert_eq!(micro("2026-06-01T00:00:20Z".parse().unwrap()), "2026-06-01T00:00:20.000000Z");
-        assert_eq!(micro("2026-06-01T00:00:20.123456789Z".parse().unwrap()), "2026-06-01T00:00:20.123456Z");
+    fn event_times_have_microseconds_and_names_and_notes_are_truncated() {
+        assert_eq!(format_micros("2026-06-01T00:00:20Z".parse().unwrap()), "2026-06-01T00:00:20.000000Z");
+        assert_eq!(format_micros("2026-06-01T00:00:20.123456789Z".parse().unwrap()), "2026-06-01T00:00:20.123456Z");
         assert_eq!(event_name("w1", "17f"), "w1.17f");
         assert_eq!(event_name(&"n".repeat(253), "17f").len(), 253);
-        assert_eq!(cut("aé", 2), "a");
+        assert_eq!(truncate("aé", 2), "a");
     }
 }

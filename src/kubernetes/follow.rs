@@ -7,7 +7,7 @@ use futures::StreamExt;
 use kube::core::{Status, WatchEvent};
 
 use super::{
-    call::{CALL, Fault, get},
+    call::{CALL_TIMEOUT, Fault, get},
     live::Shared,
     publish_throttle::Urgency,
     sources::Kind,
@@ -19,21 +19,21 @@ use crate::{
 };
 
 /// Timeout in seconds after which the server is asked to end a watch.
-const ASKED: u64 = 290;
+const WATCH_SECONDS: u64 = 290;
 /// The same timeout while watches prove their connections. The connection of an ended answer stays open for the next
 /// request.
-const ASKED_TO_PROVE: u64 = 6;
+const PROOF_WATCH_SECONDS: u64 = 6;
 /// While watches prove their connections, a watch that proved nothing for this long is reopened on another connection.
-pub(super) const PROVED_WITHIN: Duration = Duration::from_secs(8);
+pub(super) const PROOF_TIMEOUT: Duration = Duration::from_secs(8);
 /// Limits of the backlog. The events since the last connection follow directly after the response headers. The backlog
 /// is over after a pause as long as the first value, and at the latest after the second.
 const BACKLOG: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 /// A watch that is silent for this long is reopened, whatever the state of the connection.
-const IDLE: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// First and longest wait after a failure.
-const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+const RETRY_DELAY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 /// Annotation of the bookmark that ends a streamed list.
-const LIST_ENDS: &str = "k8s.io/initial-events-end";
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 pub(super) struct Follow<K> {
     shared: Arc<Shared>,
@@ -43,7 +43,7 @@ pub(super) struct Follow<K> {
     version: Option<String>,
     wait: Duration,
     /// Whether a 404 ends the loop, because not every cluster has this kind.
-    leaves: bool,
+    stop_if_missing: bool,
 }
 
 /// Reason for the end of one connection.
@@ -62,31 +62,31 @@ enum End {
 
 impl<K: Kind> Follow<K> {
     pub(super) fn new(shared: Arc<Shared>, link: u64, kind: K) -> Self {
-        Self { shared, link, kind, version: None, wait: WAIT.0, leaves: false }
+        Self { shared, link, kind, version: None, wait: RETRY_DELAY.0, stop_if_missing: false }
     }
 
     /// Runs until the task is aborted.
     pub(super) async fn run(mut self) {
-        self.go().await;
+        self.run_loop().await;
     }
 
     /// Runs until the task is aborted, or until the server no longer has this kind.
-    pub(super) async fn while_served(mut self) {
-        self.leaves = true;
-        self.go().await;
+    pub(super) async fn run_while_served(mut self) {
+        self.stop_if_missing = true;
+        self.run_loop().await;
     }
 
-    async fn go(&mut self) {
+    async fn run_loop(&mut self) {
         let (shared, link) = (Arc::clone(&self.shared), self.link);
         let mut renew = shared.renew.subscribe();
         loop {
             let began = shared.now();
             let end = {
-                let mut once = std::pin::pin!(self.once());
+                let mut list_and_watch = std::pin::pin!(self.list_and_watch());
                 loop {
                     tokio::select! {
                         biased;
-                        end = &mut once => break end,
+                        end = &mut list_and_watch => break end,
                         // This connection may be dead without knowing it, unless it was opened later.
                         _ = renew.changed() => {
                             let before = *renew.borrow_and_update();
@@ -114,9 +114,9 @@ impl<K: Kind> Follow<K> {
                 }
                 End::CannotStream(why) => {
                     tracing::info!(source = K::SOURCE, why, "no streaming lists here; using pages and a watch");
-                    self.shared.no_streams();
+                    self.shared.disable_streaming();
                 }
-                End::Failed(Fault::Answered(status)) if self.leaves && status.code == 404 => return,
+                End::Failed(Fault::Answered(status)) if self.stop_if_missing && status.code == 404 => return,
                 End::Failed(fault) => {
                     let error = self.shared.kube.error(&format!("GET {}", K::PATH), fault);
                     tracing::warn!(source = K::SOURCE, %error, "watch failed");
@@ -129,10 +129,10 @@ impl<K: Kind> Follow<K> {
 
     /// Waits with exponential backoff and jitter. A recovered server ends the wait early.
     async fn pause(&mut self, renew: &mut tokio::sync::watch::Receiver<f64>) {
-        let spread = self.shared.kube.clock.wall().subsec_nanosecond().unsigned_abs() % 256;
-        let wait = self.wait.mul_f64(0.75 + f64::from(spread) / 512.0);
-        self.wait = (self.wait * 2).min(WAIT.1);
-        self.shared.tries_again(self.link, wait);
+        let jitter = self.shared.kube.clock.wall().subsec_nanosecond().unsigned_abs() % 256;
+        let wait = self.wait.mul_f64(0.75 + f64::from(jitter) / 512.0);
+        self.wait = (self.wait * 2).min(RETRY_DELAY.1);
+        self.shared.schedule_retry(self.link, wait);
         tokio::select! {
             biased;
             () = tokio::time::sleep(wait) => {}
@@ -141,10 +141,10 @@ impl<K: Kind> Follow<K> {
     }
 
     /// Runs one connection from its beginning to its end.
-    async fn once(&mut self) -> End {
-        let listing = self.version.is_none() && self.shared.streams();
+    async fn list_and_watch(&mut self) -> End {
+        let listing = self.version.is_none() && self.shared.streaming_enabled();
         if self.version.is_none() && !listing {
-            let sent = self.shared.sends(self.link);
+            let sent = self.shared.mark_sent(self.link);
             match self.shared.kube.list::<K::Wire, K::Row>(K::PATH, &self.kind.query()).await {
                 Ok((rows, version)) => self.complete(rows, version, sent),
                 Err(fault) => return End::Failed(fault),
@@ -163,46 +163,49 @@ impl<K: Kind> Follow<K> {
     /// Stores a whole list that was requested at boot time `sent`.
     fn complete(&mut self, rows: Vec<K::Row>, version: String, sent: f64) {
         self.version = Some(version);
-        self.wait = WAIT.0;
+        self.wait = RETRY_DELAY.0;
         self.shared.heard(self.link, true, Some(sent), |view| {
             self.kind.replace(view, rows);
             self.kind.proved(view, sent);
-            Urgency::Loud
+            Urgency::Immediate
         });
     }
 
     /// Records a sign of life on this watch's own connection. `proved` is as in [`Shared::heard`].
     fn heard(&self, proved: Option<f64>, change: impl FnOnce(&mut KubeView) -> Urgency) {
         self.shared.heard(self.link, false, proved, |view| {
-            let news = change(view);
+            let urgency = change(view);
             if let Some(at) = proved {
                 self.kind.proved(view, at);
             }
-            news
+            urgency
         });
     }
 
     /// Returns the present boot time as the proof of an event, or none while older events may still follow.
-    fn now_unless(&self, backlog: bool) -> Option<f64> {
+    fn proof_time(&self, backlog: bool) -> Option<f64> {
         (!backlog).then(|| self.shared.now())
     }
 
     /// Returns how long an open watch waits for its next event.
-    fn patience(&self) -> Duration {
-        if !self.shared.proving() || on(Mutation::WatchTrusted) {
-            return IDLE;
+    fn silence_limit(&self) -> Duration {
+        if !self.shared.is_proving() || on(Mutation::WatchTrusted) {
+            return IDLE_TIMEOUT;
         }
         let age = self.shared.now() - self.shared.proved_at(self.link);
-        let left = PROVED_WITHIN.saturating_sub(Duration::try_from_secs_f64(age).unwrap_or_default());
+        let left = PROOF_TIMEOUT.saturating_sub(Duration::try_from_secs_f64(age).unwrap_or_default());
         left.max(BACKLOG.0)
     }
 
     /// Opens a watch and follows it to its end. With `listing` the stream starts with the list.
     async fn watch(&mut self, listing: bool) -> Result<(), Fault> {
         // A list may take longer than a proof.
-        let asked =
-            if self.shared.proving() && !listing && !on(Mutation::WatchTrusted) { ASKED_TO_PROVE } else { ASKED };
-        let mut url = format!("{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={asked}", K::PATH);
+        let timeout_seconds = if self.shared.is_proving() && !listing && !on(Mutation::WatchTrusted) {
+            PROOF_WATCH_SECONDS
+        } else {
+            WATCH_SECONDS
+        };
+        let mut url = format!("{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_seconds}", K::PATH);
         let from = match &self.version {
             Some(version) => format!("resourceVersion={version}"),
             // Without a version: not older than the present state.
@@ -214,14 +217,14 @@ impl<K: Kind> Follow<K> {
             }
         }
         let request = get(&url).map_err(|e| Fault::Silent(e.to_string()))?;
-        let sent = self.shared.sends(self.link);
+        let sent = self.shared.mark_sent(self.link);
         let opening = self.shared.kube.client.request_events::<K::Wire>(request);
-        let stream = tokio::time::timeout(CALL, opening)
+        let stream = tokio::time::timeout(CALL_TIMEOUT, opening)
             .await
-            .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL.as_secs())))??;
+            .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))??;
         let mut stream = std::pin::pin!(stream);
         if !listing {
-            self.heard(None, |_| Urgency::Quiet);
+            self.heard(None, |_| Urgency::Deferred);
         }
         let (mut listing, mut rows) = (listing, Vec::new());
         // Events since the last connection come first. Until they are all here, the answer proves nothing.
@@ -230,22 +233,22 @@ impl<K: Kind> Follow<K> {
         loop {
             if backlog && self.shared.now() - opened >= BACKLOG.1.as_secs_f64() {
                 backlog = false;
-                self.heard(Some(sent), |_| Urgency::Quiet);
+                self.heard(Some(sent), |_| Urgency::Deferred);
             }
             // A list comes without pauses.
             let limit = if listing {
-                CALL
+                CALL_TIMEOUT
             } else if backlog {
                 BACKLOG.0
             } else {
-                self.patience()
+                self.silence_limit()
             };
             let next = match tokio::time::timeout(limit, stream.next()).await {
                 Ok(next) => next.transpose()?,
-                Err(_) if listing => return Err(no_end(limit)),
+                Err(_) if listing => return Err(list_timeout(limit)),
                 Err(_) if backlog => {
                     backlog = false;
-                    self.heard(Some(sent), |_| Urgency::Quiet);
+                    self.heard(Some(sent), |_| Urgency::Deferred);
                     continue;
                 }
                 // A kind that never changes sends nothing if the server's etcd reports no progress either. Reopening
@@ -265,33 +268,33 @@ impl<K: Kind> Follow<K> {
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     self.version = Some(object.meta().resource_version.clone());
                     let row = K::Row::from(object);
-                    self.heard(self.now_unless(backlog), |view| self.kind.put(view, row));
+                    self.heard(self.proof_time(backlog), |view| self.kind.put(view, row));
                 }
                 Some(WatchEvent::Deleted(object)) => {
                     self.version = Some(object.meta().resource_version.clone());
-                    self.heard(self.now_unless(backlog), |view| {
+                    self.heard(self.proof_time(backlog), |view| {
                         self.kind.remove(view, object.meta());
-                        Urgency::Loud
+                        Urgency::Immediate
                     });
                 }
                 Some(WatchEvent::Bookmark(mark)) => {
                     let version = mark.metadata.resource_version;
-                    if listing && mark.metadata.annotations.contains_key(LIST_ENDS) {
+                    if listing && mark.metadata.annotations.contains_key(INITIAL_EVENTS_END) {
                         listing = false;
                         self.complete(std::mem::take(&mut rows), version, sent);
                     } else if !listing {
                         self.version = Some(version);
-                        self.heard(self.now_unless(backlog), |_| Urgency::Quiet);
+                        self.heard(self.proof_time(backlog), |_| Urgency::Deferred);
                     }
                 }
             }
-            self.wait = WAIT.0;
+            self.wait = RETRY_DELAY.0;
         }
     }
 }
 
 /// Returns the fault for a list that never ends. Such a server does not know the query, which equals "not implemented".
-fn no_end(limit: Duration) -> Fault {
+fn list_timeout(limit: Duration) -> Fault {
     let why = format!("the streamed list did not end: silent for {} s", limit.as_secs());
     Fault::Answered(Status::failure(&why, "NotImplemented").with_code(501).boxed())
 }
@@ -312,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_server_that_cannot_stream_makes_us_stop_asking() {
+    fn only_a_server_without_streaming_lists_disables_them() {
         let refusal = "a watch stream was requested by the client but the required storage feature \
                        RequestWatchProgress is disabled";
         assert!(cannot_stream(&Status::failure(refusal, "InternalError").with_code(500)));

@@ -68,7 +68,7 @@ fn nodes() {
 
 /// A kubelet writes its own Node's status. No time that it may write there stops the other objects from being read.
 #[test]
-fn a_time_of_another_calendar_does_not_end_the_watch_of_all() {
+fn an_out_of_range_time_does_not_end_a_watch() {
     for time in ["9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z"] {
         let condition = json!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]);
         let node = json!({"metadata": {"name": "w1", "deletionTimestamp": time}, "status": {"conditions": condition}});
@@ -86,7 +86,7 @@ fn a_time_of_another_calendar_does_not_end_the_watch_of_all() {
 
 /// A write with an unreadable time counts as just now, so it never looks old enough to be ignored (MET-30).
 #[test]
-fn who_wrote_the_power_at_a_time_that_cannot_be_read_has_written_it_just_now() {
+fn a_power_writer_with_an_unreadable_time_counts_as_recent() {
     for (time, kept) in
         [("some day", jiff::Timestamp::MAX), ("2026-08-01T12:00:00Z", jiff::Timestamp::constant(1_785_585_600, 0))]
     {
@@ -169,7 +169,8 @@ fn refusals_of_evictions() {
     Fuzz::new("kube-eviction", 500).seeds(others).run(|bytes| {
         let read = serde_json::from_slice::<Status>(bytes);
         if let Ok(status) = &read {
-            let _ = super::evict::judge(status, &PodRow::default(), &[&BudgetRow::default()], ("delete", "pods"));
+            let _ =
+                super::evict::classify_answer(status, &PodRow::default(), &[&BudgetRow::default()], ("delete", "pods"));
         }
         Ok(Took::of(&read))
     });

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    call::{Fault, encoded, with_body},
+    call::{Fault, percent_encode, with_body},
     connect::{Kube, KubeError},
     hosts::{Host, host_path},
-    nodes::{MERGE, WriteError},
+    nodes::{MERGE_PATCH, WriteError},
 };
 use crate::{
     fence::Permit,
@@ -20,7 +20,7 @@ use crate::{
 /// Name of the baremetal-operator's Lease, in any namespace.
 const OPERATOR: &str = "baremetal-operator";
 /// cketerm's name in `managedFields`.
-const AS_US: &str = "fieldManager=cketerm";
+const FIELD_MANAGER: &str = "fieldManager=cketerm";
 
 /// User name and password from a Secret. `Debug` shows neither.
 pub struct Credentials {
@@ -62,10 +62,10 @@ impl Lease {
     /// its duration (MET-29).
     fn holder(&self, now: Timestamp) -> Option<String> {
         let holder = self.spec.holder_identity.as_ref().filter(|h| !h.is_empty())?;
-        let long = SignedDuration::from_secs(self.spec.lease_duration_seconds.unwrap_or(60).max(15) * 4);
-        let fresh = self.spec.renew_time.is_some_and(|at| now.duration_since(at) < long);
+        let max_age = SignedDuration::from_secs(self.spec.lease_duration_seconds.unwrap_or(60).max(15) * 4);
+        let is_fresh = self.spec.renew_time.is_some_and(|at| now.duration_since(at) < max_age);
         let place = &self.metadata.namespace;
-        fresh.then(|| format!("the baremetal-operator runs ({holder} holds Lease {place}/{OPERATOR})"))
+        is_fresh.then(|| format!("the baremetal-operator runs ({holder} holds Lease {place}/{OPERATOR})"))
     }
 }
 
@@ -73,32 +73,32 @@ impl Kube {
     /// Writes this part of the host's status. Errors: [`WriteError::Conflict`] if the host has changed since `host` was
     /// read.
     pub async fn set_host_status(&self, _: &Permit, host: &HostRow, status: &Value) -> Result<HostRow, WriteError> {
-        self.patch_host(host, &format!("/status?{AS_US}"), json!({"status": status})).await
+        self.patch_host(host, &format!("/status?{FIELD_MANAGER}"), json!({"status": status})).await
     }
 
     /// Keeps the two timestamps in cketerm's annotation, for servers whose resource definition drops them (MET-51).
-    pub async fn keep_times(&self, _: &Permit, host: &HostRow, times: Times) -> Result<HostRow, WriteError> {
+    pub async fn annotate_times(&self, _: &Permit, host: &HostRow, times: Times) -> Result<HostRow, WriteError> {
         let text = serde_json::to_string(&times).unwrap_or_default();
         let annotations = json!({"metadata": {"annotations": {TIMES_ANNOTATION: text}}});
-        self.patch_host(host, &format!("?{AS_US}"), annotations).await
+        self.patch_host(host, &format!("?{FIELD_MANAGER}"), annotations).await
     }
 
     /// Removes the basic annotation, or with `all` every annotation of the interface. `all` is for deprovisioned hosts
     /// only.
-    pub async fn end_requests(&self, _: &Permit, host: &HostRow, all: bool) -> Result<HostRow, WriteError> {
+    pub async fn remove_reboot_requests(&self, _: &Permit, host: &HostRow, all: bool) -> Result<HostRow, WriteError> {
         let keys = host.asked.keys.keys().filter(|_| all).map(|key| format!("{HOLD_PREFIX}{key}"));
-        let gone: Map<String, Value> =
+        let removed: Map<String, Value> =
             keys.chain([REBOOT_ANNOTATION.to_owned()]).map(|name| (name, Value::Null)).collect();
-        self.patch_host(host, &format!("?{AS_US}"), json!({"metadata": {"annotations": gone}})).await
+        self.patch_host(host, &format!("?{FIELD_MANAGER}"), json!({"metadata": {"annotations": removed}})).await
     }
 
     /// Reports whether the resource definition keeps both timestamps, by a dry run. The upstream definition drops them
     /// silently.
-    pub async fn keeps_times(&self, host: &HostRow, now: Timestamp) -> Result<bool, WriteError> {
+    pub async fn crd_keeps_times(&self, host: &HostRow, now: Timestamp) -> Result<bool, WriteError> {
         let times = Times { pending_reboot_since: Some(now), last_powered_on: Some(now) };
         let body = json!({"status": {"provisioning": times}});
-        let place = format!("{}/status?dryRun=All&{AS_US}", host_path(&host.namespace, &host.name));
-        let answer: Value = self.send(with_body("PATCH", &place, MERGE, &body)).await?;
+        let place = format!("{}/status?dryRun=All&{FIELD_MANAGER}", host_path(&host.namespace, &host.name));
+        let answer: Value = self.send(with_body("PATCH", &place, MERGE_PATCH, &body)).await?;
         let kept = &answer["status"]["provisioning"];
         Ok(kept["pendingRebootSince"].is_string() && kept["lastPoweredOn"].is_string())
     }
@@ -120,7 +120,7 @@ impl Kube {
         if !is_object_name(name) {
             return Ok(None);
         }
-        let path = format!("/api/v1/namespaces/{}/secrets/{}", encoded(namespace), encoded(name));
+        let path = format!("/api/v1/namespaces/{}/secrets/{}", percent_encode(namespace), percent_encode(name));
         let Some(secret) = self.get::<Secret>(&path).await? else { return Ok(None) };
         let text = |key: &str| {
             let bytes = secret.data.get(key)?.0.clone();
@@ -135,7 +135,7 @@ impl Kube {
         patch["metadata"]["resourceVersion"] = json!(host.resource_version);
         patch["metadata"]["uid"] = json!(host.uid);
         let place = format!("{}{place}", host_path(&host.namespace, &host.name));
-        let answer: Result<Host, Fault> = self.send(with_body("PATCH", &place, MERGE, &patch)).await;
+        let answer: Result<Host, Fault> = self.send(with_body("PATCH", &place, MERGE_PATCH, &patch)).await;
         Ok(answer?.into())
     }
 }
@@ -156,14 +156,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secrets_name_leads_to_no_other_place() {
+    fn a_secret_name_cannot_escape_its_path() {
         assert!(["bmc", "bmc-1.rack.2", "0"].into_iter().all(is_object_name));
-        let odd = ["", ".", "..", "../kube-system/secrets/x", "a/b", "a%2fb", "A", "a..b", "-a", "a-", "a?b", "a\n"];
-        assert!(!odd.into_iter().any(is_object_name));
+        let invalid =
+            ["", ".", "..", "../kube-system/secrets/x", "a/b", "a%2fb", "A", "a..b", "-a", "a-", "a?b", "a\n"];
+        assert!(!invalid.into_iter().any(is_object_name));
     }
 
     #[test]
-    fn a_lease_that_nobody_renews_is_nobodys() {
+    fn a_lease_that_is_not_renewed_has_no_holder() {
         let lease = |holder: &str, renewed: &str| -> Lease {
             let spec = json!({"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15});
             serde_json::from_value(json!({"metadata": {"name": OPERATOR, "namespace": "bmo"}, "spec": spec})).unwrap()

@@ -6,14 +6,14 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 use super::{
-    call::{Fault, Listed, encoded, get, with_body},
+    call::{Fault, ListPage, get, percent_encode, with_body},
     connect::{Kube, KubeError},
-    nodes::{MERGE, WriteError},
+    nodes::{MERGE_PATCH, WriteError},
     wire::{Meta, Wire, time, wrote},
 };
 use crate::model::host::{
-    Asked, DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, NODE_ANNOTATION, PAUSED_ANNOTATION, REBOOT_ANNOTATION,
-    TIMES_ANNOTATION, Times,
+    DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, NODE_ANNOTATION, PAUSED_ANNOTATION, REBOOT_ANNOTATION,
+    RebootAnnotations, TIMES_ANNOTATION, Times,
 };
 
 /// Message for a cluster without Metal3.
@@ -55,7 +55,7 @@ struct Managed {
 }
 
 impl Managed {
-    fn wrote_power(&self) -> bool {
+    fn is_power_writer(&self) -> bool {
         !self.fields["f:status"]["f:poweredOn"].is_null()
     }
 }
@@ -120,18 +120,18 @@ struct Nic {
 impl From<Host> for HostRow {
     fn from(Host { metadata, spec, status }: Host) -> Self {
         let HostMeta { meta: metadata, managed } = metadata;
-        let writers = managed.into_iter().filter(Managed::wrote_power);
+        let writers = managed.into_iter().filter(Managed::is_power_writer);
         let power_writers = writers.filter_map(|m| Some((m.manager, m.time?))).collect();
         let hardware = status.hardware.unwrap_or_default();
-        let kept = metadata.annotations.get(TIMES_ANNOTATION);
-        let kept: Times = kept.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let saved_times = metadata.annotations.get(TIMES_ANNOTATION);
+        let saved_times: Times = saved_times.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         Self {
             power_writers,
             deleting: metadata.deleting(),
             paused: metadata.annotations.contains_key(PAUSED_ANNOTATION),
             detached: metadata.annotations.contains_key(DETACHED_ANNOTATION),
             node: metadata.annotations.get(NODE_ANNOTATION).cloned().unwrap_or_default(),
-            asked: Asked::among(&metadata.annotations),
+            asked: RebootAnnotations::from_annotations(&metadata.annotations),
             namespace: metadata.namespace,
             name: metadata.name,
             uid: metadata.uid,
@@ -145,8 +145,8 @@ impl From<Host> for HostRow {
             consumer: spec.consumer_ref.unwrap_or_default().name,
             powered_on: status.powered_on,
             provisioning: status.provisioning.state,
-            last_powered_on: status.provisioning.last_powered_on.or(kept.last_powered_on),
-            pending_reboot_since: status.provisioning.pending_reboot_since.or(kept.pending_reboot_since),
+            last_powered_on: status.provisioning.last_powered_on.or(saved_times.last_powered_on),
+            pending_reboot_since: status.provisioning.pending_reboot_since.or(saved_times.pending_reboot_since),
             error_type: status.error_type,
             error: status.error_message,
             hostname: hardware.hostname,
@@ -161,12 +161,12 @@ impl Kube {
         let path = format!("{GROUP}/baremetalhosts");
         match self.list::<Host, HostRow>(&path, "").await {
             Ok((rows, _)) => Ok(rows),
-            Err(fault) => Err(self.no_hosts(&path, fault)),
+            Err(fault) => Err(self.hosts_error(&path, fault)),
         }
     }
 
     /// Reads all BareMetalHosts; none for a cluster without Metal3. Errors: no definite answer.
-    pub async fn hosts_where_served(&self) -> Result<Vec<HostRow>, KubeError> {
+    pub async fn hosts_if_served(&self) -> Result<Vec<HostRow>, KubeError> {
         if self.serves_hosts().await? { self.hosts().await } else { Ok(Vec::new()) }
     }
 
@@ -174,19 +174,19 @@ impl Kube {
     /// are some and the account may not list them.
     pub(super) async fn serves_hosts(&self) -> Result<bool, KubeError> {
         let path = format!("{GROUP}/baremetalhosts?limit=1");
-        let Err(fault) = self.send::<Listed<IgnoredAny>>(get(&path)).await else { return Ok(true) };
+        let Err(fault) = self.send::<ListPage<IgnoredAny>>(get(&path)).await else { return Ok(true) };
         match &fault {
             Fault::Answered(status) if status.code == 404 => Ok(false),
             // The server checks rights first. Every account may read which kinds exist.
             Fault::Answered(status) if status.code == 403 => match self.send::<IgnoredAny>(get(GROUP)).await {
                 Err(Fault::Answered(status)) if status.code == 404 => Ok(false),
-                _ => Err(self.no_hosts(&path, fault)),
+                _ => Err(self.hosts_error(&path, fault)),
             },
-            _ => Err(self.no_hosts(&path, fault)),
+            _ => Err(self.hosts_error(&path, fault)),
         }
     }
 
-    fn no_hosts(&self, path: &str, fault: Fault) -> KubeError {
+    fn hosts_error(&self, path: &str, fault: Fault) -> KubeError {
         match fault {
             Fault::Answered(status) if status.code == 404 => KubeError::Refused {
                 origin: self.origin.to_string(),
@@ -205,7 +205,7 @@ impl Kube {
 
     /// Requests one power cycle for an operator. Errors: [`WriteError::Conflict`] if the host has changed since `host`
     /// was read.
-    pub async fn ask_reboot(&self, host: &HostRow, value: &str) -> Result<HostRow, WriteError> {
+    pub async fn request_reboot(&self, host: &HostRow, value: &str) -> Result<HostRow, WriteError> {
         self.annotate_host(host, REBOOT_ANNOTATION, json!(value)).await
     }
 
@@ -224,19 +224,19 @@ impl Kube {
         let patch = json!({
             "metadata": {"resourceVersion": host.resource_version, "uid": host.uid}, "spec": {"online": online},
         });
-        let place = host_path(&host.namespace, &host.name);
-        Ok(self.send::<Host>(with_body("PATCH", &place, MERGE, &patch)).await?.into())
+        let path = host_path(&host.namespace, &host.name);
+        Ok(self.send::<Host>(with_body("PATCH", &path, MERGE_PATCH, &patch)).await?.into())
     }
 
     async fn annotate_host(&self, host: &HostRow, annotation: &str, value: Value) -> Result<HostRow, WriteError> {
         let patch = json!({
             "metadata": {"resourceVersion": host.resource_version, "uid": host.uid, "annotations": {annotation: value}}
         });
-        let place = host_path(&host.namespace, &host.name);
-        Ok(self.send::<Host>(with_body("PATCH", &place, MERGE, &patch)).await?.into())
+        let path = host_path(&host.namespace, &host.name);
+        Ok(self.send::<Host>(with_body("PATCH", &path, MERGE_PATCH, &patch)).await?.into())
     }
 }
 
 pub(super) fn host_path(namespace: &str, name: &str) -> String {
-    format!("{GROUP}/namespaces/{}/baremetalhosts/{}", encoded(namespace), encoded(name))
+    format!("{GROUP}/namespaces/{}/baremetalhosts/{}", percent_encode(namespace), percent_encode(name))
 }

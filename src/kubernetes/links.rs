@@ -30,21 +30,21 @@ pub(super) struct Link {
 
 impl Link {
     /// Its state without the time it was last heard.
-    pub(super) fn standing(&self) -> (bool, Option<f64>, bool, Option<String>) {
+    pub(super) fn summary(&self) -> (bool, Option<f64>, bool, Option<String>) {
         (self.open, self.retry, self.state.synced, self.state.error.clone())
     }
 }
 
 impl State {
-    pub(super) fn sum_up_all(&mut self) {
+    pub(super) fn summarize_all(&mut self) {
         let sources: BTreeSet<&'static str> = self.links.values().map(|l| l.source).collect();
         for source in sources {
-            self.sum_up(source);
+            self.summarize(source);
         }
     }
 
     /// Computes the state of a source: that of the worst of its watches.
-    pub(super) fn sum_up(&mut self, source: &'static str) {
+    pub(super) fn summarize(&mut self, source: &'static str) {
         let tries = self.links.values().filter_map(|link| link.retry).chain(self.beat);
         self.view.line.retry = tries.min_by(f64::total_cmp);
         let sum =
@@ -74,21 +74,21 @@ mod tests {
 
     /// One complete list of several does not make a source complete.
     #[test]
-    fn a_source_is_as_good_as_the_worst_of_its_watches() {
+    fn a_source_has_the_state_of_its_worst_watch() {
         let mut state = State::default();
         state.links.insert(1, link(true, 20.0, None));
         state.links.insert(2, link(false, 10.0, Some("refused")));
         state.links.insert(3, Link { source: "nodes", ..link(true, 30.0, None) });
-        state.sum_up_all();
+        state.summarize_all();
         let pods = &state.view.sources["pods"];
         assert_eq!((pods.synced, pods.heard, pods.proved), (false, 10.0, 10.0));
         assert_eq!(pods.error.as_deref(), Some("refused"));
         assert!(state.view.sources["nodes"].synced);
         state.links.insert(2, link(true, 10.0, None));
-        state.sum_up("pods");
+        state.summarize("pods");
         assert!(state.view.sources["pods"].synced);
         state.links.clear();
-        state.sum_up("pods");
+        state.summarize("pods");
         assert!(!state.view.sources.contains_key("pods"));
     }
 }

@@ -14,7 +14,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     connect::{Kube, KubeError},
-    follow::{Follow, PROVED_WITHIN},
+    follow::{Follow, PROOF_TIMEOUT},
     heartbeat,
     links::{Link, State},
     publish_throttle::{PublishThrottle, Urgency},
@@ -56,7 +56,7 @@ impl Drop for Task {
 pub(super) struct Shared {
     pub(super) kube: Kube,
     state: Mutex<State>,
-    bell: PublishThrottle,
+    throttle: PublishThrottle,
     published: watch::Sender<Arc<KubeView>>,
     streaming: AtomicBool,
     /// Counter that is incremented when the server answers again after an outage.
@@ -67,8 +67,8 @@ pub(super) struct Shared {
     proving_until: AtomicU64,
 }
 
-/// Time for which every watch goes on proving its connection after the last [`Live::keep_proving`].
-const LINGER: Duration = Duration::from_secs(15);
+/// Time for which every watch goes on proving its connection after the last [`Live::require_fresh_proof`].
+const PROOF_LINGER: Duration = Duration::from_secs(15);
 
 impl Live {
     /// Starts the watches. Must be called inside a tokio runtime. It never fails: errors are shown in the view's
@@ -77,7 +77,7 @@ impl Live {
         let shared = Arc::new(Shared {
             kube: kube.clone(),
             state: Mutex::default(),
-            bell: PublishThrottle::default(),
+            throttle: PublishThrottle::default(),
             published: watch::Sender::new(Arc::default()),
             streaming: AtomicBool::new(streaming == Streaming::Auto),
             epoch: watch::Sender::new(0),
@@ -90,7 +90,7 @@ impl Live {
             shared.watch(Budgets).1,
             shared.watch(DaemonSets).1,
             Task(crate::tasks::spawn(heartbeat::beat(Arc::clone(&shared)))),
-            Task(crate::tasks::spawn(heartbeat::keep_identity(Arc::clone(&shared)))),
+            Task(crate::tasks::spawn(heartbeat::poll_identity(Arc::clone(&shared)))),
             Task(crate::tasks::spawn(publish(Arc::clone(&shared)))),
         ];
         shared.publish();
@@ -99,22 +99,22 @@ impl Live {
 
     /// Returns the view as it is now, including changes that were not published yet.
     pub fn borrow(&self) -> Arc<KubeView> {
-        self.shared.bring_up_to_date();
+        self.shared.publish_silently();
         Arc::clone(&self.shared.published.borrow())
     }
 
     /// Waits until the view satisfies `what`, for at most `within`.
-    pub async fn shows(&self, within: Duration, what: impl FnMut(&Arc<KubeView>) -> bool) {
-        let _awaited = self.shared.bell.awaited();
+    pub async fn wait_for_view(&self, within: Duration, what: impl FnMut(&Arc<KubeView>) -> bool) {
+        let _awaited = self.shared.throttle.awaited();
         let mut views = self.subscribe();
         let _ = tokio::time::timeout(within, views.wait_for(what)).await;
     }
 
     /// Makes every watch prove its own connection for the next 15 s, so that no copy becomes 10 s old while the server
     /// answers. Call it again for as long as work is next or under way. Without calls it costs nothing.
-    pub fn keep_proving(&self) {
+    pub fn require_fresh_proof(&self) {
         let now = self.shared.kube.clock.boot();
-        let until = millis(now + LINGER);
+        let until = millis(now + PROOF_LINGER);
         if self.shared.proving_until.fetch_max(until, Ordering::SeqCst) < millis(now) {
             // the connections may have been dead for a long time
             self.shared.renew.send_replace(now.as_secs_f64());
@@ -134,13 +134,13 @@ impl Live {
             return;
         }
         watched.retain(|node, (link, _)| {
-            let stays = nodes.contains(node);
-            if !stays {
+            let keep = nodes.contains(node);
+            if !keep {
                 self.shared.unlink(*link, |view| {
                     view.pods.remove(node);
                 });
             }
-            stays
+            keep
         });
         for node in nodes {
             watched.entry(node).or_insert_with_key(|node| {
@@ -159,7 +159,7 @@ impl Live {
             (true, Some(running)) => *watched = Some(running),
             (true, None) => {
                 let link = self.shared.link(Hosts::SOURCE);
-                let task = crate::tasks::spawn(heartbeat::keep_hosts(Arc::clone(&self.shared), link));
+                let task = crate::tasks::spawn(heartbeat::run_hosts_watch(Arc::clone(&self.shared), link));
                 *watched = Some((link, Task(task)));
                 self.shared.publish();
             }
@@ -178,7 +178,7 @@ impl Live {
             (true, Some(running)) => *watched = Some(running),
             (true, None) => {
                 let link = self.shared.link("endpoints");
-                let task = crate::tasks::spawn(heartbeat::keep_endpoints(Arc::clone(&self.shared), link));
+                let task = crate::tasks::spawn(heartbeat::poll_endpoints(Arc::clone(&self.shared), link));
                 *watched = Some((link, Task(task)));
                 self.shared.publish();
             }
@@ -207,7 +207,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Publishes changes, and coalesces those that arrive shortly after one another.
 async fn publish(shared: Arc<Shared>) {
-    shared.bell.heed(|| shared.tell()).await;
+    shared.throttle.publish_loop(|| shared.publish_and_notify()).await;
 }
 
 impl Shared {
@@ -222,12 +222,12 @@ impl Shared {
     }
 
     /// Reports whether every watch must prove its own connection now.
-    pub(super) fn proving(&self) -> bool {
+    pub(super) fn is_proving(&self) -> bool {
         self.proving_until.load(Ordering::SeqCst) >= millis(self.kube.clock.boot())
     }
 
     /// Records that this watch sends a request now. Returns that boot time.
-    pub(super) fn sends(&self, id: u64) -> f64 {
+    pub(super) fn mark_sent(&self, id: u64) -> f64 {
         let now = self.now();
         if let Some(link) = lock(&self.state).links.get_mut(&id) {
             link.sent = now;
@@ -246,12 +246,12 @@ impl Shared {
     }
 
     /// Reports whether lists may still be requested as streams.
-    pub(super) fn streams(&self) -> bool {
+    pub(super) fn streaming_enabled(&self) -> bool {
         self.streaming.load(Ordering::Relaxed)
     }
 
     /// Records that the server cannot stream lists.
-    pub(super) fn no_streams(&self) {
+    pub(super) fn disable_streaming(&self) {
         self.streaming.store(false, Ordering::Relaxed);
     }
 
@@ -265,7 +265,7 @@ impl Shared {
 
     /// Wakes the subscribers. If `borrow` has published this view already, they get the same `Arc` again and can tell
     /// by the pointer.
-    fn tell(&self) {
+    fn publish_and_notify(&self) {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.fresh) {
             self.published.send_replace(Arc::new(state.view.clone()));
@@ -276,7 +276,7 @@ impl Shared {
 
     /// Updates the published view for a reader that looks now. Subscribers are not woken; the throttle wakes them
     /// later.
-    fn bring_up_to_date(&self) {
+    fn publish_silently(&self) {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.fresh) {
             self.published.send_if_modified(|published| {
@@ -291,7 +291,7 @@ impl Shared {
         state.last_link += 1;
         let id = state.last_link;
         state.links.insert(id, Link { source, ..Link::default() });
-        state.sum_up(source);
+        state.summarize(source);
         id
     }
 
@@ -300,7 +300,7 @@ impl Shared {
         let mut state = lock(&self.state);
         if let Some(link) = state.links.remove(&id) {
             clear(&mut state.view);
-            state.sum_up(link.source);
+            state.summarize(link.source);
         }
     }
 
@@ -315,30 +315,30 @@ impl Shared {
     ) {
         let now = self.now();
         self.update(id, |view, link| {
-            let news = change(view);
+            let urgency = change(view);
             link.open = true;
             link.retry = None;
             link.state.synced |= complete;
             link.state.heard = now;
             (link.state.error, link.state.forbidden) = (None, false);
-            let Some(proved) = proved else { return news };
+            let Some(proved) = proved else { return urgency };
             let before = link.state.proved;
             link.state.proved = before.max(proved);
             // work that waits for a fresh copy can go on
-            if now - before > PROVED_WITHIN.as_secs_f64() { Urgency::Loud } else { news }
+            if now - before > PROOF_TIMEOUT.as_secs_f64() { Urgency::Immediate } else { urgency }
         });
     }
 
     /// Records that the server has no such kind, by a definite answer. It counts as a whole list for as long as the
     /// server answers.
-    pub(super) fn absent(&self, id: u64, why: &str, clear: impl FnOnce(&mut KubeView)) {
+    pub(super) fn mark_absent(&self, id: u64, why: &str, clear: impl FnOnce(&mut KubeView)) {
         self.heard(id, true, Some(self.now()), |view| {
             clear(view);
-            Urgency::Loud
+            Urgency::Immediate
         });
         self.update(id, |_, link| {
             link.state.error = Some(why.to_owned());
-            Urgency::Loud
+            Urgency::Immediate
         });
     }
 
@@ -346,7 +346,7 @@ impl Shared {
     pub(super) fn closed(&self, id: u64) {
         self.update(id, |_, link| {
             link.open = false;
-            Urgency::Loud
+            Urgency::Immediate
         });
     }
 
@@ -356,16 +356,16 @@ impl Shared {
             link.open = false;
             link.state.error = Some(format!("{of}: {error}"));
             link.state.forbidden = matches!(error, KubeError::Forbidden { .. });
-            Urgency::Loud
+            Urgency::Immediate
         });
     }
 
     /// Records that the connection is retried after this delay.
-    pub(super) fn tries_again(&self, id: u64, after: Duration) {
+    pub(super) fn schedule_retry(&self, id: u64, after: Duration) {
         let at = self.now() + after.as_secs_f64();
         self.update(id, |_, link| {
             link.retry = Some(at);
-            Urgency::Loud
+            Urgency::Immediate
         });
     }
 
@@ -374,38 +374,38 @@ impl Shared {
         let State { view, links, .. } = &mut *state;
         let Some(link) = links.get_mut(&id) else { return };
         let source = link.source;
-        let before = link.standing();
-        let news = change(view, link);
-        let same = before == link.standing();
-        state.sum_up(source);
+        let before = link.summary();
+        let urgency = change(view, link);
+        let same = before == link.summary();
+        state.summarize(source);
         state.fresh = true;
         drop(state);
-        self.bell.ring(if same { news } else { Urgency::Loud });
+        self.throttle.signal(if same { urgency } else { Urgency::Immediate });
     }
 
     /// Records that the server answered a cheap request. Every open connection then counts as heard in the views. The
     /// answer proves no watch (SAF-22).
-    pub(super) fn alive(&self, took: Duration, change: impl FnOnce(&mut KubeView)) {
+    pub(super) fn heartbeat_answered(&self, took: Duration, change: impl FnOnce(&mut KubeView)) {
         let now = self.now();
         let mut state = lock(&self.state);
         let was = (state.beat, state.view.line.lag);
         (state.beat, state.view.line.lag) = (None, took.as_secs());
-        let news = Urgency::loud_if(was != (state.beat, state.view.line.lag));
+        let urgency = Urgency::immediate_if(was != (state.beat, state.view.line.lag));
         for link in state.links.values_mut().filter(|l| l.open) {
             link.state.heard = now;
             if on(Mutation::WatchTrusted) {
                 link.state.proved = now;
             }
         }
-        state.sum_up_all();
+        state.summarize_all();
         change(&mut state.view);
         state.fresh = true;
         drop(state);
-        self.bell.ring(news);
+        self.throttle.signal(urgency);
     }
 
     /// Records that the server did not answer the cheap request. Every connection counts as closed.
-    pub(super) fn silent(&self, why: &str, again: Duration) {
+    pub(super) fn heartbeat_failed(&self, why: &str, again: Duration) {
         let at = self.now() + again.as_secs_f64();
         let mut state = lock(&self.state);
         state.beat = Some(at);
@@ -413,18 +413,18 @@ impl Shared {
             link.open = false;
             link.state.error.get_or_insert_with(|| why.to_owned());
         }
-        state.sum_up_all();
+        state.summarize_all();
         state.fresh = true;
         drop(state);
-        self.bell.ring(Urgency::Loud);
+        self.throttle.signal(Urgency::Immediate);
     }
 
     /// Changes a part of the view that belongs to no watch.
-    pub(super) fn note(&self, change: impl FnOnce(&mut KubeView)) {
+    pub(super) fn update_view(&self, change: impl FnOnce(&mut KubeView)) {
         let mut state = lock(&self.state);
         change(&mut state.view);
         state.fresh = true;
         drop(state);
-        self.bell.ring(Urgency::Loud);
+        self.throttle.signal(Urgency::Immediate);
     }
 }

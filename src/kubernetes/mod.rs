@@ -54,4 +54,4 @@ pub use events::{NodeEvent, event_name};
 pub use host_power::Credentials;
 pub use live::{Live, Streaming};
 pub use nodes::{Release, WriteError};
-pub use probe::Asked;
+pub use probe::ProbeResult;

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{
     fence::{Permit, Person},
-    model::kube::{CKE_ANNOTATION, Description, KEEP_CORDONED_ANNOTATION, NodeRow, OWNER_ANNOTATION, Owner},
+    model::kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MetadataPatch, NodeRow, OWNER_ANNOTATION, Owner},
     mutation::{Mutation, on},
 };
 
-pub(super) const MERGE: &str = "application/merge-patch+json";
+pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// Reason why a write was not carried out, or is not known to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,14 +102,14 @@ impl Kube {
     }
 
     /// Sets and removes labels and annotations and replaces the taints, as `what` specifies, in one patch.
-    pub async fn describe(&self, _: &Permit, node: &NodeRow, what: &Description) -> Result<NodeRow, WriteError> {
+    pub async fn describe(&self, _: &Permit, node: &NodeRow, what: &MetadataPatch) -> Result<NodeRow, WriteError> {
         let mut patch = json!({"metadata": {
             "resourceVersion": node.resource_version, "labels": what.labels, "annotations": what.annotations,
         }});
         if let Some(taints) = &what.taints {
             patch["spec"] = json!({"taints": taints});
         }
-        let answer: Node = self.send(with_body("PATCH", &node_path(&node.name), MERGE, &patch)).await?;
+        let answer: Node = self.send(with_body("PATCH", &node_path(&node.name), MERGE_PATCH, &patch)).await?;
         Ok(answer.into())
     }
 
@@ -123,7 +123,7 @@ impl Kube {
         if let Some(value) = unschedulable {
             patch["spec"] = json!({"unschedulable": value});
         }
-        let answer: Node = self.send(with_body("PATCH", &node_path(&node.name), MERGE, &patch)).await?;
+        let answer: Node = self.send(with_body("PATCH", &node_path(&node.name), MERGE_PATCH, &patch)).await?;
         Ok(answer.into())
     }
 
@@ -137,7 +137,7 @@ impl Kube {
 
     /// Cordons a Node for an operator, so that no engine uncordons it, or uncordons it and removes every mark of a
     /// cordon. Conditioned on the Node's resourceVersion in `node`. Not fenced: the write uses the operator's rights.
-    pub async fn cordon_by_hand(&self, _: &Person, node: &NodeRow, cordon: bool) -> Result<NodeRow, WriteError> {
+    pub async fn cordon_manually(&self, _: &Person, node: &NodeRow, cordon: bool) -> Result<NodeRow, WriteError> {
         if cordon {
             let keep = Map::from_iter([(KEEP_CORDONED_ANNOTATION.to_owned(), json!("true"))]);
             return self.patch_node(node, keep, Some(json!(true))).await;
@@ -152,7 +152,7 @@ impl Kube {
     pub async fn annotate_keep_cordoned(&self, _: &Person, name: &str, keep: bool) -> Result<(), WriteError> {
         let value = if keep { json!("true") } else { Value::Null };
         let patch = json!({"metadata": {"annotations": {KEEP_CORDONED_ANNOTATION: value}}});
-        self.send::<Node>(with_body("PATCH", &node_path(name), MERGE, &patch)).await?;
+        self.send::<Node>(with_body("PATCH", &node_path(name), MERGE_PATCH, &patch)).await?;
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ use super::{
 
 /// Outcome of a probe of one API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ProbeResult {
     /// The certificate is the cluster's. Holds the status code of the answer to our credentials.
     Answered(u16),
     /// The certificate does not verify against the cluster's CA, with the cause. Nothing was sent.
@@ -31,13 +31,13 @@ pub enum Asked {
 }
 
 /// Clients for servers other than the configured one.
-pub(super) struct Elsewhere {
+pub(super) struct ProbeClients {
     config: Config,
     /// Clients by scheme, host and port.
     clients: Mutex<BTreeMap<String, Client>>,
 }
 
-impl Elsewhere {
+impl ProbeClients {
     /// Returns none if no CA of the cluster is configured to verify with. Credentials then go to no other server.
     pub(super) fn of(config: &Config) -> Option<Self> {
         let verifies = config.root_cert.as_ref().is_some_and(|certs| !certs.is_empty()) && !config.accept_invalid_certs;
@@ -62,32 +62,32 @@ impl Elsewhere {
 impl Kube {
     /// Requests this `https` URL with our credentials. Returns none if that is impossible: another scheme, or no CA of
     /// the cluster is configured.
-    pub async fn ask_at(&self, url: &str, within: Duration) -> Option<Asked> {
-        let elsewhere = self.elsewhere.as_ref()?;
+    pub async fn probe_at(&self, url: &str, within: Duration) -> Option<ProbeResult> {
+        let probe_clients = self.probe_clients.as_ref()?;
         let uri: Uri = url.parse().ok()?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("https"))?;
-        let client = match elsewhere.client(&format!("https://{authority}")) {
+        let client = match probe_clients.client(&format!("https://{authority}")) {
             Ok(client) => client,
-            Err(why) => return Some(Asked::Silent(why)),
+            Err(why) => return Some(ProbeResult::Silent(why)),
         };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let request = match get(path) {
             Ok(request) => request.map(Body::from),
-            Err(e) => return Some(Asked::Silent(e.to_string())),
+            Err(e) => return Some(ProbeResult::Silent(e.to_string())),
         };
         Some(match tokio::time::timeout(within, client.send(request)).await {
-            Ok(Ok(answer)) => Asked::Answered(answer.status().as_u16()),
-            Ok(Err(e)) => match untrusted(&e) {
-                Some(why) => Asked::Untrusted(why),
-                None => Asked::Silent(chain(&e)),
+            Ok(Ok(answer)) => ProbeResult::Answered(answer.status().as_u16()),
+            Ok(Err(e)) => match certificate_error(&e) {
+                Some(why) => ProbeResult::Untrusted(why),
+                None => ProbeResult::Silent(chain(&e)),
             },
-            Err(_) => Asked::Silent(format!("no answer within {} s", within.as_secs())),
+            Err(_) => ProbeResult::Silent(format!("no answer within {} s", within.as_secs())),
         })
     }
 }
 
 /// Returns the fault of the server's certificate, if that is the cause of the error.
-fn untrusted(error: &(dyn Error + 'static)) -> Option<String> {
+fn certificate_error(error: &(dyn Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
     while let Some(e) = cause {
         if let Some(rustls::Error::InvalidCertificate(why)) = e.downcast_ref() {

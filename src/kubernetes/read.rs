@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 
 use super::{
-    call::{CALL, Fault, encoded, get},
+    call::{CALL_TIMEOUT, Fault, get, percent_encode},
     connect::{Kube, KubeError},
     wire::{Budget, Meta, Namespace, Node, Pod},
 };
@@ -26,15 +26,15 @@ impl Kube {
     /// Reads the API server's version, for example `v1.35.4`.
     pub async fn version(&self) -> Result<String, KubeError> {
         let path = "/version";
-        let said = self.get::<serde_json::Value>(path).await?.unwrap_or_default();
-        Ok(said["gitVersion"].as_str().unwrap_or("unknown version").to_owned())
+        let answer = self.get::<serde_json::Value>(path).await?.unwrap_or_default();
+        Ok(answer["gitVersion"].as_str().unwrap_or("unknown version").to_owned())
     }
 
     /// Returns the API server's clock minus the local one in seconds, from the `Date` of an answer. `Date` has whole
     /// seconds, truncated. So the result is exact to half a second and half the round trip.
     pub async fn clock_ahead(&self) -> Result<f64, KubeError> {
         let what = "GET /readyz";
-        match self.ask_time().await {
+        match self.query_server_time().await {
             Ok(Some(ahead)) => Ok(ahead),
             Ok(None) => Err(KubeError::Refused {
                 origin: self.origin.to_string(),
@@ -48,16 +48,16 @@ impl Kube {
 
     /// Sends a cheap request that any account may send. Any answer shows that the server answers, and brings its time.
     /// The server's own judgement of its health does not matter.
-    pub(super) async fn ask_time(&self) -> Result<Option<f64>, Fault> {
+    pub(super) async fn query_server_time(&self) -> Result<Option<f64>, Fault> {
         let request = get("/readyz").map_err(|e| Fault::Silent(e.to_string()))?;
         let (sent, from) = (self.clock.boot(), self.clock.wall());
-        let answer = tokio::time::timeout(CALL, self.client.send(request.map(kube::client::Body::from)))
+        let answer = tokio::time::timeout(CALL_TIMEOUT, self.client.send(request.map(kube::client::Body::from)))
             .await
-            .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL.as_secs())))?
+            .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))?
             .map_err(Fault::from)?;
-        let trip = self.clock.boot().saturating_sub(sent);
+        let round_trip = self.clock.boot().saturating_sub(sent);
         let date = answer.headers().get("date").and_then(|d| d.to_str().ok()).and_then(http_date);
-        Ok(date.map(|date| ahead(date, from, trip)))
+        Ok(date.map(|date| ahead(date, from, round_trip)))
     }
 
     /// Reads one Node. Returns none if it does not exist.
@@ -92,17 +92,17 @@ impl Kube {
     }
 
     /// Reads what drains depend on beside the pods: all namespaces and all budgets, in a view that holds nothing else.
-    pub async fn drain_facts(&self) -> Result<KubeView, KubeError> {
-        let (of_namespaces, of_budgets) = ("/api/v1/namespaces", "/apis/policy/v1/poddisruptionbudgets");
+    pub async fn read_drain_objects(&self) -> Result<KubeView, KubeError> {
+        let (namespaces_path, budgets_path) = ("/api/v1/namespaces", "/apis/policy/v1/poddisruptionbudgets");
         let (namespaces, budgets) = tokio::join!(
-            self.list::<Namespace, NamespaceRow>(of_namespaces, ""),
-            self.list::<Budget, BudgetRow>(of_budgets, "")
+            self.list::<Namespace, NamespaceRow>(namespaces_path, ""),
+            self.list::<Budget, BudgetRow>(budgets_path, "")
         );
         let mut view = KubeView::default();
-        for row in namespaces.map_err(|fault| self.error(&format!("GET {of_namespaces}"), fault))?.0 {
+        for row in namespaces.map_err(|fault| self.error(&format!("GET {namespaces_path}"), fault))?.0 {
             view.namespaces.insert(row.name.clone(), Arc::new(row));
         }
-        for row in budgets.map_err(|fault| self.error(&format!("GET {of_budgets}"), fault))?.0 {
+        for row in budgets.map_err(|fault| self.error(&format!("GET {budgets_path}"), fault))?.0 {
             view.budgets.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
         }
         Ok(view)
@@ -117,18 +117,18 @@ impl Kube {
 
 /// Returns the path of a Node.
 pub(super) fn node_path(name: &str) -> String {
-    format!("/api/v1/nodes/{}", encoded(name))
+    format!("/api/v1/nodes/{}", percent_encode(name))
 }
 
 /// Returns the query for the pods of a Node.
 pub(super) fn on_node(node: &str) -> String {
-    format!("fieldSelector=spec.nodeName%3D{}", encoded(node))
+    format!("fieldSelector=spec.nodeName%3D{}", percent_encode(node))
 }
 
 /// Returns the server's clock minus the local one in seconds. The server's time lies in the second that `date` begins;
 /// the local time is taken in the middle of the round trip.
-fn ahead(date: Timestamp, sent: Timestamp, trip: Duration) -> f64 {
-    date.duration_since(sent).as_secs_f64() + 0.5 - trip.as_secs_f64() / 2.0
+fn ahead(date: Timestamp, sent: Timestamp, round_trip: Duration) -> f64 {
+    date.duration_since(sent).as_secs_f64() + 0.5 - round_trip.as_secs_f64() / 2.0
 }
 
 /// Parses an HTTP date like `Sun, 06 Nov 1994 08:49:37 GMT`.
@@ -142,13 +142,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_of_an_answer_is_read() {
+    fn the_date_header_is_parsed() {
         assert_eq!(http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap().as_second(), 784_111_777);
         assert!(http_date("yesterday").is_none());
     }
 
     #[test]
-    fn equal_clocks_are_at_most_half_a_second_and_half_a_trip_apart() {
+    fn equal_clocks_differ_by_at_most_half_a_second_and_half_a_round_trip() {
         let second = Timestamp::from_second(1_000).unwrap();
         for millis in [0, 250, 999] {
             let sent = second.checked_add(jiff::SignedDuration::from_millis(millis)).unwrap();

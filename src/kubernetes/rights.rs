@@ -11,7 +11,7 @@ use super::{
 
 /// Permissions that the queues need: verbs, group, resource. Events are for operators only. Without that permission
 /// cketerm logs it once and goes on.
-const QUEUES: &[Rights] = &[
+const REQUIRED_RIGHTS: &[Rights] = &[
     (&["get", "list", "watch", "patch"], "", "nodes"),
     (&["list", "watch", "delete"], "", "pods"),
     (&["create"], "", "pods/eviction"),
@@ -44,14 +44,14 @@ impl Kube {
         if self.may("*", "*", "*").await? {
             return Ok(Vec::new());
         }
-        let mut asked: Vec<Right> = Vec::new();
-        for (verbs, group, resource) in QUEUES {
-            asked.extend(verbs.iter().map(|verb| (*verb, *group, *resource)));
+        let mut required: Vec<Right> = Vec::new();
+        for (verbs, group, resource) in REQUIRED_RIGHTS {
+            required.extend(verbs.iter().map(|verb| (*verb, *group, *resource)));
         }
         let mut missing = Vec::new();
-        for some in asked.chunks(8) {
-            let answers = some.iter().map(|(verb, group, resource)| self.may(verb, group, resource));
-            for ((verb, group, resource), allowed) in some.iter().zip(try_join_all(answers).await?) {
+        for chunk in required.chunks(8) {
+            let answers = chunk.iter().map(|(verb, group, resource)| self.may(verb, group, resource));
+            for ((verb, group, resource), allowed) in chunk.iter().zip(try_join_all(answers).await?) {
                 if !allowed {
                     let dot = if group.is_empty() { "" } else { "." };
                     missing.push(format!("{verb} {resource}{dot}{group}"));

@@ -54,8 +54,8 @@ where
             map.insert(k, Arc::new(row));
         }
     }
-    let gone: Vec<K> = map.keys().filter(|k| !listed.contains(*k)).cloned().collect();
-    for k in gone {
+    let removed: Vec<K> = map.keys().filter(|k| !listed.contains(*k)).cloned().collect();
+    for k in removed {
         map.remove(&k);
     }
 }
@@ -72,8 +72,8 @@ impl Kind for Nodes {
 
     fn replace(&self, view: &mut KubeView, rows: Vec<NodeRow>) {
         let listed: HashSet<String> = rows.iter().map(|r| r.name.clone()).collect();
-        let gone: Vec<String> = view.nodes.keys().filter(|n| !listed.contains(*n)).cloned().collect();
-        for name in gone {
+        let removed: Vec<String> = view.nodes.keys().filter(|n| !listed.contains(*n)).cloned().collect();
+        for name in removed {
             view.remove_node(&name);
         }
         for row in rows {
@@ -86,9 +86,9 @@ impl Kind for Nodes {
     /// Stores the Node. A change of the version or of annotations alone wakes nobody: the kubelet reports every five
     /// minutes, and other programs write annotations at any rate.
     fn put(&self, view: &mut KubeView, row: NodeRow) -> Urgency {
-        let loud = view.by_name.get(&row.name).is_none_or(|old| !old.says_the_same(&row));
+        let immediate = view.by_name.get(&row.name).is_none_or(|old| !old.same_state(&row));
         view.put_node(row);
-        Urgency::loud_if(loud)
+        Urgency::immediate_if(immediate)
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -112,7 +112,7 @@ impl Kind for Namespaces {
 
     fn put(&self, view: &mut KubeView, row: NamespaceRow) -> Urgency {
         view.namespaces.insert(row.name.clone(), Arc::new(row));
-        Urgency::Loud
+        Urgency::Immediate
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -136,7 +136,7 @@ impl Kind for Budgets {
 
     fn put(&self, view: &mut KubeView, row: BudgetRow) -> Urgency {
         view.budgets.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
-        Urgency::Loud
+        Urgency::Immediate
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -160,7 +160,7 @@ impl Kind for DaemonSets {
 
     fn put(&self, view: &mut KubeView, row: DaemonSetRow) -> Urgency {
         view.daemon_sets.insert(row.uid.clone(), Arc::new(row));
-        Urgency::Loud
+        Urgency::Immediate
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -184,7 +184,7 @@ impl Kind for Hosts {
 
     fn put(&self, view: &mut KubeView, row: HostRow) -> Urgency {
         view.hosts.insert((row.namespace.clone(), row.name.clone()), Arc::new(row));
-        Urgency::Loud
+        Urgency::Immediate
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -220,7 +220,7 @@ impl Kind for PodsOn {
 
     fn put(&self, view: &mut KubeView, row: PodRow) -> Urgency {
         self.pods(view).pods.insert(row.uid.clone(), Arc::new(row));
-        Urgency::Loud
+        Urgency::Immediate
     }
 
     fn remove(&self, view: &mut KubeView, meta: &Meta) {
@@ -238,31 +238,31 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::model::kube::Words;
+    use crate::model::kube::PackedPairs;
 
     fn row(name: &str, version: &str, addresses: &[&str]) -> NodeRow {
         let addresses = addresses.iter().map(|a| (*a).to_owned()).collect();
         NodeRow { name: name.into(), resource_version: version.into(), addresses, ready: true, ..NodeRow::default() }
     }
 
-    fn words(value: &str) -> Words {
+    fn string_map(value: &str) -> PackedPairs {
         [("example.org/churn".to_owned(), value.to_owned())].into_iter().collect()
     }
 
     #[test]
-    fn a_node_that_only_reports_wakes_nobody_and_is_kept_all_the_same() {
+    fn a_mere_status_report_of_a_node_is_stored_without_waking_readers() {
         let mut view = KubeView::default();
-        assert_eq!(Nodes.put(&mut view, row("n", "1", &["10.0.0.1"])), Urgency::Loud, "a new one");
+        assert_eq!(Nodes.put(&mut view, row("n", "1", &["10.0.0.1"])), Urgency::Immediate, "a new one");
         let mut reports = row("n", "2", &["10.0.0.1"]);
-        reports.described.annotations = words("1");
-        assert_eq!(Nodes.put(&mut view, reports), Urgency::Quiet);
+        reports.described.annotations = string_map("1");
+        assert_eq!(Nodes.put(&mut view, reports), Urgency::Deferred);
         let kept = view.by_name.get("n").unwrap();
-        assert_eq!((kept.resource_version.as_str(), &kept.described.annotations), ("2", &words("1")));
+        assert_eq!((kept.resource_version.as_str(), &kept.described.annotations), ("2", &string_map("1")));
         assert!(Arc::ptr_eq(kept, view.nodes.get("n").unwrap()));
     }
 
     #[test]
-    fn a_node_of_which_anything_else_changes_wakes_everybody() {
+    fn any_other_change_of_a_node_wakes_all_readers() {
         type Change = fn(&mut NodeRow);
         let changes: [(&str, Change); 13] = [
             ("uid", |n| n.uid = "2".into()),
@@ -276,7 +276,7 @@ mod tests {
             ("CKE's mark", |n| n.cke_mark = true),
             ("our record", |n| n.owner = Some(Err("odd".into()))),
             ("kept cordoned", |n| n.keep_cordoned = true),
-            ("labels", |n| n.described.labels = words("1")),
+            ("labels", |n| n.described.labels = string_map("1")),
             ("taints", |n| n.described.taints.push(crate::model::cluster::Taint::default())),
         ];
         for (what, change) in changes {
@@ -284,36 +284,36 @@ mod tests {
             Nodes.put(&mut view, row("n", "1", &["10.0.0.1"]));
             let mut newer = row("n", "2", &["10.0.0.1"]);
             change(&mut newer);
-            assert_eq!(Nodes.put(&mut view, newer), Urgency::Loud, "{what}");
+            assert_eq!(Nodes.put(&mut view, newer), Urgency::Immediate, "{what}");
         }
     }
 
     /// Two Nodes may claim an address one after the other, and Nodes may lose and regain theirs. The indexes must be
     /// those of the rows put in afresh.
     #[test]
-    fn the_indexes_are_those_of_the_rows_however_the_rows_came() {
+    fn the_indexes_match_the_rows_in_any_order_of_updates() {
         let (names, addresses) = (["a", "b", "c"], ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
-        let mut dice = fastrand::Rng::with_seed(7);
+        let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..300 {
             let (mut view, mut claims) = (KubeView::default(), BTreeMap::<String, String>::new());
             for version in 0..12 {
-                let name = names[dice.usize(..3)];
-                if dice.u8(..4) == 0 {
+                let name = names[rng.usize(..3)];
+                if rng.u8(..4) == 0 {
                     view.remove_node(name);
                     claims.retain(|_, of| of != name);
                     continue;
                 }
-                let has: Vec<&str> = addresses.iter().filter(|_| dice.bool()).copied().collect();
+                let has: Vec<&str> = addresses.iter().filter(|_| rng.bool()).copied().collect();
                 let mut new = row(name, &version.to_string(), &has);
-                (new.ready, new.cke_mark) = (dice.bool(), dice.bool());
+                (new.ready, new.cke_mark) = (rng.bool(), rng.bool());
                 view.put_node(new);
                 claims.retain(|_, of| of != name);
                 claims.extend(has.iter().map(|address| ((*address).to_owned(), name.to_owned())));
             }
             let indexed = view.by_address.iter().map(|(a, n)| (a.clone(), n.clone())).collect::<BTreeMap<_, _>>();
             assert_eq!(indexed, claims);
-            let of = |wanted: fn(&NodeRow) -> bool| {
-                view.nodes.values().filter(|n| wanted(n)).map(|n| n.name.clone()).collect::<imbl::OrdSet<_>>()
+            let of = |predicate: fn(&NodeRow) -> bool| {
+                view.nodes.values().filter(|n| predicate(n)).map(|n| n.name.clone()).collect::<imbl::OrdSet<_>>()
             };
             assert_eq!((&view.not_ready, &view.marked), (&of(|n| !n.ready), &of(|n| n.cke_mark)));
             assert_eq!(view.by_name.len(), view.nodes.len());

@@ -58,7 +58,7 @@ mod tests {
 
     /// A configured proxy is used or refused, never bypassed: without it another server may answer.
     #[tokio::test]
-    async fn a_proxy_that_kube_was_built_without_is_an_error_and_is_never_bypassed() {
+    async fn an_unsupported_proxy_is_an_error_and_is_never_bypassed() {
         drop(rustls::crypto::ring::default_provider().install_default());
         let config = || Config::new("https://10.0.0.1:6443".parse().unwrap());
         let mut proxied = config();

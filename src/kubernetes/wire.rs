@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use crate::model::{
     cluster::Taint,
     kube::{
-        BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, Described, KEEP_CORDONED_ANNOTATION, NamespaceRow,
+        BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, KEEP_CORDONED_ANNOTATION, NamespaceRow, NodeMetadata,
         NodeRow, OWNER_ANNOTATION, PodRow,
     },
     selector::Selector,
@@ -16,7 +16,7 @@ use crate::model::{
 
 /// Annotation that marks the mirror of a static pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-type Words = BTreeMap<String, String>;
+type StringMap = BTreeMap<String, String>;
 
 #[derive(Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -25,8 +25,8 @@ pub(super) struct Meta {
     pub(super) namespace: String,
     pub(super) uid: String,
     pub(super) resource_version: String,
-    pub(super) labels: Words,
-    pub(super) annotations: Words,
+    pub(super) labels: StringMap,
+    pub(super) annotations: StringMap,
     #[serde(deserialize_with = "time")]
     deletion_timestamp: Option<Timestamp>,
     deletion_grace_period_seconds: Option<i64>,
@@ -133,10 +133,10 @@ struct NodeInfo {
 }
 
 /// Annotations of at least this many bytes are data of other programs and are not kept.
-const LONG: usize = 512;
+const MAX_ANNOTATION_BYTES: usize = 512;
 
 /// Reports whether the views group by this label.
-fn shown(key: &str) -> bool {
+fn is_shown_label(key: &str) -> bool {
     matches!(key, "topology.kubernetes.io/zone" | "topology.kubernetes.io/region")
         || key.starts_with("node-role.kubernetes.io/")
         || key.starts_with("cke.cybozu.com/")
@@ -170,12 +170,16 @@ impl From<Node> for NodeRow {
             cke_mark: meta.annotations.get(CKE_ANNOTATION).is_some_and(|v| v == "true"),
             owner,
             keep_cordoned: meta.annotations.contains_key(KEEP_CORDONED_ANNOTATION),
-            described: Described {
+            described: NodeMetadata {
                 labels: meta.labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-                annotations: meta.annotations.into_iter().filter(|(k, v)| k.len() + v.len() < LONG).collect(),
+                annotations: meta
+                    .annotations
+                    .into_iter()
+                    .filter(|(k, v)| k.len() + v.len() < MAX_ANNOTATION_BYTES)
+                    .collect(),
                 taints: spec.taints,
             },
-            shown_labels: meta.labels.into_iter().filter(|(key, _)| shown(key)).collect(),
+            shown_labels: meta.labels.into_iter().filter(|(key, _)| is_shown_label(key)).collect(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use cketerm::{
-    actions::{Bmcs, Operator},
+    actions::{BmcLookup, Operator},
     backends::{Backends, host_name},
     cli::{Color, Out, RunOptions},
     clock::Clock,
@@ -12,7 +12,7 @@ use cketerm::{
     console::{
         self, Clients, ClientsReceiver, ConsoleOptions, View,
         attention::has_title,
-        charset::{Letters, has_blocks},
+        charset::{Charset, has_blocks},
         terminal::{Modes, leave},
         theme,
     },
@@ -24,9 +24,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// Delay after the engine resigned for a stop (Ctrl-Z). The process stops in that time, and a new engine starts
 /// afterwards.
-const AFTER_A_STOP: Duration = Duration::from_secs(2);
+const RESTART_DELAY: Duration = Duration::from_secs(2);
 /// Time after which a slow end is explained to the operator.
-const SILENT: Duration = Duration::from_secs(2);
+const EXPLAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// Converts options and settings for the console, or returns the reason why they are invalid.
 pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<ConsoleOptions, String> {
@@ -37,32 +37,32 @@ pub fn options(settings: &Settings, run: &RunOptions, when: Color) -> Result<Con
         Color::Auto => std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
     };
     let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let (looks, term) = (&settings.console, environment("TERM"));
-    let theme = run.theme.clone().unwrap_or_else(|| looks.theme.clone());
-    let letters = Letters::of(looks.ascii, environment);
+    let (config, term) = (&settings.console, environment("TERM"));
+    let theme = run.theme.clone().unwrap_or_else(|| config.theme.clone());
+    let charset = Charset::of(config.ascii, environment);
     let options = ConsoleOptions {
         view,
         cluster_badge: run.sandbox.then(|| "SANDBOX".to_owned()),
-        keys: looks.keys.clone(),
+        keys: config.keys.clone(),
         settings: if run.sandbox { None } else { console::settings::path() },
-        ask_background: theme == theme::AUTO && colour && theme::background::may_ask(term.as_deref()),
+        ask_background: theme == theme::AUTO && colour && theme::background::can_query(term.as_deref()),
         theme,
-        letters,
+        charset,
         modes: Modes {
-            title: looks.title && has_title(term.as_deref()),
-            mouse: looks.mouse.used(environment("SSH_CONNECTION").is_some()),
+            title: config.title && has_title(term.as_deref()),
+            mouse: config.mouse.is_enabled(environment("SSH_CONNECTION").is_some()),
         },
-        bell: looks.bell,
+        bell: config.bell,
         colour,
         read_only: run.read_only,
         plain: run.plain,
-        blocks: letters == Letters::All && has_blocks(term.as_deref()),
-        copies: has_title(term.as_deref()),
+        blocks: charset == Charset::All && has_blocks(term.as_deref()),
+        can_copy: has_title(term.as_deref()),
         sandbox: run.sandbox,
-        endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.endpoints_shown() },
+        endpoints: if run.sandbox { vec!["the sandbox".to_owned()] } else { settings.etcd.masked_endpoints() },
         ..ConsoleOptions::default()
     };
-    options.looks()?;
+    options.config()?;
     Ok(options)
 }
 
@@ -73,23 +73,24 @@ pub async fn run(
     campaign: bool,
     mut options: ConsoleOptions,
 ) -> anyhow::Result<()> {
-    let (tell, seen) = watch::channel(Arc::<Seen>::default());
-    let (clients, hand) = watch::channel(None);
-    let (ask, asked) = mpsc::channel(1);
+    let (publish, seen) = watch::channel(Arc::<Seen>::default());
+    let (clients, clients_receiver) = watch::channel(None);
+    let (ask, resign_requests) = mpsc::channel(1);
     let modes = options.modes;
     options.resign = Some(ask);
     let engine = tokio::spawn(async move {
         let backends = backends.await?;
-        let bmcs = || Bmcs::new(backends.bmcs.clone()).and_registry(backends.store.clone(), backends.registry.clone());
+        let bmcs =
+            || BmcLookup::new(backends.bmcs.clone()).and_registry(backends.store.clone(), backends.registry.clone());
         let operator = Some(Operator::new(backends.store.clone(), backends.kube.clone()).with_bmcs(bmcs()));
         clients.send_replace(Some(Clients { store: backends.store.clone(), kube: backends.kube.clone(), operator }));
-        keep(backends, campaign, &tell, asked, modes).await
+        keep(backends, campaign, &publish, resign_requests, modes).await
     });
     let mut engine = std::pin::pin!(engine);
     tokio::select! {
-        ended = show(seen, hand, options) => {
+        ended = show(seen, clients_receiver, options) => {
             // the options are gone, and with them the sender, so the engine ends
-            let ends = if let Ok(ends) = tokio::time::timeout(SILENT, engine.as_mut()).await {
+            let ends = if let Ok(ends) = tokio::time::timeout(EXPLAIN_AFTER, engine.as_mut()).await {
                 ends
             } else {
                 let most = LONGEST_END.as_secs();
@@ -131,8 +132,8 @@ pub async fn stage(scenario: Scenario, how: scenario::Options) -> anyhow::Result
 async fn keep(
     backends: Backends,
     campaign: bool,
-    tell: &watch::Sender<Arc<Seen>>,
-    mut asked: mpsc::Receiver<oneshot::Sender<()>>,
+    publish: &watch::Sender<Arc<Seen>>,
+    mut resign_requests: mpsc::Receiver<oneshot::Sender<()>>,
     modes: Modes,
 ) -> anyhow::Result<()> {
     loop {
@@ -142,12 +143,12 @@ async fn keep(
         let stuck = heartbeat.stuck();
         tokio::pin!(stuck);
         let mut seen = engine.seen();
-        let question = loop {
+        let resign_request = loop {
             tokio::select! {
                 Ok(()) = seen.changed() => {
-                    tell.send_replace(Arc::clone(&seen.borrow_and_update()));
+                    publish.send_replace(Arc::clone(&seen.borrow_and_update()));
                 }
-                question = asked.recv() => break question,
+                resign_request = resign_requests.recv() => break resign_request,
                 why = &mut stuck => anyhow::bail!(why),
             }
         };
@@ -155,9 +156,9 @@ async fn keep(
             () = engine.stop() => {}
             why = stuck => anyhow::bail!(why),
         }
-        let Some(answer) = question else { return Ok(()) };
+        let Some(answer) = resign_request else { return Ok(()) };
         let _ = answer.send(());
-        tokio::time::sleep(AFTER_A_STOP).await;
+        tokio::time::sleep(RESTART_DELAY).await;
     }
 }
 

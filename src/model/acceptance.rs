@@ -9,7 +9,7 @@ use super::cketerm_records::Verb;
 
 /// Program that processes the queues now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lead {
+pub enum LeaderKind {
     /// A cketerm engine that stays leader.
     Cketerm,
     /// A cketerm engine that finishes its work and then resigns, because a CKE candidate is there or the policy
@@ -23,7 +23,7 @@ pub enum Lead {
     Unknown,
 }
 
-impl Lead {
+impl LeaderKind {
     /// All values, in the order of the table.
     pub const ALL: [Self; 5] = [Self::Cketerm, Self::Yielding, Self::Cke, Self::Nobody, Self::Unknown];
 
@@ -42,7 +42,7 @@ impl Lead {
 /// A command that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // `command` below spells each of them out
-pub enum Asked {
+pub enum OperatorCommand {
     Add,
     Cancel,
     ResetBackoff,
@@ -73,7 +73,7 @@ pub enum Asked {
 
 /// Kind of effect that a command relies on. It decides which program honours the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum AcceptanceClass {
     /// CKE's own keys, which both programs obey, or an effect that needs no leader.
     Always,
     /// An order that the leader carries out for work that has begun.
@@ -101,7 +101,7 @@ pub enum Acceptance {
 
 impl Acceptance {
     /// Returns the text of the table's cell.
-    fn cell(self) -> &'static str {
+    fn table_cell(self) -> &'static str {
         match self {
             Self::Accepted => "yes",
             Self::InWork => "entries in work",
@@ -112,7 +112,7 @@ impl Acceptance {
     }
 }
 
-impl Asked {
+impl OperatorCommand {
     /// All values, in the order of the table.
     pub const ALL: [Self; 26] = [
         Self::Add,
@@ -256,7 +256,7 @@ impl Asked {
         }
     }
 
-    fn class(self) -> Class {
+    fn acceptance_class(self) -> AcceptanceClass {
         match self {
             Self::Add
             | Self::Cancel
@@ -271,16 +271,16 @@ impl Asked {
             | Self::Unhold
             | Self::Unfreeze
             | Self::ApplyAgain
-            | Self::GiveCordonBack => Class::Always,
-            Self::Retry | Self::Done | Self::Force | Self::Release => Class::Order,
-            Self::Hold | Self::KeepCordoned | Self::Approve | Self::HoldApplying => Class::Hold,
-            Self::Freeze | Self::Windows | Self::Groups | Self::Policy => Class::Rule,
+            | Self::GiveCordonBack => AcceptanceClass::Always,
+            Self::Retry | Self::Done | Self::Force | Self::Release => AcceptanceClass::Order,
+            Self::Hold | Self::KeepCordoned | Self::Approve | Self::HoldApplying => AcceptanceClass::Hold,
+            Self::Freeze | Self::Windows | Self::Groups | Self::Policy => AcceptanceClass::Rule,
         }
     }
 
     /// Returns true if the command is accepted under every leader.
     pub fn always(self) -> bool {
-        self.class() == Class::Always
+        self.acceptance_class() == AcceptanceClass::Always
     }
 
     /// Returns the command that sets this policy field to this value. Removing one of the documents is always accepted.
@@ -297,7 +297,7 @@ impl Asked {
     }
 }
 
-impl From<Verb> for Asked {
+impl From<Verb> for OperatorCommand {
     fn from(verb: Verb) -> Self {
         match verb {
             Verb::Hold => Self::Hold,
@@ -311,32 +311,40 @@ impl From<Verb> for Asked {
 }
 
 /// Returns the table's decision.
-pub fn acceptance(asked: Asked, lead: Lead) -> Acceptance {
-    match (asked.class(), lead) {
-        (Class::Always, Lead::Cketerm | Lead::Yielding | Lead::Cke | Lead::Nobody | Lead::Unknown)
-        | (Class::Order | Class::Hold | Class::Rule, Lead::Cketerm) => Acceptance::Accepted,
-        (Class::Order, Lead::Yielding) => Acceptance::InWork,
-        (Class::Order | Class::Hold | Class::Rule, Lead::Nobody) => Acceptance::NextLeader,
-        (Class::Rule, Lead::Yielding | Lead::Cke | Lead::Unknown) => Acceptance::ForHandover,
-        (Class::Order, Lead::Cke | Lead::Unknown) | (Class::Hold, Lead::Yielding | Lead::Cke | Lead::Unknown) => {
-            Acceptance::Refused
+pub fn acceptance(asked: OperatorCommand, lead: LeaderKind) -> Acceptance {
+    match (asked.acceptance_class(), lead) {
+        (
+            AcceptanceClass::Always,
+            LeaderKind::Cketerm | LeaderKind::Yielding | LeaderKind::Cke | LeaderKind::Nobody | LeaderKind::Unknown,
+        )
+        | (AcceptanceClass::Order | AcceptanceClass::Hold | AcceptanceClass::Rule, LeaderKind::Cketerm) => {
+            Acceptance::Accepted
         }
+        (AcceptanceClass::Order, LeaderKind::Yielding) => Acceptance::InWork,
+        (AcceptanceClass::Order | AcceptanceClass::Hold | AcceptanceClass::Rule, LeaderKind::Nobody) => {
+            Acceptance::NextLeader
+        }
+        (AcceptanceClass::Rule, LeaderKind::Yielding | LeaderKind::Cke | LeaderKind::Unknown) => {
+            Acceptance::ForHandover
+        }
+        (AcceptanceClass::Order, LeaderKind::Cke | LeaderKind::Unknown)
+        | (AcceptanceClass::Hold, LeaderKind::Yielding | LeaderKind::Cke | LeaderKind::Unknown) => Acceptance::Refused,
     }
 }
 
 /// Returns the table in the form of `docs/beside-cke.md`.
 pub fn markdown() -> String {
     let mut out = String::from("| command |");
-    for lead in Lead::ALL {
+    for lead in LeaderKind::ALL {
         let _ = write!(out, " {} |", lead.title());
     }
     out.push_str("\n| --- |");
-    out.push_str(&" --- |".repeat(Lead::ALL.len()));
+    out.push_str(&" --- |".repeat(LeaderKind::ALL.len()));
     out.push('\n');
-    for asked in Asked::ALL {
+    for asked in OperatorCommand::ALL {
         let _ = write!(out, "| {} |", asked.commands());
-        for lead in Lead::ALL {
-            let _ = write!(out, " {} |", acceptance(asked, lead).cell());
+        for lead in LeaderKind::ALL {
+            let _ = write!(out, " {} |", acceptance(asked, lead).table_cell());
         }
         out.push('\n');
     }
@@ -349,56 +357,59 @@ mod tests {
 
     /// The requirements of I52, stated independently of the table.
     #[test]
-    fn i52_nothing_is_accepted_that_the_leader_will_not_honour() {
-        use Asked::{
+    fn i52_only_commands_that_the_leader_honours_are_accepted() {
+        use OperatorCommand::{
             Cancel, Disable, Done, Enable, Engine, Force, Freeze, Groups, Hold, Policy, Resume, Retry, Stop, Windows,
         };
-        for lead in Lead::ALL {
-            for always in [Cancel, Enable, Disable, Engine, Stop, Resume, Asked::Unhold, Asked::Unfreeze] {
+        for lead in LeaderKind::ALL {
+            for always in
+                [Cancel, Enable, Disable, Engine, Stop, Resume, OperatorCommand::Unhold, OperatorCommand::Unfreeze]
+            {
                 assert_eq!(acceptance(always, lead), Acceptance::Accepted, "{always:?} under {lead:?}");
             }
         }
         for refused in [Hold, Force, Retry, Done] {
-            for lead in [Lead::Cke, Lead::Unknown] {
+            for lead in [LeaderKind::Cke, LeaderKind::Unknown] {
                 assert_eq!(acceptance(refused, lead), Acceptance::Refused, "{refused:?} under {lead:?}");
             }
-            assert_eq!(acceptance(refused, Lead::Cketerm), Acceptance::Accepted);
-            assert_ne!(acceptance(refused, Lead::Yielding), Acceptance::Accepted);
+            assert_eq!(acceptance(refused, LeaderKind::Cketerm), Acceptance::Accepted);
+            assert_ne!(acceptance(refused, LeaderKind::Yielding), Acceptance::Accepted);
         }
         for rule in [Freeze, Windows, Groups, Policy] {
-            for lead in [Lead::Cke, Lead::Yielding, Lead::Unknown] {
+            for lead in [LeaderKind::Cke, LeaderKind::Yielding, LeaderKind::Unknown] {
                 assert_eq!(acceptance(rule, lead), Acceptance::ForHandover, "{rule:?} under {lead:?}");
             }
         }
     }
 
     #[test]
-    fn whoever_is_refused_is_told_what_works() {
-        for asked in Asked::ALL {
-            let ever = Lead::ALL.iter().any(|lead| acceptance(asked, *lead) != Acceptance::Accepted);
+    fn every_refusal_names_an_alternative() {
+        for asked in OperatorCommand::ALL {
+            let ever = LeaderKind::ALL.iter().any(|lead| acceptance(asked, *lead) != Acceptance::Accepted);
             assert_eq!(ever, !asked.instead().is_empty(), "{asked:?}");
         }
-        for lead in Lead::ALL {
-            let distinct = Asked::ALL.iter().filter(|a| acceptance(**a, lead) == Acceptance::Accepted).count();
+        for lead in LeaderKind::ALL {
+            let distinct =
+                OperatorCommand::ALL.iter().filter(|a| acceptance(**a, lead) == Acceptance::Accepted).count();
             assert!(distinct >= 14, "{lead:?}");
         }
     }
 
     #[test]
-    fn every_policy_field_that_decides_something_has_its_row() {
+    fn policy_fields_map_to_their_commands() {
         for (field, asked) in [
-            ("engine", Asked::Engine),
-            ("freeze", Asked::Freeze),
-            ("windows", Asked::Windows),
-            ("groups", Asked::Groups),
-            ("stuck_seconds", Asked::Policy),
+            ("engine", OperatorCommand::Engine),
+            ("freeze", OperatorCommand::Freeze),
+            ("windows", OperatorCommand::Windows),
+            ("groups", OperatorCommand::Groups),
+            ("stuck_seconds", OperatorCommand::Policy),
         ] {
-            assert_eq!(Asked::of_policy(field, "x"), asked);
+            assert_eq!(OperatorCommand::of_policy(field, "x"), asked);
         }
     }
 
     #[test]
-    fn the_document_of_the_leaders_has_the_table() {
+    fn the_table_in_beside_cke_md_is_up_to_date() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/beside-cke.md");
         let text = std::fs::read_to_string(file).expect("docs/beside-cke.md");
         let (before, rest) = text.split_once("<!-- table: begin -->\n").expect("a beginning");

@@ -101,9 +101,9 @@ impl Outcome {
     /// Returns the outcome without its outputs, because etcd refused their size. Returns `None` if that would save
     /// nothing.
     pub fn without_outputs(&self, why: &str) -> Option<Self> {
-        let said = format!("outputs omitted: {why}");
-        let smaller = self.stdout.len() + self.stderr.len() > said.len();
-        smaller.then(|| Self { stdout: String::new(), stderr: said, ..self.clone() })
+        let message = format!("outputs omitted: {why}");
+        let smaller = self.stdout.len() + self.stderr.len() > message.len();
+        smaller.then(|| Self { stdout: String::new(), stderr: message, ..self.clone() })
     }
 }
 
@@ -142,8 +142,8 @@ impl fmt::Display for CheckAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Yes => f.write_str("true"),
-            Self::No(said) if said.is_empty() => f.write_str("not true"),
-            Self::No(said) => f.write_str(said),
+            Self::No(message) if message.is_empty() => f.write_str("not true"),
+            Self::No(message) => f.write_str(message),
             Self::Unavailable(why) => write!(f, "no answer: {why}"),
         }
     }
@@ -190,7 +190,7 @@ impl Attempt {
     /// Returns the attempt with the Node's present boot id, right before the command, and whether that id may be
     /// outdated (I14).
     #[must_use]
-    pub fn met(self, node: Option<&NodeRow>) -> Self {
+    pub fn with_node(self, node: Option<&NodeRow>) -> Self {
         let boot_id = node.map(|n| n.boot_id.clone()).filter(|id| !id.is_empty());
         Self { boot_id, not_ready: node.is_some_and(|n| !n.ready), ..self }
     }
@@ -212,7 +212,7 @@ impl Attempt {
 
     /// Reports whether the newer attempt holds all facts of this one about the recovery of the machine and the number
     /// of tries. Number, time and outcome may differ.
-    pub fn tells_the_same(&self, newer: &Self) -> bool {
+    pub fn is_covered_by(&self, newer: &Self) -> bool {
         let ended = |a: &Self| !a.open() && !matches!(a.outcome.as_ref().map(|o| &o.end), Some(Ended::Unknown(_)));
         let machine =
             |a: &Self| (a.boot_id.clone(), a.not_ready, a.node_uid.clone(), a.node.clone(), a.address.clone());
@@ -247,7 +247,7 @@ mod tests {
 
     /// Without this, the leader would retry without end an outcome that etcd refuses as too large.
     #[test]
-    fn an_outcome_that_is_too_large_goes_without_its_outputs_and_says_so() {
+    fn an_outcome_that_is_too_large_is_stored_without_its_output() {
         let large = Outcome {
             end: Ended::Exit(3),
             at: Timestamp::UNIX_EPOCH,

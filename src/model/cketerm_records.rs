@@ -280,10 +280,10 @@ pub struct Ending {
 }
 
 /// Number of attempts that an ending keeps.
-const KEPT_ATTEMPTS: usize = 32;
+const MAX_ATTEMPTS: usize = 32;
 /// Maximum number of bytes of an ending's attempts, and of its entry.
-const ATTEMPTS_BYTES: usize = 256 << 10;
-const ENTRY_BYTES: usize = 128 << 10;
+const MAX_ATTEMPTS_BYTES: usize = 256 << 10;
+const MAX_ENTRY_BYTES: usize = 128 << 10;
 
 impl Ending {
     /// Returns an ending that can always be stored. It keeps the first attempt and as many of the newest ones as fit,
@@ -291,26 +291,26 @@ impl Ending {
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let size = |value: &serde_json::Value| value.to_string().len();
-        if size(&self.last) > ENTRY_BYTES {
+        if size(&self.last) > MAX_ENTRY_BYTES {
             self.last = serde_json::json!({ "left_out": format!("{} bytes", size(&self.last)) });
         }
         let before: u32 = self.attempts.iter().map(|a| a.folded).sum();
-        let (mut room, mut kept) = (ATTEMPTS_BYTES, std::collections::BTreeSet::new());
+        let (mut bytes_left, mut kept_indexes) = (MAX_ATTEMPTS_BYTES, std::collections::BTreeSet::new());
         let last = self.attempts.len().saturating_sub(1);
         // The newest attempt first, which holds the end; then the first one; then the others from new to old.
-        for place in (0..self.attempts.len()).rev().take(1).chain([0]).chain((0..last).rev()) {
-            let Some(attempt) = self.attempts.get(place).filter(|_| !kept.contains(&place)) else { continue };
+        for index in (0..self.attempts.len()).rev().take(1).chain([0]).chain((0..last).rev()) {
+            let Some(attempt) = self.attempts.get(index).filter(|_| !kept_indexes.contains(&index)) else { continue };
             let bytes = serde_json::to_string(attempt).map_or(0, |text| text.len());
-            if kept.len() == KEPT_ATTEMPTS || bytes > room {
+            if kept_indexes.len() == MAX_ATTEMPTS || bytes > bytes_left {
                 break;
             }
-            room -= bytes;
-            kept.insert(place);
+            bytes_left -= bytes;
+            kept_indexes.insert(index);
         }
         let all = std::mem::take(&mut self.attempts).into_iter().enumerate();
-        let (stay, go): (Vec<_>, Vec<_>) = all.partition(|(place, _)| kept.contains(place));
-        self.attempts = stay.into_iter().map(|(_, attempt)| attempt).collect();
-        self.omitted = self.omitted.max(before.saturating_add(u32::try_from(go.len()).unwrap_or(u32::MAX)));
+        let (retained, dropped): (Vec<_>, Vec<_>) = all.partition(|(index, _)| kept_indexes.contains(index));
+        self.attempts = retained.into_iter().map(|(_, attempt)| attempt).collect();
+        self.omitted = self.omitted.max(before.saturating_add(u32::try_from(dropped.len()).unwrap_or(u32::MAX)));
         self
     }
 }
@@ -419,7 +419,7 @@ impl Audit {
     }
 
     /// Returns the action, with the number of tries if there were several.
-    pub fn what_and_how_often(&self) -> String {
+    pub fn what_with_count(&self) -> String {
         match self.count() {
             1 => self.what.clone(),
             count => format!("{} x{count}", self.what),

@@ -9,9 +9,9 @@ use super::cluster::Taint;
 /// Names with values, sorted by name, in one allocation. There are 5,000 Nodes with about twenty of them each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
-pub struct Words(Box<str>);
+pub struct PackedPairs(Box<str>);
 
-impl Words {
+impl PackedPairs {
     /// Returns names and values in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut parts = self.0.split_terminator('\0');
@@ -24,7 +24,7 @@ impl Words {
     }
 }
 
-impl FromIterator<(String, String)> for Words {
+impl FromIterator<(String, String)> for PackedPairs {
     fn from_iter<T: IntoIterator<Item = (String, String)>>(pairs: T) -> Self {
         let mut text = String::new();
         for (name, value) in pairs.into_iter().collect::<BTreeMap<_, _>>() {
@@ -34,32 +34,32 @@ impl FromIterator<(String, String)> for Words {
     }
 }
 
-impl From<BTreeMap<String, String>> for Words {
+impl From<BTreeMap<String, String>> for PackedPairs {
     fn from(map: BTreeMap<String, String>) -> Self {
         map.into_iter().collect()
     }
 }
 
-impl From<Words> for BTreeMap<String, String> {
-    fn from(words: Words) -> Self {
+impl From<PackedPairs> for BTreeMap<String, String> {
+    fn from(words: PackedPairs) -> Self {
         words.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect()
     }
 }
 
 /// Present labels, annotations and taints of a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Described {
+pub struct NodeMetadata {
     /// All labels.
-    pub labels: Words,
+    pub labels: PackedPairs,
     /// Annotations, except long ones, which are data of other programs.
-    pub annotations: Words,
+    pub annotations: PackedPairs,
     /// All taints.
     pub taints: Vec<Taint>,
 }
 
 /// Changes to make on a Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Description {
+pub struct MetadataPatch {
     /// Values to set; `None` = remove.
     pub labels: BTreeMap<String, Option<String>>,
     /// Values to set; `None` = remove.
@@ -68,7 +68,7 @@ pub struct Description {
     pub taints: Option<Vec<Taint>>,
 }
 
-impl fmt::Display for Description {
+impl fmt::Display for MetadataPatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |kind: &'static str, words: &BTreeMap<String, Option<String>>| {
             let each = words.iter().map(|(name, value)| match value {
@@ -92,13 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_as_they_were_written() {
-        let words: Words =
+    fn packed_pairs_round_trip_through_serde() {
+        let words: PackedPairs =
             [("b", "2"), ("a", ""), ("c", "x=y\n")].map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
         assert_eq!(words.iter().collect::<Vec<_>>(), [("a", ""), ("b", "2"), ("c", "x=y\n")]);
         assert_eq!((words.get("a"), words.get("d")), (Some(""), None));
         let json = serde_json::to_string(&words).unwrap();
-        assert_eq!(serde_json::from_str::<Words>(&json).unwrap(), words);
-        assert_eq!(Words::default().iter().count(), 0);
+        assert_eq!(serde_json::from_str::<PackedPairs>(&json).unwrap(), words);
+        assert_eq!(PackedPairs::default().iter().count(), 0);
     }
 }

@@ -108,7 +108,7 @@ impl Member {
     /// Returns the hosts in its URLs and their resolved addresses, except those that every machine has.
     pub fn hosts(&self) -> impl Iterator<Item = String> {
         let urls = self.peer_urls.iter().chain(&self.client_urls).filter_map(|url| host(url));
-        urls.chain(self.resolved.iter().cloned()).filter(|host| !everywhere(host))
+        urls.chain(self.resolved.iter().cloned()).filter(|host| !is_unspecific(host))
     }
 
     /// Returns its last answer, if it gave one.
@@ -129,16 +129,17 @@ pub fn host(url: &str) -> Option<String> {
         Some(bracketed) => bracketed.split(']').next()?,
         None => authority.split(':').next()?,
     };
-    let usual = |host: &str| host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_string());
-    (!host.is_empty()).then(|| usual(host))
+    let normalized =
+        |host: &str| host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_string());
+    (!host.is_empty()).then(|| normalized(host))
 }
 
 /// Reports whether an address or name does not identify a machine.
-fn everywhere(host: &str) -> bool {
-    let names_nobody = |ip: IpAddr| {
+fn is_unspecific(host: &str) -> bool {
+    let is_unspecific_ip = |ip: IpAddr| {
         ip.is_unspecified() || ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST)
     };
-    host == "localhost" || host.parse().is_ok_and(names_nobody)
+    host == "localhost" || host.parse().is_ok_and(is_unspecific_ip)
 }
 
 #[cfg(test)]
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_read_from_every_form_of_url() {
+    fn the_host_is_parsed_from_every_form_of_url() {
         for (url, expected) in [
             ("https://10.0.0.1:2379", Some("10.0.0.1")),
             ("http://[fd00::0:1]:2380/x", Some("fd00::1")),
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_every_machine_has_name_none() {
+    fn loopback_and_unspecified_addresses_identify_no_host() {
         let urls = ["https://127.0.0.1:2379", "https://[::1]:2379", "https://0.0.0.0:2379", "https://localhost:2379"];
         let member = Member {
             client_urls: urls.map(str::to_owned).to_vec(),

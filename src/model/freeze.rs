@@ -77,24 +77,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_read_and_refused_with_their_field() {
+    fn groups_are_parsed_or_refused_with_their_field() {
         let groups = Groups::read("by: rack").unwrap();
         assert_eq!(groups.limit, 1);
         let labels = |key: &str| [(key.to_owned(), "7".to_owned())].into();
         assert_eq!(groups.of(&labels("cke.cybozu.com/rack")), "7");
         assert_eq!(groups.of(&labels("zone")), "none");
-        for (text, said) in [
+        for (text, expected) in [
             ("{by: rack, limit: 0}", "limit must be positive"),
             ("{by: 'a b'}", "is not a label key"),
             ("{by: rack, most: 2}", "unknown field most"),
             ("{limit: 2}", "missing field `by`"),
         ] {
-            assert!(Groups::read(text).unwrap_err().contains(said), "{text}");
+            assert!(Groups::read(text).unwrap_err().contains(expected), "{text}");
         }
     }
 
     #[test]
-    fn a_freeze_ends_by_itself_and_keeps_what_it_does_not_know() {
+    fn a_freeze_expires_and_keeps_unknown_fields() {
         let text = r#"{"until":"2026-08-01T08:00:00Z","reason":"quarter end","later":1}"#;
         let freeze: Freeze = serde_json::from_str(text).unwrap();
         assert!(freeze.holds("2026-08-01T07:59:59Z".parse().unwrap()));

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::proof::{By, Seen, Stretch, Watching};
+pub use self::proof::{OffStreak, PowerObservation, PowerWatch, ProofSource};
 use super::kube::{KubeView, NodeRow};
 
 /// Annotation that requests one power cycle. The controller removes it.
@@ -77,16 +77,16 @@ pub struct Times {
 
 /// Annotations of the reboot interface on one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RebootAnnotations {
     /// Value of the basic annotation.
     pub base: Option<String>,
     /// Values of the annotations that hold the host off, by the client's key.
     pub keys: BTreeMap<String, String>,
 }
 
-impl Asked {
+impl RebootAnnotations {
     /// Returns the annotations of the interface among a host's annotations.
-    pub fn among<'a>(annotations: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+    pub fn from_annotations<'a>(annotations: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let mut asked = Self::default();
         for (name, value) in annotations {
             if name == REBOOT_ANNOTATION {
@@ -165,7 +165,7 @@ pub struct HostRow {
     #[serde(skip)]
     pub power_writers: Vec<(String, Timestamp)>,
     /// Annotations of the reboot interface.
-    pub asked: Asked,
+    pub asked: RebootAnnotations,
 }
 
 /// Returns the provisioning state for messages. A host without a state is not registered.

@@ -7,7 +7,7 @@ use imbl::{OrdMap, OrdSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use super::described::{Described, Description, Words};
+pub use super::described::{MetadataPatch, NodeMetadata, PackedPairs};
 use super::{entry::EntryId, host::HostRow, selector::Selector};
 
 /// CKE's mark of a node that a queue cordoned, shared with CKE: value `true`.
@@ -86,7 +86,7 @@ pub struct NodeRow {
     pub shown_labels: Vec<(String, String)>,
     /// Labels, annotations and taints that a definition can set.
     #[serde(default)]
-    pub described: Described,
+    pub described: NodeMetadata,
 }
 
 impl NodeRow {
@@ -97,7 +97,7 @@ impl NodeRow {
 
     /// Returns true if a newer row differs only in its version and in annotations of other programs, on which no
     /// decision depends. Every field is named here, so that a new field must be considered.
-    pub fn says_the_same(&self, newer: &Self) -> bool {
+    pub fn same_state(&self, newer: &Self) -> bool {
         let Self {
             name,
             uid,
@@ -113,7 +113,7 @@ impl NodeRow {
             owner,
             keep_cordoned,
             shown_labels,
-            described: Described { labels, annotations: _, taints },
+            described: NodeMetadata { labels, annotations: _, taints },
         } = newer;
         (name, uid, addresses, boot_id, kubelet)
             == (&self.name, &self.uid, &self.addresses, &self.boot_id, &self.kubelet)
@@ -283,7 +283,7 @@ pub struct SourceState {
 
 /// State of the link to the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct KubeLine {
+pub struct KubeLinkState {
     /// Boot time (seconds) of the next try after a failure. Once it has passed, the try is under way.
     pub retry: Option<f64>,
     /// Whole seconds that the last answer took.
@@ -332,7 +332,7 @@ pub struct KubeView {
     pub sources: OrdMap<String, SourceState>,
     /// State of the link to the API server, for display; no decision depends on it.
     #[serde(skip)]
-    pub line: KubeLine,
+    pub line: KubeLinkState,
     /// UID of the `kube-system` namespace, once known.
     pub cluster_uid: Option<String>,
     /// API server's clock minus the local clock in seconds, once known.

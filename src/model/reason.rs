@@ -12,10 +12,10 @@ pub use self::{attention::Attention, sentence::DONE_ORDERED};
 use super::{attempt::Ended, cketerm_records::Verb, entry::EntryId};
 
 /// Maximum number of nodes that a reason names. A number beside them is the total.
-pub const NAMED: usize = 20;
+pub const MAX_NAMES: usize = 20;
 
 /// Number of backoffs from which a drain counts as stuck: its blocker does not go away by itself.
-pub const GIVEN_UP: i64 = 3;
+pub const ATTENTION_BACKOFF_COUNT: i64 = 3;
 
 /// Blocker that keeps one pod on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,7 +149,7 @@ pub enum Reason {
     WaitingForControlPlane {
         other: String,
     },
-    /// `names` holds the first [`NAMED`] of them. All waiting entries share it, otherwise an outage would cost nodes
+    /// `names` holds the first [`MAX_NAMES`] of them. All waiting entries share it, otherwise an outage would cost nodes
     /// times entries.
     UnreachableGate {
         count: i64,

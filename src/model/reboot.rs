@@ -79,7 +79,7 @@ impl RebootEntry {
     /// Returns the entry in another state since `now`, in whole seconds.
     #[must_use]
     pub fn moved_to(&self, status: RebootStatus, now: Timestamp) -> Self {
-        let unknown = if on(Mutation::StrangeFieldsLost) { Map::new() } else { self.unknown.clone() };
+        let unknown = if on(Mutation::UnknownFieldsLost) { Map::new() } else { self.unknown.clone() };
         Self { status, last_transition_time: Some(super::time::whole_seconds(now)), unknown, ..self.clone() }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_is_no_number_in_a_string_is_refused() {
+    fn an_index_that_is_not_a_numeric_string_is_refused() {
         for index in ["3", "\"x\""] {
             let text = format!(r#"{{"index":{index},"node":"10.0.0.1","status":"queued"}}"#);
             assert!(serde_json::from_str::<RebootEntry>(&text).is_err(), "{index}");

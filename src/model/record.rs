@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Number of records that are kept (STO-14).
-pub const KEPT: u64 = 1000;
+pub const MAX_RECORDS: u64 = 1000;
 
 /// Value of `records/%016x`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_of_cke_is_read_and_written_back_the_same() {
+    fn a_cke_record_round_trips_unchanged() {
         let text = r#"{"id":"3","status":"running","operation":"reboot-drain-start","command":{"name":"rebootDrainStartCommand","target":"10.0.0.12"},"targets":["10.0.0.12"],"info":"","error":"","start-at":"2026-06-01T00:00:03.5Z","end-at":"0001-01-01T00:00:00Z"}"#;
         let record: Record = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&record).unwrap(), text);

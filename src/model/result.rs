@@ -16,7 +16,7 @@ use super::{
 use crate::mutation::{Mutation, on};
 
 /// Maximum size of a result in bytes, in a file or in etcd. A larger one is refused.
-pub const MOST_BYTES: usize = 64 * 1024;
+pub const MAX_RESULT_BYTES: usize = 64 * 1024;
 /// Bytes kept of each output and of each message.
 const TAIL: usize = 4096;
 
@@ -48,7 +48,7 @@ pub struct CommandResult {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadResult {
     /// It is too long.
-    #[error("{0} bytes; a result has at most {MOST_BYTES}")]
+    #[error("{0} bytes; a result has at most {MAX_RESULT_BYTES}")]
     TooLong(usize),
     /// It is not the JSON of a result.
     #[error("cannot be read: {0}")]
@@ -72,15 +72,15 @@ impl ResultLabel {
 impl CommandResult {
     /// Reads a result from a file or from etcd: bounded, with control characters made visible and secrets masked.
     pub fn read(bytes: &[u8]) -> Result<Self, BadResult> {
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > MAX_RESULT_BYTES {
             return Err(BadResult::TooLong(bytes.len()));
         }
         let shape = |e: serde_json::Error| BadResult::Shape(text::visible(&e.to_string(), false));
         let mut result: Self = serde_json::from_slice(bytes).map_err(shape)?;
         parse_attempt_id(&result.label.attempt).ok_or(BadResult::Name)?;
         let outcome = &mut result.outcome;
-        for said in [&mut outcome.stdout, &mut outcome.stderr] {
-            *said = secret::masked(&text::tail(said.as_bytes(), TAIL));
+        for output in [&mut outcome.stdout, &mut outcome.stderr] {
+            *output = secret::masked(&text::tail(output.as_bytes(), TAIL));
         }
         match &mut outcome.end {
             Ended::NotStarted(why) | Ended::Withheld(why) | Ended::Unknown(why) => {

@@ -27,7 +27,7 @@ impl Area {
         [Self::Reboots, Self::Repairs, Self::Orders, Self::Settings, Self::Registry, Self::Nodes, Self::Hosts];
 
     /// Returns true if etcd grants the right, false if Kubernetes does.
-    pub const fn in_etcd(self) -> bool {
+    pub const fn is_in_etcd(self) -> bool {
         !matches!(self, Self::Nodes | Self::Hosts)
     }
 }
@@ -55,7 +55,7 @@ pub struct Rights {
 
 impl Rights {
     /// Records a missing right, with a message about who refuses and what grants it.
-    pub fn lack(&mut self, area: Area, why: String) {
+    pub fn set_missing(&mut self, area: Area, why: String) {
         self.lacking.insert(area, why);
     }
 
@@ -70,7 +70,7 @@ impl Rights {
     }
 
     /// Returns true if nothing in etcd may be written.
-    pub fn only_looks(&self) -> bool {
-        Area::ALL.into_iter().filter(|area| area.in_etcd()).all(|area| self.lacking.contains_key(&area))
+    pub fn is_read_only(&self) -> bool {
+        Area::ALL.into_iter().filter(|area| area.is_in_etcd()).all(|area| self.lacking.contains_key(&area))
     }
 }

@@ -52,12 +52,12 @@ mod tests {
     }
 
     #[test]
-    fn i32_every_reason_has_a_section_that_says_what_it_means_what_to_check_and_what_helps() {
-        let (mut known, mut told) = (reasons(), sections().map(|s| s.name.to_owned()).collect::<Vec<_>>());
+    fn i32_every_reason_has_a_complete_runbook_section() {
+        let (mut known, mut documented) = (reasons(), sections().map(|s| s.name.to_owned()).collect::<Vec<_>>());
         known.sort();
-        told.sort();
+        documented.sort();
         assert!(known.len() > 40, "{known:?}");
-        assert_eq!(known, told);
+        assert_eq!(known, documented);
         for section in sections() {
             for word in ["Means", "Check", "Helps"] {
                 assert!(section.part(word).len() >= 5, "{} says nothing under {word}", section.name);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_stands_in_the_table_of_reasons() {
+    fn every_reason_is_listed_in_reasons_md() {
         let table = include_str!("../../docs/reasons.md");
         let missing: Vec<String> = reasons().into_iter().filter(|r| !table.contains(&format!("`{r}`"))).collect();
         assert!(missing.is_empty(), "docs/reasons.md does not have {missing:?}");

@@ -23,7 +23,7 @@ pub fn masked(text: &str) -> String {
         mask(&mut value);
         return if value == before { text.to_owned() } else { value.to_string() };
     }
-    words::of_text(text)
+    words::mask_text(text)
 }
 
 /// Number of bytes to look at beyond the shown part. The context that marks a secret reaches no farther.
@@ -35,7 +35,7 @@ pub fn beginning(text: &[u8], most: usize) -> String {
     let window = most.saturating_mul(4).saturating_add(WINDOW);
     let cut = text.len() > window;
     let text = String::from_utf8_lossy(&text[..text.len().min(window)]);
-    let masked = if cut { words::of_beginning(&text) } else { masked(&text) };
+    let masked = if cut { words::mask_truncated(&text) } else { masked(&text) };
     masked.chars().take(most).collect()
 }
 
@@ -70,7 +70,7 @@ mod steps {
 
 /// Returns a command line for display: its words, masked, separated by spaces.
 pub fn argv(words: &[String]) -> String {
-    words::of_argv(words.iter().map(String::as_str)).join(" ")
+    words::mask_argv(words.iter().map(String::as_str)).join(" ")
 }
 
 /// Masks a document in place. Lists of strings count as command lines.
@@ -85,7 +85,7 @@ pub fn mask(value: &mut Value) {
             }
         }
         Value::Array(list) if list.iter().all(Value::is_string) => {
-            let words = words::of_argv(list.iter().filter_map(Value::as_str));
+            let words = words::mask_argv(list.iter().filter_map(Value::as_str));
             *list = words.into_iter().map(Value::String).collect();
         }
         Value::Array(list) => list.iter_mut().for_each(mask),
@@ -109,12 +109,12 @@ fn user_part(word: &str) -> Option<(usize, usize)> {
     let authority = rest.find(['/', '?', '#', '"', '\'', ',', ';', ')']).unwrap_or(rest.len());
     let at = rest[..authority].rfind('@').filter(|at| *at > 0);
     // A password that is not encoded may contain any of these. A host is followed by a colon and a port.
-    let odd = || {
+    let unescaped_at = || {
         let before = &rest[..rest.find('@')?];
         let password = before[..authority.min(before.len())].split_once(':')?.1;
         (!password.is_empty() && !password.bytes().all(|b| b.is_ascii_digit())).then_some(before.len())
     };
-    let at = at.or_else(odd)?;
+    let at = at.or_else(unescaped_at)?;
     Some((from, from + at + 1))
 }
 

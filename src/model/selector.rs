@@ -117,34 +117,34 @@ fn split(text: &str) -> Vec<String> {
 }
 
 fn requirement(part: &str) -> Result<Requirement, String> {
-    let made = |key: &str, operator, values: Option<Vec<String>>| {
+    let build = |key: &str, operator, values: Option<Vec<String>>| {
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/'));
         let key = key.trim();
         match values.iter().flatten().find(|value| !plain(value)) {
             _ if key.is_empty() || !plain(key) => Err(format!("{part:?}: {key:?} is not a label key")),
-            Some(bad) => Err(format!("{part:?}: {bad:?} is not a label value")),
+            Some(invalid) => Err(format!("{part:?}: {invalid:?} is not a label value")),
             None => Ok(Requirement { key: key.to_owned(), operator, values }),
         }
     };
     let one = |value: &str| Some(vec![value.trim().to_owned()]);
     if let Some((key, value)) = part.split_once("!=") {
-        return made(key, Operator::NotIn, one(value));
+        return build(key, Operator::NotIn, one(value));
     }
     if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        return made(key, Operator::In, one(value));
+        return build(key, Operator::In, one(value));
     }
     if let Some((head, list)) = part.split_once('(') {
         let list = list.trim_end().strip_suffix(')').ok_or_else(|| format!("{part:?}: missing )"))?;
         let values = Some(list.split(',').map(|value| value.trim().to_owned()).collect());
         return match head.split_whitespace().collect::<Vec<_>>().as_slice() {
-            [key, "in"] => made(key, Operator::In, values),
-            [key, "notin"] => made(key, Operator::NotIn, values),
+            [key, "in"] => build(key, Operator::In, values),
+            [key, "notin"] => build(key, Operator::NotIn, values),
             _ => Err(format!("{part:?}: write `key in (a,b)` or `key notin (a,b)`")),
         };
     }
     match part.strip_prefix('!') {
-        Some(key) => made(key, Operator::DoesNotExist, None),
-        None => made(part, Operator::Exists, None),
+        Some(key) => build(key, Operator::DoesNotExist, None),
+        None => build(part, Operator::Exists, None),
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_count_too() {
+    fn match_expressions_and_match_labels_both_apply() {
         let s: Selector = serde_json::from_str(
             r#"{"matchLabels":{"a":"1"},"matchExpressions":[{"key":"b","operator":"NotIn","values":["x"]}]}"#,
         )
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_without_its_values_is_a_fault_with_its_place() {
+    fn an_operator_without_values_is_a_fault_with_its_path() {
         let s: Selector = serde_json::from_str(r#"{"matchExpressions":[{"key":"b","operator":"In"}]}"#).unwrap();
         assert!(s.fault("x").unwrap().starts_with("x.matchExpressions[0]"));
     }
 
     #[test]
-    fn a_selector_is_read_as_kubectl_writes_it() {
+    fn a_selector_is_parsed_in_kubectl_syntax() {
         let seen = labels(&[("rack", "3"), ("cke.cybozu.com/role", "cs"), ("gpu", "")]);
         for (text, matches) in [
             ("rack=3", true),
@@ -195,7 +195,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Selector>().unwrap().matches(&seen), matches, "{text}");
         }
-        for (bad, said) in [
+        for (invalid, expected) in [
             ("", "at least one label"),
             (",", "empty requirement between two commas"),
             ("a=1,,b=2", "empty requirement between two commas"),
@@ -205,7 +205,7 @@ mod tests {
             ("a b", "is not a label key"),
             ("a=b c", "is not a label value"),
         ] {
-            assert!(bad.parse::<Selector>().unwrap_err().contains(said), "{bad}");
+            assert!(invalid.parse::<Selector>().unwrap_err().contains(expected), "{invalid}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use unicode_width::UnicodeWidthChar;
 
 /// Maximum number of accents on one letter.
-const MARKS: usize = 4;
+const MAX_COMBINING_MARKS: usize = 4;
 
 /// Replaces control characters (escape sequences, NUL, carriage returns …) by visible ones, so that a pod's name or a
 /// command's output never controls a terminal. Newlines stay if `lines` is true; tabs become a space.
@@ -25,7 +25,7 @@ pub fn visible(text: &str, lines: bool) -> String {
             // A mark on the letter before it: no name has more than a few of them.
             c if !c.is_ascii() && c.width() == Some(0) => {
                 marks += 1;
-                if marks <= MARKS {
+                if marks <= MAX_COMBINING_MARKS {
                     out.push(c);
                 }
                 continue;
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_the_one_that_was_meant() {
+    fn nearest_returns_the_closest_known_name() {
         let known = ["reboot_command", "boot_check_command", "command_retries"];
         assert_eq!(nearest("reboot_comand", known), Some("reboot_command"));
         assert_eq!(nearest("Command_Retires", known), Some("command_retries"));
@@ -111,15 +111,15 @@ mod tests {
     }
 
     #[test]
-    fn accents_stay_and_a_tower_of_them_does_not() {
+    fn accents_are_kept_but_stacked_ones_are_cut() {
         assert_eq!(visible("e\u{301}a\u{308}\u{304}", false), "e\u{301}a\u{308}\u{304}");
-        let tower = format!("e{}x{}", "\u{301}".repeat(5000), "\u{301}".repeat(3));
-        assert_eq!(visible(&tower, false).chars().count(), 2 + MARKS + 3);
+        let stacked = format!("e{}x{}", "\u{301}".repeat(5000), "\u{301}".repeat(3));
+        assert_eq!(visible(&stacked, false).chars().count(), 2 + MAX_COMBINING_MARKS + 3);
         assert_eq!(visible("a\u{fe0f}b\u{e0041}", false), "a\u{fffd}b\u{fffd}");
     }
 
     #[test]
-    fn a_tail_is_cut_at_a_character() {
+    fn a_tail_starts_at_a_character_boundary() {
         assert_eq!(tail("ééé".as_bytes(), 3), "é");
         assert_eq!(tail(b"abc", 10), "abc");
     }

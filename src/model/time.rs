@@ -93,13 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_zero_time_of_go_is_none_and_is_written_back() {
+    fn the_go_zero_time_is_none_and_round_trips() {
         assert_eq!(parse(GO_ZERO).unwrap(), None);
         assert_eq!(write(None), GO_ZERO);
     }
 
     #[test]
-    fn a_moment_to_come_is_a_time_or_how_long() {
+    fn a_future_time_is_parsed_from_a_timestamp_or_a_duration() {
         let now = "2026-11-21T10:00:00.5Z".parse().unwrap();
         for (text, at) in [
             ("2026-11-22T08:00:00+09:00", "2026-11-21T23:00:00Z"),
@@ -108,13 +108,13 @@ mod tests {
         ] {
             assert_eq!(ahead(text, now).unwrap().to_string(), at, "{text}");
         }
-        for (bad, said) in [
+        for (invalid, expected) in [
             ("", "expected a time"),
             ("tomorrow", "expected a time"),
             ("0h", "is in the past"),
             ("2026-11-21T10:00:00Z", "is in the past"),
         ] {
-            assert!(ahead(bad, now).unwrap_err().contains(said), "{bad}");
+            assert!(ahead(invalid, now).unwrap_err().contains(expected), "{invalid}");
         }
     }
 

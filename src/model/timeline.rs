@@ -12,7 +12,7 @@ use super::{
 
 /// An event of an entry's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Moment {
+pub struct TimelineEntry {
     /// Time of the event.
     pub at: Timestamp,
     /// Description.
@@ -29,7 +29,7 @@ pub struct Moment {
 }
 
 /// Audit records that are left out, because the attempts and the ending show them better.
-const TOLD_ELSEWHERE: [&str; 5] = ["power", "repair command", "success command", "end", "stamp"];
+const SKIPPED_ACTIONS: [&str; 5] = ["power", "repair command", "success command", "end", "stamp"];
 
 impl Ending {
     /// Returns true if the entry ended as intended: booted, healthy, or done by an operator's order.
@@ -43,21 +43,21 @@ impl Ending {
     }
 
     /// Returns its timeline, oldest event first. `audit` may hold records of other entries too.
-    pub fn timeline(&self, audit: &[&Audit]) -> Vec<Moment> {
+    pub fn timeline(&self, audit: &[&Audit]) -> Vec<TimelineEntry> {
         let entry = self.entry.to_string();
-        let mut story = Vec::new();
+        let mut entries = Vec::new();
         if let Some(request) = &self.request {
             let (who, reason) = (Some(request.who.to_string()), request.reason.clone());
-            story.push(Moment { at: request.at, what: "requested".to_owned(), who, reason, drain: false });
+            entries.push(TimelineEntry { at: request.at, what: "requested".to_owned(), who, reason, drain: false });
         }
-        let own = |a: &&&Audit| a.on == entry && !TOLD_ELSEWHERE.contains(&a.what.as_str());
-        for a in audit.iter().filter(own).chain(self.of_its_node(audit).iter()) {
+        let is_own = |a: &&&Audit| a.on == entry && !SKIPPED_ACTIONS.contains(&a.what.as_str());
+        for a in audit.iter().filter(is_own).chain(self.node_audit(audit).iter()) {
             let on = if a.on == entry { String::new() } else { format!(" {}", a.on) };
             let mut what = format!("{}{on}: {}", a.what, secret::masked(&a.result));
             if let Some(repeats) = a.repeats {
-                what = format!("{what}, {} times, last at {}", repeats.count, whole(repeats.last));
+                what = format!("{what}, {} times, last at {}", repeats.count, format_seconds(repeats.last));
             }
-            story.push(Moment {
+            entries.push(TimelineEntry {
                 at: a.at,
                 what,
                 who: Some(a.who.to_string()),
@@ -68,26 +68,26 @@ impl Ending {
         if self.omitted > 0 {
             let at = self.attempts.first().map_or(self.at, |a| a.start);
             let what = format!("{} earlier attempts, not kept", self.omitted);
-            story.push(Moment { at, what, who: None, reason: None, drain: false });
+            entries.push(TimelineEntry { at, what, who: None, reason: None, drain: false });
         }
         for attempt in &self.attempts {
-            story.push(started(attempt));
-            story.extend(ended(attempt));
+            entries.push(started(attempt));
+            entries.extend(ended(attempt));
         }
-        story.push(Moment {
+        entries.push(TimelineEntry {
             at: self.at,
             what: format!("ended: {}", self.outcome),
             who: None,
             reason: None,
             drain: false,
         });
-        story.sort_by_key(|m| m.at);
-        story
+        entries.sort_by_key(|m| m.at);
+        entries
     }
 
     /// Returns the audit records of its Node on its behalf. The cordon names the entry; from then to the end the Node
     /// belonged to the entry.
-    fn of_its_node<'a>(&self, audit: &[&'a Audit]) -> Vec<&'a Audit> {
+    fn node_audit<'a>(&self, audit: &[&'a Audit]) -> Vec<&'a Audit> {
         let its_own = |a: &Audit| a.entry == Some(self.entry);
         let cordon = audit.iter().filter(|a| a.what == "cordon" && its_own(a)).min_by_key(|a| a.at);
         let Some(cordon) = cordon else { return Vec::new() };
@@ -101,7 +101,7 @@ impl Ending {
 }
 
 /// Returns the time in whole seconds, for display.
-fn whole(at: Timestamp) -> String {
+fn format_seconds(at: Timestamp) -> String {
     at.strftime("%FT%TZ").to_string()
 }
 
@@ -111,17 +111,17 @@ fn name(attempt: &Attempt) -> String {
     format!("{kind}, attempt {}", attempt.number)
 }
 
-fn started(attempt: &Attempt) -> Moment {
+fn started(attempt: &Attempt) -> TimelineEntry {
     let what = format!("{} on {}: {}", name(attempt), attempt.host, attempt.command());
-    Moment { at: attempt.start, what, who: attempt.ordered_by.clone(), reason: None, drain: false }
+    TimelineEntry { at: attempt.start, what, who: attempt.ordered_by.clone(), reason: None, drain: false }
 }
 
-fn ended(attempt: &Attempt) -> Option<Moment> {
+fn ended(attempt: &Attempt) -> Option<TimelineEntry> {
     let outcome = attempt.outcome.as_ref()?;
-    let said = [&outcome.stderr, &outcome.stdout].into_iter().find_map(|text| text.trim().lines().last());
-    let said = said.map(|line| format!(" ({})", secret::masked(line))).unwrap_or_default();
-    let what = format!("{}: {}{said}", name(attempt), outcome.end);
-    Some(Moment { at: outcome.at, what, who: None, reason: None, drain: false })
+    let details = [&outcome.stderr, &outcome.stdout].into_iter().find_map(|text| text.trim().lines().last());
+    let details = details.map(|line| format!(" ({})", secret::masked(line))).unwrap_or_default();
+    let what = format!("{}: {}{details}", name(attempt), outcome.end);
+    Some(TimelineEntry { at: outcome.at, what, who: None, reason: None, drain: false })
 }
 
 #[cfg(test)]
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_story_is_in_order_and_of_this_entry_alone() {
+    fn a_timeline_is_sorted_and_contains_only_its_own_entry() {
         let all = [
             audit(2, "drain", "reboots/3", None),
             of(3, audit(3, "cordon", "node w12", Some("for reboots/3"))),
@@ -168,10 +168,10 @@ mod tests {
             of(3, audit(31, "uncordon", "node w12", Some("after reboots/3"))),
             of(9, audit(25, "cordon", "node w12", Some("for reboots/9"))),
         ];
-        let story = ending("cancelled").timeline(&all.iter().collect::<Vec<_>>());
-        let said: Vec<&str> = story.iter().map(|m| m.what.as_str()).collect();
+        let entries = ending("cancelled").timeline(&all.iter().collect::<Vec<_>>());
+        let details: Vec<&str> = entries.iter().map(|m| m.what.as_str()).collect();
         assert_eq!(
-            said,
+            details,
             [
                 "requested",
                 "drain: done",
@@ -183,11 +183,11 @@ mod tests {
                 "uncordon node w12: done",
             ]
         );
-        assert_eq!((story[0].who.as_deref(), story[0].reason.as_deref()), (Some("anna@h"), Some("INC-1")));
+        assert_eq!((entries[0].who.as_deref(), entries[0].reason.as_deref()), (Some("anna@h"), Some("INC-1")));
     }
 
     #[test]
-    fn what_ended_otherwise_than_meant_is_not_good() {
+    fn only_successful_ends_are_good() {
         for (outcome, good) in [
             ("booted", true),
             ("done", true),

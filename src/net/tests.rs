@@ -42,7 +42,7 @@ fn only(ip: &str) -> Allow {
 /// The client connects to allowed addresses only, whether the host is an address or a name. A name is resolved for each
 /// connection, and its addresses are checked then.
 #[tokio::test]
-async fn i50_names_and_addresses_outside_the_allowed_networks_are_not_connected_to() {
+async fn i50_no_connection_is_made_outside_the_allowed_networks() {
     let second = Duration::from_secs(5);
     for trust in [Trust::Host, Trust::Anybody] {
         let listener = listen(2);
@@ -61,12 +61,12 @@ async fn i50_names_and_addresses_outside_the_allowed_networks_are_not_connected_
 }
 
 #[tokio::test]
-async fn of_a_webhooks_answer_no_more_than_so_many_bytes_are_read() {
+async fn the_read_size_of_a_webhook_answer_is_limited() {
     let listener = listen(1 << 20);
     let answer = Http::for_webhooks(Duration::from_secs(5), 64 << 10);
     let answer = answer.get(&format!("http://127.0.0.1:{}/", listener.port)).await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.body().len()), (200, 64 << 10), "the delivery counts");
-    let whole = Http::verified(Duration::from_secs(5), 64 << 10);
-    let why = whole.get(&format!("http://127.0.0.1:{}/", listener.port)).await.unwrap_err().0;
+    let capped = Http::verified(Duration::from_secs(5), 64 << 10);
+    let why = capped.get(&format!("http://127.0.0.1:{}/", listener.port)).await.unwrap_err().0;
     assert!(why.contains("larger than 65536 bytes"), "{why}");
 }

@@ -6,7 +6,7 @@ mod samples;
 mod template;
 
 pub use self::{
-    receiver::{Hidden, Limits, Origin, Receiver, Way, secret},
+    receiver::{Limits, Receiver, SecretUrl, UrlSource, Way, secret},
     samples::sample,
     template::Template,
 };

@@ -48,7 +48,7 @@ pub enum Way {
     /// A POST.
     Webhook {
         /// The URL.
-        url: Origin,
+        url: UrlSource,
         /// A file with headers, one per line.
         headers: Option<PathBuf>,
     },
@@ -56,18 +56,18 @@ pub enum Way {
 
 /// Source of a URL, which often is a secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum UrlSource {
     /// The configuration.
-    Here(Hidden),
+    Inline(SecretUrl),
     /// A file that holds it, read for every delivery.
     File(PathBuf),
 }
 
 /// A URL of which only scheme and host are ever printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(String);
+pub struct SecretUrl(String);
 
-impl Hidden {
+impl SecretUrl {
     /// Parses an `http` or `https` URL without user and password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let uri: http::Uri = text.trim().parse().map_err(|_| "is not a URL such as https://host/path".to_owned())?;
@@ -81,7 +81,7 @@ impl Hidden {
     }
 
     /// Returns true if it has a path or a query. They often are a secret, which cannot be told from their form.
-    pub fn hides_something(&self) -> bool {
+    pub fn has_secret_path(&self) -> bool {
         let uri: http::Uri = self.0.parse().unwrap_or_default();
         uri.path_and_query().is_some_and(|p| p.as_str() != "/")
     }
@@ -92,15 +92,15 @@ impl Hidden {
     }
 }
 
-impl fmt::Display for Hidden {
+impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let uri: http::Uri = self.0.parse().unwrap_or_default();
         write!(f, "{}://{}", uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |a| a.as_str()))?;
-        if self.hides_something() { f.write_str("/…") } else { Ok(()) }
+        if self.has_secret_path() { f.write_str("/…") } else { Ok(()) }
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -110,8 +110,8 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program(argv) => write!(f, "program {}", argv.first().map_or("", String::as_str)),
-            Self::Webhook { url: Origin::Here(url), .. } => write!(f, "webhook {url}"),
-            Self::Webhook { url: Origin::File(file), .. } => write!(f, "webhook of {}", file.display()),
+            Self::Webhook { url: UrlSource::Inline(url), .. } => write!(f, "webhook {url}"),
+            Self::Webhook { url: UrlSource::File(file), .. } => write!(f, "webhook of {}", file.display()),
         }
     }
 }
@@ -121,8 +121,8 @@ impl Receiver {
     fn secrets(&self) -> Vec<(&'static str, &Path)> {
         let Way::Webhook { url, headers } = &self.way else { return Vec::new() };
         let url = match url {
-            Origin::File(file) => Some(("url_file", file.as_path())),
-            Origin::Here(_) => None,
+            UrlSource::File(file) => Some(("url_file", file.as_path())),
+            UrlSource::Inline(_) => None,
         };
         url.into_iter().chain(headers.as_deref().map(|h| ("header_file", h))).collect()
     }
@@ -152,10 +152,10 @@ impl Receiver {
     pub fn request(&self, body: &str) -> Result<Option<http::Request<bytes::Bytes>>, String> {
         let Way::Webhook { url, headers } = &self.way else { return Ok(None) };
         let url = match url {
-            Origin::Here(url) => url.clone(),
-            Origin::File(file) => {
+            UrlSource::Inline(url) => url.clone(),
+            UrlSource::File(file) => {
                 let text = secret(file).map_err(|why| format!("url_file: {why}"))?;
-                Hidden::parse(&text).map_err(|why| format!("url_file: the content of {} {why}", file.display()))?
+                SecretUrl::parse(&text).map_err(|why| format!("url_file: the content of {} {why}", file.display()))?
             }
         };
         let mut request = http::Request::post(url.whole())
@@ -181,15 +181,15 @@ impl Receiver {
 /// Reads a secret from its file, which must not be readable by everyone.
 pub fn secret(file: &Path) -> Result<String, String> {
     use std::{io::Read, os::unix::fs::PermissionsExt};
-    let shown = file.display();
-    let unread = |e: std::io::Error| format!("{shown} cannot be read: {e}");
-    let mut opened = std::fs::File::open(file).map_err(unread)?;
-    if opened.metadata().map_err(unread)?.permissions().mode() & 0o004 != 0 {
-        return Err(format!("{shown} can be read by everyone; chmod o-r {shown}"));
+    let path_text = file.display();
+    let read_error = |e: std::io::Error| format!("{path_text} cannot be read: {e}");
+    let mut opened = std::fs::File::open(file).map_err(read_error)?;
+    if opened.metadata().map_err(read_error)?.permissions().mode() & 0o004 != 0 {
+        return Err(format!("{path_text} can be read by everyone; chmod o-r {path_text}"));
     }
     let mut text = String::new();
-    opened.read_to_string(&mut text).map_err(unread)?;
-    if text.trim().is_empty() { Err(format!("{shown} is empty")) } else { Ok(text.trim().to_owned()) }
+    opened.read_to_string(&mut text).map_err(read_error)?;
+    if text.trim().is_empty() { Err(format!("{path_text} is empty")) } else { Ok(text.trim().to_owned()) }
 }
 
 #[cfg(test)]
@@ -205,7 +205,7 @@ mod tests {
         path
     }
 
-    fn webhook(url: Origin, headers: Option<PathBuf>) -> Receiver {
+    fn webhook(url: UrlSource, headers: Option<PathBuf>) -> Receiver {
         Receiver {
             name: "chat".to_owned(),
             kinds: Kind::CHOICE.into(),
@@ -216,37 +216,37 @@ mod tests {
     }
 
     #[test]
-    fn what_a_url_hides_is_never_shown() {
-        let url = Hidden::parse("https://hooks.example.com/services/T0/SECRET?key=SECRET").unwrap();
-        let receiver = webhook(Origin::Here(url), None);
+    fn the_path_of_a_secret_url_is_never_shown() {
+        let url = SecretUrl::parse("https://hooks.example.com/services/T0/SECRET?key=SECRET").unwrap();
+        let receiver = webhook(UrlSource::Inline(url), None);
         assert!(!format!("{receiver:?} {}", receiver.way).contains("SECRET"));
         assert_eq!(receiver.way.to_string(), "webhook https://hooks.example.com/…");
         for wrong in ["hooks.example.com", "ftp://x/", "https://anna:pw@x/", "", "https://"] {
-            assert!(Hidden::parse(wrong).is_err(), "{wrong}");
+            assert!(SecretUrl::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn secrets_come_from_files_that_are_not_for_everyone() {
+    fn secrets_are_read_only_from_files_that_are_not_world_readable() {
         let dir = tempfile::tempdir().unwrap();
         let url = file(dir.path(), "url", "https://hooks.example.com/T0\n", 0o600);
         let headers = file(dir.path(), "headers", "Authorization: Bearer abc\nX-Site: one\n", 0o640);
-        let request = webhook(Origin::File(url.clone()), Some(headers)).request("{}").unwrap().unwrap();
+        let request = webhook(UrlSource::File(url.clone()), Some(headers)).request("{}").unwrap().unwrap();
         assert_eq!(request.uri(), "https://hooks.example.com/T0");
         assert_eq!(request.headers()["authorization"], "Bearer abc");
         assert!(request.headers()["authorization"].is_sensitive());
         assert_eq!(request.headers()["content-type"], "application/json");
         let open = file(dir.path(), "open", "Authorization: Bearer abc", 0o644);
-        let why = webhook(Origin::File(url.clone()), Some(open)).request("{}").unwrap_err();
+        let why = webhook(UrlSource::File(url.clone()), Some(open)).request("{}").unwrap_err();
         assert!(why.starts_with("header_file: ") && why.contains("chmod o-r") && !why.contains("abc"), "{why}");
         let odd = file(dir.path(), "odd", "\nBearer abc", 0o600);
-        let why = webhook(Origin::File(url), Some(odd)).request("{}").unwrap_err();
+        let why = webhook(UrlSource::File(url), Some(odd)).request("{}").unwrap_err();
         assert!(why.contains("not a header like NAME: VALUE") && !why.contains("abc"), "{why}");
     }
 
     #[test]
-    fn faults_are_named_before_anybody_is_told() {
-        let missing = webhook(Origin::File("/no/such/file".into()), None);
+    fn receiver_faults_are_found_before_a_notice_is_sent() {
+        let missing = webhook(UrlSource::File("/no/such/file".into()), None);
         assert!(missing.faults(|_| true)[0].starts_with("url_file: /no/such/file cannot be read"));
         let program = Receiver { way: Way::Program(vec!["/no/such".to_owned()]), ..missing };
         assert_eq!(program.faults(|_| false), ["program /no/such is not on this host, or not executable"]);

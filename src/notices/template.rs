@@ -10,12 +10,12 @@ use crate::model::notice::{Kind, Notice};
 const NAME: &str = "notice.json";
 
 /// Limit of one expression in bytes, because minijinja's stack grows with each operator.
-const LONGEST: usize = 2000;
+const MAX_EXPRESSION_BYTES: usize = 2000;
 
 /// Returns the text between `{{` or `{%` and its end.
 fn expressions(source: &str) -> impl Iterator<Item = &str> {
-    let begun = source.match_indices("{{").map(|at| (at, "}}")).chain(source.match_indices("{%").map(|at| (at, "%}")));
-    begun.map(|((at, _), end)| {
+    let starts = source.match_indices("{{").map(|at| (at, "}}")).chain(source.match_indices("{%").map(|at| (at, "%}")));
+    starts.map(|((at, _), end)| {
         let inside = &source[at + 2..];
         &inside[..inside.find(end).unwrap_or(inside.len())]
     })
@@ -29,9 +29,9 @@ impl Template {
     /// Creates a template that renders JSON for a sample of every kind. The error names the line, the kind and the
     /// problem.
     pub fn new(source: &str) -> Result<Self, String> {
-        if let Some(long) = expressions(source).find(|inside| inside.len() > LONGEST) {
+        if let Some(long) = expressions(source).find(|inside| inside.len() > MAX_EXPRESSION_BYTES) {
             let begins: String = long.chars().take(40).collect();
-            return Err(format!("an expression has more than {LONGEST} bytes: {begins:?}"));
+            return Err(format!("an expression has more than {MAX_EXPRESSION_BYTES} bytes: {begins:?}"));
         }
         let template = Self(Some(source.to_owned()));
         for kind in Kind::ALL {
@@ -47,7 +47,7 @@ impl Template {
         jinja.set_undefined_behavior(UndefinedBehavior::Strict);
         jinja.set_debug(true);
         let kind = notice.kind;
-        let text = jinja.render_named_str(NAME, source, Serde(notice)).map_err(|e| said(&e, kind))?;
+        let text = jinja.render_named_str(NAME, source, Serde(notice)).map_err(|e| error_text(&e, kind))?;
         match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
             Ok(_) => Ok(text),
             Err(e) => {
@@ -58,7 +58,7 @@ impl Template {
     }
 }
 
-fn said(error: &minijinja::Error, kind: Kind) -> String {
+fn error_text(error: &minijinja::Error, kind: Kind) -> String {
     let line = error.line().map(|l| format!("line {l}: ")).unwrap_or_default();
     let detail = error.detail().map(|d| format!(": {d}")).unwrap_or_default();
     format!("{line}{}{detail} (for a notice of kind `{kind}`)", error.kind())
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_become_json_whatever_stands_in_them() {
+    fn template_values_are_escaped_as_json() {
         let template =
             Template::new(r#"{"text": {{ kind ~ ": " ~ text }}, "n": {{ index }}, "who": {{ requested_by }}}"#)
                 .unwrap();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_choose_words_and_every_kind_is_tried() {
+    fn templates_may_branch_and_are_rendered_for_every_kind_at_load() {
         let template = Template::new(
             "{% if kind == 'cleared' %}{\"event\": \"resolve\"}{% else %}{\"event\": \"trigger\", \"key\": {{ key }}}{% endif %}",
         )
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_template_it_is_the_notice() {
+    fn without_a_template_the_notice_itself_is_rendered() {
         let value: Value = serde_json::from_str(&Template::default().render(&sample(Kind::Many)).unwrap()).unwrap();
         assert_eq!((&value["kind"], &value["severity"]), (&"many".into(), &"error".into()));
         assert_eq!(value["requested_by"], Value::Null, "every field is there");

@@ -3,7 +3,7 @@
 use std::{fmt, net::IpAddr, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Duration};
 
 use super::{
-    bmc_inventory::{BmcInventory, BookError, Found},
+    bmc_inventory::{BmcInventory, Found, InventoryError},
     redfish::Login,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 /// Timeout of one request to a BMC.
 const REQUEST: Duration = Duration::from_secs(15);
 
-type Make = dyn Fn(&Trust, &Allow) -> Result<Http, String> + Send + Sync;
+type BuildHttp = dyn Fn(&Trust, &Allow) -> Result<Http, String> + Send + Sync;
 
 /// Version of the file. It differs after every write or replacement of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +30,14 @@ enum Source {
     /// A file on this host, read at each use. `None`: no file is configured.
     File(Option<PathBuf>),
     /// An inventory in this process: the sandbox's.
-    Given(Arc<BmcInventory>),
+    InMemory(Arc<BmcInventory>),
 }
 
 /// Clients for BMCs, with the inventory file that names them. Cheap to clone.
 #[derive(Clone)]
 pub struct BmcClients {
     source: Source,
-    make: Arc<Make>,
+    build_http: Arc<BuildHttp>,
 }
 
 impl fmt::Debug for BmcClients {
@@ -49,32 +49,35 @@ impl fmt::Debug for BmcClients {
 impl BmcClients {
     /// Creates clients that use the network and the file that `power.bmcs` names.
     pub fn network(file: Option<PathBuf>) -> Self {
-        let make = |trust: &Trust, allow: &Allow| Http::for_bmc(REQUEST, trust, allow).map_err(|e| e.to_string());
-        Self { source: Source::File(file), make: Arc::new(make) }
+        let build_http = |trust: &Trust, allow: &Allow| Http::for_bmc(REQUEST, trust, allow).map_err(|e| e.to_string());
+        Self { source: Source::File(file), build_http: Arc::new(build_http) }
     }
 
     /// Creates clients of the sandbox: `http` answers, `text` is the inventory file, and `resolve` gives the addresses
     /// of names. An invalid text allows nothing.
-    pub fn inside(http: Http, text: &str, resolve: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
+    pub fn in_process(http: Http, text: &str, resolve: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
         let resolve = Arc::new(resolve);
-        let make = move |_: &Trust, allow: &Allow| {
+        let build_http = move |_: &Trust, allow: &Allow| {
             let resolve = Arc::clone(&resolve);
             Ok(http.clone().within(Arc::clone(allow), move |name| resolve(name)))
         };
-        Self { source: Source::Given(Arc::new(BmcInventory::parse(text).unwrap_or_default())), make: Arc::new(make) }
+        Self {
+            source: Source::InMemory(Arc::new(BmcInventory::parse(text).unwrap_or_default())),
+            build_http: Arc::new(build_http),
+        }
     }
 
     /// Returns a client with this trust that connects to allowed addresses only. Fails for authorities that are no PEM.
     pub(super) fn http(&self, trust: &Trust, allow: &Allow) -> Result<Http, String> {
-        (self.make)(trust, allow)
+        (self.build_http)(trust, allow)
     }
 
     /// Returns the file's present content. Without a configured file the inventory is empty and allows nothing.
-    pub fn book(&self) -> Result<Arc<BmcInventory>, BookError> {
+    pub fn inventory(&self) -> Result<Arc<BmcInventory>, InventoryError> {
         match &self.source {
             Source::File(None) => Ok(Arc::default()),
             Source::File(Some(path)) => BmcInventory::read(path).map(Arc::new),
-            Source::Given(book) => Ok(Arc::clone(book)),
+            Source::InMemory(inventory) => Ok(Arc::clone(inventory)),
         }
     }
 
@@ -88,11 +91,11 @@ impl BmcClients {
 
     /// Returns the BMC of a BareMetalHost: `spec.bmc.address` with this login. The file's defaults supply the rest:
     /// authorities, deadlines, and a login if the host names no Secret.
-    pub fn of_host(&self, host: &HostRow, login: Option<Login>) -> Result<Found, BookError> {
+    pub fn of_host(&self, host: &HostRow, login: Option<Login>) -> Result<Found, InventoryError> {
         let name = host.full_name();
         if host.bmc_address.is_empty() {
-            return Err(BookError::Wrong(format!("{name}: spec.bmc.address is not set")));
+            return Err(InventoryError::Wrong(format!("{name}: spec.bmc.address is not set")));
         }
-        self.book()?.other(&name, &host.bmc_address, login, host.any_certificate, self)
+        self.inventory()?.other(&name, &host.bmc_address, login, host.any_certificate, self)
     }
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::{
     bmc_clients::BmcClients,
     networks::{NetworkForm, Networks},
-    redfish::{Address, Bmc, Host, Login, Patience, SignIn},
+    redfish::{Address, Bmc, Host, Login, SignIn, Timeouts},
 };
 use crate::{
     mutation::{self, Mutation},
@@ -25,7 +25,7 @@ use crate::{
 
 /// Reason why a BMC gets no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BookError {
+pub enum InventoryError {
     /// The file cannot be used, or the address is invalid. Names file, entry and remedy.
     #[error("{0}")]
     Wrong(String),
@@ -67,7 +67,7 @@ pub enum BookError {
 /// Settings of one BMC, or the defaults of all. No `Debug`, because it can hold a password.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-struct Said {
+struct RawSettings {
     url: Option<String>,
     system: Option<String>,
     username: Option<String>,
@@ -75,7 +75,7 @@ struct Said {
     password_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
     insecure: Option<bool>,
-    sign_in: Option<HowSaid>,
+    sign_in: Option<RawSignIn>,
     soft_seconds: Option<u64>,
     off_seconds: Option<u64>,
     on_seconds: Option<u64>,
@@ -86,7 +86,7 @@ struct Said {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum HowSaid {
+enum RawSignIn {
     Auto,
     Basic,
     Session,
@@ -98,9 +98,9 @@ struct File {
     #[serde(default)]
     networks: Vec<NetworkForm>,
     #[serde(default)]
-    defaults: Said,
+    defaults: RawSettings,
     #[serde(default)]
-    bmcs: BTreeMap<String, Said>,
+    bmcs: BTreeMap<String, RawSettings>,
 }
 
 /// The parsed file. The default is an empty file, which names no BMC.
@@ -108,8 +108,8 @@ struct File {
 pub struct BmcInventory {
     path: PathBuf,
     networks: Networks,
-    defaults: Said,
-    bmcs: BTreeMap<String, Said>,
+    defaults: RawSettings,
+    bmcs: BTreeMap<String, RawSettings>,
 }
 
 impl fmt::Debug for BmcInventory {
@@ -124,7 +124,7 @@ pub struct Found {
     /// The BMC.
     pub bmc: Bmc,
     /// Deadlines.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Warning for the operator: plain HTTP, or a certificate that is not verified.
     pub warning: Option<String>,
 }
@@ -145,21 +145,21 @@ enum Certificates<'a> {
     /// Certificates of the authorities in this file.
     Of(&'a Path),
     /// Certificates of the authorities that this host trusts.
-    OfTheHost,
+    HostRoots,
 }
 
 impl BmcInventory {
     /// Reads the file. A file with a password that everyone can read is refused.
-    pub fn read(path: &Path) -> Result<Self, BookError> {
-        let wrong = |why: String| BookError::Wrong(format!("{}: {why}", path.display()));
+    pub fn read(path: &Path) -> Result<Self, InventoryError> {
+        let wrong = |why: String| InventoryError::Wrong(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("cannot be read: {e}")))?;
-        let mut book = Self::parse(&text).map_err(wrong)?;
-        let secret = book.bmcs.values().chain([&book.defaults]).any(|said| said.password.is_some());
-        if secret && readable_by_all(path) {
+        let mut inventory = Self::parse(&text).map_err(wrong)?;
+        let secret = inventory.bmcs.values().chain([&inventory.defaults]).any(|raw| raw.password.is_some());
+        if secret && is_world_readable(path) {
             return Err(wrong(format!("it holds a password and everyone can read it; chmod 600 {}", path.display())));
         }
-        path.clone_into(&mut book.path);
-        Ok(book)
+        path.clone_into(&mut inventory.path);
+        Ok(inventory)
     }
 
     /// Parses the text of such a file. The error shows none of its values.
@@ -183,8 +183,8 @@ impl BmcInventory {
     /// Returns the addresses whose BMC the file names but that get no login, with the reason. It applies the rules of
     /// `find`, except those about the content of other files.
     pub fn refused(&self) -> BTreeMap<String, String> {
-        let judged = self.bmcs.iter().map(|(address, own)| (address, self.judged(address, own)));
-        judged.filter_map(|(address, judged)| Some((address.clone(), judged.err()?.to_string()))).collect()
+        let checked = self.bmcs.iter().map(|(address, own)| (address, self.checked(address, own)));
+        checked.filter_map(|(address, checked)| Some((address.clone(), checked.err()?.to_string()))).collect()
     }
 
     /// Returns warnings for the operator: a default login that is never used, a list that excludes nothing, entries
@@ -203,7 +203,7 @@ impl BmcInventory {
             all.push("defaults: certificates are not verified (insecure); others can read the passwords".to_owned());
         }
         for (name, own) in &self.bmcs {
-            let place = match self.judged(name, own) {
+            let place = match self.checked(name, own) {
                 Ok((place, _)) => place,
                 Err(e) => {
                     all.push(e.to_string());
@@ -226,14 +226,14 @@ impl BmcInventory {
     }
 
     /// Returns the BMC of a node's address, or none if the file does not name it.
-    pub fn find(&self, address: &str, reach: &BmcClients) -> Result<Option<Found>, BookError> {
+    pub fn find(&self, address: &str, clients: &BmcClients) -> Result<Option<Found>, InventoryError> {
         let Some(own) = self.bmcs.get(address) else { return Ok(None) };
-        let (place, allow) = self.judged(address, own)?;
-        self.speak(address, own, place, None, &allow, reach).map(Some)
+        let (place, allow) = self.checked(address, own)?;
+        self.connect(address, own, place, None, &allow, clients).map(Some)
     }
 
     /// Returns the address of an entry's BMC, and the filter of IP addresses that it may be reached at.
-    fn judged(&self, address: &str, own: &Said) -> Result<(Address, Allow), BookError> {
+    fn checked(&self, address: &str, own: &RawSettings) -> Result<(Address, Allow), InventoryError> {
         if own.registry_port.is_some() {
             return Err(self.wrong(address, "registry-port belongs in defaults; here, put the port in the url"));
         }
@@ -241,10 +241,10 @@ impl BmcInventory {
         self.place(address, own, url, NamedBy::File)
     }
 
-    fn place(&self, name: &str, own: &Said, url: &str, by: NamedBy) -> Result<(Address, Allow), BookError> {
+    fn place(&self, name: &str, own: &RawSettings, url: &str, by: NamedBy) -> Result<(Address, Allow), InventoryError> {
         let place = Address::parse(url).map_err(|e| self.wrong(name, e))?;
-        let anybody = matches!(self.certificates(own).map_err(|why| self.wrong(name, why))?, Certificates::Any);
-        let allow = self.guard(name, &place, by, anybody)?;
+        let insecure_tls = matches!(self.certificates(own).map_err(|why| self.wrong(name, why))?, Certificates::Any);
+        let allow = self.guard(name, &place, by, insecure_tls)?;
         Ok((place, allow))
     }
 
@@ -257,29 +257,29 @@ impl BmcInventory {
         url: &str,
         login: Option<Login>,
         any_certificate: bool,
-        reach: &BmcClients,
-    ) -> Result<Found, BookError> {
+        clients: &BmcClients,
+    ) -> Result<Found, InventoryError> {
         let place = Address::parse(url).map_err(|e| self.wrong(name, e))?;
         let allowed = match place.host {
             Host::Ip(ip) => self.networks.allow_unverified(ip),
             // The certificate of a name can be verified, and the name's address is not known yet.
             Host::Name => false,
         };
-        let own = Said { insecure: (any_certificate && allowed).then_some(true), ..Said::default() };
+        let own = RawSettings { insecure: (any_certificate && allowed).then_some(true), ..RawSettings::default() };
         let (place, allow) = self.place(name, &own, url, NamedBy::Elsewhere)?;
-        self.speak(name, &own, place, login, &allow, reach)
+        self.connect(name, &own, place, login, &allow, clients)
     }
 
     /// Returns the filter of IP addresses that this BMC may be reached at: the one that the operator wrote, else those
     /// in the networks. Host names are checked when they are resolved, for each connection (SAF-38).
-    fn guard(&self, name: &str, place: &Address, by: NamedBy, insecure: bool) -> Result<Allow, BookError> {
+    fn guard(&self, name: &str, place: &Address, by: NamedBy, insecure: bool) -> Result<Allow, InventoryError> {
         let (bmc, name) = (place.origin.clone(), name.to_owned());
         let plain = place.plain();
         let networks = self.networks.clone();
-        let everywhere = mutation::on(Mutation::AllowListForgotten);
-        if networks.is_empty() && !everywhere {
+        let ignore_networks = mutation::on(Mutation::AllowListForgotten);
+        if networks.is_empty() && !ignore_networks {
             return match (by, place.host) {
-                (NamedBy::Elsewhere, _) => Err(BookError::NoNetworks { name, bmc }),
+                (NamedBy::Elsewhere, _) => Err(InventoryError::NoNetworks { name, bmc }),
                 (NamedBy::File, Host::Ip(ip)) => Ok(Arc::new(move |to: IpAddr| to == ip)),
                 (NamedBy::File, Host::Name) if plain || insecure => Err(self.wrong(
                     &name,
@@ -295,7 +295,11 @@ impl BmcInventory {
             && !networks.allow(ip, plain)
         {
             let known = networks.allow(ip, false);
-            return Err(if known { BookError::PlainHttp { name, bmc } } else { BookError::Outside { name, bmc } });
+            return Err(if known {
+                InventoryError::PlainHttp { name, bmc }
+            } else {
+                InventoryError::Outside { name, bmc }
+            });
         }
         Ok(Arc::new(move |to: IpAddr| networks.allow(to, plain)))
     }
@@ -305,22 +309,22 @@ impl BmcInventory {
         self.defaults.registry_port
     }
 
-    fn wrong(&self, name: &str, why: impl fmt::Display) -> BookError {
+    fn wrong(&self, name: &str, why: impl fmt::Display) -> InventoryError {
         if self.path.as_os_str().is_empty() {
-            return BookError::Wrong(format!("{name}: {why}"));
+            return InventoryError::Wrong(format!("{name}: {why}"));
         }
-        BookError::Wrong(format!("{}: {name}: {why}", self.path.display()))
+        InventoryError::Wrong(format!("{}: {name}: {why}", self.path.display()))
     }
 
-    fn speak(
+    fn connect(
         &self,
         name: &str,
-        own: &Said,
+        own: &RawSettings,
         mut place: Address,
         login: Option<Login>,
         allow: &Allow,
-        reach: &BmcClients,
-    ) -> Result<Found, BookError> {
+        clients: &BmcClients,
+    ) -> Result<Found, InventoryError> {
         let wrong = |why: String| self.wrong(name, why);
         let all = &self.defaults;
         if own.system.is_some() {
@@ -341,23 +345,25 @@ impl BmcInventory {
             _ => None,
         };
         let how = match own.sign_in.or(all.sign_in) {
-            None | Some(HowSaid::Auto) => SignIn::Auto,
-            Some(HowSaid::Basic) => SignIn::Basic,
-            Some(HowSaid::Session) => SignIn::Session,
+            None | Some(RawSignIn::Auto) => SignIn::Auto,
+            Some(RawSignIn::Basic) => SignIn::Basic,
+            Some(RawSignIn::Session) => SignIn::Session,
         };
-        let http = reach.http(&trust, allow).map_err(|e| wrong(format!("ca-file: {e}")))?;
-        let usual = Patience::default();
-        let seconds = |own: Option<u64>, all: Option<u64>, usual| own.or(all).map_or(usual, Duration::from_secs);
-        let patience = Patience {
-            soft: seconds(own.soft_seconds, all.soft_seconds, usual.soft),
-            off: seconds(own.off_seconds, all.off_seconds, usual.off),
-            on: seconds(own.on_seconds, all.on_seconds, usual.on),
-            poll: seconds(own.poll_seconds, all.poll_seconds, usual.poll).max(Duration::from_millis(500)),
+        let http = clients.http(&trust, allow).map_err(|e| wrong(format!("ca-file: {e}")))?;
+        let default_timeouts = Timeouts::default();
+        let seconds = |own: Option<u64>, all: Option<u64>, default_timeouts| {
+            own.or(all).map_or(default_timeouts, Duration::from_secs)
         };
-        Ok(Found { bmc: Bmc::new(http, place, login, how), patience, warning })
+        let timeouts = Timeouts {
+            soft: seconds(own.soft_seconds, all.soft_seconds, default_timeouts.soft),
+            off: seconds(own.off_seconds, all.off_seconds, default_timeouts.off),
+            on: seconds(own.on_seconds, all.on_seconds, default_timeouts.on),
+            poll: seconds(own.poll_seconds, all.poll_seconds, default_timeouts.poll).max(Duration::from_millis(500)),
+        };
+        Ok(Found { bmc: Bmc::new(http, place, login, how), timeouts, warning })
     }
 
-    fn login(&self, own: &Said) -> Result<Option<Login>, String> {
+    fn login(&self, own: &RawSettings) -> Result<Option<Login>, String> {
         let username = own.username.clone().or_else(|| self.defaults.username.clone());
         let password = match self.password(own)? {
             Some(own) => Some(own),
@@ -371,7 +377,7 @@ impl BmcInventory {
         }
     }
 
-    fn trust(&self, own: &Said) -> Result<Trust, String> {
+    fn trust(&self, own: &RawSettings) -> Result<Trust, String> {
         match self.certificates(own)? {
             Certificates::Any => Ok(Trust::Anybody),
             Certificates::Of(file) => {
@@ -379,30 +385,30 @@ impl BmcInventory {
                 let pem = std::fs::read(&file).map_err(|e| format!("ca-file {}: {e}", file.display()))?;
                 Ok(Trust::Only(pem))
             }
-            Certificates::OfTheHost => Ok(Trust::Host),
+            Certificates::HostRoots => Ok(Trust::Host),
         }
     }
 
     /// Returns the trust for an entry: its own setting, else that of the defaults.
-    fn certificates<'a>(&'a self, own: &'a Said) -> Result<Certificates<'a>, String> {
+    fn certificates<'a>(&'a self, own: &'a RawSettings) -> Result<Certificates<'a>, String> {
         let all = &self.defaults;
         let file = own.ca_file.as_ref().or(all.ca_file.as_ref().filter(|_| own.insecure != Some(true)));
         match (own.insecure.or(all.insecure).unwrap_or(false), file) {
             (true, None) => Ok(Certificates::Any),
             (true, Some(_)) => Err("insecure and ca-file are both set; give only one".to_owned()),
             (false, Some(file)) => Ok(Certificates::Of(file)),
-            (false, None) => Ok(Certificates::OfTheHost),
+            (false, None) => Ok(Certificates::HostRoots),
         }
     }
 
-    fn password(&self, said: &Said) -> Result<Option<String>, String> {
-        match (&said.password, &said.password_file) {
+    fn password(&self, raw: &RawSettings) -> Result<Option<String>, String> {
+        match (&raw.password, &raw.password_file) {
             (Some(_), Some(_)) => Err("password and password-file are both set; give only one".to_owned()),
             (Some(password), None) => Ok(Some(password.clone())),
             (None, Some(file)) => {
                 let file = self.beside(file);
                 let shown = file.display();
-                if readable_by_all(&file) {
+                if is_world_readable(&file) {
                     return Err(format!("password-file {shown} can be read by everyone; chmod 600 {shown}"));
                 }
                 let text = std::fs::read_to_string(&file).map_err(|e| format!("password-file {shown}: {e}"))?;
@@ -428,15 +434,16 @@ fn fault(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     let place = error.location().map(|l| format!("line {}", l.line())).unwrap_or_default();
     let named = text.split("unknown field `").nth(1).and_then(|t| t.split('`').next());
-    let like_ours = |name: &str| name.len() < 20 && name.chars().all(|c| c.is_ascii_lowercase() || "-_".contains(c));
+    let looks_like_key =
+        |name: &str| name.len() < 20 && name.chars().all(|c| c.is_ascii_lowercase() || "-_".contains(c));
     match named {
-        Some(name) if like_ours(name) => format!("not a BMC file: {text}"),
+        Some(name) if looks_like_key(name) => format!("not a BMC file: {text}"),
         _ if place.is_empty() => "not a BMC file: see docs/power.md".to_owned(),
         _ => format!("not a BMC file: error at {place}; see docs/power.md"),
     }
 }
 
-fn readable_by_all(path: &Path) -> bool {
+fn is_world_readable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o004 != 0)
 }

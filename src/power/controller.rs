@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Time for which another field manager's write of `status.poweredOn` keeps this controller from running (MET-30).
-pub const FOREIGN: SignedDuration = SignedDuration::from_mins(10);
+pub const FOREIGN_WRITE_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 /// cketerm's field manager.
 pub const MANAGER: &str = "cketerm";
 
@@ -82,7 +82,7 @@ pub enum Why {
     Asked(&'static str),
     /// The BMC does not answer, or does not report a power state.
     #[error("the BMC reports no power state")]
-    NoWord,
+    UnknownPower,
     /// This controller must leave the host alone now.
     #[error(transparent)]
     Hindered(#[from] Hindrance),
@@ -132,7 +132,7 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
         // "then the controller should remove the suffixless annotation (if present)"
         Power::Off if host.asked.base.is_some() => Step::RemoveBase,
         // "the controller will wait for all annotations of the form {key} to be removed before powering on the Host"
-        Power::Off if !host.asked.keys.is_empty() && !on(Mutation::KeyOfOthers) => {
+        Power::Off if !host.asked.keys.is_empty() && !on(Mutation::ForeignKeyIgnored) => {
             Step::Wait(Why::Held(host.asked.keys.keys().cloned().collect()))
         }
         // "the existing logic for powering on the Host should execute"
@@ -140,14 +140,14 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
             Some(ago) if ago < limits.on => Step::Wait(Why::Asked("On")),
             _ => Step::On,
         },
-        Power::Other(_) | Power::Unknown => Step::Wait(Why::NoWord),
+        Power::Other(_) | Power::Unknown => Step::Wait(Why::UnknownPower),
     }
 }
 
 /// Returns the reason not to run if another manager wrote `status.poweredOn` within ten minutes. Two controllers would
 /// fight over the power.
-pub fn beside(host: &HostRow, now: Timestamp) -> Option<String> {
-    let fresh = |at: &Timestamp| now.duration_since(*at) < FOREIGN;
+pub fn foreign_writer(host: &HostRow, now: Timestamp) -> Option<String> {
+    let fresh = |at: &Timestamp| now.duration_since(*at) < FOREIGN_WRITE_WINDOW;
     let other = host.power_writers.iter().find(|(manager, at)| manager != MANAGER && fresh(at))?;
     Some(format!("{}: {} wrote status.poweredOn at {}; stop the other controller", host.full_name(), other.0, other.1))
 }
@@ -165,9 +165,9 @@ fn deprovisioned(host: &HostRow) -> bool {
 /// Returns now in whole seconds, but at least one second after `other`. The resource has whole seconds only, and an
 /// earlier controller's clock may have been ahead.
 fn after(now: Timestamp, other: Option<Timestamp>) -> Timestamp {
-    let whole = |at: Timestamp| Timestamp::from_second(at.as_second()).unwrap_or(at);
-    let least = other.and_then(|t| whole(t).checked_add(SignedDuration::from_secs(1)).ok());
-    least.map_or(whole(now), |least| least.max(whole(now)))
+    let whole_second = |at: Timestamp| Timestamp::from_second(at.as_second()).unwrap_or(at);
+    let least = other.and_then(|t| whole_second(t).checked_add(SignedDuration::from_secs(1)).ok());
+    least.map_or(whole_second(now), |least| least.max(whole_second(now)))
 }
 
 /// Decides the power-off: soft first, hard after the timeout or if any request is hard (MET-39).
@@ -177,11 +177,11 @@ fn off(host: &HostRow, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
         .pending_reboot_since
         .filter(|_| host.pending())
         .map_or(Duration::ZERO, |since| Duration::try_from(now.duration_since(since)).unwrap_or_default());
-    let softly = match sent.soft {
+    let try_soft = match sent.soft {
         Some(ago) => ago < limits.soft,
         None => age < limits.soft,
     };
-    if host.asked.mode() == Mode::Soft && softly && sent.hard.is_none() {
+    if host.asked.mode() == Mode::Soft && try_soft && sent.hard.is_none() {
         return if sent.soft.is_some() { Step::Wait(Why::Asked("a soft power-off")) } else { Step::Off(Mode::Soft) };
     }
     match sent.hard {

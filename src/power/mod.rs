@@ -20,5 +20,5 @@ mod networks;
 pub mod redfish;
 
 pub use bmc_clients::{BmcClients, Version};
-pub use bmc_inventory::{BmcInventory, BookError, Found};
+pub use bmc_inventory::{BmcInventory, Found, InventoryError};
 pub use networks::{Cidr, Networks};

@@ -31,15 +31,17 @@ impl FromStr for Cidr {
         let wrong = |why: &str| format!("{text:?} is not a network: {why}; write it as 10.1.0.0/16 or fd00:1::/64");
         let (base, prefix) = text.split_once('/').map_or((text, None), |(base, prefix)| (base, Some(prefix)));
         let base: IpAddr = base.parse().map_err(|_| wrong("it has no IP address"))?;
-        let most = if base.is_ipv4() { 32 } else { 128 };
+        let max_prefix = if base.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
-            None => most,
-            Some(prefix) => prefix.parse().ok().filter(|p| *p <= most).ok_or_else(|| wrong("wrong prefix length"))?,
+            None => max_prefix,
+            Some(prefix) => {
+                prefix.parse().ok().filter(|p| *p <= max_prefix).ok_or_else(|| wrong("wrong prefix length"))?
+            }
         };
         if base != base.to_canonical() {
             return Err(wrong("write an IPv4 network in IPv4 form"));
         }
-        if bits(base) & !mask(prefix, most) != 0 {
+        if ip_bits(base) & !mask(prefix, max_prefix) != 0 {
             return Err(wrong("address bits after the prefix are set"));
         }
         Ok(Self { base, prefix })
@@ -56,21 +58,21 @@ impl Cidr {
     /// Reports whether the address is in the network. An IPv4-mapped IPv6 address counts as the IPv4 address.
     pub fn contains(self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        let most = if self.base.is_ipv4() { 32 } else { 128 };
-        ip.is_ipv4() == self.base.is_ipv4() && bits(ip) & mask(self.prefix, most) == bits(self.base)
+        let max_prefix = if self.base.is_ipv4() { 32 } else { 128 };
+        ip.is_ipv4() == self.base.is_ipv4() && ip_bits(ip) & mask(self.prefix, max_prefix) == ip_bits(self.base)
     }
 }
 
-fn bits(ip: IpAddr) -> u128 {
+fn ip_bits(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(ip) => u128::from(ip.to_bits()),
         IpAddr::V6(ip) => ip.to_bits(),
     }
 }
 
-fn mask(prefix: u8, most: u8) -> u128 {
-    let ones = if most == 32 { u128::from(u32::MAX) } else { u128::MAX };
-    ones.checked_shl(u32::from(most - prefix)).unwrap_or(0) & ones
+fn mask(prefix: u8, max_prefix: u8) -> u128 {
+    let ones = if max_prefix == 32 { u128::from(u32::MAX) } else { u128::MAX };
+    ones.checked_shl(u32::from(max_prefix - prefix)).unwrap_or(0) & ones
 }
 
 /// Form of one network in the file: text, or text with permissions.
@@ -98,11 +100,15 @@ pub struct Networks(Arc<[Network]>);
 impl Networks {
     pub(super) fn read(forms: Vec<NetworkForm>) -> Result<Self, String> {
         let one = |form: NetworkForm| {
-            let of = match form {
+            let network_fields = match form {
                 NetworkForm::Plain(cidr) => NetworkFields { cidr, http: false, insecure: false },
                 NetworkForm::With(fields) => fields,
             };
-            Ok(Network { cidr: of.cidr.parse()?, http: of.http, insecure: of.insecure })
+            Ok(Network {
+                cidr: network_fields.cidr.parse()?,
+                http: network_fields.http,
+                insecure: network_fields.insecure,
+            })
         };
         forms.into_iter().map(one).collect::<Result<Vec<_>, String>>().map(|all| Self(all.into()))
     }
@@ -119,8 +125,8 @@ impl Networks {
 
     /// Reports whether an address is allowed. With `plain` it must be allowed over plain HTTP.
     pub fn allow(&self, ip: IpAddr, plain: bool) -> bool {
-        let mut holding = self.0.iter().filter(|network| network.cidr.contains(ip));
-        holding.any(|network| !plain || network.http) || mutation::on(Mutation::AllowListForgotten)
+        let mut matching = self.0.iter().filter(|network| network.cidr.contains(ip));
+        matching.any(|network| !plain || network.http) || mutation::on(Mutation::AllowListForgotten)
     }
 
     /// Reports whether certificates at this address may stay unverified if a BareMetalHost requests it.
@@ -134,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_holds_its_addresses_and_no_others() {
+    fn a_network_contains_its_addresses_and_no_others() {
         for (cidr, inside, outside) in [
             (
                 "10.1.0.0/16",
@@ -154,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_named() {
-        for (text, said) in [
+    fn an_invalid_network_is_rejected_with_its_reason() {
+        for (text, expected) in [
             ("bmc.example", "no IP address"),
             ("10.1.0.0/33", "prefix length"),
             ("10.1.0.0/-1", "prefix length"),
@@ -164,7 +170,7 @@ mod tests {
             ("", "no IP address"),
         ] {
             let why = text.parse::<Cidr>().unwrap_err();
-            assert!(why.contains(said) && why.contains("10.1.0.0/16"), "{text}: {why}");
+            assert!(why.contains(expected) && why.contains("10.1.0.0/16"), "{text}: {why}");
         }
     }
 }

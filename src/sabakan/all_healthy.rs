@@ -7,11 +7,11 @@ use super::{
     draft::{Draft, Member},
     machine::State,
     plan::{Action, Limits, PlanError, Step},
-    weighted::{demote_surplus, planes_missing, remove_non_existent, taint_nodes},
+    weighted::{demote_surplus, missing_planes_message, remove_non_existent, taint_nodes},
 };
 use crate::model::{cluster::Taint, policy::Strategy};
 
-type Done = Result<Option<Step>, PlanError>;
+type StepResult = Result<Option<Step>, PlanError>;
 
 /// Builds the first definition: control planes, then every other healthy machine of a templated role.
 pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
@@ -25,8 +25,8 @@ pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step,
 }
 
 /// Applies the first action whose condition holds. Like CKE, it never replaces a control plane by itself (SAB-47).
-pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
-    let actions: [fn(&mut Draft<'_>, &Limits) -> Done; 6] = [
+pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
+    let actions: [fn(&mut Draft<'_>, &Limits) -> StepResult; 6] = [
         remove_non_existent,
         increase_control_plane,
         decrease_control_plane,
@@ -58,14 +58,14 @@ fn add_planes(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanError> {
             continue;
         }
         let Some(pick) = draft.best_worker(true, None) else {
-            return Err(PlanError::NotEnough(planes_missing(draft, limits)));
+            return Err(PlanError::NotEnough(missing_planes_message(draft, limits)));
         };
         draft.promote(&pick, &format!("{reason}, and no unused machine is left"));
     }
     Ok(())
 }
 
-fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     let before = draft.planes.len();
     if before >= limits.planes {
         return Ok(None);
@@ -75,7 +75,7 @@ fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     Ok(Some(Step { action: Action::IncreaseControlPlane, reason }))
 }
 
-fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     let before = draft.planes.len();
     if !demote_surplus(draft, limits) {
         return Ok(None);
@@ -86,10 +86,10 @@ fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
 
 /// SAB-50: workers are added while healthy workers are fewer than healthy machines of any role minus all control
 /// planes.
-fn increase_workers(draft: &mut Draft<'_>, _: &Limits) -> Done {
-    let wanted =
-        (healthy(draft, |_| true) + absent(&draft.planes) + absent(&draft.workers)).saturating_sub(draft.planes.len());
-    match add_workers(draft, |draft| healthy_members(draft, &draft.workers) < wanted) {
+fn increase_workers(draft: &mut Draft<'_>, _: &Limits) -> StepResult {
+    let required = (healthy(draft, |_| true) + count_absent(&draft.planes) + count_absent(&draft.workers))
+        .saturating_sub(draft.planes.len());
+    match add_workers(draft, |draft| healthy_members(draft, &draft.workers) < required) {
         0 => Ok(None),
         n => {
             let reason = format!("unused healthy machines of templated roles: {n}");
@@ -105,8 +105,9 @@ fn target(draft: &Draft<'_>) -> usize {
     let templated = |i: usize| template(draft, i).is_some();
     let planes = planes_of(draft, templated);
     // A machine in work that the answer lacks counts as healthy, and keeps the role that it had.
-    let gone = absent(&draft.workers) + if planes == draft.planes.len() { absent(&draft.planes) } else { 0 };
-    (healthy(draft, templated) + gone).saturating_sub(planes)
+    let absent_count =
+        count_absent(&draft.workers) + if planes == draft.planes.len() { count_absent(&draft.planes) } else { 0 };
+    (healthy(draft, templated) + absent_count).saturating_sub(planes)
 }
 
 /// Returns the number of control planes to subtract from the machines of these roles. If the control-plane template
@@ -124,18 +125,18 @@ fn healthy(draft: &Draft<'_>, of: impl Fn(usize) -> bool) -> usize {
     (0..draft.input.machines.len()).filter(|&i| draft.counts_as_healthy(i) && of(i)).count()
 }
 
-fn absent(members: &[Member]) -> usize {
+fn count_absent(members: &[Member]) -> usize {
     members.iter().filter(|m| matches!(m, Member::Absent(_))).count()
 }
 
 fn healthy_members(draft: &Draft<'_>, members: &[Member]) -> usize {
-    absent(members) + Draft::machines_of(members).filter(|&i| draft.counts_as_healthy(i)).count()
+    count_absent(members) + Draft::machines_of(members).filter(|&i| draft.counts_as_healthy(i)).count()
 }
 
 /// Returns the worker template that names a machine's role.
 fn template(draft: &Draft<'_>, i: usize) -> Option<usize> {
     let of = draft.worker_kind(i)?;
-    draft.input.template.workers[of].takes(&draft.machine(i).role).then_some(of)
+    draft.input.template.workers[of].accepts_role(&draft.machine(i).role).then_some(of)
 }
 
 /// Adds unused machines as workers while `more` returns true, each of the template whose turn it is. Returns their
@@ -143,15 +144,15 @@ fn template(draft: &Draft<'_>, i: usize) -> Option<usize> {
 fn add_workers(draft: &mut Draft<'_>, more: impl Fn(&Draft<'_>) -> bool) -> usize {
     let shares: Vec<i64> = (0..draft.input.template.workers.len())
         .map(|of| {
-            let is = |i: usize| template(draft, i) == Some(of);
-            signed(healthy(draft, is)) - signed(planes_of(draft, is))
+            let is_of_template = |i: usize| template(draft, i) == Some(of);
+            signed(healthy(draft, is_of_template)) - signed(planes_of(draft, is_of_template))
         })
         .collect();
     // templates without an unused machine
     let mut empty = vec![false; shares.len()];
     let mut added = 0;
     while more(draft)
-        && let Some(of) = turn(draft, &shares, &empty)
+        && let Some(of) = next_worker_template(draft, &shares, &empty)
     {
         if draft.add_worker(of, "all healthy machines of templated roles are workers").is_some() {
             added += 1;
@@ -168,7 +169,7 @@ fn signed(n: usize) -> i64 {
 
 /// Returns the template with the smallest quotient of workers, healthy or not, and machines. Of equal quotients the
 /// first is used. A template without machines for workers comes last (SAB-51, SAB-52).
-fn turn(draft: &Draft<'_>, shares: &[i64], empty: &[bool]) -> Option<usize> {
+fn next_worker_template(draft: &Draft<'_>, shares: &[i64], empty: &[bool]) -> Option<usize> {
     let open = (0..shares.len()).filter(|&of| !empty[of]);
     open.min_by(|&a, &b| {
         let (have, all) = (|of| signed(draft.share(of)), |of: usize| shares[of]);
@@ -182,7 +183,7 @@ fn turn(draft: &Draft<'_>, shares: &[i64], empty: &[bool]) -> Option<usize> {
 
 /// SAB-58: a worker that has been retired, not only retiring, for more than `removal_wait_seconds` leaves. It stays if
 /// (workers − 1) / machines of the answer would be below `minimum-workers-rate` percent.
-fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     #[allow(clippy::cast_precision_loss)] // seconds
     let wait = draft.input.wait_seconds as f64;
     let retired = |i: &usize| {
@@ -199,8 +200,8 @@ fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
         ));
         return Ok(None);
     }
-    draft.take_out(&[old]);
-    draft.because(old, format!("leaves: it is retired, and {left} workers remain"));
+    draft.remove_members(&[old]);
+    draft.set_reason(old, format!("leaves: it is retired, and {left} workers remain"));
     Ok(Some(Step { action: Action::DecreaseWorkers, reason: format!("the worker {name} is retired: it leaves") }))
 }
 
@@ -221,7 +222,7 @@ impl Draft<'_> {
     }
 
     /// Reports whether no foreign taint reserves the machine's Node (SAB-54).
-    pub(super) fn free_of_taints(&self, i: usize) -> bool {
+    pub(super) fn has_only_tolerated_taints(&self, i: usize) -> bool {
         if self.input.strategy == Strategy::Weighted {
             return true;
         }
@@ -235,7 +236,7 @@ impl Draft<'_> {
     }
 
     /// Keeps only the spare nodes among the candidates, if there are any (SAB-55).
-    pub(super) fn only_spares(&self, candidates: &mut Vec<usize>) {
+    pub(super) fn prefer_spares(&self, candidates: &mut Vec<usize>) {
         if self.input.strategy == Strategy::Weighted {
             return;
         }

@@ -89,7 +89,7 @@ pub struct Gate {
 }
 
 /// Returns the changes from `current` to `next`. Without a current definition all nodes are added.
-pub fn between(current: Option<&Cluster>, next: &Cluster) -> Change {
+pub fn diff(current: Option<&Cluster>, next: &Cluster) -> Change {
     let empty = Cluster::default();
     let current = current.unwrap_or(&empty);
     let before: BTreeMap<&str, &Node> = current.nodes.iter().map(|n| (n.address.as_str(), n)).collect();
@@ -98,17 +98,17 @@ pub fn between(current: Option<&Cluster>, next: &Cluster) -> Change {
         .nodes
         .iter()
         .filter(|n| !after.contains(n.address.as_str()))
-        .map(|n| plain(n, Kind::Removed))
+        .map(|n| node_change(n, Kind::Removed))
         .chain(next.nodes.iter().filter_map(|n| match before.get(n.address.as_str()) {
-            None => Some(NodeChange { evicts: false, ..plain(n, Kind::Added) }),
+            None => Some(NodeChange { evicts: false, ..node_change(n, Kind::Added) }),
             Some(was) => changed(was, n),
         }))
         .collect();
     nodes.sort_by_key(|n| n.kind);
-    Change { nodes, fields: top(current, next) }
+    Change { nodes, fields: changed_fields(current, next) }
 }
 
-fn plain(node: &Node, kind: Kind) -> NodeChange {
+fn node_change(node: &Node, kind: Kind) -> NodeChange {
     let address = node.address.clone();
     NodeChange { address, kind, control_plane: node.control_plane, fields: Vec::new(), evicts: false, taints: false }
 }
@@ -124,7 +124,7 @@ fn changed(was: &Node, now: &Node) -> Option<NodeChange> {
             fields.push(FieldChange { field, before: own(before), after: own(after) });
         }
     };
-    let text = |value: &'static str, there: bool| there.then_some(value);
+    let text = |value: &'static str, known: bool| known.then_some(value);
     add("control_plane".to_owned(), text("true", was.control_plane), text("true", now.control_plane));
     for (name, before, after) in [("hostname", &was.hostname, &now.hostname), ("user", &was.user, &now.user)] {
         let given = |side: &'_ String| (!side.is_empty()).then_some(side.clone());
@@ -168,7 +168,7 @@ fn changed(was: &Node, now: &Node) -> Option<NodeChange> {
 }
 
 /// Returns the names of the differing fields beside the nodes.
-fn top(current: &Cluster, next: &Cluster) -> Vec<String> {
+fn changed_fields(current: &Cluster, next: &Cluster) -> Vec<String> {
     let fields = |cluster: &Cluster| match serde_json::to_value(Cluster { nodes: Vec::new(), ..cluster.clone() }) {
         Ok(Value::Object(fields)) => fields,
         _ => serde_json::Map::new(),
@@ -223,8 +223,8 @@ impl Change {
         });
         let control_planes: Vec<String> = planes.map(|n| n.address.clone()).collect();
         let above = |count: usize| count as u64 * 100 > percent * nodes.len() as u64;
-        let there: BTreeSet<&str> = machines.iter().map(|m| m.address.as_str()).collect();
-        let lost = nodes.iter().filter(|n| !there.contains(n.address.as_str())).count();
+        let known: BTreeSet<&str> = machines.iter().map(|m| m.address.as_str()).collect();
+        let lost = nodes.iter().filter(|n| !known.contains(n.address.as_str())).count();
         let why = if !control_planes.is_empty() {
             Some(format!("control planes leave or are replaced: {}", control_planes.join(", ")))
         } else if lost > 0 && above(lost) {
@@ -254,7 +254,7 @@ impl Change {
                 by_field.entry(format!("{} {what}", field.field)).or_default().push(node.address.clone());
             }
         }
-        by_field.into_iter().filter(|(_, nodes)| nodes.len() > FOLD).collect()
+        by_field.into_iter().filter(|(_, nodes)| nodes.len() > MAX_UNFOLDED).collect()
     }
 
     /// Returns the fields of a node that are not part of a group.
@@ -271,7 +271,7 @@ impl Change {
 }
 
 /// Equal changes of a field on more nodes than this are grouped.
-const FOLD: usize = 5;
+const MAX_UNFOLDED: usize = 5;
 
 /// Returns the digest that an approval names, over the definition, the template and the machines. It protects against a
 /// change in between, not against malice: whoever may write approvals may also write the definition.

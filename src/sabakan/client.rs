@@ -50,7 +50,7 @@ impl Question {
 
 /// Reason why there is no usable answer. Each message names the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
+pub enum QueryError {
     /// The URL is invalid.
     #[error("sabakan: {url:?} is not a URL ({why}); set it with `cketerm sabakan set-url URL`")]
     Url {
@@ -68,14 +68,14 @@ pub enum AskError {
         why: String,
     },
     /// A status other than 200.
-    #[error("sabakan at {url} answered {status}: {said}{remedy}")]
+    #[error("sabakan at {url} answered {status}: {error_text}{remedy}")]
     Status {
         /// The requested URL.
         url: String,
         /// The status.
         status: u16,
         /// Text of the body.
-        said: String,
+        error_text: String,
         /// Remedy with its separator. May be empty.
         remedy: &'static str,
     },
@@ -95,15 +95,15 @@ pub async fn ask(
     url: &str,
     question: Question,
     variables: &Map<String, Value>,
-) -> Result<Machines, AskError> {
+) -> Result<Machines, QueryError> {
     let text = send(http, url, &question.query(), variables).await?;
     // 20,000 machines are 12 MB of JSON: not on a thread that others wait for
-    machine::read(&text).map_err(|cause| AskError::Answer { url: secret::url(url), cause })
+    machine::read(&text).map_err(|cause| QueryError::Answer { url: secret::url(url), cause })
 }
 
 /// Sends one query and returns the body of a 200.
-async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value>) -> Result<String, AskError> {
-    let bad_url = |why: String| AskError::Url { url: secret::url(url), why };
+async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value>) -> Result<String, QueryError> {
+    let bad_url = |why: String| QueryError::Url { url: secret::url(url), why };
     let mut body = json!({"query": query});
     if !variables.is_empty() {
         body["variables"] = Value::Object(variables.clone());
@@ -113,7 +113,7 @@ async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value
     if request.uri().host().is_none() {
         return Err(bad_url("it is not absolute".to_owned()));
     }
-    let silent = |why: String| AskError::Silent { url: secret::url(url), why };
+    let silent = |why: String| QueryError::Silent { url: secret::url(url), why };
     let answer = match tokio::time::timeout(TIMEOUT, http.send(request)).await {
         Ok(answer) => answer.map_err(|e| silent(e.to_string()))?,
         Err(_) => return Err(silent(format!("no answer in {} s", TIMEOUT.as_secs()))),
@@ -125,14 +125,14 @@ async fn send(http: &Http, url: &str, query: &str, variables: &Map<String, Value
             422 => "; see `cketerm sabakan get-variables`",
             _ => "",
         };
-        let said = said(answer.body());
-        return Err(AskError::Status { url: secret::url(url), status: status.as_u16(), said, remedy });
+        let error_text = error_text(answer.body());
+        return Err(QueryError::Status { url: secret::url(url), status: status.as_u16(), error_text, remedy });
     }
     String::from_utf8(answer.into_body().to_vec()).map_err(|_| silent("the answer is not UTF-8".to_owned()))
 }
 
 /// Returns the message of an error body, in one line.
-fn said(body: &[u8]) -> String {
+fn error_text(body: &[u8]) -> String {
     const MOST: usize = 300;
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let errors = value.as_ref().and_then(|v| v["errors"].as_array()).map(|errors| {
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::net::NoAnswer;
 
-    fn answering(status: u16, body: &'static str) -> Http {
+    fn http_answering(status: u16, body: &'static str) -> Http {
         Http::by(move |_| {
             let mut response = Response::new(Bytes::from_static(body.as_bytes()));
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
@@ -169,12 +169,12 @@ mod tests {
         })
     }
 
-    async fn asked(http: &Http) -> Result<Machines, AskError> {
+    async fn asked(http: &Http) -> Result<Machines, QueryError> {
         ask(http, "http://h:1/graphql", Question::Members, &Map::new()).await
     }
 
     #[tokio::test]
-    async fn whatever_is_no_complete_answer_is_an_error_that_names_the_url_and_what_was_said() {
+    async fn an_incomplete_answer_is_an_error_with_the_url_and_the_servers_message() {
         for (status, body, words) in [
             (200, r#"{"errors":[{"message":"not found","path":["machine"]}],"data":null}"#, "not found"),
             (200, r#"{"errors":[{"message":"half"}],"data":{"searchMachines":[]}}"#, "half"),
@@ -191,7 +191,7 @@ mod tests {
             (502, "Bad\u{1b}[31m", "answered 502: Bad"),
             (204, "", "answered 204"),
         ] {
-            let why = asked(&answering(status, body)).await.unwrap_err().to_string();
+            let why = asked(&http_answering(status, body)).await.unwrap_err().to_string();
             assert!(why.contains("http://h:1/graphql") && why.contains(words), "{status} {body}: {why}");
             assert!(!why.contains('\u{1b}'), "{why:?}");
         }
@@ -204,24 +204,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_does_not_answer_is_given_up_in_the_end() {
-        let hangs = Http::by(|_| std::future::pending().boxed());
-        assert!(asked(&hangs).await.unwrap_err().to_string().contains("no answer in 60 s"));
+    async fn a_request_without_an_answer_times_out() {
+        let http_pending = Http::by(|_| std::future::pending().boxed());
+        assert!(asked(&http_pending).await.unwrap_err().to_string().contains("no answer in 60 s"));
     }
 
     #[tokio::test]
     async fn an_absent_variable_stays_absent_and_null_is_passed() {
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (body_sender, mut bodies) = tokio::sync::mpsc::unbounded_channel();
         let http = Http::by(move |request: Request<Bytes>| {
-            let _ = tell.send(serde_json::from_slice::<Value>(request.body()).unwrap());
+            let _ = body_sender.send(serde_json::from_slice::<Value>(request.body()).unwrap());
             let body = r#"{"data":{"searchMachines":[]}}"#;
             std::future::ready(Ok(Response::new(Bytes::from_static(body.as_bytes())))).boxed()
         });
         asked(&http).await.unwrap();
-        assert_eq!(told.recv().await.unwrap().get("variables"), None);
+        assert_eq!(bodies.recv().await.unwrap().get("variables"), None);
         let variables = super::super::variables::parse(r#"{"notHaving": null}"#).unwrap();
         ask(&http, "http://h/graphql", Question::Broken, &variables).await.unwrap();
-        let body = told.recv().await.unwrap();
+        let body = bodies.recv().await.unwrap();
         assert_eq!(body["variables"], json!({"notHaving": null}));
         assert!(
             body["query"].as_str().unwrap().contains("$having: MachineParams = {states: [UNHEALTHY, UNREACHABLE]}")

@@ -4,7 +4,7 @@ use super::{
     machine::{Machine, State},
     node,
     plan::{Input, PlanError},
-    pool::{Pick, Pool, Racks, Wanted},
+    pool::{Pick, PickOrder, Pool, Racks},
     quick::QuickMap,
     score::{Kind, Rule, Score},
     why::{Chosen, Why},
@@ -27,7 +27,7 @@ pub(super) enum Member {
 
 /// Effect of a plan on a machine.
 #[derive(Clone, Debug)]
-pub(super) struct Fate {
+pub(super) struct MachineOutcome {
     pub(super) score: Option<i64>,
     pub(super) why: Why,
 }
@@ -42,7 +42,7 @@ pub(super) struct Draft<'a> {
     /// Number of control planes in the current definition.
     pub(super) planes_before: usize,
     /// Reasons for machines that change their place.
-    pub(super) fates: QuickMap<usize, Fate>,
+    pub(super) outcomes: QuickMap<usize, MachineOutcome>,
     /// Conditions that hold but that no action can resolve.
     pub(super) hints: Vec<String>,
     /// By machine: its index in the current definition.
@@ -78,7 +78,7 @@ impl<'a> Draft<'a> {
             workers: Vec::new(),
             vanished: Vec::new(),
             planes_before: 0,
-            fates: QuickMap::default(),
+            outcomes: QuickMap::default(),
             hints: Vec::new(),
             nodes: vec![None; machines.len()],
             rebooting: vec![false; machines.len()],
@@ -188,7 +188,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Removes machines from their places. That changes the scores, so the candidate pools are dropped.
-    pub(super) fn take_out(&mut self, machines: &[usize]) {
+    pub(super) fn remove_members(&mut self, machines: &[usize]) {
         for &i in machines {
             let rack = self.machine(i).rack;
             match self.kinds[i].take() {
@@ -210,8 +210,8 @@ impl<'a> Draft<'a> {
         (self.plane_pool, self.worker_pools) = (None, None);
     }
 
-    /// Reverts a [`Self::take_out`]: the machine returns to its former place, so a diff shows only real changes.
-    pub(super) fn put_back(&mut self, i: usize, kind: Kind, place: usize) {
+    /// Reverts a [`Self::remove_members`]: the machine returns to its former place, so a diff shows only real changes.
+    pub(super) fn restore_member(&mut self, i: usize, kind: Kind, place: usize) {
         self.put(i, kind);
         let members = if kind == Kind::ControlPlane { &mut self.planes } else { &mut self.workers };
         if let Some(member) = members.pop() {
@@ -220,32 +220,36 @@ impl<'a> Draft<'a> {
     }
 
     /// Records why a machine changes its place.
-    pub(super) fn because(&mut self, i: usize, why: impl Into<String>) {
-        self.fates.insert(i, Fate { score: None, why: Why::Because(why.into()) });
+    pub(super) fn set_reason(&mut self, i: usize, why: impl Into<String>) {
+        self.outcomes.insert(i, MachineOutcome { score: None, why: Why::Because(why.into()) });
     }
 
     /// Records the result of a comparison for a machine.
     pub(super) fn chosen(&mut self, pick: &Pick, lowest: bool, what: String, of: String) {
         let next = pick.next.map(|(i, score)| (self.machine(i).serial.clone(), score));
         let chosen = Chosen { what, score: pick.score, lowest, among: pick.among, of, next };
-        let fate = Fate { score: Some(pick.score.total), why: Why::Chosen(Box::new(chosen)) };
-        self.fates.insert(pick.machine, fate);
+        let outcome = MachineOutcome { score: Some(pick.score.total), why: Why::Chosen(Box::new(chosen)) };
+        self.outcomes.insert(pick.machine, outcome);
     }
 
     /// Adds the best unused machine as a control plane.
     pub(super) fn add_plane(&mut self, reason: &str) -> Option<usize> {
         let template = &self.input.template.control_plane;
         if self.plane_pool.is_none() {
-            let of_role = self.unused().filter(|&i| template.takes(&self.machine(i).role) && self.free_of_taints(i));
+            let of_role = self
+                .unused()
+                .filter(|&i| template.accepts_role(&self.machine(i).role) && self.has_only_tolerated_taints(i));
             let mut candidates: Vec<usize> = of_role.collect();
-            self.only_spares(&mut candidates);
-            self.plane_pool = Some(self.pool(&candidates, self.rule(Kind::ControlPlane, false), Wanted::Highest));
+            self.prefer_spares(&mut candidates);
+            self.plane_pool = Some(self.pool(&candidates, self.rule(Kind::ControlPlane, false), PickOrder::Highest));
         }
         let pick = self.plane_pool.as_mut()?.take(&self.plane_racks);
         let Some(pick) = pick else {
             // No spare is left: continue with the other candidates (SAB-55).
             self.plane_pool = None;
-            let more = self.unused().any(|i| template.takes(&self.machine(i).role) && self.free_of_taints(i));
+            let more = self
+                .unused()
+                .any(|i| template.accepts_role(&self.machine(i).role) && self.has_only_tolerated_taints(i));
             return if more { self.add_plane(reason) } else { None };
         };
         let of = format!("unused healthy machines{}", of_role(template.role.as_deref()));
@@ -260,13 +264,13 @@ impl<'a> Draft<'a> {
             let mut candidates: Vec<Vec<usize>> = vec![Vec::new(); self.input.template.workers.len()];
             for i in self.unused() {
                 if let Some(of) = self.worker_kind(i)
-                    && self.input.template.workers[of].takes(&self.machine(i).role)
+                    && self.input.template.workers[of].accepts_role(&self.machine(i).role)
                 {
                     candidates[of].push(i);
                 }
             }
             let rule = self.rule(Kind::Worker, false);
-            let pools = candidates.iter().map(|c| self.pool(c, rule, Wanted::Highest)).collect();
+            let pools = candidates.iter().map(|c| self.pool(c, rule, PickOrder::Highest)).collect();
             self.worker_pools = Some(pools);
         }
         let pool = self.worker_pools.as_mut()?.get_mut(template)?;
@@ -289,32 +293,32 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns the best worker to promote: among the healthy ones, or among all with health in their scores. Of equal
-    /// scores the first in the definition's order is taken. A control plane that `leaves` no longer counts in its rack
+    /// scores the first in the definition's order is taken. A control plane that `leaving` no longer counts in its rack
     /// (SAB-30).
-    pub(super) fn best_worker(&self, only_healthy: bool, leaves: Option<usize>) -> Option<Pick> {
+    pub(super) fn best_worker(&self, only_healthy: bool, leaving: Option<usize>) -> Option<Pick> {
         let template = &self.input.template.control_plane;
         let of_role = Self::machines_of(&self.workers).filter(|&i| {
-            template.takes(&self.machine(i).role)
+            template.accepts_role(&self.machine(i).role)
                 && !self.rebooting[i]
                 && (!only_healthy || self.machine(i).healthy())
-                && self.free_of_taints(i)
+                && self.has_only_tolerated_taints(i)
         });
         let mut candidates: Vec<usize> = of_role.collect();
-        self.only_spares(&mut candidates);
+        self.prefer_spares(&mut candidates);
         let mut racks = self.plane_racks.clone();
-        if let Some(bad) = leaves {
+        if let Some(bad) = leaving {
             racks.remove(self.machine(bad).rack);
         }
         let rule = self.rule(Kind::ControlPlane, self.input.strategy == Strategy::Weighted);
-        self.sort_by_score(&mut candidates, rule, &racks, Wanted::Highest);
+        self.sort_by_score(&mut candidates, rule, &racks, PickOrder::Highest);
         self.first(&candidates, rule, &racks)
     }
 
     /// Sorts stably by score, so equal scores keep their order.
-    fn sort_by_score(&self, candidates: &mut [usize], rule: Rule, racks: &Racks, wanted: Wanted) {
+    fn sort_by_score(&self, candidates: &mut [usize], rule: Rule, racks: &Racks, order: PickOrder) {
         candidates.sort_by_cached_key(|&i| {
             let score = self.score(i, rule, racks).total;
-            if wanted == Wanted::Highest { -score } else { score }
+            if order == PickOrder::Highest { -score } else { score }
         });
     }
 
@@ -338,7 +342,7 @@ impl<'a> Draft<'a> {
         let mut candidates: Vec<usize> = Self::machines_of(&self.planes).filter(|&i| !self.rebooting[i]).collect();
         let mut out = Vec::new();
         while out.len() < count {
-            self.sort_by_score(&mut candidates, rule, &racks, Wanted::Lowest);
+            self.sort_by_score(&mut candidates, rule, &racks, PickOrder::Lowest);
             let Some(pick) = self.first(&candidates, rule, &racks) else { break };
             racks.remove(self.machine(pick.machine).rack);
             candidates.remove(0);
@@ -350,20 +354,20 @@ impl<'a> Draft<'a> {
     /// Promotes a worker to a control plane.
     pub(super) fn promote(&mut self, pick: &Pick, reason: &str) {
         let of = format!("workers{}", of_role(self.input.template.control_plane.role.as_deref()));
-        self.take_out(&[pick.machine]);
+        self.remove_members(&[pick.machine]);
         self.chosen(pick, false, format!("becomes a control plane: {reason}"), of);
         self.put(pick.machine, Kind::ControlPlane);
     }
 
     /// Demotes control planes to workers. One whose role no worker template has leaves instead (SAB-38).
     pub(super) fn demote(&mut self, machines: &[usize]) {
-        self.take_out(machines);
+        self.remove_members(machines);
         for &i in machines {
             if self.worker_kind(i).is_some() {
                 self.put(i, Kind::Worker);
             } else {
                 let role = &self.machine(i).role;
-                self.because(
+                self.set_reason(
                     i,
                     format!("leaves: it is no longer a control plane, and no worker template has role {role}"),
                 );
@@ -377,7 +381,7 @@ impl<'a> Draft<'a> {
         let candidates: Vec<usize> = Self::machines_of(&self.workers).filter(|&i| !self.rebooting[i]).collect();
         let rule = self.rule(Kind::Worker, true);
         let mut pool =
-            Pool::new(self.input.machines, candidates.into_iter(), rule, Wanted::Lowest, &racks, self.input.now);
+            Pool::new(self.input.machines, candidates.into_iter(), rule, PickOrder::Lowest, &racks, self.input.now);
         let mut out = Vec::new();
         while out.len() < count
             && let Some(pick) = pool.take(&racks)
@@ -388,13 +392,13 @@ impl<'a> Draft<'a> {
         out
     }
 
-    fn pool(&self, candidates: &[usize], rule: Rule, wanted: Wanted) -> Pool<'a> {
+    fn pool(&self, candidates: &[usize], rule: Rule, order: PickOrder) -> Pool<'a> {
         let racks = if rule.kind == Kind::ControlPlane { &self.plane_racks } else { &self.worker_racks };
-        Pool::new(self.input.machines, candidates.iter().copied(), rule, wanted, racks, self.input.now)
+        Pool::new(self.input.machines, candidates.iter().copied(), rule, order, racks, self.input.now)
     }
 
     /// Returns the state taint that a machine's node must have. A machine in work keeps the one it had.
-    pub(super) fn wanted_taint(&self, i: usize) -> Option<Taint> {
+    pub(super) fn desired_taint(&self, i: usize) -> Option<Taint> {
         match self.nodes[i] {
             Some(place) if self.rebooting[i] => {
                 let node = self.input.current.and_then(|c| c.nodes.get(place));

@@ -12,7 +12,7 @@ use crate::model::cluster::{Cluster, Node};
 pub(super) fn finish(mut draft: Draft<'_>, step: Option<Step>) -> Result<Plan, PlanError> {
     let mut warnings = std::mem::take(&mut draft.hints);
     let (action, reason, cluster) = if let Some(step) = step {
-        keep_etcd(&draft, step.action)?;
+        check_etcd_quorum(&draft, step.action)?;
         let cluster = definition(&draft, &mut warnings)?;
         (step.action, step.reason, Some(cluster))
     } else {
@@ -29,7 +29,7 @@ pub(super) fn finish(mut draft: Draft<'_>, step: Option<Step>) -> Result<Plan, P
 
 /// Refuses a plan that removes half of etcd's members or more at once, whatever the action (SAB-25): "etcd cluster must
 /// not be broken". A lower `control-plane-count` of the operator is exempt.
-fn keep_etcd(draft: &Draft<'_>, action: Action) -> Result<(), PlanError> {
+fn check_etcd_quorum(draft: &Draft<'_>, action: Action) -> Result<(), PlanError> {
     if matches!(action, Action::Initialize | Action::DecreaseControlPlane) {
         return Ok(());
     }
@@ -79,7 +79,7 @@ fn definition(draft: &Draft<'_>, warnings: &mut Vec<String>) -> Result<Cluster, 
                             ))
                         })?,
                     };
-                    let made = node::node(machine, of, draft.wanted_taint(i), strategy, warnings);
+                    let made = node::node(machine, of, draft.desired_taint(i), strategy, warnings);
                     let mut node = made.map_err(PlanError::Input)?;
                     // A member keeps its hostname. With another one it would be another Node.
                     if let Some(was) = draft.nodes[i].and_then(|place| draft.current_node(place)) {
@@ -134,14 +134,14 @@ fn choices(draft: &mut Draft<'_>) -> Vec<Choice> {
 fn choice(draft: &mut Draft<'_>, i: usize) -> Choice {
     let machine = draft.machine(i);
     let was = draft.nodes[i].and_then(|place| draft.current_node(place)).map(|n| n.control_plane);
-    let fate = draft.fates.remove(&i);
+    let outcome = draft.outcomes.remove(&i);
     Choice {
         address: machine.address.clone(),
         serial: Some(machine.serial.clone()),
         role: machine.role.clone(),
         control_plane: draft.kind(i).map(|k| k == Kind::ControlPlane),
         was_control_plane: was,
-        score: fate.as_ref().and_then(|f| f.score),
-        why: fate.map_or(Why::Stays, |f| f.why),
+        score: outcome.as_ref().and_then(|f| f.score),
+        why: outcome.map_or(Why::Stays, |f| f.why),
     }
 }

@@ -12,22 +12,22 @@ mod finish;
 pub mod gotext;
 pub mod machine;
 pub mod node;
-pub mod others;
 pub mod plan;
 mod pool;
 mod quick;
 pub mod repair;
 pub mod score;
 pub mod template;
+pub mod unused_machines;
 pub mod variables;
 mod weighted;
 pub mod why;
 
 pub use machine::{Machine, MachineError, Machines, State};
-pub use others::{Unused, unused};
 pub use plan::{Action, Choice, Input, Plan, PlanError, plan};
 pub use repair::{RepairInput, RepairPlan, Skipped, plan_repairs};
 pub use template::{Template, TemplateError};
+pub use unused_machines::{Unused, unused};
 pub use why::Why;
 
 #[cfg(test)]

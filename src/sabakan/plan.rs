@@ -195,9 +195,9 @@ pub(super) struct Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) planes: usize,
-    pub(super) least_workers: usize,
+    pub(super) min_workers: usize,
     /// `None`: no limit.
-    pub(super) most_workers: Option<usize>,
+    pub(super) max_workers: Option<usize>,
     /// Percent.
     pub(super) worker_rate: usize,
 }
@@ -215,8 +215,8 @@ impl Limits {
         };
         let limits = Self {
             planes: number("control-plane-count", constraints.control_plane_count)?,
-            least_workers: number("minimum-workers", constraints.minimum_workers.unwrap_or(1))?,
-            most_workers: Some(number("maximum-workers", constraints.maximum_workers.unwrap_or(0))?)
+            min_workers: number("minimum-workers", constraints.minimum_workers.unwrap_or(1))?,
+            max_workers: Some(number("maximum-workers", constraints.maximum_workers.unwrap_or(0))?)
                 .filter(|n| *n > 0 && weighted),
             worker_rate: number("minimum-workers-rate", constraints.minimum_workers_rate)?,
         };
@@ -227,17 +227,17 @@ impl Limits {
                     .to_owned(),
             ));
         }
-        if let Some(most) = limits.most_workers.filter(|most| *most < limits.least_workers) {
+        if let Some(most) = limits.max_workers.filter(|most| *most < limits.min_workers) {
             return Err(PlanError::Input(format!(
                 "the constraints contradict each other: maximum-workers is {most}, minimum-workers is {}",
-                limits.least_workers
+                limits.min_workers
             )));
         }
         Ok(limits)
     }
 
     /// Returns true if one more worker is allowed.
-    pub(super) fn room(&self, workers: usize) -> bool {
-        self.most_workers.is_none_or(|most| workers < most)
+    pub(super) fn can_add_worker(&self, workers: usize) -> bool {
+        self.max_workers.is_none_or(|most| workers < most)
     }
 }

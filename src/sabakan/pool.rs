@@ -33,7 +33,7 @@ impl Racks {
 
 /// Direction of the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum PickOrder {
     /// The highest score. Between two choices nodes may only be added.
     Highest,
     /// The lowest score. Of equal scores the last in the order of machines is chosen, because the first is added first.
@@ -59,16 +59,16 @@ pub(super) struct Pool<'a> {
     machines: &'a [Machine],
     now: Timestamp,
     rule: Rule,
-    wanted: Wanted,
+    order: PickOrder,
     /// Machines by rack. The preferred one is last, so that it can be popped.
     racks: QuickMap<i64, Vec<Entry<'a>>>,
     /// One entry per rack: the worth of its first machine when it was pushed.
-    heap: BinaryHeap<Reverse<Worth>>,
+    heap: BinaryHeap<Reverse<RankKey>>,
     left: usize,
 }
 
 /// Worth of a rack's first machine, where smaller is preferred; then the rack, signed, as the order of equal ones.
-type Worth = (i64, i64);
+type RankKey = (i64, i64);
 
 #[derive(Debug)]
 struct Entry<'a> {
@@ -84,7 +84,7 @@ impl<'a> Pool<'a> {
         machines: &'a [Machine],
         candidates: impl Iterator<Item = usize>,
         rule: Rule,
-        wanted: Wanted,
+        order: PickOrder,
         counts: &Racks,
         now: Timestamp,
     ) -> Self {
@@ -93,7 +93,7 @@ impl<'a> Pool<'a> {
         for machine in candidates {
             let m = &machines[machine];
             let base = rule.base(m, now);
-            let key = if wanted == Wanted::Highest { -base } else { base };
+            let key = if order == PickOrder::Highest { -base } else { base };
             let entry = Entry { key, index_in_rack: m.index_in_rack, serial: &m.serial, machine };
             racks.entry(m.rack).or_default().push(entry);
             left += 1;
@@ -101,11 +101,11 @@ impl<'a> Pool<'a> {
         for rack in racks.values_mut() {
             rack.sort_unstable_by(|a, b| {
                 let place = (a.index_in_rack, a.serial).cmp(&(b.index_in_rack, b.serial));
-                let place = if wanted == Wanted::Highest { place.reverse() } else { place };
+                let place = if order == PickOrder::Highest { place.reverse() } else { place };
                 b.key.cmp(&a.key).then(place)
             });
         }
-        let mut pool = Self { machines, now, rule, wanted, racks, heap: BinaryHeap::new(), left };
+        let mut pool = Self { machines, now, rule, order, racks, heap: BinaryHeap::new(), left };
         pool.heap = pool.racks.keys().filter_map(|&rack| pool.entry(rack, counts)).collect();
         pool
     }
@@ -118,21 +118,21 @@ impl<'a> Pool<'a> {
 
     fn spread(&self, rack: i64, counts: &Racks) -> i64 {
         let term = self.rule.spread(counts.count(rack));
-        if self.wanted == Wanted::Highest { -term } else { term }
+        if self.order == PickOrder::Highest { -term } else { term }
     }
 
-    fn entry(&self, rack: i64, counts: &Racks) -> Option<Reverse<Worth>> {
+    fn entry(&self, rack: i64, counts: &Racks) -> Option<Reverse<RankKey>> {
         Some(Reverse((self.worth(rack, counts)?, self.signed(rack))))
     }
 
     /// Returns the rack with the sign of the direction, so that smaller is preferred. It is its own inverse.
     fn signed(&self, rack: i64) -> i64 {
-        if self.wanted == Wanted::Highest { rack } else { rack.wrapping_neg() }
+        if self.order == PickOrder::Highest { rack } else { rack.wrapping_neg() }
     }
 
     /// Returns the rack whose first machine is preferred now. Between two choices the worth of a rack only gets worse,
     /// so an entry whose worth has not changed is the best of all.
-    fn first(&mut self, counts: &Racks) -> Option<Worth> {
+    fn first(&mut self, counts: &Racks) -> Option<RankKey> {
         while let Some(&Reverse((pushed, signed))) = self.heap.peek() {
             let now = self.entry(self.signed(signed), counts);
             if now == Some(Reverse((pushed, signed))) {
@@ -157,7 +157,7 @@ impl<'a> Pool<'a> {
         self.heap.extend(same_rack);
         let next = [other_rack, same_rack.map(|e| e.0)].into_iter().flatten().min().and_then(|(worth, signed)| {
             let machine = self.racks.get(&self.signed(signed))?.last()?.machine;
-            Some((machine, if self.wanted == Wanted::Highest { -worth } else { worth }))
+            Some((machine, if self.order == PickOrder::Highest { -worth } else { worth }))
         });
         let score = self.rule.score(&self.machines[chosen.machine], counts.count(rack), self.now);
         Some(Pick { machine: chosen.machine, score, among, next })

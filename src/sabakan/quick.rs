@@ -7,15 +7,15 @@ use std::{
 };
 
 /// A map with the fast hash.
-pub(super) type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
+pub(super) type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
 
 /// Hasher that multiplies and rotates, eight bytes at a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Quick(u64);
+pub(super) struct FastHasher(u64);
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Hasher for Quick {
+impl Hasher for FastHasher {
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];

@@ -80,9 +80,9 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
         let address = machine.address.as_str();
         let reason = queued
             .get(address)
-            .map(|e| held(e))
+            .map(|e| held_reason(e))
             .or_else(|| input.kept.get(address).cloned())
-            .or_else(|| young(machine, input, &rebooting, &members));
+            .or_else(|| skip_if_young(machine, input, &rebooting, &members));
         match reason {
             Some(why) => plan.skipped.push(skip(machine, why)),
             None => chosen.push(machine),
@@ -90,7 +90,7 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
     }
     let cap = usize::try_from(input.constraints.maximum_repair_queue_entries).unwrap_or(0);
     let total = input.repairs.len() + chosen.len();
-    if total > cap && !chosen.is_empty() && !on(Mutation::OverCap) {
+    if total > cap && !chosen.is_empty() && !on(Mutation::RepairLimitIgnored) {
         let why = format!(
             "{} entries and {} new ones exceed maximum-repair-queue-entries {cap}; none is added",
             input.repairs.len(),
@@ -111,20 +111,20 @@ fn skip(machine: &Machine, why: String) -> Skipped {
 }
 
 /// REP-46: a machine with any repair entry is skipped.
-fn held(entry: &RepairEntry) -> String {
+fn held_reason(entry: &RepairEntry) -> String {
     let deleted = if entry.deleted { ", marked as deleted" } else { "" };
     format!("it already has the repair entry {} ({}{deleted})", entry.index, entry.status)
 }
 
 /// REP-48 to REP-50: skips an `UNREACHABLE` machine that has been so for less than `wait-seconds-to-repair-rebooting`,
 /// if any of its reboot entries is `rebooting` or it is not a member. CKE looks at the first entry only.
-fn young(
+fn skip_if_young(
     machine: &Machine,
     input: &RepairInput<'_>,
     rebooting: &BTreeSet<&str>,
     members: &BTreeMap<&str, &str>,
 ) -> Option<String> {
-    if !too_young(machine, input) {
+    if !is_too_young(machine, input) {
         return None;
     }
     let wait = input.constraints.wait_seconds_to_repair_rebooting;
@@ -138,7 +138,7 @@ fn young(
     Some(format!("{cause}; unreachable for only {:.0} s of wait-seconds-to-repair-rebooting {wait}", machine.duration))
 }
 
-fn too_young(machine: &Machine, input: &RepairInput<'_>) -> bool {
+fn is_too_young(machine: &Machine, input: &RepairInput<'_>) -> bool {
     #[allow(clippy::cast_precision_loss)] // seconds
     let wait = input.constraints.wait_seconds_to_repair_rebooting as f64;
     machine.state == State::Unreachable && machine.duration < wait

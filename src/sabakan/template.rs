@@ -56,7 +56,7 @@ pub struct TemplateError(pub Vec<String>);
 
 impl Kind {
     /// Returns true if machines of this role are of this kind.
-    pub fn takes(&self, role: &str) -> bool {
+    pub fn accepts_role(&self, role: &str) -> bool {
         self.role.as_deref().is_none_or(|own| own == role)
     }
 }
@@ -66,17 +66,17 @@ impl Template {
     pub fn stored(text: &str) -> Result<Self, TemplateError> {
         let again = |e: String| format!("{e}; set it again with `cketerm sabakan set-template FILE`");
         let value = cluster::stored(text).map_err(|e| TemplateError(vec![again(e)]))?;
-        Self::judge(&value)
+        Self::parse_value(&value)
     }
 
     /// Parses YAML or JSON, as `sabakan set-template` accepts it.
     pub fn read(text: &str) -> Result<Self, TemplateError> {
         let value = cluster::parse(text).map_err(|e| TemplateError(vec![e]))?;
-        Self::judge(&value)
+        Self::parse_value(&value)
     }
 
     /// Validates a parsed template.
-    pub fn judge(value: &Value) -> Result<Self, TemplateError> {
+    pub fn parse_value(value: &Value) -> Result<Self, TemplateError> {
         let checked = cluster::check_template(value);
         let mut faults: Vec<String> = checked.faults.iter().map(ToString::to_string).collect();
         let cluster: Option<Cluster> = serde_json::from_value(value.clone()).ok();

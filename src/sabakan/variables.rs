@@ -38,13 +38,13 @@ fn check(at: &str, params: &Map<String, Value>) -> Result<(), String> {
         match (name.as_str(), value) {
             (_, Value::Null) if PARAMS.contains(&name.as_str()) => {}
             ("labels", Value::Array(labels)) => labels.iter().try_for_each(|l| label(&path, l))?,
-            ("racks", Value::Array(racks)) => racks.iter().try_for_each(|r| whole(&path, r))?,
+            ("racks", Value::Array(racks)) => racks.iter().try_for_each(|r| check_integer(&path, r))?,
             ("roles", Value::Array(roles)) => roles.iter().try_for_each(|r| text(&path, r).map(drop))?,
             ("states", Value::Array(states)) => states.iter().try_for_each(|s| state(&path, s))?,
             ("labels" | "racks" | "roles" | "states", other) => {
                 return Err(format!("{path} must be a list, not {}", kind(other)));
             }
-            ("minDaysBeforeRetire", days) => whole(&path, days)?,
+            ("minDaysBeforeRetire", days) => check_integer(&path, days)?,
             _ => return Err(unknown(at, name, &PARAMS)),
         }
     }
@@ -78,7 +78,7 @@ fn state(path: &str, value: &Value) -> Result<(), String> {
     Err(format!("invalid state: {given} ({path}); {hint}"))
 }
 
-fn whole(path: &str, value: &Value) -> Result<(), String> {
+fn check_integer(path: &str, value: &Value) -> Result<(), String> {
     // sabakan accepts "1" for 1 too
     let number = value.is_i64() || value.as_str().is_some_and(|t| t.parse::<i64>().is_ok());
     if number { Ok(()) } else { Err(format!("{path} must be a whole number, not {}", kind(value))) }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_absent_stays_absent_and_null_stays_null() {
+    fn absent_variables_stay_absent_and_null_stays_null() {
         let both = parse(r#"{"having": null, "notHaving": {}}"#).unwrap();
         assert_eq!((both.get("having"), both.get("notHaving").is_some()), (Some(&Value::Null), true));
         assert!(parse("{}").unwrap().is_empty());
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sabakan_takes_is_taken() {
+    fn variables_that_sabakan_accepts_are_accepted() {
         for good in [
             r#"{"having": {"labels": [{"name": "a", "value": "b"}], "racks": [0, "1"], "roles": ["cs"],
                 "states": ["HEALTHY", "RETIRING"], "minDaysBeforeRetire": -10}}"#,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sabakan_would_refuse_or_ignore_is_refused_with_its_name() {
+    fn variables_that_sabakan_refuses_or_ignores_are_refused_by_name() {
         for (bad, names) in [
             ("[]", "object"),
             ("{", "JSON"),

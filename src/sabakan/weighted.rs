@@ -10,18 +10,18 @@ use super::{
     score::Kind,
 };
 
-type Done = Result<Option<Step>, PlanError>;
+type StepResult = Result<Option<Step>, PlanError>;
 
 /// Builds the first definition: control planes, then workers up to `minimum-workers`.
 pub(super) fn initialize(draft: &mut Draft<'_>, limits: &Limits) -> Result<Step, PlanError> {
     fill(draft, limits)?;
-    let reason = format!("first definition: {} control planes, {} workers", limits.planes, limits.least_workers);
+    let reason = format!("first definition: {} control planes, {} workers", limits.planes, limits.min_workers);
     Ok(Step { action: Action::Initialize, reason })
 }
 
 /// Applies the first action whose condition holds, then adds the machines that the constraints still want.
-pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> Done {
-    let actions: [fn(&mut Draft<'_>, &Limits) -> Done; 7] = [
+pub(super) fn maintain(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
+    let actions: [fn(&mut Draft<'_>, &Limits) -> StepResult; 7] = [
         remove_non_existent,
         increase_control_plane,
         decrease_control_plane,
@@ -44,20 +44,20 @@ pub(super) fn fill(draft: &mut Draft<'_>, limits: &Limits) -> Result<(), PlanErr
     while draft.planes.len() < limits.planes {
         let reason = format!("{} of {} present", draft.planes.len(), limits.planes);
         if draft.add_plane(&reason).is_none() {
-            return Err(PlanError::NotEnough(planes_missing(draft, limits)));
+            return Err(PlanError::NotEnough(missing_planes_message(draft, limits)));
         }
     }
-    while draft.workers.len() < limits.least_workers {
-        let reason = format!("{} of at least {} present", draft.workers.len(), limits.least_workers);
+    while draft.workers.len() < limits.min_workers {
+        let reason = format!("{} of at least {} present", draft.workers.len(), limits.min_workers);
         if add_worker(draft, &reason).is_none() {
-            return Err(PlanError::NotEnough(workers_missing(draft, limits)));
+            return Err(PlanError::NotEnough(missing_workers_message(draft, limits)));
         }
     }
     Ok(())
 }
 
 /// SAB-33, SAB-34: "If the current cluster contains nodes that no longer exist in the list, they are removed."
-pub(super) fn remove_non_existent(draft: &mut Draft<'_>, _: &Limits) -> Done {
+pub(super) fn remove_non_existent(draft: &mut Draft<'_>, _: &Limits) -> StepResult {
     let gone: Vec<&str> = draft.vanished.iter().filter(|n| n.control_plane).map(|n| n.address.as_str()).collect();
     if draft.planes_before == 0 {
         return Err(PlanError::TooManyControlPlanes(
@@ -84,7 +84,7 @@ pub(super) fn remove_non_existent(draft: &mut Draft<'_>, _: &Limits) -> Done {
 }
 
 /// SAB-35: "When control-plane-count constraint is increased, control plane nodes are added."
-fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     let before = draft.planes.len();
     if before >= limits.planes {
         return Ok(None);
@@ -95,8 +95,8 @@ fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
             continue;
         }
         // "existing healthy worker nodes are changed to control plane nodes"
-        let pick = if draft.workers.len() > limits.least_workers { draft.best_worker(true, None) } else { None };
-        let Some(pick) = pick else { return Err(PlanError::NotEnough(planes_missing(draft, limits))) };
+        let pick = if draft.workers.len() > limits.min_workers { draft.best_worker(true, None) } else { None };
+        let Some(pick) = pick else { return Err(PlanError::NotEnough(missing_planes_message(draft, limits))) };
         draft.promote(&pick, &format!("{reason}, and no unused machine is left"));
     }
     let reason = format!("{before} control planes, {} wanted", limits.planes);
@@ -106,14 +106,14 @@ fn increase_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
 /// SAB-36, SAB-37: "When control-plane-count constraint is decreased, control plane nodes are changed to
 /// non-control-plane nodes. If the total number of worker nodes exceeds maximum-workers, existing worker nodes are
 /// removed to satisfy the constraint."
-fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+fn decrease_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     let before = draft.planes.len();
     if !demote_surplus(draft, limits) {
         return Ok(None);
     }
-    if let Some(surplus) = limits.most_workers.map(|most| draft.workers.len().saturating_sub(most)) {
+    if let Some(surplus) = limits.max_workers.map(|most| draft.workers.len().saturating_sub(most)) {
         let picks = draft.lowest_workers(surplus);
-        draft.take_out(&picks.iter().map(|p| p.machine).collect::<Vec<_>>());
+        draft.remove_members(&picks.iter().map(|p| p.machine).collect::<Vec<_>>());
         for pick in &picks {
             draft.chosen(
                 pick,
@@ -141,13 +141,13 @@ pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
         return false;
     }
     for pick in &picks {
-        let room = limits.room(draft.workers.len());
-        if room {
+        let can_add_worker = limits.can_add_worker(draft.workers.len());
+        if can_add_worker {
             draft.demote(&[pick.machine]);
         } else {
-            draft.take_out(&[pick.machine]);
+            draft.remove_members(&[pick.machine]);
         }
-        let what = match (draft.kind(pick.machine), room) {
+        let what = match (draft.kind(pick.machine), can_add_worker) {
             (Some(_), _) => "becomes a worker",
             (None, true) => "leaves, because no worker template has its role",
             (None, false) => "leaves, because maximum-workers is reached",
@@ -160,7 +160,7 @@ pub(super) fn demote_surplus(draft: &mut Draft<'_>, limits: &Limits) -> bool {
 
 /// SAB-39 to SAB-42: "If a control plane node is neither healthy, updating, or uninitialized, the node is demoted to a
 /// worker, and a new machine is added as a control plane node."
-fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     if draft.planes.len() < 2 {
         return Ok(None);
     }
@@ -174,7 +174,7 @@ fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let reason = format!("in place of {name}, which is {state}");
     let place = draft.planes.iter().position(|m| *m == Member::Machine(bad)).unwrap_or(0);
     let step = |how: String| Ok(Some(Step { action: Action::ReplaceControlPlane, reason: format!("{fault}: {how}") }));
-    if !limits.room(draft.workers.len()) {
+    if !limits.can_add_worker(draft.workers.len()) {
         // a demoted one would be one worker too many (SAB-41)
         if let Some(pick) = draft.best_worker(false, Some(bad)).filter(|p| draft.machine(p.machine).healthy()) {
             draft.promote(&pick, &reason);
@@ -182,14 +182,14 @@ fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
             demote_bad(draft, bad, state, &new);
             return step(format!("it swaps roles with the worker {new}"));
         }
-        draft.take_out(&[bad]);
+        draft.remove_members(&[bad]);
         if draft.planes.len() < limits.planes && draft.add_plane(&reason).is_none() {
-            return pass_over(draft, bad, place, &fault);
+            return skip_demotion(draft, bad, place, &fault);
         }
-        draft.because(bad, format!("leaves: it is {state}, and maximum-workers is reached"));
+        draft.set_reason(bad, format!("leaves: it is {state}, and maximum-workers is reached"));
         return step("it leaves, because maximum-workers is reached".to_owned());
     }
-    draft.take_out(&[bad]);
+    draft.remove_members(&[bad]);
     let new = match draft.add_plane(&reason) {
         Some(new) => Some(new),
         None => draft.best_worker(true, None).map(|pick| {
@@ -197,15 +197,15 @@ fn replace_control_plane(draft: &mut Draft<'_>, limits: &Limits) -> Done {
             pick.machine
         }),
     };
-    let Some(new) = new else { return pass_over(draft, bad, place, &fault) };
+    let Some(new) = new else { return skip_demotion(draft, bad, place, &fault) };
     let new = draft.name(new);
     demote_bad(draft, bad, state, &new);
     step(format!("{new} takes its place"))
 }
 
 /// Keeps a bad control plane that nothing can replace, so that later actions go on (SAB-42). CKE fails the whole pass.
-fn pass_over(draft: &mut Draft<'_>, bad: usize, place: usize, fault: &str) -> Done {
-    draft.put_back(bad, Kind::ControlPlane, place);
+fn skip_demotion(draft: &mut Draft<'_>, bad: usize, place: usize, fault: &str) -> StepResult {
+    draft.restore_member(bad, Kind::ControlPlane, place);
     draft.hints.push(format!("{fault}, and no healthy machine{} can take its place", plane_role(draft)));
     Ok(None)
 }
@@ -213,23 +213,23 @@ fn pass_over(draft: &mut Draft<'_>, bad: usize, place: usize, fault: &str) -> Do
 fn demote_bad(draft: &mut Draft<'_>, bad: usize, state: State, new: &str) {
     draft.demote(&[bad]);
     if draft.kind(bad).is_some() {
-        draft.because(bad, format!("becomes a worker: it is {state}; {new} takes its place"));
+        draft.set_reason(bad, format!("becomes a worker: it is {state}; {new} takes its place"));
     }
 }
 
 /// SAB-43: "If the number of healthy worker nodes is less than minimum-workers and the total number of worker nodes is
 /// less than maximum-workers, new worker nodes are added."
-fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     let healthy = |m: &&Member| match m {
         Member::Machine(i) => draft.counts_as_healthy(*i),
         Member::Absent(_) => true,
     };
     let before = draft.workers.iter().filter(healthy).count();
     let mut now = before;
-    while now < limits.least_workers && limits.room(draft.workers.len()) {
-        let reason = format!("{now} of at least {} are healthy", limits.least_workers);
+    while now < limits.min_workers && limits.can_add_worker(draft.workers.len()) {
+        let reason = format!("{now} of at least {} are healthy", limits.min_workers);
         if add_worker(draft, &reason).is_none() {
-            draft.hints.push(workers_missing(draft, limits));
+            draft.hints.push(missing_workers_message(draft, limits));
             break;
         }
         now += 1;
@@ -237,12 +237,12 @@ fn increase_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     if now == before {
         return Ok(None);
     }
-    let reason = format!("{before} workers are healthy, at least {} must be", limits.least_workers);
+    let reason = format!("{before} workers are healthy, at least {} must be", limits.min_workers);
     Ok(Some(Step { action: Action::IncreaseWorkers, reason }))
 }
 
 /// SAB-44, SAB-45: "If a worker node is either retiring or retired for a while". One worker per pass.
-fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
+fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     #[allow(clippy::cast_precision_loss)] // seconds
     let wait = draft.input.wait_seconds as f64;
     let leaving = |i: &usize| {
@@ -253,27 +253,27 @@ fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> Done {
     let (name, state) = (draft.name(old), draft.machine(old).state);
     let fault = format!("the worker {name} is {state} since {:.0} s", draft.machine(old).duration);
     let place = draft.workers.iter().position(|m| *m == Member::Machine(old)).unwrap_or(0);
-    draft.take_out(&[old]);
-    if draft.workers.len() >= limits.least_workers {
-        draft.because(old, format!("leaves: it is {state}, and {} workers remain", draft.workers.len()));
+    draft.remove_members(&[old]);
+    if draft.workers.len() >= limits.min_workers {
+        draft.set_reason(old, format!("leaves: it is {state}, and {} workers remain", draft.workers.len()));
         return Ok(Some(Step { action: Action::DecreaseWorkers, reason: format!("{fault}: it leaves") }));
     }
     let Some(new) = add_worker(draft, &format!("in place of {name}, which is {state}")) else {
-        draft.put_back(old, Kind::Worker, place);
+        draft.restore_member(old, Kind::Worker, place);
         draft.hints.push(format!("{fault}, and is left untouched: no unused machine can take its place"));
         return Ok(None);
     };
     let new = draft.name(new);
-    draft.because(old, format!("leaves: it is {state}; {new} takes its place"));
+    draft.set_reason(old, format!("leaves: it is {state}; {new} takes its place"));
     Ok(Some(Step { action: Action::DecreaseWorkers, reason: format!("{fault}: {new} takes its place") }))
 }
 
 /// SAB-46: "CKE adds taints to nodes"; "for other machine states, the taint is removed".
-pub(super) fn taint_nodes(draft: &mut Draft<'_>, _: &Limits) -> Done {
+pub(super) fn taint_nodes(draft: &mut Draft<'_>, _: &Limits) -> StepResult {
     let mut wrong = Vec::new();
     let members = draft.planes.iter().chain(&draft.workers).copied().collect::<Vec<_>>();
     for i in Draft::machines_of(&members) {
-        let wanted = draft.wanted_taint(i);
+        let wanted = draft.desired_taint(i);
         let node = draft.nodes[i].and_then(|place| draft.current_node(place));
         if node.is_none_or(|n| super::node::taint_is_right(n, wanted.as_ref())) {
             continue;
@@ -284,7 +284,7 @@ pub(super) fn taint_nodes(draft: &mut Draft<'_>, _: &Limits) -> Done {
             None => format!("is {}: loses the taint of its state", m.state),
         };
         wrong.push(format!("{} {why}", m.address));
-        draft.because(i, why);
+        draft.set_reason(i, why);
     }
     if wrong.is_empty() {
         return Ok(None);
@@ -316,7 +316,7 @@ fn plane_role(draft: &Draft<'_>) -> String {
     of_role(draft.input.template.control_plane.role.as_deref())
 }
 
-pub(super) fn planes_missing(draft: &Draft<'_>, limits: &Limits) -> String {
+pub(super) fn missing_planes_message(draft: &Draft<'_>, limits: &Limits) -> String {
     let role = draft.input.template.control_plane.role.as_deref();
     format!(
         "{} control planes wanted, {} present: no healthy machine{} is left ({})",
@@ -327,13 +327,13 @@ pub(super) fn planes_missing(draft: &Draft<'_>, limits: &Limits) -> String {
     )
 }
 
-fn workers_missing(draft: &Draft<'_>, limits: &Limits) -> String {
+fn missing_workers_message(draft: &Draft<'_>, limits: &Limits) -> String {
     let kind = &draft.input.template.workers[next_template(draft)];
     let role = kind.role.as_deref();
     let turn = role.map_or_else(String::new, |_| format!(", next by weight {}", kind.weight));
     format!(
         "at least {} healthy workers wanted, {} present: no unused healthy machine{}{turn} is left ({})",
-        limits.least_workers,
+        limits.min_workers,
         Draft::machines_of(&draft.workers).filter(|&i| draft.counts_as_healthy(i)).count(),
         of_role(role),
         left(draft, role)

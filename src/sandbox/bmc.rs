@@ -19,9 +19,9 @@ const RESET: &str = "Actions/ComputerSystem.Reset";
 /// BMC file of a sandbox (`docs/power.md`): the networks that contain every [`address`], and a login.
 pub const FILE: &str = "networks: [172.0.0.0/8, 'fd72::/16']\ndefaults: {username: cketerm, password: sandbox}\n";
 /// Address of a listener that is no BMC of the site.
-pub const STRANGER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
-/// Host name that resolves to [`STRANGER`].
-pub const STRANGERS_NAME: &str = "bmc.stranger.example";
+pub const FOREIGN_ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
+/// Host name that resolves to [`FOREIGN_ADDRESS`].
+pub const FOREIGN_HOST_NAME: &str = "bmc.stranger.example";
 
 /// Returns the address of the BMC of the machine with this address.
 pub fn address(machine: &str) -> Option<IpAddr> {
@@ -56,8 +56,8 @@ impl Bmcs {
 
     /// Resolves a host name to addresses.
     pub fn resolve(&self, host: &str) -> Vec<IpAddr> {
-        if host == STRANGERS_NAME {
-            return vec![IpAddr::V4(STRANGER)];
+        if host == FOREIGN_HOST_NAME {
+            return vec![IpAddr::V4(FOREIGN_ADDRESS)];
         }
         let name = host.strip_prefix("bmc-").and_then(|rest| rest.strip_suffix(".sandbox"));
         name.and_then(|name| address(&self.0.address_of(name)?)).into_iter().collect()
@@ -66,18 +66,18 @@ impl Bmcs {
     /// Serves one request. Returns `None` if there is no such BMC, or if it does not answer.
     pub async fn serve(&self, request: Request<Bytes>) -> Option<Response<Bytes>> {
         let host = request.uri().host().unwrap_or_default().to_owned();
-        let to = host.parse().map_or_else(|_| self.resolve(&host), |ip: IpAddr| vec![ip]);
-        if let Some(to) = to.first().filter(|_| has_login(&request)) {
-            self.0.note_login(*to);
+        let addresses = host.parse().map_or_else(|_| self.resolve(&host), |ip: IpAddr| vec![ip]);
+        if let Some(addresses) = addresses.first().filter(|_| has_login(&request)) {
+            self.0.record_login(*addresses);
         }
-        if to.contains(&IpAddr::V4(STRANGER)) {
-            return stranger(request.uri().path());
+        if addresses.contains(&IpAddr::V4(FOREIGN_ADDRESS)) {
+            return serve_foreign(request.uri().path());
         }
         let name = host.strip_prefix("bmc-")?.strip_suffix(".sandbox")?;
         let path = request.uri().path().trim_end_matches('/');
         let (code, body) = match path.strip_prefix(SYSTEMS) {
             Some("") => (200, json!({"Members": [{"@odata.id": format!("{SYSTEMS}/1")}]})),
-            Some(rest) => self.of_system(name, "1", rest.strip_prefix("/1")?, &request).await?,
+            Some(rest) => self.serve_system(name, "1", rest.strip_prefix("/1")?, &request).await?,
             None if path == ROOT => (200, root()),
             None => (404, Value::Null),
         };
@@ -100,7 +100,7 @@ impl Bmcs {
                 if self.0.address_of(name).is_none() {
                     (404, json!({"error": {"message": format!("there is no system {name}")}}))
                 } else {
-                    self.of_system(name, name, rest, &request).await?
+                    self.serve_system(name, name, rest, &request).await?
                 }
             }
             None if path == ROOT => (200, root()),
@@ -109,24 +109,30 @@ impl Bmcs {
         answer(code, &body)
     }
 
-    /// Answers one request about the machine `name`, whose system has the id `id`. `below` is the rest of the path.
-    async fn of_system(&self, name: &str, id: &str, below: &str, request: &Request<Bytes>) -> Option<(u16, Value)> {
+    /// Answers one request about the machine `name`, whose system has the id `id`. `subpath` is the rest of the path.
+    async fn serve_system(
+        &self,
+        name: &str,
+        id: &str,
+        subpath: &str,
+        request: &Request<Bytes>,
+    ) -> Option<(u16, Value)> {
         let address = self.0.address_of(name)?;
         let behaviour = self.0.behaviour(&address)?;
         if behaviour.bmc == OnBmc::Mute {
             tokio::time::sleep(std::time::Duration::from_secs(10)).await;
             return None;
         }
-        Some(match (request.method(), below.trim_start_matches('/')) {
+        Some(match (request.method(), subpath.trim_start_matches('/')) {
             (&Method::GET, "") => {
-                let on = self.0.look(&address)?.state != State::Off && behaviour.bmc != OnBmc::SaysOff;
+                let on = self.0.machine_status(&address)?.state != State::Off && behaviour.bmc != OnBmc::SaysOff;
                 let types = ["On", "ForceOff", "GracefulShutdown"];
                 let target = format!("{SYSTEMS}/{id}/{RESET}");
                 let reset = json!({"target": target, "ResetType@Redfish.AllowableValues": types});
                 let actions = json!({"#ComputerSystem.Reset": reset});
                 let power = if on { "On" } else { "Off" };
-                let place = format!("{SYSTEMS}/{id}");
-                (200, json!({"@odata.id": place, "Id": id, "Name": name, "PowerState": power, "Actions": actions}))
+                let odata_id = format!("{SYSTEMS}/{id}");
+                (200, json!({"@odata.id": odata_id, "Id": id, "Name": name, "PowerState": power, "Actions": actions}))
             }
             (&Method::POST, RESET) => {
                 let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
@@ -138,20 +144,20 @@ impl Bmcs {
 
     /// Handles a reset request. 204 means accepted: the machine changes later, or never.
     fn reset(&self, address: &str, kind: &str, behaviour: &Behaviour) -> (u16, Value) {
-        let refusal = |code: u16, message: &str| (code, json!({"error": {"message": message}}));
+        let error_body = |code: u16, message: &str| (code, json!({"error": {"message": message}}));
         if self.0.bmc_fails(address) {
-            return refusal(503, "the service is busy");
+            return error_body(503, "the service is busy");
         }
         match (kind, behaviour.bmc) {
-            ("GracefulShutdown", OnBmc::Refuses) => refusal(400, "the operating system does not answer"),
+            ("GracefulShutdown", OnBmc::Refuses) => error_body(400, "the operating system does not answer"),
             ("On" | "ForceOff" | "GracefulShutdown", OnBmc::Lies | OnBmc::SaysOff)
             | ("GracefulShutdown", OnBmc::Deaf) => (204, Value::Null),
             ("On" | "ForceOff" | "GracefulShutdown", _) => {
-                self.0.press(address, kind);
+                self.0.request_reset(address, kind);
                 (204, Value::Null)
             }
-            ("", _) => refusal(500, "no ResetType"),
-            _ => refusal(501, "not implemented"),
+            ("", _) => error_body(500, "no ResetType"),
+            _ => error_body(501, "not implemented"),
         }
     }
 }
@@ -165,7 +171,7 @@ fn has_login(request: &Request<Bytes>) -> bool {
         || request.body().windows(password.len()).any(|part| part == password)
 }
 
-fn stranger(path: &str) -> Option<Response<Bytes>> {
+fn serve_foreign(path: &str) -> Option<Response<Bytes>> {
     match path.trim_end_matches('/').strip_prefix(SYSTEMS) {
         Some("") => answer(200, &json!({"Members": [{"@odata.id": format!("{SYSTEMS}/1")}]})),
         Some(_) => answer(200, &json!({"@odata.id": format!("{SYSTEMS}/1"), "Id": "1", "PowerState": "On"})),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A random duration: at least `seconds`, and up to `jitter` seconds more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Span {
+pub struct RandomDuration {
     /// Minimum in seconds.
     pub seconds: f64,
     /// Maximum addition in seconds.
@@ -16,7 +16,7 @@ pub struct Span {
     pub jitter: f64,
 }
 
-impl Span {
+impl RandomDuration {
     /// Returns a span without jitter.
     pub const fn exactly(seconds: f64) -> Self {
         Self { seconds, jitter: 0.0 }
@@ -29,12 +29,12 @@ impl Span {
 
     /// Draws one duration.
     pub fn draw(self, rng: &mut Rng) -> Duration {
-        length(self.seconds + self.jitter * rng.f64())
+        duration_from_secs(self.seconds + self.jitter * rng.f64())
     }
 }
 
 /// Converts seconds to a duration. Returns zero for a negative number and for NaN.
-pub fn length(seconds: f64) -> Duration {
+pub fn duration_from_secs(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
@@ -43,23 +43,23 @@ pub fn length(seconds: f64) -> Duration {
 #[serde(default, deny_unknown_fields)]
 pub struct Durations {
     /// Time from a machine's power cycle until its operating system runs.
-    pub boot: Span,
+    pub boot: RandomDuration,
     /// Time from the start of a power command until the machine goes down.
-    pub command: Span,
+    pub command: RandomDuration,
     /// Time that a check takes.
-    pub check: Span,
+    pub check: RandomDuration,
     /// Time from a boot until the kubelet's first report.
-    pub kubelet_start: Span,
+    pub kubelet_start: RandomDuration,
     /// Time from the kubelet's first report until the Node is Ready.
-    pub node_ready: Span,
+    pub node_ready: RandomDuration,
     /// Seconds from a control plane's boot until its API server answers 200.
     pub api_settle: f64,
     /// Seconds without a kubelet report until the Node's conditions become Unknown.
     pub node_monitor_grace: f64,
     /// Time from a pod's binding (or its node's boot) until the pod is Ready.
-    pub pod_start: Span,
+    pub pod_start: RandomDuration,
     /// Time that a pod takes to stop, if its grace period allows it.
-    pub pod_stop: Span,
+    pub pod_stop: RandomDuration,
     /// Seconds from a change until a controller (the scheduler, for example) has acted on it.
     pub lag: f64,
     /// Seconds from a change until the status of a budget is updated.
@@ -80,15 +80,15 @@ impl Durations {
     /// Returns durations for people who watch: a worker is back within half a minute.
     pub const fn demo() -> Self {
         Self {
-            boot: Span::between(6.0, 12.0),
-            command: Span::between(0.8, 1.6),
-            check: Span::between(0.05, 0.2),
-            kubelet_start: Span::between(0.3, 0.8),
-            node_ready: Span::between(0.5, 1.5),
+            boot: RandomDuration::between(6.0, 12.0),
+            command: RandomDuration::between(0.8, 1.6),
+            check: RandomDuration::between(0.05, 0.2),
+            kubelet_start: RandomDuration::between(0.3, 0.8),
+            node_ready: RandomDuration::between(0.5, 1.5),
             api_settle: 2.0,
             node_monitor_grace: 2.0,
-            pod_start: Span::between(0.8, 2.5),
-            pod_stop: Span::between(0.5, 3.0),
+            pod_start: RandomDuration::between(0.8, 2.5),
+            pod_stop: RandomDuration::between(0.5, 3.0),
             lag: 0.1,
             budget_lag: 0.2,
             disruption_timeout: 120.0,
@@ -98,8 +98,8 @@ impl Durations {
 
     /// Returns the same durations divided by `times`.
     #[must_use]
-    pub fn faster(&self, times: f64) -> Self {
-        let span = |s: Span| Span { seconds: s.seconds / times, jitter: s.jitter / times };
+    pub fn divided_by(&self, times: f64) -> Self {
+        let span = |s: RandomDuration| RandomDuration { seconds: s.seconds / times, jitter: s.jitter / times };
         Self {
             boot: span(self.boot),
             command: span(self.command),
@@ -120,15 +120,15 @@ impl Durations {
     /// Returns durations as in a data centre, for simulations on a paused clock.
     pub const fn real() -> Self {
         Self {
-            boot: Span::between(240.0, 480.0),
-            command: Span::between(2.0, 5.0),
-            check: Span::between(0.2, 1.0),
-            kubelet_start: Span::between(10.0, 20.0),
-            node_ready: Span::between(5.0, 20.0),
+            boot: RandomDuration::between(240.0, 480.0),
+            command: RandomDuration::between(2.0, 5.0),
+            check: RandomDuration::between(0.2, 1.0),
+            kubelet_start: RandomDuration::between(10.0, 20.0),
+            node_ready: RandomDuration::between(5.0, 20.0),
             api_settle: 30.0,
             node_monitor_grace: 40.0,
-            pod_start: Span::between(3.0, 20.0),
-            pod_stop: Span::between(1.0, 25.0),
+            pod_start: RandomDuration::between(3.0, 20.0),
+            pod_stop: RandomDuration::between(1.0, 25.0),
             lag: 0.1,
             budget_lag: 0.3,
             disruption_timeout: 120.0,
@@ -142,17 +142,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_stays_within_its_bounds_and_bad_numbers_are_no_time() {
+    fn a_random_span_stays_within_its_bounds_and_invalid_seconds_are_zero() {
         let mut rng = Rng::with_seed(1);
-        let drawn: Vec<_> = (0..100).map(|_| Span::between(6.0, 12.0).draw(&mut rng).as_secs_f64()).collect();
+        let drawn: Vec<_> = (0..100).map(|_| RandomDuration::between(6.0, 12.0).draw(&mut rng).as_secs_f64()).collect();
         assert!(drawn.iter().all(|s| (6.0..=12.0).contains(s)) && drawn[0].to_bits() != drawn[1].to_bits());
-        assert_eq!((length(-1.0), length(f64::NAN)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((duration_from_secs(-1.0), duration_from_secs(f64::NAN)), (Duration::ZERO, Duration::ZERO));
     }
 
     #[test]
-    fn data_may_say_only_what_differs_and_no_unknown_word() {
-        let pace: Durations = serde_yaml::from_str("{boot: {seconds: 2}, lag: 0}").unwrap();
-        assert_eq!(pace, Durations { boot: Span::exactly(2.0), lag: 0.0, ..Durations::demo() });
+    fn missing_durations_are_defaults_and_unknown_fields_are_rejected() {
+        let durations: Durations = serde_yaml::from_str("{boot: {seconds: 2}, lag: 0}").unwrap();
+        assert_eq!(durations, Durations { boot: RandomDuration::exactly(2.0), lag: 0.0, ..Durations::demo() });
         assert!(serde_yaml::from_str::<Durations>("{boots: {seconds: 2}}").is_err());
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     bmc,
     kubernetes::{
-        Objects, Refusal,
+        ObjectError, Objects,
         resource::{BARE_METAL_HOSTS, LEASES},
     },
     machines::{Machines, State},
@@ -22,10 +22,10 @@ pub const NAMESPACE: &str = "metal3";
 const SYSTEM: &str = "baremetal-operator-system";
 const REBOOT: &str = "reboot.metal3.io";
 /// Interval between two passes of the operator.
-const LOOK: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
 /// Age of the power state that the operator reports. A key that is set in between finds `poweredOn: false` while the
 /// host runs (MET-22).
-const LATE: Duration = Duration::from_secs(3);
+const STATUS_DELAY: Duration = Duration::from_secs(3);
 
 /// Metal3 at a site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,17 +65,17 @@ pub enum Operator {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Idle,
-    GoingOff(Instant),
+    PoweringOff(Instant),
     Off,
-    GoingOn(Instant),
+    PoweringOn(Instant),
 }
 
 /// Creates a BareMetalHost for each machine.
-pub fn settle(site: &Metal3, objects: &Objects, machines: &Machines) -> Result<(), Refusal> {
-    let watched = site.operator != Operator::None;
+pub fn create_objects(site: &Metal3, objects: &Objects, machines: &Machines) -> Result<(), ObjectError> {
+    let has_operator = site.operator != Operator::None;
     for machine in machines.list() {
         let mut status = json!({"hardware": {"hostname": machine.name, "nics": [{"ip": machine.address}]}});
-        if watched {
+        if has_operator {
             status["poweredOn"] = json!(true);
             status["provisioning"] = json!({"state": "externally provisioned"});
         }
@@ -94,14 +94,14 @@ pub fn settle(site: &Metal3, objects: &Objects, machines: &Machines) -> Result<(
 }
 
 /// The operator. Stops when its task is dropped.
-pub struct Bmo {
+pub struct BaremetalOperator {
     old: bool,
     objects: Objects,
     machines: Machines,
     phases: BTreeMap<String, Phase>,
 }
 
-impl Bmo {
+impl BaremetalOperator {
     /// Returns the site's operator, if the site has one.
     pub fn new(site: &Metal3, objects: Objects, machines: Machines) -> Option<Self> {
         let old = site.operator == Operator::Old;
@@ -111,17 +111,17 @@ impl Bmo {
     /// Runs until it is dropped.
     pub async fn run(mut self) {
         loop {
-            self.renew();
+            self.renew_lease();
             let (hosts, _) = self.objects.list(&BARE_METAL_HOSTS, NAMESPACE);
             for host in hosts {
-                self.mind(&host);
+                self.reconcile(&host);
             }
-            sleep(LOOK).await;
+            sleep(INTERVAL).await;
         }
     }
 
     /// Renews the operator's Lease, by which others recognise it (MET-29).
-    fn renew(&self) {
+    fn renew_lease(&self) {
         let spec = json!({
             "holderIdentity": "baremetal-operator-7d9f", "leaseDurationSeconds": 15, "renewTime": self.objects.stamp(),
         });
@@ -139,16 +139,16 @@ impl Bmo {
         }
     }
 
-    fn mind(&mut self, host: &Value) {
+    fn reconcile(&mut self, host: &Value) {
         let name = host["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let Some(address) = self.machines.address_of(&name) else { return };
-        let Some(on) = self.machines.look(&address).map(|seen| seen.state != State::Off) else { return };
+        let Some(on) = self.machines.machine_status(&address).map(|seen| seen.state != State::Off) else { return };
         let annotations = host["metadata"]["annotations"].as_object();
         let has = |prefix: &str| annotations.is_some_and(|all| all.keys().any(|key| key.starts_with(prefix)));
         if has("baremetalhost.metal3.io/") {
             return;
         }
-        let (asked, held, now) = (has(REBOOT), has("reboot.metal3.io/"), Instant::now());
+        let (reboot_requested, has_client_key, now) = (has(REBOOT), has("reboot.metal3.io/"), Instant::now());
         let online = host["spec"]["online"] == true;
         let hard = annotations.is_some_and(|all| {
             let values = all.iter().filter(|(key, _)| key.starts_with(REBOOT)).filter_map(|(_, v)| v.as_str());
@@ -156,20 +156,20 @@ impl Bmo {
         });
         let phase = self.phases.get(&name).copied().unwrap_or(Phase::Idle);
         let next = match phase {
-            Phase::Idle if on && (asked || !online) => {
-                self.machines.press(&address, if hard { "ForceOff" } else { "GracefulShutdown" });
-                Phase::GoingOff(now)
+            Phase::Idle if on && (reboot_requested || !online) => {
+                self.machines.request_reset(&address, if hard { "ForceOff" } else { "GracefulShutdown" });
+                Phase::PoweringOff(now)
             }
-            Phase::GoingOff(since) if !on && now - since >= LATE => {
+            Phase::PoweringOff(since) if !on && now - since >= STATUS_DELAY => {
                 self.write(&name, false, true);
                 Phase::Off
             }
-            Phase::Off if online && !held => {
-                self.machines.press(&address, "On");
-                Phase::GoingOn(now)
+            Phase::Off if online && !has_client_key => {
+                self.machines.request_reset(&address, "On");
+                Phase::PoweringOn(now)
             }
             // The operator reports power-on late too.
-            Phase::GoingOn(since) if on && now - since >= LATE => {
+            Phase::PoweringOn(since) if on && now - since >= STATUS_DELAY => {
                 self.write(&name, true, false);
                 Phase::Idle
             }
@@ -178,13 +178,13 @@ impl Bmo {
         self.phases.insert(name, next);
     }
 
-    /// Writes the power state. At power-off (`ends`) removes the basic annotation; an old operator removes all of them.
-    fn write(&self, name: &str, on: bool, ends: bool) {
+    /// Writes the power state. At power-off (`powered_off`) removes the basic annotation; an old operator removes all of them.
+    fn write(&self, name: &str, on: bool, powered_off: bool) {
         let old = self.old;
         // The host may have been deleted meanwhile.
         let _ = self.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
             host["status"]["poweredOn"] = json!(on);
-            if let Some(all) = host["metadata"]["annotations"].as_object_mut().filter(|_| ends) {
+            if let Some(all) = host["metadata"]["annotations"].as_object_mut().filter(|_| powered_off) {
                 all.retain(|key, _| key != REBOOT && !(old && key.starts_with(REBOOT)));
             }
             Ok(())

@@ -12,7 +12,7 @@ pub mod kubernetes;
 pub mod machines;
 pub mod members;
 pub mod metal3;
-mod plain;
+mod protobuf;
 pub mod sabakan;
 pub mod serve;
 pub mod workload;
@@ -29,8 +29,8 @@ use self::{
     },
     machines::Machines,
     members::Members,
-    metal3::Bmo,
-    sabakan::{Sabakan, Site},
+    metal3::BaremetalOperator,
+    sabakan::{Sabakan, SiteOperators},
     workload::Population,
 };
 use crate::clock::Clock;
@@ -59,30 +59,31 @@ impl Sandbox {
     /// names what is wrong with the population.
     pub fn new(
         population: &Population,
-        pace: Durations,
+        durations: Durations,
         api: ApiOptions,
         clock: Clock,
         seed: u64,
     ) -> Result<Self, String> {
         let objects = Objects::new(clock.clone());
-        let machines = Machines::new(population.machines(), pace.clone(), clock.clone(), seed);
-        population.settle(&objects, &machines).map_err(|e| e.message)?;
+        let machines = Machines::new(population.machines(), durations.clone(), clock.clone(), seed);
+        population.create_objects(&objects, &machines).map_err(|e| e.message)?;
         // After the population: this creates the namespaces that are still missing.
         let api = Api::new(objects.clone(), api);
         if let Some(site) = &population.metal3 {
-            metal3::settle(site, &objects, &machines).map_err(|e| e.message)?;
+            metal3::create_objects(site, &objects, &machines).map_err(|e| e.message)?;
         }
-        let controllers = Controllers::start(objects.clone(), machines.clone(), pace, seed);
+        let controllers = Controllers::start(objects.clone(), machines.clone(), durations, seed);
         let (etcd, mut tasks) = (Etcd::new(clock.clone()), JoinSet::new());
         tasks.spawn(serve_while_a_control_plane_is_up(api.clone(), machines.clone()));
         let site = population.metal3.as_ref();
-        if let Some(operator) = site.and_then(|site| Bmo::new(site, objects.clone(), machines.clone())) {
+        if let Some(operator) = site.and_then(|site| BaremetalOperator::new(site, objects.clone(), machines.clone())) {
             tasks.spawn(operator.run());
         }
         let members = Members::new(machines.clone(), clock.clone());
-        let sabakan = Sabakan::new(sabakan::stock(population, clock.wall(), seed), clock);
+        let sabakan = Sabakan::new(sabakan::initial_records(population, clock.wall(), seed), clock);
         if let Some(registry) = &population.registry {
-            let site = Site::new(sabakan.clone(), machines.clone(), objects.clone(), etcd.clone(), registry, seed);
+            let site =
+                SiteOperators::new(sabakan.clone(), machines.clone(), objects.clone(), etcd.clone(), registry, seed);
             tasks.spawn(site.run());
         }
         Ok(Self { etcd, objects, api, machines, members, sabakan, _controllers: controllers, _tasks: tasks })

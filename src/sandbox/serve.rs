@@ -23,15 +23,15 @@ use super::{
     Sandbox,
     bmc::Bmcs,
     kubernetes::api::Api,
-    machines::{Behaviour, Machine, Machines, What},
-    members::{Members, Trouble},
-    sabakan::{Misbehaviour, Record, Sabakan},
+    machines::{Behaviour, Machine, Machines, PowerEvent},
+    members::{MemberFaults, Members},
+    sabakan::{InjectedFault, Record, Sabakan},
 };
 use crate::model::attempt::Ended;
 
 /// A command line for the machines, as `cketerm sandbox machine` sends it to `/machines`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct MachineCommand {
     /// Verb, address, and for a check the time.
     pub argv: Vec<String>,
     /// `CKETERM_ENTRY`.
@@ -42,9 +42,9 @@ pub struct Order {
     pub attempt: String,
 }
 
-/// Result of an [`Order`].
+/// Result of an [`MachineCommand`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ran {
+pub struct CommandOutput {
     /// Exit status; 255 if the command did not exit by itself.
     pub code: i32,
     /// Standard output.
@@ -118,7 +118,7 @@ impl Ports {
         tasks.spawn(grpc(services, self.etcd));
         let members = self.members.local_addr()?;
         tasks.spawn(grpc(sandbox.members.routes(None), self.members));
-        tasks.spawn(each_member(sandbox.members.clone(), sandbox.machines.subscribe()));
+        tasks.spawn(serve_members(sandbox.members.clone(), sandbox.machines.subscribe()));
         let app = sandbox.api.router();
         tasks.spawn(async move {
             if let Err(e) = axum::serve(self.kubernetes, app).await {
@@ -139,8 +139,12 @@ impl Ports {
                 tracing::error!(error = %e, "the sandbox's BMCs ended");
             }
         });
-        let app =
-            beside(sandbox.machines.clone(), sandbox.members.clone(), sandbox.api.clone(), sandbox.sabakan.clone());
+        let app = control_routes(
+            sandbox.machines.clone(),
+            sandbox.members.clone(),
+            sandbox.api.clone(),
+            sandbox.sabakan.clone(),
+        );
         tasks.spawn(async move {
             if let Err(e) = axum::serve(self.machines, app).await {
                 tracing::error!(error = %e, "the sandbox's machines ended");
@@ -159,7 +163,7 @@ async fn grpc(services: Routes, listener: TcpListener) {
 }
 
 /// Serves each member on its own port, also those of machines that are added later.
-async fn each_member(members: Members, mut changed: watch::Receiver<usize>) {
+async fn serve_members(members: Members, mut changed: watch::Receiver<usize>) {
     let (mut served, mut tasks) = (BTreeSet::new(), JoinSet::new());
     loop {
         for member in members.list() {
@@ -189,14 +193,14 @@ impl Served {
 }
 
 /// Builds the control routes: everything that is reachable besides the real protocols.
-fn beside(machines: Machines, members: Members, api: Api, sabakan: Sabakan) -> Router {
+fn control_routes(machines: Machines, members: Members, api: Api, sabakan: Sabakan) -> Router {
     let api =
         Router::new().route("/apiserver/{what}", post(apiserver)).route("/apiserver/audit", get(audit)).with_state(api);
     let etcd = Router::new().route("/members/{address}", post(trouble)).with_state(members);
     let registry = Router::new()
-        .route("/sabakan/behave", post(misbehave))
+        .route("/sabakan/behave", post(inject_fault))
         .route("/sabakan/machines", put(register))
-        .route("/sabakan/racks/{rack}/vanish", post(vanish))
+        .route("/sabakan/racks/{rack}/vanish", post(remove_rack))
         .with_state((sabakan, machines.clone()));
     Router::new()
         .route("/machines", post(order).get(list))
@@ -228,8 +232,8 @@ async fn bmcs(State(bmcs): State<Bmcs>, request: Request) -> Response<Body> {
     }
 }
 
-async fn misbehave(State((sabakan, _)): State<(Sabakan, Machines)>, Json(how): Json<Misbehaviour>) -> StatusCode {
-    sabakan.misbehave(how);
+async fn inject_fault(State((sabakan, _)): State<(Sabakan, Machines)>, Json(how): Json<InjectedFault>) -> StatusCode {
+    sabakan.inject_fault(how);
     StatusCode::NO_CONTENT
 }
 
@@ -238,20 +242,20 @@ async fn register(State((sabakan, _)): State<(Sabakan, Machines)>, Json(record):
     StatusCode::CREATED
 }
 
-async fn vanish(State((sabakan, machines)): State<(Sabakan, Machines)>, Path(rack): Path<i64>) -> Json<Value> {
+async fn remove_rack(State((sabakan, machines)): State<(Sabakan, Machines)>, Path(rack): Path<i64>) -> Json<Value> {
     Json(json!({"machines": sabakan.rack_gone(rack, &machines)}))
 }
 
-async fn order(State(machines): State<Machines>, Json(order): Json<Order>) -> Json<Ran> {
+async fn order(State(machines): State<Machines>, Json(order): Json<MachineCommand>) -> Json<CommandOutput> {
     let env = [("CKETERM_ENTRY".to_owned(), order.entry), ("CKETERM_ATTEMPT".to_owned(), order.attempt)];
     let (ended, stdout, stderr) = machines.command(&order.argv, &env).await;
     let code = if let Ended::Exit(code) = ended { code } else { 255 };
-    Json(Ran { code, stdout, stderr })
+    Json(CommandOutput { code, stdout, stderr })
 }
 
 async fn list(State(machines): State<Machines>) -> Json<Value> {
     let all = machines.list().into_iter().map(|m| {
-        let seen = machines.look(&m.address);
+        let seen = machines.machine_status(&m.address);
         json!({
             "name": m.name, "address": m.address, "control_plane": m.control_plane, "rack": m.rack,
             "state": seen.as_ref().map(|s| format!("{:?}", s.state).to_lowercase()),
@@ -264,10 +268,10 @@ async fn list(State(machines): State<Machines>) -> Json<Value> {
 async fn log(State(machines): State<Machines>) -> Json<Value> {
     let lines = machines.power_log().into_iter().map(|p| {
         let (what, code) = match p.what {
-            What::Begin => ("begin", None),
-            What::End(code) => ("end", code),
-            What::Down => ("down", None),
-            What::Up => ("up", None),
+            PowerEvent::Begin => ("begin", None),
+            PowerEvent::End(code) => ("end", code),
+            PowerEvent::Down => ("down", None),
+            PowerEvent::Up => ("up", None),
         };
         json!({
             "at": p.at.to_string(), "what": what, "code": code, "address": p.address,
@@ -294,7 +298,7 @@ async fn behave(
 async fn trouble(
     State(members): State<Members>,
     Path(address): Path<String>,
-    Json(trouble): Json<Trouble>,
+    Json(trouble): Json<MemberFaults>,
 ) -> StatusCode {
     if members.trouble(&address, trouble) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }

@@ -27,7 +27,7 @@ use crate::{
         bmc::{self, Bmcs},
         faults::Link,
         machines::Machines,
-        members::{FRONT, Members},
+        members::{ANY_MEMBER_URL, Members},
         sabakan::Sabakan,
     },
     store::{Store, members::EtcdMembers},
@@ -38,7 +38,7 @@ use crate::{
 pub const SABAKAN: &str = "http://sabakan.sandbox:10080";
 
 /// Command results that a host stores, by file name. They outlive the engine and the host's clock.
-pub type Disk = Arc<Mutex<BTreeMap<String, CommandResult>>>;
+pub type ResultStore = Arc<Mutex<BTreeMap<String, CommandResult>>>;
 
 /// Runs the definition's commands on the machines, as the helper on a host would: with timeouts, and withholding
 /// commands that start too late.
@@ -48,11 +48,11 @@ pub struct Commands {
     /// Clock of the engine that runs the commands.
     pub clock: Clock,
     /// Store for results until they are recorded; `None` keeps no results.
-    pub disk: Option<Disk>,
+    pub disk: Option<ResultStore>,
 }
 
 impl Commands {
-    fn keep(disk: Option<&Disk>, line: &CommandLine, clock: &Clock, ended: &(Ended, String, String)) {
+    fn store_result(disk: Option<&ResultStore>, line: &CommandLine, clock: &Clock, ended: &(Ended, String, String)) {
         let (Some(disk), Some(label)) = (disk, &line.label) else { return };
         let outcome = command::outcome(clock.wall(), ended.clone());
         let result = CommandResult { label: label.clone(), argv: argv_digest(&line.argv), outcome };
@@ -69,9 +69,10 @@ impl command::Commands for Commands {
         let (machines, clock, disk) = (self.machines.clone(), self.clock.clone(), self.disk.clone());
         async move {
             if line.start_before.is_some_and(|at| clock.boot() >= at) {
-                let late = (Ended::Withheld("its start deadline had passed".to_owned()), String::new(), String::new());
-                Self::keep(disk.as_ref(), &line, &clock, &late);
-                return late;
+                let withheld =
+                    (Ended::Withheld("its start deadline had passed".to_owned()), String::new(), String::new());
+                Self::store_result(disk.as_ref(), &line, &clock, &withheld);
+                return withheld;
             }
             let env = [("CKETERM_ENTRY", line.entry.clone()), ("CKETERM_ATTEMPT", line.attempt.clone())];
             let env = env.map(|(name, value)| (name.to_owned(), value));
@@ -80,13 +81,13 @@ impl command::Commands for Commands {
                 Purpose::Check => machines.command_within(&line.argv, &env, bound).await,
                 // Goes on even if the engine that started it is gone.
                 Purpose::Power => {
-                    let asked = tokio::spawn(async move {
+                    let task = tokio::spawn(async move {
                         let ended = machines.command_within(&line.argv, &env, bound).await;
-                        Self::keep(disk.as_ref(), &line, &clock, &ended);
+                        Self::store_result(disk.as_ref(), &line, &clock, &ended);
                         ended
                     });
                     let lost = |e| (Ended::Unknown(format!("the helper ended: {e}")), String::new(), String::new());
-                    asked.await.unwrap_or_else(lost)
+                    task.await.unwrap_or_else(lost)
                 }
             }
         }
@@ -142,12 +143,12 @@ pub fn registry(sabakan: &Sabakan) -> Http {
 /// Returns the clients of the sandbox's Kubernetes etcd.
 fn etcd_members(members: &Members) -> EtcdMembers {
     let members = members.clone();
-    EtcdMembers::within(vec![FRONT.to_owned()], move |url| members.client_at(url))
+    EtcdMembers::in_process(vec![ANY_MEMBER_URL.to_owned()], move |url| members.client_at(url))
 }
 
 /// Returns a client without any reachable server. A sandbox has no webhook receivers; tests that need one replace this
 /// client.
-fn nowhere() -> Http {
+fn unreachable_receivers() -> Http {
     Http::by(|_| async { Err(NoAnswer("connection refused or unreachable".to_owned())) }.boxed())
 }
 
@@ -160,19 +161,19 @@ pub fn bmcs(machines: &Machines) -> BmcClients {
         let none = || NoAnswer("no answer in 10 s".to_owned());
         async move { bmcs.serve(request).await.ok_or_else(none) }.boxed()
     });
-    BmcClients::inside(http, bmc::FILE, move |host| names.resolve(host))
+    BmcClients::in_process(http, bmc::FILE, move |host| names.resolve(host))
 }
 
 /// Links of one process to the servers. Each link can have faults.
 #[derive(Clone)]
-pub struct Lines {
+pub struct Links {
     /// Link to etcd.
     pub etcd: Link,
     /// Link to Kubernetes.
     pub kubernetes: Link,
 }
 
-impl Lines {
+impl Links {
     /// Creates links without faults for the process `name` behind `gate`. `seed` determines which requests meet which
     /// faults.
     pub fn new(name: &str, gate: &Gate, seed: u64) -> Self {
@@ -182,9 +183,9 @@ impl Lines {
 }
 
 /// Returns the backends of an engine on the host `name`.
-pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> Backends {
-    let etcd = sandbox.etcd.client_through(|wire| lines.etcd.over(wire, TonicBody::new, TonicBody::new));
-    let kube = sandbox.api.client_through(|wire| lines.kubernetes.over_whole(wire, axum::body::Body::new));
+pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, links: &Links) -> Backends {
+    let etcd = sandbox.etcd.client_through(|wire| links.etcd.wrap(wire, TonicBody::new, TonicBody::new));
+    let kube = sandbox.api.client_through(|wire| links.kubernetes.wrap_unary(wire, axum::body::Body::new));
     Backends {
         store: Store::from_client(etcd, "/cke/", clock.clone()),
         kube: Some(Kube::from_client(kube, clock.clone())),
@@ -195,7 +196,7 @@ pub fn backends(sandbox: &Sandbox, name: &str, clock: Clock, lines: &Lines) -> B
         registry: registry(&sandbox.sabakan),
         bmcs: bmcs(&sandbox.machines),
         notices: Arc::default(),
-        webhooks: nowhere(),
+        webhooks: unreachable_receivers(),
         ttl: Duration::from_secs(10),
         host: name.to_owned(),
         pid: std::process::id(),

@@ -39,48 +39,48 @@ pub struct Scenario {
     pub rival: bool,
     /// Actions of operators and failures, in order of time.
     #[serde(default)]
-    pub script: Vec<Scene>,
+    pub script: Vec<ScriptStep>,
 }
 
 /// One action and its time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools)] // one key each in the file, one per scene
-pub struct Scene {
+pub struct ScriptStep {
     /// Seconds after the beginning.
     pub after: f64,
     /// Operator who acts, for the audit.
     pub by: String,
     /// `queue`: reboots are queued.
-    pub queue: Option<Queueing>,
+    pub queue: Option<RebootRequest>,
     /// `cancel`: the entry of a worker is cancelled.
-    pub cancel: Option<Nth>,
+    pub cancel: Option<WorkerNumber>,
     /// `cordon`: somebody cordons a worker manually.
-    pub cordon: Option<Nth>,
+    pub cordon: Option<WorkerNumber>,
     /// `uncordon`: somebody uncordons a worker manually.
-    pub uncordon: Option<Nth>,
+    pub uncordon: Option<WorkerNumber>,
     /// `tight`: a budget allows no eviction from now on.
-    pub tight: Option<OneBudget>,
+    pub tight: Option<BudgetRef>,
     /// `loosen`: the budget allows one eviction again.
-    pub loosen: Option<OneBudget>,
+    pub loosen: Option<BudgetRef>,
     /// `retry`: somebody orders a retry of the command of a worker's entry.
-    pub retry: Option<Nth>,
+    pub retry: Option<WorkerNumber>,
     /// `machine`: the behaviour of a machine changes.
-    pub machine: Option<Behaving>,
+    pub machine: Option<BehaviourChange>,
     /// `registers`: a machine's state in sabakan changes, or a rack disappears.
-    pub registers: Option<Registering>,
+    pub registers: Option<RegistryChange>,
     /// `sabakan`: the integration is enabled or disabled.
     pub sabakan: Option<bool>,
     /// `breaks`: a machine loses its power, and only its cure brings it back.
-    pub breaks: Option<Behaving>,
+    pub breaks: Option<BehaviourChange>,
     /// `repair`: a repair is queued.
-    pub repair: Option<Repairing>,
+    pub repair: Option<RepairRequest>,
     /// `repairs`: the repair queue is enabled or disabled.
     pub repairs: Option<bool>,
     /// `annotate`: a client of Metal3 writes an annotation on a worker's host.
-    pub annotate: Option<Annotating>,
+    pub annotate: Option<HostAnnotation>,
     /// `freeze`: nothing new starts for this many seconds.
-    pub freeze: Option<Freezing>,
+    pub freeze: Option<FreezeRequest>,
     /// `unfreeze`: a freeze ends early.
     #[serde(default)]
     pub unfreeze: bool,
@@ -101,7 +101,7 @@ pub struct Scene {
 /// Selection of machines.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Which {
+pub struct NodeCounts {
     /// Number of workers, from the first one on.
     pub workers: usize,
     /// Number of API servers, from the first one on.
@@ -111,9 +111,9 @@ pub struct Which {
 /// Reboots of some machines.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Queueing {
+pub struct RebootRequest {
     /// The machines.
-    pub nodes: Which,
+    pub nodes: NodeCounts,
     /// Reason or ticket.
     pub reason: Option<String>,
 }
@@ -121,7 +121,7 @@ pub struct Queueing {
 /// A freeze of both queues.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Freezing {
+pub struct FreezeRequest {
     /// Duration in seconds.
     pub seconds: i64,
     /// Reason.
@@ -131,7 +131,7 @@ pub struct Freezing {
 /// A worker by its number, counted from 1.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Nth {
+pub struct WorkerNumber {
     /// Number of the worker.
     pub node: usize,
 }
@@ -139,7 +139,7 @@ pub struct Nth {
 /// An annotation on the host of a worker.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Annotating {
+pub struct HostAnnotation {
     /// Number of the worker, counted from 1.
     pub node: usize,
     /// `reboot.metal3.io`, optionally followed by `/KEY`.
@@ -151,7 +151,7 @@ pub struct Annotating {
 /// A budget.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OneBudget {
+pub struct BudgetRef {
     /// Namespace.
     pub namespace: String,
     /// Name.
@@ -161,7 +161,7 @@ pub struct OneBudget {
 /// A change in the registry: one of the two fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Registering {
+pub struct RegistryChange {
     /// Serial number and new state of a machine.
     pub state: Option<(String, State)>,
     /// Rack whose machines lose their power and vanish from sabakan.
@@ -171,7 +171,7 @@ pub struct Registering {
 /// One machine, by one of the four fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Spot {
+pub struct MachineSelector {
     /// Number of a worker, counted from 1.
     pub node: usize,
     /// Number of an API server, counted from 1.
@@ -185,13 +185,13 @@ pub struct Spot {
 /// A change of a machine's behaviour.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Behaving {
+pub struct BehaviourChange {
     /// Number of a worker, counted from 1.
     #[serde(default)]
     pub node: usize,
     /// Another machine instead.
     #[serde(default)]
-    pub at: Spot,
+    pub at: MachineSelector,
     /// Behaviour from now on.
     pub behaves: Behaviour,
 }
@@ -199,9 +199,9 @@ pub struct Behaving {
 /// A repair of one machine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Repairing {
+pub struct RepairRequest {
     /// The machine.
-    pub at: Spot,
+    pub at: MachineSelector,
     /// Machine type.
     #[serde(rename = "type")]
     pub machine_type: String,
@@ -255,41 +255,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scenario_can_be_read_and_each_scene_does_one_thing() {
+    fn every_scenario_parses_and_each_step_has_one_action() {
         let all = Scenario::all().unwrap();
         assert_eq!(all[0].name, DEFAULT);
         for scenario in all {
             assert!(scenario.about.ends_with('.'), "{}", scenario.name);
-            for scene in &scenario.script {
-                let deeds = [
-                    scene.queue.is_some(),
-                    scene.cancel.is_some(),
-                    scene.cordon.is_some(),
-                    scene.uncordon.is_some(),
-                    scene.tight.is_some(),
-                    scene.loosen.is_some(),
-                    scene.retry.is_some(),
-                    scene.machine.is_some(),
-                    scene.breaks.is_some(),
-                    scene.repair.is_some(),
-                    scene.repairs.is_some(),
-                    scene.registers.is_some(),
-                    scene.sabakan.is_some(),
-                    scene.annotate.is_some(),
-                    scene.freeze.is_some(),
-                    scene.unfreeze,
-                    scene.disable,
-                    scene.enable,
-                    scene.reset_backoff,
-                    scene.kill_rival,
+            for step in &scenario.script {
+                let actions = [
+                    step.queue.is_some(),
+                    step.cancel.is_some(),
+                    step.cordon.is_some(),
+                    step.uncordon.is_some(),
+                    step.tight.is_some(),
+                    step.loosen.is_some(),
+                    step.retry.is_some(),
+                    step.machine.is_some(),
+                    step.breaks.is_some(),
+                    step.repair.is_some(),
+                    step.repairs.is_some(),
+                    step.registers.is_some(),
+                    step.sabakan.is_some(),
+                    step.annotate.is_some(),
+                    step.freeze.is_some(),
+                    step.unfreeze,
+                    step.disable,
+                    step.enable,
+                    step.reset_backoff,
+                    step.kill_rival,
                 ];
-                assert_eq!(deeds.iter().filter(|d| **d).count(), 1, "{} {scene:?}", scenario.name);
+                assert_eq!(actions.iter().filter(|d| **d).count(), 1, "{} {step:?}", scenario.name);
             }
         }
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_those_that_are_known() {
+    fn an_unknown_scenario_name_lists_the_known_ones() {
         let why = Scenario::named("clam").unwrap_err();
         assert!(why.contains("clam") && why.contains("calm"), "{why}");
     }

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::data::Annotating;
+use super::data::HostAnnotation;
 use crate::sandbox::{Sandbox, kubernetes::resource::BARE_METAL_HOSTS, metal3::NAMESPACE};
 
 /// Sets or removes an annotation on the host of the machine `name`, like `kubectl annotate`.
-pub(super) fn annotate(sandbox: &Sandbox, name: &str, what: &Annotating) -> Result<(), String> {
+pub(super) fn annotate(sandbox: &Sandbox, name: &str, what: &HostAnnotation) -> Result<(), String> {
     let changed = sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, name, |host| {
         if !host["metadata"]["annotations"].is_object() {
             host["metadata"]["annotations"] = json!({});

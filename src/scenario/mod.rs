@@ -8,6 +8,6 @@ mod play;
 mod registry;
 mod repairs;
 
-pub use backends::{Commands, Disk, Lines, SABAKAN, backends, bmcs, probes, registry};
-pub use data::{DEFAULT, Scenario, Scene};
+pub use backends::{Commands, Links, ResultStore, SABAKAN, backends, bmcs, probes, registry};
+pub use data::{DEFAULT, Scenario, ScriptStep};
 pub use play::{Options, Stage};

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    backends::{Lines, SABAKAN, backends},
-    data::{Scenario, Scene, Spot, Which},
+    backends::{Links, SABAKAN, backends},
+    data::{MachineSelector, NodeCounts, Scenario, ScriptStep},
     hosts, registry,
     repairs::{self, outside},
 };
 use crate::{
-    actions::{ActionError, Bmcs, Operator},
+    actions::{ActionError, BmcLookup, Operator},
     backends::Backends,
     clock::Clock,
     engine::run::Handle,
@@ -91,8 +91,8 @@ impl Stage {
         if let Some(nodes) = options.nodes {
             scenario.population.nodes = nodes;
         }
-        registry::lay_bare(&mut scenario.population);
-        let pace = scenario.pace.faster(options.speed);
+        registry::move_nodes_to_spares(&mut scenario.population);
+        let pace = scenario.pace.divided_by(options.speed);
         let sandbox = Sandbox::new(&scenario.population, pace, options.api.clone(), clock.clone(), options.seed)?;
         let machines = sandbox.machines.list();
         let (mut control_planes, mut workers): (Vec<Machine>, Vec<Machine>) =
@@ -123,15 +123,15 @@ impl Stage {
 
     /// Returns the backends of an engine on this host.
     pub fn backends(&self, host: &str) -> Backends {
-        let lines = Lines::new(host, &Gate::default(), self.options.seed);
-        backends(&self.sandbox, host, self.clock.clone(), &lines)
+        let links = Links::new(host, &Gate::default(), self.options.seed);
+        backends(&self.sandbox, host, self.clock.clone(), &links)
     }
 
     /// Returns the actions of an operator with this name.
     pub fn operator(&self, user: &str) -> Operator {
         let backends = self.backends("console");
         let who = Who { user: user.to_owned(), host: "console".to_owned(), ssh_client: None };
-        let bmcs = Bmcs::new(backends.bmcs).and_registry(backends.store.clone(), backends.registry);
+        let bmcs = BmcLookup::new(backends.bmcs).and_registry(backends.store.clone(), backends.registry);
         Operator { store: backends.store, kube: backends.kube, who, bmcs: Some(bmcs), handover: false }
     }
 
@@ -143,7 +143,7 @@ impl Stage {
             argv
         };
         // A site with few workers can spare only a few of them.
-        let most = self.workers.len().div_ceil(5).max(1);
+        let max_concurrent = self.workers.len().div_ceil(5).max(1);
         let mut reboot = json!({
             "reboot_command": command("reboot"),
             "boot_check_command": command("check"),
@@ -161,8 +161,8 @@ impl Stage {
         for (name, value) in &self.scenario.reboot {
             reboot[name] = value.clone();
         }
-        if reboot["max_concurrent_reboots"].as_u64().is_some_and(|n| n > most as u64) {
-            reboot["max_concurrent_reboots"] = json!(most);
+        if reboot["max_concurrent_reboots"].as_u64().is_some_and(|n| n > max_concurrent as u64) {
+            reboot["max_concurrent_reboots"] = json!(max_concurrent);
         }
         let mut repair = repairs::section(&command, &reboot);
         for (name, value) in &self.scenario.repair {
@@ -221,18 +221,18 @@ impl Stage {
 
     /// Plays the script to its end. Failed scenes are logged and do not stop the script.
     pub async fn play(&self) {
-        Box::pin(self.play_all()).await;
+        Box::pin(self.run_script()).await;
     }
 
-    async fn play_all(&self) {
+    async fn run_script(&self) {
         let began = tokio::time::Instant::now();
-        for scene in &self.scenario.script {
-            let at = Duration::try_from_secs_f64(scene.after / self.options.speed).unwrap_or_default();
+        for step in &self.scenario.script {
+            let at = Duration::try_from_secs_f64(step.after / self.options.speed).unwrap_or_default();
             tokio::time::sleep_until(began + at).await;
-            if let Err(why) = Box::pin(self.act(scene)).await {
+            if let Err(why) = Box::pin(self.run_step(step)).await {
                 tracing::warn!(
                     scenario = self.scenario.name,
-                    after = scene.after,
+                    after = step.after,
                     why,
                     "a scene of the scenario failed"
                 );
@@ -240,49 +240,49 @@ impl Stage {
         }
     }
 
-    async fn act(&self, scene: &Scene) -> Result<(), String> {
-        let operator = self.operator(&scene.by);
-        if let Some(queue) = &scene.queue {
+    async fn run_step(&self, step: &ScriptStep) -> Result<(), String> {
+        let operator = self.operator(&step.by);
+        if let Some(queue) = &step.queue {
             let reason = queue.reason.as_deref();
             operator.add_reboots(&self.addresses(queue.nodes), reason).await.map_err(|e| e.to_string())?;
         }
-        if let Some(nth) = scene.cancel {
+        if let Some(nth) = step.cancel {
             let (index, _) = self.entry(&operator, nth.node).await?;
             operator.cancel_reboot(index, None, Some("changed my mind")).await.map_err(|e| e.to_string())?;
         }
-        for (nth, cordon) in [(scene.cordon, true), (scene.uncordon, false)] {
+        for (nth, cordon) in [(step.cordon, true), (step.uncordon, false)] {
             if let Some(nth) = nth {
                 self.cordon(&self.worker(nth.node)?.name, cordon)?;
             }
         }
-        for (budget, allowed) in [(&scene.tight, 0), (&scene.loosen, 1)] {
+        for (budget, allowed) in [(&step.tight, 0), (&step.loosen, 1)] {
             if let Some(budget) = budget {
                 self.budget(&budget.namespace, &budget.name, allowed)?;
             }
         }
-        if let Some(nth) = scene.retry {
+        if let Some(nth) = step.retry {
             let (index, _) = self.entry(&operator, nth.node).await?;
-            let given = operator.order(EntryId::reboot(index), Verb::Retry, None, Some("power-cycled manually"));
-            given.await.map_err(|e| e.to_string())?;
+            let ordered = operator.order(EntryId::reboot(index), Verb::Retry, None, Some("power-cycled manually"));
+            ordered.await.map_err(|e| e.to_string())?;
         }
-        if let Some(machine) = &scene.machine {
-            let spot = Spot { node: machine.node.max(machine.at.node), ..machine.at.clone() };
-            self.sandbox.machines.behave(&self.address(&spot)?, machine.behaves.clone());
+        if let Some(machine) = &step.machine {
+            let machine_selector = MachineSelector { node: machine.node.max(machine.at.node), ..machine.at.clone() };
+            self.sandbox.machines.behave(&self.address(&machine_selector)?, machine.behaves.clone());
         }
-        if let Some(broken) = &scene.breaks {
+        if let Some(broken) = &step.breaks {
             let address = self.address(&broken.at)?;
             self.sandbox.machines.behave(&address, broken.behaves.clone());
-            self.sandbox.machines.die(&address);
+            self.sandbox.machines.fail_permanently(&address);
         }
-        if let Some(repair) = &scene.repair {
+        if let Some(repair) = &step.repair {
             let wanted = repairs::wanted(repair, self.address(&repair.at)?);
             operator.add_repair(&wanted, repair.reason.as_deref()).await.map_err(|e| e.to_string())?;
         }
-        if let Some(enabled) = scene.repairs {
+        if let Some(enabled) = step.repairs {
             let set = operator.set_switch(SwitchName::Repairs, enabled, None);
             set.await.map_err(|e| e.to_string())?;
         }
-        for (wanted, enabled) in [(scene.disable, false), (scene.enable, true)] {
+        for (wanted, enabled) in [(step.disable, false), (step.enable, true)] {
             if wanted {
                 operator
                     .set_switch(SwitchName::Reboots, enabled, Some("change freeze"))
@@ -290,27 +290,27 @@ impl Stage {
                     .map_err(|e| e.to_string())?;
             }
         }
-        if let Some(freeze) = &scene.freeze {
+        if let Some(freeze) = &step.freeze {
             let until = after(operator.store.clock().wall(), freeze.seconds);
             operator.freeze(until, &freeze.reason).await.map_err(|e| e.to_string())?;
         }
-        if scene.unfreeze {
+        if step.unfreeze {
             operator.unfreeze(None).await.map_err(|e| e.to_string())?;
         }
-        if let Some(what) = &scene.annotate {
+        if let Some(what) = &step.annotate {
             hosts::annotate(&self.sandbox, &self.worker(what.node)?.name, what)?;
         }
-        if let Some(change) = &scene.registers {
+        if let Some(change) = &step.registers {
             registry::change(&self.sandbox, change)?;
         }
-        if let Some(enabled) = scene.sabakan {
+        if let Some(enabled) = step.sabakan {
             let set = operator.set_switch(SwitchName::Sabakan, enabled, None);
             set.await.map_err(|e| e.to_string())?;
         }
-        if scene.reset_backoff {
+        if step.reset_backoff {
             operator.reset_backoff(QueueKind::Reboot, None, None).await.map_err(|e| e.to_string())?;
         }
-        if scene.kill_rival
+        if step.kill_rival
             && let Some((gate, _)) = &self.rival
         {
             gate.kill();
@@ -318,9 +318,9 @@ impl Stage {
         Ok(())
     }
 
-    fn addresses(&self, which: Which) -> Vec<String> {
-        let workers = self.workers.iter().take(which.workers);
-        workers.chain(self.control_planes.iter().take(which.control_planes)).map(|m| m.address.clone()).collect()
+    fn addresses(&self, node_counts: NodeCounts) -> Vec<String> {
+        let workers = self.workers.iter().take(node_counts.workers);
+        workers.chain(self.control_planes.iter().take(node_counts.control_planes)).map(|m| m.address.clone()).collect()
     }
 
     /// Returns the index and the ModRevision of a worker's first entry.
@@ -333,15 +333,15 @@ impl Stage {
     }
 
     /// Returns the address of one machine.
-    fn address(&self, spot: &Spot) -> Result<String, String> {
-        if let Some((namespace, name)) = spot.with.split_once('/') {
+    fn address(&self, machine_selector: &MachineSelector) -> Result<String, String> {
+        if let Some((namespace, name)) = machine_selector.with.split_once('/') {
             let pod = self.sandbox.objects.get(&PODS, namespace, name);
             let node = pod.as_ref().and_then(|p| p["spec"]["nodeName"].as_str());
-            let node = node.ok_or_else(|| format!("pod {} runs on no node", spot.with))?;
+            let node = node.ok_or_else(|| format!("pod {} runs on no node", machine_selector.with))?;
             return self.sandbox.machines.address_of(node).ok_or_else(|| format!("{node} is not a machine"));
         }
-        let (list, nth, what) = match (spot.control_plane, spot.outside) {
-            (0, 0) => return self.worker(spot.node).map(|m| m.address.clone()),
+        let (list, nth, what) = match (machine_selector.control_plane, machine_selector.outside) {
+            (0, 0) => return self.worker(machine_selector.node).map(|m| m.address.clone()),
             (0, nth) => (&self.outside, nth, "machine outside"),
             (nth, _) => (&self.control_planes, nth, "API server"),
         };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::data::Registering;
+use super::data::RegistryChange;
 use crate::{
     actions::{ActionError, Operator},
     sandbox::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Makes every machine of a bare population a spare.
-pub(super) fn lay_bare(population: &mut Population) {
+pub(super) fn move_nodes_to_spares(population: &mut Population) {
     let Some(registry) = population.registry.as_mut().filter(|r| r.bare) else { return };
     let workers = population.nodes.saturating_sub(population.control_planes);
     registry.minimum_workers.get_or_insert(workers * 2 / 3);
@@ -65,7 +65,7 @@ fn template(registry: &Registry, mut definition: Value) -> Value {
 }
 
 /// Applies one change.
-pub(super) fn change(sandbox: &Sandbox, change: &Registering) -> Result<(), String> {
+pub(super) fn change(sandbox: &Sandbox, change: &RegistryChange) -> Result<(), String> {
     if let Some((serial, state)) = &change.state {
         let set = sandbox.sabakan.set_state(serial, *state);
         set.map_err(|e| format!("sabakan does not set {serial} to {}: {e:?}", state.name()))?;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::data::Repairing;
-use crate::{actions::WantedRepair, sandbox::machines::Machine};
+use super::data::RepairRequest;
+use crate::{actions::NewRepair, sandbox::machines::Machine};
 
 /// Returns the definition's `repair` section for servers and switches. The type of a server is its BMC type, as in a
 /// registry. `command` builds a command line from a verb. The protection settings are those of the `reboot` section.
@@ -48,9 +48,9 @@ pub(super) fn outside(number: u8) -> Machine {
 }
 
 /// Converts a scene's repair to the action's type.
-pub(super) fn wanted(repair: &Repairing, address: String) -> WantedRepair {
-    let Repairing { machine_type, operation, .. } = repair.clone();
-    WantedRepair { operation, machine_type, address, serial: None }
+pub(super) fn wanted(repair: &RepairRequest, address: String) -> NewRepair {
+    let RepairRequest { machine_type, operation, .. } = repair.clone();
+    NewRepair { operation, machine_type, address, serial: None }
 }
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
     use crate::model::cluster::{check, parse};
 
     #[test]
-    fn the_sandbox_s_repair_section_is_a_good_one() {
+    fn the_repair_section_of_the_sandbox_is_valid() {
         let command = |verb: &str| vec!["m".to_owned(), verb.to_owned()];
         let reboot = json!({"eviction_timeout_seconds": 120, "evict_retries": 1, "evict_interval": 3,
             "protected_job_pods": null, "protected_namespaces": {"matchLabels": {"a": "b"}}});

@@ -5,26 +5,26 @@ use std::{future::Future, time::Duration};
 
 use etcd_client::{Compare, Error, GetOptions, GetResponse, TxnOp, TxnResponse};
 
-use super::{commit::Bounded, connect::Store, error::StoreError};
+use super::{commit::BoundedTxn, connect::Store, error::StoreError};
 use crate::model::reason::TooLarge;
 
 /// etcd's default limit of operations in one transaction.
-pub(crate) const MOST_OPS: usize = 128;
+pub(crate) const MAX_OPS: usize = 128;
 /// etcd's default limit of one request in bytes (1.5 MiB), less the frame around it.
-pub(crate) const MOST_REQUEST: usize = 3 * 512 * 1024 - 256;
+pub(crate) const MAX_REQUEST_BYTES: usize = 3 * 512 * 1024 - 256;
 /// Share of one value; the rest is for the audit record beside it.
-pub(crate) const MOST_BYTES: usize = 3 * 512 * 1024 - 4096;
+pub(crate) const MAX_VALUE_BYTES: usize = 3 * 512 * 1024 - 4096;
 
 /// Number of tries of a request that was certainly not executed, and the pause before the second try. A refused
 /// connection is faster than a successful one, so the other endpoints need a moment to connect.
-const MOST_TRIES: u32 = 6;
-const PAUSE: Duration = Duration::from_millis(15);
+const MAX_TRIES: u32 = 6;
+const RETRY_DELAY: Duration = Duration::from_millis(15);
 
 /// Messages of etcd and gRPC for a request beyond their limits.
 const TOO_LARGE: [&str; 3] = ["request is too large", "too many operations", "larger than max"];
 
 /// Beginning of a timeout's cause.
-const SILENT: &str = "no answer within";
+const NO_ANSWER_WITHIN: &str = "no answer within";
 
 /// Meaning of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl From<Error> for Failure {
         let status = match error {
             Error::GRpcStatus(status) => status,
             Error::LeaseKeepAliveError(text) if text.contains("not found") => return Self::NoLease,
-            Error::TransportError(e) => return Self::NoAnswer { cause: chain(&e), sent: false },
+            Error::TransportError(e) => return Self::NoAnswer { cause: error_chain(&e), sent: false },
             other => return Self::NoAnswer { cause: other.to_string(), sent: true },
         };
         let text = status.message().trim_start_matches("etcdserver: ").to_owned();
@@ -61,7 +61,7 @@ impl From<Error> for Failure {
             11 if text.contains("compacted") => Self::Compacted,
             3 | 5 | 6 | 8 | 9 | 11 | 12 => Self::Refused(text),
             _ => {
-                let cause = chain(&status);
+                let cause = error_chain(&status);
                 let sent = !["connect error", "dns error", "handshake"].iter().any(|w| cause.contains(w));
                 Self::NoAnswer { cause, sent }
             }
@@ -70,7 +70,7 @@ impl From<Error> for Failure {
 }
 
 /// Returns an error with its causes, each once, without gRPC's frame around them.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);
     while let Some(e) = next {
@@ -90,29 +90,30 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 impl Store {
     /// Sends one request, bounded by the timeout.
-    pub(crate) async fn once<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    pub(crate) async fn with_timeout<T>(&self, request: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
         match tokio::time::timeout(self.timeout(), request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(Failure::NoAnswer { cause: format!("{SILENT} {:?}", self.timeout()), sent: true }),
+            Err(_) => Err(Failure::NoAnswer { cause: format!("{NO_ANSWER_WITHIN} {:?}", self.timeout()), sent: true }),
         }
     }
 
     /// Sends a request that may be repeated (a read, or a write that is safe to repeat), and tries other endpoints if
     /// one is down.
-    pub(crate) async fn asked<T, F>(&self, request: impl Fn() -> F) -> Result<T, Failure>
+    pub(crate) async fn with_retries<T, F>(&self, request: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let mut tries = 0_u32;
         loop {
             tries += 1;
-            match self.once(request()).await {
+            match self.with_timeout(request()).await {
                 // A timeout is not repeated against the only endpoint.
                 Err(Failure::NoAnswer { cause, .. })
-                    if tries < MOST_TRIES && (!cause.starts_with(SILENT) || (tries < 2 && self.has_choice())) =>
+                    if tries < MAX_TRIES
+                        && (!cause.starts_with(NO_ANSWER_WITHIN) || (tries < 2 && self.has_several_endpoints())) =>
                 {
-                    tokio::time::sleep(PAUSE * tries).await;
+                    tokio::time::sleep(RETRY_DELAY * tries).await;
                 }
                 other => return other,
             }
@@ -122,7 +123,7 @@ impl Store {
     /// Reads one key or range.
     pub(crate) async fn get(&self, key: impl Into<Vec<u8>>, options: GetOptions) -> Result<GetResponse, Failure> {
         let key = key.into();
-        self.asked(|| {
+        self.with_retries(|| {
             let (mut kv, key, options) = (self.kv(), key.clone(), options.clone());
             async move { kv.get(key, Some(options)).await }
         })
@@ -132,8 +133,8 @@ impl Store {
     /// Runs several reads at one revision.
     pub(crate) async fn get_all(&self, reads: Vec<(String, GetOptions)>) -> Result<TxnResponse, Failure> {
         let ops: Vec<TxnOp> = reads.into_iter().map(|(key, options)| TxnOp::get(key, Some(options))).collect();
-        let reads = Bounded::new(Vec::new(), ops, Vec::new()).map_err(Failure::TooLarge)?;
-        self.asked(|| {
+        let reads = BoundedTxn::new(Vec::new(), ops, Vec::new()).map_err(Failure::TooLarge)?;
+        self.with_retries(|| {
             let (mut kv, txn) = (self.kv(), reads.txn());
             async move { kv.txn(txn).await }
         })
@@ -147,17 +148,17 @@ impl Store {
         ops: Vec<TxnOp>,
         otherwise: Vec<TxnOp>,
     ) -> Result<TxnResponse, Failure> {
-        let txn = Bounded::new(compares, ops, otherwise).map_err(Failure::TooLarge)?;
+        let txn = BoundedTxn::new(compares, ops, otherwise).map_err(Failure::TooLarge)?;
         let mut tries = 0_u32;
         loop {
             tries += 1;
             let (mut kv, sent) = (self.kv(), txn.txn());
-            match self.once(async move { kv.txn(sent).await }).await {
+            match self.with_timeout(async move { kv.txn(sent).await }).await {
                 Err(Failure::Refused(text)) if TOO_LARGE.iter().any(|words| text.contains(words)) => {
                     return Err(Failure::TooLarge(txn.size()));
                 }
-                Err(Failure::NoAnswer { sent: false, .. }) if tries < MOST_TRIES => {
-                    tokio::time::sleep(PAUSE * tries).await;
+                Err(Failure::NoAnswer { sent: false, .. }) if tries < MAX_TRIES => {
+                    tokio::time::sleep(RETRY_DELAY * tries).await;
                 }
                 other => return other,
             }
@@ -165,7 +166,7 @@ impl Store {
     }
 
     /// Returns the error for a failed read, or for a write that was certainly not executed.
-    pub(crate) async fn sentence(&self, what: &str, failure: Failure) -> StoreError {
+    pub(crate) async fn store_error(&self, what: &str, failure: Failure) -> StoreError {
         let endpoints = self.endpoints().to_owned();
         match failure {
             Failure::NoAnswer { cause, .. } => self.unreachable(cause).await,

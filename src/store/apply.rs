@@ -21,9 +21,9 @@ use crate::model::{
 };
 
 /// Number of characters shown of an unreadable value.
-const BEGINNING: usize = 80;
+const MAX_EXCERPT: usize = 80;
 /// Number of characters shown of a parser's error.
-const FAULT: usize = 300;
+const MAX_FAULT_LENGTH: usize = 300;
 
 /// One key and value of etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,18 +107,18 @@ impl StoreView {
                 self.cluster = Some(stored);
                 fault
             }
-            KeyKind::Constraints => whole(&mut self.constraints, key, row),
-            KeyKind::OurConstraints => whole(&mut self.our_constraints, key, row),
-            KeyKind::Policy => whole(&mut self.policy, key, row),
-            KeyKind::Stopped => whole(&mut self.stopped, key, row),
-            KeyKind::Identity => whole(&mut self.identity, key, row),
-            KeyKind::Status => whole(&mut self.status, key, row),
+            KeyKind::Constraints => set_value(&mut self.constraints, key, row),
+            KeyKind::OurConstraints => set_value(&mut self.our_constraints, key, row),
+            KeyKind::Policy => set_value(&mut self.policy, key, row),
+            KeyKind::Stopped => set_value(&mut self.stopped, key, row),
+            KeyKind::Identity => set_value(&mut self.identity, key, row),
+            KeyKind::Status => set_value(&mut self.status, key, row),
             KeyKind::Migration => {
                 self.migrating = true;
                 Ok(())
             }
             KeyKind::Schema => {
-                whole(&mut self.schema, key, row)?;
+                set_value(&mut self.schema, key, row)?;
                 match self.schema.as_ref().and_then(Stored::get) {
                     Some(&number) if number > SCHEMA => Err(format!(
                         "{key}: schema {number} is newer than ours ({SCHEMA}); upgrade cketerm, until then it only observes"
@@ -156,9 +156,9 @@ impl StoreView {
             KeyKind::Entry(QueueKind::Repair, Ok(index)) => {
                 entry(&mut self.repairs, index, key, row, |e: &RepairEntry| e.index)
             }
-            KeyKind::Engine(id) => one(&mut self.engines, id, key, row),
-            KeyKind::Request(id) => one(&mut self.requests, id, key, row),
-            KeyKind::Attempt(id) => one(&mut self.attempts, id, key, row),
+            KeyKind::Engine(id) => insert_value(&mut self.engines, id, key, row),
+            KeyKind::Request(id) => insert_value(&mut self.requests, id, key, row),
+            KeyKind::Attempt(id) => insert_value(&mut self.attempts, id, key, row),
             KeyKind::Result(id) => {
                 let id = id.map_err(|why| format!("{key}: {why}; remove it with etcdctl"))?;
                 // Untrusted input: a host wrote it from a file.
@@ -167,8 +167,8 @@ impl StoreView {
                 self.results.insert(id, stored);
                 fault
             }
-            KeyKind::Progress(id) => one(&mut self.progress, id, key, row),
-            KeyKind::Order(id) => one(&mut self.orders, id, key, row),
+            KeyKind::Progress(id) => insert_value(&mut self.progress, id, key, row),
+            KeyKind::Order(id) => insert_value(&mut self.orders, id, key, row),
             KeyKind::Registry(which) => self.registry.take(which, key, row),
             KeyKind::OnDemand(_) | KeyKind::Other => Ok(()),
         }
@@ -236,8 +236,8 @@ pub(super) fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, Stri
 /// Returns the parser's error, shortened. It quotes the offending value, which may be long, or a secret.
 fn fault(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let short = secret::beginning(text.as_bytes(), FAULT);
-    if short.chars().count() < FAULT {
+    let short = secret::beginning(text.as_bytes(), MAX_FAULT_LENGTH);
+    if short.chars().count() < MAX_FAULT_LENGTH {
         return short;
     }
     format!("{short}… at line {} column {}", error.line(), error.column())
@@ -248,13 +248,13 @@ fn store<T>(key: &str, row: &Row, value: Result<T, String>) -> (Stored<T>, Resul
     (Stored { key: key.to_owned(), mod_revision: row.mod_revision, value: value.map(Arc::new) }, fault)
 }
 
-pub(super) fn whole<T: DeserializeOwned>(slot: &mut Option<Stored<T>>, key: &str, row: &Row) -> Result<(), String> {
+pub(super) fn set_value<T: DeserializeOwned>(slot: &mut Option<Stored<T>>, key: &str, row: &Row) -> Result<(), String> {
     let (stored, fault) = store(key, row, parse(key, row));
     *slot = Some(stored);
     fault
 }
 
-fn one<I: Ord + Clone, T: DeserializeOwned + Clone>(
+fn insert_value<I: Ord + Clone, T: DeserializeOwned + Clone>(
     map: &mut imbl::OrdMap<I, Stored<T>>,
     id: Result<I, String>,
     key: &str,
@@ -273,9 +273,9 @@ fn entry<E: DeserializeOwned + Clone>(
     index: u64,
     key: &str,
     row: &Row,
-    own: impl Fn(&E) -> u64,
+    index_of: impl Fn(&E) -> u64,
 ) -> Result<(), String> {
-    let value = read::<E>(index, &row.value, own);
+    let value = read::<E>(index, &row.value, index_of);
     let fault = value.as_ref().map(|_| ()).map_err(|why| format!("{key}: {why}; fix it with etcdctl, or remove it"));
     let stored = Stored { key: key.to_owned(), mod_revision: row.mod_revision, value: value.map(Arc::new) };
     queue.entries.insert(index, stored);
@@ -283,12 +283,12 @@ fn entry<E: DeserializeOwned + Clone>(
 }
 
 /// Parses an entry. The error says why it cannot be read, with the beginning of the stored text.
-fn read<E: DeserializeOwned>(index: u64, value: &[u8], own: impl Fn(&E) -> u64) -> Result<E, String> {
-    let begins = || format!("it begins with {}", visible(&secret::beginning(value, BEGINNING), false));
-    let entry: E = serde_json::from_slice(value).map_err(|e| format!("{}; {}", fault(&e), begins()))?;
-    match own(&entry) {
-        same if same == index => Ok(entry),
-        other => Err(format!("has index {other}, but its key has {index}; {}", begins())),
+fn read<E: DeserializeOwned>(index: u64, value: &[u8], index_of: impl Fn(&E) -> u64) -> Result<E, String> {
+    let excerpt = || format!("it begins with {}", visible(&secret::beginning(value, MAX_EXCERPT), false));
+    let entry: E = serde_json::from_slice(value).map_err(|e| format!("{}; {}", fault(&e), excerpt()))?;
+    match index_of(&entry) {
+        stored_index if stored_index == index => Ok(entry),
+        other => Err(format!("has index {other}, but its key has {index}; {}", excerpt())),
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
 
     /// The message about 1.2 MB of text that is no entry is short, and contains no part of a secret.
     #[test]
-    fn what_is_said_of_an_entry_that_cannot_be_read_is_short_whatever_lies_there() {
+    fn the_error_for_an_unreadable_entry_is_short_and_shows_no_secret() {
         let long = "hunter2".repeat(170_000);
         for text in [
             format!("{{\"index\": \"1\", \"node\": \"10.0.0.1\", \"status\": \"password: {long}\"}}"),
@@ -333,7 +333,7 @@ mod tests {
     const ENTRY: &str = r#"{"index":"0","node":"10.0.0.1","status":"queued"}"#;
 
     #[test]
-    fn a_broken_entry_is_shown_with_its_key_and_the_others_are_kept() {
+    fn a_broken_entry_is_reported_with_its_key_and_others_are_kept() {
         let (view, _) = view(&[
             ("reboots/data/0000000000000000", ENTRY),
             ("reboots/data/0000000000000001", "{"),
@@ -349,13 +349,13 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_names_another_index_than_its_key_is_broken() {
+    fn an_entry_whose_index_differs_from_its_key_is_broken() {
         let (view, _) = view(&[("reboots/data/0000000000000005", ENTRY)]);
         assert!(view.reboots.entries[&5].value.as_ref().unwrap_err().contains("has index 0, but its key has 5"));
     }
 
     #[test]
-    fn only_the_exact_bytes_true_disable_and_an_odd_value_is_shown() {
+    fn only_the_exact_value_true_disables_and_other_values_are_reported() {
         for (value, enabled, odd) in
             [("true", false, None), ("false", true, None), ("1", true, Some("1")), ("true\n", true, Some("true\n"))]
         {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_mended_or_deleted_is_broken_no_longer() {
+    fn a_fixed_or_deleted_key_is_no_longer_broken() {
         let (mut view, keys) = view(&[("reboots/data/0000000000000000", "{"), ("cluster", "[]")]);
         assert_eq!(view.broken.len(), 2);
         view.put(&keys, &Row::new("/cke/reboots/data/0000000000000000", ENTRY, 9, 1));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_candidate_with_the_smallest_create_revision_leads_and_one_without_registration_is_ckes() {
+    fn the_oldest_candidate_leads_and_one_without_registration_is_cke() {
         let (mut view, keys) = view(&[("leader//aa", "host-a"), ("leader//bb", "host-b")]);
         view.put(
             &keys,
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_whose_key_ends_in_no_lease_takes_part_and_is_shown_and_others_are_not() {
+    fn a_candidate_key_without_a_lease_id_takes_part_and_is_reported() {
         let (view, keys) = view(&[("leader//aa", "host-a"), ("leader//nobody", "host-b")]);
         assert_eq!(view.candidates.len(), 2);
         let broken: Vec<_> = view.broken.iter().collect();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn our_copy_of_the_workers_constraints_counts_only_where_ckes_object_lacks_them() {
+    fn cketerms_worker_limits_apply_only_where_ckes_constraints_lack_them() {
         let (with, _) = view(&[
             ("constraints", r#"{"control-plane-count":3,"minimum-workers":7}"#),
             ("cketerm/constraints", r#"{"minimum-workers":5,"maximum-workers":9}"#),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_schema_is_named_and_foreign_keys_are_left_alone() {
+    fn a_newer_schema_is_reported_and_foreign_keys_are_ignored() {
         let (view, _) = view(&[("cketerm/schema", "3"), ("cketerm/something", "?"), ("records/01", "{")]);
         assert!(view.broken.values().next().unwrap().contains("newer"));
         assert_eq!((view.broken.len(), view.schema.unwrap().get().copied()), (1, Some(3)));
@@ -449,7 +449,7 @@ mod tests {
     proptest! {
         /// A copy that followed every event equals a copy read from the remaining keys.
         #[test]
-        fn following_events_and_reading_their_result_give_the_same_view(events in events()) {
+        fn applying_events_and_reading_the_result_give_the_same_view(events in events()) {
             let keys = Keys::new("/cke/");
             let (mut followed, mut left) = (StoreView::default(), BTreeMap::<String, Row>::new());
             for ((key, value), revision) in events.into_iter().zip(1..) {

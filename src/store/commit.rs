@@ -7,7 +7,7 @@ use etcd_client::{
 };
 
 use super::{
-    answer::{Failure, MOST_OPS, MOST_REQUEST},
+    answer::{Failure, MAX_OPS, MAX_REQUEST_BYTES},
     connect::Store,
 };
 use crate::{
@@ -57,14 +57,14 @@ impl From<Change> for Ranged {
 /// Transaction within etcd's limits. Its comparisons, operations and bytes are counted here, and [`Store::transact`]
 /// sends nothing else (STO-47).
 #[derive(Clone, Debug)]
-pub(crate) struct Bounded(Txn);
+pub(crate) struct BoundedTxn(Txn);
 
-impl Bounded {
+impl BoundedTxn {
     /// Creates the transaction; refuses one that exceeds etcd's default limits.
     pub(crate) fn new(compares: Vec<Compare>, then: Vec<TxnOp>, otherwise: Vec<TxnOp>) -> Result<Self, TooLarge> {
         let txn = Txn::new().when(compares).and_then(then).or_else(otherwise);
         let size = size(&PbTxnRequest::from(txn.clone()));
-        let fits = size.operations <= MOST_OPS && size.bytes <= MOST_REQUEST;
+        let fits = size.operations <= MAX_OPS && size.bytes <= MAX_REQUEST_BYTES;
         if fits || on(Mutation::TransactionUnbounded) { Ok(Self(txn)) } else { Err(size) }
     }
 
@@ -82,14 +82,14 @@ impl Bounded {
 /// Returns the length of the longest of the three lists, which etcd counts separately, and the approximate bytes on the
 /// wire.
 fn size(request: &PbTxnRequest) -> TooLarge {
-    const FRAME: usize = 24;
+    const OP_OVERHEAD: usize = 24;
     let operations = request.compare.len().max(request.success.len()).max(request.failure.len());
-    let compares: usize = request.compare.iter().map(|c| c.key.len() + c.range_end.len() + FRAME).sum();
+    let compares: usize = request.compare.iter().map(|c| c.key.len() + c.range_end.len() + OP_OVERHEAD).sum();
     let bytes = |op: &PbTxnRequestOp| match &op.request {
-        Some(PbTxnOpRequest::RequestPut(r)) => r.key.len() + r.value.len() + FRAME,
-        Some(PbTxnOpRequest::RequestRange(r)) => r.key.len() + r.range_end.len() + FRAME,
-        Some(PbTxnOpRequest::RequestDeleteRange(r)) => r.key.len() + r.range_end.len() + FRAME,
-        Some(PbTxnOpRequest::RequestTxn(inner)) => size(inner).bytes + FRAME,
+        Some(PbTxnOpRequest::RequestPut(r)) => r.key.len() + r.value.len() + OP_OVERHEAD,
+        Some(PbTxnOpRequest::RequestRange(r)) => r.key.len() + r.range_end.len() + OP_OVERHEAD,
+        Some(PbTxnOpRequest::RequestDeleteRange(r)) => r.key.len() + r.range_end.len() + OP_OVERHEAD,
+        Some(PbTxnOpRequest::RequestTxn(inner)) => size(inner).bytes + OP_OVERHEAD,
         None => 0,
     };
     let ops: usize = request.success.iter().chain(&request.failure).map(bytes).sum();
@@ -148,10 +148,10 @@ impl Store {
             change
                 .compares
                 .iter()
-                .filter(|(key, _)| !unchecked(key))
+                .filter(|(key, _)| !is_unchecked(key))
                 .map(|(k, r)| Compare::mod_revision(k.as_str(), CompareOp::Equal, *r)),
         );
-        compares.extend(unwritten.iter().filter(|(span, _)| !unchecked(&span.from)).map(|(span, since)| {
+        compares.extend(unwritten.iter().filter(|(span, _)| !is_unchecked(&span.from)).map(|(span, since)| {
             Compare::mod_revision(span.from.as_str(), CompareOp::Less, since + 1).with_range(span.to.clone())
         }));
         if on(Mutation::UnfencedWrite) {
@@ -166,16 +166,16 @@ impl Store {
             TxnOp::delete(span.from, Some(range))
         }));
         // State of the compared keys, read in the same transaction if a comparison fails.
-        let look = |key: &str| TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
-        let mut looks = vec![look(&permit.leader_key)];
-        looks.extend(change.compares.iter().map(|(key, _)| look(key)));
+        let read_key = |key: &str| TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
+        let mut reads = vec![read_key(&permit.leader_key)];
+        reads.extend(change.compares.iter().map(|(key, _)| read_key(key)));
         // For a range: one of the keys written since.
-        looks.extend(unwritten.iter().map(|(span, since)| {
+        reads.extend(unwritten.iter().map(|(span, since)| {
             let newer = GetOptions::new().with_range(span.to.clone()).with_min_mod_revision(since + 1);
             TxnOp::get(span.from.as_str(), Some(newer.with_keys_only().with_limit(1)))
         }));
 
-        let answer = self.transact(compares, ops, looks).await.map_err(|failure| match failure {
+        let answer = self.transact(compares, ops, reads).await.map_err(|failure| match failure {
             Failure::NoAnswer { cause, sent: true } => CommitError::Unknown(cause),
             Failure::NoAnswer { cause, .. } | Failure::Denied(cause) | Failure::Refused(cause) => {
                 CommitError::Refused(cause)
@@ -198,8 +198,8 @@ impl Store {
             return Err(CommitError::LostLeadership);
         }
         let mut keys = Vec::new();
-        for ((key, wanted), found) in change.compares.into_iter().zip(seen.by_ref()) {
-            if wanted != found.map_or(0, |(.., revision)| revision) {
+        for ((key, expected), found) in change.compares.into_iter().zip(seen.by_ref()) {
+            if expected != found.map_or(0, |(.., revision)| revision) {
                 keys.push(key);
             }
         }
@@ -209,7 +209,7 @@ impl Store {
 }
 
 /// Reports whether a comparison is left out on purpose: see [`crate::mutation`].
-fn unchecked(key: &str) -> bool {
+fn is_unchecked(key: &str) -> bool {
     on(Mutation::CompareNothing) || (on(Mutation::CancelOverwritten) && key.contains("/reboots/data/"))
 }
 
@@ -219,19 +219,19 @@ mod tests {
 
     fn bounded(puts: usize, size: usize) -> Result<(), TooLarge> {
         let ops = (0..puts).map(|i| TxnOp::put(format!("k{i}"), "x".repeat(size), None)).collect();
-        Bounded::new(Vec::new(), ops, Vec::new()).map(drop)
+        BoundedTxn::new(Vec::new(), ops, Vec::new()).map(drop)
     }
 
     #[test]
-    fn i49_no_transaction_is_made_that_is_larger_than_etcd_takes() {
+    fn i49_a_transaction_above_etcds_limits_is_rejected() {
         assert_eq!(bounded(128, 1), Ok(()));
         assert_eq!(bounded(129, 1).unwrap_err().operations, 129);
         assert_eq!(bounded(1, 1 << 20), Ok(()));
         assert!(bounded(1, 2 << 20).unwrap_err().bytes > 2 << 20);
         assert!(bounded(100, 16 << 10).unwrap_err().to_string().contains("bytes"));
         let compares = |n: usize| (0..n).map(|i| Compare::mod_revision(format!("k{i}"), CompareOp::Equal, 1)).collect();
-        assert_eq!(Bounded::new(compares(129), Vec::new(), Vec::new()).map(drop).unwrap_err().operations, 129);
-        let looks = (0..129).map(|i| TxnOp::get(format!("k{i}"), None)).collect();
-        assert_eq!(Bounded::new(Vec::new(), Vec::new(), looks).map(drop).unwrap_err().operations, 129);
+        assert_eq!(BoundedTxn::new(compares(129), Vec::new(), Vec::new()).map(drop).unwrap_err().operations, 129);
+        let reads = (0..129).map(|i| TxnOp::get(format!("k{i}"), None)).collect();
+        assert_eq!(BoundedTxn::new(Vec::new(), Vec::new(), reads).map(drop).unwrap_err().operations, 129);
     }
 }

@@ -45,7 +45,7 @@ impl Default for EtcdSettings {
 
 impl EtcdSettings {
     /// Returns the endpoints for display, without users and passwords.
-    pub fn endpoints_shown(&self) -> Vec<String> {
+    pub fn masked_endpoints(&self) -> Vec<String> {
         self.endpoints.iter().map(|e| secret::url(e)).collect()
     }
 }
@@ -54,7 +54,7 @@ impl fmt::Debug for EtcdSettings {
     /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdSettings")
-            .field("endpoints", &self.endpoints_shown())
+            .field("endpoints", &self.masked_endpoints())
             .field("prefix", &self.prefix)
             .field("timeout", &self.timeout)
             .field("username", &self.username)
@@ -74,20 +74,20 @@ pub struct Store {
     clock: Clock,
     timeout: Duration,
     endpoints: Arc<[String]>,
-    named: Arc<str>,
+    endpoint_list: Arc<str>,
 }
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
-            .field("endpoints", &self.named)
+            .field("endpoints", &self.endpoint_list)
             .field("prefix", &self.keys.prefix())
             .finish_non_exhaustive()
     }
 }
 
 /// Largest accepted answer: a page of 500 attempts with their outputs exceeds gRPC's default of 4 MiB.
-const LARGEST_ANSWER: usize = 256 << 20;
+const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 impl Store {
     /// Creates the client. It connects on first use, but a user name is checked at once. Ends within the settings'
@@ -116,12 +116,12 @@ impl Store {
                 keys: Keys::new(&settings.prefix),
                 clock,
                 timeout: settings.timeout,
-                named: named(&endpoints).into(),
+                endpoint_list: endpoint_list(&endpoints).into(),
                 endpoints: endpoints.into(),
             }),
             Err(Failure::NoAnswer { cause, .. }) => Err(unreachable(&endpoints, cause).await),
             Err(Failure::Denied(cause)) => Err(StoreError::Denied {
-                endpoints: named(&endpoints),
+                endpoints: endpoint_list(&endpoints),
                 cause,
                 remedy: "check etcd.username and etcd.password".to_owned(),
             }),
@@ -164,7 +164,7 @@ impl Store {
             clock,
             timeout: Duration::from_secs(2),
             endpoints: Arc::default(),
-            named: "the sandbox".into(),
+            endpoint_list: "the sandbox".into(),
         }
     }
 
@@ -185,7 +185,7 @@ impl Store {
 
     /// Endpoints for messages.
     pub fn endpoints(&self) -> &str {
-        &self.named
+        &self.endpoint_list
     }
 
     /// Timeout of every request.
@@ -194,19 +194,19 @@ impl Store {
     }
 
     /// Reports whether more than one endpoint may answer.
-    pub(crate) fn has_choice(&self) -> bool {
+    pub(crate) fn has_several_endpoints(&self) -> bool {
         self.endpoints.len() > 1
     }
 
     pub(crate) fn kv(&self) -> KvClient {
-        self.client.kv_client().max_decoding_message_size(LARGEST_ANSWER)
+        self.client.kv_client().max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub(crate) fn watching(&self) -> WatchClient {
-        self.client.watch_client().max_decoding_message_size(LARGEST_ANSWER)
+    pub(crate) fn watch_client(&self) -> WatchClient {
+        self.client.watch_client().max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub(crate) fn leases(&self) -> LeaseClient {
+    pub(crate) fn lease_client(&self) -> LeaseClient {
         self.client.lease_client()
     }
 
@@ -217,11 +217,16 @@ impl Store {
 }
 
 /// Checks the password, with another endpoint if one is down.
-async fn log_in(client: &mut Client, who: (String, String), bound: Duration, endpoints: usize) -> Result<(), Failure> {
+async fn log_in(
+    client: &mut Client,
+    credentials: (String, String),
+    bound: Duration,
+    endpoints: usize,
+) -> Result<(), Failure> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let failure = match tokio::time::timeout(bound, client.update_user(Some(who.clone()))).await {
+        let failure = match tokio::time::timeout(bound, client.update_user(Some(credentials.clone()))).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => Failure::from(error),
             Err(_) => Failure::NoAnswer { cause: format!("no answer within {bound:?}"), sent: true },
@@ -250,12 +255,15 @@ fn checked_endpoints(settings: &EtcdSettings) -> Result<Vec<String>, StoreError>
     }
     let secure = endpoints.iter().filter(|e| e.starts_with("https://")).count();
     if secure != 0 && secure != endpoints.len() {
-        return Err(StoreError::Settings(format!("{} mixes http and https; use one of them", named(&endpoints))));
+        return Err(StoreError::Settings(format!(
+            "{} mixes http and https; use one of them",
+            endpoint_list(&endpoints)
+        )));
     }
-    if let Some(odd) = endpoints.iter().find(|e| host_and_port(e).is_none()) {
+    if let Some(invalid) = endpoints.iter().find(|e| host_and_port(e).is_none()) {
         return Err(StoreError::Settings(format!(
             "{:?} is not an etcd URL; expected http://HOST:2379",
-            secret::url(odd)
+            secret::url(invalid)
         )));
     }
     if settings.tls_cert.is_some() != settings.tls_key.is_some() {
@@ -277,7 +285,7 @@ pub(super) fn tls(settings: &EtcdSettings) -> TlsOptions {
 }
 
 /// Returns the endpoints for messages, without users and passwords.
-fn named(endpoints: &[String]) -> String {
+fn endpoint_list(endpoints: &[String]) -> String {
     endpoints.iter().map(|e| secret::url(e)).collect::<Vec<_>>().join(", ")
 }
 
@@ -297,23 +305,23 @@ fn host_and_port(endpoint: &str) -> Option<(String, u16)> {
 /// Tries a TCP connection to each endpoint, as an operator would, and returns an error that says what to check.
 async fn unreachable(endpoints: &[String], cause: String) -> StoreError {
     let mut cause = cause;
-    let mut open = false;
+    let mut port_open = false;
     for endpoint in endpoints {
         let Some((host, port)) = host_and_port(endpoint) else { continue };
         let connecting = tokio::net::TcpStream::connect((host.as_str(), port));
         match tokio::time::timeout(Duration::from_millis(500), connecting).await {
-            Ok(Ok(_)) => open = true,
+            Ok(Ok(_)) => port_open = true,
             Ok(Err(e)) if cause.contains(&e.to_string()) => {}
             Ok(Err(e)) => cause = format!("{cause}; {}: {e}", secret::url(endpoint)),
             Err(_) => cause = format!("{cause}; {}: no TCP connection within 500 ms", secret::url(endpoint)),
         }
     }
-    let remedy = match (open, cause.contains("certificate")) {
+    let remedy = match (port_open, cause.contains("certificate")) {
         (_, true) => "check tls-ca and the certificate's names, and this host's clock",
         (true, _) => "its port is open: check http or https, the certificates, and whether it has a leader",
         (false, _) => "check that etcd runs there, etcd.endpoints and the network",
     };
-    StoreError::Unreachable { endpoints: named(endpoints), cause, remedy: remedy.to_owned() }
+    StoreError::Unreachable { endpoints: endpoint_list(endpoints), cause, remedy: remedy.to_owned() }
 }
 
 #[cfg(test)]
@@ -321,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_without_a_scheme_get_the_one_that_the_certificates_ask_for() {
+    fn endpoints_without_a_scheme_use_https_if_certificates_are_set() {
         let mut settings = EtcdSettings { endpoints: vec!["a:1".to_owned()], ..EtcdSettings::default() };
         assert_eq!(checked_endpoints(&settings).unwrap(), ["http://a:1"]);
         settings.tls_ca = Some(Vec::new());
@@ -329,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_that_cannot_work_are_refused_with_their_name() {
+    fn invalid_endpoints_are_refused_by_name() {
         for (endpoints, word) in
             [(vec!["ftp://a"], "ftp://a"), (vec!["http://a", "https://b"], "mixes"), (vec![], "no endpoint")]
         {
@@ -350,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_ports_are_read_from_every_form_of_url() {
+    fn host_and_port_are_parsed_from_every_form_of_url() {
         assert_eq!(host_and_port("http://[::1]:2379"), Some(("::1".to_owned(), 2379)));
         assert_eq!(host_and_port("https://etcd.site"), Some(("etcd.site".to_owned(), 443)));
         assert_eq!(host_and_port("http://"), None);

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Time between two tries of a request without an answer.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// This engine's candidacy, held by a lease that is kept alive until this is dropped or resigned.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Candidacy {
     life: Life,
     heartbeat: Heartbeat,
     /// Reason why the candidacy is over, once it is.
-    over: watch::Receiver<Option<String>>,
+    end_signal: watch::Receiver<Option<String>>,
     /// Tasks that keep the lease alive and watch the leader key; they end with the candidacy.
     tasks: JoinSet<()>,
 }
@@ -39,7 +39,7 @@ impl Candidacy {
     /// Takes a lease and writes, in one transaction under it, the key in `leader/` and the registration. `ttl` is cut
     /// to whole seconds. etcd may grant a longer lease; the shorter one counts. The lease is kept alive as long as
     /// `heartbeat` beats.
-    pub async fn stand(
+    pub async fn campaign(
         store: &Store,
         ttl: Duration,
         host: &str,
@@ -50,36 +50,36 @@ impl Candidacy {
         let sent = store.clock().boot();
         // If the request is sent twice, the first lease expires by itself.
         let granted = store
-            .asked(|| {
-                let mut leases = store.leases();
-                async move { leases.grant(seconds, None).await }
+            .with_retries(|| {
+                let mut lease_client = store.lease_client();
+                async move { lease_client.grant(seconds, None).await }
             })
             .await;
         let lease = match granted {
             Ok(granted) => granted.id(),
-            Err(failure) => return Err(store.sentence("get a lease", failure).await),
+            Err(failure) => return Err(store.store_error("get a lease", failure).await),
         };
         let life = Life::new(store.clock().clone(), Duration::from_secs(seconds.unsigned_abs()), sent);
         let key = store.keys().leader(lease);
-        let create_revision = match enter(store, lease, &key, host, &registration).await {
+        let create_revision = match register_candidate(store, lease, &key, host, &registration).await {
             Ok(revision) => revision,
             Err(failure) => {
                 revoke(store, lease).await;
-                return Err(store.sentence("campaign for the lock", failure).await);
+                return Err(store.store_error("campaign for the lock", failure).await);
             }
         };
 
-        let (say, over) = watch::channel(None);
+        let (end_sender, end_signal) = watch::channel(None);
         let mut tasks = JoinSet::new();
-        tasks.spawn(held(keep(store.clone(), lease, life.clone(), say.clone(), heartbeat.clone())));
+        tasks.spawn(held(keep_lease(store.clone(), lease, life.clone(), end_sender.clone(), heartbeat.clone())));
         let (watched, ended) = (gone(store.clone(), key.clone(), create_revision), life.clone());
         tasks.spawn(held(async move {
             watched.await;
             ended.end();
-            say.send_if_modified(|why| why.replace("its key in leader/ was deleted".to_owned()).is_none());
+            end_sender.send_if_modified(|why| why.replace("its key in leader/ was deleted".to_owned()).is_none());
         }));
         let heartbeat = heartbeat.clone();
-        Ok(Self { store: store.clone(), lease, key, create_revision, life, heartbeat, over, tasks })
+        Ok(Self { store: store.clone(), lease, key, create_revision, life, heartbeat, end_signal, tasks })
     }
 
     /// Lease of the candidacy.
@@ -92,8 +92,8 @@ impl Candidacy {
     pub async fn elected(&mut self) -> Result<Fence, StoreError> {
         let why = tokio::select! {
             biased;
-            why = self.why_over() => why,
-            won = Box::pin(self.first()) => return won,
+            why = self.end_reason() => why,
+            fence = Box::pin(self.first()) => return fence,
         };
         Err(StoreError::LeaseLost { lease: self.lease, cause: why })
     }
@@ -112,10 +112,10 @@ impl Candidacy {
             let answer = match self.store.get_all(reads).await {
                 Ok(answer) => answer,
                 Err(Failure::NoAnswer { .. }) => {
-                    sleep(AGAIN).await;
+                    sleep(RETRY_DELAY).await;
                     continue;
                 }
-                Err(failure) => return Err(self.store.sentence("campaign for the lock", failure).await),
+                Err(failure) => return Err(self.store.store_error("campaign for the lock", failure).await),
             };
             let mut found = answer.op_responses().into_iter().map(|op| match op {
                 TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
@@ -140,13 +140,13 @@ impl Candidacy {
 
     /// Resolves once the lease or the key in `leader/` is gone.
     pub async fn lost(&self) {
-        self.why_over().await;
+        self.end_reason().await;
     }
 
-    fn why_over(&self) -> impl Future<Output = String> + Send + 'static {
-        let mut over = self.over.clone();
+    fn end_reason(&self) -> impl Future<Output = String> + Send + 'static {
+        let mut end_signal = self.end_signal.clone();
         async move {
-            match over.wait_for(Option::is_some).await {
+            match end_signal.wait_for(Option::is_some).await {
                 Ok(why) => why.clone().unwrap_or_default(),
                 Err(_) => "its keep-alive task ended".to_owned(),
             }
@@ -154,17 +154,17 @@ impl Candidacy {
     }
 
     /// Writes the registration again (programs found, probes seen).
-    pub async fn register_again(&self, registration: EngineRegistration) -> Result<(), StoreError> {
+    pub async fn update_registration(&self, registration: EngineRegistration) -> Result<(), StoreError> {
         let compares = vec![Compare::create_revision(self.key.as_str(), CompareOp::Equal, self.create_revision)];
-        let under = Some(PutOptions::new().with_lease(self.lease));
-        let ops = vec![TxnOp::put(self.store.keys().engine(self.lease), json(&registration), under)];
+        let lease_options = Some(PutOptions::new().with_lease(self.lease));
+        let ops = vec![TxnOp::put(self.store.keys().engine(self.lease), json(&registration), lease_options)];
         match self.store.transact(compares, ops, Vec::new()).await {
             Ok(answer) if answer.succeeded() => Ok(()),
             Ok(_) | Err(Failure::NoLease) => {
                 let cause = "its key in leader/ is gone".to_owned();
                 Err(StoreError::LeaseLost { lease: self.lease, cause })
             }
-            Err(failure) => Err(self.store.sentence("register this engine", failure).await),
+            Err(failure) => Err(self.store.store_error("register this engine", failure).await),
         }
     }
 
@@ -179,35 +179,35 @@ impl Candidacy {
     }
 }
 
-/// Registers an engine that does not campaign yet, under a lease of its own that nobody keeps alive, until `over` ends.
+/// Registers an engine that does not campaign yet, under a lease of its own that nobody keeps alive, until `end_signal` ends.
 /// Commands that explain why nobody leads then show it.
-pub async fn stand_back(
+pub async fn defer_election(
     store: Store,
     ttl: Duration,
     registration: EngineRegistration,
-    over: tokio::sync::oneshot::Receiver<()>,
+    end_signal: tokio::sync::oneshot::Receiver<()>,
 ) {
     let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
-    let granted = store.asked(|| {
-        let mut leases = store.leases();
-        async move { leases.grant(seconds, None).await }
+    let granted = store.with_retries(|| {
+        let mut lease_client = store.lease_client();
+        async move { lease_client.grant(seconds, None).await }
     });
     let Ok(lease) = granted.await.map(|granted| granted.id()) else { return };
-    let under = Some(PutOptions::new().with_lease(lease));
-    let ops = vec![TxnOp::put(store.keys().engine(lease), json(&registration), under)];
+    let lease_options = Some(PutOptions::new().with_lease(lease));
+    let ops = vec![TxnOp::put(store.keys().engine(lease), json(&registration), lease_options)];
     if let Err(failure) = store.transact(Vec::new(), ops, Vec::new()).await {
         tracing::debug!(?failure, "could not register that this engine defers");
     }
-    let _ = over.await;
+    let _ = end_signal.await;
     revoke(&store, lease).await;
 }
 
 /// Revokes the lease; reports whether etcd no longer knows it.
 async fn revoke(store: &Store, lease: i64) -> bool {
     let revoked = store
-        .asked(|| {
-            let mut leases = store.leases();
-            async move { leases.revoke(lease).await }
+        .with_retries(|| {
+            let mut lease_client = store.lease_client();
+            async move { lease_client.revoke(lease).await }
         })
         .await;
     match revoked {
@@ -221,20 +221,22 @@ async fn revoke(store: &Store, lease: i64) -> bool {
 
 /// Writes the leader key and the registration. It may be sent again without an answer: the key contains the lease, so
 /// an existing key is this engine's.
-async fn enter(
+async fn register_candidate(
     store: &Store,
     lease: i64,
     key: &str,
     host: &str,
     registration: &EngineRegistration,
 ) -> Result<i64, Failure> {
-    let under = || Some(PutOptions::new().with_lease(lease));
+    let lease_options = || Some(PutOptions::new().with_lease(lease));
     let mut tries = 0;
     loop {
         tries += 1;
         let compares = vec![Compare::create_revision(key, CompareOp::Equal, 0)];
-        let ops =
-            vec![TxnOp::put(key, host, under()), TxnOp::put(store.keys().engine(lease), json(registration), under())];
+        let ops = vec![
+            TxnOp::put(key, host, lease_options()),
+            TxnOp::put(store.keys().engine(lease), json(registration), lease_options()),
+        ];
         let look = vec![TxnOp::get(key, Some(GetOptions::new().with_keys_only()))];
         match store.transact(compares, ops, look).await {
             Ok(answer) if answer.succeeded() => {
@@ -247,7 +249,7 @@ async fn enter(
                 });
                 return created.ok_or_else(|| Failure::Refused("the key in leader/ disappeared".to_owned()));
             }
-            Err(Failure::NoAnswer { .. }) if tries < 3 => sleep(AGAIN).await,
+            Err(Failure::NoAnswer { .. }) if tries < 3 => sleep(RETRY_DELAY).await,
             Err(failure) => return Err(failure),
         }
     }
@@ -255,29 +257,35 @@ async fn enter(
 
 /// Keeps the lease alive until it is gone, or until the heartbeat of the engine's main loop is missing. Then nothing
 /// may begin any more, and the lease is revoked.
-async fn keep(store: Store, lease: i64, life: Life, over: watch::Sender<Option<String>>, heartbeat: Heartbeat) {
+async fn keep_lease(
+    store: Store,
+    lease: i64,
+    life: Life,
+    end_signal: watch::Sender<Option<String>>,
+    heartbeat: Heartbeat,
+) {
     let in_use = heartbeat.lease(lease);
     let why = tokio::select! {
         biased;
         () = heartbeat.missing() => {
             life.end();
             if revoke(&store, lease).await {
-                in_use.given_back();
+                in_use.mark_revoked();
             }
             "the engine's main loop is stuck".to_owned()
         }
-        why = kept_alive(&store, lease, &life) => {
+        why = renew_until_lost(&store, lease, &life) => {
             in_use.gone();
             why
         }
     };
     life.end();
-    over.send_if_modified(|said| said.replace(why).is_none());
+    end_signal.send_if_modified(|reason| reason.replace(why).is_none());
 }
 
 /// Keeps the lease alive every TTL/3, and retries sooner after a failure, until the lease is gone or its remaining time
 /// is 0. Returns the reason.
-async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
+async fn renew_until_lost(store: &Store, lease: i64, life: &Life) -> String {
     let bound = store.timeout().min(life.ttl() / 6);
     let mut stream = None;
     let mut wait = life.ttl() / 3;
@@ -286,12 +294,12 @@ async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
         if life.remaining().is_zero() {
             // etcd may keep the lease longer than this engine counts it, so it is revoked to let the next candidate
             // lead.
-            let late = store.clone();
-            crate::tasks::spawn(async move { revoke(&late, lease).await });
+            let detached_store = store.clone();
+            crate::tasks::spawn(async move { revoke(&detached_store, lease).await });
             break format!("no keep-alive was answered for {:?}", life.ttl());
         }
         let sent = store.clock().boot();
-        match tokio::time::timeout(bound, beat(store, lease, &mut stream)).await {
+        match tokio::time::timeout(bound, send_keep_alive(store, lease, &mut stream)).await {
             Ok(Ok(())) => {
                 life.acknowledge(sent);
                 wait = life.ttl() / 3;
@@ -300,7 +308,7 @@ async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
             other => {
                 // A late answer must not count as that of the next keep-alive.
                 stream = None;
-                wait = AGAIN.min(life.ttl() / 30);
+                wait = RETRY_DELAY.min(life.ttl() / 30);
                 let cause = format!("{other:?}");
                 tracing::warn!(lease = format!("{lease:x}"), cause, "a keep-alive of the lease was not answered");
             }
@@ -309,14 +317,14 @@ async fn kept_alive(store: &Store, lease: i64, life: &Life) -> String {
 }
 
 /// Sends one keep-alive and awaits its answer.
-async fn beat(
+async fn send_keep_alive(
     store: &Store,
     lease: i64,
     stream: &mut Option<(LeaseKeeper, LeaseKeepAliveStream)>,
 ) -> Result<(), Failure> {
     let Some((keeper, answers)) = stream else {
         // Opening the stream sends a keep-alive of its own.
-        *stream = Some(store.leases().keep_alive(lease).await?);
+        *stream = Some(store.lease_client().keep_alive(lease).await?);
         return Ok(());
     };
     keeper.keep_alive().await?;
@@ -334,13 +342,13 @@ async fn gone(store: Store, key: String, create_revision: i64) {
             Ok(got) if got.kvs().first().is_none_or(|kv| kv.create_revision() != create_revision) => return,
             Ok(got) => got.header().map_or(0, etcd_client::ResponseHeader::revision),
             Err(_) => {
-                sleep(AGAIN).await;
+                sleep(RETRY_DELAY).await;
                 continue;
             }
         };
-        let mut watching = store.watching();
+        let mut watch_client = store.watch_client();
         let options = WatchOptions::new().with_start_revision(revision + 1);
-        if let Ok(mut stream) = store.once(watching.watch(key.as_str(), Some(options))).await {
+        if let Ok(mut stream) = store.with_timeout(watch_client.watch(key.as_str(), Some(options))).await {
             while let Ok(Some(message)) = stream.message().await {
                 if message.events().iter().any(|e| e.event_type() == EventType::Delete) {
                     return;
@@ -350,6 +358,6 @@ async fn gone(store: Store, key: String, create_revision: i64) {
                 }
             }
         }
-        sleep(AGAIN).await;
+        sleep(RETRY_DELAY).await;
     }
 }

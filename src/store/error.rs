@@ -1,6 +1,6 @@
 //! Errors of etcd as messages: what failed, on which object, and what to do.
 
-use super::answer::{MOST_OPS, MOST_REQUEST};
+use super::answer::{MAX_OPS, MAX_REQUEST_BYTES};
 
 /// Error of this module. Every variant except [`StoreError::Unknown`] and [`StoreError::Partial`] means that nothing
 /// was written.
@@ -41,8 +41,8 @@ pub enum StoreError {
     },
     /// Larger than etcd's limits.
     #[error(
-        "{key} needs {operations} operations and {bytes} bytes in one request, etcd allows {MOST_OPS} and \
-         {MOST_REQUEST}: make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has its \
+        "{key} needs {operations} operations and {bytes} bytes in one request, etcd allows {MAX_OPS} and \
+         {MAX_REQUEST_BYTES}: make it smaller, or raise etcd's --max-request-bytes and --max-txn-ops (CKE's client has its \
          own limits)"
     )]
     TooLarge {

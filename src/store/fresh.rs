@@ -9,9 +9,9 @@ use super::keys::Folder;
 use crate::model::{cketerm_records::Audit, entry::EntryId};
 
 /// Largest number of remembered keys.
-const MOST: usize = 1000;
+const MAX_KEYS: usize = 1000;
 /// Largest number of remembered operators' actions, and of remembered ends of entries.
-const DEEDS: usize = 64;
+const MAX_ACTIONS: usize = 64;
 
 /// Fields that are read of a history record.
 #[derive(serde::Deserialize)]
@@ -25,7 +25,7 @@ struct Ended {
 pub struct Fresh {
     keys: OrdMap<(i64, String), Folder>,
     /// Operators' actions while the folder was watched, by revision.
-    deeds: OrdMap<i64, Arc<Audit>>,
+    actions: OrdMap<i64, Arc<Audit>>,
     /// Revisions of actions that are no longer kept.
     dropped: OrdSet<i64>,
     /// Outcomes of entries that ended while the folder was watched, by revision.
@@ -41,9 +41,9 @@ impl Fresh {
     }
 
     /// Adds a written key.
-    pub(super) fn wrote(&mut self, folder: Folder, revision: i64, key: String) {
+    pub(super) fn key_written(&mut self, folder: Folder, revision: i64, key: String) {
         self.keys.insert((revision, key), folder);
-        while self.keys.len() > MOST {
+        while self.keys.len() > MAX_KEYS {
             let Some((oldest, _)) = self.keys.get_min().cloned() else { return };
             self.since = self.since.max(oldest.0);
             self.keys.remove(&oldest);
@@ -57,7 +57,7 @@ impl Fresh {
             Folder::Audit => {
                 let audit = serde_json::from_slice::<Audit>(value).ok().filter(|audit| !audit.by_engine());
                 if let Some(audit) = audit {
-                    self.deeds.insert(revision, Arc::new(audit));
+                    self.actions.insert(revision, Arc::new(audit));
                 }
             }
             Folder::History => {
@@ -67,16 +67,16 @@ impl Fresh {
             }
             Folder::Records => {}
         }
-        while self.endings.len() > DEEDS {
+        while self.endings.len() > MAX_ACTIONS {
             let Some(oldest) = self.endings.get_min().map(|(at, _)| *at) else { return };
             self.endings.remove(&oldest);
         }
-        while self.deeds.len() > DEEDS {
-            let Some(oldest) = self.deeds.get_min().map(|(at, _)| *at) else { return };
-            self.deeds.remove(&oldest);
+        while self.actions.len() > MAX_ACTIONS {
+            let Some(oldest) = self.actions.get_min().map(|(at, _)| *at) else { return };
+            self.actions.remove(&oldest);
             self.dropped.insert(oldest);
         }
-        while self.dropped.len() > MOST {
+        while self.dropped.len() > MAX_KEYS {
             let Some(oldest) = self.dropped.get_min().copied() else { return };
             self.dropped.remove(&oldest);
         }
@@ -88,15 +88,15 @@ impl Fresh {
     }
 
     /// Returns operators' actions after this revision, oldest first, as far as they were watched.
-    pub fn deeds_after(&self, revision: i64) -> impl Iterator<Item = (i64, &Arc<Audit>)> {
-        self.deeds.range(revision + 1..).map(|(at, audit)| (*at, audit))
+    pub fn actions_after(&self, revision: i64) -> impl Iterator<Item = (i64, &Arc<Audit>)> {
+        self.actions.range(revision + 1..).map(|(at, audit)| (*at, audit))
     }
 
     /// Returns how many further actions after this revision are no longer kept, and whether that number is only a lower
     /// bound.
     pub fn dropped_after(&self, revision: i64) -> (usize, bool) {
         let dropped = self.dropped.range(revision + 1..).count();
-        (dropped, dropped >= MOST)
+        (dropped, dropped >= MAX_KEYS)
     }
 
     /// Returns the keys of a folder written after a revision, oldest first, each with its revision; none if not all of
@@ -113,11 +113,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_lately_is_known_and_what_is_not_known_is_not_guessed() {
+    fn keys_after_a_revision_are_listed_only_while_all_of_them_are_known() {
         let mut fresh = Fresh::after_revision(10);
         for revision in 11..15 {
-            fresh.wrote(Folder::Audit, revision, format!("a{revision}"));
-            fresh.wrote(Folder::History, revision, format!("h{revision}"));
+            fresh.key_written(Folder::Audit, revision, format!("a{revision}"));
+            fresh.key_written(Folder::History, revision, format!("h{revision}"));
         }
         let keys = |fresh: &Fresh, at| {
             Some(fresh.after(Folder::Audit, at)?.into_iter().map(|(_, key)| key).collect::<Vec<_>>())
@@ -125,15 +125,15 @@ mod tests {
         assert_eq!(keys(&fresh, 12).unwrap(), ["a13", "a14"]);
         assert_eq!(keys(&fresh, 14).unwrap(), Vec::<String>::new());
         assert_eq!((keys(&fresh, 9), keys(&Fresh::default(), 0)), (None, None));
-        for revision in 20..20 + i64::try_from(MOST).unwrap() {
-            fresh.wrote(Folder::Audit, revision, "x".to_owned());
+        for revision in 20..20 + i64::try_from(MAX_KEYS).unwrap() {
+            fresh.key_written(Folder::Audit, revision, "x".to_owned());
         }
         assert_eq!(keys(&fresh, 13), None, "forgotten");
         assert_eq!(keys(&fresh, 1018).unwrap(), ["x"]);
     }
 
     #[test]
-    fn what_people_did_is_kept_and_what_engines_did_is_not() {
+    fn audit_records_of_people_are_kept_and_those_of_engines_are_not() {
         let mut fresh = Fresh::after_revision(10);
         let audit = |user: &str, what: &str| {
             let who = serde_json::json!({"user": user, "host": "ops2"});
@@ -146,10 +146,10 @@ mod tests {
         fresh.told(Folder::Audit, 40, b"no JSON");
         fresh.told(Folder::History, 41, br#"{"entry": "reboots/3", "outcome": "booted", "attempts": []}"#);
         assert_eq!((fresh.ended(EntryId::reboot(3)), fresh.ended(EntryId::reboot(4))), (Some("booted"), None));
-        let told: Vec<i64> = fresh.deeds_after(0).map(|(at, _)| at).collect();
+        let told: Vec<i64> = fresh.actions_after(0).map(|(at, _)| at).collect();
         assert_eq!((told.len(), told.last()), (15, Some(&39)));
         assert_eq!(fresh.dropped_after(0), (0, false));
-        for revision in 50..60 + i64::try_from(DEEDS).unwrap() {
+        for revision in 50..60 + i64::try_from(MAX_ACTIONS).unwrap() {
             fresh.told(Folder::Audit, revision, audit("bob", "more").to_string().as_bytes());
         }
         assert_eq!(
@@ -161,6 +161,6 @@ mod tests {
         for revision in 37..40 {
             fresh.told(Folder::Audit, revision, audit("bob", &revision.to_string()).to_string().as_bytes());
         }
-        assert_eq!(fresh.deeds_after(38).map(|(_, a)| a.what.as_str()).collect::<Vec<_>>(), ["39"]);
+        assert_eq!(fresh.actions_after(38).map(|(_, a)| a.what.as_str()).collect::<Vec<_>>(), ["39"]);
     }
 }

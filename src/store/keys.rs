@@ -24,8 +24,8 @@ impl Keys {
         &self.prefix
     }
 
-    fn at(&self, below: &str) -> String {
-        format!("{}{below}", self.prefix)
+    fn at(&self, suffix: &str) -> String {
+        format!("{}{suffix}", self.prefix)
     }
 
     /// `leader//`: prefix of every candidate's key.
@@ -175,7 +175,7 @@ impl Keys {
 
     /// `cketerm/requests/<queue>/<index>`.
     pub fn request(&self, id: EntryId) -> String {
-        self.ours("requests", id)
+        self.per_entry_key("requests", id)
     }
 
     /// `cketerm/attempts/<queue>/<index>/<n>`.
@@ -185,29 +185,29 @@ impl Keys {
 
     /// `cketerm/attempts/<queue>/<index>/`.
     pub fn attempts_prefix(&self, id: EntryId) -> String {
-        format!("{}/", self.ours("attempts", id))
+        format!("{}/", self.per_entry_key("attempts", id))
     }
 
     /// Range of all attempts of one entry.
     pub fn attempts_of(&self, id: EntryId) -> Span {
         let from = self.attempts_prefix(id);
-        Span { to: end_of(from.as_bytes()), from }
+        Span { to: prefix_end(from.as_bytes()), from }
     }
 
     /// Range of the attempts of all entries.
     pub fn all_attempts(&self) -> Span {
         let from = self.at("cketerm/attempts/");
-        Span { to: end_of(from.as_bytes()), from }
+        Span { to: prefix_end(from.as_bytes()), from }
     }
 
     /// `cketerm/progress/<queue>/<index>`.
     pub fn progress(&self, id: EntryId) -> String {
-        self.ours("progress", id)
+        self.per_entry_key("progress", id)
     }
 
     /// `cketerm/orders/<queue>/<index>`.
     pub fn order(&self, id: EntryId) -> String {
-        self.ours("orders", id)
+        self.per_entry_key("orders", id)
     }
 
     /// `cketerm/results/<attempt>`: outcome of a command whose leader is gone.
@@ -231,7 +231,7 @@ impl Keys {
     }
 
     /// Reports whether the key is that of an operator's audit record. The ids of engines' records have more parts.
-    pub fn audit_of_person(&self, key: &str) -> bool {
+    pub fn is_person_audit(&self, key: &str) -> bool {
         let id = key.strip_prefix(&self.audit_prefix()).and_then(|id| id.split_once('-'));
         id.is_some_and(|(at, number)| {
             at.bytes().all(|b| b.is_ascii_digit())
@@ -269,7 +269,7 @@ impl Keys {
         }
     }
 
-    fn ours(&self, folder: &str, id: EntryId) -> String {
+    fn per_entry_key(&self, folder: &str, id: EntryId) -> String {
         self.at(&format!("cketerm/{folder}/{id}"))
     }
 
@@ -279,15 +279,15 @@ impl Keys {
         let mut ranges = Vec::new();
         for folder in [self.audit_prefix(), self.history_prefix(), self.records_prefix()] {
             ranges.push((from, folder.as_bytes().to_vec()));
-            from = end_of(folder.as_bytes());
+            from = prefix_end(folder.as_bytes());
         }
-        ranges.push((from, end_of(self.prefix.as_bytes())));
+        ranges.push((from, prefix_end(self.prefix.as_bytes())));
         ranges
     }
 }
 
 /// Returns the first key after all keys that begin with `prefix`.
-pub fn end_of(prefix: &[u8]) -> Vec<u8> {
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < 0xff {
@@ -304,7 +304,7 @@ mod tests {
     use crate::model::attempt::attempt_id;
 
     #[test]
-    fn every_key_is_read_back_as_what_it_was_written() {
+    fn every_key_is_parsed_as_the_kind_it_was_built_from() {
         let keys = Keys::new("/cke/");
         let id = EntryId::repair(17);
         let cases = [
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_a_foreign_index_says_so_instead_of_vanishing() {
+    fn a_key_with_a_malformed_index_is_reported_as_an_error() {
         let keys = Keys::new("/cke/");
         for key in [
             "reboots/data/xyz",
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_live_ranges_leave_out_only_the_folders_that_are_read_on_demand() {
+    fn live_ranges_omit_only_the_folders_read_on_demand() {
         let keys = Keys::new("/cke/");
         let covered = |key: &str| {
             keys.live_ranges()

@@ -69,7 +69,7 @@ impl Folder {
     pub const ALL: [Self; 3] = [Self::History, Self::Audit, Self::Records];
 
     /// Reports whether the folder's ids begin with the time at which they were written.
-    pub fn by_time(self) -> bool {
+    pub fn has_time_keys(self) -> bool {
         self != Self::Records
     }
 }
@@ -149,8 +149,8 @@ pub enum KeyKind {
 impl Keys {
     /// Returns the kind of a key; `None` for a key outside the prefix or one that is not text.
     pub fn parse(&self, key: &[u8]) -> Option<KeyKind> {
-        let below = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix())?;
-        Some(match below {
+        let suffix = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix())?;
+        Some(match suffix {
             "cluster" => KeyKind::Cluster,
             "constraints" => KeyKind::Constraints,
             "status" => KeyKind::Status,
@@ -174,38 +174,38 @@ impl Keys {
             "cketerm/policy" => KeyKind::Policy,
             "cketerm/stopped" => KeyKind::Stopped,
             "cketerm/constraints" => KeyKind::OurConstraints,
-            _ => in_folder(below),
+            _ => parse_folder_key(suffix),
         })
     }
 }
 
-fn in_folder(below: &str) -> KeyKind {
-    let after = |folder: &str| below.strip_prefix(folder);
-    if let Some(lease) = after("leader//") {
-        KeyKind::Candidate(lease_id(lease).unwrap_or(0))
-    } else if let Some(index) = after("reboots/data/") {
-        KeyKind::Entry(QueueKind::Reboot, hex(index))
-    } else if let Some(index) = after("repairs/data/") {
-        KeyKind::Entry(QueueKind::Repair, hex(index))
-    } else if let Some(lease) = after("cketerm/engines/") {
-        KeyKind::Engine(lease_id(lease))
-    } else if let Some(id) = after("cketerm/requests/") {
-        KeyKind::Request(entry_id(id))
-    } else if let Some(rest) = after("cketerm/attempts/") {
-        KeyKind::Attempt(attempt_id(rest))
-    } else if let Some(id) = after("cketerm/results/") {
+fn parse_folder_key(suffix: &str) -> KeyKind {
+    let strip = |folder: &str| suffix.strip_prefix(folder);
+    if let Some(lease) = strip("leader//") {
+        KeyKind::Candidate(parse_lease_id(lease).unwrap_or(0))
+    } else if let Some(index) = strip("reboots/data/") {
+        KeyKind::Entry(QueueKind::Reboot, parse_index(index))
+    } else if let Some(index) = strip("repairs/data/") {
+        KeyKind::Entry(QueueKind::Repair, parse_index(index))
+    } else if let Some(lease) = strip("cketerm/engines/") {
+        KeyKind::Engine(parse_lease_id(lease))
+    } else if let Some(id) = strip("cketerm/requests/") {
+        KeyKind::Request(parse_entry_id(id))
+    } else if let Some(rest) = strip("cketerm/attempts/") {
+        KeyKind::Attempt(parse_attempt_key(rest))
+    } else if let Some(id) = strip("cketerm/results/") {
         KeyKind::Result(parse_attempt_id(id).ok_or_else(|| format!("{id:?} is not an attempt id")))
-    } else if let Some(id) = after("cketerm/progress/") {
-        KeyKind::Progress(entry_id(id))
-    } else if let Some(id) = after("cketerm/orders/") {
-        KeyKind::Order(entry_id(id))
-    } else if let Some(digest) = after("cketerm/approvals/").filter(|d| !d.contains('/')) {
+    } else if let Some(id) = strip("cketerm/progress/") {
+        KeyKind::Progress(parse_entry_id(id))
+    } else if let Some(id) = strip("cketerm/orders/") {
+        KeyKind::Order(parse_entry_id(id))
+    } else if let Some(digest) = strip("cketerm/approvals/").filter(|d| !d.contains('/')) {
         KeyKind::Registry(RegistryKey::Approval(digest.to_owned()))
-    } else if below.starts_with("cketerm/history/") {
+    } else if suffix.starts_with("cketerm/history/") {
         KeyKind::OnDemand(Folder::History)
-    } else if below.starts_with("cketerm/audit/") {
+    } else if suffix.starts_with("cketerm/audit/") {
         KeyKind::OnDemand(Folder::Audit)
-    } else if below.starts_with("records/") {
+    } else if suffix.starts_with("records/") {
         KeyKind::OnDemand(Folder::Records)
     } else {
         KeyKind::Other
@@ -213,22 +213,22 @@ fn in_folder(below: &str) -> KeyKind {
 }
 
 /// Accepts only the written form: upper case or another length would give one entry two keys (STO-10).
-fn hex(text: &str) -> Result<u64, String> {
+fn parse_index(text: &str) -> Result<u64, String> {
     let number = u64::from_str_radix(text, 16).ok().filter(|n| format!("{n:016x}") == text);
     number.ok_or_else(|| format!("{text:?} is not an index of 16 hex digits"))
 }
 
-fn lease_id(text: &str) -> Result<i64, String> {
+fn parse_lease_id(text: &str) -> Result<i64, String> {
     let number = i64::from_str_radix(text, 16).ok().filter(|n| format!("{n:x}") == text);
     number.ok_or_else(|| format!("{text:?} is not a lease id in hex"))
 }
 
-fn entry_id(text: &str) -> Result<EntryId, String> {
+fn parse_entry_id(text: &str) -> Result<EntryId, String> {
     text.parse().and_then(|id: EntryId| if id.to_string() == text { Ok(id) } else { Err(format!("expected {id}")) })
 }
 
-fn attempt_id(text: &str) -> Result<(EntryId, u32), String> {
+fn parse_attempt_key(text: &str) -> Result<(EntryId, u32), String> {
     let (entry, number) = text.rsplit_once('/').ok_or_else(|| format!("{text:?} is not an attempt id"))?;
     let parsed = number.parse().ok().filter(|n: &u32| n.to_string() == number);
-    Ok((entry_id(entry)?, parsed.ok_or_else(|| format!("{number:?} is not an attempt number"))?))
+    Ok((parse_entry_id(entry)?, parsed.ok_or_else(|| format!("{number:?} is not an attempt number"))?))
 }

@@ -9,30 +9,30 @@ use super::{
     keys::Keys,
     view::{Candidate, StoreView},
 };
-use crate::model::{acceptance::Lead, policy::EngineChoice};
+use crate::model::{acceptance::LeaderKind, policy::EngineChoice};
 
 /// The leader at one revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leadership {
     /// The program that processes the queues, for the table of commands.
-    pub lead: Lead,
+    pub lead: LeaderKind,
     /// The same as text that begins a sentence: `CKE on boot-0 leads`.
     pub said: String,
     /// The state of `leader/`.
-    pub under: Under,
+    pub under: LeaderGuard,
 }
 
 /// Comparison that lets a write succeed only while the same leader leads. The candidate with the smallest create
 /// revision leads as long as its key exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Under {
+pub enum LeaderGuard {
     /// The leader's key and its create revision.
     Candidate(String, i64),
     /// There is no candidate.
     Nobody,
 }
 
-impl Under {
+impl LeaderGuard {
     /// Returns the comparison.
     pub fn compare(&self, keys: &Keys) -> Compare {
         match self {
@@ -53,40 +53,45 @@ impl StoreView {
         };
         let Some(leader) = self.leader() else {
             let (lead, said) = match engine {
-                Err(why) => (Lead::Unknown, why),
+                Err(why) => (LeaderKind::Unknown, why),
                 Ok(Some(EngineChoice::Cke)) => {
-                    (Lead::Cke, "nobody leads, and policy engine `cke` allows only CKE".to_owned())
+                    (LeaderKind::Cke, "nobody leads, and policy engine `cke` allows only CKE".to_owned())
                 }
                 Ok(Some(EngineChoice::Cketerm | EngineChoice::Always) | None) => {
-                    (Lead::Nobody, "nobody leads".to_owned())
+                    (LeaderKind::Nobody, "nobody leads".to_owned())
                 }
             };
-            return Leadership { lead, said, under: Under::Nobody };
+            return Leadership { lead, said, under: LeaderGuard::Nobody };
         };
-        let (lead, said) = self.led_by(leader, engine.ok().flatten());
-        Leadership { lead, said, under: Under::Candidate(leader.key.clone(), leader.create_revision) }
+        let (lead, said) = self.lead_of(leader, engine.ok().flatten());
+        Leadership { lead, said, under: LeaderGuard::Candidate(leader.key.clone(), leader.create_revision) }
     }
 
-    fn led_by(&self, leader: &Candidate, engine: Option<EngineChoice>) -> (Lead, String) {
+    fn lead_of(&self, leader: &Candidate, engine: Option<EngineChoice>) -> (LeaderKind, String) {
         let host = &leader.host;
         if leader.lease == 0 {
             let key = &leader.key;
-            return (Lead::Unknown, format!("{key} leads, a key of neither CKE nor cketerm: its rules are unknown"));
+            return (
+                LeaderKind::Unknown,
+                format!("{key} leads, a key of neither CKE nor cketerm: its rules are unknown"),
+            );
         }
         if self.is_cke(leader) {
-            return (Lead::Cke, format!("CKE on {host} leads"));
+            return (LeaderKind::Cke, format!("CKE on {host} leads"));
         }
-        let waits = || self.candidates.values().find(|c| c.lease != leader.lease && self.is_cke(c));
+        let waiting_cke = || self.candidates.values().find(|c| c.lease != leader.lease && self.is_cke(c));
         match engine {
-            Some(EngineChoice::Always) => (Lead::Cketerm, format!("cketerm on {host} leads")),
-            Some(EngineChoice::Cke) => {
-                (Lead::Yielding, format!("cketerm on {host} finishes its work and resigns (policy engine is `cke`)"))
-            }
-            Some(EngineChoice::Cketerm) | None => match waits() {
-                None => (Lead::Cketerm, format!("cketerm on {host} leads")),
-                Some(cke) => {
-                    (Lead::Yielding, format!("cketerm on {host} finishes its work and resigns for CKE on {}", cke.host))
-                }
+            Some(EngineChoice::Always) => (LeaderKind::Cketerm, format!("cketerm on {host} leads")),
+            Some(EngineChoice::Cke) => (
+                LeaderKind::Yielding,
+                format!("cketerm on {host} finishes its work and resigns (policy engine is `cke`)"),
+            ),
+            Some(EngineChoice::Cketerm) | None => match waiting_cke() {
+                None => (LeaderKind::Cketerm, format!("cketerm on {host} leads")),
+                Some(cke) => (
+                    LeaderKind::Yielding,
+                    format!("cketerm on {host} finishes its work and resigns for CKE on {}", cke.host),
+                ),
             },
         }
     }
@@ -103,7 +108,7 @@ impl Store {
         ];
         let answer = match self.get_all(reads).await {
             Ok(answer) => answer,
-            Err(failure) => return Err(self.sentence("read the leader", failure).await),
+            Err(failure) => return Err(self.store_error("read the leader", failure).await),
         };
         let mut view = StoreView::default();
         for op in answer.op_responses() {
@@ -123,7 +128,7 @@ impl Store {
 
     /// Returns an error after a lost race if another leader leads than the write was tied to, because a retry would
     /// fail too.
-    pub(super) async fn same_leader(&self, under: Option<&Under>) -> Result<(), StoreError> {
+    pub(super) async fn check_same_leader(&self, under: Option<&LeaderGuard>) -> Result<(), StoreError> {
         let Some(under) = under else { return Ok(()) };
         if self.leadership().await?.under == *under { Ok(()) } else { Err(StoreError::LeaderChanged) }
     }
@@ -134,7 +139,7 @@ mod tests {
     use super::*;
 
     const CKE: &str = "leader//10";
-    const OURS: &str = "leader//20";
+    const CKETERM_KEY: &str = "leader//20";
 
     /// Returns a view of these keys below `/cke/`, each created at its place in the list.
     fn view(rows: &[(&str, &str)]) -> StoreView {
@@ -146,37 +151,44 @@ mod tests {
         view
     }
 
-    fn lead(rows: &[(&str, &str)]) -> Lead {
+    fn lead(rows: &[(&str, &str)]) -> LeaderKind {
         view(rows).leadership().lead
     }
 
     const ENGINE: (&str, &str) = ("cketerm/engines/20", r#"{"host": "b", "pid": 1, "version": "0", "mode": "daemon"}"#);
 
     #[test]
-    fn who_leads_is_told_by_candidates_registrations_and_policy() {
+    fn leadership_follows_from_candidates_registrations_and_policy() {
         let policy = |engine: &'static str| match engine {
             "cke" => ("cketerm/policy", r#"{"engine": "cke"}"#),
             "always" => ("cketerm/policy", r#"{"engine": "always"}"#),
             _ => ("cketerm/policy", r#"{"engine": "cketerm"}"#),
         };
-        assert_eq!(lead(&[(CKE, "a")]), Lead::Cke);
-        assert_eq!(lead(&[(CKE, "a"), ENGINE, (OURS, "b"), policy("always")]), Lead::Cke, "the first candidate leads");
-        assert_eq!(lead(&[ENGINE, (OURS, "b")]), Lead::Cketerm);
-        assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a")]), Lead::Yielding, "it gives way by default");
-        assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a"), policy("cketerm")]), Lead::Yielding);
-        assert_eq!(lead(&[ENGINE, (OURS, "b"), (CKE, "a"), policy("always")]), Lead::Cketerm, "it stays");
-        assert_eq!(lead(&[ENGINE, (OURS, "b"), policy("cke")]), Lead::Yielding, "it resigns");
-        assert_eq!(lead(&[]), Lead::Nobody);
-        assert_eq!(lead(&[policy("cketerm")]), Lead::Nobody);
-        assert_eq!(lead(&[policy("cke")]), Lead::Cke, "no engine of ours campaigns");
-        assert_eq!(lead(&[("cketerm/policy", "{")]), Lead::Unknown);
-        assert_eq!(lead(&[("leader//not-hex", "x"), ENGINE, (OURS, "b")]), Lead::Unknown);
+        assert_eq!(lead(&[(CKE, "a")]), LeaderKind::Cke);
+        assert_eq!(
+            lead(&[(CKE, "a"), ENGINE, (CKETERM_KEY, "b"), policy("always")]),
+            LeaderKind::Cke,
+            "the first candidate leads"
+        );
+        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b")]), LeaderKind::Cketerm);
+        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a")]), LeaderKind::Yielding, "it gives way by default");
+        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a"), policy("cketerm")]), LeaderKind::Yielding);
+        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a"), policy("always")]), LeaderKind::Cketerm, "it stays");
+        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), policy("cke")]), LeaderKind::Yielding, "it resigns");
+        assert_eq!(lead(&[]), LeaderKind::Nobody);
+        assert_eq!(lead(&[policy("cketerm")]), LeaderKind::Nobody);
+        assert_eq!(lead(&[policy("cke")]), LeaderKind::Cke, "no engine of ours campaigns");
+        assert_eq!(lead(&[("cketerm/policy", "{")]), LeaderKind::Unknown);
+        assert_eq!(lead(&[("leader//not-hex", "x"), ENGINE, (CKETERM_KEY, "b")]), LeaderKind::Unknown);
     }
 
     #[test]
-    fn a_write_is_tied_to_the_candidate_that_leads() {
+    fn a_write_is_guarded_by_the_leading_candidate() {
         let under = |rows: &[(&str, &str)]| view(rows).leadership().under;
-        assert_eq!(under(&[ENGINE, (OURS, "b"), (CKE, "a")]), Under::Candidate("/cke/leader//20".to_owned(), 2));
-        assert_eq!(under(&[]), Under::Nobody);
+        assert_eq!(
+            under(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a")]),
+            LeaderGuard::Candidate("/cke/leader//20".to_owned(), 2)
+        );
+        assert_eq!(under(&[]), LeaderGuard::Nobody);
     }
 }

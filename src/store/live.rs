@@ -22,13 +22,13 @@ use super::{
 };
 
 /// Time between two requests for progress. While etcd answers, the copy never looks older than this (SAF-22).
-const PROGRESS: Duration = Duration::from_secs(3);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
 /// Time without an answer after which the watch is reopened. It is below the 10 s after which no new work starts.
-const SILENCE: Duration = Duration::from_secs(8);
+const SILENCE_LIMIT: Duration = Duration::from_secs(8);
 /// Longest pause before a failed read or watch is retried.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Number of answers that are applied together before the copy is published.
-const TOGETHER: usize = 256;
+const MAX_BATCH: usize = 256;
 
 /// Live copy that follows etcd until it is dropped.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Live {
 }
 
 /// Reason why a watch ended.
-enum Gap {
+enum WatchEnd {
     /// It may continue where it stopped.
     Broken(Failure),
     /// The revisions in between are compacted, so everything must be read again.
@@ -92,18 +92,19 @@ impl Follower {
             let began = Instant::now();
             let ended = match self.catch_up().await {
                 Ok(()) => self.follow().await,
-                Err(failure) => Gap::Broken(failure),
+                Err(failure) => WatchEnd::Broken(failure),
             };
             let settled = began.elapsed() > Duration::from_secs(10);
-            pause = if settled { Duration::ZERO } else { (pause * 2).clamp(Duration::from_millis(50), LONGEST_PAUSE) };
+            pause =
+                if settled { Duration::ZERO } else { (pause * 2).clamp(Duration::from_millis(50), MAX_RETRY_DELAY) };
             match ended {
-                Gap::Compacted => self.next = 0,
-                Gap::Broken(failure) => {
-                    let sentence = self.store.sentence("watch", failure).await.to_string();
-                    tracing::warn!(error = sentence, "the live copy of etcd is not updated");
-                    self.view.error = Some(sentence);
+                WatchEnd::Compacted => self.next = 0,
+                WatchEnd::Broken(failure) => {
+                    let store_error = self.store.store_error("watch", failure).await.to_string();
+                    tracing::warn!(error = store_error, "the live copy of etcd is not updated");
+                    self.view.error = Some(store_error);
                     self.view.line.retry = Some(self.now() + pause.as_secs_f64());
-                    self.show();
+                    self.publish_view();
                 }
             }
             sleep(pause).await;
@@ -128,7 +129,7 @@ impl Follower {
         self.take(&reading);
         (self.view.heard, self.view.synced, self.view.error) = (heard, true, None);
         self.view.line.retry = None;
-        self.show();
+        self.publish_view();
         Ok(())
     }
 
@@ -161,86 +162,86 @@ impl Follower {
     }
 
     /// Watches from `next` on until the watch ends.
-    async fn follow(&mut self) -> Gap {
+    async fn follow(&mut self) -> WatchEnd {
         // The watch starts at the last known revision, not the one after it: etcd 3.6 answers no request for progress
         // before the watch's first revision exists. A repeated event changes nothing.
         let from = (self.next - 1).max(1);
         let options = WatchOptions::new().with_prefix().with_start_revision(from).with_progress_notify();
         let prefix = self.store.keys().prefix().to_owned();
-        let mut watching = self.store.watching();
-        let mut stream = match self.store.once(watching.watch(prefix, Some(options))).await {
+        let mut watch_client = self.store.watch_client();
+        let mut stream = match self.store.with_timeout(watch_client.watch(prefix, Some(options))).await {
             Ok(stream) => stream,
-            Err(failure) => return Gap::Broken(failure),
+            Err(failure) => return WatchEnd::Broken(failure),
         };
-        let mut ask = interval_at(Instant::now() + PROGRESS, PROGRESS);
-        ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut progress_timer = interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
+        progress_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = Instant::now();
         // Time of the request for progress that is not answered yet.
-        let mut asked: Option<Instant> = None;
+        let mut requested_at: Option<Instant> = None;
         loop {
             let message = tokio::select! {
                 biased;
                 message = stream.next() => Some(message),
-                _ = ask.tick() => None,
+                _ = progress_timer.tick() => None,
             };
             let Some(mut message) = message else {
-                if last.elapsed() > SILENCE {
-                    let cause = format!("the watch was silent for {SILENCE:?}");
-                    return Gap::Broken(Failure::NoAnswer { cause, sent: true });
+                if last.elapsed() > SILENCE_LIMIT {
+                    let cause = format!("the watch was silent for {SILENCE_LIMIT:?}");
+                    return WatchEnd::Broken(Failure::NoAnswer { cause, sent: true });
                 }
                 match timeout(self.store.timeout(), stream.request_progress()).await {
                     Ok(Ok(())) => {
-                        asked.get_or_insert_with(Instant::now);
+                        requested_at.get_or_insert_with(Instant::now);
                         continue;
                     }
-                    Ok(Err(error)) => return Gap::Broken(error.into()),
+                    Ok(Err(error)) => return WatchEnd::Broken(error.into()),
                     Err(_) => {
                         let cause = "a request for progress could not be sent".to_owned();
-                        return Gap::Broken(Failure::NoAnswer { cause, sent: true });
+                        return WatchEnd::Broken(Failure::NoAnswer { cause, sent: true });
                     }
                 }
             };
-            for taken in 0.. {
+            for batched in 0.. {
                 match message {
                     Some(Ok(answer)) => {
                         if answer.created() {
                             // etcd does not answer a request for progress before this.
-                            ask.reset_immediately();
-                        } else if let Some(asked) = asked.take() {
-                            self.view.line.lag = asked.elapsed().as_secs();
+                            progress_timer.reset_immediately();
+                        } else if let Some(requested_at) = requested_at.take() {
+                            self.view.line.lag = requested_at.elapsed().as_secs();
                         }
                         if let Err(gap) = self.answer(&answer) {
-                            self.show();
+                            self.publish_view();
                             return gap;
                         }
                     }
-                    Some(Err(error)) => return Gap::Broken(error.into()),
+                    Some(Err(error)) => return WatchEnd::Broken(error.into()),
                     None => {
                         let cause = "etcd ended the watch".to_owned();
-                        return Gap::Broken(Failure::NoAnswer { cause, sent: true });
+                        return WatchEnd::Broken(Failure::NoAnswer { cause, sent: true });
                     }
                 }
                 match stream.next().now_or_never() {
-                    Some(next) if taken < TOGETHER => message = next,
+                    Some(next) if batched < MAX_BATCH => message = next,
                     // Never dropped: the next round handles this message.
                     Some(next) => {
                         message = next;
-                        self.show();
+                        self.publish_view();
                     }
                     None => break,
                 }
             }
             last = Instant::now();
-            self.show();
+            self.publish_view();
         }
     }
 
     /// Applies one answer of the watch.
-    fn answer(&mut self, answer: &WatchResponse) -> Result<(), Gap> {
+    fn answer(&mut self, answer: &WatchResponse) -> Result<(), WatchEnd> {
         if answer.canceled() {
             return Err(match answer.compact_revision() {
-                0 => Gap::Broken(Failure::Refused(format!("the watch was cancelled: {}", answer.cancel_reason()))),
-                _ => Gap::Compacted,
+                0 => WatchEnd::Broken(Failure::Refused(format!("the watch was cancelled: {}", answer.cancel_reason()))),
+                _ => WatchEnd::Compacted,
             });
         }
         for event in answer.events() {
@@ -253,7 +254,7 @@ impl Follower {
                     self.view.grown.insert(folder, kv.mod_revision());
                     self.view.fresh.told(folder, kv.mod_revision(), kv.value());
                     let key = String::from_utf8_lossy(kv.key()).into_owned();
-                    self.view.fresh.wrote(folder, kv.mod_revision(), key);
+                    self.view.fresh.key_written(folder, kv.mod_revision(), key);
                 }
                 None | Some(KeyKind::OnDemand(_)) => {}
                 Some(_) if event.event_type() == EventType::Put => {
@@ -275,7 +276,7 @@ impl Follower {
         Ok(())
     }
 
-    fn show(&self) {
+    fn publish_view(&self) {
         self.publish.send_replace(Arc::new(self.view.clone()));
     }
 

@@ -14,7 +14,7 @@ use super::{
     commit::{Change, CommitError, Put},
     connect::Store,
     error::StoreError,
-    keys::{KeyKind, end_of},
+    keys::{KeyKind, prefix_end},
     tail::stored,
     view::StoreView,
 };
@@ -28,9 +28,9 @@ use crate::{
 };
 
 /// Number of attempts deleted in one transaction.
-const AT_ONCE: usize = 32;
+const BATCH_SIZE: usize = 32;
 /// First and longest pause before a failed step is retried.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// `cketerm/migration`: records of an older version are being migrated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,21 +59,21 @@ enum Failed {
 }
 
 impl Store {
-    /// Runs all steps, and retries failed ones, until the migration is done or the lease is over. `told` receives the
+    /// Runs all steps, and retries failed ones, until the migration is done or the lease is over. `on_error` receives the
     /// reason of each failure. Does nothing if no migration is needed. If it is dropped, the next leader continues.
-    pub async fn migrate(&self, fence: &Fence, who: &Who, told: impl Fn(String)) {
-        let mut wait = AGAIN.0;
+    pub async fn migrate(&self, fence: &Fence, who: &Who, on_error: impl Fn(String)) {
+        let mut wait = RETRY_DELAYS.0;
         while let Ok(permit) = fence.permit_record() {
             match self.migrate_once(&permit, who).await {
                 Ok(()) | Err(Failed::Write(CommitError::LostLeadership)) => return,
                 Err(failed) => {
                     let again = wait.as_secs();
                     tracing::warn!(error = %failed, again, "records of an older version are not migrated yet");
-                    told(failed.to_string());
+                    on_error(failed.to_string());
                 }
             }
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(AGAIN.1);
+            wait = (wait * 2).min(RETRY_DELAYS.1);
         }
     }
 
@@ -83,15 +83,15 @@ impl Store {
         let Ok(number) = schema.text.trim().parse::<u32>() else { return Ok(()) };
         if number < SCHEMA {
             // Left by an unfinished migration, if an operator manually reset the number afterwards.
-            let left = read(self.keys().migration()).await?.map_or(0, |note| note.mod_revision);
+            let marker_revision = read(self.keys().migration()).await?.map_or(0, |note| note.mod_revision);
             let note = Migration { from: number, at: self.clock().wall(), by: who.clone() };
-            let raised = format!("from {number} to {SCHEMA}: older versions only observe from now on");
+            let description = format!("from {number} to {SCHEMA}: older versions only observe from now on");
             let change = Change {
-                compares: vec![(schema.key.clone(), schema.mod_revision), (self.keys().migration(), left)],
+                compares: vec![(schema.key.clone(), schema.mod_revision), (self.keys().migration(), marker_revision)],
                 puts: vec![
                     Put { key: schema.key.clone(), value: SCHEMA.to_string(), leased: false },
                     Put::json(self.keys().migration(), &note),
-                    self.migration_told(who, &raised),
+                    self.migration_audit(who, &description),
                 ],
                 deletes: Vec::new(),
             };
@@ -102,7 +102,7 @@ impl Store {
         self.fold_withheld(permit).await?;
         let change = Change {
             compares: vec![(note.key.clone(), note.mod_revision)],
-            puts: vec![self.migration_told(who, "done")],
+            puts: vec![self.migration_audit(who, "done")],
             deletes: vec![note.key.clone()],
         };
         self.commit(permit, change).await.map_err(Failed::Write)?;
@@ -114,9 +114,9 @@ impl Store {
     /// window. Only the first attempt of an entry and the newest one are needed; no withheld attempt counts as a try.
     async fn fold_withheld(&self, permit: &Permit) -> Result<(), Failed> {
         let span = self.keys().all_attempts();
-        let (_, kvs) = match self.pages(span.from.as_bytes(), &end_of(span.from.as_bytes()), 0).await {
+        let (_, kvs) = match self.read_range(span.from.as_bytes(), &prefix_end(span.from.as_bytes()), 0).await {
             Ok(read) => read,
-            Err(failure) => return Err(Failed::Read(self.sentence(&format!("read {}", span.from), failure).await)),
+            Err(failure) => return Err(Failed::Read(self.store_error(&format!("read {}", span.from), failure).await)),
         };
         let mut entries: BTreeMap<EntryId, BTreeMap<u32, Stored<Attempt>>> = BTreeMap::new();
         for kv in &kvs {
@@ -131,30 +131,31 @@ impl Store {
     }
 
     async fn fold_entry(&self, permit: &Permit, attempts: &BTreeMap<u32, Stored<Attempt>>) -> Result<(), Failed> {
-        let ends = [attempts.keys().next(), attempts.keys().next_back()];
-        let goes = |(number, s): &(&u32, &Stored<Attempt>)| {
-            !ends.contains(&Some(*number)) && s.get().is_some_and(Attempt::withheld)
+        let first_and_last = [attempts.keys().next(), attempts.keys().next_back()];
+        let is_folded = |(number, s): &(&u32, &Stored<Attempt>)| {
+            !first_and_last.contains(&Some(*number)) && s.get().is_some_and(Attempt::withheld)
         };
-        let gone: Vec<&Stored<Attempt>> = attempts.iter().filter(goes).map(|(_, stored)| stored).collect();
+        let folded_attempts: Vec<&Stored<Attempt>> =
+            attempts.iter().filter(is_folded).map(|(_, stored)| stored).collect();
         let Some((stored, newest)) = attempts.values().next_back().and_then(|s| Some((s, s.get()?))) else {
             return Ok(());
         };
         let (mut newest, mut revision) = (newest.clone(), stored.mod_revision);
-        for some in gone.chunks(AT_ONCE) {
-            newest.folded = newest.folded.saturating_add(u32::try_from(some.len()).unwrap_or(u32::MAX));
-            let mut compares: Vec<_> = some.iter().map(|s| (s.key.clone(), s.mod_revision)).collect();
+        for batch in folded_attempts.chunks(BATCH_SIZE) {
+            newest.folded = newest.folded.saturating_add(u32::try_from(batch.len()).unwrap_or(u32::MAX));
+            let mut compares: Vec<_> = batch.iter().map(|s| (s.key.clone(), s.mod_revision)).collect();
             compares.push((stored.key.clone(), revision));
             let change = Change {
                 compares,
                 puts: vec![Put::json(stored.key.clone(), &newest)],
-                deletes: some.iter().map(|s| s.key.clone()).collect(),
+                deletes: batch.iter().map(|s| s.key.clone()).collect(),
             };
             revision = self.commit(permit, change).await.map_err(Failed::Write)?;
         }
         Ok(())
     }
 
-    fn migration_told(&self, who: &Who, result: &str) -> Put {
+    fn migration_audit(&self, who: &Who, result: &str) -> Put {
         let (at, result) = (self.clock().wall(), result.to_owned());
         let (what, on) = ("migrate".to_owned(), "cketerm/schema".to_owned());
         self.audit_put(&Audit {

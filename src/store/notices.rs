@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etcd_client::{GetOptions, SortOrder, SortTarget};
 
-use super::{connect::Store, error::StoreError, keys::end_of, tail::stored};
+use super::{connect::Store, error::StoreError, keys::prefix_end, tail::stored};
 use crate::model::{cketerm_records::Ending, entry::Stored, notice::NotifierState};
 
 /// History of entries that ended after a revision.
@@ -29,9 +29,9 @@ impl Store {
     }
 
     /// Reads the records of all receivers, by name.
-    pub async fn all_told(&self) -> Result<BTreeMap<String, Stored<NotifierState>>, StoreError> {
+    pub async fn all_notifier_states(&self) -> Result<BTreeMap<String, Stored<NotifierState>>, StoreError> {
         let prefix = self.keys().notices_prefix();
-        match self.pages(prefix.as_bytes(), &end_of(prefix.as_bytes()), 0).await {
+        match self.read_range(prefix.as_bytes(), &prefix_end(prefix.as_bytes()), 0).await {
             Ok((_, kvs)) => {
                 let each = kvs.iter().map(|kv| {
                     let stored: Stored<NotifierState> = stored(kv);
@@ -39,7 +39,7 @@ impl Store {
                 });
                 Ok(each.collect())
             }
-            Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
+            Err(failure) => Err(self.store_error(&format!("read {prefix}"), failure).await),
         }
     }
 
@@ -48,32 +48,32 @@ impl Store {
         let prefix = self.keys().notices_prefix();
         match self.get(prefix.as_str(), GetOptions::new().with_prefix().with_count_only()).await {
             Ok(got) => Ok(got.header().map_or(0, etcd_client::ResponseHeader::revision)),
-            Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
+            Err(failure) => Err(self.store_error(&format!("read {prefix}"), failure).await),
         }
     }
 
     /// Reads the first `n` of these keys, which were written after the revision `read`
     /// ([`super::fresh::Fresh::after`]). The rest of the folder is not read.
-    pub async fn endings_of(
+    pub async fn endings_by_key(
         &self,
         keys: &[(i64, String)],
         (after, read): (i64, i64),
         n: u32,
     ) -> Result<EndingsAfter, StoreError> {
-        let most = usize::try_from(n).unwrap_or(usize::MAX);
-        let (now, more) = (&keys[..keys.len().min(most)], keys.len() > most);
-        let names: BTreeSet<&str> = now.iter().map(|(_, key)| key.as_str()).collect();
+        let limit = usize::try_from(n).unwrap_or(usize::MAX);
+        let (batch, more) = (&keys[..keys.len().min(limit)], keys.len() > limit);
+        let names: BTreeSet<&str> = batch.iter().map(|(_, key)| key.as_str()).collect();
         let mut list = Vec::new();
         for key in names {
             let got = match self.get(key, GetOptions::new()).await {
                 Ok(got) => got,
-                Err(failure) => return Err(self.sentence(&format!("read {key}"), failure).await),
+                Err(failure) => return Err(self.store_error(&format!("read {key}"), failure).await),
             };
             list.extend(got.kvs().iter().map(|kv| (kv.create_revision(), stored(kv))));
         }
         list.retain(|(created, _)| *created > after);
         list.sort_by_key(|(created, _)| *created);
-        Ok(EndingsAfter { list, more, revision: now.last().map_or(read, |(at, _)| *at) })
+        Ok(EndingsAfter { list, more, revision: batch.last().map_or(read, |(at, _)| *at) })
     }
 
     /// Reads the first `n` entries that ended after this revision, in the order of their end. A history record that is
@@ -91,7 +91,7 @@ impl Store {
                 more: got.kvs().len() >= usize::try_from(n).unwrap_or(usize::MAX),
                 revision: got.header().map_or(0, etcd_client::ResponseHeader::revision),
             }),
-            Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
+            Err(failure) => Err(self.store_error(&format!("read {prefix}"), failure).await),
         }
     }
 }

@@ -12,7 +12,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
 use jiff::Timestamp;
 
 use super::{
-    answer::{Failure, MOST_BYTES},
+    answer::{Failure, MAX_VALUE_BYTES},
     commit::Put,
     connect::Store,
     error::StoreError,
@@ -68,7 +68,7 @@ impl<'a> From<&'a String> for AuditResult<'a> {
 
 /// Result of a compared write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrote {
+pub(crate) enum WriteOutcome {
     /// Done, at this revision.
     At(i64),
     /// A compared key has changed; nothing was written.
@@ -76,12 +76,12 @@ pub(crate) enum Wrote {
 }
 
 /// Number of times that a write is sent if no answer comes. All of them are one write: see [`Store::write`].
-const SENDINGS: u32 = 3;
+const MAX_SENDS: u32 = 3;
 
 impl Store {
     /// Returns the id of a record below `cketerm/audit/` or `cketerm/history/`. Ids sort by time, and no two are equal.
     pub fn record_id(&self, at: Timestamp) -> String {
-        format!("{:020}-{:016x}", at.as_nanosecond().max(0), unique())
+        format!("{:020}-{:016x}", at.as_nanosecond().max(0), unique_id())
     }
 
     /// Returns the key of a new audit record. Its form shows the kind of author
@@ -105,19 +105,19 @@ impl Store {
         result: impl Into<AuditResult<'_>>,
         compares: Vec<Compare>,
         ops: Vec<TxnOp>,
-    ) -> Result<Wrote, StoreError> {
-        Box::pin(self.write_and_see(note, result.into(), compares, ops)).await.map(|(wrote, _)| wrote)
+    ) -> Result<WriteOutcome, StoreError> {
+        Box::pin(self.write_with_responses(note, result.into(), compares, ops)).await.map(|(wrote, _)| wrote)
     }
 
     /// Writes the same and returns etcd's answers to `ops`; none if an earlier sending was executed, whose answer was
     /// lost.
-    pub(crate) async fn write_and_see(
+    pub(crate) async fn write_with_responses(
         &self,
         note: Note<'_>,
         result: AuditResult<'_>,
         compares: Vec<Compare>,
         ops: Vec<TxnOp>,
-    ) -> Result<(Wrote, Vec<TxnOpResponse>), StoreError> {
+    ) -> Result<(WriteOutcome, Vec<TxnOpResponse>), StoreError> {
         let at = self.clock().wall();
         let audit = Audit {
             at,
@@ -135,46 +135,46 @@ impl Store {
         compares.push(Compare::create_revision(key.as_str(), CompareOp::Equal, 0));
         let mut ops = ops;
         ops.push(TxnOp::put(key.as_str(), json(&audit), None));
-        let look = vec![TxnOp::get(key.as_str(), Some(GetOptions::new().with_keys_only()))];
+        let reads = vec![TxnOp::get(key.as_str(), Some(GetOptions::new().with_keys_only()))];
 
         let what = || format!("{} {}", note.what, note.on);
-        let mut sendings = 0;
+        let mut sends = 0;
         loop {
-            sendings += 1;
-            match self.transact(compares.clone(), ops.clone(), look.clone()).await {
+            sends += 1;
+            match self.transact(compares.clone(), ops.clone(), reads.clone()).await {
                 Ok(answer) if answer.succeeded() => {
                     let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
-                    return Ok((Wrote::At(revision), answer.op_responses()));
+                    return Ok((WriteOutcome::At(revision), answer.op_responses()));
                 }
                 Ok(answer) => {
                     let earlier = answer.op_responses().into_iter().find_map(|op| match op {
                         TxnOpResponse::Get(got) => got.kvs().first().map(etcd_client::KeyValue::mod_revision),
                         _ => None,
                     });
-                    return Ok((earlier.map_or(Wrote::Conflict, Wrote::At), Vec::new()));
+                    return Ok((earlier.map_or(WriteOutcome::Conflict, WriteOutcome::At), Vec::new()));
                 }
                 Err(Failure::NoAnswer { cause, sent: true }) => {
-                    if sendings >= SENDINGS {
+                    if sends >= MAX_SENDS {
                         let cause = self.unreachable(cause).await.to_string();
                         return Err(StoreError::Unknown { what: what(), cause });
                     }
                 }
                 // An earlier sending may have been executed.
-                Err(failure) if sendings > 1 => {
-                    let cause = self.sentence(&what(), failure).await.to_string();
+                Err(failure) if sends > 1 => {
+                    let cause = self.store_error(&what(), failure).await.to_string();
                     return Err(StoreError::Unknown { what: what(), cause });
                 }
-                Err(failure) => return Err(self.sentence(&what(), failure).await),
+                Err(failure) => return Err(self.store_error(&what(), failure).await),
             }
         }
     }
 }
 
 /// Checks that a value fits into one request of etcd.
-pub(crate) fn fits(key: &str, value: &str) -> Result<(), StoreError> {
+pub(crate) fn check_size(key: &str, value: &str) -> Result<(), StoreError> {
     let bytes = key.len() + value.len();
     let large = || StoreError::TooLarge { key: key.to_owned(), operations: 1, bytes };
-    if bytes > MOST_BYTES { Err(large()) } else { Ok(()) }
+    if bytes > MAX_VALUE_BYTES { Err(large()) } else { Ok(()) }
 }
 
 /// Returns the JSON of cketerm's own types, which can always be serialized.
@@ -183,7 +183,7 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
 }
 
 /// Returns indexes as text: `3, 5–9, 12`.
-pub(crate) fn ranges(indexes: &[u64]) -> String {
+pub(crate) fn format_ranges(indexes: &[u64]) -> String {
     let mut text = String::new();
     let mut rest = indexes.iter().copied().peekable();
     while let Some(first) = rest.next() {
@@ -198,7 +198,7 @@ pub(crate) fn ranges(indexes: &[u64]) -> String {
 }
 
 /// Returns a number that no other process and no other call of this one makes: a random start, then counted.
-fn unique() -> u64 {
+fn unique_id() -> u64 {
     static START: OnceLock<u64> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let start = START.get_or_init(|| RandomState::new().build_hasher().finish());
@@ -210,13 +210,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indexes_that_follow_each_other_are_written_as_ranges() {
-        assert_eq!(ranges(&[3, 5, 6, 7, 12]), "3, 5–7, 12");
-        assert_eq!(ranges(&[]), "");
+    fn consecutive_indexes_are_written_as_ranges() {
+        assert_eq!(format_ranges(&[3, 5, 6, 7, 12]), "3, 5–7, 12");
+        assert_eq!(format_ranges(&[]), "");
     }
 
     #[test]
-    fn no_two_record_ids_are_equal() {
-        assert_ne!(unique(), unique());
+    fn record_ids_are_unique() {
+        assert_ne!(unique_id(), unique_id());
     }
 }

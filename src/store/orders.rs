@@ -5,9 +5,9 @@ use etcd_client::{Compare, CompareOp, TxnOp};
 use super::{
     connect::Store,
     error::StoreError,
-    leadership::Under,
-    operator::{Note, Wrote, json},
-    queue::RACES,
+    leadership::LeaderGuard,
+    operator::{Note, WriteOutcome, json},
+    queue::MAX_CONFLICTS,
 };
 use crate::model::{
     cketerm_records::{Order, Verb, Who},
@@ -18,18 +18,18 @@ impl Store {
     /// Stores an order for the leader; `expect` is the entry's ModRevision that the operator saw, if any. It replaces
     /// an order that waits for this entry. Only `uncordon` is allowed for an entry that is gone; `unhold` removes a
     /// `hold`. With `under`, the order is written only while this leader leads.
-    pub async fn give_order(
+    pub async fn put_order(
         &self,
         entry: EntryId,
         verb: Verb,
         expect: Option<i64>,
         who: &Who,
         reason: Option<&str>,
-        under: Option<&Under>,
+        under: Option<&LeaderGuard>,
     ) -> Result<(), StoreError> {
         let (key, order_key, on) = (self.keys().entry(entry), self.keys().order(entry), entry.to_string());
         let what = format!("{} {verb}", entry.queue);
-        for _ in 0..RACES {
+        for _ in 0..MAX_CONFLICTS {
             let entry_revision = match self.stored_entry(entry).await {
                 Ok(kv) => kv.mod_revision(),
                 Err(StoreError::NotFound { .. }) if verb == Verb::Uncordon => 0,
@@ -53,10 +53,10 @@ impl Store {
             };
             compares.extend(under.map(|under| under.compare(self.keys())));
             let note = Note { who, what: &what, on: &on, reason };
-            if let Wrote::At(_) = self.write(note, "ordered", compares, vec![op]).await? {
+            if let WriteOutcome::At(_) = self.write(note, "ordered", compares, vec![op]).await? {
                 return Ok(());
             }
-            self.same_leader(under).await?;
+            self.check_same_leader(under).await?;
         }
         Err(StoreError::Conflict { what: on })
     }

@@ -11,7 +11,7 @@ use super::{answer::Failure, connect::Store, error::StoreError, keys::Folder, ta
 use crate::model::entry::Stored;
 
 /// Number of values read in one transaction; etcd takes 128 operations.
-const IN_ONE: usize = 100;
+const KEYS_PER_TXN: usize = 100;
 /// Number of additional values read by key before the values are sorted by revision, because clocks differ.
 const SLACK: usize = 64;
 
@@ -41,9 +41,9 @@ impl Store {
     /// Reads one page of a folder, with at most `n` values.
     pub async fn page<T: DeserializeOwned>(&self, folder: Folder, part: Part, n: u32) -> Result<Page<T>, StoreError> {
         let prefix = self.keys().folder(folder);
-        match self.page_of(&prefix, part, n).await {
+        match self.read_page(&prefix, part, n).await {
             Ok(page) => Ok(page),
-            Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
+            Err(failure) => Err(self.store_error(&format!("read {prefix}"), failure).await),
         }
     }
 
@@ -60,7 +60,7 @@ impl Store {
         let options = GetOptions::new().with_range(key(to)).with_limit(i64::from(n));
         match self.get(key(from), options).await {
             Ok(got) => Ok(got.kvs().iter().map(stored).collect()),
-            Err(failure) => Err(self.sentence(&format!("read {prefix}"), failure).await),
+            Err(failure) => Err(self.store_error(&format!("read {prefix}"), failure).await),
         }
     }
 
@@ -73,13 +73,13 @@ impl Store {
         keys: &[(i64, String)],
         n: u32,
     ) -> Result<Page<T>, StoreError> {
-        let most = usize::try_from(n).unwrap_or(usize::MAX);
-        let (now, more) = (&keys[..keys.len().min(most)], keys.len() > most);
-        let named: Vec<&str> = now.iter().map(|(_, key)| key.as_str()).collect();
-        let mut values = match self.of_keys(&named).await {
+        let limit = usize::try_from(n).unwrap_or(usize::MAX);
+        let (now, more) = (&keys[..keys.len().min(limit)], keys.len() > limit);
+        let key_names: Vec<&str> = now.iter().map(|(_, key)| key.as_str()).collect();
+        let mut values = match self.read_keys(&key_names).await {
             Ok(values) => values,
             Err(failure) => {
-                return Err(self.sentence(&format!("read {}", self.keys().folder(folder)), failure).await);
+                return Err(self.store_error(&format!("read {}", self.keys().folder(folder)), failure).await);
             }
         };
         values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
@@ -94,10 +94,10 @@ impl Store {
     }
 
     /// Reads the values of these keys, each once, as far as they exist.
-    async fn of_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
+    async fn read_keys<T: DeserializeOwned>(&self, keys: &[&str]) -> Result<Vec<Stored<T>>, Failure> {
         let mut values: BTreeMap<String, Stored<T>> = BTreeMap::new();
-        for some in keys.chunks(IN_ONE) {
-            let gets = some.iter().map(|key| TxnOp::get(*key, None)).collect();
+        for batch in keys.chunks(KEYS_PER_TXN) {
+            let gets = batch.iter().map(|key| TxnOp::get(*key, None)).collect();
             let answer = self.transact(Vec::new(), gets, Vec::new()).await?;
             for answer in answer.op_responses() {
                 if let TxnOpResponse::Get(got) = answer {
@@ -110,7 +110,7 @@ impl Store {
 
     /// Reads the values written after this revision whose keys have an earlier time, because their writer's clock is
     /// behind. By their names they are not among the last. Only these values are read.
-    async fn belated<T: DeserializeOwned>(
+    async fn read_late_keys<T: DeserializeOwned>(
         &self,
         prefix: &str,
         revision: i64,
@@ -121,21 +121,21 @@ impl Store {
         let names: Vec<&str> = got.kvs().iter().filter_map(|kv| kv.key_str().ok()).collect();
         let seen: BTreeSet<&str> = known.iter().map(|value| value.key.as_str()).collect();
         let missing: Vec<&str> = names.into_iter().filter(|name| !seen.contains(name)).collect();
-        if missing.is_empty() { Ok(Vec::new()) } else { self.of_keys(&missing).await }
+        if missing.is_empty() { Ok(Vec::new()) } else { self.read_keys(&missing).await }
     }
 
-    async fn page_of<T: DeserializeOwned>(&self, prefix: &str, part: Part, n: u32) -> Result<Page<T>, Failure> {
+    async fn read_page<T: DeserializeOwned>(&self, prefix: &str, part: Part, n: u32) -> Result<Page<T>, Failure> {
         // If the keys show the order, the newest are at the end.
-        if part == Part::Newest && self.in_order(prefix) {
-            let most = usize::try_from(n).unwrap_or(usize::MAX);
-            let (revision, mut values) = self.last_of(prefix, most.saturating_add(SLACK)).await?;
+        if part == Part::Newest && self.has_ordered_keys(prefix) {
+            let limit = usize::try_from(n).unwrap_or(usize::MAX);
+            let (revision, mut values) = self.read_newest(prefix, limit.saturating_add(SLACK)).await?;
             values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
-            if let Some(oldest) = values.get(most.saturating_sub(1)).map(|value| value.mod_revision) {
-                values.extend(self.belated(prefix, oldest, &values).await?);
+            if let Some(oldest) = values.get(limit.saturating_sub(1)).map(|value| value.mod_revision) {
+                values.extend(self.read_late_keys(prefix, oldest, &values).await?);
                 values.sort_by_key(|value| std::cmp::Reverse(value.mod_revision));
             }
-            values.truncate(most);
-            let more = values.len() >= most;
+            values.truncate(limit);
+            let more = values.len() >= limit;
             return Ok(Page { revision, values, more });
         }
         let options = GetOptions::new().with_prefix().with_limit(i64::from(n));

@@ -7,11 +7,11 @@ use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrde
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    answer::MOST_OPS,
+    answer::MAX_OPS,
     connect::Store,
     error::StoreError,
     keys::{KeyKind, SwitchName},
-    operator::{Note, Wrote, json, ranges},
+    operator::{Note, WriteOutcome, format_ranges, json},
     view::Switch,
 };
 use crate::model::{
@@ -23,14 +23,14 @@ use crate::model::{
 use crate::mutation::{Mutation, on};
 
 /// Number of retries after a lost race before the operator must look.
-pub(crate) const RACES: u32 = 50;
+pub(crate) const MAX_CONFLICTS: u32 = 50;
 /// Number of entries in one enqueue transaction. Each needs two operations, for the entry and its request, beside the
 /// index and the audit record.
-const BATCH: usize = (MOST_OPS - 2) / 2;
+const BATCH: usize = (MAX_OPS - 2) / 2;
 
 /// The next free index and the ModRevision at which it was read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Next {
+pub(super) struct NextIndex {
     pub(super) index: u64,
     pub(super) mod_revision: i64,
 }
@@ -46,8 +46,8 @@ impl Store {
         uids: &BTreeMap<String, String>,
     ) -> Result<Vec<u64>, StoreError> {
         let mut added: Vec<u64> = Vec::with_capacity(addresses.len());
-        let mut next: Option<Next> = None;
-        let mut races = 0;
+        let mut next: Option<NextIndex> = None;
+        let mut conflicts = 0;
         while added.len() < addresses.len() {
             let batch = &addresses[added.len()..addresses.len().min(added.len() + BATCH)];
             let wrote = match self.add_batch(batch, request, uids, &mut next).await {
@@ -61,9 +61,9 @@ impl Store {
             match wrote {
                 Some(indexes) => {
                     added.extend(indexes);
-                    races = 0;
+                    conflicts = 0;
                 }
-                None if races < RACES => races += 1,
+                None if conflicts < MAX_CONFLICTS => conflicts += 1,
                 None => return Err(StoreError::Conflict { what: self.keys().write_index(QueueKind::Reboot) }),
             }
         }
@@ -77,7 +77,7 @@ impl Store {
         addresses: &[String],
         request: &Request,
         uids: &BTreeMap<String, String>,
-        next: &mut Option<Next>,
+        next: &mut Option<NextIndex>,
     ) -> Result<Option<Vec<u64>>, StoreError> {
         let from = match *next {
             Some(next) => next,
@@ -95,14 +95,14 @@ impl Store {
             ops.push(TxnOp::put(self.keys().entry(id), json(&entry), None));
             ops.push(TxnOp::put(self.keys().request(id), json(&request), None));
         }
-        let (on, result) = (addresses.join(" "), format!("entries {}", ranges(&indexes)));
+        let (on, result) = (addresses.join(" "), format!("entries {}", format_ranges(&indexes)));
         let note = Note { who: &request.who, what: "reboot add", on: &on, reason: request.reason.as_deref() };
         match self.write(note, &result, compares, ops).await? {
-            Wrote::At(mod_revision) => {
-                *next = Some(Next { index: after, mod_revision });
+            WriteOutcome::At(mod_revision) => {
+                *next = Some(NextIndex { index: after, mod_revision });
                 Ok(Some(indexes))
             }
-            Wrote::Conflict => {
+            WriteOutcome::Conflict => {
                 *next = None;
                 Ok(None)
             }
@@ -111,7 +111,7 @@ impl Store {
 
     /// Returns the next index: `write-index`, or the index after the last entry if that is greater. An index is never
     /// used again (I29, STO-9).
-    pub(super) async fn next_index(&self, queue: QueueKind) -> Result<Next, StoreError> {
+    pub(super) async fn next_index(&self, queue: QueueKind) -> Result<NextIndex, StoreError> {
         let key = self.keys().write_index(queue);
         let last = GetOptions::new()
             .with_prefix()
@@ -121,7 +121,7 @@ impl Store {
         let reads = vec![(key.clone(), GetOptions::new()), (self.keys().entries_prefix(queue), last)];
         let answer = match self.get_all(reads).await {
             Ok(answer) => answer,
-            Err(failure) => return Err(self.sentence(&format!("read {key}"), failure).await),
+            Err(failure) => return Err(self.store_error(&format!("read {key}"), failure).await),
         };
         let mut found = answer.op_responses().into_iter().map(|op| match op {
             TxnOpResponse::Get(got) => got.kvs().first().cloned(),
@@ -133,14 +133,14 @@ impl Store {
             _ => None,
         });
         let behind_last = last.map_or(0, |index| index.saturating_add(1));
-        let Some(stored) = stored else { return Ok(Next { index: behind_last, mod_revision: 0 }) };
+        let Some(stored) = stored else { return Ok(NextIndex { index: behind_last, mod_revision: 0 }) };
         let text = String::from_utf8_lossy(stored.value()).into_owned();
         let index: u64 = text.trim().parse().map_err(|_| StoreError::Broken {
             key: key.clone(),
             cause: format!("{text:?} is not a number"),
             remedy: format!("write the next free index there: etcdctl put {key} {behind_last}"),
         })?;
-        Ok(Next { index: index.max(behind_last), mod_revision: stored.mod_revision() })
+        Ok(NextIndex { index: index.max(behind_last), mod_revision: stored.mod_revision() })
     }
 
     /// Cancels one reboot; `expect` is the ModRevision that the operator saw, if any. A cancelled entry stays as it is.
@@ -151,21 +151,21 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let said = |entry: &RebootEntry| format!("cancelled {} ({})", entry.node, entry.status);
-        self.change_entry(EntryId::reboot(index), expect, ("reboot cancel", who, reason), cancelled, said).await
+        let describe = |entry: &RebootEntry| format!("cancelled {} ({})", entry.node, entry.status);
+        self.change_entry(EntryId::reboot(index), expect, ("reboot cancel", who, reason), cancelled, describe).await
     }
 
     /// Changes one entry, compared, if `change` returns a new value. `expect` is the ModRevision that the operator saw.
-    /// `(what, who, why)` go into the audit, with the text that `said` makes of the entry.
+    /// `(what, who, why)` go into the audit, with the text that `describe` makes of the entry.
     pub(super) async fn change_entry<E: DeserializeOwned + Serialize>(
         &self,
         id: EntryId,
         expect: Option<i64>,
         (what, who, reason): (&str, &Who, Option<&str>),
         change: impl Fn(&E) -> Option<E>,
-        said: impl Fn(&E) -> String,
+        describe: impl Fn(&E) -> String,
     ) -> Result<(), StoreError> {
-        for _ in 0..RACES {
+        for _ in 0..MAX_CONFLICTS {
             let (entry, mod_revision) = self.entry::<E>(id).await?;
             if expect.is_some_and(|seen| seen != mod_revision) {
                 return Err(StoreError::Conflict { what: id.to_string() });
@@ -175,7 +175,7 @@ impl Store {
             let key = self.keys().entry(id);
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, mod_revision)];
             let ops = vec![TxnOp::put(key, json(&changed), None)];
-            if let Wrote::At(_) = self.write(note, &said(&entry), compares, ops).await? {
+            if let WriteOutcome::At(_) = self.write(note, &describe(&entry), compares, ops).await? {
                 return Ok(());
             }
         }
@@ -218,10 +218,10 @@ impl Store {
         change: impl Fn(&E) -> Option<E>,
     ) -> Result<Vec<u64>, StoreError> {
         let mut changed: Vec<u64> = Vec::new();
-        let (mut races, mut batch) = (0, MOST_OPS - 1);
+        let (mut conflicts, mut batch) = (0, MAX_OPS - 1);
         loop {
             let all = self.entries_of(queue, only).await?;
-            let wanted: Vec<(u64, i64, E)> = all
+            let matching: Vec<(u64, i64, E)> = all
                 .iter()
                 .filter_map(|kv| match self.keys().parse(kv.key()) {
                     Some(KeyKind::Entry(_, Ok(index))) => Some((index, kv)),
@@ -232,35 +232,35 @@ impl Store {
                     Some((index, kv.mod_revision(), change(&entry)?))
                 })
                 .collect();
-            let mut lost_race = false;
-            for part in wanted.chunks(batch) {
+            let mut conflicted = false;
+            for part in matching.chunks(batch) {
                 let indexes: Vec<u64> = part.iter().map(|(index, ..)| *index).collect();
                 let key = |index: u64| self.keys().entry(EntryId { queue, index });
                 let compares =
                     part.iter().map(|(i, r, _)| Compare::mod_revision(key(*i), CompareOp::Equal, *r)).collect();
                 let ops = part.iter().map(|(i, _, entry)| TxnOp::put(key(*i), json(entry), None)).collect();
-                let on = format!("{} {}", queue.folder(), ranges(&indexes));
+                let on = format!("{} {}", queue.folder(), format_ranges(&indexes));
                 match self.write(Note { who, what, on: &on, reason }, "done", compares, ops).await {
-                    Ok(Wrote::At(_)) => changed.extend(indexes),
-                    Ok(Wrote::Conflict) => lost_race = true,
+                    Ok(WriteOutcome::At(_)) => changed.extend(indexes),
+                    Ok(WriteOutcome::Conflict) => conflicted = true,
                     // Huge entries: the next transaction contains fewer of them.
-                    Err(StoreError::TooLarge { .. }) if part.len() > 1 => lost_race = true,
+                    Err(StoreError::TooLarge { .. }) if part.len() > 1 => conflicted = true,
                     Err(cause) if changed.is_empty() => return Err(cause),
                     Err(cause) => {
-                        let (done, all) = (changed.len(), changed.len() + wanted.len());
+                        let (done, all) = (changed.len(), changed.len() + matching.len());
                         return Err(StoreError::Partial { done, all, cause: Box::new(cause) });
                     }
                 }
             }
-            if !lost_race {
+            if !conflicted {
                 changed.sort_unstable();
                 changed.dedup();
                 return Ok(changed);
             }
-            races += 1;
+            conflicts += 1;
             // One entry that keeps changing must not hold up the others.
             batch = (batch / 2).max(1);
-            if races > RACES {
+            if conflicts > MAX_CONFLICTS {
                 return Err(StoreError::Conflict { what: format!("the {queue} queue") });
             }
         }
@@ -276,9 +276,9 @@ impl Store {
             };
         }
         let from = self.keys().entries_prefix(queue).into_bytes();
-        match self.pages(&from, &super::keys::end_of(&from), 0).await {
+        match self.read_range(&from, &super::keys::prefix_end(&from), 0).await {
             Ok((_, kvs)) => Ok(kvs),
-            Err(failure) => Err(self.sentence(&format!("read the {queue} queue"), failure).await),
+            Err(failure) => Err(self.store_error(&format!("read the {queue} queue"), failure).await),
         }
     }
 
@@ -286,7 +286,7 @@ impl Store {
         let key = self.keys().entry(id);
         match self.get(key, GetOptions::new()).await {
             Ok(mut got) => got.take_kvs().pop().ok_or_else(|| StoreError::NotFound { what: id.to_string() }),
-            Err(failure) => Err(self.sentence(&format!("read {id}"), failure).await),
+            Err(failure) => Err(self.store_error(&format!("read {id}"), failure).await),
         }
     }
 
@@ -314,13 +314,15 @@ impl Store {
         enabled: bool,
         who: &Who,
         reason: Option<&str>,
-    ) -> Result<SwitchSet, StoreError> {
+    ) -> Result<SwitchChange, StoreError> {
         let what = if enabled { "enable" } else { "disable" };
         let note = Note { who, what, on: name.title(), reason };
         let value = if enabled { "false" } else { "true" };
         let put = TxnOp::put(self.keys().switch(name), value, Some(PutOptions::new().with_prev_key()));
-        let (wrote, answers) = Box::pin(self.write_and_see(note, "done".into(), Vec::new(), vec![put])).await?;
-        let Wrote::At(revision) = wrote else { return Err(StoreError::Conflict { what: name.title().to_owned() }) };
+        let (wrote, answers) = Box::pin(self.write_with_responses(note, "done".into(), Vec::new(), vec![put])).await?;
+        let WriteOutcome::At(revision) = wrote else {
+            return Err(StoreError::Conflict { what: name.title().to_owned() });
+        };
         let before = answers.first().and_then(|answer| match answer {
             TxnOpResponse::Put(put) => Some(put.prev_key().map_or_else(Switch::default, |kv| Switch {
                 raw: Some(String::from_utf8_lossy(kv.value()).into_owned()),
@@ -328,13 +330,13 @@ impl Store {
             })),
             _ => None,
         });
-        Ok(SwitchSet { revision, before })
+        Ok(SwitchChange { revision, before })
     }
 }
 
 /// Result of setting a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchSet {
+pub struct SwitchChange {
     /// Revision of the write.
     pub revision: i64,
     /// The replaced switch, from the write's own transaction; none if etcd's answer was lost.

@@ -45,18 +45,28 @@ impl Store {
                 status.db_size(),
                 status.header().map_or(0, etcd_client::ResponseHeader::revision)
             )),
-            Err(e) => Err(self.sentence("read the version", e.into()).await),
+            Err(e) => Err(self.store_error("read the version", e.into()).await),
         }
     }
 
     /// Reads all keys of `[from, to)` at `revision`, or at the present one if that is 0; returns them with the
     /// revision.
-    pub(crate) async fn pages(&self, from: &[u8], to: &[u8], revision: i64) -> Result<(i64, Vec<KeyValue>), Failure> {
-        let (head, kvs) = self.paged(from, to, revision).await?;
+    pub(crate) async fn read_range(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        revision: i64,
+    ) -> Result<(i64, Vec<KeyValue>), Failure> {
+        let (head, kvs) = self.read_range_with_cluster(from, to, revision).await?;
         Ok((head.0, kvs))
     }
 
-    async fn paged(&self, from: &[u8], to: &[u8], revision: i64) -> Result<((i64, u64), Vec<KeyValue>), Failure> {
+    async fn read_range_with_cluster(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        revision: i64,
+    ) -> Result<((i64, u64), Vec<KeyValue>), Failure> {
         let (mut head, mut at) = ((0, 0), revision);
         let mut kvs: Vec<KeyValue> = Vec::new();
         let mut next = from.to_vec();
@@ -93,7 +103,7 @@ impl Store {
     async fn reading_once(&self) -> Result<Reading, Failure> {
         let mut reading = Reading { revision: 0, cluster: 0, rows: Vec::new() };
         for (from, to) in self.keys().live_ranges() {
-            let (head, kvs) = self.paged(&from, &to, reading.revision).await?;
+            let (head, kvs) = self.read_range_with_cluster(&from, &to, reading.revision).await?;
             (reading.revision, reading.cluster) = head;
             reading.rows.extend(kvs.iter().map(Row::from));
         }
@@ -112,7 +122,7 @@ impl Store {
         let heard = self.clock().boot().as_secs_f64();
         let reading = match self.reading().await {
             Ok(reading) => reading,
-            Err(failure) => return Err(self.sentence(&what, failure).await),
+            Err(failure) => return Err(self.store_error(&what, failure).await),
         };
         if reading.revision < revision {
             let cause =
@@ -130,7 +140,7 @@ impl Store {
     /// Reads the leader, even if the value of its key is empty.
     pub async fn leader(&self) -> Result<Option<Candidate>, StoreError> {
         let from = self.keys().leader_prefix().into_bytes();
-        match self.pages(&from, &super::keys::end_of(&from), 0).await {
+        match self.read_range(&from, &super::keys::prefix_end(&from), 0).await {
             Ok((_, kvs)) => {
                 let mut view = StoreView::default();
                 for kv in &kvs {
@@ -138,7 +148,7 @@ impl Store {
                 }
                 Ok(view.leader().cloned())
             }
-            Err(failure) => Err(self.sentence("read the leader", failure).await),
+            Err(failure) => Err(self.store_error("read the leader", failure).await),
         }
     }
 }

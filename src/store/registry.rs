@@ -8,12 +8,12 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    apply::{Row, whole},
+    apply::{Row, set_value},
     connect::Store,
     error::StoreError,
     keys::RegistryKey,
-    leadership::Under,
-    operator::{Note, Wrote, json},
+    leadership::LeaderGuard,
+    operator::{Note, WriteOutcome, json},
 };
 use crate::model::{
     cketerm_records::{Approval, Generated, Hold, Who},
@@ -21,7 +21,7 @@ use crate::model::{
 };
 
 /// Validity of an approval (SAB-70).
-const APPROVED_FOR: SignedDuration = SignedDuration::from_hours(1);
+const APPROVAL_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
 /// Values of `sabakan/…`, `auto-repair/query-variables`, `cluster-revision`, `cketerm/approvals/…` and
 /// `cketerm/generated`. Texts are kept as they are stored.
@@ -57,11 +57,11 @@ impl RegistrySettings {
             RegistryKey::Variables => self.variables = text(),
             RegistryKey::RepairVariables => self.repair_variables = text(),
             RegistryKey::ClusterRevision => self.cluster_revision = text(),
-            RegistryKey::Generated => return whole(&mut self.generated, key, row),
-            RegistryKey::Hold => return whole(&mut self.hold, key, row),
+            RegistryKey::Generated => return set_value(&mut self.generated, key, row),
+            RegistryKey::Hold => return set_value(&mut self.hold, key, row),
             RegistryKey::Approval(digest) => {
                 let mut slot = None;
-                let read = whole(&mut slot, key, row);
+                let read = set_value(&mut slot, key, row);
                 self.approvals.extend(slot.map(|stored| (digest, stored)));
                 return read;
             }
@@ -98,10 +98,10 @@ impl Store {
         digest: &str,
         who: &Who,
         reason: Option<&str>,
-        under: Option<&Under>,
+        under: Option<&LeaderGuard>,
     ) -> Result<Approval, StoreError> {
         let at = self.clock().wall();
-        let until = at.checked_add(APPROVED_FOR).unwrap_or(at);
+        let until = at.checked_add(APPROVAL_LIFETIME).unwrap_or(at);
         let approval = Approval { who: who.clone(), at, until, reason: reason.map(str::to_owned) };
         let note = Note { who, what: "sabakan approve", on: digest, reason };
         // A hold that was set meanwhile counts.
@@ -109,9 +109,9 @@ impl Store {
         compares.extend(under.map(|under| under.compare(self.keys())));
         let ops = vec![TxnOp::put(self.keys().approval(digest), json(&approval), None)];
         match self.write(note, "done", compares, ops).await? {
-            Wrote::At(_) => Ok(approval),
-            Wrote::Conflict => {
-                self.same_leader(under).await?;
+            WriteOutcome::At(_) => Ok(approval),
+            WriteOutcome::Conflict => {
+                self.check_same_leader(under).await?;
                 Err(StoreError::NotAllowed(
                     "applying is on hold, nothing was approved; release it first (`cketerm sabakan unhold`)".to_owned(),
                 ))
@@ -127,7 +127,7 @@ impl Store {
         seen: Option<i64>,
         who: &Who,
         reason: Option<&str>,
-        under: Option<&Under>,
+        under: Option<&LeaderGuard>,
     ) -> Result<(), StoreError> {
         let (key, at) = (self.keys().hold(), self.clock().wall());
         let op = if hold {
@@ -140,9 +140,9 @@ impl Store {
         let compares = seen.map(|seen| Compare::mod_revision(self.keys().hold(), CompareOp::Equal, seen));
         let compares = compares.into_iter().chain(under.map(|under| under.compare(self.keys()))).collect();
         match self.write(note, "done", compares, vec![op]).await? {
-            Wrote::At(_) => Ok(()),
-            Wrote::Conflict => {
-                self.same_leader(under).await?;
+            WriteOutcome::At(_) => Ok(()),
+            WriteOutcome::Conflict => {
+                self.check_same_leader(under).await?;
                 Err(StoreError::NotAllowed(
                     "the hold has changed meanwhile, nothing was done: check, then repeat if needed".to_owned(),
                 ))

@@ -6,8 +6,8 @@ use etcd_client::{Compare, CompareOp, TxnOp};
 use super::{
     connect::Store,
     error::StoreError,
-    operator::{Note, Wrote, json},
-    queue::RACES,
+    operator::{Note, WriteOutcome, json},
+    queue::MAX_CONFLICTS,
 };
 use crate::model::{
     cketerm_records::{Request, Who},
@@ -28,7 +28,7 @@ impl Store {
     /// Queues one repair and returns its index. `entry` describes the repair; its index is assigned here.
     pub async fn add_repair(&self, entry: &RepairEntry, request: &Request) -> Result<u64, StoreError> {
         let index_key = self.keys().write_index(QueueKind::Repair);
-        for _ in 0..=RACES {
+        for _ in 0..=MAX_CONFLICTS {
             let next = self.next_index(QueueKind::Repair).await?;
             let id = EntryId::repair(next.index);
             let entry = RepairEntry { index: next.index, ..entry.clone() };
@@ -44,7 +44,7 @@ impl Store {
             ];
             let on = format!("{} {} {}", entry.operation, entry.machine_type, entry.address);
             let note = Note { who: &request.who, what: "repair add", on: &on, reason: request.reason.as_deref() };
-            if let Wrote::At(_) = self.write(note, &format!("entry {}", next.index), compares, ops).await? {
+            if let WriteOutcome::At(_) = self.write(note, &format!("entry {}", next.index), compares, ops).await? {
                 return Ok(next.index);
             }
         }
@@ -60,8 +60,9 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<(), StoreError> {
-        let said = |entry: &RepairEntry| format!("deleted {} ({} {})", entry.address, entry.operation, entry.status);
-        self.change_entry(EntryId::repair(index), expect, ("repair delete", who, reason), deleted, said).await
+        let describe =
+            |entry: &RepairEntry| format!("deleted {} ({} {})", entry.address, entry.operation, entry.status);
+        self.change_entry(EntryId::repair(index), expect, ("repair delete", who, reason), deleted, describe).await
     }
 
     /// Marks all finished or all unfinished repairs as deleted; returns the indexes that it marked. Unreadable entries
@@ -71,8 +72,8 @@ impl Store {
             Which::Finished => "repair delete-finished",
             Which::Unfinished => "repair delete-unfinished",
         };
-        let meant = |entry: &RepairEntry| entry.finished() == (which == Which::Finished);
-        let change = |entry: &RepairEntry| deleted(entry).filter(|_| meant(entry));
+        let matches = |entry: &RepairEntry| entry.finished() == (which == Which::Finished);
+        let change = |entry: &RepairEntry| deleted(entry).filter(|_| matches(entry));
         self.change_entries(QueueKind::Repair, None, (what, who, reason), change).await
     }
 }

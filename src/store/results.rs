@@ -5,7 +5,7 @@ use etcd_client::{Compare, CompareOp, TxnOp};
 use super::{
     connect::Store,
     error::StoreError,
-    operator::{Note, Wrote, json},
+    operator::{Note, WriteOutcome, json},
 };
 use crate::model::{attempt::Attempt, cketerm_records::Who, entry::Stored, result::CommandResult};
 
@@ -26,6 +26,6 @@ impl Store {
         let note = Note { who, what: "report result", on: &result.label.attempt, reason: None };
         let ops = vec![TxnOp::put(key, json(result), None)];
         let wrote = self.write(note, &result.outcome.end.to_string(), compares, ops).await?;
-        Ok(matches!(wrote, Wrote::At(_)))
+        Ok(matches!(wrote, WriteOutcome::At(_)))
     }
 }

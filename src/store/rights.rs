@@ -11,12 +11,12 @@ impl Store {
     pub async fn may_write(&self, keys: &[String]) -> Result<Result<(), String>, StoreError> {
         let Some(first) = keys.first() else { return Ok(Ok(())) };
         // No key was ever created at a negative revision.
-        let never = Compare::create_revision(first.as_str(), CompareOp::Equal, -1);
+        let never_true = Compare::create_revision(first.as_str(), CompareOp::Equal, -1);
         let puts = keys.iter().map(|key| TxnOp::put(key.as_str(), "", None)).collect();
-        match self.transact(vec![never], puts, Vec::new()).await {
+        match self.transact(vec![never_true], puts, Vec::new()).await {
             Ok(_) => Ok(Ok(())),
             Err(Failure::Denied(cause)) if cause.contains("permission") => Ok(Err(cause)),
-            Err(failure) => Err(self.sentence("check write permissions", failure).await),
+            Err(failure) => Err(self.store_error("check write permissions", failure).await),
         }
     }
 }

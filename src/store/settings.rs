@@ -9,7 +9,7 @@ use super::{
     connect::Store,
     error::StoreError,
     leadership::Leadership,
-    operator::{Wrote, fits, json},
+    operator::{WriteOutcome, check_size, json},
 };
 use crate::model::{
     cketerm_records::{Identity, SCHEMA, Status, Who},
@@ -35,7 +35,7 @@ pub enum Accepted {
 }
 
 /// Number of retries after a lost race.
-const RACES: u32 = 20;
+const MAX_CONFLICTS: u32 = 20;
 
 /// A value as text, with the revision to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Store {
     pub async fn raw(&self, key: &str) -> Result<Option<Raw>, StoreError> {
         let got = match self.get(key, GetOptions::new()).await {
             Ok(mut got) => got.take_kvs().pop(),
-            Err(failure) => return Err(self.sentence(&format!("read {key}"), failure).await),
+            Err(failure) => return Err(self.store_error(&format!("read {key}"), failure).await),
         };
         Ok(got.map(|kv| Raw {
             key: key.to_owned(),
@@ -65,11 +65,11 @@ impl Store {
     /// Writes one key with its audit record; `expect` is the ModRevision that it must still have (0 = absent). Returns
     /// the revision of the write.
     pub async fn put_raw(&self, key: &str, text: &str, expect: Option<i64>, note: Note<'_>) -> Result<i64, StoreError> {
-        fits(key, text)?;
+        check_size(key, text)?;
         let compares = expect.map(|r| Compare::mod_revision(key, CompareOp::Equal, r)).into_iter().collect();
         match self.write(note, "done", compares, vec![TxnOp::put(key, text, None)]).await? {
-            Wrote::At(revision) => Ok(revision),
-            Wrote::Conflict => Err(StoreError::Conflict { what: note.on.to_owned() }),
+            WriteOutcome::At(revision) => Ok(revision),
+            WriteOutcome::Conflict => Err(StoreError::Conflict { what: note.on.to_owned() }),
         }
     }
 
@@ -84,7 +84,7 @@ impl Store {
     }
 
     /// Reads the value and its ModRevision (0 = none); an unreadable value is an error with a remedy.
-    async fn readable<T: DeserializeOwned + Clone>(&self, key: &str) -> Result<(Option<T>, i64), StoreError> {
+    async fn read_value<T: DeserializeOwned + Clone>(&self, key: &str) -> Result<(Option<T>, i64), StoreError> {
         read_stored(self.stored::<T>(key).await?)
     }
 
@@ -108,11 +108,11 @@ impl Store {
     /// Reads the constraints in force, including cketerm's copy of the two that `ckecli` drops; `None` if none are
     /// stored.
     pub async fn constraints(&self) -> Result<Option<Constraints>, StoreError> {
-        let (theirs, _) = self.readable::<Constraints>(&self.keys().constraints()).await?;
-        let ours = self.stored::<Constraints>(&self.keys().our_constraints()).await?;
-        Ok(theirs.map(|mut constraints| {
-            if let Some(ours) = ours.as_ref().and_then(Stored::get) {
-                fill_workers(&mut constraints, ours);
+        let (cke_constraints, _) = self.read_value::<Constraints>(&self.keys().constraints()).await?;
+        let own = self.stored::<Constraints>(&self.keys().our_constraints()).await?;
+        Ok(cke_constraints.map(|mut constraints| {
+            if let Some(own) = own.as_ref().and_then(Stored::get) {
+                fill_workers(&mut constraints, own);
             }
             constraints
         }))
@@ -128,13 +128,13 @@ impl Store {
         mut change: impl FnMut(&mut Constraints) -> Result<(), String> + Send,
     ) -> Result<(Constraints, i64), StoreError> {
         let (key, copy) = (self.keys().constraints(), self.keys().our_constraints());
-        for _ in 0..RACES {
-            let (theirs, revision) = self.readable::<Constraints>(&key).await?;
-            let ours = self.stored::<Constraints>(&copy).await?;
-            let copy_revision = ours.as_ref().map_or(0, |s| s.mod_revision);
-            let mut constraints = theirs.unwrap_or_default();
-            if let Some(ours) = ours.as_ref().and_then(Stored::get) {
-                fill_workers(&mut constraints, ours);
+        for _ in 0..MAX_CONFLICTS {
+            let (cke_constraints, revision) = self.read_value::<Constraints>(&key).await?;
+            let own = self.stored::<Constraints>(&copy).await?;
+            let copy_revision = own.as_ref().map_or(0, |s| s.mod_revision);
+            let mut constraints = cke_constraints.unwrap_or_default();
+            if let Some(own) = own.as_ref().and_then(Stored::get) {
+                fill_workers(&mut constraints, own);
             }
             let before = json(&constraints);
             change(&mut constraints).map_err(StoreError::NotAllowed)?;
@@ -152,7 +152,7 @@ impl Store {
                 ops.push(TxnOp::put(copy.as_str(), json(&workers), None));
             }
             let note = Note { who, what: "constraints set", on: &on, reason };
-            if let Wrote::At(revision) = self.write(note, &json(&constraints), compares, ops).await? {
+            if let WriteOutcome::At(revision) = self.write(note, &json(&constraints), compares, ops).await? {
                 return Ok((constraints, revision));
             }
         }
@@ -172,12 +172,12 @@ impl Store {
         note: Note<'_>,
         change: impl FnMut(&mut Policy) -> Result<(), String> + Send,
     ) -> Result<Policy, StoreError> {
-        self.update_policy_under(note, |_| Ok(Accepted::Anyway), change).await
+        self.update_policy_if(note, |_| Ok(Accepted::Anyway), change).await
     }
 
     /// Changes the policy if `accept` agrees, which judges whether the present leader honours the change. The write
     /// compares that leader's key. The audit marks a change that is stored for another leader.
-    pub async fn update_policy_under(
+    pub async fn update_policy_if(
         &self,
         note: Note<'_>,
         accept: impl Fn(&Leadership) -> Result<Accepted, String> + Send,
@@ -191,7 +191,7 @@ impl Store {
                 self.keys().schema()
             )));
         }
-        for _ in 0..RACES {
+        for _ in 0..MAX_CONFLICTS {
             let view = self.leaders().await?;
             let leadership = view.leadership();
             let accepted = accept(&leadership).map_err(StoreError::NotAllowed)?;
@@ -211,7 +211,7 @@ impl Store {
             }
             let ops = vec![TxnOp::put(key.as_str(), json(&policy), None)];
             let note = Note { what: &what, ..note };
-            if let Wrote::At(_) = self.write(note, &json(&policy), compares, ops).await? {
+            if let WriteOutcome::At(_) = self.write(note, &json(&policy), compares, ops).await? {
                 return Ok(policy);
             }
         }
@@ -226,15 +226,15 @@ impl Store {
     /// Proposes the cluster's UID if none is stored; returns the stored identity.
     pub async fn propose_identity(&self, uid: &str, who: &Who) -> Result<Identity, StoreError> {
         let key = self.keys().identity();
-        for _ in 0..RACES {
-            if let (Some(identity), _) = self.readable::<Identity>(&key).await? {
+        for _ in 0..MAX_CONFLICTS {
+            if let (Some(identity), _) = self.read_value::<Identity>(&key).await? {
                 return Ok(identity);
             }
             let identity = Identity { uid: uid.to_owned(), confirmed_by: None, at: self.clock().wall() };
             let note = Note { who, what: "cluster identify: proposed", on: uid, reason: None };
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, 0)];
             let ops = vec![TxnOp::put(key.as_str(), json(&identity), None)];
-            if let Wrote::At(_) = self.write(note, "done", compares, ops).await? {
+            if let WriteOutcome::At(_) = self.write(note, "done", compares, ops).await? {
                 return Ok(identity);
             }
         }
@@ -245,8 +245,8 @@ impl Store {
     /// unless `replace` names it.
     pub async fn confirm_identity(&self, uid: &str, replace: Option<&str>, who: &Who) -> Result<Identity, StoreError> {
         let key = self.keys().identity();
-        for _ in 0..RACES {
-            let (stored, revision) = self.readable::<Identity>(&key).await?;
+        for _ in 0..MAX_CONFLICTS {
+            let (stored, revision) = self.read_value::<Identity>(&key).await?;
             match (&stored, replace) {
                 (Some(s), None) if s.uid == uid && s.confirmed_by.is_some() => return Ok(s.clone()),
                 (Some(s), None) if s.uid != uid => {
@@ -271,7 +271,7 @@ impl Store {
             let note = Note { who, what: "cluster identify", on: uid, reason: None };
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
             let ops = vec![TxnOp::put(key.as_str(), json(&identity), None)];
-            if let Wrote::At(_) = self.write(note, &result, compares, ops).await? {
+            if let WriteOutcome::At(_) = self.write(note, &result, compares, ops).await? {
                 return Ok(identity);
             }
         }
@@ -283,11 +283,11 @@ impl Store {
     /// `records`), else `cketerm`. Afterwards only an operator changes it.
     pub async fn ensure_schema(&self, who: &Who) -> Result<u32, StoreError> {
         let key = self.keys().schema();
-        for _ in 0..RACES {
-            if let (Some(schema), _) = self.readable::<u32>(&key).await? {
+        for _ in 0..MAX_CONFLICTS {
+            if let (Some(schema), _) = self.read_value::<u32>(&key).await? {
                 return Ok(schema);
             }
-            let (engine, trace) = self.first_choice().await?;
+            let (engine, trace) = self.detect_engine_choice().await?;
             let policy_key = self.keys().policy();
             let compares = vec![
                 Compare::mod_revision(key.as_str(), CompareOp::Equal, 0),
@@ -297,14 +297,14 @@ impl Store {
             let policy = Policy { engine, ..Policy::default() };
             let mut ops = vec![TxnOp::put(key.as_str(), SCHEMA.to_string(), None)];
             let note = Note { who, what: "schema", on: "cketerm/schema", reason: None };
-            let wrote = match self.readable::<Policy>(&policy_key).await? {
+            let wrote = match self.read_value::<Policy>(&policy_key).await? {
                 (None, _) => {
                     ops.push(TxnOp::put(policy_key, json(&policy), None));
                     self.write(note, &format!("policy engine: {}; {trace}", json(&engine)), compares, ops).await?
                 }
                 (Some(_), _) => self.write(note, "policy kept", compares[..1].to_vec(), ops).await?,
             };
-            if let Wrote::At(_) = wrote {
+            if let WriteOutcome::At(_) = wrote {
                 return Ok(SCHEMA);
             }
         }
@@ -313,7 +313,7 @@ impl Store {
 
     /// Returns evidence that CKE works or has worked here, as text. The evidence is a CKE candidate, the policy that
     /// was chosen because of CKE, or keys that CKE left before cketerm came. Later on both programs write those keys.
-    pub async fn trace_of_cke(&self) -> Result<Option<String>, StoreError> {
+    pub async fn find_cke_trace(&self) -> Result<Option<String>, StoreError> {
         let view = self.leaders().await?;
         if let Some(cke) = view.candidates.values().find(|candidate| view.is_cke(candidate)) {
             return Ok(Some(format!("CKE on {} is a candidate", cke.host)));
@@ -323,12 +323,12 @@ impl Store {
             Some(_) => return Ok(None),
             None => {}
         }
-        let (choice, trace) = self.first_choice().await?;
+        let (choice, trace) = self.detect_engine_choice().await?;
         Ok((choice == EngineChoice::Cke).then_some(trace))
     }
 
     /// Returns the first policy's engine, and the trace that CKE left.
-    async fn first_choice(&self) -> Result<(EngineChoice, String), StoreError> {
+    async fn detect_engine_choice(&self) -> Result<(EngineChoice, String), StoreError> {
         let keys_only = || GetOptions::new().with_keys_only();
         let reads = vec![
             (self.keys().leader_prefix(), keys_only().with_prefix()),
@@ -338,7 +338,7 @@ impl Store {
         ];
         let answer = match self.get_all(reads).await {
             Ok(answer) => answer,
-            Err(failure) => return Err(self.sentence("read the traces of CKE", failure).await),
+            Err(failure) => return Err(self.store_error("read the traces of CKE", failure).await),
         };
         let mut found = answer.op_responses().into_iter().map(|op| match op {
             TxnOpResponse::Get(mut got) => got.take_kvs(),
@@ -346,8 +346,8 @@ impl Store {
         });
         let (candidates, engines) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
         let lease = |key: &[u8]| key.rsplit(|b| *b == b'/').next().map(<[u8]>::to_vec);
-        let ours: Vec<_> = engines.iter().map(|kv| lease(kv.key())).collect();
-        let foreign = candidates.iter().find(|kv| !ours.contains(&lease(kv.key())));
+        let own: Vec<_> = engines.iter().map(|kv| lease(kv.key())).collect();
+        let foreign = candidates.iter().find(|kv| !own.contains(&lease(kv.key())));
         let trace = foreign.cloned().or_else(|| found.find_map(|mut kvs| kvs.pop()));
         Ok(match trace {
             Some(kv) => (EngineChoice::Cke, format!("CKE left {}", String::from_utf8_lossy(kv.key()))),
@@ -357,7 +357,7 @@ impl Store {
 
     /// Reads the leader's phase.
     pub async fn status(&self) -> Result<Option<Status>, StoreError> {
-        Ok(self.readable(&self.keys().status()).await?.0)
+        Ok(self.read_value(&self.keys().status()).await?.0)
     }
 }
 
@@ -374,9 +374,9 @@ fn read_stored<T: Clone>(stored: Option<Stored<T>>) -> Result<(Option<T>, i64), 
 }
 
 /// Takes the two constraints that today's `ckecli` drops from cketerm's copy if CKE's object lacks them.
-pub(crate) fn fill_workers(theirs: &mut Constraints, ours: &Constraints) {
-    theirs.minimum_workers = theirs.minimum_workers.or(ours.minimum_workers);
-    theirs.maximum_workers = theirs.maximum_workers.or(ours.maximum_workers);
+pub(crate) fn fill_workers(cke_constraints: &mut Constraints, own: &Constraints) {
+    cke_constraints.minimum_workers = cke_constraints.minimum_workers.or(own.minimum_workers);
+    cke_constraints.maximum_workers = cke_constraints.maximum_workers.or(own.maximum_workers);
 }
 
 /// Returns the changed fields, such as `maximum-workers to 40`, or `constraints` if none differs.

@@ -7,8 +7,8 @@ use super::{
     connect::Store,
     error::StoreError,
     keys::SwitchName,
-    operator::{Note, Wrote, json},
-    queue::RACES,
+    operator::{Note, WriteOutcome, json},
+    queue::MAX_CONFLICTS,
     view::Switch,
 };
 use crate::model::{
@@ -26,7 +26,7 @@ pub struct Turned {
 }
 
 /// The two switches and the record of a stop, with the revisions to compare.
-struct Standing {
+struct CurrentState {
     switches: [(QueueKind, Switch); 2],
     /// The record; it may be unreadable.
     record: Option<(Result<Stopped, String>, i64)>,
@@ -34,7 +34,7 @@ struct Standing {
 
 const QUEUES: [QueueKind; 2] = [QueueKind::Reboot, QueueKind::Repair];
 
-impl Standing {
+impl CurrentState {
     /// Reports whether the stop disabled this queue and nobody has switched it since. One transaction wrote both switch
     /// and record, so their revisions are equal.
     fn stopped(&self, queue: QueueKind, switch: &Switch) -> bool {
@@ -50,13 +50,13 @@ impl Standing {
 impl Store {
     /// Disables both queues in one transaction. Queues of an earlier stop that are still stopped stay in the record.
     pub async fn stop(&self, who: &Who, reason: Option<&str>) -> Result<Turned, StoreError> {
-        for _ in 0..RACES {
-            let standing = self.standing().await?;
+        for _ in 0..MAX_CONFLICTS {
+            let current = self.current().await?;
             let mut done = Turned::default();
             let mut queues = Vec::new();
-            for (queue, switch) in &standing.switches {
+            for (queue, switch) in &current.switches {
                 let enabled = switch.enabled();
-                if enabled || standing.stopped(*queue, switch) {
+                if enabled || current.stopped(*queue, switch) {
                     queues.push(*queue);
                 }
                 if enabled { &mut done.turned } else { &mut done.left }.push(*queue);
@@ -64,12 +64,14 @@ impl Store {
             let record =
                 Stopped { who: who.clone(), at: self.clock().wall(), reason: reason.map(str::to_owned), queues };
             // All recorded switches are written again, so that record and switches keep one revision.
-            let mut ops: Vec<TxnOp> = record.queues.iter().map(|q| self.turn(*q, false)).collect();
+            let mut ops: Vec<TxnOp> = record.queues.iter().map(|q| self.switch_op(*q, false)).collect();
             if !record.queues.is_empty() {
                 ops.push(TxnOp::put(self.keys().stopped(), json(&record), None));
             }
             let note = Note { who, what: "stop", on: "both queues", reason };
-            if let Wrote::At(_) = self.write(note, &told(&done, "disabled"), self.unchanged(&standing), ops).await? {
+            if let WriteOutcome::At(_) =
+                self.write(note, &summary(&done, "disabled"), self.unchanged(&current), ops).await?
+            {
                 return Ok(done);
             }
         }
@@ -79,9 +81,9 @@ impl Store {
     /// Enables the queues that the last stop disabled and that nobody has switched since; returns none if nothing is
     /// stopped.
     pub async fn resume(&self, who: &Who, reason: Option<&str>) -> Result<Option<Turned>, StoreError> {
-        for _ in 0..RACES {
-            let standing = self.standing().await?;
-            let record = match &standing.record {
+        for _ in 0..MAX_CONFLICTS {
+            let current = self.current().await?;
+            let record = match &current.record {
                 None => return Ok(None),
                 Some((Ok(record), _)) => record,
                 Some((Err(cause), _)) => {
@@ -91,39 +93,41 @@ impl Store {
                 }
             };
             let mut done = Turned::default();
-            for (queue, switch) in standing.switches.iter().filter(|(queue, _)| record.queues.contains(queue)) {
-                let ours = standing.stopped(*queue, switch);
-                if ours { &mut done.turned } else { &mut done.left }.push(*queue);
+            for (queue, switch) in current.switches.iter().filter(|(queue, _)| record.queues.contains(queue)) {
+                let was_stopped = current.stopped(*queue, switch);
+                if was_stopped { &mut done.turned } else { &mut done.left }.push(*queue);
             }
-            let mut ops: Vec<TxnOp> = done.turned.iter().map(|q| self.turn(*q, true)).collect();
+            let mut ops: Vec<TxnOp> = done.turned.iter().map(|q| self.switch_op(*q, true)).collect();
             ops.push(TxnOp::delete(self.keys().stopped(), None));
             let note = Note { who, what: "resume", on: "both queues", reason };
-            if let Wrote::At(_) = self.write(note, &told(&done, "enabled"), self.unchanged(&standing), ops).await? {
+            if let WriteOutcome::At(_) =
+                self.write(note, &summary(&done, "enabled"), self.unchanged(&current), ops).await?
+            {
                 return Ok(Some(done));
             }
         }
         Err(StoreError::Conflict { what: "the queues' switches".to_owned() })
     }
 
-    fn turn(&self, queue: QueueKind, enabled: bool) -> TxnOp {
+    fn switch_op(&self, queue: QueueKind, enabled: bool) -> TxnOp {
         TxnOp::put(self.keys().switch(queue.into()), if enabled { "false" } else { "true" }, None)
     }
 
-    fn unchanged(&self, standing: &Standing) -> Vec<Compare> {
-        let record = standing.record.as_ref().map_or(0, |(_, revision)| *revision);
+    fn unchanged(&self, current: &CurrentState) -> Vec<Compare> {
+        let record = current.record.as_ref().map_or(0, |(_, revision)| *revision);
         let mut compares = vec![Compare::mod_revision(self.keys().stopped(), CompareOp::Equal, record)];
-        for (queue, switch) in &standing.switches {
+        for (queue, switch) in &current.switches {
             let key = self.keys().switch(SwitchName::from(*queue));
             compares.push(Compare::mod_revision(key, CompareOp::Equal, switch.mod_revision));
         }
         compares
     }
 
-    async fn standing(&self) -> Result<Standing, StoreError> {
+    async fn current(&self) -> Result<CurrentState, StoreError> {
         let keys = QUEUES.map(|queue| self.keys().switch(queue.into())).into_iter().chain([self.keys().stopped()]);
         let answer = match self.get_all(keys.map(|key| (key, GetOptions::new())).collect()).await {
             Ok(answer) => answer,
-            Err(failure) => return Err(self.sentence("read the queues' switches", failure).await),
+            Err(failure) => return Err(self.store_error("read the queues' switches", failure).await),
         };
         let mut found = answer.op_responses().into_iter().map(|op| match op {
             TxnOpResponse::Get(mut got) => got.take_kvs().pop(),
@@ -140,12 +144,12 @@ impl Store {
         let record = found.next().flatten();
         let record =
             record.map(|kv| (serde_json::from_slice(kv.value()).map_err(|e| e.to_string()), kv.mod_revision()));
-        Ok(Standing { switches, record })
+        Ok(CurrentState { switches, record })
     }
 }
 
 /// Returns the result for the audit.
-fn told(done: &Turned, how: &str) -> String {
+fn summary(done: &Turned, how: &str) -> String {
     let names = |queues: &[QueueKind]| match queues {
         [] => "no queue".to_owned(),
         some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and "),

@@ -11,10 +11,10 @@ use super::{answer::Failure, connect::Store};
 use crate::model::entry::Stored;
 
 /// Time between two requests for progress, and the silence after which the watch is reopened.
-const PROGRESS: Duration = Duration::from_secs(3);
-const SILENCE: Duration = Duration::from_secs(8);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(3);
+const SILENCE_LIMIT: Duration = Duration::from_secs(8);
 /// Pause before a watch that ended is reopened.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Item of a followed folder.
 #[derive(Clone, Debug)]
@@ -33,76 +33,76 @@ pub(super) fn stored<T: DeserializeOwned>(kv: &KeyValue) -> Stored<T> {
 }
 
 impl Store {
-    /// Passes every value written below `folder` after `revision` to `take`, until that fails. It ends only then: every
+    /// Passes every value written below `folder` after `revision` to `on_item`, until that fails. It ends only then: every
     /// failure of etcd is passed as trouble, and retried.
     pub async fn tail<T: DeserializeOwned, E>(
         &self,
         folder: &str,
         revision: i64,
-        mut take: impl FnMut(Tailed<T>) -> Result<(), E>,
+        mut on_item: impl FnMut(Tailed<T>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut next, mut told) = (revision + 1, false);
+        let (mut next, mut reported) = (revision + 1, false);
         loop {
-            let failure = match self.tail_once(folder, &mut next, &mut told, &mut take).await {
+            let failure = match self.tail_once(folder, &mut next, &mut reported, &mut on_item).await {
                 Ok(failure) => failure,
                 Err(e) => return Err(e),
             };
             match failure {
                 Failure::Compacted => {}
-                other if !told => {
-                    let sentence = self.sentence(&format!("watch {folder}"), other).await;
-                    take(Tailed::Trouble(format!("{sentence}; retrying")))?;
-                    told = true;
+                other if !reported => {
+                    let store_error = self.store_error(&format!("watch {folder}"), other).await;
+                    on_item(Tailed::Trouble(format!("{store_error}; retrying")))?;
+                    reported = true;
                 }
                 _ => {}
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_DELAY).await;
         }
     }
 
-    /// Runs one watch until it ends; the outer error is that of `take`.
+    /// Runs one watch until it ends; the outer error is that of `on_item`.
     async fn tail_once<T: DeserializeOwned, E>(
         &self,
         folder: &str,
         next: &mut i64,
-        told: &mut bool,
-        take: &mut impl FnMut(Tailed<T>) -> Result<(), E>,
+        reported: &mut bool,
+        on_item: &mut impl FnMut(Tailed<T>) -> Result<(), E>,
     ) -> Result<Failure, E> {
         let options = WatchOptions::new().with_prefix().with_start_revision(*next);
-        let mut watching = self.watching();
-        let mut stream = match self.once(watching.watch(folder, Some(options))).await {
+        let mut watch_client = self.watch_client();
+        let mut stream = match self.with_timeout(watch_client.watch(folder, Some(options))).await {
             Ok(stream) => stream,
             Err(failure) => return Ok(failure),
         };
-        let (mut ask, mut last) = (interval(PROGRESS), Instant::now());
-        let silent = |cause: &str| Failure::NoAnswer { cause: cause.to_owned(), sent: true };
+        let (mut progress_timer, mut last) = (interval(PROGRESS_INTERVAL), Instant::now());
+        let no_answer = |cause: &str| Failure::NoAnswer { cause: cause.to_owned(), sent: true };
         loop {
             let message = tokio::select! {
                 biased;
                 message = stream.next() => message,
-                _ = ask.tick() => {
-                    if last.elapsed() > SILENCE {
-                        return Ok(silent("the watch is silent"));
+                _ = progress_timer.tick() => {
+                    if last.elapsed() > SILENCE_LIMIT {
+                        return Ok(no_answer("the watch is silent"));
                     }
                     match timeout(self.timeout(), stream.request_progress()).await {
                         Ok(Ok(())) => continue,
                         Ok(Err(error)) => return Ok(error.into()),
-                        Err(_) => return Ok(silent("a request for progress could not be sent")),
+                        Err(_) => return Ok(no_answer("a request for progress could not be sent")),
                     }
                 }
             };
             let answer = match message {
                 Some(Ok(answer)) => answer,
                 Some(Err(error)) => return Ok(error.into()),
-                None => return Ok(silent("etcd ended the watch")),
+                None => return Ok(no_answer("etcd ended the watch")),
             };
             last = Instant::now();
             // The next trouble is a different one.
-            *told &= answer.canceled();
+            *reported &= answer.canceled();
             if answer.canceled() {
                 if answer.compact_revision() > 0 {
                     let gap = format!("etcd was compacted; some changes below {folder} were missed");
-                    take(Tailed::Trouble(gap))?;
+                    on_item(Tailed::Trouble(gap))?;
                     *next = answer.compact_revision();
                     return Ok(Failure::Compacted);
                 }
@@ -112,7 +112,7 @@ impl Store {
                 let Some(kv) = event.kv() else { continue };
                 *next = (*next).max(kv.mod_revision() + 1);
                 if event.event_type() == EventType::Put {
-                    take(Tailed::Value(stored(kv)))?;
+                    on_item(Tailed::Value(stored(kv)))?;
                 }
             }
         }

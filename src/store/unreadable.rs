@@ -6,7 +6,7 @@ use super::{
     apply,
     connect::Store,
     error::StoreError,
-    operator::{Note, Wrote},
+    operator::{Note, WriteOutcome},
 };
 use crate::model::{
     cketerm_records::Who,
@@ -57,12 +57,12 @@ impl Store {
         let key = self.keys().entry(id);
         let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
         // Request and progress would otherwise stay for ever.
-        let (keys, mut beside) = (self.keys(), vec![TxnOp::delete(key.as_str(), None)]);
-        beside.extend([keys.request(id), keys.progress(id)].map(|key| TxnOp::delete(key, None)));
+        let (keys, mut ops) = (self.keys(), vec![TxnOp::delete(key.as_str(), None)]);
+        ops.extend([keys.request(id), keys.progress(id)].map(|key| TxnOp::delete(key, None)));
         let note = Note { who, what, on: &id.to_string(), reason };
-        match self.write(note, &format!("removed: {why}"), compares, beside).await? {
-            Wrote::At(_) => Ok(()),
-            Wrote::Conflict => Err(conflict()),
+        match self.write(note, &format!("removed: {why}"), compares, ops).await? {
+            WriteOutcome::At(_) => Ok(()),
+            WriteOutcome::Conflict => Err(conflict()),
         }
     }
 }

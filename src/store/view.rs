@@ -197,17 +197,17 @@ impl StoreView {
     /// Returns the constraints in force: the stored ones, or the defaults if there are none. The two that today's
     /// `ckecli` drops come from cketerm's own copy if CKE's object lacks them.
     pub fn constraints(&self) -> Arc<Constraints> {
-        let theirs = match self.constraints.as_ref().map(|s| &s.value) {
+        let cke_constraints = match self.constraints.as_ref().map(|s| &s.value) {
             Some(Ok(constraints)) => Arc::clone(constraints),
             _ => Arc::new(Constraints::default()),
         };
         match self.our_constraints.as_ref().and_then(Stored::get) {
-            Some(ours) if theirs.minimum_workers.is_none() || theirs.maximum_workers.is_none() => {
-                let mut merged = Constraints::clone(&theirs);
-                super::settings::fill_workers(&mut merged, ours);
+            Some(own) if cke_constraints.minimum_workers.is_none() || cke_constraints.maximum_workers.is_none() => {
+                let mut merged = Constraints::clone(&cke_constraints);
+                super::settings::fill_workers(&mut merged, own);
                 Arc::new(merged)
             }
-            _ => theirs,
+            _ => cke_constraints,
         }
     }
 

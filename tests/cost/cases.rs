@@ -20,98 +20,98 @@ pub struct Case {
     /// Name, as in the table.
     pub name: &'static str,
     /// Largest factor by which allocations may grow with ten times the nodes.
-    pub allocations_grow: f64,
+    pub max_allocation_growth: f64,
     /// Largest factor by which instructions may grow.
-    pub instructions_grow: f64,
+    pub max_instruction_growth: f64,
     /// Takes the scene, and returns a function that performs the action once per call.
     pub prepare: fn(&Seen) -> Box<dyn FnMut()>,
 }
 
 /// A pass looks at every entry. It may grow with the queue, and a little more for the depth of trees.
-const AS_THE_QUEUE: f64 = 11.5;
+const PER_ENTRY_GROWTH: f64 = 11.5;
 /// For costs that follow the amount of work: hardly more in a large cluster, again for the depth of trees.
-const AS_THE_WORK: f64 = 1.5;
+const CONSTANT_GROWTH: f64 = 1.5;
 
 /// For news that a console draws: it looks through the header's counts and the list's order, and rebuilds nothing.
-const WITH_A_LOOK_AT_ALL: f64 = 2.0;
+const SCAN_GROWTH: f64 = 2.0;
 
 /// All cases.
 pub const CASES: [Case; 9] = [
     Case {
         name: "a pass, nothing changed",
-        allocations_grow: AS_THE_QUEUE,
-        instructions_grow: AS_THE_QUEUE,
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
         prepare: |seen| {
-            let snap = seen.snapshot.clone();
-            Box::new(move || drop(black_box(decide(black_box(&snap), scene::now()))))
+            let snapshot = seen.snapshot.clone();
+            Box::new(move || drop(black_box(decide(black_box(&snapshot), scene::now()))))
         },
     },
     Case {
         name: "a pass, one Node changed",
-        allocations_grow: AS_THE_QUEUE,
-        instructions_grow: AS_THE_QUEUE,
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
         prepare: |seen| {
-            let mut snap = seen.snapshot.clone();
+            let mut snapshot = seen.snapshot.clone();
             let mut times = 0;
             Box::new(move || {
                 times += 1;
-                let changed = changed(times, &snap.kube);
-                Arc::make_mut(&mut snap.kube).put_node(changed);
-                drop(black_box(decide(black_box(&snap), scene::now())));
+                let changed = changed(times, &snapshot.kube);
+                Arc::make_mut(&mut snapshot.kube).put_node(changed);
+                drop(black_box(decide(black_box(&snapshot), scene::now())));
             })
         },
     },
     Case {
         name: "a pass, every Node lost",
-        allocations_grow: AS_THE_QUEUE,
-        instructions_grow: AS_THE_QUEUE,
+        max_allocation_growth: PER_ENTRY_GROWTH,
+        max_instruction_growth: PER_ENTRY_GROWTH,
         prepare: |seen| {
-            let mut snap = seen.snapshot.clone();
-            let kube = Arc::make_mut(&mut snap.kube);
+            let mut snapshot = seen.snapshot.clone();
+            let kube = Arc::make_mut(&mut snapshot.kube);
             for i in 0..kube.nodes.len() as u64 {
                 kube.remove_node(&scene::name(i));
             }
-            Box::new(move || drop(black_box(decide(black_box(&snap), scene::now()))))
+            Box::new(move || drop(black_box(decide(black_box(&snapshot), scene::now()))))
         },
     },
     Case {
         name: "an entry read from etcd, into a view that others hold",
-        allocations_grow: AS_THE_WORK,
-        instructions_grow: AS_THE_WORK,
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: CONSTANT_GROWTH,
         prepare: |seen| {
-            let mut snap = seen.snapshot.clone();
+            let mut snapshot = seen.snapshot.clone();
             let (keys, mut times) = (Keys::new("/cke/"), 0);
             Box::new(move || {
                 times += 1;
-                let held = Arc::clone(&snap.store);
+                let shared = Arc::clone(&snapshot.store);
                 let entry = RebootEntry::queued(times, &scene::address(times));
                 let entry = entry.moved_to(RebootStatus::Draining, scene::now().wall);
                 let value = serde_json::to_string(&entry).unwrap();
-                Arc::make_mut(&mut snap.store).put(&keys, &Row::new(&scene::key_of(times), &value, 6, 5));
-                drop(black_box(held));
+                Arc::make_mut(&mut snapshot.store).put(&keys, &Row::new(&scene::key_of(times), &value, 6, 5));
+                drop(black_box(shared));
             })
         },
     },
     Case {
         name: "news of a Node, into a view that others hold",
-        allocations_grow: AS_THE_WORK,
-        instructions_grow: AS_THE_WORK,
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: CONSTANT_GROWTH,
         prepare: |seen| {
-            let mut snap = seen.snapshot.clone();
+            let mut snapshot = seen.snapshot.clone();
             let mut times = 0;
             Box::new(move || {
                 times += 1;
-                let held = Arc::clone(&snap.kube);
-                let changed = changed(times, &snap.kube);
-                Arc::make_mut(&mut snap.kube).put_node(changed);
-                drop(black_box(held));
+                let shared = Arc::clone(&snapshot.kube);
+                let changed = changed(times, &snapshot.kube);
+                Arc::make_mut(&mut snapshot.kube).put_node(changed);
+                drop(black_box(shared));
             })
         },
     },
     Case {
         name: "a frame, nothing changed",
-        allocations_grow: AS_THE_WORK,
-        instructions_grow: AS_THE_WORK,
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: CONSTANT_GROWTH,
         prepare: |seen| {
             let mut console = Console::new(seen.clone());
             Box::new(move || console.draw())
@@ -119,20 +119,20 @@ pub const CASES: [Case; 9] = [
     },
     Case {
         name: "a cursor move and its frame, nodes",
-        allocations_grow: AS_THE_WORK,
-        instructions_grow: AS_THE_WORK,
-        prepare: |seen| moves('2', seen),
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: CONSTANT_GROWTH,
+        prepare: |seen| cursor_move('2', seen),
     },
     Case {
         name: "a cursor move and its frame, reboots",
-        allocations_grow: AS_THE_WORK,
-        instructions_grow: AS_THE_WORK,
-        prepare: |seen| moves('1', seen),
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: CONSTANT_GROWTH,
+        prepare: |seen| cursor_move('1', seen),
     },
     Case {
         name: "news of a Node and the console's frame",
-        allocations_grow: AS_THE_WORK,
-        instructions_grow: WITH_A_LOOK_AT_ALL,
+        max_allocation_growth: CONSTANT_GROWTH,
+        max_instruction_growth: SCAN_GROWTH,
         prepare: |seen| {
             let mut seen = seen.clone();
             let mut console = Console::new(seen.clone());
@@ -153,7 +153,7 @@ fn changed(times: u64, kube: &KubeView) -> NodeRow {
 }
 
 /// Moves the cursor down in this view.
-fn moves(view: char, seen: &Seen) -> Box<dyn FnMut()> {
+fn cursor_move(view: char, seen: &Seen) -> Box<dyn FnMut()> {
     let mut console = Console::new(seen.clone());
     console.take(key(KeyCode::Char(view)));
     Box::new(move || console.take(key(KeyCode::Char('j'))))

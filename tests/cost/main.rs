@@ -22,12 +22,12 @@ use self::{
 /// Compared sizes in nodes. The number of entries is twice as large.
 const SIZES: [u64; 2] = [500, 5_000];
 /// Calls before counting, until everything that is kept has been allocated.
-const WARM: usize = 3;
+const WARM_UP_CALLS: usize = 3;
 
 /// Repeats the action until its cost is stable.
-fn warm(case: &Case, scene: &Seen) -> Box<dyn FnMut()> {
+fn warmed_up(case: &Case, scene: &Seen) -> Box<dyn FnMut()> {
     let mut work = (case.prepare)(scene);
-    for _ in 0..WARM {
+    for _ in 0..WARM_UP_CALLS {
         work();
     }
     work
@@ -39,7 +39,7 @@ fn scenes() -> [Seen; 2] {
 
 fn allocations() -> Vec<Figures> {
     let scenes = scenes();
-    let count = |case: &Case, scene| allocation_counter::measure(warm(case, scene)).count_total;
+    let count = |case: &Case, scene| allocation_counter::measure(warmed_up(case, scene)).count_total;
     CASES.iter().map(|case| scenes.each_ref().map(|scene| count(case, scene))).collect()
 }
 
@@ -55,7 +55,7 @@ fn every_case_once() {
     let scenes = scenes();
     for case in &CASES {
         for scene in &scenes {
-            counted_by_callgrind(&mut warm(case, scene));
+            counted_by_callgrind(&mut warmed_up(case, scene));
         }
     }
 }
@@ -87,7 +87,7 @@ fn instructions() -> Option<Vec<Figures>> {
 }
 
 #[test]
-fn nothing_costs_more_than_its_budget_nor_grows_faster_than_its_work() {
+fn every_case_stays_within_its_budget_and_growth_limit() {
     let (allocations, instructions) = (allocations(), instructions());
     for (i, case) in CASES.iter().enumerate() {
         println!("{}: {:?} {:?}", case.name, allocations[i], instructions.as_ref().map(|all| all[i]));
@@ -97,16 +97,16 @@ fn nothing_costs_more_than_its_budget_nor_grows_faster_than_its_work() {
         table::write(&CASES, &allocations, &instructions);
         return;
     }
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for (i, case) in CASES.iter().enumerate() {
         let budget = Budget::of(case.name);
-        wrong.extend(budget.allocations.overrun("allocations", allocations[i], case.allocations_grow));
+        failures.extend(budget.allocations.excess("allocations", allocations[i], case.max_allocation_growth));
         // budgets are for the build of `cargo test`; the permitted growth applies to every build
         if let Some(all) = &instructions {
-            let most = if cfg!(debug_assertions) { budget.instructions } else { table::Most::ANY };
-            wrong.extend(most.overrun("thousand instructions", all[i], case.instructions_grow));
+            let most = if cfg!(debug_assertions) { budget.instructions } else { table::Limits::ANY };
+            failures.extend(most.excess("thousand instructions", all[i], case.max_instruction_growth));
         }
-        wrong.iter_mut().filter(|w| !w.contains(": ")).for_each(|w| *w = format!("{}: {w}", case.name));
+        failures.iter_mut().filter(|w| !w.contains(": ")).for_each(|w| *w = format!("{}: {w}", case.name));
     }
-    assert!(wrong.is_empty(), "{}\nMeant so? UPDATE_DOCS=1 cargo test --test cost", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}\nMeant so? UPDATE_DOCS=1 cargo test --test cost", failures.join("\n"));
 }

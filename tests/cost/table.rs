@@ -4,65 +4,67 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use crate::cases::Case;
 
-const PAGE: &str = include_str!("../../docs/performance.md");
+const DOCUMENT: &str = include_str!("../../docs/performance.md");
 const BEGIN: &str = "<!-- costs: begin -->\n";
 const END: &str = "<!-- costs: end -->";
 /// Permitted excess over the table, in percent.
 const SLACK: u64 = 15;
 /// Permitted absolute excess, for very small figures.
-const FEW: u64 = 5;
+const ABSOLUTE_SLACK: u64 = 5;
 
 /// Figures at the small and at the large size.
 pub type Figures = [u64; 2];
 
 /// Budget of the table at both sizes.
 #[derive(Clone, Copy)]
-pub struct Most(Figures);
+pub struct Limits(Figures);
 
-impl Most {
+impl Limits {
     /// No limit.
     pub const ANY: Self = Self([u64::MAX / 200; 2]);
 
     /// Descriptions of the excess over the budget.
-    pub fn overrun(self, what: &str, found: Figures, grows: f64) -> Vec<String> {
-        let mut wrong = Vec::new();
+    pub fn excess(self, what: &str, found: Figures, max_growth: f64) -> Vec<String> {
+        let mut failures = Vec::new();
         for (found, most) in found.into_iter().zip(self.0) {
-            if found > most * (100 + SLACK) / 100 + FEW {
-                wrong.push(format!("{found} {what}, the table has {most}"));
+            if found > most * (100 + SLACK) / 100 + ABSOLUTE_SLACK {
+                failures.push(format!("{found} {what}, the table has {most}"));
             }
         }
         #[allow(clippy::cast_precision_loss)] // far below the limit
         let [few, many] = found.map(|n| n as f64);
-        if many > few * grows + 5.0 {
-            wrong
-                .push(format!("{few} {what} grew to {many} with ten times the nodes, at most {grows} times are right"));
+        if many > few * max_growth + 5.0 {
+            failures.push(format!(
+                "{few} {what} grew to {many} with ten times the nodes, at most {max_growth} times are right"
+            ));
         }
-        wrong
+        failures
     }
 }
 
 /// A row of the table.
 pub struct Budget {
     /// Number of allocations.
-    pub allocations: Most,
+    pub allocations: Limits,
     /// Thousands of instructions.
-    pub instructions: Most,
+    pub instructions: Limits,
 }
 
 impl Budget {
     /// Returns the row of this name.
     pub fn of(name: &str) -> Self {
-        let table = PAGE.split(BEGIN).nth(1).and_then(|t| t.split(END).next()).expect("marks in docs/performance.md");
+        let table =
+            DOCUMENT.split(BEGIN).nth(1).and_then(|t| t.split(END).next()).expect("marks in docs/performance.md");
         let row = table.lines().find(|l| l.starts_with(&format!("| {name} |")));
         let row = row.unwrap_or_else(|| panic!("no row \"{name}\": UPDATE_DOCS=1 cargo test --test cost"));
         let numbers: Vec<u64> = row.split('|').skip(2).filter_map(|c| c.replace(',', "").trim().parse().ok()).collect();
         let [few, many, small, large] = numbers[..] else { panic!("four numbers and two limits: {row}") };
-        Self { allocations: Most([few, many]), instructions: Most([small, large]) }
+        Self { allocations: Limits([few, many]), instructions: Limits([small, large]) }
     }
 }
 
 /// Formats a number with commas.
-fn grouped(n: u64) -> String {
+fn with_commas(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -81,12 +83,12 @@ pub fn write(cases: &[Case], allocations: &[Figures], instructions: &[Figures]) 
         | --- | --- | --- | --- | --- | --- | --- |\n"
             .to_owned();
     for ((case, [few, many]), [small, large]) in cases.iter().zip(allocations).zip(instructions) {
-        let numbers = [few, many, small, large].map(|n| grouped(*n));
+        let numbers = [few, many, small, large].map(|n| with_commas(*n));
         let [few, many, small, large] = numbers;
-        let (a, i) = (case.allocations_grow, case.instructions_grow);
+        let (a, i) = (case.max_allocation_growth, case.max_instruction_growth);
         let _ = writeln!(table, "| {} | {few} | {many} | {a} × | {small} | {large} | {i} × |", case.name);
     }
-    let (before, rest) = PAGE.split_once(BEGIN).expect("a mark");
+    let (before, rest) = DOCUMENT.split_once(BEGIN).expect("a mark");
     let (_, after) = rest.split_once(END).expect("a mark");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
     fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).expect("written");

@@ -19,17 +19,17 @@ use self::scene::{Console, key, node};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const ROWS: u64 = 10_000;
-const TIMES: usize = 1_000;
+const SAMPLES: usize = 1_000;
 
 impl Console {
     /// Times some events and the frame after them; returns microseconds and bytes.
     fn time(&mut self, events: impl IntoIterator<Item = Event>) -> (u128, usize) {
-        let (before, began) = (self.line.bytes.get(), Instant::now());
+        let (before, began) = (self.writer.bytes.get(), Instant::now());
         for event in events {
             update(&mut self.app, event);
         }
         self.draw();
-        (began.elapsed().as_micros(), self.line.bytes.get() - before)
+        (began.elapsed().as_micros(), self.writer.bytes.get() - before)
     }
 }
 
@@ -60,22 +60,22 @@ fn main() {
     assert_eq!(console.app.nodes.rows.len() as u64, ROWS);
     for (view, name) in [('1', "reboots"), ('2', "nodes")] {
         console.time([key(KeyCode::Char(view))]);
-        let writes = console.line.writes.get();
-        let moves: Vec<_> = (0..TIMES).map(|_| console.time([key(KeyCode::Char('j'))])).collect();
-        assert_eq!(console.line.writes.get() - writes, TIMES, "one write a frame");
-        table += &row(&format!("cursor move and its frame, {name}"), 1_000, moves);
-        let typed: Vec<_> = (0..TIMES / 10)
+        let writes = console.writer.writes.get();
+        let move_times: Vec<_> = (0..SAMPLES).map(|_| console.time([key(KeyCode::Char('j'))])).collect();
+        assert_eq!(console.writer.writes.get() - writes, SAMPLES, "one write a frame");
+        table += &row(&format!("cursor move and its frame, {name}"), 1_000, move_times);
+        let filter_times: Vec<_> = (0..SAMPLES / 10)
             .flat_map(|_| {
                 console.time([key(KeyCode::Char('/'))]);
-                let typed = "0123".chars().map(|c| console.time([key(KeyCode::Char(c))])).collect::<Vec<_>>();
+                let filter_times = "0123".chars().map(|c| console.time([key(KeyCode::Char(c))])).collect::<Vec<_>>();
                 console.time([key(KeyCode::Esc)]);
-                typed
+                filter_times
             })
             .collect();
-        table += &row(&format!("a letter typed into the filter, {name}"), 10_000, typed);
+        table += &row(&format!("a letter typed into the filter, {name}"), 10_000, filter_times);
     }
     // the nodes' watch reports one node; the new view shares the rest with the previous one
-    let news: Vec<_> = (0..TIMES as u64)
+    let news: Vec<_> = (0..SAMPLES as u64)
         .map(|i| {
             Arc::make_mut(&mut state.snapshot.kube).put_node(node(i * 37 % ROWS, &format!("v1.35.{}", i % 9)));
             console.time([Event::Seen(Arc::new(state.clone()))])

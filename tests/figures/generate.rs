@@ -69,7 +69,7 @@ impl Site {
     }
 
     fn plan(&self, current: Option<&Cluster>) -> Plan {
-        let made = plan(&Input {
+        let generated = plan(&Input {
             machines: &self.machines,
             template: &self.template,
             constraints: &self.constraints,
@@ -81,7 +81,7 @@ impl Site {
             strategy: Strategy::Weighted,
             now: self.now,
         });
-        made.unwrap()
+        generated.unwrap()
     }
 }
 
@@ -90,9 +90,9 @@ fn timed(runs: usize, mut work: impl FnMut() -> Plan) -> (f64, f64) {
     let mut times: Vec<f64> = (0..runs)
         .map(|_| {
             let began = Instant::now();
-            let made = std::hint::black_box(work());
+            let generated = std::hint::black_box(work());
             let took = began.elapsed().as_secs_f64() * 1000.0;
-            drop(made);
+            drop(generated);
             took
         })
         .collect();
@@ -108,8 +108,8 @@ fn main() {
         let initialization = timed(15, || site.plan(None));
         assert_eq!(site.plan(Some(&first)).action, Action::None);
         let quiet = timed(15, || site.plan(Some(&first)));
-        let bad = first.nodes[2].address.clone();
-        site.machines.iter_mut().find(|m| m.address == bad).unwrap().state = State::Unreachable;
+        let failed_address = first.nodes[2].address.clone();
+        site.machines.iter_mut().find(|m| m.address == failed_address).unwrap().state = State::Unreachable;
         assert_eq!(site.plan(Some(&first)).action, Action::ReplaceControlPlane);
         let change = timed(15, || site.plan(Some(&first)));
         println!(

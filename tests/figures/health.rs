@@ -38,8 +38,8 @@ const REBOOTS: usize = 20;
 #[derive(Clone, Default)]
 struct Log {
     ended: Arc<Mutex<BTreeMap<String, Vec<Instant>>>>,
-    at_once: Arc<AtomicUsize>,
-    most: Arc<AtomicUsize>,
+    running: Arc<AtomicUsize>,
+    max_running: Arc<AtomicUsize>,
 }
 
 #[derive(Clone)]
@@ -54,24 +54,24 @@ impl Commands for Checks {
     }
 
     fn run(&self, line: CommandLine) -> BoxFuture<'static, (Ended, String, String)> {
-        let this = self.clone();
+        let checks = self.clone();
         Box::pin(async move {
             if line.argv.first().map(String::as_str) != Some("health") {
                 // reboot commands and boot checks are not measured
                 return (Ended::Exit(0), "true\n".to_owned(), String::new());
             }
-            let now = this.log.at_once.fetch_add(1, Ordering::SeqCst) + 1;
-            this.log.most.fetch_max(now, Ordering::SeqCst);
-            let answer = if let Some(host) = &this.host {
+            let now = checks.log.running.fetch_add(1, Ordering::SeqCst) + 1;
+            checks.log.max_running.fetch_max(now, Ordering::SeqCst);
+            let answer = if let Some(host) = &checks.host {
                 let argv = ["sh", "-c", "sleep 0.1; echo false"].map(str::to_owned).to_vec();
                 host.run(&CommandLine { argv, ..line.clone() }).await
             } else {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 (Ended::Exit(0), "false\n".to_owned(), String::new())
             };
-            this.log.at_once.fetch_sub(1, Ordering::SeqCst);
+            checks.log.running.fetch_sub(1, Ordering::SeqCst);
             let address = line.argv.last().cloned().unwrap_or_default();
-            this.log.ended.lock().unwrap().entry(address).or_default().push(Instant::now());
+            checks.log.ended.lock().unwrap().entry(address).or_default().push(Instant::now());
             answer
         })
     }
@@ -107,13 +107,14 @@ async fn main() {
     let live = Live::follow(&store);
     let began = Instant::now();
     let engine = backends.start("daemon", true, None);
-    let asked = |times: usize| log.ended.lock().unwrap().values().filter(|t| t.len() >= times).count() as u64;
-    while asked(1) == 0 {
+    let machines_checked =
+        |times: usize| log.ended.lock().unwrap().values().filter(|t| t.len() >= times).count() as u64;
+    while machines_checked(1) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     // the first check lasted its 100 ms
     let first = Instant::now().checked_sub(Duration::from_millis(100)).unwrap_or(began);
-    while asked(1) < REPAIRS {
+    while machines_checked(1) < REPAIRS {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let round = first.elapsed();
@@ -129,7 +130,7 @@ async fn main() {
     let mut watch = live.subscribe();
     for worker in workers {
         // only while checks are in progress: between two rounds a start would be easy
-        while log.at_once.load(Ordering::SeqCst) < 20 {
+        while log.running.load(Ordering::SeqCst) < 20 {
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
         tokio::time::sleep(Duration::from_millis(37)).await;
@@ -141,17 +142,17 @@ async fn main() {
         };
         if std::env::var_os("CKETERM_WHY").is_some() {
             // the reasons for which the entry waited
-            let (mut seen, index, mut said) = (engine.seen(), indexes[0], None);
-            let whole = watch.wait_for(started);
-            tokio::pin!(whole);
+            let (mut seen, index, mut last_reason) = (engine.seen(), indexes[0], None);
+            let start_seen = watch.wait_for(started);
+            tokio::pin!(start_seen);
             loop {
                 tokio::select! {
-                    _ = &mut whole => break,
+                    _ = &mut start_seen => break,
                     _ = seen.changed() => {
                         let now = seen.borrow().reasons.get(&EntryId::reboot(index)).map(|r| format!("{r:?}"));
-                        if now != said {
+                        if now != last_reason {
                             eprintln!("{index}: {} ms: {now:?}", added.elapsed().as_millis());
-                            said = now;
+                            last_reason = now;
                         }
                     }
                 }
@@ -163,13 +164,13 @@ async fn main() {
         starts.push(added.elapsed().as_millis());
     }
     starts.sort_unstable();
-    let most = log.most.load(Ordering::SeqCst);
+    let max_running = log.max_running.load(Ordering::SeqCst);
     println!(
-        "{{\"figure\": \"health\", \"repairs\": {REPAIRS}, \"at_once\": {most}, \"round_ms\": {}, \"reboot_starts_ms\": {{\"median\": {}, \"max\": {}}}}}",
+        "{{\"figure\": \"health\", \"repairs\": {REPAIRS}, \"at_once\": {max_running}, \"round_ms\": {}, \"reboot_starts_ms\": {{\"median\": {}, \"max\": {}}}}}",
         round.as_millis(),
         starts[starts.len() / 2],
         starts[starts.len() - 1]
     );
     engine.stop().await;
-    assert!(most <= 32, "{most} checks at once");
+    assert!(max_running <= 32, "{max_running} checks at once");
 }

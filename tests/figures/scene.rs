@@ -14,8 +14,8 @@ use std::{
 use cketerm::{
     clock::Now,
     console::{
-        app::{App, Looks, View},
-        backend::Quiet,
+        app::{App, AppConfig, View},
+        backend::BufferedBackend,
         event::Event,
         update::update,
         views,
@@ -116,12 +116,12 @@ pub fn seen(nodes: u64, entries: u64) -> Seen {
 
 /// Counts the bytes that would go to the terminal.
 #[derive(Clone, Default)]
-pub struct Line {
+pub struct CountingWriter {
     pub bytes: Rc<Cell<usize>>,
     pub writes: Rc<Cell<usize>>,
 }
 
-impl Write for Line {
+impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes.set(self.bytes.get() + bytes.len());
         self.writes.set(self.writes.get() + 1);
@@ -135,18 +135,18 @@ impl Write for Line {
 /// A console without a terminal.
 pub struct Console {
     pub app: App,
-    pub terminal: Terminal<Quiet<Line>>,
-    pub line: Line,
+    pub terminal: Terminal<BufferedBackend<CountingWriter>>,
+    pub writer: CountingWriter,
 }
 
 impl Console {
     /// Creates the console and draws its first frame.
     pub fn new(seen: Seen) -> Self {
-        let mut app = App::new(Looks::default(), View::Nodes, now());
+        let mut app = App::new(AppConfig::default(), View::Nodes, now());
         app.size = SIZE;
-        let line = Line::default();
-        let terminal = Terminal::new(Quiet::new(line.clone(), SIZE)).unwrap();
-        let mut console = Self { app, terminal, line };
+        let writer = CountingWriter::default();
+        let terminal = Terminal::new(BufferedBackend::new(writer.clone(), SIZE)).unwrap();
+        let mut console = Self { app, terminal, writer };
         update(&mut console.app, Event::Seen(Arc::new(seen)));
         console.draw();
         console

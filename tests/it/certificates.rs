@@ -15,7 +15,7 @@ use crate::{
         etcd::{Etcd, versions},
     },
     world::{
-        program::{Daemon, Ran, command},
+        program::{Daemon, RunOutput, command},
         sandbox::{Served, http},
         wait_for,
     },
@@ -102,17 +102,17 @@ fn site() -> Option<Site> {
     Some(site)
 }
 
-fn run(config: &Path, args: &[&str]) -> Ran {
+fn run(config: &Path, args: &[&str]) -> RunOutput {
     let out = command().arg("--config").arg(config).args(args).stdin(std::process::Stdio::null()).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ran { code: out.status.code().unwrap_or(-1), stdout: text(&out.stdout), stderr: text(&out.stderr) }
+    RunOutput { code: out.status.code().unwrap_or(-1), stdout: text(&out.stdout), stderr: text(&out.stderr) }
 }
 
 #[test]
-fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywhere_to_be_read() {
+fn an_engine_with_a_client_certificate_reboots_and_no_secret_leaks() {
     let Some(site) = site() else { return };
     let served = &site.served;
-    let theirs = Path::new(served.facts["config"].as_str().unwrap()).to_owned();
+    let sandbox_config = Path::new(served.facts["config"].as_str().unwrap()).to_owned();
 
     // every secret that a configuration may hold
     let redfish = served.facts["redfish"].as_str().unwrap();
@@ -136,13 +136,14 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     );
     let (engine, operator) = (site.config("engine", &more), site.config("operator", &more));
     let done = |args: &[&str]| {
-        let ran = run(&operator, args);
-        assert_eq!(ran.code, 0, "cketerm {args:?}: {ran:?}");
-        ran.stdout
+        let output = run(&operator, args);
+        assert_eq!(output.code, 0, "cketerm {args:?}: {output:?}");
+        output.stdout
     };
 
     // by certificate alone: the operator's role sets the site up, the engine's role runs the reboot
-    let mut cluster: serde_json::Value = serde_yaml::from_str(&run(&theirs, &["cluster", "get"]).stdout).unwrap();
+    let mut cluster: serde_json::Value =
+        serde_yaml::from_str(&run(&sandbox_config, &["cluster", "get"]).stdout).unwrap();
     let program = env!("CARGO_BIN_EXE_cketerm");
     cluster["reboot"]["reboot_command"] = serde_json::json!([program, "-v", "power", "cycle", "--hard"]);
     cluster["reboot"]["boot_check_command"] = serde_json::json!([program, "power", "booted"]);
@@ -153,7 +154,7 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     done(&["cluster", "set", file.to_str().unwrap()]);
     done(&["cluster", "identify", "--confirm"]);
     let policy: serde_json::Value =
-        serde_json::from_str(&run(&theirs, &["policy", "show", "-o", "json"]).stdout).unwrap();
+        serde_json::from_str(&run(&sandbox_config, &["policy", "show", "-o", "json"]).stdout).unwrap();
     done(&["policy", "set", "control_plane_probe", policy["control_plane_probe"].as_str().unwrap()]);
     // the sandbox serves its etcd members at ports that these engines do not know
     done(&["policy", "set", "etcd_members", "none"]);
@@ -165,13 +166,13 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     done(&["rq", "add", addresses.to_str().unwrap(), "--reason", "certificates"]);
     wait_for("the queue is empty", 120, || done(&["rq", "list", "-o", "json"]).trim().eq("[]").then_some(()));
     let log = served.get("/machines/log");
-    let went = log.iter().filter(|l| l["address"] == site.address.as_str() && l["what"] == "down").count();
-    assert_eq!(went, 1, "one cycle for one entry: {log:?}");
+    let power_cycles = log.iter().filter(|l| l["address"] == site.address.as_str() && l["what"] == "down").count();
+    assert_eq!(power_cycles, 1, "one cycle for one entry: {log:?}");
 
     // a certificate of the same authority without a role, and one of another authority, get no access
-    for (who, says) in [("stranger", "permission"), ("other", "etcd")] {
-        let ran = run(&site.config(who, ""), &["rq", "list"]);
-        assert!(ran.code != 0 && ran.stderr.to_lowercase().contains(says), "{who}: {ran:?}");
+    for (who, message) in [("stranger", "permission"), ("other", "etcd")] {
+        let output = run(&site.config(who, ""), &["rq", "list"]);
+        assert!(output.code != 0 && output.stderr.to_lowercase().contains(message), "{who}: {output:?}");
     }
 
     // a token that Kubernetes refuses, because failures print the most
@@ -180,8 +181,8 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
     let text = std::fs::read_to_string(&engine).unwrap();
     let own = served.kubeconfig("admin").display().to_string();
     let refused = site.private("refused.yaml", &text.replace(&own, &planted.display().to_string()));
-    let ran = run(&refused, &["nodes", "list"]);
-    assert!(ran.code != 0 && ran.stderr.contains("401"), "{ran:?}");
+    let output = run(&refused, &["nodes", "list"]);
+    assert!(output.code != 0 && output.stderr.contains("401"), "{output:?}");
 
     // a password instead, once correct and once wrong
     site.root(&["user", "add", "named:hunter2-etcd"]);
@@ -192,16 +193,16 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
         site.private(name, &text.replacen("etcd:\n", &more, 1))
     };
     let (named, wrong) = (with("named.yaml", "hunter2-etcd"), with("wrong.yaml", "hunter2-mistyped"));
-    let ran = run(&named, &["-v", "rq", "list"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let ran = run(&wrong, &["-v", "rq", "list"]);
-    assert!(ran.code != 0 && ran.stderr.contains("authentication"), "{ran:?}");
+    let output = run(&named, &["-v", "rq", "list"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let output = run(&wrong, &["-v", "rq", "list"]);
+    assert!(output.code != 0 && output.stderr.contains("authentication"), "{output:?}");
 
     let configs = [("engine", &*engine), ("refused", &*refused), ("named", &*named), ("wrong", &*wrong)];
-    let said = everything(&site, &daemon, &operator, &configs, &logs);
+    let outputs = everything(&site, &daemon, &operator, &configs, &logs);
     let key = std::fs::read_to_string(site.file("engine.key")).unwrap();
     let body = key.lines().nth(1).expect("the key itself").to_owned();
-    for (place, text) in &said {
+    for (place, text) in &outputs {
         for secret in [SECRET, &body] {
             let at = text.find(secret).map(|at| {
                 let from = text.floor_char_boundary(at.saturating_sub(200));
@@ -211,9 +212,9 @@ fn an_engine_known_by_its_certificate_reboots_and_no_secret_of_the_site_is_anywh
         }
     }
     let hook = "http://127.0.0.1:1/…";
-    assert!(said.iter().any(|(_, text)| text.contains(hook)), "a receiver is named by its host alone");
-    let written: usize = said.iter().map(|(_, text)| text.len()).sum();
-    assert!(said.len() > 30 && written > 50_000, "{} places, {written} bytes", said.len());
+    assert!(outputs.iter().any(|(_, text)| text.contains(hook)), "a receiver is named by its host alone");
+    let written: usize = outputs.iter().map(|(_, text)| text.len()).sum();
+    assert!(outputs.len() > 30 && written > 50_000, "{} places, {written} bytes", outputs.len());
 }
 
 /// Everything that anybody can read: output of commands, the engine's log and endpoints, contents of etcd and
@@ -225,12 +226,12 @@ fn everything(
     configs: &[(&str, &Path)],
     logs: &Path,
 ) -> Vec<(String, String)> {
-    let mut said = Vec::new();
+    let mut outputs = Vec::new();
     let engine = configs[0].1;
     let state = site.served.dir.join("state.json");
     std::fs::write(&state, run(operator, &["state"]).stdout).unwrap();
     let state = state.to_str().unwrap();
-    let words: &[&[&str]] = &[
+    let commands: &[&[&str]] = &[
         &["info"],
         &["info", "-o", "json"],
         &["config", "show"],
@@ -265,9 +266,9 @@ fn everything(
         &["nonsense", "--reason", "x"],
     ];
     for (who, config) in configs {
-        for word in words {
-            let ran = run(config, word);
-            said.push((format!("{who}: {word:?}"), format!("{}{}", ran.stdout, ran.stderr)));
+        for arguments in commands {
+            let output = run(config, arguments);
+            outputs.push((format!("{who}: {arguments:?}"), format!("{}{}", output.stdout, output.stderr)));
         }
     }
     // a configuration with a mistake beside each secret
@@ -277,25 +278,25 @@ fn everything(
             .enumerate()
     {
         let text = std::fs::read_to_string(engine).unwrap().replacen(right, wrong, 1);
-        let ran = run(&site.private(&format!("wrong-{i}.yaml"), &text), &["config", "check"]);
-        assert_ne!(ran.code, 0, "{wrong}: {ran:?}");
-        said.push((format!("config check with {wrong}"), format!("{}{}", ran.stdout, ran.stderr)));
+        let output = run(&site.private(&format!("wrong-{i}.yaml"), &text), &["config", "check"]);
+        assert_ne!(output.code, 0, "{wrong}: {output:?}");
+        outputs.push((format!("config check with {wrong}"), format!("{}{}", output.stdout, output.stderr)));
     }
     for page in ["/metrics", "/readyz", "/healthz", "/state"] {
-        said.push((format!("GET {page}"), daemon.page(page).1));
+        outputs.push((format!("GET {page}"), daemon.page(page).1));
     }
-    said.push(("the engine's standard error".to_owned(), daemon.logged()));
+    outputs.push(("the engine's standard error".to_owned(), daemon.logged()));
     for file in std::fs::read_dir(logs).expect("the folder of logs").flatten() {
         let text = String::from_utf8_lossy(&std::fs::read(file.path()).unwrap()).into_owned();
-        said.push((format!("the log {}", file.path().display()), text));
+        outputs.push((format!("the log {}", file.path().display()), text));
     }
     assert!(
-        said.iter().any(|(place, text)| place.starts_with("the log ") && text.contains("leads")),
+        outputs.iter().any(|(place, text)| place.starts_with("the log ") && text.contains("leads")),
         "nothing was logged"
     );
     // the command line of the running program
     let cmdline = std::fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap_or_default();
-    said.push(("its command line".to_owned(), String::from_utf8_lossy(&cmdline).into_owned()));
+    outputs.push(("its command line".to_owned(), String::from_utf8_lossy(&cmdline).into_owned()));
     // except the key in which the operator stored the URL
     let mut etcd = String::new();
     for key in site.root(&["get", "/cke/", "--prefix", "--keys-only"]).lines().filter(|key| *key != "/cke/sabakan/url")
@@ -304,13 +305,13 @@ fn everything(
             let _ = writeln!(etcd, "{key} {}", site.root(&["get", key, "--print-value-only"]));
         }
     }
-    said.push(("etcd".to_owned(), etcd));
+    outputs.push(("etcd".to_owned(), etcd));
     let api = site.served.facts["kubernetes"].as_str().unwrap();
     let bearer = [("Authorization", "Bearer admin")];
     for path in ["/api/v1/events", "/api/v1/nodes", "/api/v1/pods"] {
         let (code, text) = http("GET", &format!("{api}{path}"), &bearer, "");
         assert_eq!(code, 200, "{path}: {text}");
-        said.push((format!("Kubernetes {path}"), text));
+        outputs.push((format!("Kubernetes {path}"), text));
     }
-    said
+    outputs
 }

@@ -3,7 +3,9 @@
 mod about;
 mod bad_input;
 mod ckecli;
+mod good_input;
 mod help;
+mod history_and_audit;
 mod hostile;
 mod kubernetes;
 mod leaders;
@@ -13,7 +15,5 @@ mod recorded;
 mod registry;
 mod repairs;
 pub mod rig;
-mod rolls;
 mod secrets;
 mod state;
-mod words;

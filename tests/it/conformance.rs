@@ -7,17 +7,17 @@
 mod etcd;
 mod known;
 mod kubernetes;
-mod place;
 mod report;
 mod sandbox;
+mod target;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture};
 use serde_json::{Value, json};
 
-use place::Place;
 use report::Report;
+use target::Target;
 
 /// One case.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub struct Case {
     /// Its name, `part: what`.
     pub name: &'static str,
     /// Runs it.
-    pub ask: fn(Arc<Place>) -> LocalBoxFuture<'static, Value>,
+    pub run: fn(Arc<Target>) -> LocalBoxFuture<'static, Value>,
 }
 
 /// Cases of one file, named after their functions.
@@ -34,7 +34,7 @@ macro_rules! cases {
         pub fn cases() -> Vec<$crate::conformance::Case> {
             vec![$($crate::conformance::Case {
                 name: concat!($part, ": ", stringify!($case)),
-                ask: |place| Box::pin($case(place)),
+                run: |target| Box::pin($case(target)),
             }),+]
         }
     };
@@ -42,8 +42,8 @@ macro_rules! cases {
 pub(crate) use cases;
 
 /// Runs one case. If it panics or hangs, that is its answer.
-async fn ask(place: Arc<Place>, case: Case) -> (&'static str, Value) {
-    let answer = tokio::time::timeout(Duration::from_secs(40), AssertUnwindSafe((case.ask)(place)).catch_unwind());
+async fn run(target: Arc<Target>, case: Case) -> (&'static str, Value) {
+    let answer = tokio::time::timeout(Duration::from_secs(40), AssertUnwindSafe((case.run)(target)).catch_unwind());
     let answer = match answer.await {
         Ok(Ok(answer)) => answer,
         Ok(Err(panic)) => {
@@ -58,7 +58,7 @@ async fn ask(place: Arc<Place>, case: Case) -> (&'static str, Value) {
 
 /// Cases for one world.
 #[derive(Clone, Default)]
-struct Questions {
+struct CaseSet {
     /// Cases that run concurrently, as many as `width`.
     cases: Vec<Case>,
     width: usize,
@@ -67,66 +67,66 @@ struct Questions {
 }
 
 /// Runs all cases on one world, in a thread of its own.
-fn asked(place: Place, questions: Questions) -> std::thread::JoinHandle<report::Answers> {
+fn run_all(target: Target, case_set: CaseSet) -> std::thread::JoinHandle<report::Answers> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let began = std::time::Instant::now();
-        let world = place.name;
-        let place = Arc::new(place);
-        let one = |case| ask(place.clone(), case);
+        let world = target.name;
+        let target = Arc::new(target);
+        let one = |case| run(target.clone(), case);
         let answers = runtime.block_on(async {
-            place.begin().await;
-            let many = futures::stream::iter(questions.cases).map(one).buffered(questions.width);
+            target.begin().await;
+            let many = futures::stream::iter(case_set.cases).map(one).buffered(case_set.width);
             let mut answers: Vec<_> = many.collect().await;
-            for case in questions.alone {
+            for case in case_set.alone {
                 answers.push(one(case).await);
             }
             answers
         });
-        report::Answers { world, heard: answers, seconds: began.elapsed().as_secs_f64() }
+        report::Answers { world, results: answers, seconds: began.elapsed().as_secs_f64() }
     })
 }
 
 /// Cases that `CONFORMANCE` selects, or all.
-fn wanted(cases: Vec<Case>) -> Vec<Case> {
+fn selected(cases: Vec<Case>) -> Vec<Case> {
     let only = std::env::var("CONFORMANCE").unwrap_or_default();
     cases.into_iter().filter(|case| case.name.contains(&only)).collect()
 }
 
-fn compare(part: &str, places: Vec<Place>, questions: Questions) {
-    let Questions { cases, width, alone } = questions;
-    let questions = Questions { cases: wanted(cases), width, alone: wanted(alone) };
-    let threads: Vec<_> = places.into_iter().map(|place| asked(place, questions.clone())).collect();
+fn compare(part: &str, targets: Vec<Target>, case_set: CaseSet) {
+    let CaseSet { cases, width, alone } = case_set;
+    let case_set = CaseSet { cases: selected(cases), width, alone: selected(alone) };
+    let threads: Vec<_> = targets.into_iter().map(|target| run_all(target, case_set.clone())).collect();
     let worlds = threads.into_iter().map(|thread| thread.join().expect("a world")).collect();
     Report::new(part, worlds).show();
 }
 
 #[test]
-fn etcd_answers_alike() {
-    let mut places = place::etcds();
-    places.push(place::sandbox());
-    compare("etcd", places, Questions { cases: etcd::cases(), width: 1, alone: Vec::new() });
+fn etcd_conformance() {
+    let mut targets = target::etcds();
+    targets.push(target::sandbox());
+    compare("etcd", targets, CaseSet { cases: etcd::cases(), width: 1, alone: Vec::new() });
 }
 
 #[test]
-fn kubernetes_answers_alike() {
-    let mut places: Vec<Place> = place::kubernetes("kube-apiserver 1.35", false).into_iter().collect();
-    places.push(place::sandbox());
+fn kubernetes_conformance() {
+    let mut targets: Vec<Target> = target::kubernetes("kube-apiserver 1.35", false).into_iter().collect();
+    targets.push(target::sandbox());
     let mut cases = kubernetes::cases();
-    let places: Vec<Place> = places.into_iter().map(Place::with_kubectl).collect();
-    if places.iter().any(|place| place.kubectl.as_os_str().is_empty()) {
+    let targets: Vec<Target> = targets.into_iter().map(Target::with_kubectl).collect();
+    if targets.iter().any(|target| target.kubectl.as_os_str().is_empty()) {
         cases.retain(|case| !case.name.starts_with("kubectl"));
     }
-    compare("kubernetes", places, Questions { cases, width: 6, alone: kubernetes::cases_alone() });
+    compare("kubernetes", targets, CaseSet { cases, width: 6, alone: kubernetes::cases_alone() });
 }
 
 #[test]
-fn controllers_act_alike() {
-    let mut places: Vec<Place> = place::kubernetes("kube-controller-manager 1.35", true).into_iter().collect();
-    places.push(place::sandbox_with_controllers());
+fn controllers_conformance() {
+    let mut targets: Vec<Target> = target::kubernetes("kube-controller-manager 1.35", true).into_iter().collect();
+    targets.push(target::sandbox_with_controllers());
     compare(
         "controllers",
-        places,
-        Questions { cases: kubernetes::cases_with_controllers(), width: 6, alone: Vec::new() },
+        targets,
+        CaseSet { cases: kubernetes::cases_with_controllers(), width: 6, alone: Vec::new() },
     );
 }

@@ -31,29 +31,29 @@ fn by_status(entries: &[Value], status: &str) -> String {
 
 /// `sd_notify(3)`: a datagram to the socket named by `NOTIFY_SOCKET`.
 #[test]
-fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+fn the_daemon_notifies_systemd_of_ready_and_stopping() {
     let served = Served::start(&["--nodes", "5"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
     let path = served.dir.join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
     let daemon = Daemon::start_in(&served.dir, config, "engine", &[("NOTIFY_SOCKET", &path)]);
-    let told = || {
+    let notification = || {
         let mut bytes = [0; 64];
         let n = socket.recv(&mut bytes).expect("a datagram");
         String::from_utf8_lossy(&bytes[..n]).into_owned()
     };
-    assert_eq!(told(), "READY=1");
+    assert_eq!(notification(), "READY=1");
     // pages answer as soon as the daemon reports that it is ready
     assert_eq!(daemon.page("/healthz").0, 200);
     let (status, _) = daemon.terminate();
     assert!(status.success());
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(notification(), "STOPPING=1");
 }
 
 /// The documented pod and unit run it as a user whose home must not hold results.
 #[test]
-fn a_daemon_keeps_results_where_systemd_made_a_place_for_them_and_not_in_a_home() {
+fn a_daemon_stores_results_in_systemds_state_directory_not_in_home() {
     let served = Served::start(&["--nodes", "5"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
     let text = std::fs::read_to_string(config).expect("the configuration");
@@ -71,7 +71,7 @@ fn a_daemon_keeps_results_where_systemd_made_a_place_for_them_and_not_in_a_home(
 
 /// The unit creates the state directory for its user; the drop-in must leave it writable.
 #[test]
-fn the_drop_in_for_a_user_of_its_own_leaves_the_state_directory_writable() {
+fn the_drop_in_for_a_dedicated_user_leaves_the_state_directory_writable() {
     let file = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/package").join(name);
         std::fs::read_to_string(path).expect("a file of the package")
@@ -86,7 +86,7 @@ fn the_drop_in_for_a_user_of_its_own_leaves_the_state_directory_writable() {
 
 /// The engine's main loop sends the `WatchdogSec` keep-alives, also in an engine that only observes.
 #[test]
-fn systemd_hears_from_the_main_loop_as_often_as_its_watchdog_asks() {
+fn the_main_loop_sends_watchdog_keep_alives_in_time() {
     let served = Served::start(&["--nodes", "5"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
     let path = served.dir.join("notify");
@@ -94,24 +94,24 @@ fn systemd_hears_from_the_main_loop_as_often_as_its_watchdog_asks() {
     socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
     let environment = [("NOTIFY_SOCKET", path.as_path()), ("WATCHDOG_USEC", Path::new("4500000"))];
     let daemon = Daemon::start_in(&served.dir, config, "engine", &environment);
-    let told = || {
+    let notification = || {
         let mut bytes = [0; 64];
         let n = socket.recv(&mut bytes).expect("a datagram");
         String::from_utf8_lossy(&bytes[..n]).into_owned()
     };
-    assert_eq!(told(), "READY=1");
+    assert_eq!(notification(), "READY=1");
     for _ in 0..4 {
-        assert_eq!(told(), "WATCHDOG=1");
+        assert_eq!(notification(), "WATCHDOG=1");
     }
     let (status, _) = daemon.terminate();
     assert!(status.success());
-    wait_for("the end is told", 10, || (told() == "STOPPING=1").then_some(()));
+    wait_for("the end is told", 10, || (notification() == "STOPPING=1").then_some(()));
 }
 
 /// Idle and silent connections, and requests that never end, in a process with a low limit of open files. Pages still
 /// answer, and the commands of the machine in progress still run.
 #[test]
-fn three_hundred_idle_connections_keep_neither_pages_nor_commands_from_their_descriptors() {
+fn three_hundred_idle_connections_block_neither_http_pages_nor_commands() {
     let served = Served::start(&["--nodes", "5"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
     // the limit of open files, which the process cannot raise
@@ -121,12 +121,12 @@ fn three_hundred_idle_connections_keep_neither_pages_nor_commands_from_their_des
     for i in 0..300 {
         let mut one = TcpStream::connect(&daemon.http).expect("a connection");
         // some send nothing, some begin a request, some have sent one request and stay
-        let said: &[u8] = match i % 3 {
+        let request: &[u8] = match i % 3 {
             0 => b"",
             1 => b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ",
             _ => b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
         };
-        one.write_all(said).expect("it is sent");
+        one.write_all(request).expect("it is sent");
         held.push(one);
     }
     for page in ["/healthz", "/metrics", "/readyz", "/healthz", "/metrics"] {
@@ -148,7 +148,7 @@ fn three_hundred_idle_connections_keep_neither_pages_nor_commands_from_their_des
 
 /// I39: metrics, commands and etcd agree when nothing moves; only the leader exports CKE's names.
 #[test]
-fn metrics_words_and_etcd_agree_when_nothing_moves() {
+fn metrics_commands_and_etcd_agree_when_idle() {
     let served = Served::start(&["--nodes", "12", "--scenario", "repairs"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
     let daemon = Daemon::start(&served.dir, config, "engine");
@@ -181,8 +181,8 @@ fn metrics_words_and_etcd_agree_when_nothing_moves() {
         let (address, status) = (entry["address"].as_str().expect("text"), entry["status"].as_str().expect("text"));
         assert_eq!(page[&format!("cke_machine_repair_status{{address=\"{address}\",status=\"{status}\"}}")], "1.0");
     }
-    for (metric, word) in [("cke_reboot_queue_enabled", "rq"), ("cke_repair_queue_enabled", "repair-queue")] {
-        let enabled = cketerm(config, &[word, "is-enabled"]).stdout.trim() == "true";
+    for (metric, queue) in [("cke_reboot_queue_enabled", "rq"), ("cke_repair_queue_enabled", "repair-queue")] {
+        let enabled = cketerm(config, &[queue, "is-enabled"]).stdout.trim() == "true";
         assert_eq!(page[metric], number(usize::from(enabled)), "{metric}");
     }
     // each unfinished entry is counted once, under the reason that `why` gives

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     guide::Shell,
-    house::documents,
+    repository::documents,
     world::{program::Daemon, sandbox::Served, wait_for},
 };
 
@@ -16,23 +16,23 @@ use crate::{
 struct Document {
     name: &'static str,
     /// Texts that a reader replaces, with the replacement.
-    put_in: &'static [(&'static str, &'static str)],
+    replacements: &'static [(&'static str, &'static str)],
     /// Commands to run before the first line that contains a text.
     before: &'static [(&'static str, &'static str)],
 }
 
 /// All documents with such lines.
 const DOCUMENTS: [Document; 8] = [
-    Document { name: "README.md", put_in: &[("target/release/cketerm", "cketerm")], before: &[] },
-    Document { name: "docs/beside-cke.md", put_in: &[], before: &[] },
+    Document { name: "README.md", replacements: &[("target/release/cketerm", "cketerm")], before: &[] },
+    Document { name: "docs/beside-cke.md", replacements: &[], before: &[] },
     Document {
         name: "docs/from-ckecli.md",
-        put_in: &[("/etc/cke/config.yml", "cke.yml"), (" FILE", " kubeconfig"), ("why 17", "why 0")],
+        replacements: &[("/etc/cke/config.yml", "cke.yml"), (" FILE", " kubeconfig"), ("why 17", "why 0")],
         before: &[("info", "echo 10.1.3.11 | cketerm rq add -; cketerm rq hold 0")],
     },
     Document {
         name: "docs/guide.md",
-        put_in: &[
+        replacements: &[
             ("/etc/cke/config.yml", "cke.yml"),
             (" FILE", " kubeconfig"),
             ("10.0.1.", "10.1.3."),
@@ -48,12 +48,12 @@ const DOCUMENTS: [Document; 8] = [
             ("rq cancel", "echo 10.1.2.13 | cketerm rq add -"),
         ],
     },
-    Document { name: "docs/packaging.md", put_in: &[("/etc/cketerm/", "./made-")], before: &[] },
-    Document { name: "docs/sandbox.md", put_in: &[("--config CONFIG", "--config config.yaml")], before: &[] },
-    Document { name: "docs/troubleshooting.md", put_in: &[], before: &[] },
+    Document { name: "docs/packaging.md", replacements: &[("/etc/cketerm/", "./made-")], before: &[] },
+    Document { name: "docs/sandbox.md", replacements: &[("--config CONFIG", "--config config.yaml")], before: &[] },
+    Document { name: "docs/troubleshooting.md", replacements: &[], before: &[] },
     Document {
         name: "docs/windows.md",
-        put_in: &[(" FILE", " windows.yaml"), ("2026-12-28T", "$(date -d +30days +%F)T")],
+        replacements: &[(" FILE", " windows.yaml"), ("2026-12-28T", "$(date -d +30days +%F)T")],
         before: &[],
     },
 ];
@@ -98,12 +98,12 @@ fn lines(text: &str) -> Vec<String> {
 
 /// Reason for which a line is not run.
 fn reason(name: &str, line: &str) -> Option<&'static str> {
-    let whole = format!("{line}\n");
-    NOT_RUN.iter().find(|(of, begins, _)| *of == name && whole.starts_with(begins)).map(|(_, _, why)| *why)
+    let full_line = format!("{line}\n");
+    NOT_RUN.iter().find(|(of, begins, _)| *of == name && full_line.starts_with(begins)).map(|(_, _, why)| *why)
 }
 
 /// Creates the files of the reader's folder: CKE's file for this etcd, windows that are always open.
-fn lay_out(dir: &Path, facts: &Value) {
+fn write_files(dir: &Path, facts: &Value) {
     fs::write(dir.join("cke.yml"), format!("endpoints: [{}]\n", facts["etcd"])).expect("a file");
     fs::write(dir.join("windows.yaml"), "time_zone: UTC\nallow: [\"* * * * *\"]\n").expect("a file");
 }
@@ -112,7 +112,7 @@ fn run(name: &str) {
     let document = DOCUMENTS.iter().find(|d| d.name == name).expect("a document");
     let (_, text) = documents().into_iter().find(|(n, _)| n == name).expect("its text");
     let served = Served::start(&["--nodes", "30"]);
-    lay_out(&served.dir, &served.facts);
+    write_files(&served.dir, &served.facts);
     let config = served.dir.join("config.yaml");
     let daemon = Daemon::start(&served.dir, &config, "engine");
     wait_for("a leader", 60, || (daemon.page("/readyz").1 == "leading\n").then_some(()));
@@ -125,14 +125,14 @@ fn run(name: &str) {
         }
         while let Some(at) = before.iter().position(|(begins, _)| line.contains(begins)) {
             let (_, command) = before.remove(at);
-            let (good, _, said) = shell.run(command);
-            assert!(good, "{command}: {said}");
+            let (succeeded, _, stderr) = shell.run(command);
+            assert!(succeeded, "{command}: {stderr}");
         }
-        let command = document.put_in.iter().fold(line.clone(), |line, (from, to)| line.replace(from, to));
-        let (good, out, said) = shell.run(&command);
+        let command = document.replacements.iter().fold(line.clone(), |line, (from, to)| line.replace(from, to));
+        let (succeeded, out, stderr) = shell.run(&command);
         ran += 1;
-        if !good {
-            wrong.push(format!("{line}\n  as {command}\n  {out}{said}"));
+        if !succeeded {
+            wrong.push(format!("{line}\n  as {command}\n  {out}{stderr}"));
         }
     }
     assert!(wrong.is_empty(), "{name}:\n{}\n{}", wrong.join("\n"), daemon.logged());
@@ -150,23 +150,23 @@ macro_rules! run {
 }
 
 run! {
-    the_quick_start_runs_as_it_is_written: "README.md",
-    the_first_hour_beside_cke_runs_as_it_is_written: "docs/from-ckecli.md",
-    the_guide_runs_as_it_is_written: "docs/guide.md",
-    setting_up_a_host_runs_as_it_is_written: "docs/packaging.md",
-    the_sandbox_runs_as_it_is_written: "docs/sandbox.md",
-    troubleshooting_runs_as_it_is_written: "docs/troubleshooting.md",
-    windows_and_freezes_run_as_they_are_written: "docs/windows.md",
+    the_quick_start_runs_as_written: "README.md",
+    the_first_hour_beside_cke_runs_as_written: "docs/from-ckecli.md",
+    the_guide_runs_as_written: "docs/guide.md",
+    host_setup_runs_as_written: "docs/packaging.md",
+    the_sandbox_document_runs_as_written: "docs/sandbox.md",
+    troubleshooting_runs_as_written: "docs/troubleshooting.md",
+    windows_and_freezes_run_as_written: "docs/windows.md",
 }
 
 #[test]
-fn every_line_of_the_documents_is_run_or_named_with_its_reason() {
+fn every_command_in_the_documents_is_run_or_listed_with_a_reason() {
     let (mut all, mut left, mut listed) = (0, Vec::new(), [false; NOT_RUN.len()]);
     for (name, text) in documents() {
         for line in lines(&text) {
             all += 1;
-            let whole = format!("{line}\n");
-            let entry = NOT_RUN.iter().position(|(of, begins, _)| *of == name && whole.starts_with(begins));
+            let full_line = format!("{line}\n");
+            let entry = NOT_RUN.iter().position(|(of, begins, _)| *of == name && full_line.starts_with(begins));
             match entry {
                 Some(i) => listed[i] = true,
                 None if DOCUMENTS.iter().any(|d| d.name == name) => {}

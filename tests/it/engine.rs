@@ -2,10 +2,11 @@
 //! commands' own log, etcd's revisions and the API server's audit log, not from cketerm's records.
 
 mod behind_proxy;
-mod beside;
 mod blocked;
 mod bounds;
+mod cancel_and_disable;
 mod commands;
+mod concurrent_writer;
 mod containers;
 mod etcd_members;
 mod events;
@@ -13,12 +14,11 @@ mod evictions;
 mod failover;
 mod faults;
 mod migration;
+mod preflight;
 mod repairs;
 mod results;
 mod round;
-mod standing_back;
 mod stuck;
 mod watches;
-mod ways_out;
 mod webhooks;
 mod windows;

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// Scenarios with a different count of workers (SAB-31). The CKE of 2019 counts the role labels of the current
 /// definition's workers: also of workers that vanished, but without the promotions and demotions of the pass. cketerm
 /// counts the definition being built. w215 demotes a control plane, w225 and w465 remove vanished workers.
-const COUNTED_OTHERWISE: [&str; 3] = ["w215", "w225", "w465"];
+const DIFFERENT_WORKER_COUNT: [&str; 3] = ["w215", "w225", "w465"];
 
 fn scenarios(kind: &str) -> Vec<Value> {
     let file = format!("{}/tests/fixtures/scenarios-{kind}.jsonl.gz", env!("CARGO_MANIFEST_DIR"));
@@ -33,7 +33,7 @@ fn scenarios(kind: &str) -> Vec<Value> {
 }
 
 /// Input of a scenario.
-struct Asked {
+struct PlanInput {
     machines: Vec<Machine>,
     template: Template,
     constraints: Constraints,
@@ -45,7 +45,7 @@ struct Asked {
     now: Timestamp,
 }
 
-impl Asked {
+impl PlanInput {
     fn of(input: &Value) -> Self {
         let nodes = input["k8s_nodes"].as_array().map(|list| {
             let each = list.iter().map(|n| {
@@ -56,7 +56,7 @@ impl Asked {
         });
         Self {
             machines: machine::read(&input["machines"].to_string()).unwrap().list,
-            template: Template::judge(&input["template"]).unwrap(),
+            template: Template::parse_value(&input["template"]).unwrap(),
             constraints: serde_json::from_value(input["constraints"].clone()).unwrap(),
             current: serde_json::from_value(input["current"].clone()).unwrap(),
             nodes,
@@ -68,7 +68,7 @@ impl Asked {
     }
 
     fn plan(&self) -> Result<Plan, String> {
-        let made = plan(&Input {
+        let planned = plan(&Input {
             machines: &self.machines,
             template: &self.template,
             constraints: &self.constraints,
@@ -80,7 +80,7 @@ impl Asked {
             strategy: self.strategy,
             now: self.now,
         });
-        made.map_err(|e| e.to_string())
+        planned.map_err(|e| e.to_string())
     }
 }
 
@@ -103,31 +103,31 @@ fn class(machine: &Machine, now: Timestamp) -> String {
 }
 
 /// Properties of an answer that the recordings name.
-fn properties(asked: &Asked, made: &Result<Plan, String>) -> BTreeMap<String, String> {
+fn properties(plan_input: &PlanInput, planned: &Result<Plan, String>) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
-    let result = match made {
+    let result = match planned {
         Err(_) => "error",
         Ok(plan) if plan.changed => "cluster",
         Ok(_) => "none",
     };
     out.insert("result".to_owned(), result.to_owned());
-    let Some(cluster) = made.as_ref().ok().and_then(|p| p.cluster.as_ref()) else { return out };
-    let by_address: BTreeMap<&str, &Machine> = asked.machines.iter().map(|m| (m.address.as_str(), m)).collect();
+    let Some(cluster) = planned.as_ref().ok().and_then(|p| p.cluster.as_ref()) else { return out };
+    let by_address: BTreeMap<&str, &Machine> = plan_input.machines.iter().map(|m| (m.address.as_str(), m)).collect();
     let taints =
         cluster.nodes.iter().flat_map(|n| n.taints.iter().flatten()).filter(|t| t.key == "cke.cybozu.com/state");
     out.insert("state_taints".to_owned(), sorted(taints.map(|t| format!("{}:{}", t.value, t.effect)).collect()));
-    for (name, wanted) in [("cp", true), ("worker", false)] {
+    for (name, control_plane) in [("cp", true), ("worker", false)] {
         let members: Vec<&Machine> = cluster
             .nodes
             .iter()
-            .filter(|n| n.control_plane == wanted)
+            .filter(|n| n.control_plane == control_plane)
             .map(|n| by_address[n.address.as_str()])
             .collect();
         let each = |f: &dyn Fn(&Machine) -> String| members.iter().map(|m| f(m)).collect::<Vec<_>>();
         for (property, value) in [
             ("count", members.len().to_string()),
             ("set", sorted(each(&|m| m.address.clone()))),
-            ("class", sorted(each(&|m| class(m, asked.now)))),
+            ("class", sorted(each(&|m| class(m, plan_input.now)))),
             ("by_rack", histogram(each(&|m| m.rack.to_string()).into_iter())),
             ("by_role", histogram(each(&|m| m.role.clone()).into_iter())),
             ("by_state", histogram(each(&|m| m.state.graphql().to_owned()).into_iter())),
@@ -139,10 +139,10 @@ fn properties(asked: &Asked, made: &Result<Plan, String>) -> BTreeMap<String, St
 }
 
 /// Nodes of both CKE's sample and cketerm's answer that differ in user, labels, annotations or taints.
-fn nodes_that_differ(sample: &Value, ours: &Cluster) -> Vec<String> {
-    let theirs: Cluster = serde_json::from_value(sample.clone()).unwrap();
+fn nodes_that_differ(sample: &Value, actual: &Cluster) -> Vec<String> {
+    let recorded: Cluster = serde_json::from_value(sample.clone()).unwrap();
     let by_place: BTreeMap<(&str, bool), &Node> =
-        theirs.nodes.iter().map(|n| ((n.address.as_str(), n.control_plane), n)).collect();
+        recorded.nodes.iter().map(|n| ((n.address.as_str(), n.control_plane), n)).collect();
     let plain = |n: &Node| {
         let mut n = n.clone();
         n.labels = n.labels.filter(|l| !l.is_empty());
@@ -151,7 +151,7 @@ fn nodes_that_differ(sample: &Value, ours: &Cluster) -> Vec<String> {
         n
     };
     let mut out: Vec<String> = Vec::new();
-    for node in &ours.nodes {
+    for node in &actual.nodes {
         if let Some(other) = by_place.get(&(node.address.as_str(), node.control_plane))
             && plain(other) != plain(node)
         {
@@ -159,8 +159,8 @@ fn nodes_that_differ(sample: &Value, ours: &Cluster) -> Vec<String> {
         }
     }
     let around = |c: &Cluster| json!([c.name, c.service_subnet, c.taint_control_plane, c.dns_servers]);
-    if around(&theirs) != around(ours) {
-        out.push(format!("{} CKE {}", around(ours), around(&theirs)));
+    if around(&recorded) != around(actual) {
+        out.push(format!("{} CKE {}", around(actual), around(&recorded)));
     }
     out
 }
@@ -171,34 +171,34 @@ fn compare(kind: &str) -> (usize, usize) {
     let (mut compared, mut unseen, mut bad) = (0, 0, Vec::new());
     for row in scenarios(kind).iter().filter(|r| r["input"]["op"] == "pass") {
         let (id, expected) = (row["id"].as_str().unwrap(), &row["expected"]);
-        let asked = Asked::of(&row["input"]);
-        let made = asked.plan();
+        let plan_input = PlanInput::of(&row["input"]);
+        let planned = plan_input.plan();
         if expected.get("cke_flaws").is_some() {
             continue;
         }
         compared += 1;
-        let ours = properties(&asked, &made);
+        let actual = properties(&plan_input, &planned);
         let mut differs = Vec::new();
-        for (name, theirs) in expected["properties"].as_object().unwrap() {
-            let Some(mine) = ours.get(name) else { continue };
-            let same = |text: &str| if name == "result" { text.starts_with(mine.as_str()) } else { text == mine };
-            match theirs {
-                Value::String(text) if !same(text) => differs.push(format!("{id} {name}: {mine}, CKE {text}")),
+        for (name, recorded) in expected["properties"].as_object().unwrap() {
+            let Some(value) = actual.get(name) else { continue };
+            let same = |text: &str| if name == "result" { text.starts_with(value.as_str()) } else { text == value };
+            match recorded {
+                Value::String(text) if !same(text) => differs.push(format!("{id} {name}: {value}, CKE {text}")),
                 Value::Object(seen) if !seen.keys().any(|k| same(k) || k.starts_with("<more")) => unseen += 1,
                 _ => {}
             }
         }
         if let (Some(sample), Some(cluster)) =
-            (expected.get("sample").filter(|s| s.is_object()), made.as_ref().ok().and_then(|p| p.cluster.as_ref()))
+            (expected.get("sample").filter(|s| s.is_object()), planned.as_ref().ok().and_then(|p| p.cluster.as_ref()))
         {
             differs.extend(nodes_that_differ(sample, cluster).into_iter().map(|d| format!("{id} {d}")));
         }
         assert_eq!(
-            COUNTED_OTHERWISE.contains(&id),
+            DIFFERENT_WORKER_COUNT.contains(&id),
             !differs.is_empty(),
             "{id}: named as different and is not, or the other way round: {differs:#?}"
         );
-        if !COUNTED_OTHERWISE.contains(&id) {
+        if !DIFFERENT_WORKER_COUNT.contains(&id) {
             bad.extend(differs);
         }
     }
@@ -207,36 +207,36 @@ fn compare(kind: &str) -> (usize, usize) {
 }
 
 #[test]
-fn the_weighted_strategy_decides_as_cke_did_in_2019() {
+fn the_weighted_strategy_matches_cke_of_2019() {
     assert_eq!(compare("weighted"), (89, 0));
 }
 
 #[test]
-fn the_all_healthy_strategy_decides_as_cke_does_today() {
+fn the_all_healthy_strategy_matches_current_cke() {
     assert_eq!(compare("all-healthy"), (87, 0));
 }
 
 /// Input for which CKE fails or panics: cketerm makes a definition of it, or returns an error that names the fault.
 #[test]
-fn flaws_of_cke_are_not_ours() {
+fn known_flaws_of_ckes_generator_are_not_reproduced() {
     let rows: Vec<Value> = ["weighted", "all-healthy"].into_iter().flat_map(scenarios).collect();
     let flawed: Vec<&Value> = rows.iter().filter(|r| r["expected"].get("cke_flaws").is_some()).collect();
     assert_eq!(flawed.len(), 10);
     for row in flawed {
-        let made = Asked::of(&row["input"]).plan();
+        let planned = PlanInput::of(&row["input"]).plan();
         let flaw = row["expected"]["cke_flaws"][0].as_str().unwrap();
         // where CKE's count differs from cketerm's, there may be no machine of the role that is next
         let may_fail = flaw == "CKE panics" || flaw.starts_with("counts vanished or moved workers");
-        assert!(made.is_ok() || may_fail, "{}: {made:?}", row["id"]);
+        assert!(planned.is_ok() || may_fail, "{}: {planned:?}", row["id"]);
     }
 }
 
 /// A machine whose second reboot entry is `rebooting`. CKE looks only at the first one, which is cancelled, and so
 /// finds no reboot in progress. cketerm looks at all of them (I42).
-const FIRST_ENTRY_ALONE: &str = "r008";
+const ONLY_FIRST_ENTRY: &str = "r008";
 
 #[test]
-fn automatic_repair_adds_what_cke_added() {
+fn automatic_repair_adds_the_same_repairs_as_cke() {
     let rows = scenarios("auto-repair");
     assert_eq!(rows.len(), 50);
     for row in &rows {
@@ -248,7 +248,7 @@ fn automatic_repair_adds_what_cke_added() {
         let addresses: Vec<String> = serde_json::from_value(input["cluster_nodes"].clone()).unwrap();
         let nodes = addresses.into_iter().map(|address| Node { address, ..Node::default() }).collect();
         let current = Cluster { nodes, ..Cluster::default() };
-        let made = plan_repairs(&RepairInput {
+        let planned = plan_repairs(&RepairInput {
             machines: &machines.list,
             constraints: &constraints,
             repairs: &repairs,
@@ -257,20 +257,20 @@ fn automatic_repair_adds_what_cke_added() {
             kept: &BTreeMap::new(),
             next_index: 0,
         });
-        let ours = serde_json::to_value(&made.entries).unwrap();
-        let theirs = &row["expected"]["entries"];
+        let actual = serde_json::to_value(&planned.entries).unwrap();
+        let recorded = &row["expected"]["entries"];
         let fields = ["address", "machine_type", "operation", "serial", "status", "step_status"];
         let plain = |list: &Value| -> Vec<Vec<Value>> {
             list.as_array().unwrap().iter().map(|e| fields.iter().map(|f| e[*f].clone()).collect()).collect()
         };
-        if row["id"] == FIRST_ENTRY_ALONE {
-            assert_ne!(plain(&ours), plain(theirs), "CKE looked at the first reboot entry of 10.64.1.4 only");
+        if row["id"] == ONLY_FIRST_ENTRY {
+            assert_ne!(plain(&actual), plain(recorded), "CKE looked at the first reboot entry of 10.64.1.4 only");
         } else {
-            assert_eq!(plain(&ours), plain(theirs), "{}", row["id"]);
+            assert_eq!(plain(&actual), plain(recorded), "{}", row["id"]);
         }
         // I42; and every machine is either added or skipped
         let cap = usize::try_from(constraints.maximum_repair_queue_entries).unwrap();
-        assert!(made.entries.is_empty() || repairs.len() + made.entries.len() <= cap, "{}", row["id"]);
-        assert_eq!(made.entries.len() + made.skipped.len(), machines.list.len(), "{}", row["id"]);
+        assert!(planned.entries.is_empty() || repairs.len() + planned.entries.len() <= cap, "{}", row["id"]);
+        assert_eq!(planned.entries.len() + planned.skipped.len(), machines.list.len(), "{}", row["id"]);
     }
 }

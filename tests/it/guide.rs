@@ -13,7 +13,7 @@ use crate::world::{Options, World, cluster::machines, in_both_worlds, program::c
 
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
-    a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot,
+    the_guide_sets_up_a_site_without_cke_and_completes_a_reboot,
 }
 
 /// Commands of one section of the guide as written, comments included: a shell runs them.
@@ -54,7 +54,7 @@ impl Shell {
     }
 }
 
-fn a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot(world: &World) {
+fn the_guide_sets_up_a_site_without_cke_and_completes_a_reboot(world: &World) {
     let all = machines(1, 3);
     world.add_nodes(&all);
     let reader = Shell::new(world.dir(), &world.config());
@@ -72,10 +72,10 @@ fn a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot(world: &World) 
             made["reboot"] = world.definition(&all, &json!({}))["reboot"].clone();
             fs::write(&path, serde_yaml::to_string(&made).expect("YAML")).expect("it is written");
         }
-        let (good, _, said) = shell(&line);
-        assert!(good, "{line}: {said}");
+        let (succeeded, _, stderr) = shell(&line);
+        assert!(succeeded, "{line}: {stderr}");
         if line.contains("cluster init") {
-            assert!(said.contains("control-plane-count 1"), "stderr names the constraint to set: {said}");
+            assert!(stderr.contains("control-plane-count 1"), "stderr names the constraint to set: {stderr}");
         }
     }
     // these machines have no kubelet that serves /readyz
@@ -87,15 +87,15 @@ fn a_site_without_cke_is_taken_from_nothing_to_a_finished_reboot(world: &World) 
     // the queue's commands, with an address of this site
     let queueing = commands("## Queueing reboots");
     let first = queueing.iter().find(|l| l.contains("rq add")).expect("the guide adds entries");
-    let (good, _, said) = shell(&first.replace("10.0.1.12", ""));
-    assert!(good && first.contains("10.0.1.11"), "{first}: {said}");
+    let (succeeded, _, stderr) = shell(&first.replace("10.0.1.12", ""));
+    assert!(succeeded && first.contains("10.0.1.11"), "{first}: {stderr}");
     for words in ["rq list -o table", "rq plan"] {
         let line = queueing.iter().find(|l| l.contains(words)).unwrap_or_else(|| panic!("the guide has no {words}"));
-        let (good, _, said) = shell(line);
-        assert!(good, "{line}: {said}");
+        let (succeeded, _, stderr) = shell(line);
+        assert!(succeeded, "{line}: {stderr}");
     }
-    let (good, _, said) = shell("cketerm rq wait --timeout-seconds 120");
-    assert!(good, "{said}");
+    let (succeeded, _, stderr) = shell("cketerm rq wait --timeout-seconds 120");
+    assert!(succeeded, "{stderr}");
     let began: Vec<String> = world.power().into_iter().filter(|p| p.what == "begin").map(|p| p.address).collect();
     assert_eq!(began, ["10.0.1.11"]);
     wait_for("the node is uncordoned", 30, || (world.node("w1")["spec"]["unschedulable"] != true).then_some(()));

@@ -4,9 +4,9 @@
 //! Both are started once and shared. Every test has a namespace and nodes of its own. Only the tests write budgets'
 //! status here, and nothing removes a terminating namespace.
 
-mod answers;
+mod connections;
 mod cordons;
+mod eviction_results;
 mod live;
-mod places;
 mod probes;
 mod servers;

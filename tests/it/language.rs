@@ -45,7 +45,7 @@ fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-fn shown(path: &Path) -> String {
+fn relative_path(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().display().to_string()
 }
 
@@ -54,12 +54,12 @@ fn words(all: &[&str]) -> Regex {
 }
 
 /// Lines of all these files that match, except those that a predicate excuses.
-fn matching(paths: &[PathBuf], what: &Regex, excused: impl Fn(&str, &str) -> bool) -> Vec<String> {
+fn matching(paths: &[PathBuf], what: &Regex, is_excused: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for path in paths {
-        let (name, text) = (shown(path), fs::read_to_string(path).unwrap());
+        let (name, text) = (relative_path(path), fs::read_to_string(path).unwrap());
         for (number, line) in text.lines().enumerate() {
-            if what.is_match(line) && !excused(&name, line) {
+            if what.is_match(line) && !is_excused(&name, line) {
                 found.push(format!("{name}:{}: {}", number + 1, line.trim()));
             }
         }
@@ -68,7 +68,7 @@ fn matching(paths: &[PathBuf], what: &Regex, excused: impl Fn(&str, &str) -> boo
 }
 
 #[test]
-fn documents_use_no_retired_word() {
+fn documents_contain_no_retired_word() {
     let mut documents = files("docs", "md");
     documents.push(root().join("README.md"));
     let generated = |name: &str, _: &str| GENERATED.contains(&name);
@@ -80,12 +80,12 @@ fn documents_use_no_retired_word() {
 }
 
 #[test]
-fn strings_of_the_program_use_no_retired_word() {
+fn strings_contain_no_retired_word() {
     let quoted = Regex::new(r#""(?:[^"\\]|\\.)*""#).unwrap();
     let retired = words(RETIRED_IN_STRINGS);
     let mut found = Vec::new();
     for path in files("src", "rs") {
-        let name = shown(&path);
+        let name = relative_path(&path);
         if name.contains("/tests/") || name.ends_with("tests.rs") {
             continue;
         }
@@ -100,7 +100,7 @@ fn strings_of_the_program_use_no_retired_word() {
 }
 
 #[test]
-fn retired_names_of_types_stay_retired() {
+fn no_type_has_a_retired_name() {
     let declared = Regex::new(&format!(r"\b(struct|enum|trait|type|const) ({})\b", RETIRED_NAMES.join("|"))).unwrap();
     let all: Vec<PathBuf> = files("src", "rs").into_iter().chain(files("tests", "rs")).collect();
     let found = matching(&all, &declared, |name, _| name == "tests/it/language.rs");
@@ -113,7 +113,7 @@ fn no_comment_begins_with_a_question_word() {
     let begins = Regex::new(r"^\s*//[/!]? (What|Which|Who|Whom|Whose|Why|How|When|Where)\b").unwrap();
     let mut found = Vec::new();
     for path in files("src", "rs").into_iter().chain(files("tests", "rs")) {
-        let name = shown(&path);
+        let name = relative_path(&path);
         if name.starts_with("src/cli") {
             continue;
         }
@@ -131,7 +131,7 @@ fn no_comment_begins_with_a_question_word() {
 
 /// Rules that comments cite (`REB-37`) stand in docs/spec, and documents that they cite exist.
 #[test]
-fn rules_and_documents_that_comments_cite_exist() {
+fn rules_and_documents_cited_in_comments_exist() {
     let rule = Regex::new(r"\b(REB|REP|SAF|SAB|MET|CLU|CLI|STO)-\d+\b").unwrap();
     let defined = Regex::new(r"(?m)(?:\*\*|^\| )((?:REB|REP|SAF|SAB|MET|CLU|CLI|STO)-\d+)(?:\*\*| \|)").unwrap();
     let document = Regex::new(r"\b(?:docs/|spec/)[a-z0-9/-]+\.md\b").unwrap();
@@ -143,7 +143,7 @@ fn rules_and_documents_that_comments_cite_exist() {
     assert!(known.len() > 200, "{} rules", known.len());
     let mut wrong = Vec::new();
     for path in files("src", "rs").into_iter().chain(files("tests", "rs")) {
-        let (name, text) = (shown(&path), fs::read_to_string(&path).unwrap());
+        let (name, text) = (relative_path(&path), fs::read_to_string(&path).unwrap());
         for (number, line) in text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//")) {
             let unknown = rule.find_iter(line).filter(|found| !known.contains(found.as_str()));
             let missing = document.find_iter(line).filter(|found| {

@@ -3,4 +3,4 @@
 
 mod examples;
 mod hostile;
-mod post;
+mod receiver;

@@ -15,7 +15,7 @@ use emulator::Emulator;
 use serde_json::json;
 
 use crate::{
-    commands::rig::{Ran, run},
+    commands::rig::{RunOutput, run},
     world::{Options, World, cluster::machines, program::Daemon, wait_for},
 };
 
@@ -28,16 +28,16 @@ fn config(dir: &Path, bmcs: &str) -> String {
     config.to_str().unwrap().to_owned()
 }
 
-fn power(config: &str, words: &[&str]) -> Ran {
+fn power(config: &str, args: &[&str]) -> RunOutput {
     let mut all = vec!["--config", config, "power"];
-    all.extend(words);
-    let ran = run(&all, "");
-    assert!(!format!("{ran:?}").contains("hunter2"), "{words:?} shows the password: {ran:?}");
-    ran
+    all.extend(args);
+    let output = run(&all, "");
+    assert!(!format!("{output:?}").contains("hunter2"), "{args:?} shows the password: {output:?}");
+    output
 }
 
 #[test]
-fn a_machine_is_turned_off_and_on_and_cycled_over_tls_with_a_password() {
+fn power_off_on_and_cycle_work_over_tls_with_a_password() {
     let Some(bmc) = Emulator::start(true) else { return };
     let url = &bmc.url;
     let dir = bmc.dir.path();
@@ -52,10 +52,10 @@ fn a_machine_is_turned_off_and_on_and_cycled_over_tls_with_a_password() {
         two = emulator::TWO
     );
     let config = &config(dir, &text);
-    let done = |words: &[&str]| {
-        let ran = power(config, words);
-        assert_eq!(ran.status, 0, "{words:?}: {ran:?}");
-        ran
+    let done = |args: &[&str]| {
+        let output = power(config, args);
+        assert_eq!(output.status, 0, "{args:?}: {output:?}");
+        output
     };
     assert_eq!(done(&["status", "10.0.0.1"]).stdout, "on\n");
     assert_eq!(done(&["status", "10.0.0.2"]).stdout, "off\n");
@@ -72,33 +72,33 @@ fn a_machine_is_turned_off_and_on_and_cycled_over_tls_with_a_password() {
     assert_eq!(done(&["booted", "10.0.0.1", "1700000000"]).stdout, "false\n");
     assert_eq!(done(&["booted", "--on-is-enough", "10.0.0.1", "1700000000"]).stdout, "true\n");
     assert_eq!(done(&["booted", "--on-is-enough", "10.0.0.2", "1700000000"]).stdout, "false\n");
-    for (address, said) in [("10.0.0.3", "has 2 systems"), ("10.0.0.4", "refused the user name or password")] {
-        let ran = power(config, &["cycle", address]);
-        assert!(ran.status == 1 && ran.stderr.contains(said), "{ran:?}");
+    for (address, message) in [("10.0.0.3", "has 2 systems"), ("10.0.0.4", "refused the user name or password")] {
+        let output = power(config, &["cycle", address]);
+        assert!(output.status == 1 && output.stderr.contains(message), "{output:?}");
     }
-    let ran = power(config, &["cycle", "10.0.0.9"]);
-    assert!(ran.status == 2 && ran.stderr.contains("has no BMC for 10.0.0.9"), "{ran:?}");
+    let output = power(config, &["cycle", "10.0.0.9"]);
+    assert!(output.status == 2 && output.stderr.contains("has no BMC for 10.0.0.9"), "{output:?}");
     assert_eq!(bmc.resets().len(), 4, "nothing was asked for in vain");
     // A certificate of another authority is not trusted: nothing is sent, least of all the password.
     let strange = text.replace("ca-file: ca.crt, ", "");
-    let ran = power(&self::config(dir, &strange), &["status", "10.0.0.1"]);
-    assert!(ran.status == 1 && ran.stderr.contains("certificate is not trusted"), "{ran:?}");
+    let output = power(&self::config(dir, &strange), &["status", "10.0.0.1"]);
+    assert!(output.status == 1 && output.stderr.contains("certificate is not trusted"), "{output:?}");
 }
 
 #[test]
-fn what_is_missing_or_open_to_everyone_is_misuse_before_any_bmc_is_asked() {
+fn missing_or_world_readable_bmc_settings_are_usage_errors() {
     let dir = tempfile::TempDir::new().unwrap();
-    let ran = run(&["power", "status", "10.0.0.1"], "");
-    assert!(ran.status == 2 && ran.stderr.contains("power.bmcs"), "{ran:?}");
+    let output = run(&["power", "status", "10.0.0.1"], "");
+    assert!(output.status == 2 && output.stderr.contains("power.bmcs"), "{output:?}");
     let text = "bmcs: {10.0.0.1: {url: 'https://127.0.0.1:1', username: admin, password: hunter2}}";
     let config = config(dir.path(), text);
     std::fs::set_permissions(dir.path().join("bmcs.yaml"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    let ran = power(&config, &["off", "10.0.0.1"]);
-    assert!(ran.status == 2 && ran.stderr.contains("everyone can read it; chmod 600"), "{ran:?}");
+    let output = power(&config, &["off", "10.0.0.1"]);
+    assert!(output.status == 2 && output.stderr.contains("everyone can read it; chmod 600"), "{output:?}");
 }
 
 #[test]
-fn a_node_goes_through_the_reboot_queue_with_power_cycle_and_power_booted_as_its_commands() {
+fn the_reboot_queue_works_with_power_cycle_and_power_booted() {
     let Some(bmc) = Emulator::start(false) else { return };
     let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
     let machines = machines(1, 1);
@@ -123,18 +123,20 @@ fn a_node_goes_through_the_reboot_queue_with_power_cycle_and_power_booted_as_its
     let before = world.boot_id(&worker.name);
     world.queue(&[worker]);
     let _engine = Daemon::start(dir, &file, "engine");
-    world.or_why(0, "the machine was turned on again", 90, || (bmc.resets() == ["ForceOff", "On"]).then_some(()));
-    world.entry_is(0, "rebooting", 1);
+    world.wait_or_explain(0, "the machine was turned on again", 90, || {
+        (bmc.resets() == ["ForceOff", "On"]).then_some(())
+    });
+    world.wait_for_entry_status(0, "rebooting", 1);
     // The machine boots: until then `power booted` finds the boot id that was recorded before the drain.
     let boot = json!({"status": {"nodeInfo": {"bootID": format!("{before}-next")}}});
     world.ok("PATCH", &format!("/api/v1/nodes/{}/status", worker.name), Some(&boot));
-    world.queue_is_empty(120);
+    world.wait_for_empty_queue(120);
     assert_eq!(bmc.resets(), ["ForceOff", "On"], "one cycle for one entry");
     wait_for("the worker is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
 }
 
 #[test]
-fn a_node_goes_through_the_reboot_queue_with_hosts_reboot_as_its_command_and_our_controller_behind_it() {
+fn the_reboot_queue_works_with_hosts_reboot_and_cketerms_controller() {
     let Some(bmc) = Emulator::start(false) else { return };
     let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
     hosts::define(&world);
@@ -155,7 +157,7 @@ fn a_node_goes_through_the_reboot_queue_with_hosts_reboot_as_its_command_and_our
         }),
     );
     world.add_nodes(&machines);
-    world.word(&["policy", "set", "metal3_controller", "true"]);
+    world.run(&["policy", "set", "metal3_controller", "true"]);
     let address = bmc.url.replace("http://", "redfish+http://");
     let host = json!({
         "apiVersion": "metal3.io/v1alpha1", "kind": "BareMetalHost",
@@ -177,17 +179,19 @@ fn a_node_goes_through_the_reboot_queue_with_hosts_reboot_as_its_command_and_our
     };
     world.queue(&[worker]);
     // the machine takes some seconds to go off
-    world.or_why(0, "the request", 60, || {
+    world.wait_or_explain(0, "the request", 60, || {
         hosts::annotations(&world, &worker.name).get("reboot.metal3.io").map(|_| hold(Some("")))
     });
-    world.or_why(0, "it is held by another", 60, || {
-        world.word(&["rq", "why", "0"]).contains("held off by backup").then_some(())
+    world.wait_or_explain(0, "it is held by another", 60, || {
+        world.run(&["rq", "why", "0"]).contains("held off by backup").then_some(())
     });
     hold(None);
-    world.or_why(0, "the machine was turned on again", 120, || (bmc.resets() == ["ForceOff", "On"]).then_some(()));
+    world.wait_or_explain(0, "the machine was turned on again", 120, || {
+        (bmc.resets() == ["ForceOff", "On"]).then_some(())
+    });
     let boot = json!({"status": {"nodeInfo": {"bootID": format!("{before}-next")}}});
     world.ok("PATCH", &format!("/api/v1/nodes/{}/status", worker.name), Some(&boot));
-    world.queue_is_empty(120);
+    world.wait_for_empty_queue(120);
     assert_eq!(bmc.resets(), ["ForceOff", "On"], "one cycle for one entry");
     wait_for("the worker is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
 }

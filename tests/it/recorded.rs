@@ -30,7 +30,7 @@ use self::scenes::{BOOT, now, scenarios, snapshot, stored, strings};
 
 /// The recorded lists are derived from the state alone, before limit and switch are considered. So cketerm's lists come
 /// from decisions with the gates open, and the list of uncordoned nodes from one in which nothing starts.
-fn answer(row: &Value, snap: &Snapshot) -> Value {
+fn answer(row: &Value, snapshot_view: &Snapshot) -> Value {
     let mut lists: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for list in ["next_candidates", "dequeued", "cancelled", "drain_completed", "drain_timed_out", "uncordon"] {
         lists.insert(list, Vec::new());
@@ -39,7 +39,7 @@ fn answer(row: &Value, snap: &Snapshot) -> Value {
         (false, ["next_candidates", "drain_completed", "drain_timed_out", ""]),
         (true, ["uncordon", "cancelled", "dequeued", ""]),
     ] {
-        let decision = decision(&with_gates(snap, shut));
+        let decision = decision(&with_gates(snapshot_view, shut));
         let of_repairs = |p: &&Planned| p.entry.is_some_and(|e| e.queue == QueueKind::Repair);
         let releases = |p: &&Planned| matches!(p.effect, Effect::Release { .. });
         for planned in decision.effects.iter().filter(|p| !of_repairs(p) || releases(p)) {
@@ -60,18 +60,18 @@ fn answer(row: &Value, snap: &Snapshot) -> Value {
     }
     let mut out = json!(lists);
     out["id"] = row["id"].clone();
-    out["reboots_after_dedup"] = json!(looked_at(snap));
-    project(row, snap, &mut out);
+    out["reboots_after_dedup"] = json!(considered_entries(snapshot_view));
+    to_cke_form(row, snapshot_view, &mut out);
     out
 }
 
-fn decision(snap: &Snapshot) -> Decision {
-    decide(snap, Now { boot: Duration::from_secs_f64(BOOT), wall: now() })
+fn decision(snapshot_view: &Snapshot) -> Decision {
+    decide(snapshot_view, Now { boot: Duration::from_secs_f64(BOOT), wall: now() })
 }
 
 /// A snapshot survives writing and reading: after a round trip, each of CKE's recorded scenes gives the same decisions.
 #[test]
-fn every_recorded_scene_is_decided_alike_after_it_was_written_down() {
+fn decisions_on_recorded_scenarios_survive_a_state_round_trip() {
     for row in scenarios() {
         let (snapshot, now) = (snapshot(&row["input"]), Now { boot: Duration::from_secs_f64(BOOT), wall: now() });
         let decided = decide(&snapshot, now);
@@ -83,8 +83,8 @@ fn every_recorded_scene_is_decided_alike_after_it_was_written_down() {
 }
 
 /// The same state with all gates open, or with the queue disabled.
-fn with_gates(snap: &Snapshot, shut: bool) -> Snapshot {
-    let mut store = (*snap.store).clone();
+fn with_gates(snapshot_view: &Snapshot, shut: bool) -> Snapshot {
+    let mut store = (*snapshot_view.store).clone();
     store.reboots.switch = Switch { raw: shut.then(|| "true".to_owned()), mod_revision: 3 };
     if shut {
         store.repairs.switch = store.reboots.switch.clone();
@@ -97,31 +97,31 @@ fn with_gates(snap: &Snapshot, shut: bool) -> Snapshot {
     definition.cluster.reboot.reboot_command = Some(vec!["reboot".to_owned()]);
     definition.cluster.reboot.boot_check_command = Some(vec!["check".to_owned()]);
     store.cluster = Some(stored("cluster".to_owned(), definition));
-    Snapshot { store: Arc::new(store), ..snap.clone() }
+    Snapshot { store: Arc::new(store), ..snapshot_view.clone() }
 }
 
 /// Entries that are considered: of two for one node the one with the smaller index.
-fn looked_at(snap: &Snapshot) -> Vec<u64> {
+fn considered_entries(snapshot_view: &Snapshot) -> Vec<u64> {
     let mut seen = std::collections::HashSet::new();
     let first = |s: &Stored<RebootEntry>| seen.insert(s.get().unwrap().node.clone());
     let mut first = first;
-    snap.store.reboots.entries.iter().filter(|(_, s)| first(s)).map(|(i, _)| *i).collect()
+    snapshot_view.store.reboots.entries.iter().filter(|(_, s)| first(s)).map(|(i, _)| *i).collect()
 }
 
 /// Converts cketerm's lists to the form of the recorded ones. CKE's lists contain only entries that CKE considers;
 /// cketerm removes cancelled and foreign duplicates at once, because cancel and removal wait for nothing. CKE lists an
 /// entry that is cancelled *and* foreign in both lists.
-fn project(row: &Value, snap: &Snapshot, out: &mut Value) {
-    let looked_at = looked_at(snap);
+fn to_cke_form(row: &Value, snapshot_view: &Snapshot, out: &mut Value) {
+    let considered_entries = considered_entries(snapshot_view);
     for list in ["cancelled", "dequeued"] {
-        out[list].as_array_mut().unwrap().retain(|i| looked_at.contains(&i.as_u64().unwrap()));
+        out[list].as_array_mut().unwrap().retain(|i| considered_entries.contains(&i.as_u64().unwrap()));
     }
     let members: Vec<String> =
         strings(&row["input"]["control_planes"]).into_iter().chain(strings(&row["input"]["workers"])).collect();
     let mut both: Vec<u64> = out["dequeued"].as_array().unwrap().iter().map(|i| i.as_u64().unwrap()).collect();
     for index in out["cancelled"].as_array().unwrap() {
         let index = index.as_u64().unwrap();
-        let node = &snap.store.reboots.entries[&index].get().unwrap().node;
+        let node = &snapshot_view.store.reboots.entries[&index].get().unwrap().node;
         if !members.contains(node) {
             both.push(index);
         }
@@ -132,57 +132,69 @@ fn project(row: &Value, snap: &Snapshot, out: &mut Value) {
 
 /// Nodes that CKE uncordons and cketerm does not: their entry is draining or rebooting, behind an earlier one of the
 /// same node (I13).
-fn kept_on_purpose(row: &Value, ours: &Value, snap: &Snapshot) -> bool {
+fn is_kept_by_design(row: &Value, actual: &Value, snapshot_view: &Snapshot) -> bool {
     let claimed = |name: &Value| {
-        snap.store.reboots.entries.values().filter_map(Stored::get).any(|e| {
+        snapshot_view.store.reboots.entries.values().filter_map(Stored::get).any(|e| {
             e.node == name.as_str().unwrap() && matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
         })
     };
-    let (ours, theirs) = (ours.as_array().unwrap(), row["expected"]["uncordon"].as_array().unwrap());
-    ours.iter().all(|n| theirs.contains(n)) && theirs.iter().filter(|n| !ours.contains(n)).all(claimed)
+    let (actual, recorded_list) = (actual.as_array().unwrap(), row["expected"]["uncordon"].as_array().unwrap());
+    actual.iter().all(|n| recorded_list.contains(n))
+        && recorded_list.iter().filter(|n| !actual.contains(n)).all(claimed)
 }
 
 /// Drained nodes whose machine is in repair too: at most one queue has an effect in flight on a machine (I1).
-fn one_action_a_machine(ours: &Value, theirs: &Value, snap: &Snapshot) -> bool {
+fn differs_by_machine_in_repair(actual: &Value, recorded_list: &Value, snapshot_view: &Snapshot) -> bool {
     let in_repair = |index: &Value| {
-        let node = &snap.store.reboots.entries[&index.as_u64().unwrap()].get().unwrap().node;
-        snap.store.repairs.entries.values().any(|s| s.get().is_some_and(|e| e.claims_machine() && e.address == *node))
+        let node = &snapshot_view.store.reboots.entries[&index.as_u64().unwrap()].get().unwrap().node;
+        snapshot_view
+            .store
+            .repairs
+            .entries
+            .values()
+            .any(|s| s.get().is_some_and(|e| e.claims_machine() && e.address == *node))
     };
-    let (ours, theirs) = (ours.as_array().unwrap(), theirs.as_array().unwrap());
-    ours.iter().all(|i| theirs.contains(i)) && theirs.iter().filter(|i| !ours.contains(i)).all(in_repair)
+    let (actual, recorded_list) = (actual.as_array().unwrap(), recorded_list.as_array().unwrap());
+    actual.iter().all(|i| recorded_list.contains(i))
+        && recorded_list.iter().filter(|i| !actual.contains(i)).all(in_repair)
 }
 
 #[test]
-fn the_lists_that_concern_reboots_are_those_of_cke() {
+fn reboot_lists_match_ckes() {
     let rows = scenarios();
     assert_eq!(rows.len(), 160);
     let mut out = String::new();
     let (mut bad, mut flawed, mut kept, mut ours_is_busy) = (Vec::new(), 0, Vec::new(), Vec::new());
     for row in &rows {
-        let snap = snapshot(&row["input"]);
-        let mut ours = answer(row, &snap);
+        let snapshot_view = snapshot(&row["input"]);
+        let mut actual = answer(row, &snapshot_view);
         let expected = &row["expected"];
         let mut differences = Vec::new();
-        for (list, mine) in ours.as_object().unwrap() {
-            let theirs = &expected[list];
+        for (list, actual_list) in actual.as_object().unwrap() {
+            let recorded_list = &expected[list];
             // CKE names one new candidate a pass; cketerm fills the free slots.
             let equal = match list.as_str() {
                 "id" => true,
-                "next_candidates" => mine.as_array().unwrap().first() == theirs.as_array().unwrap().first(),
-                _ => mine == theirs,
+                "next_candidates" => {
+                    actual_list.as_array().unwrap().first() == recorded_list.as_array().unwrap().first()
+                }
+                _ => actual_list == recorded_list,
             };
-            if !equal && list == "uncordon" && kept_on_purpose(row, mine, &snap) {
+            if !equal && list == "uncordon" && is_kept_by_design(row, actual_list, &snapshot_view) {
                 kept.push(row["id"].to_string());
-            } else if !equal && list == "drain_completed" && one_action_a_machine(mine, theirs, &snap) {
+            } else if !equal
+                && list == "drain_completed"
+                && differs_by_machine_in_repair(actual_list, recorded_list, &snapshot_view)
+            {
                 ours_is_busy.push(row["id"].to_string());
             } else if !equal {
-                differences.push(format!("{} {list}: {mine}, CKE {theirs}", row["id"]));
+                differences.push(format!("{} {list}: {actual_list}, CKE {recorded_list}", row["id"]));
             }
         }
         if kept.last() == Some(&row["id"].to_string()) {
-            ours.as_object_mut().unwrap().remove("uncordon");
+            actual.as_object_mut().unwrap().remove("uncordon");
         }
-        out.push_str(&ours.to_string());
+        out.push_str(&actual.to_string());
         out.push('\n');
         if expected.get("cke_flaws").is_some() {
             flawed += usize::from(!differences.is_empty());
@@ -204,16 +216,16 @@ fn the_lists_that_concern_reboots_are_those_of_cke() {
 }
 
 #[test]
-fn nothing_starts_in_a_recorded_state_where_cke_starts_nothing() {
+fn nothing_starts_in_recorded_states_in_which_cke_starts_nothing() {
     for row in scenarios() {
-        let snap = snapshot(&row["input"]);
-        let decision = decision(&snap);
+        let snapshot_view = snapshot(&row["input"]);
+        let decision = decision(&snapshot_view);
         let reboot = |p: &&Planned| p.entry.is_some_and(|e| e.queue == QueueKind::Reboot);
-        let ours = decision.effects.iter().filter(reboot).filter(|p| p.effect.starts()).count();
+        let actual = decision.effects.iter().filter(reboot).filter(|p| p.effect.starts()).count();
         let ops = row["expected"]["reboot_ops"].as_array().unwrap();
         let limit = decision.reasons.values().any(|r| matches!(r, Reason::UnreachableGate { .. }));
         let disabled = row["input"]["reboot_enabled"] == json!(false);
-        assert!(!(limit || disabled) || ours == 0, "{}: starts behind a gate", row["id"]);
+        assert!(!(limit || disabled) || actual == 0, "{}: starts behind a gate", row["id"]);
         if limit && row["expected"].get("cke_flaws").is_none() {
             assert!(
                 ops.iter().all(|op| op["name"] != "reboot-drain-start"),
@@ -226,13 +238,13 @@ fn nothing_starts_in_a_recorded_state_where_cke_starts_nothing() {
 
 /// Operations of the repair queue, under CKE's names. In cketerm an API server's start waits for a healthy control
 /// plane, which CKE does not check: here all Nodes are Ready.
-fn repair_operations(snap: &Snapshot) -> Vec<(&'static str, String, u64)> {
-    let mut kube = (*snap.kube).clone();
-    for node in snap.kube.nodes.values() {
+fn repair_operations(snapshot_view: &Snapshot) -> Vec<(&'static str, String, u64)> {
+    let mut kube = (*snapshot_view.kube).clone();
+    for node in snapshot_view.kube.nodes.values() {
         kube.put_node(NodeRow { ready: true, ..(**node).clone() });
     }
-    let snap = Snapshot { kube: Arc::new(kube), ..snap.clone() };
-    let mut operations: Vec<_> = decision(&snap)
+    let snapshot_view = Snapshot { kube: Arc::new(kube), ..snapshot_view.clone() };
+    let mut operations: Vec<_> = decision(&snapshot_view)
         .effects
         .iter()
         .filter_map(|planned| {
@@ -245,7 +257,7 @@ fn repair_operations(snap: &Snapshot) -> Vec<(&'static str, String, u64)> {
                 Effect::BackOff { .. } => "repair-drain-timeout",
                 _ => return None,
             };
-            let entry = snap.store.repairs.entries[&id.index].get().unwrap();
+            let entry = snapshot_view.store.repairs.entries[&id.index].get().unwrap();
             Some((name, entry.address.clone(), id.index))
         })
         .collect();
@@ -254,47 +266,47 @@ fn repair_operations(snap: &Snapshot) -> Vec<(&'static str, String, u64)> {
 }
 
 #[test]
-fn the_operations_of_repairs_are_those_of_cke() {
+fn repair_operations_match_ckes() {
     let (mut bad, mut flawed, mut on_purpose) = (Vec::new(), 0, 0);
     for row in scenarios() {
-        let snap = snapshot(&row["input"]);
-        let ours = repair_operations(&snap);
-        let mut theirs: Vec<(String, String)> = row["expected"]["repair_ops"]
+        let snapshot_view = snapshot(&row["input"]);
+        let actual = repair_operations(&snapshot_view);
+        let mut recorded_list: Vec<(String, String)> = row["expected"]["repair_ops"]
             .as_array()
             .unwrap()
             .iter()
             .flat_map(|op| strings(&op["targets"]).into_iter().map(|t| (op["name"].as_str().unwrap().to_owned(), t)))
             .collect();
-        theirs.sort();
-        let mine: Vec<(String, String)> = ours.iter().map(|(n, a, _)| ((*n).to_owned(), a.clone())).collect();
-        if mine == theirs {
+        recorded_list.sort();
+        let actual_list: Vec<(String, String)> = actual.iter().map(|(n, a, _)| ((*n).to_owned(), a.clone())).collect();
+        if actual_list == recorded_list {
             continue;
         }
         if row["expected"].get("cke_flaws").is_some() {
             flawed += 1;
             continue;
         }
-        let entries = || snap.store.repairs.entries.values().map(|s| s.get().unwrap());
+        let entries = || snapshot_view.store.repairs.entries.values().map(|s| s.get().unwrap());
         // CKE considers as many entries as the limit allows; cketerm continues all that are in progress (I3).
         let goes_on = |(name, address, index): &(&str, String, u64)| {
-            theirs.contains(&((*name).to_owned(), address.clone()))
-                || snap.store.repairs.entries[index].get().unwrap().claims_machine()
+            recorded_list.contains(&((*name).to_owned(), address.clone()))
+                || snapshot_view.store.repairs.entries[index].get().unwrap().claims_machine()
         };
         // A machine that is being rebooted is not repaired (I43), and entries in progress hold their slots (I3).
-        let limit = snap.store.definition().unwrap().cluster.repair.concurrency();
+        let limit = snapshot_view.store.definition().unwrap().cluster.repair.concurrency();
         let full = i64::try_from(entries().filter(|e| e.claims_machine()).count()).unwrap() >= limit;
         let holds_back = |(name, address): &(String, String)| {
             let in_reboot =
-                snap.store.reboots.entries.values().map(|s| s.get().unwrap()).any(|e| {
+                snapshot_view.store.reboots.entries.values().map(|s| s.get().unwrap()).any(|e| {
                     e.node == *address && matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
                 });
             let starts = entries().all(|e| e.address != *address || !e.claims_machine());
-            mine.contains(&(name.clone(), address.clone())) || in_reboot || (starts && full)
+            actual_list.contains(&(name.clone(), address.clone())) || in_reboot || (starts && full)
         };
-        if ours.iter().all(goes_on) && theirs.iter().all(holds_back) {
+        if actual.iter().all(goes_on) && recorded_list.iter().all(holds_back) {
             on_purpose += 1;
         } else {
-            bad.push(format!("{}: {ours:?}, CKE {theirs:?}", row["id"]));
+            bad.push(format!("{}: {actual:?}, CKE {recorded_list:?}", row["id"]));
         }
     }
     println!("{flawed} with flaws of CKE differ; {on_purpose} differ on purpose (I3, I43)");

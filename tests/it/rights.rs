@@ -10,7 +10,7 @@ use crate::world::{
 };
 
 #[test]
-fn an_engine_with_exactly_its_rights_reboots_workers_and_api_servers() {
+fn an_engine_with_exactly_the_documented_rights_reboots_workers_and_api_servers() {
     let Some(world) = World::start(Options { kcm: true, kwok: true, audit: true, ..Options::default() }) else {
         return;
     };
@@ -21,7 +21,7 @@ fn an_engine_with_exactly_its_rights_reboots_workers_and_api_servers() {
     }
     let job = world.add_job("default", "batch");
     world.add_pod("default", "batch-0", "w1", "batch", Some(&job));
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     world.add_budget("default", "web", "web", 0);
     // its pods are not protected, so they are deleted
     let reboot = json!({"protected_job_pods": {"matchLabels": {"protected": "yes"}}});
@@ -31,7 +31,7 @@ fn an_engine_with_exactly_its_rights_reboots_workers_and_api_servers() {
     let daemon = Daemon::start(world.dir(), &settings, "least");
     daemon.ready();
     world.queue(&[&all[0], &all[2]]);
-    world.queue_is_empty(120);
+    world.wait_for_empty_queue(120);
     wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
     let begun: Vec<String> = world.power().into_iter().filter(|p| p.what == "begin").map(|p| p.address).collect();
     assert_eq!(begun, [all[2].address.clone(), all[0].address.clone()], "the worker first, then the API server");
@@ -49,30 +49,34 @@ fn an_engine_with_exactly_its_rights_reboots_workers_and_api_servers() {
     let kubeconfig = world.granted("blind", &["cketerm-hosts"]);
     let settings = config(world.dir(), "blind.yaml", &world.etcd, Some(&kubeconfig), 5);
     let daemon = Daemon::start(world.dir(), &settings, "blind");
-    let says = wait_for("it names the right", 30, || {
-        let (_, says) = daemon.page("/readyz");
+    let page = wait_for("it names the right", 30, || {
+        let (_, page) = daemon.page("/readyz");
         // before the rights are reviewed, Kubernetes "does not answer yet"
-        says.contains("missing rights").then_some(says)
+        page.contains("missing rights").then_some(page)
     });
-    assert!(says.contains("observing"), "{says}");
-    assert!(says.contains("nodes") && says.contains("docs/rbac.yaml"), "{says}");
+    assert!(page.contains("observing"), "{page}");
+    assert!(page.contains("nodes") && page.contains("docs/rbac.yaml"), "{page}");
 }
 
 #[test]
-fn what_a_person_may_not_do_by_hand_is_named_and_nothing_is_done() {
+fn a_manual_action_without_the_right_names_it_and_does_nothing() {
     let Some(world) = World::start(Options { kwok: true, audit: true, ..Options::default() }) else { return };
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));
     let kubeconfig = world.granted("looker", &["cketerm-hosts"]);
     let settings = config(world.dir(), "looker.yaml", &world.etcd, Some(&kubeconfig), 5);
-    let ran = cketerm(&settings, &["nodes", "cordon", "w1"]);
-    assert!(ran.code != 0 && ran.stderr.contains("nodes") && ran.stderr.contains("docs/rbac.yaml"), "{}", ran.stderr);
+    let output = cketerm(&settings, &["nodes", "cordon", "w1"]);
+    assert!(
+        output.code != 0 && output.stderr.contains("nodes") && output.stderr.contains("docs/rbac.yaml"),
+        "{}",
+        output.stderr
+    );
     assert!(world.cordoned().is_empty());
-    let told = cketerm(&settings, &["info", "-o", "json"]);
-    let told: serde_json::Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let info = cketerm(&settings, &["info", "-o", "json"]);
+    let info: serde_json::Value = serde_json::from_str(&info.stdout).expect("JSON");
     let lacking: Vec<&str> =
-        told["you may not change"].as_array().expect("a list").iter().filter_map(|w| w.as_str()).collect();
+        info["you may not change"].as_array().expect("a list").iter().filter_map(|w| w.as_str()).collect();
     let [nodes] = lacking.as_slice() else { panic!("{lacking:?}") };
     assert!(nodes.contains("does not let this account patch Nodes: docs/rbac.yaml"), "{nodes}");
     // commands that need only etcd need no right in Kubernetes

@@ -7,7 +7,7 @@ use std::{
 
 use crate::world::{
     Etcd, EtcdVersion, found,
-    program::{Daemon, Ran, command},
+    program::{Daemon, RunOutput, command},
     sandbox::Served,
     wait_for,
 };
@@ -36,7 +36,7 @@ fn config(dir: &Path, url: &str, user: &str, kubeconfig: Option<&str>) -> PathBu
     path
 }
 
-fn run(config: &Path, args: &[&str], stdin: &str) -> Ran {
+fn run(config: &Path, args: &[&str], stdin: &str) -> RunOutput {
     use std::io::Write as _;
     let mut child = command()
         .arg("--config")
@@ -50,18 +50,18 @@ fn run(config: &Path, args: &[&str], stdin: &str) -> Ran {
     let _ = child.stdin.take().expect("its input").write_all(stdin.as_bytes());
     let out = child.wait_with_output().expect("it ends");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ran { code: out.status.code().unwrap_or(-1), stdout: text(&out.stdout), stderr: text(&out.stderr) }
+    RunOutput { code: out.status.code().unwrap_or(-1), stdout: text(&out.stdout), stderr: text(&out.stderr) }
 }
 
 #[test]
-fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
+fn each_documented_etcd_role_can_do_its_work_and_no_more() {
     let Some(ctl) = found("etcdctl") else { return };
     let Some(etcd) = Etcd::start(EtcdVersion::V34) else { return };
     let served = Served::start(&["--nodes", "6"]);
     let kubeconfig = served.facts["kubeconfig"].as_str().expect("a path");
     // the definition of the sandbox's machines, in an etcd with authentication
-    let theirs = Path::new(served.facts["config"].as_str().expect("a path"));
-    let definition = run(theirs, &["cluster", "get"], "").stdout;
+    let sandbox_config = Path::new(served.facts["config"].as_str().expect("a path"));
+    let definition = run(sandbox_config, &["cluster", "get"], "").stdout;
     let address = {
         let nodes: serde_json::Value = serde_yaml::from_str(&definition).expect("YAML");
         let nodes = nodes["nodes"].as_array().expect("nodes").clone();
@@ -82,9 +82,9 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
         ["observer", "operator", "engine"].map(|user| config(&served.dir, &etcd.url, user, Some(kubeconfig)));
 
     let done = |args: &[&str], stdin: &str| {
-        let ran = run(&operator, args, stdin);
-        assert_eq!(ran.code, 0, "cketerm {args:?} as operator: {ran:?}");
-        ran.stdout
+        let output = run(&operator, args, stdin);
+        assert_eq!(output.code, 0, "cketerm {args:?} as operator: {output:?}");
+        output.stdout
     };
     done(&["constraints", "set", "control-plane-count", "3"], "");
     let file = served.dir.join("cluster.yml");
@@ -92,7 +92,7 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
     done(&["cluster", "set", file.to_str().expect("text")], "");
     done(&["cluster", "identify", "--confirm"], "");
     let policy: serde_json::Value =
-        serde_json::from_str(&run(theirs, &["policy", "show", "-o", "json"], "").stdout).expect("JSON");
+        serde_json::from_str(&run(sandbox_config, &["policy", "show", "-o", "json"], "").stdout).expect("JSON");
     let probe = policy["control_plane_probe"].as_str().expect("where the sandbox's control planes answer");
     done(&["policy", "set", "control_plane_probe", probe], "");
     // its engine cannot reach the etcd behind those control planes
@@ -135,9 +135,9 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
     };
     let before = revision();
     let lacking = |who: &Path| {
-        let told: serde_json::Value =
+        let info: serde_json::Value =
             serde_json::from_str(&run(who, &["info", "-o", "json"], "").stdout).expect("JSON");
-        told["you may not change"].as_array().expect("a list").clone()
+        info["you may not change"].as_array().expect("a list").clone()
     };
     assert_eq!((lacking(&operator).len(), lacking(&engine).len()), (0, 0));
     let all = lacking(&observer);
@@ -152,8 +152,8 @@ fn each_role_of_the_document_can_do_what_it_is_for_and_no_more() {
         (&["rq", "disable"], ""),
         (&["policy", "set", "settle_seconds", "1"], ""),
     ] {
-        let ran = run(&observer, args, stdin);
-        assert!(ran.code != 0 && ran.stderr.contains("permission"), "{args:?}: {ran:?}");
+        let output = run(&observer, args, stdin);
+        assert!(output.code != 0 && output.stderr.contains("permission"), "{args:?}: {output:?}");
     }
     assert_eq!(run(&operator, &["rq", "is-enabled"], "").stdout.trim(), "true", "nothing was written");
 

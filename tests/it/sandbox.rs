@@ -35,7 +35,7 @@ impl Program {
     }
 
     /// Returns whether it succeeded, with all its output.
-    fn says(&self, args: &[&str]) -> (bool, String) {
+    fn try_run(&self, args: &[&str]) -> (bool, String) {
         let out = self.command(args).output().expect("it starts");
         let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         (out.status.success(), text)
@@ -43,7 +43,7 @@ impl Program {
 
     /// Output of a run that must succeed.
     fn ok(&self, args: &[&str]) -> String {
-        let (success, text) = self.says(args);
+        let (success, text) = self.try_run(args);
         assert!(success, "{args:?}: {text}");
         text
     }
@@ -73,7 +73,7 @@ fn etcdctl_reads_what_cketerm_has_stored() {
 
 /// `--plain`: no terminal is needed; a signal ends it as it ends the console.
 #[test]
-fn without_a_screen_the_sandbox_tells_its_changes_as_lines_and_a_signal_ends_it() {
+fn a_plain_sandbox_prints_its_changes_as_lines_and_ends_on_a_signal() {
     let mut child = command()
         .args(["--sandbox", "--plain", "--nodes", "9", "--scenario", "budget", "--speed", "10"])
         .stdin(Stdio::null())
@@ -82,18 +82,18 @@ fn without_a_screen_the_sandbox_tells_its_changes_as_lines_and_a_signal_ends_it(
         .spawn()
         .expect("it starts");
     let out = child.stdout.take().expect("a pipe");
-    let (tell, heard) = std::sync::mpsc::channel();
+    let (sender, received) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(out).lines().map_while(Result::ok) {
-            if tell.send(line).is_err() {
+            if sender.send(line).is_err() {
                 return;
             }
         }
     });
     let mut all: Vec<String> = Vec::new();
-    let wanted = ["connecting to the sandbox", "leader: this program", "reboots: enabled", " draining"];
-    while !wanted.iter().all(|what| all.iter().any(|line| line.contains(what))) {
-        match heard.recv_timeout(std::time::Duration::from_mins(1)) {
+    let expected = ["connecting to the sandbox", "leader: this program", "reboots: enabled", " draining"];
+    while !expected.iter().all(|what| all.iter().any(|line| line.contains(what))) {
+        match received.recv_timeout(std::time::Duration::from_mins(1)) {
             Ok(line) => all.push(line),
             Err(e) => {
                 let _ = child.kill();
@@ -108,7 +108,7 @@ fn without_a_screen_the_sandbox_tells_its_changes_as_lines_and_a_signal_ends_it(
 }
 
 #[test]
-fn a_plan_names_waves_pods_and_what_blocks_now_and_touches_nothing() {
+fn a_plan_lists_waves_pods_and_current_blockers_and_changes_nothing() {
     let served = Served::start(&["--nodes", "9", "--scenario", "budget"]);
     let config = text(&served.facts["config"]);
     let run = |args: &[&str]| {
@@ -139,7 +139,7 @@ fn kubectl_gets_watches_and_drains_against_a_budget() {
     // the only database of its kind on that node must stay
     let node = kubectl.ok(&["get", "pod", "-n", "db", "mysql-1-0", "-o", "jsonpath={.spec.nodeName}"]);
     let watch = Watch::start(kubectl.command(&["get", "node", &node, "-w", "--no-headers"]));
-    watch.saw("Ready", 20);
+    watch.wait_for_line("Ready", 20);
     let budget = |spec: &str| kubectl.ok(&["patch", "pdb", "-n", "db", "mysql-1", "--type=merge", "-p", spec]);
     budget(r#"{"spec": {"maxUnavailable": 0}}"#);
     wait_for("the budget allows nothing", 20, || {
@@ -147,10 +147,10 @@ fn kubectl_gets_watches_and_drains_against_a_budget() {
         (kubectl.ok(&allowed) == "0").then_some(())
     });
     let drain = ["drain", &node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=7s"];
-    let (success, text) = kubectl.says(&drain);
+    let (success, text) = kubectl.try_run(&drain);
     let refusal = r#"error when evicting pods/"mysql-1-0" -n "db" (will retry after 5s): Cannot evict pod as it would violate the pod's disruption budget."#;
     assert!(!success && text.contains(refusal), "{text}");
-    watch.saw("Ready,SchedulingDisabled", 10);
+    watch.wait_for_line("Ready,SchedulingDisabled", 10);
     let pods = |node: &str| kubectl.ok(&["get", "pods", "-A", "--field-selector", &format!("spec.nodeName={node}")]);
     assert!(pods(&node).contains("mysql-1-0"), "{}", pods(&node));
 
@@ -161,7 +161,7 @@ fn kubectl_gets_watches_and_drains_against_a_budget() {
     assert!(left.contains("node-exporter") && !left.contains("mysql") && !left.contains("web-"), "{left}");
     // its StatefulSet has created it on another node
     wait_for("mysql-1-0 runs elsewhere", 20, || {
-        let text = kubectl.says(&["get", "pod", "-n", "db", "mysql-1-0", "-o", "wide"]).1;
+        let text = kubectl.try_run(&["get", "pod", "-n", "db", "mysql-1-0", "-o", "wide"]).1;
         (text.contains("Running") && !text.contains(&format!(" {node} "))).then_some(())
     });
     kubectl.ok(&["uncordon", &node]);
@@ -171,19 +171,19 @@ fn kubectl_gets_watches_and_drains_against_a_budget() {
 }
 
 #[test]
-fn machines_and_servers_can_be_had_otherwise_beside_the_protocols() {
+fn the_sandboxs_own_routes_control_machines_and_servers() {
     let served = Served::start(&["--empty"]);
     let admin = [("Authorization", "Bearer admin")];
     let kubernetes = |path: &str| http("GET", &format!("{}{path}", text(&served.facts["kubernetes"])), &admin, "");
-    let beside = |method: &str, path: &str, body: &str| {
+    let sandbox_route = |method: &str, path: &str, body: &str| {
         http(method, &format!("{}{path}", served.machines), &[("Content-Type", "application/json")], body)
     };
     assert_eq!(served.get("/machines"), Vec::<Value>::new());
     let machine = r#"{"name": "w1", "rack": 2}"#;
-    assert_eq!(beside("PUT", "/machines/10.0.0.7", machine).0, 201);
-    assert_eq!(beside("PUT", "/machines/10.0.0.7", machine).0, 409);
-    assert_eq!(beside("PUT", "/machines/10.0.0.8", machine).0, 409);
-    let (code, why) = beside("PUT", "/machines/10.0.0.8", r#"{"nome": "w2"}"#);
+    assert_eq!(sandbox_route("PUT", "/machines/10.0.0.7", machine).0, 201);
+    assert_eq!(sandbox_route("PUT", "/machines/10.0.0.7", machine).0, 409);
+    assert_eq!(sandbox_route("PUT", "/machines/10.0.0.8", machine).0, 409);
+    let (code, why) = sandbox_route("PUT", "/machines/10.0.0.8", r#"{"nome": "w2"}"#);
     assert!(code == 422 && why.contains("nome"), "{code} {why}");
     wait_for("its kubelet registers the Node", 20, || {
         let (code, node) = kubernetes("/api/v1/nodes/w1");
@@ -192,11 +192,11 @@ fn machines_and_servers_can_be_had_otherwise_beside_the_protocols() {
     let (code, node) = kubernetes("/api/v1/nodes/w1");
     assert!(code == 200 && node.contains("10.0.0.7") && node.contains("rack2"), "{node}");
 
-    assert_eq!(beside("POST", "/apiserver/stop", "").0, 204);
+    assert_eq!(sandbox_route("POST", "/apiserver/stop", "").0, 204);
     assert_eq!(kubernetes("/readyz").0, 503);
-    assert_eq!(beside("POST", "/apiserver/start", "").0, 204);
+    assert_eq!(sandbox_route("POST", "/apiserver/start", "").0, 204);
     assert_eq!(kubernetes("/readyz").0, 200);
-    assert_eq!((beside("POST", "/apiserver/x", "").0, beside("POST", "/kubelets/x", "").0), (404, 404));
+    assert_eq!((sandbox_route("POST", "/apiserver/x", "").0, sandbox_route("POST", "/kubelets/x", "").0), (404, 404));
     let asked = served.get("/apiserver/audit");
     let one = asked.iter().rfind(|e| e["objectRef"]["name"] == "w1").expect("a request");
     assert_eq!((text(&one["verb"]), text(&one["objectRef"]["resource"])), ("get", "nodes"));
@@ -205,7 +205,7 @@ fn machines_and_servers_can_be_had_otherwise_beside_the_protocols() {
 
 /// A repair that works at the second step, one that fails, one blocked by a budget, and one outside the cluster.
 #[test]
-fn the_story_of_the_repairs_ends_as_it_is_told() {
+fn the_repairs_scenario_ends_as_documented() {
     let served = Served::start(&["--nodes", "12", "--scenario", "repairs"]);
     let config = Path::new(text(&served.facts["config"]));
     let daemon = Daemon::start(&served.dir, config, "engine");
@@ -215,20 +215,20 @@ fn the_story_of_the_repairs_ends_as_it_is_told() {
         let listed: Value = serde_json::from_str(&listed).expect("a list");
         listed[index].clone()
     };
-    let ended = |index: usize, status: &str, step: i64| {
+    let wait_for_end = |index: usize, status: &str, step: i64| {
         wait_for(&format!("repairs/{index} {status} at step {step}"), 90, || {
             let entry = entry(index);
             (entry["status"] == status && entry["step"] == step).then_some(())
         });
     };
     let why = wait_for("a repair that waits for the budget", 60, || {
-        let said = cketerm(config, &["repair-queue", "why", "2"]).stdout;
-        said.contains("blocked by pdb db/mysql-1").then_some(said)
+        let reason = cketerm(config, &["repair-queue", "why", "2"]).stdout;
+        reason.contains("blocked by pdb db/mysql-1").then_some(reason)
     });
     assert!(why.contains("IPMI-2.0 reinstall, processing, step 1 draining"), "{why}");
-    ended(1, "failed", 0);
-    ended(3, "succeeded", 0);
-    ended(0, "succeeded", 1);
+    wait_for_end(1, "failed", 0);
+    wait_for_end(3, "succeeded", 0);
+    wait_for_end(0, "succeeded", 1);
     let log = served.get("/machines/log");
     let began = |address: &Value| {
         let lines = log.iter().filter(|l| l["address"] == *address && l["what"].to_string().contains("egin"));
@@ -268,37 +268,37 @@ fn a_daemon_with_its_configuration_reboots_what_is_queued() {
 }
 
 #[test]
-fn the_console_on_it_reboots_within_seconds_and_every_key_works() {
+fn the_sandbox_console_reboots_within_seconds_and_every_key_works() {
     let mut console = Console::of(&["--sandbox"], 100, 30);
-    console.shows("[0 Overview] 1 Reboots", 10);
+    console.wait_for_text("[0 Overview] 1 Reboots", 10);
     console.press("1");
-    console.shows(" worker   rebooting ", 60);
+    console.wait_for_text(" worker   rebooting ", 60);
     console.press("G\r");
-    let text = console.shows("you can", 10);
+    let text = console.wait_for_text("you can", 10);
     assert!(text.contains("kernel 6.6.74, CHG-1042") && text.contains("alice"), "{text}");
     console.press("\u{1b}");
-    console.shows("INDEX", 10);
+    console.wait_for_text("INDEX", 10);
     console.press("2");
-    let text = console.shows("KUBELET", 10);
+    let text = console.wait_for_text("KUBELET", 10);
     assert!(text.contains("[2 Nodes 60]") && text.contains("cp1") && text.contains("Ready"), "{text}");
     console.press("?");
-    console.shows("the same key in every view", 10);
+    console.wait_for_text("the same key in every view", 10);
     console.press("\u{1b}");
-    console.shows("[2 Nodes 60]", 10);
+    console.wait_for_text("[2 Nodes 60]", 10);
     console.press("G");
-    console.shows("> w57", 10);
+    console.wait_for_text("> w57", 10);
     console.press("R\ry");
-    console.shows("queued 1 reboot: reboots/23", 10);
+    console.wait_for_text("queued 1 reboot: reboots/23", 10);
     console.press("1");
-    console.shows(" 23     w57", 10);
+    console.wait_for_text(" 23     w57", 10);
     console.press("G");
-    console.shows("> 23 ", 10);
+    console.wait_for_text("> 23 ", 10);
     console.press("X\ry");
-    console.shows("cancelled reboots/23", 10);
+    console.wait_for_text("cancelled reboots/23", 10);
     // it ends with the console, without a question
     console.press("q");
-    assert_eq!(console.ended(30), 0);
-    console.holds_the_terminal(false);
+    assert_eq!(console.wait_for_end(30), 0);
+    console.wait_for_terminal_mode(false);
 }
 
 fn text(value: &Value) -> &str {
@@ -316,10 +316,10 @@ impl Watch {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let output = BufReader::new(child.stdout.take().expect("its output"));
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&lines);
+        let received = Arc::clone(&lines);
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                heard.lock().expect("the lines").push(line);
+                received.lock().expect("the lines").push(line);
             }
         });
         Self { child, lines }
@@ -329,7 +329,7 @@ impl Watch {
         self.lines.lock().expect("the lines").clone()
     }
 
-    fn saw(&self, text: &str, seconds: u64) {
+    fn wait_for_line(&self, text: &str, seconds: u64) {
         wait_for(&format!("the watch tells {text}"), seconds, || {
             self.lines().iter().any(|line| line.contains(text)).then_some(())
         });

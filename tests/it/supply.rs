@@ -24,7 +24,7 @@ fn list(section: &str, name: &str) -> Vec<String> {
 }
 
 /// Reports whether these licences satisfy an SPDX expression; `/` is the `OR` of old crates.
-fn met(expression: &str, allowed: &[String]) -> bool {
+fn is_satisfied(expression: &str, allowed: &[String]) -> bool {
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut at = 0;
@@ -90,23 +90,23 @@ fn crates() -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn every_crate_has_a_licence_that_may_be_here() {
+fn every_crate_has_an_allowed_licence() {
     let allowed = list("licenses", "allow");
     let crates = crates();
     assert!(crates.len() > 200, "only {} crates were found", crates.len());
-    let not: Vec<_> = crates.iter().filter(|(_, _, licence)| !met(licence, &allowed)).collect();
+    let not: Vec<_> = crates.iter().filter(|(_, _, licence)| !is_satisfied(licence, &allowed)).collect();
     assert!(not.is_empty(), "not among those of deny.toml: {not:?}");
     // and a forbidden one is found
     for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND AGPL-3.0", "", "Apache-2.0 WITH Other"] {
-        assert!(!met(bad, &allowed), "{bad}");
+        assert!(!is_satisfied(bad, &allowed), "{bad}");
     }
     for good in ["MIT/Apache-2.0", "GPL-2.0 OR MIT", "(GPL-2.0 OR ISC) AND Zlib", "MPL-2.0+"] {
-        assert!(met(good, &allowed), "{good}");
+        assert!(is_satisfied(good, &allowed), "{good}");
     }
 }
 
 #[test]
-fn everything_comes_from_crates_io_with_a_checksum() {
+fn every_crate_comes_from_crates_io_with_a_checksum() {
     for package in LOCK.split("\n[[package]]\n").skip(1) {
         let field = |name: &str| package.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"")));
         let name = field("name").expect("a name").trim_end_matches('"');
@@ -120,7 +120,7 @@ fn everything_comes_from_crates_io_with_a_checksum() {
 }
 
 #[test]
-fn what_is_there_twice_is_known_and_has_a_reason() {
+fn duplicate_crates_are_listed_with_a_reason() {
     let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, version, _) in crates() {
         versions.entry(name).or_default().insert(version);
@@ -138,20 +138,20 @@ fn what_is_there_twice_is_known_and_has_a_reason() {
     }
     for skip in &skipped {
         let (of, from) = skip.split_once('@').expect("NAME@VERSION");
-        let there = versions.get(of).is_some_and(|all| all.iter().any(|v| v.starts_with(&format!("{from}."))));
-        assert!(there, "{skip} is there no more: take it out of deny.toml");
+        let exists = versions.get(of).is_some_and(|all| all.iter().any(|v| v.starts_with(&format!("{from}."))));
+        assert!(exists, "{skip} is there no more: take it out of deny.toml");
     }
 }
 
 /// The table of `docs/reliability.md`: it has every invariant once, and the named tests exist.
 #[test]
-fn the_promises_name_what_shows_them() {
+fn every_invariant_names_an_existing_test_or_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = include_str!("../../docs/reliability.md");
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| I")).collect();
     let codes: Vec<String> = rows.iter().map(|row| row[2..].split(' ').next().unwrap_or_default().to_owned()).collect();
-    let wanted: Vec<String> = (1..=52).map(|i| format!("I{i}")).collect();
-    assert_eq!(codes, wanted, "every invariant once, in its order");
+    let expected: Vec<String> = (1..=52).map(|i| format!("I{i}")).collect();
+    assert_eq!(codes, expected, "every invariant once, in its order");
     let mut sources = String::new();
     for folder in ["src", "tests/it", "tests/observers", "tests/sim"] {
         gather(&root.join(folder), &mut sources);
@@ -160,12 +160,12 @@ fn the_promises_name_what_shows_them() {
         let named: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
         assert!(!named.is_empty(), "nothing shows {row}");
         for name in named {
-            let there = if name.contains('/') {
+            let exists = if name.contains('/') {
                 root.join(name).exists()
             } else {
                 sources.contains(&format!("fn {name}(")) || sources.contains(&format!("    {name},"))
             };
-            assert!(there, "{name} is neither a file nor a test: {row}");
+            assert!(exists, "{name} is neither a file nor a test: {row}");
         }
     }
 }

@@ -60,7 +60,7 @@ pub struct Etcd {
 
 /// etcd, Kubernetes, and machines that a definition's commands reach.
 pub struct World {
-    place: Place,
+    backend: Backend,
     /// Client URL of etcd.
     pub etcd: String,
     /// URL of the API server.
@@ -73,9 +73,9 @@ pub struct World {
 }
 
 /// Servers of a world.
-enum Place {
+enum Backend {
     /// Servers of `tests/servers`.
-    Real(Servers, #[allow(dead_code)] Turn),
+    Real(Servers, #[allow(dead_code)] WorldSlot),
     /// `cketerm sandbox serve`.
     Sandbox(sandbox::Served),
 }
@@ -101,7 +101,7 @@ impl Etcd {
 
     /// Acts on it: `stop`, `start`, `kill`, `freeze` or `thaw`.
     pub fn act(&self, what: &str) {
-        self.servers.one(what, "etcd");
+        self.servers.server_action(what, "etcd");
     }
 }
 
@@ -115,11 +115,11 @@ impl World {
     pub fn start_with(options: Options, apiserver: &[&str]) -> Option<Self> {
         let version = if options.etcd34 { EtcdVersion::V34 } else { EtcdVersion::V36 };
         let mut args = kubernetes_on(version)?;
-        for (wanted, flag) in [(options.kcm, "--kcm"), (options.kwok, "--kwok"), (options.audit, "--audit")] {
-            args.extend(wanted.then(|| flag.to_owned()));
+        for (enabled, flag) in [(options.kcm, "--kcm"), (options.kwok, "--kwok"), (options.audit, "--audit")] {
+            args.extend(enabled.then(|| flag.to_owned()));
         }
         args.extend(apiserver.iter().flat_map(|flag| ["--apiserver-flag".to_owned(), (*flag).to_owned()]));
-        let turn = Turn::take();
+        let slot = WorldSlot::take();
         let (servers, facts) = Servers::start(&args);
         let kubeconfig = PathBuf::from(fact(&facts, "KUBECONFIG"));
         let text = std::fs::read_to_string(&kubeconfig).expect("kubeconfig");
@@ -130,7 +130,7 @@ impl World {
             kubeconfig,
             kubeconfig_bench: PathBuf::from(fact(&facts, "KUBECONFIG_BENCH")),
             token,
-            place: Place::Real(servers, turn),
+            backend: Backend::Real(servers, slot),
         })
     }
 
@@ -140,30 +140,30 @@ impl World {
         let of = |name: &str| served.facts[name].as_str().expect("a fact").to_owned();
         let (etcd, api) = (of("etcd"), of("kubernetes"));
         let (kubeconfig, kubeconfig_bench) = (served.kubeconfig("admin"), served.kubeconfig("bench"));
-        Self { etcd, api, kubeconfig, kubeconfig_bench, token: "admin".to_owned(), place: Place::Sandbox(served) }
+        Self { etcd, api, kubeconfig, kubeconfig_bench, token: "admin".to_owned(), backend: Backend::Sandbox(served) }
     }
 
     /// Folder of the servers, also for files of the test.
     pub fn dir(&self) -> &Path {
-        match &self.place {
-            Place::Real(servers, _) => &servers.dir,
-            Place::Sandbox(sandbox) => &sandbox.dir,
+        match &self.backend {
+            Backend::Real(servers, _) => &servers.dir,
+            Backend::Sandbox(sandbox) => &sandbox.dir,
         }
     }
 
     /// `stop`, `start`, `kill`, `freeze` or `thaw` one of `etcd`, `apiserver`, `kcm`, `kwok`; the sandbox's kubelets
     /// are its `kwok`.
     pub fn act(&self, what: &str, server: &str) {
-        match &self.place {
-            Place::Real(servers, _) => servers.one(what, server),
-            Place::Sandbox(sandbox) => sandbox.act(what, server),
+        match &self.backend {
+            Backend::Real(servers, _) => servers.server_action(what, server),
+            Backend::Sandbox(sandbox) => sandbox.act(what, server),
         }
     }
 
     /// Sends one request as the user `admin`; returns the status code and the answer. PATCH bodies are merge patches.
     pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        if matches!(self.place, Place::Sandbox(_)) {
+        if matches!(self.backend, Backend::Sandbox(_)) {
             let body = body.map(Value::to_string).unwrap_or_default();
             let headers = [("Authorization", &*format!("Bearer {}", self.token)), ("Content-Type", kind)];
             let (code, answer) = sandbox::http(method, &format!("{}{path}", self.api), &headers, &body);
@@ -196,7 +196,7 @@ impl World {
 
     /// Finished requests so far, oldest first (with `audit`).
     pub fn audit(&self) -> Vec<Value> {
-        if let Place::Sandbox(served) = &self.place {
+        if let Backend::Sandbox(served) = &self.backend {
             return served.get("/apiserver/audit");
         }
         let text = std::fs::read_to_string(self.dir().join("audit.log")).unwrap_or_default();
@@ -219,7 +219,7 @@ impl Servers {
         (servers, String::from_utf8_lossy(&out.stdout).into_owned())
     }
 
-    fn one(&self, what: &str, server: &str) {
+    fn server_action(&self, what: &str, server: &str) {
         let status = script("one").arg(&self.dir).args([what, server]).status().expect("bash starts");
         assert!(status.success(), "{what} {server}");
     }
@@ -239,12 +239,12 @@ impl Drop for Servers {
 }
 
 /// Limits worlds to two at once: more would make each too slow for the deadlines of the tests.
-struct Turn;
+struct WorldSlot;
 
 static WORLDS: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-impl Turn {
+impl WorldSlot {
     fn take() -> Self {
         let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
         while *worlds >= 2 {
@@ -255,7 +255,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for WorldSlot {
     fn drop(&mut self) {
         *WORLDS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         FREED.notify_one();
@@ -310,8 +310,8 @@ fn etcd_of(version: EtcdVersion) -> Option<Vec<String>> {
         EtcdVersion::V36 if has("go") => Some(Vec::new()),
         EtcdVersion::V36 => skipped("Go is missing: no etcd 3.6"),
         EtcdVersion::V34 => {
-            let says = Command::new("etcd").arg("--version").output().ok();
-            let old = says.is_some_and(|o| String::from_utf8_lossy(&o.stdout).contains("etcd Version: 3.4."));
+            let version_output = Command::new("etcd").arg("--version").output().ok();
+            let old = version_output.is_some_and(|o| String::from_utf8_lossy(&o.stdout).contains("etcd Version: 3.4."));
             if old {
                 Some(vec!["--etcd".to_owned(), "etcd".to_owned()])
             } else {
@@ -371,10 +371,10 @@ macro_rules! in_both_worlds {
 pub(crate) use in_both_worlds;
 
 /// Waits until `what` is there, at most `seconds`.
-pub fn wait_for<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, seconds: u64, mut poll: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return found;
         }
         assert!(began.elapsed() < Duration::from_secs(seconds), "waited {seconds} s in vain: {what}");

@@ -26,18 +26,18 @@ pub fn i52(view: &View<'_>) -> Vec<Breach> {
     for change in &view.record.keys {
         let Some(rest) = change.key.strip_prefix("cketerm/") else { continue };
         let now = if rest == "policy" { fields(change.value.as_deref()) } else { before.clone() };
-        let was = std::mem::replace(&mut before, now);
+        let previous = std::mem::replace(&mut before, now);
         // written by a program other than an engine, while the leader does not support what was written
         let by_engine = view.txn(change.revision).is_some_and(|txn| is_engine(&txn.by));
-        let cke = view.leader(change.revision).filter(|leader| !leader.ours);
+        let cke = view.leader(change.revision).filter(|leader| !leader.registered);
         let Some(cke) = cke.filter(|_| change.value.is_some() && !by_engine) else { continue };
-        let pretended = match rest.split_once('/') {
+        let violation = match rest.split_once('/') {
             Some(("orders", id)) if id.parse::<EntryId>().is_ok() => order(change),
             Some(("approvals", what)) => Some(format!("approvals/{what} is stored")),
-            None if rest == "policy" => policy(view, change, &was, &before),
+            None if rest == "policy" => policy(view, change, &previous, &before),
             _ => None,
         };
-        if let Some(what) = pretended {
+        if let Some(what) = violation {
             let what = format!("{what} while CKE leads with lease {}, which does not know it", cke.lease);
             found.push(Breach { code: "I52", at: change.at, what });
         }
@@ -56,8 +56,8 @@ fn policy(
     before: &Map<String, Value>,
     now: &Map<String, Value>,
 ) -> Option<String> {
-    let handed_over = |audit: Value| audit["what"].as_str().is_some_and(|what| what.ends_with("for handover"));
-    if view.audit_at(change.revision).is_some_and(handed_over) {
+    let for_handover = |audit: Value| audit["what"].as_str().is_some_and(|what| what.ends_with("for handover"));
+    if view.audit_at(change.revision).is_some_and(for_handover) {
         return None;
     }
     // a removed field does not appear in the new policy

@@ -6,24 +6,24 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    given_up::pod_named,
-    record::{Asked, Breach},
+    early_backoff::named_pod,
+    record::{ApiRequest, Breach},
     view::{Means, PodWrite, View, is_engine, named, shift, status},
 };
 use cketerm::model::reboot::RebootStatus;
 
 /// Seconds after a refusal between which the leader must have named it: one pass and its publication.
-const NAMED: (f64, f64) = (2.0, 8.0);
+const REPORT_DELAY: (f64, f64) = (2.0, 8.0);
 
 /// Seconds for which the answer about another pod of the entry may stand for the last one.
-const EARLIER: f64 = 120.0;
+const EARLIER_ANSWERS: f64 = 120.0;
 
 /// Refusals of one entry's pods within a few seconds: time of the first one, their meanings, pod of the last one.
 type Refused = (Timestamp, BTreeSet<Means>, String);
 
 /// Reasons that take precedence over those of refused evictions because they are worse. Working and waiting for its
 /// turn are not among them.
-const WORSE: [&str; 13] = [
+const OVERRIDING_REASONS: [&str; 13] = [
     "TerminatingStuck",
     "UncordonedByOther",
     "NodeMismatch",
@@ -41,7 +41,7 @@ const WORSE: [&str; 13] = [
 
 /// Reports whether the leader may give this reason for an entry while one of its pods has such an answer. The reason
 /// must tell the answers apart. An answer that was lost on its way has decided nothing.
-fn fits(means: Means, reason: &str) -> bool {
+fn reason_fits(means: Means, reason: &str) -> bool {
     let own: &[&str] = match means {
         // a lagging budget requires waiting, and the reason then names the pods that are leaving
         Means::Budget => &["BlockedByPDB", "EvictionRefused", "PodsLeaving"],
@@ -49,9 +49,11 @@ fn fits(means: Means, reason: &str) -> bool {
         Means::Deferred => &["DeferredToWebhook"],
         Means::Denied => &["DeniedByWebhook"],
         Means::Undecided => &[],
-        Means::Accepted | Means::Gone | Means::NamespaceGoes | Means::Other => &["EvictionRefused", "PodsLeaving"],
+        Means::Accepted | Means::Gone | Means::NamespaceTerminating | Means::Other => {
+            &["EvictionRefused", "PodsLeaving"]
+        }
     };
-    own.contains(&reason) || reason == "EvictionFailing" || WORSE.contains(&reason)
+    own.contains(&reason) || reason == "EvictionFailing" || OVERRIDING_REASONS.contains(&reason)
 }
 
 /// I20, at each real eviction of a leader that was refused with 429, 403 or 5xx. While the entry goes on draining and
@@ -67,32 +69,33 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut refused: BTreeMap<(u64, String), Refused> = BTreeMap::new();
     for write in view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run) {
-        if !matches!(write.asked.code, 429 | 403 | 500..) {
+        if !matches!(write.requested.code, 429 | 403 | 500..) {
             continue;
         }
         if let Some(index) = entry_of(view, write) {
-            let key = (index, write.asked.by.clone());
-            let known = refused.entry(key.clone()).or_insert_with(|| (write.asked.at, BTreeSet::new(), String::new()));
-            if shift(known.0, NAMED.1) < write.asked.at {
-                found.extend(unnamed(view, &key, known));
-                *known = (write.asked.at, BTreeSet::new(), String::new());
+            let key = (index, write.requested.by.clone());
+            let known =
+                refused.entry(key.clone()).or_insert_with(|| (write.requested.at, BTreeSet::new(), String::new()));
+            if shift(known.0, REPORT_DELAY.1) < write.requested.at {
+                found.extend(unreported_refusal(view, &key, known));
+                *known = (write.requested.at, BTreeSet::new(), String::new());
             }
             known.1.insert(write.means);
             known.2.clone_from(&write.pod);
         }
     }
     for (key, known) in &refused {
-        found.extend(unnamed(view, key, known));
+        found.extend(unreported_refusal(view, key, known));
     }
-    for step in view.moves().iter().filter(|m| m.engine && status(m.before) == Some(RebootStatus::Draining)) {
+    for step in view.entry_changes().iter().filter(|m| m.engine && status(m.before) == Some(RebootStatus::Draining)) {
         let Some(audit) = view.audit_at(step.revision).filter(|a| a["what"] == "back off") else { continue };
         let Some(Ok(entry)) = step.before else { continue };
         let Some(node) = view.clusters.get(step.revision).and_then(|c| super::view::member(c, &entry.node)) else {
             continue;
         };
-        let Some(pod) = audit["reason"].as_str().and_then(pod_named) else { continue };
-        let ours = |p: &&super::view::Pod| format!("{}/{}", p.namespace, p.name) == pod;
-        let mut of_that_name = view.pods.values().filter(ours).peekable();
+        let Some(pod) = audit["reason"].as_str().and_then(named_pod) else { continue };
+        let has_name = |p: &&super::view::Pod| format!("{}/{}", p.namespace, p.name) == pod;
+        let mut of_that_name = view.pods.values().filter(has_name).peekable();
         let own = |p: &super::view::Pod| {
             p.states.steps().iter().filter_map(|s| s.value.as_ref()).any(|s| s.node == node.node_name())
         };
@@ -106,9 +109,9 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
 
 fn entry_of(view: &View<'_>, write: &PodWrite<'_>) -> Option<u64> {
     let node = write.node.as_deref()?;
-    let cluster = view.clusters.at(write.asked.at)?;
+    let cluster = view.clusters.at(write.requested.at)?;
     view.entries.iter().find_map(|(&index, line)| {
-        let Some(Ok(entry)) = line.at(write.asked.at) else { return None };
+        let Some(Ok(entry)) = line.at(write.requested.at) else { return None };
         let there = entry.status == RebootStatus::Draining
             && super::view::member(cluster, &entry.node).is_some_and(|m| m.node_name() == node);
         there.then_some(index)
@@ -116,14 +119,18 @@ fn entry_of(view: &View<'_>, write: &PodWrite<'_>) -> Option<u64> {
 }
 
 /// Refusals of an entry that its leader never named while they lasted.
-fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Refused) -> Option<Breach> {
-    let (from, to) = (shift(*at, NAMED.0), shift(*at, NAMED.1));
+fn unreported_refusal(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Refused) -> Option<Breach> {
+    let (from, to) = (shift(*at, REPORT_DELAY.0), shift(*at, REPORT_DELAY.1));
     let line = view.entries.get(index)?;
     if !line.throughout(*at, to, |l| status(l) == Some(RebootStatus::Draining)) {
         return None;
     }
     let accepted = view.pod_writes.iter().any(|w| {
-        w.pod == *pod && w.asked.at > *at && w.asked.at <= to && matches!(w.asked.code, 200..=299 | 404) && !w.dry_run
+        w.pod == *pod
+            && w.requested.at > *at
+            && w.requested.at <= to
+            && matches!(w.requested.code, 200..=299 | 404)
+            && !w.dry_run
     });
     let stays = view.pods.values().any(|p| {
         format!("{}/{}", p.namespace, p.name) == *pod
@@ -132,20 +139,20 @@ fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Re
     if accepted || !stays {
         return None;
     }
-    let said: Vec<&Value> = view
+    let reported: Vec<&Value> = view
         .leading()
         // while one of the requests has no answer yet, none of the others is known
         .filter(|s| s.by == *by && s.at >= from && s.at <= to && !s.moving.contains(index))
         .filter_map(|s| s.reasons.get(index))
         .collect();
     let earlier = |r: &Value| {
-        let lately = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.asked.by == *by);
-        let mut of_it = lately.filter(|w| w.asked.at <= to && w.asked.at >= shift(*at, -EARLIER));
-        of_it.any(|w| r["pod"] == w.pod.as_str() && fits(w.means, named(r)))
+        let lately = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.requested.by == *by);
+        let mut of_it = lately.filter(|w| w.requested.at <= to && w.requested.at >= shift(*at, -EARLIER_ANSWERS));
+        of_it.any(|w| r["pod"] == w.pod.as_str() && reason_fits(w.means, named(r)))
     };
-    let told = said.iter().any(|r| answers.iter().any(|means| fits(*means, named(r))) || earlier(r));
-    let what = format!("{pod} of reboots/{index} was answered {answers:?}, and {by} only said {:?}", said.last());
-    (said.len() >= 3 && !told).then_some(Breach { code: "I20", at: *at, what })
+    let records = reported.iter().any(|r| answers.iter().any(|means| reason_fits(*means, named(r))) || earlier(r));
+    let what = format!("{pod} of reboots/{index} was answered {answers:?}, and {by} only said {:?}", reported.last());
+    (reported.len() >= 3 && !records).then_some(Breach { code: "I20", at: *at, what })
 }
 
 /// I38 in Kubernetes, at each write of an engine that was carried out. Patches of Nodes and endpoints, evictions and
@@ -154,58 +161,58 @@ fn unnamed(view: &View<'_>, (index, by): &(u64, String), (at, answers, pod): &Re
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
     // an engine writes one record for each try and completes it with the outcome; a try whose answer was lost does not
     // count
-    let mut told: BTreeMap<(&str, u64, String), (Timestamp, i64, Value)> = BTreeMap::new();
+    let mut records: BTreeMap<(&str, u64, String), (Timestamp, i64, Value)> = BTreeMap::new();
     for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/audit/")) {
         let audit = change.value.as_deref().and_then(|v| serde_json::from_slice::<Value>(v).ok());
         let Some(audit) = audit else { continue };
         let tries = audit["count"].as_u64().unwrap_or(1);
         let last = audit["last"].as_str().unwrap_or_default().to_owned();
-        told.entry((&change.key, tries, last)).or_insert((change.at, change.revision, audit));
+        records.entry((&change.key, tries, last)).or_insert((change.at, change.revision, audit));
     }
-    let told: Vec<&(Timestamp, i64, Value)> = told.values().collect();
+    let records: Vec<&(Timestamp, i64, Value)> = records.values().collect();
     let mut found = Vec::new();
-    for asked in view.record.asked.iter().filter(|a| is_engine(&a.by) && (200..300).contains(&a.code)) {
-        let Some(effect) = effect(asked) else { continue };
-        let from = view.back(&asked.by, asked.at, view.kube_late());
-        let known = told.iter().any(|(at, revision, audit)| {
-            let by = view.txn(*revision).is_none_or(|t| t.by == asked.by);
-            by && *at >= from && *at <= asked.at && effect.told_by(audit)
+    for requested in view.record.requested.iter().filter(|a| is_engine(&a.by) && (200..300).contains(&a.code)) {
+        let Some(effect) = effect(requested) else { continue };
+        let from = view.back(&requested.by, requested.at, view.max_kube_delay());
+        let known = records.iter().any(|(at, revision, audit)| {
+            let by = view.txn(*revision).is_none_or(|t| t.by == requested.by);
+            by && *at >= from && *at <= requested.at && effect.recorded_in(audit)
         });
         if !known {
-            let what = format!("{} sends {} {} without having told it", asked.by, asked.method, asked.path);
-            found.push(Breach { code: "I38", at: asked.at, what });
+            let what = format!("{} sends {} {} without having told it", requested.by, requested.method, requested.path);
+            found.push(Breach { code: "I38", at: requested.at, what });
         }
     }
     found
 }
 
 /// Effect of a request, as its audit record must name it.
-enum Written {
+enum Effect {
     Node(String),
     Pod(String),
     Endpoints(String),
 }
 
-fn effect(asked: &Asked) -> Option<Written> {
-    let dry = asked.body.to_string().contains("dryRun") || asked.query.contains("dryRun");
-    if dry || matches!(asked.method.as_str(), "GET" | "HEAD") {
+fn effect(requested: &ApiRequest) -> Option<Effect> {
+    let dry = requested.body.to_string().contains("dryRun") || requested.query.contains("dryRun");
+    if dry || matches!(requested.method.as_str(), "GET" | "HEAD") {
         return None;
     }
-    if let Some(name) = asked.path.strip_prefix("/api/v1/nodes/") {
-        return Some(Written::Node(name.to_owned()));
+    if let Some(name) = requested.path.strip_prefix("/api/v1/nodes/") {
+        return Some(Effect::Node(name.to_owned()));
     }
-    let (_, rest) = asked.path.split_once("/namespaces/")?;
+    let (_, rest) = requested.path.split_once("/namespaces/")?;
     let mut parts = rest.split('/');
     let (namespace, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
     match kind {
-        "pods" => Some(Written::Pod(format!("{namespace}/{name}"))),
-        "endpoints" | "endpointslices" => Some(Written::Endpoints(format!("{namespace}/{name}"))),
+        "pods" => Some(Effect::Pod(format!("{namespace}/{name}"))),
+        "endpoints" | "endpointslices" => Some(Effect::Endpoints(format!("{namespace}/{name}"))),
         _ => None,
     }
 }
 
-impl Written {
-    fn told_by(&self, audit: &Value) -> bool {
+impl Effect {
+    fn recorded_in(&self, audit: &Value) -> bool {
         let (what, on) = (audit["what"].as_str().unwrap_or_default(), audit["on"].as_str().unwrap_or_default());
         match self {
             Self::Node(name) => {

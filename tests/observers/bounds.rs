@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::{record::Breach, view::View};
 
 /// Time for which audit records of people are kept.
-const KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
+const RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// Limits of one transaction in etcd's defaults: operations on each side, and bytes of a request.
-const OPERATIONS: usize = 128;
-const BYTES: usize = 3 * 512 * 1024;
+const MAX_OPERATIONS: usize = 128;
+const MAX_BYTES: usize = 3 * 512 * 1024;
 
 /// I48: no audit record of a person's action is deleted within 90 days, by whatever program and for whatever reason.
 /// The key of each record has the kind of its author, which the record names. An engine's record kept as a person's
@@ -24,7 +24,7 @@ pub fn i48(view: &View<'_>) -> Vec<Breach> {
     for change in view.record.keys.iter().filter(|c| c.key.starts_with("cketerm/audit/")) {
         let Some(value) = change.value.as_deref() else {
             let Some(at) = of_people.remove(change.key.as_str()) else { continue };
-            if change.at.duration_since(at) < KEPT {
+            if change.at.duration_since(at) < RETENTION {
                 let what = format!("{}, what a person did at {at}, is deleted", change.key);
                 found.push(Breach { code: "I48", at: change.at, what });
             }
@@ -32,7 +32,7 @@ pub fn i48(view: &View<'_>) -> Vec<Breach> {
         };
         let Ok(audit) = serde_json::from_slice::<Value>(value) else { continue };
         let Some(user) = audit["who"]["user"].as_str() else { continue };
-        if keys.audit_of_person(&format!("/cke/{}", change.key)) == (user == "engine") {
+        if keys.is_person_audit(&format!("/cke/{}", change.key)) == (user == "engine") {
             let what = format!("{} is what {user} did, and is kept as what somebody else did", change.key);
             found.push(Breach { code: "I48", at: change.at, what });
         }
@@ -47,7 +47,7 @@ pub fn i48(view: &View<'_>) -> Vec<Breach> {
 /// I49: no transaction that was sent, carried out or refused, has more comparisons, operations or bytes than etcd
 /// takes.
 pub fn i49(view: &View<'_>) -> Vec<Breach> {
-    let too_large = view.record.txns.iter().filter(|t| t.operations > OPERATIONS || t.bytes > BYTES);
+    let too_large = view.record.txns.iter().filter(|t| t.operations > MAX_OPERATIONS || t.bytes > MAX_BYTES);
     let breach = |t: &super::record::Txn| {
         let what = format!("{} sends a transaction of {} operations and {} bytes", t.by, t.operations, t.bytes);
         Breach { code: "I49", at: t.at, what }

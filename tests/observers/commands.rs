@@ -9,7 +9,7 @@ use cketerm::model::{
 use jiff::Timestamp;
 
 use super::{
-    physical,
+    power_log,
     record::{Breach, Power},
     view::{View, member, shift},
 };
@@ -26,24 +26,33 @@ use super::{
 /// consumes a `retry` in its own transaction.
 pub fn i25(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut say = |at: Timestamp, what: String| found.push(Breach { code: "I25", at, what });
-    let mut begun: BTreeMap<(u64, &str), usize> = BTreeMap::new();
+    let mut report_breach = |at: Timestamp, what: String| found.push(Breach { code: "I25", at, what });
+    let mut begin_counts: BTreeMap<(u64, &str), usize> = BTreeMap::new();
     let mut tries: BTreeMap<u64, Vec<&Power>> = BTreeMap::new();
     let mut last: BTreeMap<&str, (u64, &Power)> = BTreeMap::new();
-    for (index, power) in physical::begins(view) {
-        let times = begun.entry((index, &power.attempt)).or_default();
+    for (index, power) in power_log::begins(view) {
+        let times = begin_counts.entry((index, &power.attempt)).or_default();
         *times += 1;
         if *times > 1 {
-            say(power.at, format!("the command of attempt {} of {} begins again", power.attempt, power.entry));
+            report_breach(
+                power.at,
+                format!("the command of attempt {} of {} begins again", power.attempt, power.entry),
+            );
         }
         let first = view.attempt(index, &power.attempt).and_then(|(_, line)| line.steps().first());
         match first.and_then(|s| Some((s.at, s.value.as_ref()?))) {
             None => {
-                say(power.at, format!("a command of {} begins without an attempt ({:?})", power.entry, power.attempt));
+                report_breach(
+                    power.at,
+                    format!("a command of {} begins without an attempt ({:?})", power.entry, power.attempt),
+                );
             }
             Some((at, attempt)) => {
                 if at > power.at {
-                    say(power.at, format!("the command of {} begins before its attempt is written", power.entry));
+                    report_breach(
+                        power.at,
+                        format!("the command of {} begins before its attempt is written", power.entry),
+                    );
                 }
                 if attempt.ordered_by.is_none() {
                     tries.entry(index).or_default().push(power);
@@ -51,16 +60,16 @@ pub fn i25(view: &View<'_>) -> Vec<Breach> {
             }
         }
         if let Some((other, before)) = last.insert(&power.address, (index, power)) {
-            let over = physical::ended(view, before).is_some_and(|end| end.at <= power.at);
+            let has_ended = power_log::ended(view, before).is_some_and(|end| end.at <= power.at);
             let bound = view.attempt(other, &before.attempt).and_then(|(_, l)| l.steps().first()?.value.as_ref());
             #[allow(clippy::cast_precision_loss)] // seconds
             let passed = bound.is_some_and(|a| shift(before.at, a.bound_seconds as f64) <= power.at);
-            if !over && !passed {
+            if !has_ended && !passed {
                 let what = format!(
                     "a command of {} begins on {} while that of {} runs",
                     power.entry, power.address, before.entry
                 );
-                say(power.at, what);
+                report_breach(power.at, what);
             }
         }
     }
@@ -69,7 +78,7 @@ pub fn i25(view: &View<'_>) -> Vec<Breach> {
         for (i, power) in all.iter().enumerate() {
             let allowed = 1 + retries(view, first.at, power.at);
             if i >= allowed {
-                say(
+                report_breach(
                     power.at,
                     format!("command {} of {} begins, {allowed} are allowed without an order", i + 1, power.entry),
                 );
@@ -78,9 +87,9 @@ pub fn i25(view: &View<'_>) -> Vec<Breach> {
     }
     for (&(index, n), line) in &view.attempts {
         let Some(first) = line.steps().first() else { continue };
-        let Some(attempt) = first.value.as_ref().filter(|_| view.engine_wrote(first.revision)) else { continue };
-        if let Some(what) = premature(view, index, n, first.revision, attempt) {
-            say(first.at, format!("attempt {n} of reboots/{index}: {what}"));
+        let Some(attempt) = first.value.as_ref().filter(|_| view.written_by_engine(first.revision)) else { continue };
+        if let Some(what) = premature_reason(view, index, n, first.revision, attempt) {
+            report_breach(first.at, format!("attempt {n} of reboots/{index}: {what}"));
         }
     }
     found
@@ -95,7 +104,7 @@ fn retries(view: &View<'_>, from: Timestamp, to: Timestamp) -> usize {
 }
 
 /// Reason for which this attempt should not have been made yet.
-fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attempt) -> Option<String> {
+fn premature_reason(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attempt) -> Option<String> {
     if attempt.ordered_by.is_some() {
         // an ordered attempt that was withheld is tried again under the same order
         let before =
@@ -126,27 +135,27 @@ fn premature(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attem
 ///   the attempt. It also had the UID that the attempt names, which is the request's UID where one was noted.
 pub fn i26(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for (index, power) in physical::begins(view) {
-        let mut say = |what: String| {
+    for (index, power) in power_log::begins(view) {
+        let mut report_breach = |what: String| {
             found.push(Breach { code: "I26", at: power.at, what: format!("{}: {what}", power.entry) });
         };
         let target = power.argv.last().map(String::as_str);
         if target != Some(power.address.as_str()) {
-            say(format!("the command line {:?} does not name {}", power.argv, power.address));
+            report_breach(format!("the command line {:?} does not name {}", power.argv, power.address));
         }
         let Some((_, line)) = view.attempt(index, &power.attempt) else { continue };
         let Some(first) = line.steps().first() else { continue };
         let Some(attempt) = first.value.as_ref() else { continue };
         if attempt.address != power.address || attempt.argv != power.argv {
-            say(format!("{:?} began, the attempt is {:?} on {}", power.argv, attempt.argv, attempt.address));
+            report_breach(format!("{:?} began, the attempt is {:?} on {}", power.argv, attempt.argv, attempt.address));
         }
         if let Some(entry) = view.entry(index, first.revision).filter(|e| e.node != power.address) {
-            say(format!("{} is powered, the entry is of {}", power.address, entry.node));
+            report_breach(format!("{} is powered, the entry is of {}", power.address, entry.node));
         }
         let Some(cluster) = view.clusters.get(first.revision) else { continue };
         let command = cluster.reboot.reboot_command.as_deref().unwrap_or_default();
         if attempt.argv.split_last().is_none_or(|(_, words)| words != command) {
-            say(format!("{:?} is not the definition's command {command:?}", attempt.argv));
+            report_breach(format!("{:?} is not the definition's command {command:?}", attempt.argv));
         }
         let Some(node) = member(cluster, &power.address) else { continue }; // I31 covers it
         let from = shift(first.at, -view.late());
@@ -160,11 +169,11 @@ pub fn i26(view: &View<'_>) -> Vec<Breach> {
             })
         });
         if !right {
-            say(format!("no Node was cordoned for it that is {} ({:?})", power.address, attempt.node_uid));
+            report_breach(format!("no Node was cordoned for it that is {} ({:?})", power.address, attempt.node_uid));
         }
         let noted = view.requests.get(&index).and_then(|r| r.before(first.revision)).and_then(|r| r.node_uid.as_ref());
         if noted.is_some() && attempt.node_uid.as_ref() != noted {
-            say(format!("UID {:?} is powered, {noted:?} was asked for", attempt.node_uid));
+            report_breach(format!("UID {:?} is powered, {noted:?} was asked for", attempt.node_uid));
         }
     }
     found

@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    physical,
+    power_log,
     record::Breach,
     repair,
-    view::{Node, NodeWrite, View, in_work, member, shift, status},
+    view::{Node, NodeWrite, View, in_progress, member, shift, status},
 };
 
 /// Taint that Kubernetes itself adds and removes with a cordon.
@@ -34,7 +34,7 @@ fn uncordons(w: &NodeWrite<'_>) -> bool {
 }
 
 fn breach(code: &'static str, w: &NodeWrite<'_>, what: &str) -> Breach {
-    Breach { code, at: w.asked.at, what: format!("node {}: {what} (by {})", w.name, w.asked.by) }
+    Breach { code, at: w.requested.at, what: format!("node {}: {what} (by {})", w.name, w.requested.by) }
 }
 
 /// I9, at each patch by an engine that makes a Node unschedulable: the same patch writes a readable owner annotation
@@ -42,12 +42,12 @@ fn breach(code: &'static str, w: &NodeWrite<'_>, what: &str) -> Breach {
 pub fn i9(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| cordons(w)) {
-        let put = w.asked.body["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
+        let put = w.requested.body["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
         let owner = put.and_then(|text| serde_json::from_str::<Owner>(text).ok());
         if owner.as_ref().is_none_or(|o| o.uid != w.before.uid) {
             found.push(breach("I9", w, "cordoned without a record of it in the same patch"));
         }
-        if !w.asked.body["metadata"]["resourceVersion"].is_string() {
+        if !w.requested.body["metadata"]["resourceVersion"].is_string() {
             found.push(breach("I9", w, "cordoned without a resourceVersion"));
         }
     }
@@ -71,16 +71,16 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
     }
     let end = view.record.end;
     let from = shift(end, -(2.0 * view.ttl() + 75.0));
-    if view.record.calm_since.is_none_or(|calm| from < calm) || !view.led_to_the_end(shift(end, -30.0)) {
+    if view.record.calm_since.is_none_or(|calm| from < calm) || !view.led_until_end(shift(end, -30.0)) {
         return found;
     }
     for (name, line) in &view.nodes {
         let Some(node) = line.last() else { continue };
         let held = |n: Option<&Node>| n.is_some_and(|n| n.owner.is_some() || n.marked);
-        if !line.throughout(from, end, held) || claimed(view, name, node, from, end) {
+        if !line.throughout(from, end, held) || claimed_by_entry(view, name, node, from, end) {
             continue;
         }
-        if node.owner().is_some_and(|o| orphan(view, o, name, node)) {
+        if node.owner().is_some_and(|o| is_orphan(view, o, name, node)) {
             continue;
         }
         let whose = node.owner().map_or_else(|| "nobody".to_owned(), |o| o.entry.to_string());
@@ -92,14 +92,14 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
 
 /// Reports whether an entry of this Node's machine was in progress, or could not be read, at some moment of this time.
 /// Also true if that cannot be determined.
-fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timestamp) -> bool {
+fn claimed_by_entry(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timestamp) -> bool {
     let Some(cluster) = view.clusters.at(to) else { return true };
     let address = cluster.nodes.iter().find(|m| m.node_name() == name).map(|m| m.address.as_str());
     if repair::held(view, |a| Some(a) == address || node.addresses.iter().any(|n| n == a), from, to) {
         return true;
     }
     view.entries.iter().any(|(index, line)| {
-        line.sometime(from, to, |lies| match lies {
+        line.sometime(from, to, |stored| match stored {
             Some(Ok(e)) => {
                 matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)
                     && (Some(e.node.as_str()) == address || node.addresses.contains(&e.node))
@@ -112,14 +112,14 @@ fn claimed(view: &View<'_>, name: &str, node: &Node, from: Timestamp, to: Timest
 }
 
 /// Reports whether its machine was powered for the entry and was not seen back, or can never be seen back.
-fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
+fn is_orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     if owner.entry.queue == QueueKind::Repair {
         let mut attempts = view.repair_attempts.range((owner.entry.index, 0)..=(owner.entry.index, u32::MAX));
         let boot_id = attempts.find_map(|(_, l)| l.steps().first()?.value.as_ref()?.boot_id.clone());
         let began = view.repair_attempts.keys().any(|(i, _)| *i == owner.entry.index);
         return began && (boot_id.is_none_or(|before| before == node.boot_id) || !node.ready);
     }
-    let powered = physical::begins(view).any(|(i, _)| i == owner.entry.index) || owner.taken_over_rebooting;
+    let powered = power_log::begins(view).any(|(i, _)| i == owner.entry.index) || owner.taken_over_rebooting;
     let started = view.attempts_of(owner.entry.index).next().is_some();
     if !powered && !started {
         return false;
@@ -142,7 +142,7 @@ fn orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
 /// Boot id from before the first command: the one that the Node reported when that command began on the machine,
 /// whatever was recorded of it. If no command of cketerm began (another program's did), the one of the owner record.
 fn boot_id_before(view: &View<'_>, owner: &Owner, node: &str) -> Option<String> {
-    let first = physical::begins(view).find(|(i, _)| *i == owner.entry.index);
+    let first = power_log::begins(view).find(|(i, _)| *i == owner.entry.index);
     let then = first.and_then(|(_, begin)| view.nodes.get(node)?.at(begin.at));
     let stamped = || (!owner.taken_over_rebooting).then(|| owner.boot_id.clone());
     then.map(|n| n.boot_id.clone()).or_else(stamped).filter(|id| !id.is_empty())
@@ -166,17 +166,17 @@ pub fn i11(view: &View<'_>) -> Vec<Breach> {
             found.push(breach("I11", w, "made schedulable, which it was not before us"));
         }
         if let Some(after) = w.after.owner().filter(|_| w.before.owner() != w.after.owner()) {
-            let lie = match (&w.before.owner, w.before.unschedulable, w.before.marked) {
+            let is_false = match (&w.before.owner, w.before.unschedulable, w.before.marked) {
                 (Some(Ok(before)), true, _) => after.schedulable_before != before.schedulable_before,
                 (None, true, false) => after.schedulable_before,
                 (_, false, _) => w.after.unschedulable && !after.schedulable_before,
                 _ => false,
             };
-            if lie {
+            if is_false {
                 found.push(breach("I11", w, "our record does not say what was before us"));
             }
         }
-        if others(w.raw.0) != others(w.raw.1) {
+        if foreign_parts(w.raw.0) != foreign_parts(w.raw.1) {
             found.push(breach("I11", w, "labels, taints or annotations of others changed"));
         }
     }
@@ -184,10 +184,10 @@ pub fn i11(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// Parts of a Node that do not belong to cketerm.
-fn others(node: &Value) -> (Vec<(&String, &Value)>, &Value, Vec<&Value>) {
-    let ours = [OWNER_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
+fn foreign_parts(node: &Value) -> (Vec<(&String, &Value)>, &Value, Vec<&Value>) {
+    let own_annotations = [OWNER_ANNOTATION, CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION];
     let annotations = node["metadata"]["annotations"].as_object().into_iter().flatten();
-    let mut annotations: Vec<_> = annotations.filter(|(k, _)| !ours.contains(&k.as_str())).collect();
+    let mut annotations: Vec<_> = annotations.filter(|(k, _)| !own_annotations.contains(&k.as_str())).collect();
     annotations.sort_by_key(|(k, _)| *k);
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
     (annotations, &node["metadata"]["labels"], taints.filter(|t| t["key"] != CORDON_TAINT).collect())
@@ -219,7 +219,7 @@ pub fn i12(view: &View<'_>) -> Vec<Breach> {
 pub fn i13(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| uncordons(w)) {
-        let (from, to) = (view.back(&w.asked.by, w.asked.at, view.kube_late()), w.asked.at);
+        let (from, to) = (view.back(&w.requested.by, w.requested.at, view.max_kube_delay()), w.requested.at);
         let named = |address: &str| {
             w.before.addresses.iter().any(|a| a == address)
                 && view.clusters.throughout(from, to, |c| {
@@ -227,12 +227,12 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
                 })
         };
         for (&index, line) in &view.entries {
-            let works = line.throughout(from, to, |lies| {
+            let works = line.throughout(from, to, |stored| {
                 let named = |e: &cketerm::model::reboot::RebootEntry| named(&e.node);
-                match status(lies) {
-                    Some(RebootStatus::Rebooting) => lies.is_some_and(|l| l.as_ref().is_ok_and(named)),
+                match status(stored) {
+                    Some(RebootStatus::Rebooting) => stored.is_some_and(|l| l.as_ref().is_ok_and(named)),
                     Some(RebootStatus::Draining) => {
-                        w.before.owned_by(index) && lies.is_some_and(|l| l.as_ref().is_ok_and(named))
+                        w.before.owned_by(index) && stored.is_some_and(|l| l.as_ref().is_ok_and(named))
                     }
                     _ => false,
                 }
@@ -242,20 +242,21 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
             }
         }
         for (&index, line) in &view.repairs {
-            let works = line.throughout(from, to, |lies| {
-                lies.is_some_and(|l| l.as_ref().is_ok_and(|e| e.claims_machine() && !e.deleted && named(&e.address)))
+            let works = line.throughout(from, to, |stored| {
+                stored.is_some_and(|l| l.as_ref().is_ok_and(|e| e.claims_machine() && !e.deleted && named(&e.address)))
             });
             if works && w.before.owner().is_some_and(|o| o.entry == EntryId::repair(index)) {
                 found.push(breach("I13", w, &format!("uncordoned while repairs/{index} is in work on it")));
             }
         }
     }
-    for step in view.moves().iter().filter(|m| m.starts() && !view.enabled(m.revision)) {
+    for step in view.entry_changes().iter().filter(|m| m.starts() && !view.enabled(m.revision)) {
         let what = format!("reboots/{} is taken into work while the queue is disabled", step.index);
         found.push(Breach { code: "I13", at: step.at, what });
     }
     for (&(index, n), line) in &view.attempts {
-        let Some(first) = line.steps().first().filter(|s| s.value.is_some() && view.engine_wrote(s.revision)) else {
+        let Some(first) = line.steps().first().filter(|s| s.value.is_some() && view.written_by_engine(s.revision))
+        else {
             continue;
         };
         if !view.enabled(first.revision) {
@@ -287,9 +288,9 @@ pub fn i14(view: &View<'_>) -> Vec<Breach> {
             continue;
         }
         let index = owner.entry.index;
-        let last = physical::begins(view).filter(|(i, p)| *i == index && p.at <= w.asked.at).last();
+        let last = power_log::begins(view).filter(|(i, p)| *i == index && p.at <= w.requested.at).last();
         let Some((_, begin)) = last else { continue };
-        if in_work(view.entries.get(&index).and_then(|l| l.at(w.asked.at))) {
+        if in_progress(view.entries.get(&index).and_then(|l| l.at(w.requested.at))) {
             continue; // I13 covers it
         }
         if let Some(missing) = not_back(view, w, owner, begin.at) {
@@ -300,7 +301,7 @@ pub fn i14(view: &View<'_>) -> Vec<Breach> {
 }
 
 fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp) -> Option<&'static str> {
-    let (index, at) = (owner.entry.index, w.asked.at);
+    let (index, at) = (owner.entry.index, w.requested.at);
     let line = view.nodes.get(&w.name)?;
     let before = boot_id_before(view, owner, &w.name);
     let new_boot = |n: &Node| before.as_ref().is_none_or(|id| *id != n.boot_id);

@@ -6,17 +6,17 @@ use cketerm::model::{attempt::Attempt, cketerm_records::Verb, reboot::RebootStat
 use jiff::Timestamp;
 
 use super::{
-    physical,
+    power_log,
     record::{Breach, KeyChange},
     view::{Means, Node, Pod, PodState, PodWrite, View, member, named, shift, status},
 };
 
 /// Seconds after the end of its grace period within which a pod is named as stuck, with the delay of clocks and passes.
-const STUCK: f64 = 75.0;
+const STUCK_AFTER: f64 = 75.0;
 
 /// Earliest time of the state from which an engine decided this request.
 fn seen_from(view: &View<'_>, w: &PodWrite<'_>) -> Timestamp {
-    view.back(&w.asked.by, w.asked.at, view.lag() + view.kube_late())
+    view.back(&w.requested.by, w.requested.at, view.lag() + view.max_kube_delay())
 }
 
 /// Reports whether a running pod of a Job is protected in every definition of this time.
@@ -42,19 +42,20 @@ fn pod<'v>(view: &'v View<'_>, w: &PodWrite<'_>) -> Option<&'v Pod> {
     view.pods.get(w.uid.as_ref()?)
 }
 
-fn is_daemon(pod: &Pod) -> bool {
+fn is_daemon_set_pod(pod: &Pod) -> bool {
     pod.states.steps().iter().filter_map(|s| s.value.as_ref()).any(|s| s.of_kind("DaemonSet"))
 }
 
 fn breach(code: &'static str, w: &PodWrite<'_>, what: &str) -> Breach {
     let how = if w.eviction { "eviction" } else { "deletion" };
     let what = format!("{how} of {} on {}: {what}", w.pod, w.node.as_deref().unwrap_or("?"));
-    Breach { code, at: w.asked.at, what }
+    Breach { code, at: w.requested.at, what }
 }
 
 /// Start of the drain that was in progress on this Node.
 fn drain_began(view: &View<'_>, node: &str, at: Timestamp) -> Option<Timestamp> {
-    let begins = view.moves().into_iter().filter(|m| m.at <= at && status(m.after) == Some(RebootStatus::Draining));
+    let begins =
+        view.entry_changes().into_iter().filter(|m| m.at <= at && status(m.after) == Some(RebootStatus::Draining));
     let here = begins.filter(|m| {
         let Some(entry) = view.entry(m.index, m.revision) else { return false };
         let cluster = view.clusters.get(m.revision);
@@ -80,25 +81,25 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
     let mut refused: BTreeMap<(String, String), BTreeMap<String, Timestamp>> = BTreeMap::new();
     for w in &view.pod_writes {
         let (Some(node), Some(pod), Some(uid)) = (&w.node, pod(view, w), &w.uid) else { continue };
-        let session = view.session(&w.asked.by, w.asked.at).unwrap_or_default();
+        let session = view.session(&w.requested.by, w.requested.at).unwrap_or_default();
         let held = refused.entry((node.clone(), session)).or_default();
         if w.dry_run {
-            let free = || unprotected(view, &pod.namespace, seen_from(view, w), w.asked.at);
+            let free = || unprotected(view, &pod.namespace, seen_from(view, w), w.requested.at);
             match w.means {
-                Means::Accepted | Means::Gone | Means::Deferred | Means::NamespaceGoes => held.remove(uid),
+                Means::Accepted | Means::Gone | Means::Deferred | Means::NamespaceTerminating => held.remove(uid),
                 Means::Budget | Means::ManyBudgets if free() => held.remove(uid),
                 // another pod has replaced it
-                Means::Other if w.asked.code == 409 => None,
+                Means::Other if w.requested.code == 409 => None,
                 Means::Budget | Means::ManyBudgets | Means::Denied | Means::Undecided | Means::Other => {
-                    held.insert(uid.clone(), w.asked.at)
+                    held.insert(uid.clone(), w.requested.at)
                 }
             };
             continue;
         }
-        if is_daemon(pod) {
+        if is_daemon_set_pod(pod) {
             continue;
         }
-        let (at, began) = (w.asked.at, drain_began(view, node, w.asked.at));
+        let (at, began) = (w.requested.at, drain_began(view, node, w.requested.at));
         let blocker = held.iter().find(|(uid, since)| {
             let there = view.pods.get(*uid).is_some_and(|p| {
                 p.states.throughout(**since, at, |s| s.is_some_and(|s| s.blocks() && s.terminating.is_none()))
@@ -132,7 +133,7 @@ fn rules_changed(view: &View<'_>, from: Timestamp, to: Timestamp) -> bool {
 }
 
 /// One power command with the attempt that was written for it.
-struct Powered<'v> {
+struct PowerCommand<'v> {
     index: u64,
     begin: Timestamp,
     attempt: &'v Attempt,
@@ -143,20 +144,20 @@ struct Powered<'v> {
     revision: i64,
 }
 
-fn powered<'v>(view: &'v View<'_>) -> Vec<Powered<'v>> {
-    let each = physical::begins(view).filter_map(|(index, power)| {
+fn power_commands<'v>(view: &'v View<'_>) -> Vec<PowerCommand<'v>> {
+    let each = power_log::begins(view).filter_map(|(index, power)| {
         let first = view.attempt(index, &power.attempt)?.1.steps().first()?;
         let attempt = first.value.as_ref()?;
         let node = member(view.clusters.get(first.revision)?, &attempt.address)?.node_name();
         let by = view.txn(first.revision).map_or("", |t| t.by.as_str());
         let from = view.back(by, first.at, view.late());
-        Some(Powered { index, begin: power.at, attempt, node, from, at: first.at, revision: first.revision })
+        Some(PowerCommand { index, begin: power.at, attempt, node, from, at: first.at, revision: first.revision })
     });
     each.collect()
 }
 
 /// Pods that had to leave and were there during the whole time in which the last list can have been made.
-fn left<'v>(view: &'v View<'_>, p: &Powered<'_>, terminating: bool) -> Vec<&'v Pod> {
+fn remaining_pods<'v>(view: &'v View<'_>, p: &PowerCommand<'_>, terminating: bool) -> Vec<&'v Pod> {
     view.pods_on(p.node, p.from, p.at, |s| s.blocks() && s.terminating.is_some() == terminating)
 }
 
@@ -168,15 +169,15 @@ fn left<'v>(view: &'v View<'_>, p: &Powered<'_>, terminating: bool) -> Vec<&'v P
 /// first attempt that is forced consumed a person's `force` and states so in its audit record.
 pub fn i16(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for p in powered(view) {
-        let mut say = |what: String| {
+    for p in power_commands(view) {
+        let mut report_breach = |what: String| {
             let what = format!("reboots/{} is powered on {}: {what}", p.index, p.node);
             found.push(Breach { code: "I16", at: p.begin, what });
         };
         let line = view.nodes.get(p.node);
         let cordoned = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owned_by(p.index));
         if !line.is_some_and(|l| l.sometime(p.from, p.begin, cordoned)) {
-            say("not cordoned by our record".to_owned());
+            report_breach("not cordoned by our record".to_owned());
         }
         if p.attempt.forced {
             let order = view.orders.get(&p.index);
@@ -185,15 +186,15 @@ pub fn i16(view: &View<'_>) -> Vec<Breach> {
             let audited =
                 view.audit_at(p.revision).is_some_and(|a| a["reason"].as_str().is_some_and(|r| !r.is_empty()));
             if !before && !(ordered && audited) {
-                say("forced, and no person's order with who and why is recorded".to_owned());
+                report_breach("forced, and no person's order with who and why is recorded".to_owned());
             }
             continue;
         }
-        if let Some(pod) = left(view, &p, false).first() {
-            say(format!("pod {}/{} is on it", pod.namespace, pod.name));
+        if let Some(pod) = remaining_pods(view, &p, false).first() {
+            report_breach(format!("pod {}/{} is on it", pod.namespace, pod.name));
         }
         if line.is_some_and(|l| l.throughout(p.from, p.at, |n| n.is_some_and(|n| n.volumes))) {
-            say("volumes are in use".to_owned());
+            report_breach("volumes are in use".to_owned());
         }
     }
     found
@@ -216,17 +217,17 @@ pub fn i17(view: &View<'_>) -> Vec<Breach> {
 pub fn i18(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
-        let (Some(pod), from, at) = (pod(view, w), seen_from(view, w), w.asked.at) else { continue };
-        if is_daemon(pod) {
+        let (Some(pod), from, at) = (pod(view, w), seen_from(view, w), w.requested.at) else { continue };
+        if is_daemon_set_pod(pod) {
             continue;
         }
         let states = || pod.states.steps().iter().filter_map(|s| s.value.as_ref());
         let job = states().any(|s| s.of_kind("Job"));
-        let touched = job
+        let is_protected = job
             && pod
                 .states
                 .throughout(from, at, |s| s.is_some_and(|s| s.phase == "Running" && job_protected(view, s, from, at)));
-        if touched {
+        if is_protected {
             found.push(breach("I18", w, "it belongs to a protected running Job"));
         }
         if w.eviction || job {
@@ -238,8 +239,8 @@ pub fn i18(view: &View<'_>) -> Vec<Breach> {
                 && !e.dry_run
                 && e.uid == w.uid
                 && matches!(e.means, Means::Budget | Means::ManyBudgets)
-                && e.asked.at <= at
-                && e.asked.at >= began.min(from)
+                && e.requested.at <= at
+                && e.requested.at >= began.min(from)
         });
         if !refused {
             found.push(breach("I18", w, "no budget has refused its eviction"));
@@ -253,7 +254,7 @@ pub fn i18(view: &View<'_>) -> Vec<Breach> {
 
 /// Time of the last audit record before `at` of a deletion that names this pod: the drain that it belongs to. A slow request
 /// arrives later, perhaps in the next drain.
-fn recorded(view: &View<'_>, node: &str, pod: &Pod, at: Timestamp) -> Timestamp {
+fn deletion_recorded_at(view: &View<'_>, node: &str, pod: &Pod, at: Timestamp) -> Timestamp {
     let (on, name) = (format!("node {node}"), format!("{}/{}", pod.namespace, pod.name));
     let names_it = |change: &&KeyChange| {
         let record = change.value.as_ref().filter(|_| change.key.starts_with("cketerm/audit/"));
@@ -274,14 +275,14 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut once: BTreeMap<(String, String, Option<Timestamp>), String> = BTreeMap::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
-        let (Some(pod), Some(node), from, at) = (pod(view, w), &w.node, seen_from(view, w), w.asked.at) else {
+        let (Some(pod), Some(node), from, at) = (pod(view, w), &w.node, seen_from(view, w), w.requested.at) else {
             continue;
         };
         let over = |s: Option<&PodState>| s.is_some_and(|s| s.mirror || (s.finished() && !s.of_kind("DaemonSet")));
         if pod.states.throughout(from, at, over) {
             found.push(breach("I19", w, "a mirror pod, or one that has ended"));
         }
-        if !is_daemon(pod) {
+        if !is_daemon_set_pod(pod) {
             continue;
         }
         let Some((_, set)) = pod.states.steps().iter().find_map(|s| s.value.as_ref()?.controller.clone()) else {
@@ -292,8 +293,8 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
             found.push(breach("I19", w, "it belongs to a DaemonSet that is not OnDelete"));
             continue;
         }
-        if (200..300).contains(&w.asked.code) {
-            let began = drain_began(view, node, recorded(view, node, pod, at));
+        if (200..300).contains(&w.requested.code) {
+            let began = drain_began(view, node, deletion_recorded_at(view, node, pod, at));
             let first = once.entry((node.clone(), set, began)).or_insert_with(|| pod.uid.clone());
             if *first != pod.uid {
                 found.push(breach("I19", w, "another pod of this DaemonSet was deleted in this drain before"));
@@ -312,8 +313,8 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
 /// whole time in which the last list can have been made.
 pub fn i21(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for p in powered(view).iter().filter(|p| !p.attempt.forced) {
-        if let Some(pod) = left(view, p, true).first() {
+    for p in power_commands(view).iter().filter(|p| !p.attempt.forced) {
+        if let Some(pod) = remaining_pods(view, p, true).first() {
             let what = format!(
                 "reboots/{} is powered on {}: {}/{} is still terminating",
                 p.index, p.node, pod.namespace, pod.name
@@ -330,13 +331,13 @@ pub fn i21(view: &View<'_>) -> Vec<Breach> {
 pub fn i22(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
-        let options = if w.eviction { &w.asked.body["deleteOptions"] } else { &w.asked.body };
-        if options["gracePeriodSeconds"] == 0 || w.asked.query.contains("gracePeriodSeconds=0") {
+        let options = if w.eviction { &w.requested.body["deleteOptions"] } else { &w.requested.body };
+        if options["gracePeriodSeconds"] == 0 || w.requested.query.contains("gracePeriodSeconds=0") {
             found.push(breach("I22", w, "with no grace: forced"));
         }
     }
-    for said in view.leading() {
-        for (index, reason) in said.reasons.iter() {
+    for reported in view.leading() {
+        for (index, reason) in reported.reasons.iter() {
             let name = named(reason);
             if !matches!(
                 name,
@@ -350,25 +351,24 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
             ) {
                 continue;
             }
-            let from = shift(said.at, -view.lag());
-            let drains = view
-                .entries
-                .get(index)
-                .is_some_and(|l| l.throughout(from, said.at, |lies| status(lies) == Some(RebootStatus::Draining)));
-            let Some(entry) = view.entry(*index, said.revision).filter(|_| drains) else { continue };
-            let Some(node) = view.clusters.at(said.at).and_then(|c| member(c, &entry.node)) else { continue };
+            let from = shift(reported.at, -view.lag());
+            let drains = view.entries.get(index).is_some_and(|l| {
+                l.throughout(from, reported.at, |stored| status(stored) == Some(RebootStatus::Draining))
+            });
+            let Some(entry) = view.entry(*index, reported.revision).filter(|_| drains) else { continue };
+            let Some(node) = view.clusters.at(reported.at).and_then(|c| member(c, &entry.node)) else { continue };
             let name = node.node_name();
             let down =
-                view.nodes.get(name).is_some_and(|l| l.throughout(from, said.at, |n| n.is_some_and(|n| !n.ready)));
-            let stuck = view.pods_on(name, from, said.at, |s| {
-                s.blocks() && s.grace_ends.is_some_and(|ends| shift(ends, STUCK) <= said.at)
+                view.nodes.get(name).is_some_and(|l| l.throughout(from, reported.at, |n| n.is_some_and(|n| !n.ready)));
+            let stuck = view.pods_on(name, from, reported.at, |s| {
+                s.blocks() && s.grace_ends.is_some_and(|ends| shift(ends, STUCK_AFTER) <= reported.at)
             });
             if let (Some(pod), true) = (stuck.first(), down) {
                 let what = format!(
                     "reboots/{index}: {}/{} is stuck terminating, and the leader says {reason}",
                     pod.namespace, pod.name
                 );
-                found.push(Breach { code: "I22", at: said.at, what });
+                found.push(Breach { code: "I22", at: reported.at, what });
                 return found;
             }
         }
@@ -383,14 +383,14 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
 /// Not covered: which writes of an engine or a console result from a read-only view.
 pub fn i45(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for asked in view.record.asked.iter().filter(|a| a.by.starts_with("viewer") && a.method != "GET") {
-        let review = asked.path.contains("selfsubject");
+    for requested in view.record.requested.iter().filter(|a| a.by.starts_with("viewer") && a.method != "GET") {
+        let review = requested.path.contains("selfsubject");
         if !review {
-            let what = format!("{} asks for {} {}", asked.by, asked.method, asked.path);
-            found.push(Breach { code: "I45", at: asked.at, what });
+            let what = format!("{} asks for {} {}", requested.by, requested.method, requested.path);
+            found.push(Breach { code: "I45", at: requested.at, what });
         }
     }
-    for w in view.pod_writes.iter().filter(|w| w.eviction && w.dry_run && !w.asked.query.contains("dryRun=All")) {
+    for w in view.pod_writes.iter().filter(|w| w.eviction && w.dry_run && !w.requested.query.contains("dryRun=All")) {
         found.push(breach("I45", w, "a dry run that webhooks take for a real eviction"));
     }
     for txn in view.record.txns.iter().filter(|t| t.by.starts_with("viewer")) {

@@ -6,10 +6,10 @@ use cketerm::model::{cluster::Node as Member, policy::UnreachableRule};
 use jiff::Timestamp;
 
 use super::{
-    physical,
+    power_log,
     queue::starts,
-    record::{Breach, What},
-    view::{Node, View, in_work, member, named, shift},
+    record::{Breach, PowerEvent},
+    view::{Node, View, in_progress, member, named, shift},
 };
 
 /// I6, in two ways. At each start by an engine: count the members that have been without a Ready Node for longer than
@@ -36,7 +36,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
                 let other = |n: &Node| n.owner().is_some_and(|o| o.taken_over_rebooting);
                 line.is_none_or(|l| l.throughout(from, at, |n| n.is_none_or(|n| !n.ready && !other(n))))
             })
-            .filter(|m| all || !ours(view, &m.address, from, at))
+            .filter(|m| all || !was_rebooting(view, &m.address, from, at))
             .map(Member::node_name)
             .collect();
         if i64::try_from(down.len()).unwrap_or(i64::MAX) > limit && view.clusters.throughout(from, at, |c| c.is_some())
@@ -50,20 +50,22 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I6", at, what });
         }
     }
-    for said in view.leading() {
-        for (&index, reason) in said.reasons.iter() {
+    for reported in view.leading() {
+        for (&index, reason) in reported.reasons.iter() {
             let name = named(reason);
             // windows and freezes also hold further tries of a command (I8)
             let gate = name == "UnreachableGate";
-            let all = view.policies.sometime(shift(said.at, -5.0), said.at, |p| {
+            let all = view.policies.sometime(shift(reported.at, -5.0), reported.at, |p| {
                 p.is_some_and(|p| p.unreachable_rule == UnreachableRule::All)
             });
-            let working =
-                view.entries.get(&index).is_some_and(|l| l.throughout(shift(said.at, -5.0), said.at, in_work));
+            let working = view
+                .entries
+                .get(&index)
+                .is_some_and(|l| l.throughout(shift(reported.at, -5.0), reported.at, in_progress));
             if gate && !all && working {
                 found.push(Breach {
                     code: "I6",
-                    at: said.at,
+                    at: reported.at,
                     what: format!("reboots/{index} is in work and held by {name}"),
                 });
             }
@@ -73,11 +75,10 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// Reports whether the machine was under the reboot process at some moment of this time.
-fn ours(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
-    let entries = view
-        .entries
-        .values()
-        .any(|l| l.sometime(from, to, |lies| in_work(lies) && matches!(lies, Some(Ok(e)) if e.node == address)));
+fn was_rebooting(view: &View<'_>, address: &str, from: Timestamp, to: Timestamp) -> bool {
+    let entries = view.entries.values().any(|l| {
+        l.sometime(from, to, |stored| in_progress(stored) && matches!(stored, Some(Ok(e)) if e.node == address))
+    });
     entries || view.attempts.values().any(|l| l.sometime(from, to, |a| a.is_some_and(|a| a.address == address)))
 }
 
@@ -106,9 +107,9 @@ pub fn i7(view: &View<'_>) -> Vec<Breach> {
         judge(view.seen_since(start.step.revision, start.step.at), start.step.at, &start.entry.node, "a drain");
     }
     let mut seen = BTreeSet::new();
-    for power in view.record.power.iter().filter(|p| p.what == What::Begin && p.entry.starts_with("reboots/")) {
+    for power in view.record.power.iter().filter(|p| p.what == PowerEvent::Begin && p.entry.starts_with("reboots/")) {
         if seen.insert(&power.entry) {
-            let first = physical::index(&power.entry)
+            let first = power_log::index(&power.entry)
                 .and_then(|i| view.attempt(i, &power.attempt)?.1.steps().first().map(|s| (s.revision, s.at)));
             let from = first.map_or(shift(power.at, -view.lag()), |(revision, at)| view.seen_since(revision, at));
             judge(from, power.at, &power.address, "a power command");

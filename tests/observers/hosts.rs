@@ -7,25 +7,26 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    record::{Breach, ObjectChange, Power, What},
+    record::{Breach, ObjectChange, Power, PowerEvent},
     view::{View, is_engine, shift},
 };
 
-const REBOOT: &str = "reboot.metal3.io";
-const HOLD: &str = "reboot.metal3.io/";
+const REBOOT_ANNOTATION: &str = "reboot.metal3.io";
+const REBOOT_ANNOTATION_PREFIX: &str = "reboot.metal3.io/";
 
 /// Seconds after which every engine has seen that the policy is switched off: longer than any watch is stale.
-const SEEN_WITHIN: f64 = 120.0;
+const POLICY_DELAY: f64 = 120.0;
 /// Seconds within which a BMC carries out a request to turn a machine off.
-const OBEYS_WITHIN: f64 = 120.0;
+const BMC_DELAY: f64 = 120.0;
 
-fn asked(host: &Value) -> impl Iterator<Item = &str> {
+fn requested(host: &Value) -> impl Iterator<Item = &str> {
     let all = host["metadata"]["annotations"].as_object().into_iter().flatten();
-    all.map(|(name, _)| name.as_str()).filter(|name| *name == REBOOT || name.starts_with(HOLD))
+    all.map(|(name, _)| name.as_str())
+        .filter(|name| *name == REBOOT_ANNOTATION || name.starts_with(REBOOT_ANNOTATION_PREFIX))
 }
 
 fn held(host: &Value) -> bool {
-    asked(host).any(|name| name != REBOOT)
+    requested(host).any(|name| name != REBOOT_ANNOTATION)
 }
 
 fn time(host: &Value, field: &str) -> Option<Timestamp> {
@@ -99,42 +100,43 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
     if hosts.is_empty() {
         return found;
     }
-    patches(view, &hosts, &mut found);
-    taken_up(view, &mut found);
-    let on = told(view, "host on");
-    let off = [told(view, "host off (soft)"), told(view, "host off (hard)")].concat();
+    check_patches(view, &hosts, &mut found);
+    check_new_requests(view, &mut found);
+    let on = audited_actions(view, "host on");
+    let off = [audited_actions(view, "host off (soft)"), audited_actions(view, "host off (hard)")].concat();
     for host in &hosts {
-        let mut say = |at: Timestamp, what: String| {
+        let mut report_breach = |at: Timestamp, what: String| {
             found.push(Breach { code: "I44", at, what: format!("host {}: {what}", host.name) });
         };
         for change in &host.changes {
-            written(change, &mut say);
+            check_change(change, &mut report_breach);
         }
         let power = host.power(view);
-        let down = |at: Timestamp| power.iter().rev().find(|p| p.at <= at).is_some_and(|p| p.what == What::Down);
+        let down = |at: Timestamp| power.iter().rev().find(|p| p.at <= at).is_some_and(|p| p.what == PowerEvent::Down);
         for change in &host.changes {
             let is_off = |o: &Option<Value>| o.as_ref().is_some_and(|o| o["status"]["poweredOn"] == false);
             if is_off(&change.after) && !is_off(&change.before) && !down(change.at) {
-                say(change.at, "is written to be off while its machine is not".to_owned());
+                report_breach(change.at, "is written to be off while its machine is not".to_owned());
             }
         }
         for at in on.iter().filter(|(_, on)| *on == format!("host {}", host.name)).map(|(at, _)| *at) {
-            if host.throughout(shift(at, -view.kube_late()), at, held) {
-                say(at, "is turned on while somebody's key is there".to_owned());
+            if host.throughout(shift(at, -view.max_kube_delay()), at, held) {
+                report_breach(at, "is turned on while somebody's key is there".to_owned());
             }
         }
         let mut up = Timestamp::MIN;
         for power in &power {
             let by_bmc = power.argv.first().is_some_and(|word| word == "redfish");
             match power.what {
-                What::Up => up = power.at,
-                What::Down if by_bmc => {
-                    let free = |o: &Value| asked(o).next().is_none() && o["spec"]["online"] == true && !pending(o);
-                    let late = |at: &Timestamp| (shift(power.at, -OBEYS_WITHIN)..up).contains(at);
-                    let told = off.iter().filter(|(_, on)| *on == format!("host {}", host.name)).map(|(at, _)| *at);
-                    let since = told.filter(late).min().unwrap_or(up);
+                PowerEvent::Up => up = power.at,
+                PowerEvent::Down if by_bmc => {
+                    let free = |o: &Value| requested(o).next().is_none() && o["spec"]["online"] == true && !pending(o);
+                    let late = |at: &Timestamp| (shift(power.at, -BMC_DELAY)..up).contains(at);
+                    let audited_actions =
+                        off.iter().filter(|(_, on)| *on == format!("host {}", host.name)).map(|(at, _)| *at);
+                    let since = audited_actions.filter(late).min().unwrap_or(up);
                     if host.throughout(since.max(host.changes[0].at), power.at, free) {
-                        say(power.at, format!("its machine was turned off, and nobody asked since {up}"));
+                        report_breach(power.at, format!("its machine was turned off, and nobody asked since {up}"));
                     }
                 }
                 _ => {}
@@ -145,7 +147,7 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// Audit records of this action that were begun: time and host of each.
-fn told(view: &View<'_>, what: &str) -> Vec<(Timestamp, String)> {
+fn audited_actions(view: &View<'_>, what: &str) -> Vec<(Timestamp, String)> {
     let keys = view.record.keys.iter().filter(|k| k.key.starts_with("cketerm/audit/"));
     let read = keys.filter_map(|k| Some((k.at, serde_json::from_slice::<Value>(k.value.as_ref()?).ok()?)));
     let begun = read.filter(|(_, audit)| audit["what"] == what && audit["result"] == "begun");
@@ -153,10 +155,10 @@ fn told(view: &View<'_>, what: &str) -> Vec<(Timestamp, String)> {
 }
 
 /// Requests that were taken up long after the policy was switched off.
-fn taken_up(view: &View<'_>, found: &mut Vec<Breach>) {
+fn check_new_requests(view: &View<'_>, found: &mut Vec<Breach>) {
     let steps = view.policies.steps();
-    for (at, host) in told(view, "host reboot asked") {
-        let long = shift(at, -SEEN_WITHIN);
+    for (at, host) in audited_actions(view, "host reboot asked") {
+        let long = shift(at, -POLICY_DELAY);
         let step = steps.iter().take_while(|step| step.at <= at).last();
         let off = step.filter(|step| step.value.as_ref().is_some_and(|policy| !policy.metal3_controller));
         if let Some(step) = off.filter(|step| step.at < long) {
@@ -166,49 +168,57 @@ fn taken_up(view: &View<'_>, found: &mut Vec<Breach>) {
     }
 }
 
-fn patches(view: &View<'_>, hosts: &[Host<'_>], found: &mut Vec<Breach>) {
-    let writes = view.record.asked.iter().filter(|a| a.method != "GET" && is_engine(&a.by));
+fn check_patches(view: &View<'_>, hosts: &[Host<'_>], found: &mut Vec<Breach>) {
+    let writes = view.record.requested.iter().filter(|a| a.method != "GET" && is_engine(&a.by));
     for write in writes.filter(|a| a.path.contains("/baremetalhosts/") && !a.query.contains("dryRun")) {
-        let mut say = |what: String| {
+        let mut report_breach = |what: String| {
             let what = format!("{} {} {}: {what}", write.by, write.method, write.path);
             found.push(Breach { code: "I44", at: write.at, what });
         };
         let meta = &write.body["metadata"];
         if write.method != "PATCH" || !meta["resourceVersion"].is_string() || !meta["uid"].is_string() {
-            say("is no patch of the version and UID that were seen".to_owned());
+            report_breach("is no patch of the version and UID that were seen".to_owned());
         }
         let mut place = write.path.rsplit('/').skip_while(|part| *part == "status");
         let name = place.next().unwrap_or_default();
-        let gone = hosts.iter().filter(|h| h.name.ends_with(&format!("/{name}")));
-        let deprovisioned = gone.filter_map(|h| h.at(write.at)).any(|host| !provisioned(host));
+        let matching = hosts.iter().filter(|h| h.name.ends_with(&format!("/{name}")));
+        let deprovisioned = matching.filter_map(|h| h.at(write.at)).any(|host| !provisioned(host));
         for (annotation, value) in meta["annotations"].as_object().into_iter().flatten() {
-            let base = annotation == REBOOT;
-            if (base || annotation.starts_with(HOLD)) && !(value.is_null() && (base || deprovisioned)) {
-                say(format!("touches {annotation}, which is not ours"));
+            let base = annotation == REBOOT_ANNOTATION;
+            if (base || annotation.starts_with(REBOOT_ANNOTATION_PREFIX))
+                && !(value.is_null() && (base || deprovisioned))
+            {
+                report_breach(format!("touches {annotation}, which is not ours"));
             }
         }
     }
 }
 
 /// Breaches that one change of a host shows by itself.
-fn written(change: &ObjectChange, say: &mut impl FnMut(Timestamp, String)) {
+fn check_change(change: &ObjectChange, report_breach: &mut impl FnMut(Timestamp, String)) {
     let (Some(before), Some(after)) = (&change.before, &change.after) else { return };
-    let base = |host: &Value| asked(host).any(|name| name == REBOOT);
+    let base = |host: &Value| requested(host).any(|name| name == REBOOT_ANNOTATION);
     if base(before) && !base(after) && before["status"]["poweredOn"] != false && provisioned(before) {
-        say(change.at, "lost its basic annotation before it was off".to_owned());
+        report_breach(change.at, "lost its basic annotation before it was off".to_owned());
     }
     let (pending, last) = (time(after, "pendingRebootSince"), time(after, "lastPoweredOn"));
     if pending != time(before, "pendingRebootSince") {
         let was_pending = time(before, "pendingRebootSince") > time(before, "lastPoweredOn");
-        if asked(before).next().is_none() || before["status"]["poweredOn"] != true || was_pending {
-            say(change.at, "has a new pendingRebootSince, and nobody asked, or it was asked already".to_owned());
+        if requested(before).next().is_none() || before["status"]["poweredOn"] != true || was_pending {
+            report_breach(
+                change.at,
+                "has a new pendingRebootSince, and nobody asked, or it was asked already".to_owned(),
+            );
         }
         if pending <= last {
-            say(change.at, format!("pendingRebootSince {pending:?} is not later than lastPoweredOn {last:?}"));
+            report_breach(
+                change.at,
+                format!("pendingRebootSince {pending:?} is not later than lastPoweredOn {last:?}"),
+            );
         }
     }
     if last != time(before, "lastPoweredOn") && last <= pending {
-        say(change.at, format!("lastPoweredOn {last:?} is not later than pendingRebootSince {pending:?}"));
+        report_breach(change.at, format!("lastPoweredOn {last:?} is not later than pendingRebootSince {pending:?}"));
     }
 }
 
@@ -216,7 +226,7 @@ fn written(change: &ObjectChange, say: &mut impl FnMut(Timestamp, String)) {
 /// policy asks for it. Every host runs, whatever the policy is: a machine between off and on does not stay off.
 ///
 /// Not covered: a BMC that obeys when the cycle is over and the controller is switched off.
-pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
+pub fn i44_at_the_end(view: &View<'_>) -> Vec<Breach> {
     let Some(calm) = view.record.calm_since.filter(|calm| shift(*calm, 900.0) <= view.record.end) else {
         return Vec::new();
     };
@@ -224,25 +234,26 @@ pub fn i44_rest(view: &View<'_>) -> Vec<Breach> {
     let switched_off = view.policies.last().is_some_and(|policy| !policy.metal3_controller);
     for host in hosts(view) {
         let Some(last) = host.at(view.record.end) else { continue };
-        let mut say = |what: &str| {
+        let mut report_breach = |what: &str| {
             found.push(Breach { code: "I44", at: calm, what: format!("host {}: {what}", host.name) });
         };
         let free = host.throughout(calm, view.record.end, |o| !held(o) && o["spec"]["online"] == true);
         if !free || !provisioned(last) {
             continue;
         }
-        let unfinished = asked(last).next().is_some() || time(last, "pendingRebootSince") > time(last, "lastPoweredOn");
+        let unfinished =
+            requested(last).next().is_some() || time(last, "pendingRebootSince") > time(last, "lastPoweredOn");
         if unfinished && !switched_off {
-            say("a request was never carried out to its end");
+            report_breach("a request was never carried out to its end");
         }
         // The BMC obeys long after the cycle is over, and the controller is switched off before its next look. Without
         // a request it looks once a minute, so no controller sees the machine any more.
-        let after_all = |at: Timestamp| {
+        let after_controller_off = |at: Timestamp| {
             let off = view.policies.at(shift(at, 65.0)).is_some_and(|policy| !policy.metal3_controller);
             switched_off && off && host.at(at).is_some_and(|o| !pending(o))
         };
-        if host.power(view).last().is_some_and(|p| p.what == What::Down && !after_all(p.at)) {
-            say("its machine stays off, and nobody wants that");
+        if host.power(view).last().is_some_and(|p| p.what == PowerEvent::Down && !after_controller_off(p.at)) {
+            report_breach("its machine stays off, and nobody wants that");
         }
     }
     found

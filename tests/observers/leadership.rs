@@ -3,9 +3,9 @@
 use cketerm::model::{attempt::parse_attempt_id, reboot::RebootStatus};
 
 use super::{
-    physical,
+    power_log,
     record::{Breach, Txn},
-    view::{View, in_work, is_engine, shift, status},
+    view::{View, in_progress, is_engine, shift, status},
 };
 
 /// Keys that an engine's transaction touches.
@@ -14,13 +14,13 @@ fn touched(txn: &Txn) -> impl Iterator<Item = &str> {
 }
 
 /// Reports whether this is a campaign or a registration, which a key of its own fences.
-fn election(txn: &Txn) -> bool {
+fn is_election(txn: &Txn) -> bool {
     touched(txn).any(|k| k.starts_with("leader/") || k.starts_with("cketerm/engines/"))
 }
 
 /// Reports whether an engine proposes defaults before anybody leads: schema, first policy, identity; each only if
 /// absent.
-fn proposal(txn: &Txn) -> bool {
+fn is_proposal(txn: &Txn) -> bool {
     let proposed = ["cketerm/schema", "cketerm/identity"];
     touched(txn).any(|k| proposed.contains(&k))
         && touched(txn).all(|k| proposed.contains(&k) || k == "cketerm/policy" || k.starts_with("cketerm/audit/"))
@@ -28,7 +28,7 @@ fn proposal(txn: &Txn) -> bool {
 
 /// Reports whether an engine records the outcome of a command that its host ran for a former leader: one result, only
 /// if absent, and only while the attempt is as it was read.
-fn report(txn: &Txn) -> bool {
+fn is_result_report(txn: &Txn) -> bool {
     let results = || txn.puts.iter().filter_map(|k| k.strip_prefix("cketerm/results/"));
     let others = |k: &str| !k.starts_with("cketerm/results/") && !k.starts_with("cketerm/audit/");
     let guarded = |id: &str| {
@@ -53,39 +53,39 @@ fn report(txn: &Txn) -> bool {
 pub fn i23(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for txn in view.record.txns.iter().filter(|t| t.succeeded && is_engine(&t.by) && touched(t).next().is_some()) {
-        if election(txn) || proposal(txn) || report(txn) {
+        if is_election(txn) || is_proposal(txn) || is_result_report(txn) {
             continue;
         }
-        let mut say = |what: String| {
+        let mut report_breach = |what: String| {
             let what = format!("{} writes {}: {what}", txn.by, touched(txn).collect::<Vec<_>>().join(", "));
             found.push(Breach { code: "I23", at: txn.at, what });
         };
         let fence = txn.compares.iter().find(|(k, field)| k.starts_with("leader/") && *field == "create");
         match (fence, view.leader(txn.revision)) {
-            (None, _) => say("compares no key in leader/".to_owned()),
+            (None, _) => report_breach("compares no key in leader/".to_owned()),
             (Some((key, _)), leads) => {
                 let lease = key.trim_start_matches("leader/").trim_start_matches('/');
                 match leads {
                     Some(leader) if leader.lease == lease => {
                         if leader.by.as_ref().is_some_and(|by| *by != txn.by) {
-                            say(format!("under the key of {:?}", leader.by));
+                            report_breach(format!("under the key of {:?}", leader.by));
                         }
                     }
-                    other => say(format!("under {key}, while {:?} leads", other.map(|c| &c.lease))),
+                    other => report_breach(format!("under {key}, while {:?} leads", other.map(|c| &c.lease))),
                 }
             }
         }
         let compared = |key: &str| txn.compares.iter().any(|(k, field)| k == key && *field != "lease");
         let held = ["reboots/data/", "repairs/data/", "cketerm/attempts/"];
         if let Some(key) = touched(txn).find(|k| held.iter().any(|h| k.starts_with(h)) && !compared(k)) {
-            say(format!("does not compare {key}"));
+            report_breach(format!("does not compare {key}"));
         }
     }
-    for step in view.moves().iter().filter(|m| m.starts() && status(m.before) == Some(RebootStatus::Queued)) {
+    for step in view.entry_changes().iter().filter(|m| m.starts() && status(m.before) == Some(RebootStatus::Queued)) {
         found.extend(unguarded(view, step.revision, &format!("reboots/{}", step.index)));
     }
     for (&(index, n), line) in &view.attempts {
-        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        let Some(first) = line.steps().first().filter(|s| view.written_by_engine(s.revision)) else { continue };
         let Some(attempt) = &first.value else { continue };
         found.extend(unguarded(view, first.revision, &format!("attempt {n} of reboots/{index}")));
         let lease = format!("{:x}", attempt.lease);
@@ -94,13 +94,14 @@ pub fn i23(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I23", at: first.at, what });
         }
     }
-    for asked in view.record.asked.iter().filter(|a| is_engine(&a.by)) {
-        let write = matches!(asked.method.as_str(), "PATCH" | "PUT");
+    for requested in view.record.requested.iter().filter(|a| is_engine(&a.by)) {
+        let write = matches!(requested.method.as_str(), "PATCH" | "PUT");
         let kinds = ["/nodes/", "/endpoints/", "/endpointslices/"];
-        let fenced = asked.body["metadata"]["resourceVersion"].is_string();
-        if write && !fenced && kinds.iter().any(|k| asked.path.contains(k)) {
-            let what = format!("{} sends {} {} without a resourceVersion", asked.by, asked.method, asked.path);
-            found.push(Breach { code: "I23", at: asked.at, what });
+        let fenced = requested.body["metadata"]["resourceVersion"].is_string();
+        if write && !fenced && kinds.iter().any(|k| requested.path.contains(k)) {
+            let what =
+                format!("{} sends {} {} without a resourceVersion", requested.by, requested.method, requested.path);
+            found.push(Breach { code: "I23", at: requested.at, what });
         }
     }
     found
@@ -122,7 +123,7 @@ fn unguarded(view: &View<'_>, revision: i64, what: &str) -> Option<Breach> {
 /// Not covered: the rest of the lease by the engine's own clock; a request that paused with its process.
 pub fn i24(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for (index, power) in physical::begins(view) {
+    for (index, power) in power_log::begins(view) {
         // a withheld attempt that was deleted leaves its number to the next, so the last value written before the
         // command counts
         let written = view.attempt(index, &power.attempt).and_then(|(_, l)| l.at(power.at));
@@ -136,15 +137,16 @@ pub fn i24(view: &View<'_>) -> Vec<Breach> {
     for w in view.node_writes.iter().filter(|w| w.engine) {
         let Some(owner) = w.before.owner() else { continue };
         let stamped = format!("{:x}", owner.lease);
-        let place = |lease: &str| view.candidates.iter().rposition(|c| c.lease == lease);
-        let own = view.candidates.iter().rposition(|c| c.by.as_deref() == Some(&w.asked.by) && c.from <= w.asked.at);
-        let newer = place(&stamped).zip(own).filter(|(stamped, own)| stamped > own);
+        let position = |lease: &str| view.candidates.iter().rposition(|c| c.lease == lease);
+        let own =
+            view.candidates.iter().rposition(|c| c.by.as_deref() == Some(&w.requested.by) && c.from <= w.requested.at);
+        let newer = position(&stamped).zip(own).filter(|(stamped, own)| stamped > own);
         if let Some((newer, _)) = newer {
             let what = format!(
                 "{} patches node {} with the record of {:?}, which leads since",
-                w.asked.by, w.name, view.candidates[newer].by
+                w.requested.by, w.name, view.candidates[newer].by
             );
-            found.push(Breach { code: "I24", at: w.asked.at, what });
+            found.push(Breach { code: "I24", at: w.requested.at, what });
         }
     }
     found
@@ -157,7 +159,7 @@ pub fn i24(view: &View<'_>) -> Vec<Breach> {
 /// [`super::audit::i38`] judges actions in Kubernetes.
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut say = |at, what: String| found.push(Breach { code: "I38", at, what });
+    let mut report_breach = |at, what: String| found.push(Breach { code: "I38", at, what });
     let audited = |revision: i64, index: u64| {
         view.audit_at(revision).is_some_and(|a| {
             a["on"] == format!("reboots/{index}") && a["who"]["user"].as_str().is_some_and(|u| !u.is_empty())
@@ -166,30 +168,32 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
     for (&(index, n), line) in &view.attempts {
         let mut before: Option<&cketerm::model::attempt::Attempt> = None;
         for step in line.steps() {
-            if !view.engine_wrote(step.revision) && !view.record.txns.is_empty() {
+            if !view.written_by_engine(step.revision) && !view.record.txns.is_empty() {
                 before = step.value.as_ref();
                 continue;
             }
             if step.value.is_some() && before.is_none() && !audited(step.revision, index) {
-                say(step.at, format!("attempt {n} of reboots/{index} has no audit record"));
+                report_breach(step.at, format!("attempt {n} of reboots/{index} has no audit record"));
             }
             if let (None, Some(open)) = (&step.value, before.filter(|a| a.open())) {
                 let ending = view.endings.get(&index).and_then(|l| l.get(step.revision));
                 let kept = ending.is_some_and(|e| e.attempts.iter().any(|a| a.id == open.id && !a.open()));
                 if !kept {
-                    say(step.at, format!("attempt {n} of reboots/{index} is deleted while it is open"));
+                    report_breach(step.at, format!("attempt {n} of reboots/{index} is deleted while it is open"));
                 }
             }
             before = step.value.as_ref();
         }
     }
-    for step in view.moves().iter().filter(|m| m.engine && matches!(m.before, Some(Ok(_)))) {
+    for step in view.entry_changes().iter().filter(|m| m.engine && matches!(m.before, Some(Ok(_)))) {
         let moved = match (status(step.before), status(step.after)) {
-            (before, after) if before != after => in_work(step.before) || in_work(step.after) || after.is_none(),
+            (before, after) if before != after => {
+                in_progress(step.before) || in_progress(step.after) || after.is_none()
+            }
             _ => false,
         };
         if moved && !audited(step.revision, step.index) {
-            say(step.at, format!("reboots/{} is changed by an engine without an audit record", step.index));
+            report_breach(step.at, format!("reboots/{} is changed by an engine without an audit record", step.index));
         }
     }
     found
@@ -200,11 +204,11 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
 pub fn heartbeat(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for (by, at) in &view.record.stuck {
-        let stills = view.record.frozen.iter().filter(|(who, _, to)| who == by && to > at);
-        let still: f64 = stills.map(|(_, from, to)| to.duration_since(*from.max(at)).as_secs_f64()).sum();
-        let until = shift(*at, (view.ttl() / 2.0).max(10.0) + view.ttl() + 15.0 + still);
+        let pauses = view.record.paused.iter().filter(|(who, _, to)| who == by && to > at);
+        let paused_seconds: f64 = pauses.map(|(_, from, to)| to.duration_since(*from.max(at)).as_secs_f64()).sum();
+        let until = shift(*at, (view.ttl() / 2.0).max(10.0) + view.ttl() + 15.0 + paused_seconds);
         let own = view.candidates.iter().filter(|c| c.by.as_deref() == Some(by) && c.from <= *at);
-        for held in own.filter(|c| c.gone.is_none_or(|(_, gone)| gone > until) && view.record.end > until) {
+        for held in own.filter(|c| c.deleted.is_none_or(|(_, deleted)| deleted > until) && view.record.end > until) {
             let what = format!("{by} is stuck since {at}, and its lease {} lives on at {until}", held.lease);
             found.push(Breach { code: "heartbeat", at: until, what });
         }

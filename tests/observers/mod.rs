@@ -9,7 +9,7 @@
 //!
 //! - where an engine's transaction compared the values that it was decided from: the state in that very revision;
 //! - otherwise only a state that held without a break for longer than a copy or a request may lag ([`View::late`],
-//!   [`View::kube_late`], [`View::lag`]).
+//!   [`View::max_kube_delay`], [`View::lag`]).
 //!
 //! The order of events at the same instant in different places is unknown. The engine gets the benefit of the doubt.
 #![allow(dead_code)] // each test binary uses its part
@@ -19,28 +19,28 @@
 pub mod record;
 
 mod accepted;
+mod acknowledged_commands;
 mod audit;
 mod bounds;
 mod commands;
 mod cordon;
 mod drain;
+mod early_backoff;
 mod gates;
-mod given_up;
 mod hosts;
 mod leadership;
 mod logins;
 mod notices;
-mod physical;
+mod power_log;
 mod queue;
 mod quorum;
 mod repair;
+mod repair_steps;
 mod results;
-mod steps;
 mod view;
 mod visibility;
 mod waits;
 mod windows;
-mod words;
 
 #[cfg(test)]
 #[allow(unused_imports)] // a binary without the test harness drops the tests and keeps the rest
@@ -76,24 +76,24 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I13", repair::i13),
     ("I14", cordon::i14),
     ("I15", drain::i15),
-    ("I15", given_up::i15),
+    ("I15", early_backoff::i15),
     ("I16", drain::i16),
     ("I17", drain::i17),
     ("I18", drain::i18),
     ("I19", drain::i19),
     ("I20", audit::i20),
-    ("I20", given_up::i20),
+    ("I20", early_backoff::i20),
     ("I21", drain::i21),
     ("I22", drain::i22),
-    ("I22", given_up::i22),
+    ("I22", early_backoff::i22),
     ("I23", leadership::i23),
     ("I24", leadership::i24),
     ("I25", commands::i25),
-    ("I25", steps::commands),
+    ("I25", repair_steps::commands),
     ("I26", commands::i26),
-    ("I27", words::i27),
-    ("I28", words::i28),
-    ("I29", words::i29),
+    ("I27", acknowledged_commands::i27),
+    ("I28", acknowledged_commands::i28),
+    ("I29", acknowledged_commands::i29),
     ("I30", queue::i30),
     ("I31", queue::i31),
     ("I32", visibility::i32),
@@ -108,12 +108,12 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I38", audit::i38),
     ("I38", repair::i38),
     ("I39", visibility::i39),
-    ("I40", steps::i40),
-    ("I41", steps::i41),
+    ("I40", repair_steps::i40),
+    ("I41", repair_steps::i41),
     ("I42", repair::i42),
     ("I43", repair::i43),
     ("I44", hosts::i44),
-    ("I44", hosts::i44_rest),
+    ("I44", hosts::i44_at_the_end),
     ("I45", drain::i45),
     ("I50", logins::i50),
     ("I46", quorum::i46),
@@ -122,7 +122,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I48", bounds::i48),
     ("I49", bounds::i49),
     ("I52", accepted::i52),
-    ("told", notices::told),
+    ("told", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];
 

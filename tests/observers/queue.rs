@@ -12,17 +12,17 @@ use cketerm::model::{
 use jiff::Timestamp;
 
 use super::{
-    physical,
-    record::{Breach, What},
-    view::{Move, Node, View, in_work, member, named, shift, status},
+    power_log,
+    record::{Breach, PowerEvent},
+    view::{EntryChange, Node, View, in_progress, member, named, shift, status},
 };
 
 /// Seconds by which clocks of engines may differ.
-const CLOCKS: f64 = 15.0;
+const CLOCK_SKEW: f64 = 15.0;
 
 /// A start by an engine, with the state that it was based on.
 pub(super) struct Start<'v> {
-    pub(super) step: Move<'v>,
+    pub(super) step: EntryChange<'v>,
     pub(super) entry: &'v RebootEntry,
     pub(super) cluster: &'v Cluster,
     pub(super) node: &'v Member,
@@ -30,7 +30,7 @@ pub(super) struct Start<'v> {
 
 /// Every start of a member by an engine.
 pub(super) fn starts<'v>(view: &'v View<'_>) -> Vec<Start<'v>> {
-    let each = view.moves().into_iter().filter(Move::starts);
+    let each = view.entry_changes().into_iter().filter(EntryChange::starts);
     each.filter_map(|step| {
         let entry = view.entry(step.index, step.revision)?;
         let cluster = view.clusters.get(step.revision)?;
@@ -52,7 +52,7 @@ pub fn i1(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in starts(view).iter().filter(|s| s.node.control_plane) {
         let (at, revision) = (start.step.at, start.step.revision);
-        for (index, entry, node) in view.working(revision) {
+        for (index, entry, node) in view.entries_in_progress(revision) {
             if node.control_plane && entry.node != start.entry.node {
                 let what = format!(
                     "API server {} (reboots/{}) starts while {} (reboots/{index}) is {}",
@@ -66,7 +66,7 @@ pub fn i1(view: &View<'_>) -> Vec<Breach> {
             let gone = view.entry(index, revision - 1).is_none_or(|e| e.status == RebootStatus::Cancelled);
             let other = attempt.control_plane && attempt.began() && gone && attempt.address != start.entry.node;
             let still = member(start.cluster, &attempt.address).filter(|m| m.control_plane);
-            let Some(node) = still.filter(|_| other && !broken(view, index, revision)) else { continue };
+            let Some(node) = still.filter(|_| other && !is_unreadable(view, index, revision)) else { continue };
             let held = view.nodes.get(node.node_name()).is_some_and(|line| {
                 let from = view.seen_since(revision, at);
                 line.throughout(from, at, |n| n.is_some_and(|n| n.unschedulable && n.owned_by(index)))
@@ -80,11 +80,11 @@ pub fn i1(view: &View<'_>) -> Vec<Breach> {
             }
         }
     }
-    found.extend(physical::two_api_servers(view));
+    found.extend(power_log::two_api_servers(view));
     found
 }
 
-fn broken(view: &View<'_>, index: u64, revision: i64) -> bool {
+fn is_unreadable(view: &View<'_>, index: u64, revision: i64) -> bool {
     view.entries.get(&index).and_then(|l| l.before(revision)).is_some_and(Result::is_err)
 }
 
@@ -98,7 +98,7 @@ pub fn i2(view: &View<'_>) -> Vec<Breach> {
     for start in &starts(view) {
         let (at, revision) = (start.step.at, start.step.revision);
         let this = (&start.entry.node, start.step.index);
-        for (index, entry, node) in view.working(revision) {
+        for (index, entry, node) in view.entries_in_progress(revision) {
             if node.control_plane != start.node.control_plane && entry.node != start.entry.node {
                 let (a, b) = if node.control_plane { ("worker", "API server") } else { ("API server", "worker") };
                 let what = format!(
@@ -113,7 +113,7 @@ pub fn i2(view: &View<'_>) -> Vec<Breach> {
         }
         let from = view.seen_since(revision, at);
         let worker = view.queue(revision - 1).find(|(index, entry)| {
-            member(start.cluster, &entry.node).is_some_and(|m| !m.control_plane) && startable(view, *index, from, at)
+            member(start.cluster, &entry.node).is_some_and(|m| !m.control_plane) && is_startable(view, *index, from, at)
         });
         if let Some((index, entry)) = worker {
             let what = format!(
@@ -128,19 +128,19 @@ pub fn i2(view: &View<'_>) -> Vec<Breach> {
 
 /// Reports whether the entry could have been started at every moment of this time: by the record nothing held it back
 /// except its place in the schedule.
-fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+fn is_startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     let Some(line) = view.entries.get(&index) else { return false };
-    let ready = line.throughout(from, to, |lies| {
-        let Some(Ok(entry)) = lies else { return false };
+    let ready = line.throughout(from, to, |stored| {
+        let Some(Ok(entry)) = stored else { return false };
         entry.status == RebootStatus::Queued
-            && entry.drain_backoff_expire.is_none_or(|until| shift(until, CLOCKS) < from)
+            && entry.drain_backoff_expire.is_none_or(|until| shift(until, CLOCK_SKEW) < from)
     });
     let Some(Ok(entry)) = line.at(to).filter(|_| ready) else { return false };
     let ordered = view.orders.get(&index).is_some_and(|o| o.sometime(from, to, |o| o.is_some()));
     let first = view
         .entries
         .range(..index)
-        .all(|(_, other)| other.throughout(from, to, |lies| !matches!(lies, Some(Ok(e)) if e.node == entry.node)));
+        .all(|(_, other)| other.throughout(from, to, |stored| !matches!(stored, Some(Ok(e)) if e.node == entry.node)));
     // a command of either queue that may still run on the machine
     let mut tried = view.attempts.values().chain(view.repair_attempts.values());
     let left = tried.any(|l| l.sometime(from, to, |a| a.is_some_and(|a| a.address == entry.node)));
@@ -150,7 +150,7 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
         l.sometime(
             from,
             to,
-            |lies| matches!(lies, Some(Ok(repair)) if repair.address == entry.node && repair.unfinished()),
+            |stored| matches!(stored, Some(Ok(repair)) if repair.address == entry.node && repair.unfinished()),
         )
     });
     let noted = view.requests.get(&index).and_then(|r| r.at(to)).and_then(|r| r.node_uid.as_deref());
@@ -172,7 +172,7 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
         })
     });
     // the engine's clock may be wrong by this much
-    let (early, late) = (shift(from, -CLOCKS), shift(to, CLOCKS));
+    let (early, late) = (shift(from, -CLOCK_SKEW), shift(to, CLOCK_SKEW));
     let policies = view.policies.steps().iter().filter(|s| s.at <= late).filter_map(|s| s.value.as_ref());
     let bound = policies.clone().any(|p| p.freeze.is_some() || p.windows.is_some() || p.groups.is_some());
     let free = !bound
@@ -180,9 +180,10 @@ fn startable(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> boo
             let cluster = view.clusters.at(to);
             p.zip(cluster).is_none_or(|(p, c)| {
                 let ends = [early, from, to, late];
-                let shut = |at| super::windows::shut(p, c, (QueueKind::Reboot, &entry.node), at, true).is_some();
+                let closed_reason =
+                    |at| super::windows::closed_reason(p, c, (QueueKind::Reboot, &entry.node), at, true).is_some();
                 // only the leader's reports show whether groups hold an entry back
-                p.groups.is_none() && !ends.into_iter().any(shut)
+                p.groups.is_none() && !ends.into_iter().any(closed_reason)
             })
         });
     !ordered && first && !left && !repaired && member_all_along && node_there && free
@@ -195,8 +196,9 @@ pub fn i3(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for start in starts(view).iter().filter(|s| !s.node.control_plane) {
         let (at, revision) = (start.step.at, start.step.revision);
-        let mut busy: BTreeSet<&str> = view.working(revision).into_iter().map(|(_, e, _)| e.node.as_str()).collect();
-        busy.extend(physical::running(view, at, revision));
+        let mut busy: BTreeSet<&str> =
+            view.entries_in_progress(revision).into_iter().map(|(_, e, _)| e.node.as_str()).collect();
+        busy.extend(power_log::running(view, at, revision));
         let limit = start.cluster.reboot.concurrency();
         if i64::try_from(busy.len()).unwrap_or(i64::MAX) > limit {
             let (index, node) = (start.step.index, &start.entry.node);
@@ -221,7 +223,7 @@ pub fn i4(view: &View<'_>) -> Vec<Breach> {
             let from = view.seen_since(revision, at);
             let waits =
                 index < this && view.entries[&index].throughout(from, at, |l| status(l) == Some(RebootStatus::Queued));
-            if in_work(view.entries[&index].get(revision)) || waits {
+            if in_progress(view.entries[&index].get(revision)) || waits {
                 let what = format!("reboots/{this} of {} starts beside reboots/{index}, {}", entry.node, entry.status);
                 found.push(Breach { code: "I4", at, what });
             }
@@ -238,50 +240,52 @@ pub fn i4(view: &View<'_>) -> Vec<Breach> {
 /// Also: no engine moves an unreadable entry to `draining` or `rebooting`.
 pub fn i5(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for step in view.moves().iter().filter(|m| m.engine && matches!(m.before, Some(Err(())))) {
-        if in_work(step.after) {
+    for step in view.entry_changes().iter().filter(|m| m.engine && matches!(m.before, Some(Err(())))) {
+        if in_progress(step.after) {
             let what = format!("reboots/{} could not be read and is in work", step.index);
             found.push(Breach { code: "I5", at: step.at, what });
         }
     }
     let mut since: Option<Timestamp> = None;
-    let mut told = false;
-    for said in view.leading() {
-        let waiting = said.reasons.iter().filter(|(_, r)| named(r) == "WaitingForSlot");
-        let broken = |index: &u64| {
+    let mut breach_reported = false;
+    for reported in view.leading() {
+        let waiting = reported.reasons.iter().filter(|(_, r)| named(r) == "WaitingForSlot");
+        let is_unreadable = |index: &u64| {
             let line = view.entries.get(index);
-            line.is_some_and(|l| l.throughout(shift(said.at, -3.0), said.at, |lies| matches!(lies, Some(Err(())))))
+            line.is_some_and(|l| {
+                l.throughout(shift(reported.at, -3.0), reported.at, |stored| matches!(stored, Some(Err(()))))
+            })
         };
         let held = waiting.clone().find_map(|(index, reason)| {
             let holder = reason["holder"].as_str()?.strip_prefix("reboots/")?.parse::<u64>().ok()?;
-            broken(&holder).then_some((index, holder))
+            is_unreadable(&holder).then_some((index, holder))
         });
-        if let (Some((index, holder)), false) = (held, told) {
-            told = true;
+        if let (Some((index, holder)), false) = (held, breach_reported) {
+            breach_reported = true;
             let what = format!("reboots/{index} waits for the slot of reboots/{holder}, which cannot be read");
-            found.push(Breach { code: "I5", at: said.at, what });
+            found.push(Breach { code: "I5", at: reported.at, what });
         }
         let mut busy: BTreeSet<String> =
-            view.working(said.revision).into_iter().map(|(_, e, _)| e.node.clone()).collect();
-        let moving = said.moving.iter().filter_map(|i| view.entry(*i, said.revision)).map(|e| e.node.clone());
+            view.entries_in_progress(reported.revision).into_iter().map(|(_, e, _)| e.node.clone()).collect();
+        let moving = reported.moving.iter().filter_map(|i| view.entry(*i, reported.revision)).map(|e| e.node.clone());
         busy.extend(moving);
-        busy.extend(view.attempts.values().filter_map(|l| l.get(said.revision)).map(|a| a.address.clone()));
+        busy.extend(view.attempts.values().filter_map(|l| l.get(reported.revision)).map(|a| a.address.clone()));
         let taken = view
             .nodes
             .iter()
-            .filter(|(_, l)| l.at(said.at).and_then(Node::owner).is_some_and(|o| o.taken_over_rebooting));
+            .filter(|(_, l)| l.at(reported.at).and_then(Node::owner).is_some_and(|o| o.taken_over_rebooting));
         busy.extend(taken.map(|(name, _)| name.clone()));
-        let limit = view.clusters.get(said.revision).map_or(0, |c| c.reboot.concurrency());
+        let limit = view.clusters.get(reported.revision).map_or(0, |c| c.reboot.concurrency());
         let free = i64::try_from(busy.len()).unwrap_or(i64::MAX) < limit;
-        let eaten = free && waiting.clone().next().is_some() && view.entries.keys().any(broken);
-        since = eaten.then(|| since.unwrap_or(said.at));
-        if let (Some(from), false) = (since, told)
-            && said.at > shift(from, 15.0)
+        let slot_is_lost = free && waiting.clone().next().is_some() && view.entries.keys().any(is_unreadable);
+        since = slot_is_lost.then(|| since.unwrap_or(reported.at));
+        if let (Some(from), false) = (since, breach_reported)
+            && reported.at > shift(from, 15.0)
         {
-            told = true;
+            breach_reported = true;
             let what =
                 format!("{} of {limit} slots are in use, and an entry that cannot be read eats the rest", busy.len());
-            found.push(Breach { code: "I5", at: said.at, what });
+            found.push(Breach { code: "I5", at: reported.at, what });
         }
     }
     found
@@ -296,14 +300,14 @@ pub fn i30(view: &View<'_>) -> Vec<Breach> {
     for start in starts(view).iter().filter(|s| !s.node.control_plane) {
         let (at, revision, this) = (start.step.at, start.step.revision, start.step.index);
         let (from, to) = (view.seen_since(revision, at), shift(at, 10.0));
-        let heard = !view.record.said.is_empty();
-        if to > view.record.end || (!heard && view.record.calm_since.is_none_or(|calm| from < calm)) {
+        let has_reports = !view.record.reported.is_empty();
+        if to > view.record.end || (!has_reports && view.record.calm_since.is_none_or(|calm| from < calm)) {
             continue;
         }
         let before = view.queue(revision).take_while(|(i, _)| *i < this);
         for (index, entry) in before {
             let worker = member(start.cluster, &entry.node).is_some_and(|m| !m.control_plane);
-            if worker && startable(view, index, from, to) && !excused(view, index, from, to) {
+            if worker && is_startable(view, index, from, to) && !has_other_reason(view, index, from, to) {
                 let what = format!("{} (reboots/{this}) overtakes {} (reboots/{index})", start.entry.node, entry.node);
                 found.push(Breach { code: "I30", at, what });
             }
@@ -313,10 +317,10 @@ pub fn i30(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// Reports whether the leader named a reason other than the place in the schedule.
-fn excused(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+fn has_other_reason(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     let line = ["WaitingForSlot", "WaitingForWorkers", "WaitingForControlPlane", "Ready"];
-    let said = view.record.said.iter().filter(|s| s.leads && s.at >= from && s.at <= to);
-    let mut reasons = said.filter_map(|s| s.reasons.get(&index)).map(named);
+    let reported = view.record.reported.iter().filter(|s| s.leads && s.at >= from && s.at <= to);
+    let mut reasons = reported.filter_map(|s| s.reasons.get(&index)).map(named);
     reasons.any(|name| !line.contains(&name))
 }
 
@@ -332,40 +336,40 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
     let absent = |address: &str, c: Option<&Cluster>| c.is_some_and(|c| member(c, address).is_none());
     for (&(index, n), line) in &view.attempts {
         let Some(first) = line.steps().first() else { continue };
-        let Some(attempt) = first.value.as_ref().filter(|_| view.engine_wrote(first.revision)) else { continue };
+        let Some(attempt) = first.value.as_ref().filter(|_| view.written_by_engine(first.revision)) else { continue };
         if absent(&attempt.address, view.clusters.get(first.revision)) {
             let what = format!("attempt {n} of reboots/{index} on {}, which is no member", attempt.address);
             found.push(Breach { code: "I31", at: first.at, what });
         }
     }
-    for power in view.record.power.iter().filter(|p| p.what == What::Begin && p.entry.starts_with("reboots/")) {
+    for power in view.record.power.iter().filter(|p| p.what == PowerEvent::Begin && p.entry.starts_with("reboots/")) {
         let from = shift(power.at, -view.lag());
         if view.clusters.throughout(from, power.at, |c| absent(&power.address, c)) {
             let what = format!("a power command of {} begins on {}, which is no member", power.entry, power.address);
             found.push(Breach { code: "I31", at: power.at, what });
         }
     }
-    let mut strangers: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
-    for said in view.leading() {
-        for (&index, _) in said.reasons.iter().filter(|(_, r)| named(r) == "NotMember") {
+    let mut non_members: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
+    for reported in view.leading() {
+        for (&index, _) in reported.reasons.iter().filter(|(_, r)| named(r) == "NotMember") {
             // another program may have removed it: a watch that lags still shows it for a while
-            let there = view.entries.get(&index).is_some_and(|line| line.at(said.at).is_some());
-            let (since, last) = strangers.entry((&said.by, index)).or_insert((said.at, said.at));
-            if shift(*last, 2.5) < said.at {
-                *since = said.at;
+            let there = view.entries.get(&index).is_some_and(|line| line.at(reported.at).is_some());
+            let (since, last) = non_members.entry((&reported.by, index)).or_insert((reported.at, reported.at));
+            if shift(*last, 2.5) < reported.at {
+                *since = reported.at;
             }
-            *last = said.at;
-            if shift(*since, view.ttl() + 20.0) < said.at && there {
+            *last = reported.at;
+            if shift(*since, view.ttl() + 20.0) < reported.at && there {
                 let what =
-                    format!("{} says since {since} that reboots/{index} is of no member, and leaves it", said.by);
-                found.push(Breach { code: "I31", at: said.at, what });
+                    format!("{} says since {since} that reboots/{index} is of no member, and leaves it", reported.by);
+                found.push(Breach { code: "I31", at: reported.at, what });
                 *since = Timestamp::MAX;
             }
         }
     }
-    let patience = 2.0 * view.ttl() + 75.0;
+    let allowed_delay = 2.0 * view.ttl() + 75.0;
     let Some(calm) = view.record.calm_since else { return found };
-    let from = shift(view.record.end, -patience);
+    let from = shift(view.record.end, -allowed_delay);
     for (index, line) in view.entries.iter().filter(|_| from >= calm) {
         let Some(Ok(entry)) = line.last() else { continue };
         let there = line.throughout(from, view.record.end, |l| matches!(l, Some(Ok(_))));
@@ -378,6 +382,6 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// Reports whether a person's order keeps the entry from starting.
-pub fn on_hold(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
+pub fn is_on_hold(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     view.orders.get(&index).is_some_and(|o| o.throughout(from, to, |o| o.is_some_and(|o| o.verb == Verb::Hold)))
 }

@@ -19,7 +19,7 @@ pub struct Record {
     /// Every change of an object in Kubernetes, in the order of resourceVersions.
     pub objects: Vec<ObjectChange>,
     /// Every request to the API server that was answered, or carried out although its answer was lost.
-    pub asked: Vec<Asked>,
+    pub requested: Vec<ApiRequest>,
     /// Events of the machines.
     pub power: Vec<Power>,
     /// Initial state of every etcd member, and each change since. Empty where members could not be queried.
@@ -27,14 +27,14 @@ pub struct Record {
     /// Commands of people and other programs that were acknowledged to them.
     pub acknowledged: Vec<Acknowledged>,
     /// Reports of each engine about entries, once a second of true time. Empty where no engine was queried.
-    pub said: Vec<Said>,
+    pub reported: Vec<EngineReport>,
     /// Time since which nothing went wrong any more: faults ended, people stopped. None if the run was cut before.
     pub calm_since: Option<Timestamp>,
     /// TTL of the leaders' leases in seconds; 0 means 10.
     pub ttl_seconds: u32,
     /// Processes that were paused (SIGSTOP, a suspended host), each with start and end. Such a process decided before
     /// the pause what it sends afterwards, and its reports are old meanwhile.
-    pub frozen: Vec<(String, Timestamp, Timestamp)>,
+    pub paused: Vec<(String, Timestamp, Timestamp)>,
     /// Processes whose main loop got stuck for good, and when. Everything else of such a process went on.
     pub stuck: Vec<(String, Timestamp)>,
     /// Notices that reached a receiver; empty where there is none.
@@ -147,7 +147,7 @@ pub struct ObjectChange {
 
 /// One request to the API server.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ApiRequest {
     /// Time at which it was carried out.
     pub at: Timestamp,
     /// Process that sent it: `engine-0`, `kubectl`. Empty where it is not known.
@@ -163,12 +163,12 @@ pub struct Asked {
     /// Status code of the answer.
     pub code: u16,
     /// Message of a refusal; empty if there was none.
-    pub said: String,
+    pub reported: String,
 }
 
 /// Event of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum PowerEvent {
     /// A power command began.
     Begin,
     /// The command ended; without a code it was killed.
@@ -185,7 +185,7 @@ pub struct Power {
     /// Time of the event.
     pub at: Timestamp,
     /// The event.
-    pub what: What,
+    pub what: PowerEvent,
     /// IP address of the machine.
     pub address: String,
     /// `CKETERM_ENTRY` of the command: `reboots/3`.
@@ -200,18 +200,18 @@ pub struct Power {
 #[derive(Clone, Debug)]
 pub struct Acknowledged {
     /// Time of the request.
-    pub asked: Timestamp,
+    pub requested: Timestamp,
     /// Time of the acknowledgement.
     pub at: Timestamp,
     /// Author of the command.
     pub by: String,
     /// The command.
-    pub word: Word,
+    pub command: AcknowledgedCommand,
 }
 
 /// Kind of an acknowledged command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum AcknowledgedCommand {
     /// `rq add`: these addresses, with the indexes that they got.
     Add(Vec<(u64, String)>),
     /// `rq cancel` of one entry.
@@ -230,7 +230,7 @@ pub enum Word {
 
 /// Report of one engine about the queue at one moment.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct EngineReport {
     /// Time of the report.
     pub at: Timestamp,
     /// The engine.

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 
 use super::{
     record::Breach,
-    view::{RepairLies, View, member, shift},
+    view::{StoredRepair, View, member, shift},
 };
 
 /// One change of one entry of the repair queue.
-pub struct RepairMove<'v> {
+pub struct RepairChange<'v> {
     pub at: Timestamp,
     pub revision: i64,
     pub index: u64,
@@ -22,19 +22,19 @@ pub struct RepairMove<'v> {
 }
 
 /// Returns the entry, if it can be read.
-pub fn read(lies: Option<&RepairLies>) -> Option<&RepairEntry> {
-    lies?.as_ref().ok()
+pub fn read(stored: Option<&StoredRepair>) -> Option<&RepairEntry> {
+    stored?.as_ref().ok()
 }
 
 /// Every change of the repair queue, in the order of revisions.
-pub fn moves<'v>(view: &'v View<'_>) -> Vec<RepairMove<'v>> {
+pub fn entry_changes<'v>(view: &'v View<'_>) -> Vec<RepairChange<'v>> {
     let mut all = Vec::new();
     for (&index, line) in &view.repairs {
         let mut before = None;
         for step in line.steps() {
             let after = read(step.value.as_ref());
-            let engine = view.engine_wrote(step.revision);
-            all.push(RepairMove { at: step.at, revision: step.revision, index, before, after, engine });
+            let engine = view.written_by_engine(step.revision);
+            all.push(RepairChange { at: step.at, revision: step.revision, index, before, after, engine });
             before = after;
         }
     }
@@ -42,7 +42,7 @@ pub fn moves<'v>(view: &'v View<'_>) -> Vec<RepairMove<'v>> {
     all
 }
 
-impl RepairMove<'_> {
+impl RepairChange<'_> {
     /// Reports whether an engine starts work on its machine.
     fn starts(&self) -> bool {
         let held = |e: Option<&RepairEntry>| e.is_some_and(RepairEntry::claims_machine);
@@ -51,14 +51,14 @@ impl RepairMove<'_> {
 }
 
 /// Entries that claim their machines in this revision.
-pub fn working<'v>(view: &'v View<'_>, revision: i64) -> Vec<(u64, &'v RepairEntry)> {
+pub fn entries_in_progress<'v>(view: &'v View<'_>, revision: i64) -> Vec<(u64, &'v RepairEntry)> {
     let each = view.repairs.iter().filter_map(|(i, line)| Some((*i, read(line.get(revision))?)));
     each.filter(|(_, e)| e.claims_machine()).collect()
 }
 
 /// Reports whether an entry claimed such a machine at some moment of this time.
 pub fn held(view: &View<'_>, addresses: impl Fn(&str) -> bool, from: Timestamp, to: Timestamp) -> bool {
-    let holds = |lies: Option<&RepairLies>| match lies {
+    let holds = |stored: Option<&StoredRepair>| match stored {
         Some(Ok(e)) => e.claims_machine() && addresses(&e.address),
         // an unreadable entry may be of any machine
         Some(Err(())) => true,
@@ -76,24 +76,27 @@ fn api_server(cluster: &Cluster, address: &str) -> bool {
 pub fn i1(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut judge = |at, revision, cluster: &Cluster, address: &str, what: &str| {
-        let reboots = view.working(revision).into_iter().filter(|(.., m)| m.control_plane);
+        let reboots = view.entries_in_progress(revision).into_iter().filter(|(.., m)| m.control_plane);
         let reboots = reboots.map(|(i, e, _)| (EntryId::reboot(i), e.node.as_str()));
-        let repairs = working(view, revision).into_iter().map(|(i, e)| (EntryId::repair(i), e.address.as_str()));
+        let repairs =
+            entries_in_progress(view, revision).into_iter().map(|(i, e)| (EntryId::repair(i), e.address.as_str()));
         for (other, its) in reboots.chain(repairs).filter(|(_, a)| *a != address && api_server(cluster, a)) {
             let what = format!("API server {address} ({what}) starts while {its} ({other}) is in work");
             found.push(Breach { code: "I1", at, what });
         }
     };
-    for step in moves(view).iter().filter(|m| m.starts()) {
+    for step in entry_changes(view).iter().filter(|m| m.starts()) {
         let (Some(cluster), Some(entry)) = (view.clusters.get(step.revision), step.after) else { continue };
         if api_server(cluster, &entry.address) {
             judge(step.at, step.revision, cluster, &entry.address, &format!("repairs/{}", step.index));
         }
     }
-    for step in view.moves().iter().filter(|m| m.starts()) {
+    for step in view.entry_changes().iter().filter(|m| m.starts()) {
         let Some(entry) = view.entry(step.index, step.revision) else { continue };
         let Some(cluster) = view.clusters.get(step.revision).filter(|c| api_server(c, &entry.node)) else { continue };
-        if working(view, step.revision).iter().any(|(_, e)| e.address != entry.node && api_server(cluster, &e.address))
+        if entries_in_progress(view, step.revision)
+            .iter()
+            .any(|(_, e)| e.address != entry.node && api_server(cluster, &e.address))
         {
             judge(step.at, step.revision, cluster, &entry.node, &format!("reboots/{}", step.index));
         }
@@ -105,9 +108,10 @@ pub fn i1(view: &View<'_>) -> Vec<Breach> {
 /// repair. Lowering the limit later is no breach.
 pub fn i3(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for step in moves(view).iter().filter(|m| m.starts()) {
+    for step in entry_changes(view).iter().filter(|m| m.starts()) {
         let Some(cluster) = view.clusters.get(step.revision) else { continue };
-        let busy: BTreeSet<&str> = working(view, step.revision).into_iter().map(|(_, e)| e.address.as_str()).collect();
+        let busy: BTreeSet<&str> =
+            entries_in_progress(view, step.revision).into_iter().map(|(_, e)| e.address.as_str()).collect();
         let limit = cluster.repair.max_concurrent_repairs.unwrap_or(1);
         if i64::try_from(busy.len()).unwrap_or(i64::MAX) > limit {
             let what = format!("repairs/{} starts, limit {limit}: {busy:?}", step.index);
@@ -121,21 +125,22 @@ pub fn i3(view: &View<'_>) -> Vec<Breach> {
 /// either queue.
 pub fn i43(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for step in moves(view).iter().filter(|m| m.starts()) {
+    for step in entry_changes(view).iter().filter(|m| m.starts()) {
         let Some(entry) = step.after else { continue };
         let this = format!("repairs/{} of {}", step.index, entry.address);
-        for (index, _) in
-            working(view, step.revision).iter().filter(|(i, e)| *i != step.index && e.address == entry.address)
+        for (index, _) in entries_in_progress(view, step.revision)
+            .iter()
+            .filter(|(i, e)| *i != step.index && e.address == entry.address)
         {
             found.push(Breach { code: "I4", at: step.at, what: format!("{this} starts beside repairs/{index}") });
         }
-        for (index, ..) in view.working(step.revision).iter().filter(|(_, e, _)| e.node == entry.address) {
+        for (index, ..) in view.entries_in_progress(step.revision).iter().filter(|(_, e, _)| e.node == entry.address) {
             found.push(Breach { code: "I43", at: step.at, what: format!("{this} starts beside reboots/{index}") });
         }
     }
-    for step in view.moves().iter().filter(|m| m.starts()) {
+    for step in view.entry_changes().iter().filter(|m| m.starts()) {
         let Some(entry) = view.entry(step.index, step.revision) else { continue };
-        for (index, _) in working(view, step.revision).iter().filter(|(_, e)| e.address == entry.node) {
+        for (index, _) in entries_in_progress(view, step.revision).iter().filter(|(_, e)| e.address == entry.node) {
             let what = format!("reboots/{} of {} starts beside repairs/{index}", step.index, entry.node);
             found.push(Breach { code: "I43", at: step.at, what });
         }
@@ -152,12 +157,12 @@ pub fn enabled(view: &View<'_>, revision: i64) -> bool {
 /// attempt of a step.
 pub fn i13(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for step in moves(view).iter().filter(|m| m.starts() && !enabled(view, m.revision)) {
+    for step in entry_changes(view).iter().filter(|m| m.starts() && !enabled(view, m.revision)) {
         let what = format!("repairs/{} is taken into work while the queue is disabled", step.index);
         found.push(Breach { code: "I13", at: step.at, what });
     }
     for (&(index, n), line) in &view.repair_attempts {
-        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        let Some(first) = line.steps().first().filter(|s| view.written_by_engine(s.revision)) else { continue };
         if first.value.as_ref().is_some_and(|a| !a.success) && !enabled(view, first.revision) {
             let what = format!("attempt {n} of repairs/{index} is made while the queue is disabled");
             found.push(Breach { code: "I13", at: first.at, what });
@@ -173,7 +178,7 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
 /// Not covered: how long sabakan has reported a machine as unreachable.
 pub fn i42(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let all = moves(view);
+    let all = entry_changes(view);
     for group in all.chunk_by(|a, b| a.revision == b.revision) {
         let (at, revision) = (group[0].at, group[0].revision);
         let added: Vec<(u64, &str)> = group
@@ -185,17 +190,17 @@ pub fn i42(view: &View<'_>) -> Vec<Breach> {
         if added.is_empty() {
             continue;
         }
-        let mut say = |what: String| found.push(Breach { code: "I42", at, what });
+        let mut report_breach = |what: String| found.push(Breach { code: "I42", at, what });
         let there = view.repairs.values().filter(|l| l.get(revision).is_some()).count();
         let cap = view.constraints.get(revision).map_or(0, |c| c.maximum_repair_queue_entries);
         if i64::try_from(there).unwrap_or(i64::MAX) > cap {
-            say(format!("an engine adds {added:?}: {there} entries, and the cap is {cap}"));
+            report_breach(format!("an engine adds {added:?}: {there} entries, and the cap is {cap}"));
         }
         let mut seen: BTreeSet<&str> =
             view.repairs.values().filter_map(|l| Some(&*read(l.before(revision))?.address)).collect();
         for (index, address) in added {
             if !seen.insert(address) {
-                say(format!("an engine adds repairs/{index} of {address}, which has an entry"));
+                report_breach(format!("an engine adds repairs/{index} of {address}, which has an entry"));
             }
         }
     }
@@ -207,24 +212,24 @@ pub fn i42(view: &View<'_>) -> Vec<Breach> {
 pub fn i32(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut silent: BTreeMap<(u64, &str), Timestamp> = BTreeMap::new();
-    for said in view.leading() {
-        let from = shift(said.at, -3.0);
+    for reported in view.leading() {
+        let from = shift(reported.at, -3.0);
         for (&index, line) in &view.repairs {
-            let unfinished = |l: Option<&RepairLies>| match l {
+            let unfinished = |l: Option<&StoredRepair>| match l {
                 Some(Ok(e)) => e.unfinished(),
                 Some(Err(())) => true,
                 None => false,
             };
-            let there = unfinished(line.get(said.revision)) && line.throughout(from, said.at, unfinished);
-            if !there || said.repairs.contains_key(&index) || said.moving_repairs.contains(&index) {
-                silent.remove(&(index, said.by.as_str()));
+            let there = unfinished(line.get(reported.revision)) && line.throughout(from, reported.at, unfinished);
+            if !there || reported.repairs.contains_key(&index) || reported.moving_repairs.contains(&index) {
+                silent.remove(&(index, reported.by.as_str()));
                 continue;
             }
-            let since = *silent.entry((index, said.by.as_str())).or_insert(said.at);
-            if shift(since, 3.0) < said.at && shift(since, 5.0) >= said.at {
-                let what = format!("{} leads and says nothing of repairs/{index} since {since}", said.by);
-                found.push(Breach { code: "I32", at: said.at, what });
-                silent.insert((index, said.by.as_str()), Timestamp::MAX);
+            let since = *silent.entry((index, reported.by.as_str())).or_insert(reported.at);
+            if shift(since, 3.0) < reported.at && shift(since, 5.0) >= reported.at {
+                let what = format!("{} leads and says nothing of repairs/{index} since {since}", reported.by);
+                found.push(Breach { code: "I32", at: reported.at, what });
+                silent.insert((index, reported.by.as_str()), Timestamp::MAX);
             }
         }
     }
@@ -236,10 +241,10 @@ pub fn i32(view: &View<'_>) -> Vec<Breach> {
 pub fn i33(view: &View<'_>) -> Vec<Breach> {
     let (Some(calm), end) = (view.record.calm_since, view.record.end) else { return Vec::new() };
     let from = shift(end, -3000.0);
-    if from < calm || !view.led_to_the_end(shift(end, -30.0)) {
+    if from < calm || !view.led_until_end(shift(end, -30.0)) {
         return Vec::new();
     }
-    let stuck = |l: Option<&RepairLies>| read(l).is_some_and(|e| e.claims_machine() && !e.deleted);
+    let stuck = |l: Option<&StoredRepair>| read(l).is_some_and(|e| e.claims_machine() && !e.deleted);
     let lines = view.repairs.iter().filter(|(_, line)| line.throughout(from, end, stuck));
     let last = |index| view.leading().filter_map(|s| s.repairs.get(index)).last();
     lines
@@ -256,7 +261,7 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
 pub fn i38(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let needed = ["repairs/disabled", "cluster", "constraints", "cketerm/policy"];
-    let mut unguarded = |revision: i64, at, what: String| {
+    let mut check_comparisons = |revision: i64, at, what: String| {
         let Some(txn) = view.txn(revision) else { return };
         let missing: Vec<&str> = needed.iter().copied().filter(|k| !txn.compares.iter().any(|(c, _)| c == k)).collect();
         if !missing.is_empty() {
@@ -264,13 +269,13 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I23", at, what });
         }
     };
-    for m in moves(view).iter().filter(|m| m.starts()) {
-        unguarded(m.revision, m.at, format!("repairs/{}", m.index));
+    for m in entry_changes(view).iter().filter(|m| m.starts()) {
+        check_comparisons(m.revision, m.at, format!("repairs/{}", m.index));
     }
     for (&(index, n), line) in &view.repair_attempts {
-        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        let Some(first) = line.steps().first().filter(|s| view.written_by_engine(s.revision)) else { continue };
         if first.value.as_ref().is_some_and(|a| !a.success) {
-            unguarded(first.revision, first.at, format!("attempt {n} of repairs/{index}"));
+            check_comparisons(first.revision, first.at, format!("attempt {n} of repairs/{index}"));
         }
     }
     let audited = |revision: i64, index: u64| {
@@ -278,15 +283,15 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
             a["on"] == format!("repairs/{index}") && a["who"]["user"].as_str().is_some_and(|u| !u.is_empty())
         })
     };
-    for m in moves(view).iter().filter(|m| m.engine) {
-        let stands = |e: Option<&RepairEntry>| e.map(|e| (e.status, e.step, e.step_status));
-        if m.before.is_some() && stands(m.before) != stands(m.after) && !audited(m.revision, m.index) {
+    for m in entry_changes(view).iter().filter(|m| m.engine) {
+        let state_of = |e: Option<&RepairEntry>| e.map(|e| (e.status, e.step, e.step_status));
+        if m.before.is_some() && state_of(m.before) != state_of(m.after) && !audited(m.revision, m.index) {
             let what = format!("repairs/{} is changed by an engine without an audit record", m.index);
             found.push(Breach { code: "I38", at: m.at, what });
         }
     }
     for (&(index, n), line) in &view.repair_attempts {
-        let Some(first) = line.steps().first().filter(|s| view.engine_wrote(s.revision)) else { continue };
+        let Some(first) = line.steps().first().filter(|s| view.written_by_engine(s.revision)) else { continue };
         if first.value.is_some() && !audited(first.revision, index) {
             let what = format!("attempt {n} of repairs/{index} has no audit record");
             found.push(Breach { code: "I38", at: first.at, what });

@@ -28,13 +28,13 @@ pub use self::{
     timeline::Timeline,
     writes::{NodeWrite, PodWrite},
 };
-use super::record::{KeyChange, Record, Said, Txn};
+use super::record::{EngineReport, KeyChange, Record, Txn};
 
 /// Entry of the reboot queue, or an error if it cannot be read.
-pub type Lies = Result<RebootEntry, ()>;
+pub type StoredReboot = Result<RebootEntry, ()>;
 
 /// Entry of the repair queue, or an error if it cannot be read.
-pub type RepairLies = Result<RepairEntry, ()>;
+pub type StoredRepair = Result<RepairEntry, ()>;
 
 /// One key in `leader/`.
 #[derive(Clone, Debug)]
@@ -46,16 +46,16 @@ pub struct Candidate {
     /// Time of its creation.
     pub from: Timestamp,
     /// Revision and time of its deletion.
-    pub gone: Option<(i64, Timestamp)>,
+    pub deleted: Option<(i64, Timestamp)>,
     /// Whether it was registered below `cketerm/engines/` in the same transaction; otherwise it is CKE's.
-    pub ours: bool,
+    pub registered: bool,
     /// Process that wrote it, where that is known.
     pub by: Option<String>,
 }
 
 /// One change of one entry of the reboot queue.
 #[derive(Clone, Copy, Debug)]
-pub struct Move<'v> {
+pub struct EntryChange<'v> {
     /// Time of the change.
     pub at: Timestamp,
     /// Revision of the change.
@@ -63,17 +63,17 @@ pub struct Move<'v> {
     /// Index of the entry.
     pub index: u64,
     /// Value before.
-    pub before: Option<&'v Lies>,
+    pub before: Option<&'v StoredReboot>,
     /// Value now.
-    pub after: Option<&'v Lies>,
+    pub after: Option<&'v StoredReboot>,
     /// Whether an engine of cketerm made the change.
     pub engine: bool,
 }
 
-impl Move<'_> {
+impl EntryChange<'_> {
     /// Reports whether an engine starts work on the entry: from now on it is `draining`.
     pub fn starts(&self) -> bool {
-        self.engine && status(self.after) == Some(RebootStatus::Draining) && !in_work(self.before)
+        self.engine && status(self.after) == Some(RebootStatus::Draining) && !in_progress(self.before)
     }
 }
 
@@ -83,11 +83,11 @@ pub struct View<'a> {
     /// The record itself.
     pub record: &'a Record,
     /// The reboot queue by index.
-    pub entries: BTreeMap<u64, Timeline<Lies>>,
+    pub entries: BTreeMap<u64, Timeline<StoredReboot>>,
     /// `cketerm/attempts/reboots/` by index and number.
     pub attempts: BTreeMap<(u64, u32), Timeline<Attempt>>,
     /// The repair queue by index.
-    pub repairs: BTreeMap<u64, Timeline<RepairLies>>,
+    pub repairs: BTreeMap<u64, Timeline<StoredRepair>>,
     /// `cketerm/attempts/repairs/` by index and number.
     pub repair_attempts: BTreeMap<(u64, u32), Timeline<Attempt>>,
     /// `repairs/disabled`, as bytes.
@@ -128,7 +128,7 @@ pub struct View<'a> {
     made_by_engines: BTreeSet<(String, i64)>,
     pods_on: HashMap<String, Vec<String>>,
     /// Reports of leaders; see [`View::leading`].
-    leading: Vec<&'a Said>,
+    leading: Vec<&'a EngineReport>,
     writers: HashMap<i64, &'a Txn>,
     /// Revisions that contain an engine's audit record. They show the author where nothing could listen to
     /// transactions.
@@ -137,13 +137,13 @@ pub struct View<'a> {
 }
 
 /// Returns its status, if it can be read.
-pub fn status(lies: Option<&Lies>) -> Option<RebootStatus> {
-    lies?.as_ref().ok().map(|e| e.status)
+pub fn status(stored: Option<&StoredReboot>) -> Option<RebootStatus> {
+    stored?.as_ref().ok().map(|e| e.status)
 }
 
 /// Reports whether it is `draining` or `rebooting`.
-pub fn in_work(lies: Option<&Lies>) -> bool {
-    matches!(status(lies), Some(RebootStatus::Draining | RebootStatus::Rebooting))
+pub fn in_progress(stored: Option<&StoredReboot>) -> bool {
+    matches!(status(stored), Some(RebootStatus::Draining | RebootStatus::Rebooting))
 }
 
 /// Returns the time this many seconds later, or earlier if negative.
@@ -225,25 +225,25 @@ impl<'a> View<'a> {
             ("cluster", "") => self.clusters.push(at, revision, value.and_then(read)),
             ("constraints", "") => self.constraints.push(at, revision, value.and_then(read)),
             ("leader", _) => self.candidate(change, rest.trim_start_matches('/')),
-            ("cketerm", _) => self.ours(change, rest),
+            ("cketerm", _) => self.own_key(change, rest),
             _ => {}
         }
     }
 
     fn candidate(&mut self, change: &KeyChange, lease: &str) {
-        let standing = self.candidates.iter_mut().rev().find(|c| c.lease == lease && c.gone.is_none());
-        match (standing, &change.value) {
-            (Some(candidate), None) => candidate.gone = Some((change.revision, change.at)),
+        let active = self.candidates.iter_mut().rev().find(|c| c.lease == lease && c.deleted.is_none());
+        match (active, &change.value) {
+            (Some(candidate), None) => candidate.deleted = Some((change.revision, change.at)),
             (None, Some(_)) => {
                 let by = self.writers.get(&change.revision).map(|t| t.by.clone());
                 let registered = format!("cketerm/engines/{lease}");
-                let ours = self.changed(change.revision).iter().any(|c| c.key == registered && c.value.is_some());
+                let registered = self.changed(change.revision).iter().any(|c| c.key == registered && c.value.is_some());
                 self.candidates.push(Candidate {
                     lease: lease.to_owned(),
                     created: change.revision,
                     from: change.at,
-                    gone: None,
-                    ours,
+                    deleted: None,
+                    registered,
                     by,
                 });
             }
@@ -251,7 +251,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn ours(&mut self, change: &KeyChange, rest: &str) {
+    fn own_key(&mut self, change: &KeyChange, rest: &str) {
         let (at, revision, value) = (change.at, change.revision, change.value.as_deref());
         let (folder, name) = rest.split_once('/').unwrap_or((rest, ""));
         let reboot = |text: &str| text.parse::<EntryId>().ok().filter(|id| id.queue == QueueKind::Reboot);
@@ -306,7 +306,7 @@ impl<'a> View<'a> {
 
     /// Reports whether an engine of cketerm made this revision. Where nothing could listen to transactions, its audit
     /// record shows it; a revision without one then counts as another program's.
-    pub fn engine_wrote(&self, revision: i64) -> bool {
+    pub fn written_by_engine(&self, revision: i64) -> bool {
         match self.writers.get(&revision) {
             Some(txn) => is_engine(&txn.by),
             None => self.record.txns.is_empty() && self.audited.contains(&revision),
@@ -314,13 +314,13 @@ impl<'a> View<'a> {
     }
 
     /// Every change of an entry, in the order of revisions.
-    pub fn moves(&self) -> Vec<Move<'_>> {
+    pub fn entry_changes(&self) -> Vec<EntryChange<'_>> {
         let mut all = Vec::new();
         for (&index, line) in &self.entries {
             let mut before = None;
             for step in line.steps() {
                 let (at, revision, after) = (step.at, step.revision, step.value.as_ref());
-                all.push(Move { at, revision, index, before, after, engine: self.engine_wrote(revision) });
+                all.push(EntryChange { at, revision, index, before, after, engine: self.written_by_engine(revision) });
                 before = after;
             }
         }
@@ -336,11 +336,11 @@ impl<'a> View<'a> {
     /// Readable entries at this revision.
     pub fn queue(&self, revision: i64) -> impl Iterator<Item = (u64, &RebootEntry)> {
         let each = self.entries.iter().map(move |(&i, line)| (i, line.get(revision)));
-        each.filter_map(|(i, lies)| Some((i, lies?.as_ref().ok()?)))
+        each.filter_map(|(i, stored)| Some((i, stored?.as_ref().ok()?)))
     }
 
     /// Entries of members in `draining` or `rebooting` at this revision.
-    pub fn working(&self, revision: i64) -> Vec<(u64, &RebootEntry, &Member)> {
+    pub fn entries_in_progress(&self, revision: i64) -> Vec<(u64, &RebootEntry, &Member)> {
         let Some(cluster) = self.clusters.get(revision) else { return Vec::new() };
         let busy =
             self.queue(revision).filter(|(_, e)| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting));
@@ -372,16 +372,16 @@ impl<'a> View<'a> {
     /// Leader at this revision: of all keys in `leader/` the one with the smallest create revision.
     pub fn leader(&self, revision: i64) -> Option<&Candidate> {
         let mut there = self.candidates.iter();
-        there.find(|c| c.created <= revision && c.gone.is_none_or(|(gone, _)| revision < gone))
+        there.find(|c| c.created <= revision && c.deleted.is_none_or(|(deleted, _)| revision < deleted))
     }
 
     /// Reports whether the engine's key with this lease led at any moment in this time.
     pub fn led(&self, lease: &str, from: Timestamp, to: Timestamp) -> bool {
         let Some(i) = self.candidates.iter().position(|c| c.lease == lease) else { return false };
         let own = &self.candidates[i];
-        let over = own.gone.map_or(Timestamp::MAX, |(_, at)| at);
+        let over = own.deleted.map_or(Timestamp::MAX, |(_, at)| at);
         let before = self.candidates[..i].iter();
-        let first = before.map(|c| c.gone.map_or(Timestamp::MAX, |(_, at)| at)).fold(own.from, Timestamp::max);
+        let first = before.map(|c| c.deleted.map_or(Timestamp::MAX, |(_, at)| at)).fold(own.from, Timestamp::max);
         first <= over && first <= to && over >= from
     }
 }

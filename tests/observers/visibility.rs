@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    record::{Breach, Said, Word},
-    view::{Lies, Timeline, View, in_work, member, named, shift, status},
+    record::{AcknowledgedCommand, Breach, EngineReport},
+    view::{StoredReboot, Timeline, View, in_progress, member, named, shift, status},
 };
 
 /// Seconds by which clocks of engines may differ.
-const CLOCKS: f64 = 15.0;
+const CLOCK_SKEW: f64 = 15.0;
 
 fn name(reason: Option<&Value>) -> &str {
     reason.map(named).unwrap_or_default()
@@ -30,25 +30,25 @@ fn seconds(n: i64) -> f64 {
 pub fn i32(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut silent: BTreeMap<(u64, &str), (Timestamp, Timestamp)> = BTreeMap::new();
-    for said in view.leading() {
-        let from = shift(said.at, -3.0);
+    for reported in view.leading() {
+        let from = shift(reported.at, -3.0);
         for (&index, line) in &view.entries {
-            let there = line.get(said.revision).is_some()
-                && line.throughout(from, said.at, |l| l.is_some() && status(l) != Some(RebootStatus::Cancelled));
-            let told = !name(said.reasons.get(&index)).is_empty() || said.moving.contains(&index);
-            if !there || told {
-                silent.remove(&(index, said.by.as_str()));
+            let there = line.get(reported.revision).is_some()
+                && line.throughout(from, reported.at, |l| l.is_some() && status(l) != Some(RebootStatus::Cancelled));
+            let recorded = !name(reported.reasons.get(&index)).is_empty() || reported.moving.contains(&index);
+            if !there || recorded {
+                silent.remove(&(index, reported.by.as_str()));
                 continue;
             }
-            let (since, last) = silent.entry((index, said.by.as_str())).or_insert((said.at, said.at));
+            let (since, last) = silent.entry((index, reported.by.as_str())).or_insert((reported.at, reported.at));
             // it did not lead in between
-            if shift(*last, 2.5) < said.at {
-                *since = said.at;
+            if shift(*last, 2.5) < reported.at {
+                *since = reported.at;
             }
-            *last = said.at;
-            if shift(*since, 3.0) < said.at {
-                let what = format!("{} has led and said nothing of reboots/{index} since {since}", said.by);
-                found.push(Breach { code: "I32", at: said.at, what });
+            *last = reported.at;
+            if shift(*since, 3.0) < reported.at {
+                let what = format!("{} has led and said nothing of reboots/{index} since {since}", reported.by);
+                found.push(Breach { code: "I32", at: reported.at, what });
                 *since = Timestamp::MAX;
             }
         }
@@ -70,7 +70,7 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let (Some(calm), end) = (view.record.calm_since, view.record.end) else { return found };
     let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
-    let Some(cluster) = view.clusters.at(end).filter(|_| view.led_to_the_end(shift(end, -30.0))) else { return found };
+    let Some(cluster) = view.clusters.at(end).filter(|_| view.led_until_end(shift(end, -30.0))) else { return found };
     let (reboot, policy) = (&cluster.reboot, view.policy(i64::MAX));
     let bound = seconds(i64::try_from(reboot.command_bound(policy.command_cap_seconds)).unwrap_or(i64::MAX));
     let tries = f64::from(reboot.tries());
@@ -79,42 +79,42 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
     let command = (bound + 5.0) * (tries + 1.0) + seconds(reboot.command_interval.unwrap_or(0)) * tries;
     let rebooting = command + 2.0 * view.ttl() + 240.0 + settle;
     for (&index, line) in &view.entries {
-        let was = |span: f64, wanted: RebootStatus| {
+        let had_status = |span: f64, expected: RebootStatus| {
             let from = shift(end, -span);
-            from >= quiet && line.throughout(from, end, |l| status(l) == Some(wanted))
+            from >= quiet && line.throughout(from, end, |l| status(l) == Some(expected))
         };
         let last = view.leading().filter(|s| shift(s.at, 5.0) >= end).filter_map(|s| s.reasons.get(&index)).last();
         let last = last.map_or_else(|| "nothing".to_owned(), Value::to_string);
-        let mut say = |what: &str| {
+        let mut report_breach = |what: &str| {
             let what = format!("reboots/{index}, faults over since {calm}: {what}; the leader says {last}");
             found.push(Breach { code: "I33", at: end, what });
         };
-        if was(10.0, RebootStatus::Cancelled) {
-            say("is cancelled and still there");
+        if had_status(10.0, RebootStatus::Cancelled) {
+            report_breach("is cancelled and still there");
         }
-        if was(drain, RebootStatus::Draining) {
-            say("drains beyond its deadline");
+        if had_status(drain, RebootStatus::Draining) {
+            report_breach("drains beyond its deadline");
         }
-        let says = |span: f64, idle: &dyn Fn(&Said, &Value) -> bool| {
+        let says = |span: f64, idle: &dyn Fn(&EngineReport, &Value) -> bool| {
             let from = shift(end, -span);
             let mut lately = view.leading().filter(|s| s.at >= from).peekable();
             lately.peek().is_some() && lately.all(|s| s.reasons.get(&index).is_none_or(|r| idle(s, r)))
         };
-        let at_it = |_: &Said, r: &Value| {
+        let is_active = |_: &EngineReport, r: &Value| {
             matches!(name(Some(r)), "CommandRunning" | "Working" | "Ready" | "EffectFailed" | "Stale" | "")
         };
-        if was(rebooting, RebootStatus::Rebooting) && says(60.0, &at_it) {
-            say("reboots beyond every bound, and nothing is said of it");
+        if had_status(rebooting, RebootStatus::Rebooting) && says(60.0, &is_active) {
+            report_breach("reboots beyond every bound, and nothing is said of it");
         }
-        let next = |s: &Said, r: &Value| {
-            let over = || r["until"].as_str().and_then(|t| t.parse().ok()).is_some_and(|t| shift(t, CLOCKS) < s.at);
+        let next = |s: &EngineReport, r: &Value| {
+            let over = || r["until"].as_str().and_then(|t| t.parse().ok()).is_some_and(|t| shift(t, CLOCK_SKEW) < s.at);
             match name(Some(r)) {
                 "Backoff" => over(),
                 other => matches!(other, "Ready" | "Working" | "EffectFailed" | "Stale" | ""),
             }
         };
-        if was(60.0, RebootStatus::Queued) && says(60.0, &next) {
-            say("could start and does not");
+        if had_status(60.0, RebootStatus::Queued) && says(60.0, &next) {
+            report_breach("could start and does not");
         }
     }
     found
@@ -131,14 +131,16 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
 /// Not covered: counts below zero or near the largest number, which only other programs can have written.
 pub fn i34(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for told in view.record.acknowledged.iter().filter(|t| matches!(t.word, Word::ResetBackoff(_))) {
-        if let Some(what) = super::words::unseen(view, told) {
-            found.push(Breach { code: "I34", at: told.at, what });
+    for recorded in
+        view.record.acknowledged.iter().filter(|t| matches!(t.command, AcknowledgedCommand::ResetBackoff(_)))
+    {
+        if let Some(what) = super::acknowledged_commands::missing_change(view, recorded) {
+            found.push(Breach { code: "I34", at: recorded.at, what });
         }
     }
-    for step in view.moves().iter().filter(|m| m.engine) {
+    for step in view.entry_changes().iter().filter(|m| m.engine) {
         let (Some(Ok(before)), Some(Ok(after))) = (step.before, step.after) else { continue };
-        let mut say = |what: String| {
+        let mut report_breach = |what: String| {
             found.push(Breach { code: "I34", at: step.at, what: format!("reboots/{}: {what}", step.index) });
         };
         let back = before.status == RebootStatus::Draining && after.status == RebootStatus::Queued;
@@ -156,25 +158,26 @@ pub fn i34(view: &View<'_>) -> Vec<Breach> {
         }
         if !back {
             if !kept {
-                say(format!("{} → {} changes its backoff", before.status, after.status));
+                report_breach(format!("{} → {} changes its backoff", before.status, after.status));
             }
         } else if before.drain_backoff_count >= 0 && before.drain_backoff_count < i64::MAX {
             if after.drain_backoff_count != before.drain_backoff_count + 1 {
-                say(format!("count {} becomes {}", before.drain_backoff_count, after.drain_backoff_count));
+                report_breach(format!("count {} becomes {}", before.drain_backoff_count, after.drain_backoff_count));
             }
-            if let Some(what) = wrong_wait(after) {
-                say(what);
+            if let Some(what) = wrong_backoff(after) {
+                report_breach(what);
             }
         }
-        let early = before.drain_backoff_expire.filter(|until| step.starts() && *until > shift(step.at, CLOCKS));
-        if let Some(until) = early.filter(|_| !orders(Verb::Force)) {
-            say(format!("starts while it is backed off until {until}"));
+        let early_backoff =
+            before.drain_backoff_expire.filter(|until| step.starts() && *until > shift(step.at, CLOCK_SKEW));
+        if let Some(until) = early_backoff.filter(|_| !orders(Verb::Force)) {
+            report_breach(format!("starts while it is backed off until {until}"));
         }
     }
     found
 }
 
-fn wrong_wait(after: &RebootEntry) -> Option<String> {
+fn wrong_backoff(after: &RebootEntry) -> Option<String> {
     let (Some(since), Some(until)) = (after.last_transition_time, after.drain_backoff_expire) else {
         return Some("backed off without an end".to_owned());
     };
@@ -187,23 +190,26 @@ fn wrong_wait(after: &RebootEntry) -> Option<String> {
 /// I35, by the leader's report: an entry that has been `rebooting` for 15 s longer than `stuck_seconds`, and that the
 /// leader reports as waiting for its boot, is reported stuck. A former leader that is paused keeps its last report.
 pub fn i35(view: &View<'_>) -> Vec<Breach> {
-    for said in view.leading().filter(|said| view.led_by(&said.by, said.at, said.at) != Some(false)) {
-        for (index, _) in said.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true) {
-            let Some(entry) = view.entry(*index, said.revision) else { continue };
-            let stuck = seconds(i64::try_from(view.policy(said.revision).stuck_seconds).unwrap_or(i64::MAX));
+    for reported in view.leading().filter(|reported| view.led_by(&reported.by, reported.at, reported.at) != Some(false))
+    {
+        for (index, _) in
+            reported.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true)
+        {
+            let Some(entry) = view.entry(*index, reported.revision) else { continue };
+            let stuck = seconds(i64::try_from(view.policy(reported.revision).stuck_seconds).unwrap_or(i64::MAX));
             let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting);
             // a leader with a wrong clock writes wrong times, so the time of the write counts
             let written = view
                 .entries
                 .get(index)
-                .and_then(|line| line.steps().iter().rev().find(|s| s.revision <= said.revision).map(|s| s.at));
+                .and_then(|line| line.steps().iter().rev().find(|s| s.revision <= reported.revision).map(|s| s.at));
             let since = since.max(written.filter(|_| since.is_some()));
-            let settled = view.policies.throughout(shift(said.at, -CLOCKS), said.at, |p| {
+            let settled = view.policies.throughout(shift(reported.at, -CLOCK_SKEW), reported.at, |p| {
                 p.is_none_or(|p| seconds(i64::try_from(p.stuck_seconds).unwrap_or(i64::MAX)) <= stuck)
             });
-            if since.is_some_and(|since| shift(since, stuck + CLOCKS) < said.at) && settled {
+            if since.is_some_and(|since| shift(since, stuck + CLOCK_SKEW) < reported.at) && settled {
                 let what = format!("reboots/{index} reboots since {since:?}, and is not said to be stuck");
-                return vec![Breach { code: "I35", at: said.at, what }];
+                return vec![Breach { code: "I35", at: reported.at, what }];
             }
         }
     }
@@ -216,25 +222,26 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let Some(calm) = view.record.calm_since else { return found };
     let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
-    for told in view.record.acknowledged.iter().filter(|t| t.at >= quiet) {
+    for recorded in view.record.acknowledged.iter().filter(|t| t.at >= quiet) {
         let one;
-        let all = match &told.word {
-            Word::Cancel(index) => {
+        let all = match &recorded.command {
+            AcknowledgedCommand::Cancel(index) => {
                 one = [*index];
                 &one[..]
             }
-            Word::CancelAll(all) => all,
+            AcknowledgedCommand::CancelAll(all) => all,
             _ => continue,
         };
-        let until = shift(told.at, 5.0 + view.ttl() / 12.0);
-        let led = view
-            .candidates
-            .iter()
-            .any(|c| c.ours && view.led(&c.lease, told.at, told.at) && c.gone.is_none_or(|(_, gone)| gone > until));
+        let until = shift(recorded.at, 5.0 + view.ttl() / 12.0);
+        let led = view.candidates.iter().any(|c| {
+            c.registered
+                && view.led(&c.lease, recorded.at, recorded.at)
+                && c.deleted.is_none_or(|(_, deleted)| deleted > until)
+        });
         for index in all.iter().filter(|_| led && until <= view.record.end) {
-            let stays = view.entries.get(index).is_some_and(|l| l.throughout(told.at, until, |l| l.is_some()));
-            if stays {
-                let what = format!("reboots/{index} was cancelled at {} and is still there", told.at);
+            let remains = view.entries.get(index).is_some_and(|l| l.throughout(recorded.at, until, |l| l.is_some()));
+            if remains {
+                let what = format!("reboots/{index} was cancelled at {} and is still there", recorded.at);
                 found.push(Breach { code: "I36", at: until, what });
             }
         }
@@ -250,15 +257,19 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
 /// Not covered: the arguments of the boot check; a drain that one leader began and another one backed off.
 pub fn i37(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    early(view, &mut found);
+    early_backoff(view, &mut found);
     let Some(calm) = view.record.calm_since else { return found };
     let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
     let longest = view.clusters.steps().iter().filter_map(|s| Some(s.value.as_ref()?.reboot.eviction_timeout())).max();
     let most = seconds(longest.unwrap_or(600)) + 60.0;
-    for step in view.moves().iter().filter(|m| status(m.before) == Some(RebootStatus::Draining) && !in_work(m.after)) {
-        let begun = begun(&view.entries[&step.index], step.revision);
-        if let Some(begun) = begun.filter(|b| *b >= quiet && shift(*b, most) < step.at) {
-            let what = format!("reboots/{} drained from {begun} on, for longer than {most} s", step.index);
+    for step in view
+        .entry_changes()
+        .iter()
+        .filter(|m| status(m.before) == Some(RebootStatus::Draining) && !in_progress(m.after))
+    {
+        let drain_began = drain_began(&view.entries[&step.index], step.revision);
+        if let Some(drain_began) = drain_began.filter(|b| *b >= quiet && shift(*b, most) < step.at) {
+            let what = format!("reboots/{} drained from {drain_began} on, for longer than {most} s", step.index);
             found.push(Breach { code: "I37", at: step.at, what });
         }
     }
@@ -266,7 +277,7 @@ pub fn i37(view: &View<'_>) -> Vec<Breach> {
 }
 
 /// Waits of a drain, as its audit record names them.
-const WAITS: [&str; 7] = [
+const WAIT_REASONS: [&str; 7] = [
     "is leaving: ",
     " pods are leaving",
     "is stuck terminating",
@@ -276,15 +287,15 @@ const WAITS: [&str; 7] = [
     " failed, retrying: ",
 ];
 
-fn early(view: &View<'_>, found: &mut Vec<Breach>) {
+fn early_backoff(view: &View<'_>, found: &mut Vec<Breach>) {
     let all = view.clusters.steps().iter().filter_map(|s| Some(s.value.as_ref()?.reboot.eviction_timeout()));
     let Some(shortest) = all.min() else { return };
-    for step in view.moves().iter().filter(|m| m.engine && status(m.before) == Some(RebootStatus::Draining)) {
+    for step in view.entry_changes().iter().filter(|m| m.engine && status(m.before) == Some(RebootStatus::Draining)) {
         let (Some(Ok(before)), Some(Ok(after))) = (step.before, step.after) else { continue };
         let gives_up = after.status == RebootStatus::Queued && after.drain_backoff_count > before.drain_backoff_count;
         let why = view.audit_at(step.revision).filter(|_| gives_up);
         let why = why.and_then(|a| a["reason"].as_str().map(str::to_owned)).unwrap_or_default();
-        if !WAITS.iter().any(|wait| why.contains(wait)) {
+        if !WAIT_REASONS.iter().any(|wait| why.contains(wait)) {
             continue;
         }
         let line = &view.entries[&step.index];
@@ -294,9 +305,9 @@ fn early(view: &View<'_>, found: &mut Vec<Breach>) {
         let Some(began) = began.filter(|b| leader(b.revision) == leader(step.revision)) else { continue };
         // a drain's time counts from its decision: the write may come later, by as long as a lease allows
         let decided = view.audit_at(began.revision).and_then(|a| a["at"].as_str()?.parse::<Timestamp>().ok());
-        let stood = decided.map_or(0.0, |at| began.at.duration_since(at).as_secs_f64());
-        let stood = if (0.0..=view.ttl()).contains(&stood) { stood } else { 0.0 };
-        if shift(began.at, seconds(shortest) - 2.0 - stood) > step.at {
+        let decision_delay = decided.map_or(0.0, |at| began.at.duration_since(at).as_secs_f64());
+        let decision_delay = if (0.0..=view.ttl()).contains(&decision_delay) { decision_delay } else { 0.0 };
+        if shift(began.at, seconds(shortest) - 2.0 - decision_delay) > step.at {
             let what =
                 format!("reboots/{} drains since {}, and is given up before its time: {why}", step.index, began.at);
             found.push(Breach { code: "I37", at: step.at, what });
@@ -305,7 +316,7 @@ fn early(view: &View<'_>, found: &mut Vec<Breach>) {
 }
 
 /// Time at which the state before this revision had begun.
-fn begun(line: &Timeline<Lies>, revision: i64) -> Option<Timestamp> {
+fn drain_began(line: &Timeline<StoredReboot>, revision: i64) -> Option<Timestamp> {
     let before = line.steps().iter().rev().skip_while(|s| s.revision >= revision);
     let same = before.take_while(|s| status(s.value.as_ref()) == Some(RebootStatus::Draining));
     same.last().map(|s| s.at)
@@ -318,23 +329,23 @@ fn begun(line: &Timeline<Lies>, revision: i64) -> Option<Timestamp> {
 /// Not covered: metrics and screens.
 pub fn i39(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut told = std::collections::BTreeSet::new();
-    for said in view.leading() {
+    let mut recorded = std::collections::BTreeSet::new();
+    for reported in view.leading() {
         let keys = &view.record.keys;
-        let seen = keys[..keys.partition_point(|k| k.revision <= said.revision)].last();
+        let seen = keys[..keys.partition_point(|k| k.revision <= reported.revision)].last();
         let Some(to) = seen.map(|k| k.at) else { continue };
         let from = shift(to, -2.0);
-        for (&index, reason) in said.reasons.iter() {
+        for (&index, reason) in reported.reasons.iter() {
             let Some(line) = view.entries.get(&index) else { continue };
             let reason_name = name(Some(reason));
-            let readable = |l: Option<&Lies>| matches!(l, Some(Ok(_)));
+            let readable = |l: Option<&StoredReboot>| matches!(l, Some(Ok(_)));
             let untrue = match reason_name {
                 "QueueDisabled" => view.switch.throughout(from, to, |raw| raw.is_none_or(|raw| raw != b"true")),
                 "DuplicateOf" => reason["index"].as_u64().is_none_or(|other| {
                     view.entries.get(&other).is_none_or(|l| l.throughout(from, to, |l| !readable(l)))
                 }),
                 "NotMember" => view.clusters.throughout(from, to, |c| {
-                    let entry = view.entry(index, said.revision);
+                    let entry = view.entry(index, reported.revision);
                     c.zip(entry).is_some_and(|(c, e)| member(c, &e.node).is_some())
                 }),
                 "InvalidEntry" => line.throughout(from, to, readable),
@@ -349,16 +360,16 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                 }),
                 _ => false,
             };
-            if untrue && told.insert((index, reason_name.to_owned())) {
-                let what = format!("{} says of reboots/{index}: {reason}, which is not so", said.by);
-                found.push(Breach { code: "I39", at: said.at, what });
+            if untrue && recorded.insert((index, reason_name.to_owned())) {
+                let what = format!("{} says of reboots/{index}: {reason}, which is not so", reported.by);
+                found.push(Breach { code: "I39", at: reported.at, what });
             }
         }
     }
     let end = view.record.end;
-    let rest = view.record.keys.last().is_none_or(|k| shift(k.at, 10.0) <= end);
+    let is_idle = view.record.keys.last().is_none_or(|k| shift(k.at, 10.0) <= end);
     let calm = view.record.calm_since.is_some_and(|calm| shift(calm, 2.0 * view.ttl() + 75.0) <= end);
-    if rest && calm && view.led_to_the_end(shift(end, -30.0)) {
+    if is_idle && calm && view.led_until_end(shift(end, -30.0)) {
         let runs = view.enabled(i64::MAX) && view.entries.values().any(|l| l.last().is_some());
         let says = view.running.last().map(Vec::as_slice) == Some(b"true");
         if runs != says {

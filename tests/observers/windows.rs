@@ -11,19 +11,25 @@ use cketerm::model::{
 use jiff::Timestamp;
 
 use super::{
-    record::{Breach, What},
+    record::{Breach, PowerEvent},
     repair,
-    view::{View, in_work, member, shift, status},
+    view::{View, in_progress, member, shift, status},
 };
 
 /// Seconds that may be cut off: times of transitions are written without their fractions.
-const CUT: f64 = 1.0;
+const TRUNCATION: f64 = 1.0;
 /// Seconds of deviation above which a clock counts as wrong and is not used to judge.
-const WRONG: f64 = 15.0;
+const CLOCK_TOLERANCE: f64 = 15.0;
 
 /// Reason for which this policy forbids a power command for this machine at this moment; with `margin`, a new drain.
 /// None also if its window depends on labels that only its Node has.
-pub fn shut(policy: &Policy, cluster: &Cluster, of: (QueueKind, &str), at: Timestamp, margin: bool) -> Option<String> {
+pub fn closed_reason(
+    policy: &Policy,
+    cluster: &Cluster,
+    of: (QueueKind, &str),
+    at: Timestamp,
+    margin: bool,
+) -> Option<String> {
     if let Some(freeze) = policy.freeze.as_ref().filter(|f| f.holds(at)) {
         return Some(format!("frozen until {}", freeze.until));
     }
@@ -32,7 +38,7 @@ pub fn shut(policy: &Policy, cluster: &Cluster, of: (QueueKind, &str), at: Times
     if windows.by_machine() && labels.is_none() {
         return None;
     }
-    let place = labels.map_or(0, |labels| windows.place_for(labels));
+    let place = labels.map_or(0, |labels| windows.index_for(labels));
     let stands = windows.all().nth(place)?.1.stands(at);
     let late = stands.closes.is_some_and(|closes| margin && shift(at, f64::from(windows.margin_seconds())) > closes);
     match (stands.open, late) {
@@ -43,36 +49,45 @@ pub fn shut(policy: &Policy, cluster: &Cluster, of: (QueueKind, &str), at: Times
 }
 
 /// Reason if the machine is outside its window or frozen at this moment, whose fraction may have been cut off.
-fn shut_at(view: &View<'_>, revision: i64, of: (QueueKind, &str), written: Timestamp, margin: bool) -> Option<String> {
+fn closed_reason_at(
+    view: &View<'_>,
+    revision: i64,
+    of: (QueueKind, &str),
+    written: Timestamp,
+    margin: bool,
+) -> Option<String> {
     let (policy, cluster) = (view.policy(revision), view.clusters.get(revision)?);
-    let why = shut(policy, cluster, of, written, margin)?;
+    let why = closed_reason(policy, cluster, of, written, margin)?;
     // a freeze may end within this second, and another window begin with the next one
-    let end = policy.freeze.as_ref().map(|f| f.until).filter(|u| *u > written && *u < shift(written, CUT));
-    let later = [end, Some(shift(written, CUT))].into_iter().flatten();
-    later.map(|at| shut(policy, cluster, of, at, margin)).all(|shut| shut.is_some()).then_some(why)
+    let end = policy.freeze.as_ref().map(|f| f.until).filter(|u| *u > written && *u < shift(written, TRUNCATION));
+    let later = [end, Some(shift(written, TRUNCATION))].into_iter().flatten();
+    later
+        .map(|at| closed_reason(policy, cluster, of, at, margin))
+        .all(|closed_reason| closed_reason.is_some())
+        .then_some(why)
 }
 
 /// Reports whether the machine was outside its window or frozen during this whole time, by the policies and definitions
 /// of the time, also for a clock that is ahead.
-pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, to: Timestamp) -> bool {
+pub fn closed_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, to: Timestamp) -> bool {
     let Some(cluster) = view.clusters.at(from) else { return false };
-    let until = shift(to, WRONG);
+    let until = shift(to, CLOCK_TOLERANCE);
     let same = view.clusters.throughout(from, to, |c| c == Some(cluster));
-    let shut = |p: Option<&Policy>| {
+    let closed_reason = |p: Option<&Policy>| {
         p.is_some_and(|p| {
             let mut at = from;
             while at < until {
-                if shut(p, cluster, of, at, false).is_none() {
+                if closed_reason(p, cluster, of, at, false).is_none() {
                     return false;
                 }
                 at = shift(at, 1.0);
             }
             // the end of a freeze may fall between two of these seconds, and a window end with the next one
-            let thaw = p.freeze.as_ref().map(|f| f.until).filter(|at| *at >= from && *at < until);
-            thaw.into_iter().chain([to, until]).all(|at| shut(p, cluster, of, at, false).is_some())
+            let freeze_end = p.freeze.as_ref().map(|f| f.until).filter(|at| *at >= from && *at < until);
+            freeze_end.into_iter().chain([to, until]).all(|at| closed_reason(p, cluster, of, at, false).is_some())
         })
     };
-    same && view.policies.throughout(from, to, shut)
+    same && view.policies.throughout(from, to, closed_reason)
 }
 
 /// I8, by the policy of the very revision (the transaction compares it) and the clock of the engine that wrote: no
@@ -89,69 +104,72 @@ pub fn shut_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp, 
 /// Not covered: machines whose window depends on labels that only their Nodes have.
 pub fn i8(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut say = |at: Timestamp, what: String| found.push(Breach { code: "I8", at, what });
-    for step in view.moves().iter().filter(|m| m.engine) {
+    let mut report_breach = |at: Timestamp, what: String| found.push(Breach { code: "I8", at, what });
+    for step in view.entry_changes().iter().filter(|m| m.engine) {
         let Some(Ok(after)) = step.after else { continue };
         let of = (QueueKind::Reboot, after.node.as_str());
         let written = after.last_transition_time.unwrap_or(step.at);
         if step.starts()
-            && let Some(why) = shut_at(view, step.revision, of, written, true)
+            && let Some(why) = closed_reason_at(view, step.revision, of, written, true)
         {
-            say(step.at, format!("reboots/{} starts: {why}", step.index));
+            report_breach(step.at, format!("reboots/{} starts: {why}", step.index));
         }
         let begun = || !never_began(view, EntryId::reboot(step.index), step.revision);
         if status(step.before) == Some(RebootStatus::Rebooting) && after.status != RebootStatus::Rebooting && begun() {
-            say(step.at, format!("reboots/{} was rebooting and is {}", step.index, after.status));
+            report_breach(step.at, format!("reboots/{} was rebooting and is {}", step.index, after.status));
         }
     }
-    for step in repair::moves(view).iter().filter(|m| m.engine) {
+    for step in repair::entry_changes(view).iter().filter(|m| m.engine) {
         let (before, Some(after)) = (step.before, step.after) else { continue };
         let drains =
             |e: &cketerm::model::repair::RepairEntry| e.claims_machine() && e.step_status == StepStatus::Draining;
         let begins = drains(after) && !before.is_some_and(drains);
         let written = after.last_transition_time.unwrap_or(step.at);
-        if begins && let Some(why) = shut_at(view, step.revision, (QueueKind::Repair, &after.address), written, true) {
-            say(step.at, format!("repairs/{} starts to drain: {why}", step.index));
+        if begins
+            && let Some(why) = closed_reason_at(view, step.revision, (QueueKind::Repair, &after.address), written, true)
+        {
+            report_breach(step.at, format!("repairs/{} starts to drain: {why}", step.index));
         }
         let watched = before.is_some_and(|b| b.claims_machine() && b.step_status == StepStatus::Watching);
         let begun = || !never_began(view, EntryId::repair(step.index), step.revision);
         if watched && after.unfinished() && !after.claims_machine() && begun() {
-            say(step.at, format!("repairs/{} was watching and waits again", step.index));
+            report_breach(step.at, format!("repairs/{} was watching and waits again", step.index));
         }
     }
     for (id, line) in attempts(view) {
         let Some(first) = line.steps().first() else { continue };
-        let Some(attempt) = first.value.as_ref().filter(|a| !a.success && view.engine_wrote(first.revision)) else {
+        let Some(attempt) = first.value.as_ref().filter(|a| !a.success && view.written_by_engine(first.revision))
+        else {
             continue;
         };
         let of = (id.queue, attempt.address.as_str());
-        if let Some(why) = shut_at(view, first.revision, of, attempt.start, false) {
-            say(first.at, format!("attempt {} is made: {why}", attempt.id));
+        if let Some(why) = closed_reason_at(view, first.revision, of, attempt.start, false) {
+            report_breach(first.at, format!("attempt {} is made: {why}", attempt.id));
         }
     }
-    for power in view.record.power.iter().filter(|p| p.what == What::Begin) {
+    for power in view.record.power.iter().filter(|p| p.what == PowerEvent::Begin) {
         let Ok(id) = power.entry.parse::<EntryId>() else { continue };
         let made = attempts(view).find_map(|(of, line)| {
             let first = line.steps().first().filter(|_| of == id)?;
             first.value.as_ref().filter(|a| a.id == power.attempt).map(|a| (a.success, a.start, first.at))
         });
         let Some((false, start, written)) = made else { continue };
-        let wrong = start.duration_since(written).as_secs_f64().abs() > WRONG;
-        let from = shift(power.at, -(view.lag() + WRONG));
-        if !wrong && shut_throughout(view, (id.queue, &power.address), from, power.at) {
-            say(power.at, format!("a power command of {} begins, shut since {from}", power.entry));
+        let wrong = start.duration_since(written).as_secs_f64().abs() > CLOCK_TOLERANCE;
+        let from = shift(power.at, -(view.lag() + CLOCK_TOLERANCE));
+        if !wrong && closed_throughout(view, (id.queue, &power.address), from, power.at) {
+            report_breach(power.at, format!("a power command of {} begins, shut since {from}", power.entry));
         }
     }
     let Some(calm) = view.record.calm_since else { return found };
     let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
     for (index, line) in &view.entries {
         for (i, step) in line.steps().iter().enumerate() {
-            let Some(Ok(entry)) = step.value.as_ref().filter(|l| in_work(Some(l))) else { continue };
+            let Some(Ok(entry)) = step.value.as_ref().filter(|l| in_progress(Some(l))) else { continue };
             let end = line.steps().get(i + 1).map_or(view.record.end, |next| next.at);
             let from = shift(end, -30.0);
             let drains = entry.status == RebootStatus::Draining && from >= quiet.max(step.at);
-            if drains && shut_throughout(view, (QueueKind::Reboot, &entry.node), from, end) {
-                say(end, format!("reboots/{index} drains, and it has been shut since {from}"));
+            if drains && closed_throughout(view, (QueueKind::Reboot, &entry.node), from, end) {
+                report_breach(end, format!("reboots/{index} drains, and it has been shut since {from}"));
             }
         }
     }
@@ -178,12 +196,12 @@ pub fn may_unwind(view: &View<'_>, revision: i64, address: &str, at: Timestamp) 
     let of = (QueueKind::Reboot, address);
     let Some(cluster) = view.clusters.get(revision) else { return true };
     // the policy that it was decided from may have been replaced since
-    let from = shift(at, -(view.late() + WRONG));
+    let from = shift(at, -(view.late() + CLOCK_TOLERANCE));
     let seen = view.policies.steps().iter().filter(|s| s.at >= from && s.revision <= revision);
     let all = seen.filter_map(|s| s.value.as_ref()).chain([view.policy(revision)]);
     let before = view.policies.step(revision).map_or(revision, |s| s.revision);
     let mut all = all.chain([view.policy(before - 1)]);
     // a clock may be wrong in either direction
     let moments = || (-15..=20).map(|i| shift(at, -f64::from(i)));
-    all.any(|policy| moments().any(|moment| shut(policy, cluster, of, moment, false).is_some()))
+    all.any(|policy| moments().any(|moment| closed_reason(policy, cluster, of, moment, false).is_some()))
 }

@@ -8,30 +8,30 @@ use cketerm::store::Store;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{keep::Keep, plan::TROUBLE};
+use crate::{plan::FAULT_PERIOD, selection::Selection};
 
 /// Lease of CKE; no engine has this one.
 const LEASE: i64 = 0x0cce_0cce;
 
 /// Random generator of CKE for one seed in eight. It is separate, so that the rest of the seed's scenario does not
 /// change.
-pub fn beside(seed: u64) -> Option<Rng> {
-    let mut dice = Rng::with_seed(seed ^ 0x0063_6b65_6c65_6164);
-    (dice.u8(0..8) == 0).then_some(dice)
+pub fn random_generator(seed: u64) -> Option<Rng> {
+    let mut random = Rng::with_seed(seed ^ 0x0063_6b65_6c65_6164);
+    (random.u8(0..8) == 0).then_some(random)
 }
 
 /// Campaigns once or twice, and is gone at the end of the day.
-pub async fn stand(store: &Store, mut rng: Rng, began: Instant, keep: &Keep) {
+pub async fn campaign(store: &Store, mut rng: Rng, began: Instant, selection: &Selection) {
     // the first engine decides by the present candidates whether it may campaign at all, so CKE comes later
     let mut from = Duration::from_secs(rng.u64(90..400));
     for n in 0..rng.u32(1..3) {
         let long = Duration::from_secs(rng.u64(60..300));
         let wait = Duration::from_secs(rng.u64(60..400));
         let until = from + long;
-        if until >= TROUBLE {
+        if until >= FAULT_PERIOD {
             return;
         }
-        if keep.has(&format!("l{n}")) {
+        if selection.has(&format!("l{n}")) {
             sleep_until(began + from).await;
             let key = store.keys().leader(LEASE);
             while store.client().put(key.clone(), "boot-0", None).await.is_err() {

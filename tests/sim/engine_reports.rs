@@ -9,13 +9,13 @@ use std::{
 use cketerm::{clock::Clock, model::entry::QueueKind};
 use tokio::time::sleep;
 
-use crate::{engines::Engines, observers::record::Said};
+use crate::{engines::Engines, observers::record::EngineReport};
 
 /// Reasons why entries do not move, by index.
 type Reasons = BTreeMap<u64, serde_json::Value>;
 
 /// Samples the report of each engine once a second.
-pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock) {
+pub async fn sample(engines: Engines, reported: Arc<Mutex<Vec<EngineReport>>>, clock: Clock) {
     let nothing: Arc<Reasons> = Arc::default();
     // an unchanged report is stored once and shared
     let mut last: BTreeMap<String, (Arc<_>, Arc<Reasons>, Arc<Reasons>)> = BTreeMap::new();
@@ -27,7 +27,7 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
             let revision = seen.snapshot.store.revision;
             // for an engine that does not lead it only counts that it runs
             if seen.snapshot.engine.leading.is_none() {
-                said.lock().unwrap().push(Said {
+                reported.lock().unwrap().push(EngineReport {
                     at: clock.wall(),
                     by: slot.name.clone(),
                     leads: false,
@@ -53,7 +53,7 @@ pub async fn sample(engines: Engines, said: Arc<Mutex<Vec<Said>>>, clock: Clock)
                 (Arc::clone(&seen.reasons), Arc::new(reasons(all.0)), Arc::new(reasons(all.1)))
             });
             last.insert(slot.name.clone(), written.clone());
-            said.lock().unwrap().push(Said {
+            reported.lock().unwrap().push(EngineReport {
                 at: clock.wall(),
                 by: slot.name.clone(),
                 leads: true,

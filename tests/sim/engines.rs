@@ -8,23 +8,23 @@ use std::{
 use cketerm::{
     clock::Clock,
     engine::{command::Spawner, run::Handle},
-    sandbox::faults::{Hits, Met},
-    scenario::{Commands, Disk, Lines, Stage, backends},
+    sandbox::faults::{FaultCounts, FaultHit},
+    scenario::{Commands, Links, ResultStore, Stage, backends},
     tasks::Gate,
 };
 use fastrand::Rng;
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
-use crate::hook::Hook;
+use crate::webhook_receiver::WebhookReceiver;
 
 /// Seconds that a reboot command may take where hosts keep results. Without its result the outcome of a dead leader's
 /// command would be unknown for longer than I47 allows.
-pub const LONG: u64 = 90;
+pub const LONG_COMMAND_TIMEOUT: u64 = 90;
 
 /// Reports whether the hosts of a seed's engines keep results of commands, which then may take long. True for two seeds
 /// of nine, so that the other seeds, and those in the file `regressions`, do not change.
-pub fn disks(seed: u64) -> bool {
+pub fn hosts_keep_results(seed: u64) -> bool {
     matches!(seed % 9, 0 | 6)
 }
 
@@ -32,19 +32,19 @@ pub fn disks(seed: u64) -> bool {
 pub struct Slot {
     pub name: String,
     pub gate: Gate,
-    pub lines: Lines,
+    pub links: Links,
     pub clock: Clock,
     pub handle: Option<Handle>,
     /// Number of starts, and the time of each.
-    pub lives: u32,
-    pub births: Vec<Instant>,
+    pub start_count: u32,
+    pub start_times: Vec<Instant>,
     rng: Rng,
     ttl: u64,
-    hits: Hits,
-    met: Vec<Met>,
-    hook: Option<Hook>,
+    hits: FaultCounts,
+    met: Vec<FaultHit>,
+    webhook_receiver: Option<WebhookReceiver>,
     /// The host's store for results of commands; it outlives every process.
-    disk: Option<Disk>,
+    disk: Option<ResultStore>,
 }
 
 /// All engines, shared with the code that disturbs them.
@@ -56,32 +56,32 @@ impl Slot {
         // within the 5 s that the preflight allows
         let clock = true_time.off_by(SignedDuration::from_millis(rng.i64(-1500..1500)));
         let gate = Gate::default();
-        let lines = Lines::new(name, &gate, rng.u64(..));
+        let links = Links::new(name, &gate, rng.u64(..));
         Self {
             name: name.to_owned(),
             gate,
-            lines,
+            links,
             clock,
             handle: None,
-            lives: 0,
-            births: Vec::new(),
+            start_count: 0,
+            start_times: Vec::new(),
             rng,
             ttl,
-            hits: Hits::new(),
+            hits: FaultCounts::new(),
             met: Vec::new(),
-            hook: None,
+            webhook_receiver: None,
             disk: None,
         }
     }
 
     /// Lets its engine send notices to a webhook.
-    pub fn with_hook(self, hook: &Hook) -> Self {
-        Self { hook: Some(hook.clone()), ..self }
+    pub fn with_hook(self, webhook_receiver: &WebhookReceiver) -> Self {
+        Self { webhook_receiver: Some(webhook_receiver.clone()), ..self }
     }
 
     /// Sets whether its host keeps results of commands.
     pub fn with_disk(self, keeps: bool) -> Self {
-        Self { disk: keeps.then(Disk::default), ..self }
+        Self { disk: keeps.then(ResultStore::default), ..self }
     }
 
     /// Starts a process, after the previous one has died.
@@ -90,20 +90,21 @@ impl Slot {
             let mut slots = slots.lock().unwrap();
             let slot = &mut slots[at];
             slot.keep_hits();
-            slot.lives += 1;
-            slot.births.push(Instant::now());
+            slot.start_count += 1;
+            slot.start_times.push(Instant::now());
             slot.gate = Gate::default();
-            slot.lines = Lines::new(&slot.name, &slot.gate, slot.rng.u64(..));
-            let mut backends = backends(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.lines);
-            if let Some(hook) = &slot.hook {
-                (backends.notices, backends.webhooks) = (Hook::receivers(), hook.http(&slot.name));
+            slot.links = Links::new(&slot.name, &slot.gate, slot.rng.u64(..));
+            let mut backends = backends(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.links);
+            if let Some(webhook_receiver) = &slot.webhook_receiver {
+                (backends.notices, backends.webhooks) =
+                    (WebhookReceiver::receivers(), webhook_receiver.http(&slot.name));
             }
             if let Some(disk) = slot.disk.clone() {
                 let (machines, clock) = (stage.sandbox.machines.clone(), slot.clock.clone());
                 backends.spawner = Spawner::elsewhere(Commands { machines, clock, disk: Some(disk) });
             }
             backends.ttl = std::time::Duration::from_secs(slot.ttl);
-            backends.pid = u32::try_from(at).unwrap() * 100 + slot.lives;
+            backends.pid = u32::try_from(at).unwrap() * 100 + slot.start_count;
             (slot.gate.clone(), backends)
         };
         let handle = gate.hold(async move { backends.start("daemon", true, None) }).await;
@@ -117,34 +118,34 @@ impl Slot {
     }
 
     fn keep_hits(&mut self) {
-        for line in [&self.lines.etcd, &self.lines.kubernetes] {
-            for (name, count) in line.hits() {
+        for link in [&self.links.etcd, &self.links.kubernetes] {
+            for (name, count) in link.hits() {
                 *self.hits.entry(name).or_default() += count;
             }
-            self.met.extend(line.met());
+            self.met.extend(link.met());
         }
     }
 
-    pub fn all_hits(&mut self) -> Hits {
+    pub fn all_hits(&mut self) -> FaultCounts {
         self.keep_hits();
-        self.lines = Lines::new(&self.name, &self.gate, 0);
+        self.links = Links::new(&self.name, &self.gate, 0);
         self.hits.clone()
     }
 
     /// Individual faults; [`Self::all_hits`] returns their counts.
-    pub fn met(&self) -> &[Met] {
+    pub fn met(&self) -> &[FaultHit] {
         &self.met
     }
 }
 
 /// Times during which each process was paused, ordered by time. A pause ends at the latest when another process of that
 /// name starts, and overlapping pauses are merged.
-pub fn stood_still(
+pub fn merge_pauses(
     mut all: Vec<(String, jiff::Timestamp, jiff::Timestamp)>,
-    births: &BTreeMap<String, Vec<jiff::Timestamp>>,
+    start_times: &BTreeMap<String, Vec<jiff::Timestamp>>,
 ) -> Vec<(String, jiff::Timestamp, jiff::Timestamp)> {
     for (name, from, to) in &mut all {
-        let next = births.get(name).and_then(|all| all.iter().find(|born| *born > from));
+        let next = start_times.get(name).and_then(|all| all.iter().find(|born| *born > from));
         *to = next.map_or(*to, |born| *born.min(to));
     }
     all.sort();

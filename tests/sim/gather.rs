@@ -4,13 +4,13 @@ use cketerm::sandbox::{
     Sandbox,
     kubernetes::Verb,
     machines::{self, Power},
-    members::Trouble,
+    members::MemberFaults,
 };
 use etcd_client::proto::{PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp};
 use jiff::Timestamp;
 
 use crate::observers::record;
-use crate::observers::record::{Asked, EtcdMember, KeyChange, Login, ObjectChange, Record, Txn, What};
+use crate::observers::record::{ApiRequest, EtcdMember, KeyChange, Login, ObjectChange, PowerEvent, Record, Txn};
 
 const PREFIX: &str = "/cke/";
 
@@ -20,14 +20,14 @@ pub fn record(sandbox: &Sandbox) -> Record {
         keys: keys(sandbox),
         txns: txns(sandbox),
         objects: objects(sandbox),
-        asked: asked(sandbox),
+        requested: requested(sandbox),
         power: sandbox.machines.power_log().into_iter().map(power).collect(),
         members: members(sandbox),
         acknowledged: Vec::new(),
-        said: Vec::new(),
+        reported: Vec::new(),
         calm_since: None,
         ttl_seconds: 0,
-        frozen: Vec::new(),
+        paused: Vec::new(),
         stuck: Vec::new(),
         received: Vec::new(),
         logins: sandbox.machines.logins().into_iter().map(|(to, at)| Login { at, to }).collect(),
@@ -39,25 +39,25 @@ pub fn record(sandbox: &Sandbox) -> Record {
 /// Etcd members with their changes; all are healthy in the beginning.
 fn members(sandbox: &Sandbox) -> Vec<EtcdMember> {
     let began = Timestamp::UNIX_EPOCH;
-    let well = sandbox.members.list().into_iter().map(|member| (began, member.address, Trouble::default()));
+    let well = sandbox.members.list().into_iter().map(|member| (began, member.address, MemberFaults::default()));
     let changes = sandbox.members.log().into_iter().map(|change| (change.at, change.address, change.trouble));
     let all = well.chain(changes).map(|(at, address, trouble)| {
-        let Trouble { stopped, behind, alarm, learner, unreachable } = trouble;
+        let MemberFaults { stopped, behind, alarm, learner, unreachable } = trouble;
         EtcdMember { at, address, stopped, behind, alarm, learner, unreachable }
     });
     all.collect()
 }
 
-fn below(key: &[u8]) -> String {
+fn without_prefix(key: &[u8]) -> String {
     let key = String::from_utf8_lossy(key);
     key.strip_prefix(PREFIX).unwrap_or(&key).to_owned()
 }
 
 fn keys(sandbox: &Sandbox) -> Vec<KeyChange> {
-    let change = |w: cketerm::sandbox::etcd::Written| KeyChange {
+    let change = |w: cketerm::sandbox::etcd::KeyChange| KeyChange {
         at: w.at,
         revision: w.revision,
-        key: below(&w.key),
+        key: without_prefix(&w.key),
         value: w.value.map(|v| v.to_vec()),
     };
     sandbox.etcd.history().into_iter().map(change).collect()
@@ -68,16 +68,16 @@ fn txns(sandbox: &Sandbox) -> Vec<Txn> {
     let writes = |ops: &[PbTxnRequestOp], put: bool| -> Vec<String> {
         ops.iter()
             .filter_map(|op| match op.request.as_ref()? {
-                PbTxnOpRequest::RequestPut(r) if put => Some(below(&r.key)),
-                PbTxnOpRequest::RequestDeleteRange(r) if !put => Some(below(&r.key)),
+                PbTxnOpRequest::RequestPut(r) if put => Some(without_prefix(&r.key)),
+                PbTxnOpRequest::RequestDeleteRange(r) if !put => Some(without_prefix(&r.key)),
                 _ => None,
             })
             .collect()
     };
-    let txn = |sent: cketerm::sandbox::etcd::Sent| Txn {
+    let txn = |sent: cketerm::sandbox::etcd::RecordedTxn| Txn {
         at: sent.at,
         by: sent.by,
-        compares: sent.request.compare.iter().map(|c| (below(&c.key), field(c.target))).collect(),
+        compares: sent.request.compare.iter().map(|c| (without_prefix(&c.key), field(c.target))).collect(),
         puts: writes(&sent.request.success, true),
         deletes: writes(&sent.request.success, false),
         operations: sent.request.compare.len().max(sent.request.success.len()).max(sent.request.failure.len()),
@@ -113,7 +113,7 @@ fn objects(sandbox: &Sandbox) -> Vec<ObjectChange> {
     sandbox.objects.history().into_iter().map(change).collect()
 }
 
-fn asked(sandbox: &Sandbox) -> Vec<Asked> {
+fn requested(sandbox: &Sandbox) -> Vec<ApiRequest> {
     let method = |verb: &str| match verb {
         "create" => "POST",
         "update" => "PUT",
@@ -123,7 +123,7 @@ fn asked(sandbox: &Sandbox) -> Vec<Asked> {
     };
     let one = |a: cketerm::sandbox::kubernetes::api::Asked| {
         let (path, query) = a.path.split_once('?').unwrap_or((&a.path, ""));
-        Asked {
+        ApiRequest {
             at: a.at,
             by: a.user.clone(),
             method: method(a.verb).to_owned(),
@@ -131,7 +131,7 @@ fn asked(sandbox: &Sandbox) -> Vec<Asked> {
             query: query.to_owned(),
             body: serde_json::from_slice(&a.body).unwrap_or_default(),
             code: a.code,
-            said: a.said,
+            reported: a.said,
         }
     };
     sandbox.api.audit().into_iter().map(one).collect()
@@ -139,10 +139,10 @@ fn asked(sandbox: &Sandbox) -> Vec<Asked> {
 
 fn power(p: Power) -> record::Power {
     let what = match p.what {
-        machines::What::Begin => What::Begin,
-        machines::What::End(code) => What::End(code),
-        machines::What::Down => What::Down,
-        machines::What::Up => What::Up,
+        machines::PowerEvent::Begin => PowerEvent::Begin,
+        machines::PowerEvent::End(code) => PowerEvent::End(code),
+        machines::PowerEvent::Down => PowerEvent::Down,
+        machines::PowerEvent::Up => PowerEvent::Up,
     };
     record::Power { at: p.at, what, address: p.address, entry: p.entry, attempt: p.attempt, argv: p.argv }
 }

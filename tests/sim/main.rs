@@ -8,19 +8,19 @@
 #[path = "../observers/mod.rs"]
 mod observers;
 
+mod admission_webhooks;
 mod cke;
-mod cover;
-mod disturb;
-mod editor;
+mod coverage;
+mod definition_editor;
 mod engine_reports;
 mod engines;
 mod gather;
-mod hook;
 mod hosts;
-mod keep;
+mod inject;
 mod maintenance_windows;
 mod mutations;
 mod outages;
+mod output;
 mod people;
 mod plan;
 mod policy_editor;
@@ -28,13 +28,13 @@ mod quorum;
 mod registry;
 mod regressions;
 mod run;
+mod selection;
 mod settle;
 mod shrink;
 mod stuck;
-mod tell;
 mod ticks;
 mod viewer;
-mod webhooks;
+mod webhook_receiver;
 mod weeks;
 
 use std::{
@@ -47,8 +47,8 @@ use std::{
     time::Instant,
 };
 
-use keep::Keep;
 use run::Outcome;
+use selection::Selection;
 
 /// Same allocator as the program's: allocation takes a fifth of a run.
 #[global_allocator]
@@ -56,9 +56,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Number of seeds from which a run counts as complete: it then also plays the long scenarios, and every fault has to
 /// meet its states.
-const MANY: u64 = 100;
+const COMPLETE_RUN: u64 = 100;
 
-fn number(name: &str, default: u64) -> u64 {
+fn env_number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
 
@@ -67,78 +67,79 @@ fn main() -> ExitCode {
         println!("simulation: test");
         return ExitCode::SUCCESS;
     }
-    let (seeds, from, threads) = (number("SEEDS", 4), number("SEED_FROM", 1), number("SIM_THREADS", 2));
+    let (seeds, from, threads) = (env_number("SEEDS", 4), env_number("SEED_FROM", 1), env_number("SIM_THREADS", 2));
     let verbose = seeds == 1;
     if verbose {
         let level = std::env::var("SIM_LOG").unwrap_or_else(|_| "off".to_owned());
         tracing_subscriber::fmt().with_env_filter(level).without_time().with_writer(std::io::stderr).init();
     }
     match std::env::var("MUTATION") {
-        Ok(name) if !name.is_empty() => return mutations::hunt(&name, from, threads),
+        Ok(name) if !name.is_empty() => return mutations::find_mutations(&name, from, threads),
         _ => {}
     }
     if let Ok(line) = std::env::var("ONLY")
         && !line.is_empty()
     {
-        let outcome = run::seed_with(from, &Keep::parse(&line));
+        let outcome = run::seed_with(from, &Selection::parse(&line));
         println!("{}\ndigest {:x}", outcome.report(), outcome.digest);
         return if outcome.breaches.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let kept = verbose || (regressions::play() & maintenance_windows::play() & (seeds < MANY || weeks::play()));
+    let fixed_scenarios_ok = verbose
+        || (regressions::run_all() & maintenance_windows::run_all() & (seeds < COMPLETE_RUN || weeks::run_all()));
     let began = Instant::now();
-    let mut total = play(seeds, from, threads, verbose);
+    let mut total = run_all(seeds, from, threads, verbose);
     total.print(began.elapsed().as_secs_f64());
-    let mut well = total.failed == 0 && kept;
-    if seeds >= MANY {
-        let missing = total.never_hit();
+    let mut ok = total.failed == 0 && fixed_scenarios_ok;
+    if seeds >= COMPLETE_RUN {
+        let missing = total.faults_never_hit();
         if !missing.is_empty() {
             println!("faults that never hit: {}", missing.join(", "));
         }
-        well &= missing.is_empty() & same_again(from, total.first.as_slice(), threads);
+        ok &= missing.is_empty() & is_reproducible(from, total.first.as_slice(), threads);
     }
     if seeds >= 1000 {
         let mut further = from + seeds;
         // rare pairs depend on the draw: the next seeds may meet what a thousand did not
-        while !cover::missing(&total.pairs, &total.aimed).is_empty() && further < from + seeds + FURTHER {
-            println!("plays on   for {}", cover::missing(&total.pairs, &total.aimed).join(", "));
-            total.join(play(MORE, further, threads, false));
-            further += MORE;
+        while !coverage::missing(&total.pairs, &total.effect_pairs).is_empty() && further < from + seeds + EXTRA_MAX {
+            println!("plays on   for {}", coverage::missing(&total.pairs, &total.effect_pairs).join(", "));
+            total.join(run_all(EXTRA_BATCH, further, threads, false));
+            further += EXTRA_BATCH;
         }
-        well &= total.failed == 0;
-        let missing = cover::missing(&total.pairs, &total.aimed);
+        ok &= total.failed == 0;
+        let missing = coverage::missing(&total.pairs, &total.effect_pairs);
         if !missing.is_empty() {
             println!("faults that never met a state that they have to: {}", missing.join(", "));
         }
-        well &= missing.is_empty();
+        ok &= missing.is_empty();
     }
-    for (seed, code) in total.to_shrink() {
-        match shrink::shrink(seed, code, REPLAYS) {
-            Some(short) => {
-                let (line, of, left) = (short.line(seed), short.of, short.names.len());
+    for (seed, code) in total.seeds_to_shrink() {
+        match shrink::shrink(seed, code, MAX_REPLAYS) {
+            Some(shrunk) => {
+                let (line, of, left) = (shrunk.line(seed), shrunk.of, shrunk.names.len());
                 println!(
                     "shrunk     {code} of seed {seed}: {of} to {left} in {} replays; again: {line}",
-                    short.replays
+                    shrunk.replays
                 );
-                print!("{}", short.report);
+                print!("{}", shrunk.report);
             }
             None => println!("shrunk     {code} of seed {seed} did not happen again"),
         }
     }
-    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Seeds that are added while a fault has not met one of its states: the number of each batch, and the maximum.
-const MORE: u64 = 250;
-const FURTHER: u64 = 1000;
+const EXTRA_BATCH: u64 = 250;
+const EXTRA_MAX: u64 = 1000;
 /// Number of seeds that are played twice and must give the same scenario.
-const TWICE: usize = 20;
+const REPLAYED_SEEDS: usize = 20;
 /// Number of seeds after which a line reports the progress.
-const PROGRESS: u64 = 500;
+const PROGRESS_INTERVAL: u64 = 500;
 /// Number of seeds that are shrunk, and of replays for each.
-const SHRUNK: usize = 3;
-const REPLAYS: u32 = 60;
+const MAX_SHRUNK: usize = 3;
+const MAX_REPLAYS: u32 = 60;
 
-fn play(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
+fn run_all(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
     let (next, total) = (AtomicU64::new(from), Mutex::new(Total::default()));
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -157,7 +158,7 @@ fn play(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
                     } else if verbose {
                         println!("{}\ndigest {:x}", outcome.trace.join("\n"), outcome.digest);
                     }
-                    if total.seeds % PROGRESS == 0 && total.seeds < seeds {
+                    if total.seeds % PROGRESS_INTERVAL == 0 && total.seeds < seeds {
                         let (of, failed, took) = (total.seeds, total.failed, began.elapsed().as_secs());
                         println!("progress   {of} of {seeds} in {took} s, failed {failed}");
                     }
@@ -169,8 +170,8 @@ fn play(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
 }
 
 /// Plays the first seeds again, and reports whether they gave the same scenarios.
-fn same_again(from: u64, first: &[(u64, u64)], threads: u64) -> bool {
-    let again = play(first.len() as u64, from, threads, false);
+fn is_reproducible(from: u64, first: &[(u64, u64)], threads: u64) -> bool {
+    let again = run_all(first.len() as u64, from, threads, false);
     let other: Vec<u64> = first.iter().filter(|d| !again.first.contains(d)).map(|(seed, _)| *seed).collect();
     println!("again      {} seeds played twice, {} of them another story {other:?}", first.len(), other.len());
     other.is_empty()
@@ -185,8 +186,8 @@ struct Total {
     hits: BTreeMap<String, u64>,
     states: BTreeMap<String, u64>,
     breaches: BTreeMap<&'static str, Vec<u64>>,
-    pairs: cover::Pairs,
-    aimed: cover::Pairs,
+    pairs: coverage::Pairs,
+    effect_pairs: coverage::Pairs,
     /// The first seeds with their digests.
     first: Vec<(u64, u64)>,
 }
@@ -208,14 +209,14 @@ impl Total {
                 seeds.push(outcome.seed);
             }
         }
-        for (from, to) in [(&outcome.pairs, &mut self.pairs), (&outcome.aimed, &mut self.aimed)] {
+        for (from, to) in [(&outcome.pairs, &mut self.pairs), (&outcome.effect_pairs, &mut self.effect_pairs)] {
             for (pair, count) in from {
                 *to.entry(*pair).or_default() += count;
             }
         }
         self.first.push((outcome.seed, outcome.digest));
         self.first.sort_unstable();
-        self.first.truncate(TWICE);
+        self.first.truncate(REPLAYED_SEEDS);
     }
 
     fn join(&mut self, other: Self) {
@@ -223,7 +224,7 @@ impl Total {
         for (code, seeds) in other.breaches {
             self.breaches.entry(code).or_default().extend(seeds);
         }
-        for (from, to) in [(other.pairs, &mut self.pairs), (other.aimed, &mut self.aimed)] {
+        for (from, to) in [(other.pairs, &mut self.pairs), (other.effect_pairs, &mut self.effect_pairs)] {
             for (pair, count) in from {
                 *to.entry(pair).or_default() += count;
             }
@@ -231,13 +232,13 @@ impl Total {
     }
 
     /// One seed for each invariant that was broken.
-    fn to_shrink(&self) -> Vec<(u64, &'static str)> {
+    fn seeds_to_shrink(&self) -> Vec<(u64, &'static str)> {
         let each = self.breaches.iter().filter(|(code, _)| **code != "panic");
-        each.filter_map(|(code, seeds)| Some((*seeds.first()?, *code))).take(SHRUNK).collect()
+        each.filter_map(|(code, seeds)| Some((*seeds.first()?, *code))).take(MAX_SHRUNK).collect()
     }
 
     /// Faults that no seed met: the simulation then proves nothing about them.
-    fn never_hit(&self) -> Vec<&'static str> {
+    fn faults_never_hit(&self) -> Vec<&'static str> {
         plan::FAULTS.iter().copied().filter(|f| !self.hits.contains_key(*f)).collect()
     }
 
@@ -249,9 +250,9 @@ impl Total {
         println!("faults     {}", line(&self.hits));
         println!("states     {}", line(&self.states));
         println!("pairs      faults by the states that they met");
-        print!("{}", cover::table(&self.pairs));
+        print!("{}", coverage::table(&self.pairs));
         println!("effects    what befell them right before or after");
-        print!("{}", cover::effects(&self.aimed));
+        print!("{}", coverage::effects(&self.effect_pairs));
         for (code, seeds) in &self.breaches {
             println!("BREACH     {code}: {} seeds, such as {:?}", seeds.len(), &seeds[..seeds.len().min(5)]);
         }

@@ -20,9 +20,9 @@ use crate::{
     engine_reports::sample,
     engines::{Engines, Slot},
     gather,
-    keep::Keep,
     observers::{self, View, record::Breach},
     people::Person,
+    selection::Selection,
     settle::settle,
 };
 
@@ -47,10 +47,10 @@ policy:
 
 /// The two clock changes of 2026: a time one hour before each, and the hours within which all machines must be done.
 /// The night in spring is an hour shorter, and the machines that the stuck rack held back follow in the next night.
-pub const CHANGES: [(&str, u64); 2] = [("2026-03-29T00:00:00Z", 26), ("2026-10-24T23:00:00Z", 6)];
+pub const CLOCK_CHANGES: [(&str, u64); 2] = [("2026-03-29T00:00:00Z", 26), ("2026-10-24T23:00:00Z", 6)];
 
 /// Result of one night.
-pub struct Night {
+pub struct ClockChangeResult {
     pub breaches: Vec<Breach>,
     pub starts: usize,
     pub unwound: usize,
@@ -58,18 +58,18 @@ pub struct Night {
 }
 
 /// Plays one night.
-pub fn night(began: &str, hours: u64) -> Night {
+pub fn clock_change(began: &str, hours: u64) -> ClockChangeResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(story(began.parse().unwrap(), hours))
+    runtime.block_on(run_scenario(began.parse().unwrap(), hours))
 }
 
-async fn story(wall: jiff::Timestamp, hours: u64) -> Night {
+async fn run_scenario(wall: jiff::Timestamp, hours: u64) -> ClockChangeResult {
     let (began, clock) = (Instant::now(), Clock::tokio(wall));
     let mut options = Options { seed: 7, ..Options::default() };
     options.api.audit = usize::MAX;
     let stage = Stage::set(Scenario::parse(SITE).unwrap(), options, clock.clone()).await.unwrap();
     stage.sandbox.objects.keep_everything();
-    stage.sandbox.etcd.listen();
+    stage.sandbox.etcd.record_txns();
     let stage = Arc::new(stage);
     let engines: Engines = Arc::default();
     let mut rng = Rng::with_seed(7);
@@ -78,28 +78,28 @@ async fn story(wall: jiff::Timestamp, hours: u64) -> Night {
         engines.lock().unwrap().push(slot);
         Slot::start(&engines, i, &stage).await;
     }
-    let said = Arc::default();
-    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&said), clock.clone()));
+    let reported = Arc::default();
+    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reported), clock.clone()));
     let machines = stage.sandbox.machines.list();
     let addresses: Vec<String> = machines.iter().map(|m| m.address.clone()).collect();
     let operator = stage.operator("alice");
-    let told = Arc::<Mutex<Vec<_>>>::default();
+    let acknowledged = Arc::<Mutex<Vec<_>>>::default();
     let alice = Person {
         name: "alice".to_owned(),
         operator: operator.clone(),
         rng: rng.fork(),
-        told: Arc::clone(&told),
+        acknowledged: Arc::clone(&acknowledged),
         addresses: addresses.clone(),
         clock: clock.clone(),
-        keep: Keep::all(),
+        selection: Selection::all(),
         act: String::new(),
     };
     // the whole site repeatedly, before the first window opens
     let queue = async |all: &[String]| operator.add_reboots(all, Some("a night")).await.map(drop).unwrap();
     queue(&addresses).await;
     let minutes = |n: u64| began + Duration::from_mins(n);
-    let dead = machines.iter().find(|m| !m.control_plane).map(|m| m.address.clone()).unwrap();
-    stage.sandbox.machines.behave(&dead, Behaviour { boot: OnBoot::Never, ..Behaviour::default() });
+    let stuck_address = machines.iter().find(|m| !m.control_plane).map(|m| m.address.clone()).unwrap();
+    stage.sandbox.machines.behave(&stuck_address, Behaviour { boot: OnBoot::Never, ..Behaviour::default() });
     sleep_until(minutes(63)).await;
     // in the middle of a window
     let until = clock.wall() + jiff::SignedDuration::from_mins(23);
@@ -107,50 +107,50 @@ async fn story(wall: jiff::Timestamp, hours: u64) -> Night {
     sleep_until(minutes(120)).await;
     queue(&addresses).await;
     sleep_until(minutes(150)).await;
-    stage.sandbox.machines.behave(&dead, Behaviour::default());
+    stage.sandbox.machines.behave(&stuck_address, Behaviour::default());
     let all = settle(&alice, &engines, &stage);
-    let through = tokio::time::timeout(Duration::from_hours(hours), all).await.is_ok();
+    let queue_emptied = tokio::time::timeout(Duration::from_hours(hours), all).await.is_ok();
     sleep(Duration::from_mins(2)).await;
     sampler.abort();
     let mut record = gather::record(&stage.sandbox);
-    record.said = std::mem::take(&mut *Mutex::lock(&said).unwrap());
-    record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
+    record.reported = std::mem::take(&mut *Mutex::lock(&reported).unwrap());
+    record.acknowledged = std::mem::take(&mut *acknowledged.lock().unwrap());
     record.calm_since = Some(wall);
     record.ttl_seconds = 10;
     let view = View::of(&record);
-    let moves = view.moves();
+    let entry_changes = view.entry_changes();
     let status = |l| observers::status_of(l);
-    let unwound = moves.iter().filter(|m| {
+    let unwound = entry_changes.iter().filter(|m| {
         m.engine
             && status(m.before) == Some(RebootStatus::Draining)
             && matches!(m.after, Some(Ok(e)) if e.status == RebootStatus::Queued && e.drain_backoff_count == 0)
     });
-    let (starts, unwound) = (moves.iter().filter(|m| m.starts()).count(), unwound.count());
+    let (starts, unwound) = (entry_changes.iter().filter(|m| m.starts()).count(), unwound.count());
     let mut breaches = observers::observe(&record);
-    if !through {
+    if !queue_emptied {
         breaches.push(Breach { code: "I33", at: record.end, what: "the queue is not empty".to_owned() });
     }
-    Night { breaches, starts, unwound, virtual_minutes: began.elapsed().as_secs_f64() / 60.0 }
+    ClockChangeResult { breaches, starts, unwound, virtual_minutes: began.elapsed().as_secs_f64() / 60.0 }
 }
 
 /// Plays both nights, prints their results, and reports whether all went well.
-pub fn play() -> bool {
-    let mut well = true;
-    for (began, hours) in CHANGES {
+pub fn run_all() -> bool {
+    let mut ok = true;
+    for (began, hours) in CLOCK_CHANGES {
         let clock = std::time::Instant::now();
-        let night = night(began, hours);
+        let clock_change = clock_change(began, hours);
         println!(
             "night      {began}: {} drains started, {} unwound, {:.0} virtual minutes in {:.1} s",
-            night.starts,
-            night.unwound,
-            night.virtual_minutes,
+            clock_change.starts,
+            clock_change.unwound,
+            clock_change.virtual_minutes,
             clock.elapsed().as_secs_f64()
         );
-        for breach in night.breaches.iter().take(20) {
+        for breach in clock_change.breaches.iter().take(20) {
             println!("  {} at {}: {}", breach.code, breach.at, breach.what);
         }
         // a night in which nothing is unwound would not test unwinding
-        well &= night.breaches.is_empty() && night.starts >= 16 && night.unwound > 0;
+        ok &= clock_change.breaches.is_empty() && clock_change.starts >= 16 && clock_change.unwound > 0;
     }
-    well
+    ok
 }

@@ -15,10 +15,10 @@ use cketerm::mutation::{self, Mutation};
 
 use crate::run;
 #[cfg(feature = "mutations")]
-use crate::{keep::Keep, outages, shrink, weeks};
+use crate::{outages, selection::Selection, shrink, weeks};
 
 /// Number of seeds within which each mutation has to be found.
-const WITHIN: u64 = 1000;
+const MAX_SEEDS: u64 = 1000;
 
 /// Invariants that a mutation breaks. A breach of another invariant would be found by chance.
 fn names(mutation: Mutation) -> &'static [&'static str] {
@@ -30,15 +30,15 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::SharedArguments => &["I26"],
         Mutation::BackoffOverflow | Mutation::ResetIgnored => &["I34"],
         Mutation::UncordonOnDisable | Mutation::SwitchIgnored => &["I13"],
-        Mutation::SlotEaten => &["I5"],
-        Mutation::HalfForgotten | Mutation::KeyOfOthers => &["I44"],
+        Mutation::UnreadableEntryTakesSlot => &["I5"],
+        Mutation::PowerCycleForgotten | Mutation::ForeignKeyIgnored => &["I44"],
         Mutation::WindowForgotten | Mutation::FreezeForgotten => &["I8"],
         Mutation::TwoApiServers => &["I1"],
         Mutation::WorkersForgotten => &["I2"],
         Mutation::LimitIgnored => &["I3"],
         Mutation::DuplicateStarts => &["I4"],
         Mutation::GateForgotten => &["I6"],
-        Mutation::SickControlPlane => &["I7"],
+        Mutation::UnhealthyControlPlaneIgnored => &["I7"],
         Mutation::CordonUnrecorded => &["I9"],
         Mutation::ForeignCordonLost => &["I11"],
         Mutation::KeepForgotten => &["I12"],
@@ -51,17 +51,17 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::DaemonSetsEvicted => &["I19"],
         Mutation::ForceDelete | Mutation::GraceForgotten => &["I22"],
         Mutation::LateEffect => &["I24"],
-        Mutation::StrangeFieldsLost => &["I29"],
+        Mutation::UnknownFieldsLost => &["I29"],
         Mutation::LastFirst => &["I30"],
-        Mutation::StrangerStays => &["I31"],
+        Mutation::NonMemberStays => &["I31"],
         Mutation::SilentEntry => &["I32"],
-        Mutation::StuckUnsaid => &["I35"],
+        Mutation::StuckUnreported => &["I35"],
         Mutation::ClockTrusted => &["I37"],
         Mutation::AuditForgotten => &["I38"],
         Mutation::RunsForEver => &["I39"],
         Mutation::SuccessTwice => &["I40"],
         Mutation::StepTwice | Mutation::StepUnwatched => &["I41"],
-        Mutation::OverCap => &["I42"],
+        Mutation::RepairLimitIgnored => &["I42"],
         Mutation::RepairBesideReboot => &["I43"],
         Mutation::ReadsWrite | Mutation::DryRunHidden => &["I45"],
         Mutation::UncordonUnseen | Mutation::VolumesForgotten => &["I16"],
@@ -75,18 +75,18 @@ fn names(mutation: Mutation) -> &'static [&'static str] {
         Mutation::StaleUnnamed => &["I51"],
         Mutation::AuditFlooded => &["I48"],
         Mutation::TransactionUnbounded => &["I49"],
-        Mutation::HoldPretended => &["I52"],
+        Mutation::OrderAcceptedAnyway => &["I52"],
     }
 }
 
 /// Seed that found it in an earlier run. It is tried first, because others would take minutes.
-fn last(mutation: Mutation) -> u64 {
+fn remembered_seed(mutation: Mutation) -> u64 {
     match mutation {
         Mutation::UncordonOnDisable
-        | Mutation::SlotEaten
+        | Mutation::UnreadableEntryTakesSlot
         | Mutation::FreezeForgotten
         | Mutation::SwitchIgnored
-        | Mutation::StrangerStays
+        | Mutation::NonMemberStays
         | Mutation::DenialIgnored
         | Mutation::DeferralBlocks => 2,
         Mutation::WindowForgotten
@@ -95,11 +95,14 @@ fn last(mutation: Mutation) -> u64 {
         | Mutation::BackoffOverflow
         | Mutation::DrainedTooEarly
         | Mutation::HeartbeatIgnored => 3,
-        Mutation::OverCap => 4,
-        Mutation::GateForgotten | Mutation::PreviewIgnored | Mutation::StuckUnsaid | Mutation::RepairBesideReboot => 5,
+        Mutation::RepairLimitIgnored => 4,
+        Mutation::GateForgotten
+        | Mutation::PreviewIgnored
+        | Mutation::StuckUnreported
+        | Mutation::RepairBesideReboot => 5,
         Mutation::VolumesForgotten | Mutation::AuditForgotten => 7,
         Mutation::StepTwice | Mutation::StepUnwatched | Mutation::DuplicateStarts => 8,
-        Mutation::SecondRun | Mutation::HalfForgotten => 10,
+        Mutation::SecondRun | Mutation::PowerCycleForgotten => 10,
         Mutation::FailureFatal => 11,
         Mutation::SilenceTrusted => 16,
         Mutation::KeepForgotten => 20,
@@ -107,9 +110,9 @@ fn last(mutation: Mutation) -> u64 {
         Mutation::SharedArguments => 22,
         Mutation::DeferredDeleted => 29,
         Mutation::UncordonUnseen => 55,
-        Mutation::HoldPretended => 63,
+        Mutation::OrderAcceptedAnyway => 63,
         Mutation::ClockTrusted => 89,
-        Mutation::SickControlPlane => 132,
+        Mutation::UnhealthyControlPlaneIgnored => 132,
         Mutation::LateEffect => 143,
         Mutation::RetriesInMemory => 355,
         Mutation::DoneForgotten => 5720,
@@ -119,13 +122,13 @@ fn last(mutation: Mutation) -> u64 {
 
 /// Activates one mutation, or `all` of them one by one, and plays seeds until each is found.
 #[cfg(feature = "mutations")]
-pub fn hunt(name: &str, from: u64, threads: u64) -> ExitCode {
-    let wanted: Vec<Mutation> = mutation::ALL
+pub fn find_mutations(name: &str, from: u64, threads: u64) -> ExitCode {
+    let selected: Vec<Mutation> = mutation::ALL
         .iter()
         .copied()
         .filter(|m| name == "all" || format!("{m:?}").eq_ignore_ascii_case(name))
         .collect();
-    if wanted.is_empty() {
+    if selected.is_empty() {
         println!("MUTATION={name}: unknown; known: all, {:?}", mutation::ALL);
         return ExitCode::FAILURE;
     }
@@ -134,32 +137,32 @@ pub fn hunt(name: &str, from: u64, threads: u64) -> ExitCode {
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
-                while let Some(mutation) = wanted.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let seed = one(*mutation, from);
+                while let Some(mutation) = selected.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let seed = find_one(*mutation, from);
                     found.lock().unwrap().extend(seed.map(|seed| (*mutation, seed)));
                 }
             });
         }
     });
     let found = found.into_inner().unwrap();
-    let mut missed = wanted.len() - found.len();
-    println!("mutations found {}/{} in {:.0} s", found.len(), wanted.len(), began.elapsed().as_secs_f64());
+    let mut not_found = selected.len() - found.len();
+    println!("mutations found {}/{} in {:.0} s", found.len(), selected.len(), began.elapsed().as_secs_f64());
     if name == "all" {
         let seed = found.iter().find(|(mutation, _)| *mutation == Mutation::EvictionWithoutUid);
-        missed += usize::from(!seed.is_some_and(|(_, seed)| shortens(*seed)));
+        not_found += usize::from(!seed.is_some_and(|(_, seed)| shrinks_well(*seed)));
     }
-    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if not_found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Scenario that is played in place of seeds, for effects that grow for days or need one fault at one moment. No seed
 /// shows them.
 #[cfg(feature = "mutations")]
-fn stretch(mutation: Mutation) -> Option<fn() -> weeks::Stretch> {
+fn scenario_for(mutation: Mutation) -> Option<fn() -> weeks::ScenarioResult> {
     match mutation {
         Mutation::TransactionUnbounded | Mutation::AuditFlooded => Some(weeks::week),
-        Mutation::StaleUnnamed => Some(outages::silence),
-        Mutation::GraceForgotten => Some(outages::grace),
-        Mutation::WatchTrusted => Some(outages::blind),
+        Mutation::StaleUnnamed => Some(outages::api_server_outage),
+        Mutation::GraceForgotten => Some(outages::long_grace_period),
+        Mutation::WatchTrusted => Some(outages::silent_node_watch),
         Mutation::ResultsIgnored | Mutation::ResultOfAnother => Some(outages::failover),
         _ => None,
     }
@@ -167,11 +170,11 @@ fn stretch(mutation: Mutation) -> Option<fn() -> weeks::Stretch> {
 
 /// Plays seeds until the mutation is found, and returns the seed that found it.
 #[cfg(feature = "mutations")]
-fn one(mutation: Mutation, from: u64) -> Option<u64> {
+fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
     mutation::set(Some(mutation));
     let began = Instant::now();
-    if let Some(story) = stretch(mutation) {
-        let found = story().breaches.into_iter().find(|b| names(mutation).contains(&b.code));
+    if let Some(scenario) = scenario_for(mutation) {
+        let found = scenario().breaches.into_iter().find(|b| names(mutation).contains(&b.code));
         mutation::set(None);
         // each simulation also plays this scenario without a mutation, which shows that the scenario itself breaks
         // nothing
@@ -184,8 +187,8 @@ fn one(mutation: Mutation, from: u64) -> Option<u64> {
         }
         return found.map(|_| 0);
     }
-    let remembered = last(mutation);
-    let mut seeds = std::iter::once(remembered).chain((from..from + WITHIN).filter(|seed| *seed != remembered));
+    let remembered = remembered_seed(mutation);
+    let mut seeds = std::iter::once(remembered).chain((from..from + MAX_SEEDS).filter(|seed| *seed != remembered));
     let found = seeds.find_map(|seed| {
         let breaches = run::seed(seed).breaches;
         breaches.into_iter().find(|b| names(mutation).contains(&b.code)).map(|breach| (seed, breach))
@@ -215,29 +218,29 @@ fn one(mutation: Mutation, from: u64) -> Option<u64> {
 
 /// Reports whether a seed that fails for a mutation shrinks well: a handful of some sixty names is left.
 #[cfg(feature = "mutations")]
-fn shortens(seed: u64) -> bool {
+fn shrinks_well(seed: u64) -> bool {
     mutation::set(Some(Mutation::EvictionWithoutUid));
-    let Some(short) = shrink::shrink(seed, "I17", 40) else {
+    let Some(shrunk) = shrink::shrink(seed, "I17", 40) else {
         println!("SHRINKING failed: seed {seed} does not break I17 again");
         return false;
     };
     println!(
         "shrunk     {} of seed {seed} from {} to {} names in {} replays; again: {}",
-        short.code,
-        short.of,
-        short.names.len(),
-        short.replays,
-        short.line(seed)
+        shrunk.code,
+        shrunk.of,
+        shrunk.names.len(),
+        shrunk.replays,
+        shrunk.line(seed)
     );
-    let again = run::seed_with(seed, &Keep::only(&short.names));
+    let again = run::seed_with(seed, &Selection::only(&shrunk.names));
     mutation::set(None);
-    short.names.len() * 4 <= short.of && again.breaches.iter().any(|b| b.code == short.code)
+    shrunk.names.len() * 4 <= shrunk.of && again.breaches.iter().any(|b| b.code == shrunk.code)
 }
 
 /// Fails: this build has no mutations.
 #[cfg(not(feature = "mutations"))]
-pub fn hunt(name: &str, _: u64, _: u64) -> ExitCode {
-    let _ = (mutation::ALL, names, last, run::seed, WITHIN);
+pub fn find_mutations(name: &str, _: u64, _: u64) -> ExitCode {
+    let _ = (mutation::ALL, names, remembered_seed, run::seed, MAX_SEEDS);
     println!("MUTATION={name} needs --features mutations");
     ExitCode::FAILURE
 }

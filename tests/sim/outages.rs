@@ -10,7 +10,7 @@ use cketerm::{
     sandbox::{
         faults::State,
         kubernetes::resource::DEPLOYMENTS,
-        machines::{Behaviour, What},
+        machines::{Behaviour, PowerEvent},
     },
     scenario::Stage,
 };
@@ -21,8 +21,8 @@ use crate::{
     engine_reports::sample,
     engines::{Engines, Slot},
     gather,
-    observers::{self, record::Said},
-    weeks::{Stretch, runtime, set},
+    observers::{self, record::EngineReport},
+    weeks::{ScenarioResult, runtime, set},
 };
 
 const SITE: &str = r"
@@ -37,33 +37,33 @@ policy: {etcd_members: none}
 ";
 
 /// Time after the end of the fault within which everything must be done.
-const SETTLES: Duration = Duration::from_mins(30);
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// A stage, and the reports of its engines.
-struct Play {
+struct OutageRun {
     stage: Arc<Stage>,
     engines: Engines,
-    said: Arc<Mutex<Vec<Said>>>,
+    reported: Arc<Mutex<Vec<EngineReport>>>,
     workers: Vec<String>,
 }
 
-impl Play {
+impl OutageRun {
     async fn begin(site: &str, engines: usize) -> Self {
         let (stage, engines, operator) = set(site, engines, true).await;
         stage.sandbox.objects.keep_everything();
-        let said: Arc<Mutex<Vec<Said>>> = Arc::default();
-        tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&said), stage.sandbox.objects.clock().clone()));
+        let reported: Arc<Mutex<Vec<EngineReport>>> = Arc::default();
+        tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reported), stage.sandbox.objects.clock().clone()));
         let machines = stage.sandbox.machines.list();
         let workers = machines.into_iter().filter(|m| !m.control_plane).map(|m| m.address).collect();
         drop(operator);
         sleep(Duration::from_mins(2)).await;
-        Self { stage, engines, said, workers }
+        Self { stage, engines, reported, workers }
     }
 
     /// Applies a change to the connections of all engines to the API server.
-    fn lines(&self, turn: impl Fn(&cketerm::sandbox::faults::Link)) {
+    fn links(&self, set_state: impl Fn(&cketerm::sandbox::faults::Link)) {
         for slot in self.engines.lock().unwrap().iter() {
-            turn(&slot.lines.kubernetes);
+            set_state(&slot.links.kubernetes);
         }
     }
 
@@ -72,7 +72,7 @@ impl Play {
     }
 
     /// Breaches of these invariants at the end.
-    async fn end(self, codes: &[&str], says: &str) -> Stretch {
+    async fn end(self, codes: &[&str], summary: &str) -> ScenarioResult {
         let store = self.stage.operator("watcher").store;
         let empty = async {
             while !store.read_view().await.is_ok_and(|view| view.reboots.entries.is_empty()) {
@@ -80,95 +80,95 @@ impl Play {
             }
         };
         let mut wrong = Vec::new();
-        if tokio::time::timeout(SETTLES, empty).await.is_err() {
-            wrong.push(format!("entries are left {SETTLES:?} after the fault"));
+        if tokio::time::timeout(SETTLE_TIMEOUT, empty).await.is_err() {
+            wrong.push(format!("entries are left {SETTLE_TIMEOUT:?} after the fault"));
         }
         let mut record = gather::record(&self.stage.sandbox);
-        record.said = std::mem::take(&mut *self.said.lock().unwrap());
+        record.reported = std::mem::take(&mut *self.reported.lock().unwrap());
         record.ttl_seconds = 10;
         let breaches = observers::observe(&record).into_iter().filter(|b| codes.contains(&b.code)).collect();
-        Stretch { breaches, wrong, says: says.to_owned() }
+        ScenarioResult { breaches, wrong, summary: summary.to_owned() }
     }
 }
 
 /// The API server does not answer for five minutes while an entry waits.
-pub fn silence() -> Stretch {
+pub fn api_server_outage() -> ScenarioResult {
     runtime().block_on(async {
-        let play = Play::begin(SITE, 1).await;
-        play.lines(|line| line.turn(State::Cut));
+        let run = OutageRun::begin(SITE, 1).await;
+        run.links(|link| link.set_state(State::Cut));
         sleep(Duration::from_secs(20)).await;
-        play.queue(&play.workers[..1]).await;
+        run.queue(&run.workers[..1]).await;
         sleep(Duration::from_mins(5)).await;
-        play.lines(|line| line.turn(State::Open));
-        play.end(&["I51"], "no answer of the API server for five minutes").await
+        run.links(|link| link.set_state(State::Open));
+        run.end(&["I51"], "no answer of the API server for five minutes").await
     })
 }
 
 /// The watch of Nodes is silent while all other connections work. Machines fail meanwhile, and nothing shows it.
-pub fn blind() -> Stretch {
+pub fn silent_node_watch() -> ScenarioResult {
     runtime().block_on(async {
-        let play = Play::begin(SITE, 1).await;
-        let die = |address: &String| play.stage.sandbox.machines.die(address);
+        let run = OutageRun::begin(SITE, 1).await;
+        let fail_permanently = |address: &String| run.stage.sandbox.machines.fail_permanently(address);
         // as many as are permitted; seeing the failure restarts the engine's wait for the next event
-        die(&play.workers[0]);
+        fail_permanently(&run.workers[0]);
         sleep(Duration::from_secs(20)).await;
-        play.lines(|line| line.mute(Some("/api/v1/nodes"), false));
-        play.workers[1..3].iter().for_each(die);
+        run.links(|link| link.mute(Some("/api/v1/nodes"), false));
+        run.workers[1..3].iter().for_each(fail_permanently);
         sleep(Duration::from_secs(40)).await;
-        play.queue(&play.workers[4..5]).await;
+        run.queue(&run.workers[4..5]).await;
         sleep(Duration::from_mins(3)).await;
-        for address in &play.workers[..3] {
-            play.stage.sandbox.machines.behave(address, Behaviour::default());
-            play.stage.sandbox.machines.press(address, "On");
+        for address in &run.workers[..3] {
+            run.stage.sandbox.machines.behave(address, Behaviour::default());
+            run.stage.sandbox.machines.request_reset(address, "On");
         }
-        play.lines(|line| line.mute(None, false));
-        play.end(&["I6", "I7"], "a silent watch of Nodes while three machines fail").await
+        run.links(|link| link.mute(None, false));
+        run.end(&["I6", "I7"], "a silent watch of Nodes while three machines fail").await
     })
 }
 
 /// Pods take minutes to end, within a longer grace period.
-pub fn grace() -> Stretch {
+pub fn long_grace_period() -> ScenarioResult {
     runtime().block_on(async {
         let site = SITE.replace("pod_stop: {seconds: 5, jitter: 5}", "pod_stop: {seconds: 150, jitter: 30}");
-        let play = Play::begin(&site, 1).await;
+        let run = OutageRun::begin(&site, 1).await;
         let labels = json!({"app": "slow"});
         let pod = json!({"containers": [{"name": "slow", "image": "registry.example/slow:1.0"}],
             "terminationGracePeriodSeconds": 240, "restartPolicy": "Always"});
         let spec = json!({"replicas": 12, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod}});
         let deployment = json!({"metadata": {"name": "slow", "labels": labels}, "spec": spec});
-        play.stage.sandbox.objects.create(&DEPLOYMENTS, "default", deployment).map_err(|e| e.message).unwrap();
+        run.stage.sandbox.objects.create(&DEPLOYMENTS, "default", deployment).map_err(|e| e.message).unwrap();
         sleep(Duration::from_mins(1)).await;
-        play.queue(&play.workers[..2]).await;
+        run.queue(&run.workers[..2]).await;
         sleep(Duration::from_mins(10)).await;
-        play.end(&["I22"], "pods that take minutes to end").await
+        run.end(&["I22"], "pods that take minutes to end").await
     })
 }
 
 /// A leader dies while two commands run; another one leads, and the host of the first restarts.
-pub fn failover() -> Stretch {
+pub fn failover() -> ScenarioResult {
     runtime().block_on(async {
-        let play = Play::begin(SITE, 2).await;
-        play.queue(&play.workers[..2]).await;
+        let run = OutageRun::begin(SITE, 2).await;
+        run.queue(&run.workers[..2]).await;
         let running = || {
-            let log = play.stage.sandbox.machines.power_log();
-            log.iter().filter(|power| matches!(power.what, What::Begin)).count()
+            let log = run.stage.sandbox.machines.power_log();
+            log.iter().filter(|power| matches!(power.what, PowerEvent::Begin)).count()
         };
         while running() < 2 {
             sleep(Duration::from_millis(500)).await;
         }
         let leads = {
-            let slots = play.engines.lock().unwrap();
+            let slots = run.engines.lock().unwrap();
             let leads =
                 |slot: &Slot| slot.handle.as_ref().is_some_and(|h| h.seen().borrow().snapshot.engine.leading.is_some());
             slots.iter().position(leads).unwrap()
         };
-        let gate = play.engines.lock().unwrap()[leads].gate.clone();
+        let gate = run.engines.lock().unwrap()[leads].gate.clone();
         gate.kill();
         // the other one leads before the first restarts
         sleep(Duration::from_secs(30)).await;
-        Slot::start(&play.engines, leads, &play.stage).await;
+        Slot::start(&run.engines, leads, &run.stage).await;
         sleep(Duration::from_mins(10)).await;
-        play.end(&["I25", "I47"], "a leader dies while two commands run").await
+        run.end(&["I25", "I47"], "a leader dies while two commands run").await
     })
 }

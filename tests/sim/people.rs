@@ -7,7 +7,7 @@ use std::{
 };
 
 use cketerm::{
-    actions::{Operator, WantedRepair},
+    actions::{NewRepair, Operator},
     model::{
         cketerm_records::{Verb, Who},
         entry::{EntryId, QueueKind},
@@ -26,9 +26,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    keep::Keep,
-    observers::record::{Acknowledged, Word},
-    plan::TROUBLE,
+    observers::record::{Acknowledged, AcknowledgedCommand},
+    plan::FAULT_PERIOD,
+    selection::Selection,
 };
 
 /// A machine that is no member of the cluster.
@@ -39,18 +39,18 @@ pub struct Person {
     pub name: String,
     pub operator: Operator,
     pub rng: Rng,
-    pub told: Arc<Mutex<Vec<Acknowledged>>>,
+    pub acknowledged: Arc<Mutex<Vec<Acknowledged>>>,
     pub addresses: Vec<String>,
     pub clock: cketerm::clock::Clock,
     /// Selection of what happens, and the name of the next action.
-    pub keep: Arc<Keep>,
+    pub selection: Arc<Selection>,
     pub act: String,
 }
 
 impl Person {
-    fn note(&self, asked: jiff::Timestamp, word: Word) {
-        let told = Acknowledged { asked, at: self.clock.wall(), by: self.name.clone(), word };
-        self.told.lock().unwrap().push(told);
+    fn note(&self, requested: jiff::Timestamp, command: AcknowledgedCommand) {
+        let acknowledged = Acknowledged { requested, at: self.clock.wall(), by: self.name.clone(), command };
+        self.acknowledged.lock().unwrap().push(acknowledged);
     }
 
     /// Performs an action on one of the queues, as the console or a command of cketerm does.
@@ -75,7 +75,7 @@ impl Person {
                     _ => self.addresses[self.rng.usize(..self.addresses.len())].clone(),
                 };
                 let operation = ["restart", "drained"][self.rng.usize(..2)].to_owned();
-                let wanted = WantedRepair { address, machine_type: "sim".to_owned(), operation, serial: None };
+                let wanted = NewRepair { address, machine_type: "sim".to_owned(), operation, serial: None };
                 let _ = self.operator.add_repair(&wanted, Some("simulated")).await;
             }
             50..65 => {
@@ -108,7 +108,7 @@ impl Person {
 
     /// Performs an action on the reboot queue.
     async fn reboot(&mut self, store: &Store) {
-        let asked = self.clock.wall();
+        let requested = self.clock.wall();
         let view = store.read_view().await;
         let Ok(view) = view else { return };
         let entries: Vec<(u64, i64, RebootStatus)> = view
@@ -121,53 +121,55 @@ impl Person {
         match self.rng.u32(0..100) {
             0..45 => {
                 let count = self.rng.usize(1..4);
-                let mut some = self.addresses.clone();
-                self.rng.shuffle(&mut some);
-                some.truncate(count);
-                let mut letters = 'a'..;
-                some.retain(|_| letters.next().is_some_and(|letter| self.keep.has(&format!("{}{letter}", self.act))));
-                if some.is_empty() {
+                let mut chosen = self.addresses.clone();
+                self.rng.shuffle(&mut chosen);
+                chosen.truncate(count);
+                let mut suffixes = 'a'..;
+                chosen.retain(|_| {
+                    suffixes.next().is_some_and(|letter| self.selection.has(&format!("{}{letter}", self.act)))
+                });
+                if chosen.is_empty() {
                     return;
                 }
-                if let Ok(added) = self.operator.add_reboots(&some, Some("simulated")).await {
-                    self.note(asked, Word::Add(added.indexes.into_iter().zip(some).collect()));
+                if let Ok(added) = self.operator.add_reboots(&chosen, Some("simulated")).await {
+                    self.note(requested, AcknowledgedCommand::Add(added.indexes.into_iter().zip(chosen).collect()));
                 }
             }
             45..60 => {
                 if let Some((index, revision, _)) = any {
                     let seen = self.rng.bool().then_some(revision);
                     if self.operator.cancel_reboot(index, seen, None).await.is_ok() {
-                        self.note(asked, Word::Cancel(index));
+                        self.note(requested, AcknowledgedCommand::Cancel(index));
                     }
                 }
             }
             60..63 => {
                 if let Ok(all) = self.operator.cancel_all_reboots(None).await {
-                    self.note(asked, Word::CancelAll(all));
+                    self.note(requested, AcknowledgedCommand::CancelAll(all));
                 }
             }
             63..75 => {
                 if let Ok(all) = self.operator.reset_backoff(QueueKind::Reboot, None, None).await {
-                    self.note(asked, Word::ResetBackoff(all));
+                    self.note(requested, AcknowledgedCommand::ResetBackoff(all));
                 }
             }
             75..80 => {
                 if self.operator.set_switch(SwitchName::Reboots, false, None).await.is_ok() {
-                    self.note(asked, Word::Switch(false));
+                    self.note(requested, AcknowledgedCommand::Switch(false));
                 }
                 tokio::time::sleep(Duration::from_secs(self.rng.u64(1..40))).await;
-                let asked = self.clock.wall();
+                let requested = self.clock.wall();
                 while self.operator.set_switch(SwitchName::Reboots, true, None).await.is_err() {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
-                self.note(asked, Word::Switch(true));
+                self.note(requested, AcknowledgedCommand::Switch(true));
             }
             _ => {
                 let Some((index, ..)) = any else { return };
                 let verb = [Verb::Hold, Verb::Unhold, Verb::Retry, Verb::Done, Verb::Force][self.rng.usize(..5)];
-                let given = self.operator.order(EntryId::reboot(index), verb, None, Some("simulated")).await;
-                if given.is_ok() {
-                    self.note(asked, Word::Order(index, verb.to_string()));
+                let ordered = self.operator.order(EntryId::reboot(index), verb, None, Some("simulated")).await;
+                if ordered.is_ok() {
+                    self.note(requested, AcknowledgedCommand::Order(index, verb.to_string()));
                 }
                 if verb == Verb::Hold {
                     tokio::time::sleep(Duration::from_secs(self.rng.u64(1..30))).await;
@@ -184,21 +186,21 @@ impl Person {
     }
 
     /// Releases every machine that waits for a person, as an administrator does at the end of the day.
-    pub async fn tidy(&self, store: &Store) {
+    pub async fn release_everything(&self, store: &Store) {
         let Ok(view) = store.read_view().await else { return };
         for (index, stored) in &view.reboots.entries {
             if stored.get().is_none() {
                 let _ = store.client().delete(stored.key.clone(), None).await;
                 continue;
             }
-            let asked = self.clock.wall();
+            let requested = self.clock.wall();
             if self.operator.order(EntryId::reboot(*index), Verb::Unhold, None, None).await.is_ok() {
-                self.note(asked, Word::Order(*index, "unhold".to_owned()));
+                self.note(requested, AcknowledgedCommand::Order(*index, "unhold".to_owned()));
             }
         }
-        let asked = self.clock.wall();
+        let requested = self.clock.wall();
         if self.operator.set_switch(SwitchName::Reboots, true, None).await.is_ok() {
-            self.note(asked, Word::Switch(true));
+            self.note(requested, AcknowledgedCommand::Switch(true));
         }
         for (key, stored) in view.repairs.entries.values().map(|s| (&s.key, s)) {
             if stored.get().is_none() {
@@ -211,12 +213,12 @@ impl Person {
 
 /// Queues two machines late in the day, when an engine leads and all faults have ended. When the first is in progress,
 /// it cancels the second (I36).
-pub async fn change_of_mind(person: &Person, store: &Store, ttl: u64) {
+pub async fn cancel_second_entry(person: &Person, store: &Store, ttl: u64) {
     tokio::time::sleep(Duration::from_secs(2 * ttl + 80)).await;
-    let some = [person.addresses[6].clone(), person.addresses[7].clone()];
-    let asked = person.clock.wall();
-    let Ok(added) = person.operator.add_reboots(&some, Some("simulated")).await else { return };
-    person.note(asked, Word::Add(added.indexes.iter().copied().zip(some).collect()));
+    let chosen = [person.addresses[6].clone(), person.addresses[7].clone()];
+    let requested = person.clock.wall();
+    let Ok(added) = person.operator.add_reboots(&chosen, Some("simulated")).await else { return };
+    person.note(requested, AcknowledgedCommand::Add(added.indexes.iter().copied().zip(chosen).collect()));
     let [first, second] = added.indexes[..] else { return };
     for _ in 0..600 {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -224,9 +226,9 @@ pub async fn change_of_mind(person: &Person, store: &Store, ttl: u64) {
         let entry = |index| view.reboots.entries.get(&index).and_then(|s| s.get());
         let (Some(ahead), Some(_)) = (entry(first), entry(second)) else { return };
         if matches!(ahead.status, RebootStatus::Draining | RebootStatus::Rebooting) {
-            let asked = person.clock.wall();
+            let requested = person.clock.wall();
             if person.operator.cancel_reboot(second, None, None).await.is_ok() {
-                person.note(asked, Word::Cancel(second));
+                person.note(requested, AcknowledgedCommand::Cancel(second));
             }
             return;
         }
@@ -317,19 +319,19 @@ async fn ckecli_repair(store: &Store, rng: &mut Rng, addresses: &[String]) {
 }
 
 /// Keeps volumes in use on a Node for a while, whatever its pods do.
-pub async fn volumes(sandbox: &Sandbox, names: &[String], mut rng: Rng, began: Instant, keep: &Keep) {
+pub async fn volumes(sandbox: &Sandbox, names: &[String], mut rng: Rng, began: Instant, selection: &Selection) {
     let (mut at, mut n) = (began, 0);
     loop {
         at += Duration::from_millis(rng.u64(10_000..120_000));
-        if at >= began + TROUBLE {
+        if at >= began + FAULT_PERIOD {
             break;
         }
         sleep_until(at).await;
-        let mut dice = rng.fork();
-        if keep.has(&format!("vo{n}")) {
-            let node = &names[dice.usize(..names.len())];
+        let mut random = rng.fork();
+        if selection.has(&format!("vo{n}")) {
+            let node = &names[random.usize(..names.len())];
             set(sandbox, node, "status", "volumesInUse", Some(json!(["kubernetes.io/csi/disk"])));
-            tokio::time::sleep(Duration::from_secs(dice.u64(5..50))).await;
+            tokio::time::sleep(Duration::from_secs(random.u64(5..50))).await;
             set(sandbox, node, "status", "volumesInUse", None);
         }
         n += 1;
@@ -378,7 +380,7 @@ async fn delete_node(sandbox: &Sandbox, rng: &mut Rng, name: &str) {
     let Some(before) = sandbox.objects.get(&NODES, "", name) else { return };
     let _ = sandbox.objects.remove(&NODES, "", name, |_| Ok(()));
     tokio::time::sleep(Duration::from_secs(rng.u64(1..40))).await;
-    let seen = sandbox.machines.address_of(name).and_then(|address| sandbox.machines.look(&address));
+    let seen = sandbox.machines.address_of(name).and_then(|address| sandbox.machines.machine_status(&address));
     let Some(seen) = seen.filter(|seen| seen.state == State::Up) else { return };
     let mut again = Value::clone(&before);
     if let Some(meta) = again["metadata"].as_object_mut() {

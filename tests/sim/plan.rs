@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cketerm::sandbox::{
-    faults::{Aim, Fate, Odds, State},
+    faults::{FaultTarget, Odds, RequestFault, State},
     machines::{Behaviour, OnBoot, OnCheck, OnCommand},
 };
 use fastrand::Rng;
@@ -39,17 +39,17 @@ pub static FAULTS: &[&str] = &[
     "broken-entry",
     "etcd-restart",
     "api-restart",
-    quorum::WORD,
+    quorum::FAULT_NAME,
     "api-slow",
     "watch-silent",
 ];
 
-const fn aim(what: &'static str, path: &'static str, body: &'static str) -> Aim {
-    Aim { what, path, body }
+const fn aim(what: &'static str, path: &'static str, body: &'static str) -> FaultTarget {
+    FaultTarget { what, path, body }
 }
 
 /// Every kind of effect. Processes end or pause right before and after each.
-pub static EFFECTS: &[Aim] = &[
+pub static EFFECTS: &[FaultTarget] = &[
     aim("transition", ".KV/Txn", "reboots/data/0"),
     aim("repair", ".KV/Txn", "repairs/data/0"),
     aim("command", ".KV/Txn", "cketerm/attempts/"),
@@ -62,10 +62,10 @@ pub static EFFECTS: &[Aim] = &[
 ];
 
 /// Faults that each kind of effect has to meet in a large run.
-pub static BEFALLS: &[&str] = &["crash-before", "crash-after", "pause-before", "pause-after"];
+pub static FATES: &[&str] = &["crash-before", "crash-after", "pause-before", "pause-after"];
 
 /// Number of the first entries of [`FAULTS`], which concern single requests.
-pub const REQUESTS: usize = 6;
+pub const REQUEST_FAULT_COUNT: usize = 6;
 
 /// One fault.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub enum Fault {
     /// Requests of one engine meet these odds for this long, with at most this many crashes.
     Odds { engine: usize, odds: Odds, crashes: u32, seconds: u64 },
     /// The next matching request of each engine meets this fate.
-    Aimed { aim: Aim, fate: Fate },
+    Aimed { aim: FaultTarget, request_fault: RequestFault },
     /// One engine dies as after SIGKILL.
     Kill(usize),
     /// One engine is paused for this long.
@@ -155,7 +155,7 @@ pub struct Plan {
 }
 
 /// Time at which faults end. Then people stop acting, and everything has to end.
-pub const TROUBLE: Duration = Duration::from_mins(12);
+pub const FAULT_PERIOD: Duration = Duration::from_mins(12);
 
 impl Plan {
     pub fn draw(rng: &mut Rng, machines: usize) -> Self {
@@ -163,13 +163,13 @@ impl Plan {
         let count = rng.usize(5..16);
         let mut faults: Vec<(Duration, Fault)> = (0..count)
             .map(|_| {
-                let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_secs() * 1000 - 60_000));
+                let at = Duration::from_millis(rng.u64(5_000..FAULT_PERIOD.as_secs() * 1000 - 60_000));
                 (at, fault(rng, engines, machines))
             })
             .collect();
         // machines that one to three repairs fix
         for _ in 0..rng.usize(2..8) {
-            let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_secs() * 1000 - 60_000));
+            let at = Duration::from_millis(rng.u64(5_000..FAULT_PERIOD.as_secs() * 1000 - 60_000));
             faults.push((at, Fault::Ill { machine: rng.usize(..machines), repairs: rng.u32(1..4) }));
         }
         faults.sort_by_key(|(at, _)| *at);
@@ -189,7 +189,7 @@ impl Plan {
     /// All faults in order with their names: those of the plan and those of connections.
     pub fn all_faults(&self, seed: u64) -> Vec<(Duration, String, Fault)> {
         let drawn = self.faults.iter().enumerate().map(|(i, (at, fault))| (*at, format!("f{i}"), fault.clone()));
-        let others = of_connections(seed, self.engines).into_iter().enumerate();
+        let others = connection_faults(seed, self.engines).into_iter().enumerate();
         let mut all: Vec<_> = drawn.chain(others.map(|(i, (at, fault))| (at, format!("x{i}"), fault))).collect();
         all.sort_by_key(|(at, ..)| *at);
         all
@@ -198,7 +198,7 @@ impl Plan {
 
 /// Faults of connections to the API server in half of the seeds, with a random generator of their own, so that the rest
 /// of the seed's scenario does not change.
-fn of_connections(seed: u64, engines: usize) -> Vec<(Duration, Fault)> {
+fn connection_faults(seed: u64, engines: usize) -> Vec<(Duration, Fault)> {
     let mut rng = Rng::with_seed(seed ^ 0x6c69_6e6b);
     if rng.bool() {
         return Vec::new();
@@ -207,7 +207,7 @@ fn of_connections(seed: u64, engines: usize) -> Vec<(Duration, Fault)> {
     let count = rng.usize(1..4);
     let mut faults: Vec<(Duration, Fault)> = (0..count)
         .map(|_| {
-            let at = Duration::from_millis(rng.u64(5_000..TROUBLE.as_secs() * 1000 - 60_000));
+            let at = Duration::from_millis(rng.u64(5_000..FAULT_PERIOD.as_secs() * 1000 - 60_000));
             let (engine, seconds) = (rng.usize(..engines), rng.u64(20..240));
             let fault = if rng.bool() {
                 Fault::SlowApi { engine, seed: rng.u64(..), seconds }
@@ -226,16 +226,16 @@ fn fault(rng: &mut Rng, engines: usize, machines: usize) -> Fault {
     let seconds = rng.u64(1..60);
     match rng.u32(0..115) {
         100.. => {
-            let still = Duration::from_secs(rng.u64(1..90));
-            let fate = match rng.u32(0..6) {
-                0 => Fate::CrashBefore,
-                1 => Fate::CrashAfter,
-                2 => Fate::PauseBefore(still),
-                3 => Fate::PauseAfter(still),
-                4 => Fate::LoseReply,
-                _ => Fate::Double,
+            let pause = Duration::from_secs(rng.u64(1..90));
+            let request_fault = match rng.u32(0..6) {
+                0 => RequestFault::CrashBefore,
+                1 => RequestFault::CrashAfter,
+                2 => RequestFault::PauseBefore(pause),
+                3 => RequestFault::PauseAfter(pause),
+                4 => RequestFault::LoseReply,
+                _ => RequestFault::Duplicate,
             };
-            Fault::Aimed { aim: EFFECTS[rng.usize(..EFFECTS.len())], fate }
+            Fault::Aimed { aim: EFFECTS[rng.usize(..EFFECTS.len())], request_fault }
         }
         0..30 => {
             let odds = Odds {

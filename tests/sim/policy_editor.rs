@@ -7,7 +7,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{keep::Keep, plan::TROUBLE};
+use crate::{plan::FAULT_PERIOD, selection::Selection};
 
 /// Windows of some minutes in an hour, now and then with others for a rack.
 fn windows(rng: &mut Rng) -> Value {
@@ -37,17 +37,17 @@ fn windows(rng: &mut Rng) -> Value {
 
 /// Acts until the end of the day. A change may be refused (windows in which nothing could start); that is part of the
 /// scenario.
-pub async fn work(operator: Operator, mut rng: Rng, began: Instant, keep: &Keep) {
+pub async fn work(operator: Operator, mut rng: Rng, began: Instant, selection: &Selection) {
     let (mut at, mut n) = (began, 0);
     loop {
         at += Duration::from_millis(rng.u64(5_000..150_000));
-        if at >= began + TROUBLE {
+        if at >= began + FAULT_PERIOD {
             return;
         }
         sleep_until(at).await;
-        let mut dice = rng.fork();
-        if keep.has(&format!("o{n}")) {
-            act(&operator, &mut dice).await;
+        let mut random = rng.fork();
+        if selection.has(&format!("o{n}")) {
+            act(&operator, &mut random).await;
         }
         n += 1;
     }
@@ -78,7 +78,7 @@ async fn act(operator: &Operator, rng: &mut Rng) {
 }
 
 /// Removes everything that would hold the queues back.
-pub async fn go_home(operator: &Operator) {
+pub async fn reset(operator: &Operator) {
     for name in ["windows", "freeze", "groups"] {
         while operator.set_policy(name, "none", None).await.is_err() {
             sleep(Duration::from_secs(1)).await;

@@ -5,69 +5,69 @@ use std::time::Duration;
 
 use cketerm::sandbox::{
     Sandbox,
-    members::{Members, Trouble},
+    members::{MemberFaults, Members},
 };
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 
-use crate::{keep::Keep, ticks::Ticks};
+use crate::{selection::Selection, ticks::Ticks};
 
 /// Name of these faults in counts and pairs.
-pub const WORD: &str = "etcd-member";
+pub const FAULT_NAME: &str = "etcd-member";
 
 /// Separate random generator for a seed whose engines query the members. None: the operator is responsible for the
 /// quorum there.
-pub fn dice(seed: u64) -> Option<Rng> {
-    let mut dice = Rng::with_seed(seed ^ 0x7175_6f72_756d);
-    (dice.u8(0..4) == 0).then_some(dice)
+pub fn random(seed: u64) -> Option<Rng> {
+    let mut random = Rng::with_seed(seed ^ 0x7175_6f72_756d);
+    (random.u8(0..4) == 0).then_some(random)
 }
 
 /// Makes one member after another stop, become unreachable, fall behind, run out of space or lose its vote, for a
 /// while. Some faults overlap.
-pub async fn trouble(sandbox: &Sandbox, mut dice: Rng, began: Instant, keep: &Keep) {
+pub async fn trouble(sandbox: &Sandbox, mut random: Rng, began: Instant, selection: &Selection) {
     let members = sandbox.members.clone();
     let addresses: Vec<String> = members.list().into_iter().map(|member| member.address).collect();
     let mut ticks = Ticks::new(began, 5_000..90_000);
-    while let Some(n) = ticks.next(&mut dice).await {
-        let (address, seconds) = (addresses[dice.usize(..addresses.len())].clone(), dice.u64(10..180));
-        let trouble = match dice.u8(0..10) {
-            0..4 => Trouble { stopped: true, ..Trouble::default() },
+    while let Some(n) = ticks.next(&mut random).await {
+        let (address, seconds) = (addresses[random.usize(..addresses.len())].clone(), random.u64(10..180));
+        let trouble = match random.u8(0..10) {
+            0..4 => MemberFaults { stopped: true, ..MemberFaults::default() },
             4 => {
                 // another one goes down meanwhile, so two of three members are affected
                 let other = addresses.iter().find(|other| **other != address).unwrap().clone();
-                if keep.has(&format!("m{n}")) {
-                    befall(&members, other, Trouble { stopped: true, ..Trouble::default() }, seconds);
+                if selection.has(&format!("m{n}")) {
+                    apply_for(&members, other, MemberFaults { stopped: true, ..MemberFaults::default() }, seconds);
                 }
-                Trouble { unreachable: true, ..Trouble::default() }
+                MemberFaults { unreachable: true, ..MemberFaults::default() }
             }
-            5..7 => Trouble { behind: true, ..Trouble::default() },
-            7 => Trouble { alarm: true, ..Trouble::default() },
-            8 => Trouble { learner: true, ..Trouble::default() },
+            5..7 => MemberFaults { behind: true, ..MemberFaults::default() },
+            7 => MemberFaults { alarm: true, ..MemberFaults::default() },
+            8 => MemberFaults { learner: true, ..MemberFaults::default() },
             // this member becomes the leader of etcd
             _ => {
-                members.lead(&address);
+                members.set_leader(&address);
                 continue;
             }
         };
-        if !keep.has(&format!("m{n}")) {
+        if !selection.has(&format!("m{n}")) {
             continue;
         }
-        befall(&members, address, trouble, seconds);
+        apply_for(&members, address, trouble, seconds);
     }
 }
 
-fn befall(members: &Members, address: String, trouble: Trouble, seconds: u64) {
+fn apply_for(members: &Members, address: String, trouble: MemberFaults, seconds: u64) {
     members.trouble(&address, trouble);
     let members = members.clone();
     tokio::spawn(async move {
         sleep(Duration::from_secs(seconds)).await;
-        members.trouble(&address, Trouble::default());
+        members.trouble(&address, MemberFaults::default());
     });
 }
 
 /// Makes all members healthy.
 pub fn heal(sandbox: &Sandbox) {
     for member in sandbox.members.list() {
-        sandbox.members.trouble(&member.address, Trouble::default());
+        sandbox.members.trouble(&member.address, MemberFaults::default());
     }
 }

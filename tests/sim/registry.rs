@@ -15,10 +15,10 @@ use cketerm::{
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 
-use crate::plan::TROUBLE;
+use crate::plan::FAULT_PERIOD;
 
 /// Seconds after which sabakan learns that a machine is down, or up again.
-const NOTICED: u64 = 20;
+const DETECTION_SECONDS: u64 = 20;
 
 /// Registers the machines, and enables automatic repair with a cap that is soon reached.
 pub async fn settle(sandbox: &Sandbox, operator: &Operator, machines: &[Machine], cap: u64) {
@@ -44,7 +44,7 @@ pub async fn settle(sandbox: &Sandbox, operator: &Operator, machines: &[Machine]
 }
 
 /// Sets the state of a machine in sabakan.
-pub fn tell(sandbox: &Sandbox, address: &str, state: State) {
+pub fn update_state(sandbox: &Sandbox, address: &str, state: State) {
     if let Some(record) = sandbox.sabakan.by_address(address) {
         // sabakan may refuse the change
         let _ = sandbox.sabakan.set_state(&record.serial, state);
@@ -54,26 +54,26 @@ pub fn tell(sandbox: &Sandbox, address: &str, state: State) {
 /// Updates the machines' states in sabakan a little late, and switches automatic repair off and on now and then.
 pub async fn watch(sandbox: &Sandbox, operator: Operator, addresses: &[String], mut rng: Rng, began: Instant) {
     let mut down: Vec<Option<Instant>> = vec![None; addresses.len()];
-    let mut turn = began + Duration::from_secs(rng.u64(60..600));
-    while began.elapsed() < TROUBLE {
-        sleep(Duration::from_secs(NOTICED / 4)).await;
+    let mut next_switch = began + Duration::from_secs(rng.u64(60..600));
+    while began.elapsed() < FAULT_PERIOD {
+        sleep(Duration::from_secs(DETECTION_SECONDS / 4)).await;
         for (address, since) in addresses.iter().zip(&mut down) {
-            let Some(seen) = sandbox.machines.look(address) else { continue };
+            let Some(seen) = sandbox.machines.machine_status(address) else { continue };
             if seen.state != machines::State::Up {
                 let since = *since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= Duration::from_secs(NOTICED) {
-                    tell(sandbox, address, State::Unreachable);
+                if since.elapsed() >= Duration::from_secs(DETECTION_SECONDS) {
+                    update_state(sandbox, address, State::Unreachable);
                 }
                 continue;
             }
             *since = None;
             let ill = sandbox.machines.behaviour(address).is_some_and(|b| b.ill > 0);
-            tell(sandbox, address, if ill { State::Unhealthy } else { State::Healthy });
+            update_state(sandbox, address, if ill { State::Unhealthy } else { State::Healthy });
         }
-        if Instant::now() >= turn {
+        if Instant::now() >= next_switch {
             let on = rng.bool();
             let _ = operator.set_switch(SwitchName::AutoRepair, on, None).await;
-            turn = Instant::now() + Duration::from_secs(rng.u64(30..240));
+            next_switch = Instant::now() + Duration::from_secs(rng.u64(30..240));
         }
     }
     while operator.set_switch(SwitchName::AutoRepair, false, None).await.is_err() {

@@ -4,27 +4,27 @@
 //! played. A seed gives the same scenario only as long as its plan is drawn in the same way. So a defect that must
 //! never come back also has a test of its own beside the code.
 
-use crate::{keep::Keep, run};
+use crate::{run, selection::Selection};
 
 const FILE: &str = include_str!("regressions");
 
 /// Plays all, and reports whether every invariant held.
-pub fn play() -> bool {
-    let mut well = true;
+pub fn run_all() -> bool {
+    let mut ok = true;
     let mut played = 0;
     for line in FILE.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#')) {
         let (plan, _) = line.split_once(": ").unwrap_or((line, ""));
         let mut words = plan.split_whitespace().skip_while(|w| *w != "seed").skip(1);
         let seed = words.next().and_then(|w| w.parse().ok()).expect("a seed");
-        let keep = words.nth(1).map_or_else(Keep::all, Keep::parse);
-        let outcome = run::seed_with(seed, &keep);
+        let selection = words.nth(1).map_or_else(Selection::all, Selection::parse);
+        let outcome = run::seed_with(seed, &selection);
         played += 1;
         if !outcome.breaches.is_empty() {
             println!("again broken: {line}");
             print!("{}", outcome.report());
-            well = false;
+            ok = false;
         }
     }
     println!("regressions {played} played");
-    well
+    ok
 }

@@ -12,44 +12,43 @@ use cketerm::{
     actions::Operator,
     clock::Clock,
     sandbox::{
-        faults::{Fate, Odds, State},
+        faults::{Odds, RequestFault, State},
         machines::Behaviour,
-        members::Trouble,
+        members::MemberFaults,
     },
-    scenario::{Lines, Options, Scenario, Stage, backends},
+    scenario::{Links, Options, Scenario, Stage, backends},
     tasks::Gate,
 };
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    cke,
-    cover::{self, Pairs},
-    disturb::disturb,
-    editor,
+    admission_webhooks, cke,
+    coverage::{self, Pairs},
+    definition_editor,
     engine_reports::sample,
-    engines::{Engines, LONG, Slot, disks, stood_still},
-    gather,
-    hook::Hook,
-    hosts,
-    keep::Keep,
+    engines::{Engines, LONG_COMMAND_TIMEOUT, Slot, hosts_keep_results, merge_pauses},
+    gather, hosts,
+    inject::inject,
     observers::{
         self,
-        record::{Breach, Said},
+        record::{Breach, EngineReport},
     },
+    output::{digest, dump, states},
     people::{self, Person},
-    plan::{Fault, Plan, TROUBLE},
+    plan::{FAULT_PERIOD, Fault, Plan},
     policy_editor, quorum, registry,
+    selection::Selection,
     settle::settle,
     stuck::{self, Stuck},
-    tell::{digest, dump, states},
     ticks::Ticks,
-    viewer, webhooks,
+    viewer,
+    webhook_receiver::WebhookReceiver,
 };
 
 /// Time within which everything ends after the people stopped: all entries one after another, each with its boots and
 /// settling.
-const REST: Duration = Duration::from_hours(1);
+const SETTLE_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// Result of one seed.
 pub struct Outcome {
@@ -61,7 +60,7 @@ pub struct Outcome {
     /// Number of times that each fault met each state.
     pub pairs: Pairs,
     /// Faults by kind of effect.
-    pub aimed: Pairs,
+    pub effect_pairs: Pairs,
     /// Names of faults, actions and queued machines: the parts that can be left out.
     pub met: Vec<String>,
     pub trace: Vec<String>,
@@ -132,13 +131,13 @@ type Trace = Arc<Mutex<Vec<String>>>;
 
 /// Runs one seed on a runtime of its own. A panic anywhere is a breach too.
 pub fn seed(seed: u64) -> Outcome {
-    seed_with(seed, &Keep::all())
+    seed_with(seed, &Selection::all())
 }
 
 /// Same as [`seed`], with a selection of its scenario.
-pub fn seed_with(seed: u64, keep: &Arc<Keep>) -> Outcome {
+pub fn seed_with(seed: u64, selection: &Arc<Selection>) -> Outcome {
     let trace: Trace = Arc::default();
-    let told = Arc::clone(&trace);
+    let acknowledged = Arc::clone(&trace);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         // tokio draws random numbers of its own, for example for the order of wake-ups; unseeded, a seed would not
@@ -146,7 +145,7 @@ pub fn seed_with(seed: u64, keep: &Arc<Keep>) -> Outcome {
         #[cfg(tokio_unstable)]
         builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(story(seed, keep, &told))
+        runtime.block_on(run_scenario(seed, selection, &acknowledged))
     }));
     let mut outcome = ran.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
@@ -158,18 +157,18 @@ pub fn seed_with(seed: u64, keep: &Arc<Keep>) -> Outcome {
             states: BTreeMap::new(),
             breaches: vec![breach],
             pairs: Pairs::new(),
-            aimed: Pairs::new(),
+            effect_pairs: Pairs::new(),
             met: Vec::new(),
             trace: Vec::new(),
             digest: 0,
         }
     });
     outcome.trace = std::mem::take(&mut *trace.lock().unwrap());
-    outcome.met = keep.met();
+    outcome.met = selection.met();
     outcome
 }
 
-async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
+async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> Outcome {
     let mut rng = Rng::with_seed(seed);
     let began = Instant::now();
     let clock = Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap());
@@ -180,30 +179,37 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     let store = stage.operator("watcher").store;
 
     // a separate generator, so that the rest of the seed's scenario does not change
-    let hook = Hook::new(Rng::with_seed(seed ^ 0x686f_6f6b), clock.clone());
+    let webhook_receiver = WebhookReceiver::new(Rng::with_seed(seed ^ 0x686f_6f6b), clock.clone());
     let engines: Engines = Arc::default();
     for i in 0..plan.engines {
-        let slot =
-            Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng).with_hook(&hook).with_disk(disks(seed));
+        let slot = Slot::new(&format!("engine-{i}"), &clock, plan.ttl, &mut rng)
+            .with_hook(&webhook_receiver)
+            .with_disk(hosts_keep_results(seed));
         engines.lock().unwrap().push(slot);
         Slot::start(&engines, i, &stage).await;
     }
     let hits: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
-    let said: Arc<Mutex<Vec<Said>>> = Arc::default();
-    let told = Arc::default();
-    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&said), clock.clone()));
-    let reviver = tokio::spawn(revive(Arc::clone(&engines), Arc::clone(&stage), rng.fork(), Arc::clone(trace), began));
+    let reported: Arc<Mutex<Vec<EngineReport>>> = Arc::default();
+    let acknowledged = Arc::default();
+    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reported), clock.clone()));
+    let restarter = tokio::spawn(restart_dead_engines(
+        Arc::clone(&engines),
+        Arc::clone(&stage),
+        rng.fork(),
+        Arc::clone(trace),
+        began,
+    ));
 
     let machines = stage.sandbox.machines.list();
     let addresses: Vec<String> = machines.iter().map(|m| m.address.clone()).collect();
     let names: Vec<String> = machines.iter().map(|m| m.name.clone()).collect();
-    let mut crowd = Vec::new();
+    let mut actors = Vec::new();
     for i in 0..2 {
         let mut rng = rng.fork();
-        let lines = Lines::new(&format!("console-{i}"), &Gate::default(), rng.u64(..));
+        let links = Links::new(&format!("console-{i}"), &Gate::default(), rng.u64(..));
         let light = Odds { delay_request: 10, delay_reply: 20, lose_reply: 10, ..Odds::default() };
-        lines.etcd.odds(light, 0);
-        let backends = backends(&stage.sandbox, "console", clock.clone(), &lines);
+        links.etcd.odds(light, 0);
+        let backends = backends(&stage.sandbox, "console", clock.clone(), &links);
         let name = format!("person-{i}");
         let who = people::who(&name);
         let operator = Operator { store: backends.store, kube: backends.kube, who, bmcs: None, handover: false };
@@ -211,18 +217,18 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
             name,
             operator,
             rng: Rng::new(),
-            told: Arc::clone(&told),
+            acknowledged: Arc::clone(&acknowledged),
             addresses: addresses.clone(),
             clock: clock.clone(),
-            keep: Arc::clone(keep),
+            selection: Arc::clone(selection),
             act: String::new(),
         };
-        let (store, keep) = (store.clone(), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move {
+        let (store, selection) = (store.clone(), Arc::clone(selection));
+        actors.push(tokio::spawn(async move {
             let mut ticks = Ticks::new(began, 100..60_000);
             while let Some(n) = ticks.next(&mut rng).await {
                 (person.rng, person.act) = (rng.fork(), format!("p{i}.{n}"));
-                if keep.has(&person.act) {
+                if selection.has(&person.act) {
                     person.act(&store).await;
                 }
             }
@@ -230,116 +236,122 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     }
     {
         let (stage, store, mut rng, addresses) = (Arc::clone(&stage), store.clone(), rng.fork(), addresses.clone());
-        let (names, keep) = (names.clone(), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move {
+        let (names, selection) = (names.clone(), Arc::clone(selection));
+        actors.push(tokio::spawn(async move {
             let mut ticks = Ticks::new(began, 1_000..90_000);
             while let Some(n) = ticks.next(&mut rng).await {
-                let (cke, mut dice) = (rng.bool(), rng.fork());
-                if !keep.has(&format!("{}{n}", if cke { "c" } else { "k" })) {
+                let (cke, mut random) = (rng.bool(), rng.fork());
+                if !selection.has(&format!("{}{n}", if cke { "c" } else { "k" })) {
                     continue;
                 }
                 if cke {
-                    people::ckecli(&store, &mut dice, &addresses).await;
+                    people::ckecli(&store, &mut random, &addresses).await;
                 } else {
-                    people::administrator(&stage.sandbox, &mut dice, &names).await;
+                    people::administrator(&stage.sandbox, &mut random, &names).await;
                 }
             }
         }));
     }
-    hosts::bring(&stage.sandbox);
-    hosts::bring_strangers(&stage.sandbox, seed);
+    hosts::add_hosts(&stage.sandbox);
+    hosts::add_hosts_with_foreign_bmcs(&stage.sandbox, seed);
     // separate generators, so that the rest of the seed's scenario does not change
-    let mut dice = Rng::with_seed(seed ^ 0x686f_7374);
+    let mut random = Rng::with_seed(seed ^ 0x686f_7374);
     for key in ["a", "b"] {
-        let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move { hosts::client(&stage.sandbox, key, rng, began, &keep).await }));
+        let (stage, rng, selection) = (Arc::clone(&stage), random.fork(), Arc::clone(selection));
+        actors.push(tokio::spawn(async move { hosts::client(&stage.sandbox, key, rng, began, &selection).await }));
     }
     // half of the seeds have a policy editor
-    let office = dice.bool().then(|| stage.operator("office"));
-    if let Some(operator) = office.clone() {
-        let (rng, keep) = (dice.fork(), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move { Box::pin(policy_editor::work(operator, rng, began, &keep)).await }));
+    let policy_operator = random.bool().then(|| stage.operator("office"));
+    if let Some(operator) = policy_operator.clone() {
+        let (rng, selection) = (random.fork(), Arc::clone(selection));
+        actors.push(tokio::spawn(async move { Box::pin(policy_editor::work(operator, rng, began, &selection)).await }));
     }
     {
-        let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began, &keep).await }));
+        let (stage, rng, selection) = (Arc::clone(&stage), random.fork(), Arc::clone(selection));
+        actors.push(tokio::spawn(async move { hosts::trouble(&stage.sandbox, rng, began, &selection).await }));
     }
     // in half of the seeds, no controller carries requests out at the end
-    let carried_out = dice.bool();
+    let requests_carried_out = random.bool();
     {
-        let (stage, rng, keep) = (Arc::clone(&stage), dice.fork(), Arc::clone(keep));
+        let (stage, rng, selection) = (Arc::clone(&stage), random.fork(), Arc::clone(selection));
         let operator = stage.operator("administrator");
-        crowd.push(tokio::spawn(async move {
-            hosts::administrator(&stage.sandbox, &operator, rng, began, carried_out, &keep).await;
+        actors.push(tokio::spawn(async move {
+            hosts::administrator(&stage.sandbox, &operator, rng, began, requests_carried_out, &selection).await;
         }));
     }
     // half of the seeds have a registry, and half have an editor of the definition
-    if dice.bool() {
-        let (stage, rng, addresses) = (Arc::clone(&stage), dice.fork(), addresses.clone());
+    if random.bool() {
+        let (stage, rng, addresses) = (Arc::clone(&stage), random.fork(), addresses.clone());
         let operator = stage.operator("registrar");
-        registry::settle(&stage.sandbox, &operator, &machines, dice.u64(3..9)).await;
-        crowd.push(tokio::spawn(Box::pin(async move {
+        registry::settle(&stage.sandbox, &operator, &machines, random.u64(3..9)).await;
+        actors.push(tokio::spawn(Box::pin(async move {
             Box::pin(registry::watch(&stage.sandbox, operator, &addresses, rng, began)).await;
         })));
     }
-    if dice.bool() {
+    if random.bool() {
         let (operator, definition) = (stage.operator("editor"), stage.definition());
-        let (rng, keep) = (dice.fork(), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move { Box::pin(editor::edit(operator, definition, rng, began, &keep)).await }));
+        let (rng, selection) = (random.fork(), Arc::clone(selection));
+        actors.push(tokio::spawn(async move {
+            Box::pin(definition_editor::edit(operator, definition, rng, began, &selection)).await
+        }));
     }
     {
-        let lines = Lines::new(viewer::VIEWER, &Gate::default(), 0);
-        let backends = backends(&stage.sandbox, viewer::VIEWER, clock.clone(), &lines);
-        let (rng, names, keep) = (dice.fork(), names.clone(), Arc::clone(keep));
+        let links = Links::new(viewer::VIEWER, &Gate::default(), 0);
+        let backends = backends(&stage.sandbox, viewer::VIEWER, clock.clone(), &links);
+        let (rng, names, selection) = (random.fork(), names.clone(), Arc::clone(selection));
         let (store, kube) = (backends.store, backends.kube.unwrap());
-        crowd.push(tokio::spawn(async move { Box::pin(viewer::look(store, kube, names, rng, began, &keep)).await }));
+        actors.push(tokio::spawn(async move {
+            Box::pin(viewer::read_all(store, kube, names, rng, began, &selection)).await
+        }));
     }
     {
-        let (stage, names, rng, keep) = (Arc::clone(&stage), names.clone(), dice.fork(), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move { people::volumes(&stage.sandbox, &names, rng, began, &keep).await }));
+        let (stage, names, rng, selection) = (Arc::clone(&stage), names.clone(), random.fork(), Arc::clone(selection));
+        actors.push(tokio::spawn(async move { people::volumes(&stage.sandbox, &names, rng, began, &selection).await }));
     }
-    crowd.extend(webhooks::start(seed, &stage, began, keep, &hits));
-    if let Some(dice) = quorum::dice(seed) {
-        let (stage, keep) = (Arc::clone(&stage), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move { quorum::trouble(&stage.sandbox, dice, began, &keep).await }));
+    actors.extend(admission_webhooks::start(seed, &stage, began, selection, &hits));
+    if let Some(random) = quorum::random(seed) {
+        let (stage, selection) = (Arc::clone(&stage), Arc::clone(selection));
+        actors.push(tokio::spawn(async move { quorum::trouble(&stage.sandbox, random, began, &selection).await }));
     }
     let stuck = Stuck::default();
     {
-        let (stuck, engines, keep) = (stuck.clone(), Arc::clone(&engines), Arc::clone(keep));
-        crowd.push(tokio::spawn(stuck.befall(seed, engines, keep, clock.clone(), began)));
+        let (stuck, engines, selection) = (stuck.clone(), Arc::clone(&engines), Arc::clone(selection));
+        actors.push(tokio::spawn(stuck.freeze_later(seed, engines, selection, clock.clone(), began)));
     }
-    if let Some(dice) = cke::beside(seed) {
-        let (stage, keep) = (Arc::clone(&stage), Arc::clone(keep));
-        crowd.push(tokio::spawn(async move { cke::stand(&stage.operator("cke").store, dice, began, &keep).await }));
+    if let Some(random) = cke::random_generator(seed) {
+        let (stage, selection) = (Arc::clone(&stage), Arc::clone(selection));
+        actors.push(tokio::spawn(async move {
+            cke::campaign(&stage.operator("cke").store, random, began, &selection).await
+        }));
     }
     // in a quarter of the seeds a person changes their mind at the end
-    let changes_mind = dice.u8(0..4) == 0;
-    let mut happened: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
+    let cancels_late = random.u8(0..4) == 0;
+    let mut fault_events: Vec<(jiff::Timestamp, &'static str)> = Vec::new();
     for (at, label, fault) in &plan.all_faults(seed) {
-        if !keep.has(label) {
+        if !selection.has(label) {
             continue;
         }
         sleep_until(began + *at).await;
         say(format!("{fault:?}"));
         if !matches!(fault, Fault::Odds { .. } | Fault::Aimed { .. }) {
             *hits.lock().unwrap().entry(fault.word().to_owned()).or_default() += 1;
-            happened.push((clock.wall(), fault.word()));
+            fault_events.push((clock.wall(), fault.word()));
         }
-        disturb(fault.clone(), &engines, &stage, &addresses);
+        inject(fault.clone(), &engines, &stage, &addresses);
     }
-    for one in crowd {
+    for one in actors {
         one.await.unwrap();
     }
-    sleep_until(began + TROUBLE + Duration::from_mins(1)).await;
+    sleep_until(began + FAULT_PERIOD + Duration::from_mins(1)).await;
     // faults end here: every connection is open, every machine obeys, every engine runs
     for slot in engines.lock().unwrap().iter() {
         slot.gate.thaw();
-        for line in [&slot.lines.etcd, &slot.lines.kubernetes] {
+        for line in [&slot.links.etcd, &slot.links.kubernetes] {
             line.odds(Odds::default(), 0);
             line.disarm();
             line.mute(None, false);
             line.slow(None, 0);
-            line.turn(State::Open);
+            line.set_state(State::Open);
         }
     }
     stage.sandbox.etcd.stall_watches(false);
@@ -349,50 +361,50 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
     }
     hosts::heal(&stage.sandbox);
     quorum::heal(&stage.sandbox);
-    hook.heal();
+    webhook_receiver.heal();
     say("people go home".to_owned());
-    let last = Person {
+    let final_person = Person {
         name: "person-last".to_owned(),
         operator: stage.operator("person-last"),
         rng: rng.fork(),
-        told: Arc::clone(&told),
+        acknowledged: Arc::clone(&acknowledged),
         addresses: addresses.clone(),
         clock: clock.clone(),
-        keep: Keep::all(),
+        selection: Selection::all(),
         act: String::new(),
     };
-    last.tidy(&store).await;
-    if let Some(operator) = &office {
-        policy_editor::go_home(operator).await;
+    final_person.release_everything(&store).await;
+    if let Some(operator) = &policy_operator {
+        policy_editor::reset(operator).await;
     }
     let calm = clock.wall();
     let all = async {
-        if changes_mind {
-            people::change_of_mind(&last, &store, plan.ttl).await;
+        if cancels_late {
+            people::cancel_second_entry(&final_person, &store, plan.ttl).await;
         }
-        tokio::join!(settle(&last, &engines, &stage), hosts::settle(&stage.sandbox, carried_out));
+        tokio::join!(settle(&final_person, &engines, &stage), hosts::settle(&stage.sandbox, requests_carried_out));
     };
-    let empty = tokio::time::timeout(REST, all).await.is_ok();
+    let queue_emptied = tokio::time::timeout(SETTLE_TIMEOUT, all).await.is_ok();
     // clean-up after the last entry: cordons, progress
     sleep(Duration::from_mins(2)).await;
     // a sender whose tries all failed waits five minutes for the next one
-    let _ = tokio::time::timeout(Duration::from_mins(10), crate::hook::delivered(&store)).await;
-    say(format!("ends, {}", if empty { "the queue empty" } else { "the queue not empty" }));
+    let _ = tokio::time::timeout(Duration::from_mins(10), crate::webhook_receiver::delivered(&store)).await;
+    say(format!("ends, {}", if queue_emptied { "the queue empty" } else { "the queue not empty" }));
 
     sampler.abort();
-    reviver.abort();
+    restarter.abort();
     let mut record = gather::record(&stage.sandbox);
-    record.acknowledged = std::mem::take(&mut *told.lock().unwrap());
-    record.said = std::mem::take(&mut *said.lock().unwrap());
-    record.received = hook.received();
-    record.keeps_results = disks(seed);
+    record.acknowledged = std::mem::take(&mut *acknowledged.lock().unwrap());
+    record.reported = std::mem::take(&mut *reported.lock().unwrap());
+    record.received = webhook_receiver.received();
+    record.keeps_results = hosts_keep_results(seed);
     record.calm_since = Some(calm);
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    record.frozen = plan
+    record.paused = plan
         .faults
         .iter()
         .enumerate()
-        .filter(|(i, _)| keep.has(&format!("f{i}")))
+        .filter(|(i, _)| selection.has(&format!("f{i}")))
         .filter_map(|(_, (at, fault))| match fault {
             Fault::Freeze { engine, seconds } => {
                 let from = start + *at;
@@ -403,45 +415,46 @@ async fn story(seed: u64, keep: &Arc<Keep>, trace: &Trace) -> Outcome {
         .collect();
     record.ttl_seconds = u32::try_from(plan.ttl).unwrap();
     record.stuck = stuck.all();
-    record.frozen.extend(stuck::silent(&record.stuck, plan.ttl));
-    let mut aimed = Pairs::new();
+    record.paused.extend(stuck::pauses(&record.stuck, plan.ttl));
+    let mut effect_pairs = Pairs::new();
     let mut all: BTreeMap<String, u32> = hits.lock().unwrap().clone();
-    for change in stage.sandbox.members.log().iter().filter(|c| c.trouble != Trouble::default()) {
-        *all.entry(quorum::WORD.to_owned()).or_default() += 1;
-        happened.push((change.at, quorum::WORD));
+    for change in stage.sandbox.members.log().iter().filter(|c| c.trouble != MemberFaults::default()) {
+        *all.entry(quorum::FAULT_NAME.to_owned()).or_default() += 1;
+        fault_events.push((change.at, quorum::FAULT_NAME));
     }
     all.extend((!record.stuck.is_empty()).then(|| ("stuck".to_owned(), 1)));
-    let mut births: BTreeMap<String, Vec<jiff::Timestamp>> = BTreeMap::new();
+    let mut start_times: BTreeMap<String, Vec<jiff::Timestamp>> = BTreeMap::new();
     for slot in engines.lock().unwrap().iter_mut() {
-        births.insert(slot.name.clone(), slot.births.iter().map(|at| start + at.duration_since(began)).collect());
+        start_times
+            .insert(slot.name.clone(), slot.start_times.iter().map(|at| start + at.duration_since(began)).collect());
         for (name, count) in slot.all_hits() {
             *all.entry(name.to_owned()).or_default() += count;
         }
         for met in slot.met() {
             let at = start + met.at.duration_since(began);
-            happened.push((at, met.fate.word()));
+            fault_events.push((at, met.request_fault.word()));
             if let Some(what) = met.aim {
-                *aimed.entry((met.fate.word(), what)).or_default() += 1;
+                *effect_pairs.entry((met.request_fault.word(), what)).or_default() += 1;
             }
-            if let Fate::PauseBefore(long) | Fate::PauseAfter(long) = met.fate {
-                record.frozen.push((slot.name.clone(), at, at + long));
+            if let RequestFault::PauseBefore(long) | RequestFault::PauseAfter(long) = met.request_fault {
+                record.paused.push((slot.name.clone(), at, at + long));
             }
         }
     }
     if let Ok(path) = std::env::var("SIM_DUMP") {
         std::fs::write(path, dump(&record)).unwrap();
     }
-    record.frozen = stood_still(record.frozen, &births);
+    record.paused = merge_pauses(record.paused, &start_times);
     let view = observers::View::of(&record);
     let breaches = observers::judge(&view);
     Outcome {
         seed,
         virtual_minutes: began.elapsed().as_secs_f64() / 60.0,
         hits: all,
-        states: states(&record.said),
+        states: states(&record.reported),
         breaches,
-        pairs: cover::pairs(&view, &happened),
-        aimed,
+        pairs: coverage::pairs(&view, &fault_events),
+        effect_pairs,
         met: Vec::new(),
         trace: Vec::new(),
         digest: digest(&record),
@@ -452,14 +465,14 @@ async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     let mut scenario = Scenario::parse(POPULATION).unwrap();
     scenario.reboot.insert("max_concurrent_reboots".to_owned(), plan.concurrent.into());
     scenario.reboot.insert("command_retries".to_owned(), plan.retries.into());
-    if disks(seed) {
-        scenario.reboot.insert("command_timeout_seconds".to_owned(), LONG.into());
+    if hosts_keep_results(seed) {
+        scenario.reboot.insert("command_timeout_seconds".to_owned(), LONG_COMMAND_TIMEOUT.into());
     }
     if plan.api_servers_first {
         scenario.policy.insert("api_server_order".to_owned(), "first".into());
     }
     // otherwise no engine queries etcd members behind these control planes
-    if quorum::dice(seed).is_none() {
+    if quorum::random(seed).is_none() {
         scenario.policy.insert("etcd_members".to_owned(), "none".into());
     }
     let mut options = Options { seed, ..Options::default() };
@@ -467,12 +480,12 @@ async fn stage(plan: &Plan, seed: u64, clock: Clock) -> Stage {
     options.api.audit = usize::MAX;
     let stage = Stage::set(scenario, options, clock).await.unwrap();
     stage.sandbox.objects.keep_everything();
-    stage.sandbox.etcd.listen();
+    stage.sandbox.etcd.record_txns();
     stage
 }
 
 /// Restarts engines that died, as a systemd unit does.
-async fn revive(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace, began: Instant) {
+async fn restart_dead_engines(engines: Engines, stage: Arc<Stage>, mut rng: Rng, trace: Trace, began: Instant) {
     loop {
         sleep(Duration::from_secs(1)).await;
         let dead = engines.lock().unwrap().iter().position(|slot| slot.gate.is_dead());

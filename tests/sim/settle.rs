@@ -26,7 +26,7 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
     let mut orphans: BTreeMap<String, u32> = BTreeMap::new();
     // an operator gives a machine time before the next order; times in the entry may come from a wrong clock
     let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
-    let mut mended: BTreeMap<u64, Instant> = BTreeMap::new();
+    let mut retried: BTreeMap<u64, Instant> = BTreeMap::new();
     // read again when something was written
     let mut read: Option<(i64, StoreView)> = None;
     loop {
@@ -62,10 +62,10 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
             match reasons.get(&id) {
                 Some(
                     Reason::OutcomeUnknown { .. } | Reason::CommandFailed { .. } | Reason::WaitingForHealth { .. },
-                ) if mended.get(index).is_none_or(|at| at.elapsed() > Duration::from_mins(5))
+                ) if retried.get(index).is_none_or(|at| at.elapsed() > Duration::from_mins(5))
                     && person.operator.order(id, Verb::Retry, None, Some("the end of the day")).await.is_ok() =>
                 {
-                    mended.insert(*index, Instant::now());
+                    retried.insert(*index, Instant::now());
                 }
                 Some(Reason::InvalidEntry { .. } | Reason::NodeMismatch { .. }) => {
                     let _ = person.operator.delete_repair(*index, None, None).await;
@@ -94,10 +94,15 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
                 && person.operator.order(id, verb, None, Some("the end of the day")).await.is_ok()
             {
                 ordered.insert(*index, Instant::now());
-                let asked = person.clock.wall();
-                let word = crate::observers::record::Word::Order(*index, verb.to_string());
-                let told = crate::observers::record::Acknowledged { asked, at: asked, by: person.name.clone(), word };
-                person.told.lock().unwrap().push(told);
+                let requested = person.clock.wall();
+                let command = crate::observers::record::AcknowledgedCommand::Order(*index, verb.to_string());
+                let acknowledged = crate::observers::record::Acknowledged {
+                    requested,
+                    at: requested,
+                    by: person.name.clone(),
+                    command,
+                };
+                person.acknowledged.lock().unwrap().push(acknowledged);
             }
         }
     }

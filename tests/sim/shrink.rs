@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::{keep::Keep, run};
+use crate::{run, selection::Selection};
 
 /// Result of shrinking.
-pub struct Short {
+pub struct Shrunk {
     #[cfg_attr(not(feature = "mutations"), expect(dead_code, reason = "told by the hunt for mutations alone"))]
     pub code: &'static str,
     /// Number of names before.
@@ -18,7 +18,7 @@ pub struct Short {
     pub report: String,
 }
 
-impl Short {
+impl Shrunk {
     /// Line that plays it again.
     pub fn line(&self, seed: u64) -> String {
         format!("SEEDS=1 SEED_FROM={seed} ONLY={} make sim", self.names.join(","))
@@ -26,37 +26,37 @@ impl Short {
 }
 
 /// Shrinks a seed in which `code` was broken, with at most this many replays. None if it is not broken again.
-pub fn shrink(seed: u64, code: &'static str, most: u32) -> Option<Short> {
+pub fn shrink(seed: u64, code: &'static str, max_replays: u32) -> Option<Shrunk> {
     let mut replays = 0;
-    let mut breaks = |names: &[String]| {
+    let mut replay = |names: &[String]| {
         replays += 1;
-        let outcome = run::seed_with(seed, &Keep::only(names));
+        let outcome = run::seed_with(seed, &Selection::only(names));
         let found = outcome.breaches.iter().any(|b| b.code == code);
         found.then(|| (outcome.met.clone(), outcome.report()))
     };
     let all = {
-        let keep = Keep::all();
-        let outcome = run::seed_with(seed, &keep);
+        let selection = Selection::all();
+        let outcome = run::seed_with(seed, &selection);
         if !outcome.breaches.iter().any(|b| b.code == code) {
             return None;
         }
         outcome.met
     };
     let of = all.len();
-    let (mut left, mut report) = (all, String::new());
+    let (mut remaining, mut report) = (all, String::new());
     let mut parts = 2;
     let mut used = 0;
-    while left.len() > 1 && used < most {
-        let size = left.len().div_ceil(parts);
+    while remaining.len() > 1 && used < max_replays {
+        let size = remaining.len().div_ceil(parts);
         let mut shorter = None;
-        for part in left.chunks(size) {
-            if used >= most {
+        for part in remaining.chunks(size) {
+            if used >= max_replays {
                 break;
             }
             used += 1;
             let without: BTreeSet<&String> = part.iter().collect();
-            let rest: Vec<String> = left.iter().filter(|n| !without.contains(n)).cloned().collect();
-            if let Some(found) = breaks(&rest) {
+            let rest: Vec<String> = remaining.iter().filter(|n| !without.contains(n)).cloned().collect();
+            if let Some(found) = replay(&rest) {
                 shorter = Some(found);
                 break;
             }
@@ -64,12 +64,12 @@ pub fn shrink(seed: u64, code: &'static str, most: u32) -> Option<Short> {
         match shorter {
             // a part that no longer occurs in the shorter scenario is not needed either
             Some((met, text)) => {
-                (left, report) = (met, text);
+                (remaining, report) = (met, text);
                 parts = parts.saturating_sub(1).max(2);
             }
             None if size == 1 => break,
-            None => parts = (parts * 2).min(left.len()),
+            None => parts = (parts * 2).min(remaining.len()),
         }
     }
-    Some(Short { code, of, names: left, replays, report })
+    Some(Shrunk { code, of, names: remaining, replays, report })
 }

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{engines::Engines, keep::Keep, plan::TROUBLE};
+use crate::{engines::Engines, plan::FAULT_PERIOD, selection::Selection};
 
 /// Engines that got stuck, and when.
 #[derive(Clone, Default)]
@@ -24,11 +24,19 @@ impl Stuck {
 
     /// Waits for its moment, if this seed has one. A separate generator keeps the rest of the seed's scenario
     /// unchanged.
-    pub async fn befall(self, seed: u64, engines: Engines, keep: Arc<Keep>, clock: Clock, began: Instant) {
-        let mut dice = Rng::with_seed(seed ^ 0x0073_7475_636b);
+    pub async fn freeze_later(
+        self,
+        seed: u64,
+        engines: Engines,
+        selection: Arc<Selection>,
+        clock: Clock,
+        began: Instant,
+    ) {
+        let mut random = Rng::with_seed(seed ^ 0x0073_7475_636b);
         let count = engines.lock().unwrap().len();
-        let (chosen, engine, at) = (dice.u8(0..4) == 0, dice.usize(..count), dice.u64(20..TROUBLE.as_secs() - 120));
-        if !chosen || !keep.has("s0") {
+        let (chosen, engine, at) =
+            (random.u8(0..4) == 0, random.usize(..count), random.u64(20..FAULT_PERIOD.as_secs() - 120));
+        if !chosen || !selection.has("s0") {
             return;
         }
         sleep_until(began + Duration::from_secs(at)).await;
@@ -43,7 +51,7 @@ impl Stuck {
 }
 
 /// Times in which a stuck engine counts as paused for the observers: until its process has ended.
-pub fn silent(stuck: &[(String, Timestamp)], ttl: u64) -> impl Iterator<Item = (String, Timestamp, Timestamp)> {
+pub fn pauses(stuck: &[(String, Timestamp)], ttl: u64) -> impl Iterator<Item = (String, Timestamp, Timestamp)> {
     let long = Duration::from_secs(ttl.max(20) / 2 + 15);
     stuck.iter().map(move |(name, at)| (name.clone(), *at, *at + long))
 }

@@ -25,7 +25,7 @@ use crate::{
     outages,
 };
 
-const WEEK: &str = r"
+const WEEK_SITE: &str = r"
 name: week
 about: Five machines, one of which does not take its command for most of a week.
 population: {nodes: 5, pods_per_node: 0, workloads: []}
@@ -35,7 +35,7 @@ pace: {boot: {seconds: 60, jitter: 60}, command: {seconds: 1, jitter: 3}, check:
 reboot: {eviction_timeout_seconds: 300, command_timeout_seconds: 15, command_interval: 1800, command_retries: 320, max_concurrent_reboots: 1}
 ";
 
-const CROWD: &str = r"
+const LARGE_QUEUE_SITE: &str = r"
 name: crowd
 about: Forty machines, five hundred entries that wait, and a machine that sabakan calls unhealthy.
 population: {nodes: 40, racks: 4, pods_per_node: 0, workloads: [], registry: {enabled: true, repairs: 0, minimum_workers: 30}}
@@ -44,16 +44,16 @@ population: {nodes: 40, racks: 4, pods_per_node: 0, workloads: [], registry: {en
 /// Number of times that the machine refuses: with the interval between, six days and a quarter.
 const REFUSALS: u32 = 300;
 /// Hours between a person's actions.
-const ACTS: u64 = 3;
+const ACTION_INTERVAL_HOURS: u64 = 3;
 /// Observers that need only etcd's requests and contents: a week of Kubernetes objects is not recorded.
-const JUDGED: [&str; 6] = ["I23", "I25", "I28", "I38", "I48", "I49"];
+const JUDGED_CODES: [&str; 6] = ["I23", "I25", "I28", "I38", "I48", "I49"];
 
 /// Result of a scenario.
-pub struct Stretch {
+pub struct ScenarioResult {
     pub breaches: Vec<Breach>,
     /// Defects beside the observers' breaches.
     pub wrong: Vec<String>,
-    pub says: String,
+    pub summary: String,
 }
 
 pub fn runtime() -> tokio::runtime::Runtime {
@@ -61,16 +61,16 @@ pub fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Sets up a stage with this many engines.
-pub async fn set(site: &str, engines: usize, disks: bool) -> (Arc<Stage>, Engines, Operator) {
+pub async fn set(site: &str, engines: usize, hosts_keep_results: bool) -> (Arc<Stage>, Engines, Operator) {
     let clock = Clock::tokio("2026-06-01T00:00:00Z".parse().unwrap());
     let mut options = Options { seed: 11, ..Options::default() };
     options.api.audit = 0;
     let stage = Arc::new(Stage::set(Scenario::parse(site).unwrap(), options, clock.clone()).await.unwrap());
-    stage.sandbox.etcd.listen();
+    stage.sandbox.etcd.record_txns();
     let all: Engines = Arc::default();
     let mut rng = Rng::with_seed(11);
     for i in 0..engines {
-        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, &mut rng).with_disk(disks);
+        let slot = Slot::new(&format!("engine-{i}"), &clock, 10, &mut rng).with_disk(hosts_keep_results);
         all.lock().unwrap().push(slot);
         Slot::start(&all, i, &stage).await;
     }
@@ -78,27 +78,27 @@ pub async fn set(site: &str, engines: usize, disks: bool) -> (Arc<Stage>, Engine
     (stage, all, operator)
 }
 
-fn judged(stage: &Stage) -> Vec<Breach> {
+fn judge(stage: &Stage) -> Vec<Breach> {
     let mut record = gather::record(&stage.sandbox);
-    (record.objects, record.asked) = (Vec::new(), Vec::new());
+    (record.objects, record.requested) = (Vec::new(), Vec::new());
     record.ttl_seconds = 10;
-    observers::observe(&record).into_iter().filter(|b| JUDGED.contains(&b.code)).collect()
+    observers::observe(&record).into_iter().filter(|b| JUDGED_CODES.contains(&b.code)).collect()
 }
 
 /// A week of tries.
-pub fn week() -> Stretch {
+pub fn week() -> ScenarioResult {
     runtime().block_on(async {
-        let (stage, _engines, operator) = set(WEEK, 2, false).await;
+        let (stage, _engines, operator) = set(WEEK_SITE, 2, false).await;
         let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap().address;
         stage.sandbox.machines.behave(&worker, Behaviour { fails: REFUSALS, exit_code: 7, ..Behaviour::default() });
         operator.add_reboots(&[worker], Some("a week")).await.unwrap();
-        let (mut acts, mut hours) = (1, 0);
+        let (mut actions_done, mut hours) = (1, 0);
         while hours < 7 * 24 {
-            sleep(Duration::from_hours(ACTS)).await;
-            hours += ACTS;
-            let on = acts % 2 == 0;
-            operator.set_switch(SwitchName::AutoRepair, on, Some(&format!("act {acts}"))).await.unwrap();
-            acts += 1;
+            sleep(Duration::from_hours(ACTION_INTERVAL_HOURS)).await;
+            hours += ACTION_INTERVAL_HOURS;
+            let on = actions_done % 2 == 0;
+            operator.set_switch(SwitchName::AutoRepair, on, Some(&format!("act {actions_done}"))).await.unwrap();
+            actions_done += 1;
         }
         let (store, mut wrong) = (&operator.store, Vec::new());
         let audit = store.newest::<Audit>(&store.keys().audit_prefix(), 100_000).await.unwrap();
@@ -106,8 +106,8 @@ pub fn week() -> Stretch {
         let (people, engine) =
             (all().filter(|a| a.who.user == "alice").count(), all().filter(|a| a.by_engine()).count());
         let most = all().map(Audit::count).max().unwrap_or(0);
-        if people != acts {
-            wrong.push(format!("{acts} acts of a person, {people} records of them are left"));
+        if people != actions_done {
+            wrong.push(format!("{actions_done} acts of a person, {people} records of them are left"));
         }
         if engine > 60 || most < REFUSALS {
             wrong.push(format!("{engine} records of engines, one of which tells of {most} tries"));
@@ -124,22 +124,23 @@ pub fn week() -> Stretch {
         if kept != usize::try_from(REFUSALS).unwrap() + 1 || ending.is_none_or(|e| e.attempts.len() > 32) {
             wrong.push(format!("its ending tells of {kept} attempts"));
         }
-        let says = format!("{hours} hours, {most} tries, {engine} records of engines, {people} of people");
-        Stretch { breaches: judged(&stage), wrong, says }
+        let summary = format!("{hours} hours, {most} tries, {engine} records of engines, {people} of people");
+        ScenarioResult { breaches: judge(&stage), wrong, summary }
     })
 }
 
 /// Five hundred entries that wait.
-pub fn crowd() -> Stretch {
+pub fn large_queue() -> ScenarioResult {
     runtime().block_on(async {
-        let (stage, engines, operator) = set(CROWD, 1, false).await;
+        let (stage, engines, operator) = set(LARGE_QUEUE_SITE, 1, false).await;
         let mut wrong = Vec::new();
         operator.set_switch(SwitchName::Reboots, false, None).await.unwrap();
         let machines = stage.sandbox.machines.list();
-        let plane = machines.iter().find(|m| m.control_plane).unwrap().address.clone();
-        let sick = machines.iter().rfind(|m| !m.control_plane).unwrap().address.clone();
-        let serial = stage.sandbox.sabakan.by_address(&sick).unwrap().serial;
-        let addresses: Vec<String> = (0..500).map(|i| if i % 5 == 0 { plane.clone() } else { sick.clone() }).collect();
+        let api_server = machines.iter().find(|m| m.control_plane).unwrap().address.clone();
+        let unhealthy = machines.iter().rfind(|m| !m.control_plane).unwrap().address.clone();
+        let serial = stage.sandbox.sabakan.by_address(&unhealthy).unwrap().serial;
+        let addresses: Vec<String> =
+            (0..500).map(|i| if i % 5 == 0 { api_server.clone() } else { unhealthy.clone() }).collect();
         operator.add_reboots(&addresses, Some("a crowd")).await.unwrap();
         sleep(Duration::from_mins(5)).await;
         for state in [State::Unhealthy, State::Healthy] {
@@ -152,7 +153,7 @@ pub fn crowd() -> Stretch {
                     .cluster
                     .nodes
                     .iter()
-                    .any(|n| n.address == sick && serde_json::to_string(n).unwrap().contains("unhealthy"));
+                    .any(|n| n.address == unhealthy && serde_json::to_string(n).unwrap().contains("unhealthy"));
                 (found == (state == State::Unhealthy), seen.applying.clone())
             };
             let waits = async {
@@ -168,32 +169,36 @@ pub fn crowd() -> Stretch {
         if left != 500 {
             wrong.push(format!("{left} entries are left"));
         }
-        Stretch { breaches: judged(&stage), wrong, says: "500 entries wait while two changes are applied".to_owned() }
+        ScenarioResult {
+            breaches: judge(&stage),
+            wrong,
+            summary: "500 entries wait while two changes are applied".to_owned(),
+        }
     })
 }
 
 /// Plays all of them, prints their results, and reports whether all went well.
-pub fn play() -> bool {
-    let mut well = true;
+pub fn run_all() -> bool {
+    let mut ok = true;
     let all = [
-        ("week", week as fn() -> Stretch),
-        ("crowd", crowd),
-        ("silence", outages::silence),
-        ("blind", outages::blind),
-        ("grace", outages::grace),
+        ("week", week as fn() -> ScenarioResult),
+        ("crowd", large_queue),
+        ("silence", outages::api_server_outage),
+        ("blind", outages::silent_node_watch),
+        ("grace", outages::long_grace_period),
         ("failover", outages::failover),
     ];
-    for (name, story) in all {
+    for (name, scenario) in all {
         let clock = std::time::Instant::now();
-        let stretch = story();
-        println!("{name:10} {} in {:.1} s", stretch.says, clock.elapsed().as_secs_f64());
-        for breach in stretch.breaches.iter().take(20) {
+        let result = scenario();
+        println!("{name:10} {} in {:.1} s", result.summary, clock.elapsed().as_secs_f64());
+        for breach in result.breaches.iter().take(20) {
             println!("  {} at {}: {}", breach.code, breach.at, breach.what);
         }
-        for wrong in &stretch.wrong {
+        for wrong in &result.wrong {
             println!("  {wrong}");
         }
-        well &= stretch.breaches.is_empty() && stretch.wrong.is_empty();
+        ok &= result.breaches.is_empty() && result.wrong.is_empty();
     }
-    well
+    ok
 }

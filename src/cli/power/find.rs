@@ -2,7 +2,7 @@
 //! registry, each if it is configured. The first one that knows the address counts.
 
 use crate::{
-    actions::{ActionError, Bmcs, Hosts, Registered},
+    actions::{ActionError, BmcLookup, Hosts, Registered},
     cli::Context,
     net::Http,
     power::{BmcClients, BmcInventory, Found},
@@ -14,12 +14,12 @@ type Misses = Vec<String>;
 
 /// Returns the BMC of a node's address; the refusal names the places that were searched.
 pub(super) async fn find(address: &str, context: &Context) -> Result<Found, ActionError> {
-    let bmcs = Bmcs::new(BmcClients::network(context.settings.bmcs.clone()));
-    let book = bmcs.book()?;
+    let bmcs = BmcLookup::new(BmcClients::network(context.settings.bmcs.clone()));
+    let inventory = bmcs.inventory()?;
     let mut misses = Misses::new();
-    let mut found = bmcs.in_file(address, &book)?;
+    let mut found = bmcs.in_file(address, &inventory)?;
     if let (None, Some(file)) = (&found, &context.settings.bmcs) {
-        let known = book.addresses().count();
+        let known = inventory.addresses().count();
         misses.push(format!("{} has no BMC for {address}; it has {known} others", file.display()));
     }
     if found.is_none() && !context.settings.kube.is_none() {
@@ -27,7 +27,7 @@ pub(super) async fn find(address: &str, context: &Context) -> Result<Found, Acti
     }
     // the registry has no passwords, so it is of no use without the file
     if found.is_none() && context.settings.bmcs.is_some() && context.settings.sources.contains_key("etcd") {
-        found = Box::pin(in_registry(address, bmcs, &book, context, &mut misses)).await?;
+        found = Box::pin(in_registry(address, bmcs, &inventory, context, &mut misses)).await?;
     }
     let Some(found) = found else {
         if misses.is_empty() {
@@ -39,14 +39,14 @@ pub(super) async fn find(address: &str, context: &Context) -> Result<Found, Acti
         return Err(ActionError::misused(format!("no BMC is known for {address}: {}", misses.join("; "))));
     };
     if let Some(warning) = &found.warning {
-        context.say(&format!("warning: {warning}"));
+        context.print_message(&format!("warning: {warning}"));
     }
     Ok(found)
 }
 
 async fn among_hosts(
     address: &str,
-    bmcs: &Bmcs,
+    bmcs: &BmcLookup,
     context: &Context,
     misses: &mut Misses,
 ) -> Result<Option<Found>, ActionError> {
@@ -59,21 +59,21 @@ async fn among_hosts(
         }
     };
     let found = bmcs.of_host(&kube, &host).await?;
-    context.say_more(&format!("using the BMC of BareMetalHost {}", host.full_name()));
+    context.print_verbose(&format!("using the BMC of BareMetalHost {}", host.full_name()));
     Ok(Some(found))
 }
 
 async fn in_registry(
     address: &str,
-    bmcs: Bmcs,
-    book: &BmcInventory,
+    bmcs: BmcLookup,
+    inventory: &BmcInventory,
     context: &Context,
     misses: &mut Misses,
 ) -> Result<Option<Found>, ActionError> {
     let http = Http::verified(client::TIMEOUT, client::MOST_BYTES);
-    match bmcs.and_registry(context.store().await?, http).in_registry(address, book).await? {
+    match bmcs.and_registry(context.store().await?, http).in_registry(address, inventory).await? {
         Registered::Found(found, serial) => {
-            context.say_more(&format!("using the BMC of {serial} from sabakan"));
+            context.print_verbose(&format!("using the BMC of {serial} from sabakan"));
             Ok(Some(*found))
         }
         Registered::Missing(why) => {

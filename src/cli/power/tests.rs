@@ -20,7 +20,7 @@ fn node(before: &str, now: &str) -> NodeRow {
 }
 
 #[test]
-fn booted_wants_evidence_and_being_on_is_none() {
+fn booted_needs_proof_and_power_on_is_none() {
     let now = Timestamp::from_second(1_000_000).unwrap();
     let since = Timestamp::from_second(999_000).unwrap();
     let on = |age| system(Power::On, age);
@@ -42,14 +42,14 @@ fn booted_wants_evidence_and_being_on_is_none() {
 }
 
 #[test]
-fn an_address_that_two_nodes_claim_is_refused() {
+fn an_address_claimed_by_two_nodes_is_refused() {
     let node = |name: &str, addresses: &[&str]| NodeRow {
         name: name.to_owned(),
         addresses: addresses.iter().map(|a| (*a).to_owned()).collect(),
         ..NodeRow::default()
     };
     let nodes = [node("w1", &["10.0.0.1", "w1"]), node("w2", &["10.0.0.2"]), node("evil", &["10.0.0.9", "10.0.0.1"])];
-    assert!(several("10.0.0.1", &nodes).unwrap().contains("Nodes w1, evil all claim"));
-    assert_eq!(several("10.0.0.2", &nodes), None);
-    assert_eq!(several("10.0.0.3", &nodes), None);
+    assert!(duplicate_claim("10.0.0.1", &nodes).unwrap().contains("Nodes w1, evil all claim"));
+    assert_eq!(duplicate_claim("10.0.0.2", &nodes), None);
+    assert_eq!(duplicate_claim("10.0.0.3", &nodes), None);
 }

@@ -82,8 +82,8 @@ fn judged(text: &str) -> Vec<String> {
 
 /// `UPDATE_DOCS=1` writes the document.
 #[test]
-fn the_document_of_the_schema_is_what_is_printed() {
-    let wanted = printed();
+fn docs_config_schema_json_matches_the_printed_schema() {
+    let wanted = to_json_text();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(PUBLISHED, wanted).unwrap();
     } else {
@@ -94,7 +94,7 @@ fn the_document_of_the_schema_is_what_is_printed() {
 
 /// Tests the default file as it is, and with every commented line in force.
 #[test]
-fn the_default_file_and_all_that_it_proposes_fit_the_schema() {
+fn the_default_file_and_its_commented_examples_match_the_schema() {
     assert_eq!(judged(Settings::default_yaml()), Vec::<String>::new());
     let uncommented: Vec<String> = Settings::default_yaml()
         .lines()
@@ -122,7 +122,7 @@ fn the_default_file_and_all_that_it_proposes_fit_the_schema() {
 }
 
 #[test]
-fn what_config_check_refuses_for_its_form_the_schema_refuses_too() {
+fn the_schema_refuses_what_config_check_refuses_for_its_form() {
     for (text, fault) in [
         ("etcd: {endpoint: x}", "etcd: unknown key endpoint"),
         ("ectd: {}", ": unknown key ectd"),
@@ -144,7 +144,7 @@ fn what_config_check_refuses_for_its_form_the_schema_refuses_too() {
 
 /// A key that is described but not requested would be refused by the reader.
 #[test]
-fn the_reader_asks_for_every_key_of_the_schema() {
+fn every_key_of_the_schema_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.yaml");
     let load = |text: String| {

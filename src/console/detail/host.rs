@@ -13,7 +13,7 @@ use crate::{
 impl Text<'_> {
     pub(super) fn host(&mut self, id: &HostId) {
         let seen = Arc::clone(&self.app.seen);
-        let theme = self.app.looks.theme.clone();
+        let theme = self.app.config.theme.clone();
         let Some(host) = queries::host(&seen, id) else {
             self.plain("", &format!("host {}/{} is gone", id.0, id.1));
             return;
@@ -48,11 +48,11 @@ impl Text<'_> {
         self.plain("Secret", &host.credentials);
         self.plain("consumer", &host.consumer);
         self.plain("addresses", &host.addresses.join(", "));
-        if let Some(ours) = seen.snapshot.metal3.hosts.get(&host.full_name()) {
+        if let Some(controller) = seen.snapshot.metal3.hosts.get(&host.full_name()) {
             self.heading("This engine processes its requests".to_owned());
-            self.plain("BMC says", ours.power.as_deref().unwrap_or("nothing yet"));
-            self.plain("doing", &ours.doing);
-            if let Some(error) = &ours.error {
+            self.plain("BMC says", controller.power.as_deref().unwrap_or("nothing yet"));
+            self.plain("doing", &controller.doing);
+            if let Some(error) = &controller.error {
                 self.field("error", error, theme.danger);
             }
         }

@@ -6,13 +6,13 @@ use super::Text;
 use crate::console::{registry, when};
 
 impl Text<'_> {
-    pub(super) fn registered(&mut self, address: &str) {
+    pub(super) fn machine_fields(&mut self, address: &str) {
         let (app, seen) = (self.app, &self.app.seen);
         match app.registry.at(seen, address) {
-            None => self.field("sabakan", "has no such machine any more", app.looks.theme.trouble),
+            None => self.field("sabakan", "has no such machine any more", app.config.theme.trouble),
             Some(m) => {
                 self.plain("serial", &m.serial);
-                self.plain("state", &format!("{} for {}", m.state, when::seconds(registry::in_state(seen, m))));
+                self.plain("state", &format!("{} for {}", m.state, when::seconds(registry::seconds_in_state(seen, m))));
                 self.plain("role", &m.role);
                 self.plain("rack", &format!("{}, position {}", m.rack, m.index_in_rack));
                 let days = m.lifetime_days(self.now());
@@ -43,8 +43,9 @@ impl Text<'_> {
         if let Some(change) = app.registry.change(seen, address).filter(|c| !c.fields.is_empty()) {
             self.heading("Fields".to_owned());
             for field in &change.fields {
-                let side = |s: &Option<String>| s.clone().unwrap_or_else(|| "-".to_owned());
-                let text = format!("{}: {} > {}", field.field, side(&field.before), side(&field.after));
+                let value_or_dash = |s: &Option<String>| s.clone().unwrap_or_else(|| "-".to_owned());
+                let text =
+                    format!("{}: {} > {}", field.field, value_or_dash(&field.before), value_or_dash(&field.after));
                 self.field("", &text, Style::new());
             }
         }

@@ -16,14 +16,14 @@ impl Text<'_> {
         let seen = &self.app.seen;
         let (state, trouble) = short_text::node_state(self.app, name);
         let role = if queries::is_api_server(seen, name) { "API server" } else { "worker" };
-        let style = if trouble.is_some() { self.app.looks.theme.trouble } else { Style::new() };
+        let style = if trouble.is_some() { self.app.config.theme.trouble } else { Style::new() };
         self.field("node", &format!("{name} ({role}): {state}"), style);
     }
 
     /// Adds a Node, or a machine without one, and its entries.
     pub(super) fn node(&mut self, name: &str) {
         let seen = Arc::clone(&self.app.seen);
-        let theme = self.app.looks.theme.clone();
+        let theme = self.app.config.theme.clone();
         let (state, trouble) = short_text::node_state(self.app, name);
         let (row, member) = (queries::node(&seen, name), queries::member(&seen, name));
         if row.is_none() && member.is_none() {
@@ -33,7 +33,7 @@ impl Text<'_> {
         }
         self.field("state", &state, if trouble.is_some() { theme.trouble } else { Style::new() });
         if let Some(orphan) = seen.orphans.get(name) {
-            self.field("why", &calendar::retold(self.app, &short_text::sentence(orphan)), theme.trouble);
+            self.field("why", &calendar::with_local_times(self.app, &short_text::sentence(orphan)), theme.trouble);
         }
         let role = queries::role(&seen, name);
         let listed = if member.is_some() { "in the definition" } else { "NOT in the definition" };
@@ -63,10 +63,10 @@ impl Text<'_> {
             _ => None,
         });
         can.extend(seen.orphans.contains_key(name).then_some(("release", "release the cordon")));
-        self.you_can(&can);
+        self.available_actions_field(&can);
         for id in self.app.totals.entries_of(name) {
             self.heading(format!("Entry {id}"));
-            self.any_entry(id, false);
+            self.entry_or_broken(id, false);
         }
     }
 
@@ -74,29 +74,29 @@ impl Text<'_> {
         if !row.unschedulable && row.owner.is_none() && !row.cke_mark {
             return;
         }
-        let mut said = vec![if row.unschedulable { "cordoned".to_owned() } else { "not cordoned".to_owned() }];
+        let mut parts = vec![if row.unschedulable { "cordoned".to_owned() } else { "not cordoned".to_owned() }];
         match &row.owner {
             Some(Ok(o)) if o.schedulable_before => {
                 let request = self.app.seen.snapshot.store.requests.get(&o.entry).and_then(Stored::get);
-                let asked = request.map(|r| {
+                let requester = request.map(|r| {
                     let why = r.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                     format!(" (requested by {}{why})", r.who)
                 });
-                said.push(format!("by cketerm for {}{}", o.entry, asked.unwrap_or_default()));
+                parts.push(format!("by cketerm for {}{}", o.entry, requester.unwrap_or_default()));
             }
-            Some(Ok(o)) => said.push(format!("in work for {}; it was cordoned before and stays so", o.entry)),
-            Some(Err(why)) => said.push(format!("cketerm's annotation cannot be read: {why}")),
-            None if row.cke_mark => said.push("by CKE".to_owned()),
+            Some(Ok(o)) => parts.push(format!("in work for {}; it was cordoned before and stays so", o.entry)),
+            Some(Err(why)) => parts.push(format!("cketerm's annotation cannot be read: {why}")),
+            None if row.cke_mark => parts.push("by CKE".to_owned()),
             None if row.keep_cordoned => {}
-            None => said.push("by somebody else".to_owned()),
+            None => parts.push("by somebody else".to_owned()),
         }
         if row.keep_cordoned {
             // who set the cordon with cketerm, as far as the audit was read
             let on = format!("node {}", row.name);
             let read = self.app.past.audit.rows.values().filter_map(|audit| audit.as_ref().ok());
-            let by_hand = |what: &str| matches!(what, "node cordon" | "node drain" | "node keep-cordoned");
-            let mut actions = read.filter(|a| a.on == on && by_hand(&a.what));
-            said.push(match actions.next() {
+            let is_manual = |what: &str| matches!(what, "node cordon" | "node drain" | "node keep-cordoned");
+            let mut actions = read.filter(|a| a.on == on && is_manual(&a.what));
+            parts.push(match actions.next() {
                 Some(action) => {
                     let why = action.reason.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
                     format!(
@@ -109,6 +109,6 @@ impl Text<'_> {
                 None => format!("an administrator keeps it cordoned (see Audit, {})", self.app.key("audit")),
             });
         }
-        self.plain("cordon", &said.join(", "));
+        self.plain("cordon", &parts.join(", "));
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         app::App,
         bar::{self, phase},
         calendar,
-        past::{PastId, Story},
+        past::{EntryTimeline, PastId},
         short_text,
         table::wrap,
         views::history,
@@ -55,7 +55,7 @@ impl Text<'_> {
 
     fn unread(&mut self, id: &PastId, why: Option<&String>) {
         match why {
-            Some(why) => self.field("broken", why, self.app.looks.theme.danger),
+            Some(why) => self.field("broken", why, self.app.config.theme.danger),
             None => self.plain("", &format!("{} is no longer kept", id.key)),
         }
     }
@@ -76,7 +76,7 @@ impl Text<'_> {
         } else {
             self.plain("requested", "via ckecli or another program (no record of who)");
         }
-        self.you_can(&[
+        self.available_actions_field(&[
             ("reboot", "reboot again"),
             ("repair", "repair"),
             ("jump", "go to its node"),
@@ -84,32 +84,32 @@ impl Text<'_> {
         ]);
         match app.past.ending.as_ref().filter(|(key, _)| *key == id.key).map(|(_, ending)| ending) {
             None => self.plain("", "reading its timeline ..."),
-            Some(Err(why)) => self.field("timeline", why, app.looks.theme.trouble),
-            Some(Ok(story)) => {
-                self.story(story);
-                let attempts: Vec<&Attempt> = story.ending.attempts.iter().collect();
-                self.tries(&attempts);
+            Some(Err(why)) => self.field("timeline", why, app.config.theme.trouble),
+            Some(Ok(past_timeline)) => {
+                self.past_timeline(past_timeline);
+                let attempts: Vec<&Attempt> = past_timeline.ending.attempts.iter().collect();
+                self.attempt_fields(&attempts);
             }
         }
     }
 
     /// Adds the events of an entry, oldest first.
-    fn story(&mut self, story: &Arc<Story>) {
+    fn past_timeline(&mut self, past_timeline: &Arc<EntryTimeline>) {
         self.heading("Timeline".to_owned());
-        if let Some(why) = &story.gap {
-            self.field("", why, self.app.looks.theme.trouble);
+        if let Some(why) = &past_timeline.gap {
+            self.field("", why, self.app.config.theme.trouble);
         }
-        let mut all: Vec<_> = story.ending.request.iter().map(|r| phase(r.at, 'q', "queued")).collect();
-        all.extend(story.moments.iter().filter(|m| m.drain).map(|m| phase(m.at, 'd', "draining")));
-        all.extend(bar::attempts(story.ending.attempts.iter()));
-        self.bar(all, story.ending.at);
-        let mut before: Option<Timestamp> = None;
-        for moment in &story.moments {
-            let later = before.map(|b| format!("+{}", when::age(b, moment.at))).unwrap_or_default();
-            before = Some(moment.at);
+        let mut phases: Vec<_> = past_timeline.ending.request.iter().map(|r| phase(r.at, 'q', "queued")).collect();
+        phases.extend(past_timeline.moments.iter().filter(|m| m.drain).map(|m| phase(m.at, 'd', "draining")));
+        phases.extend(bar::attempts(past_timeline.ending.attempts.iter()));
+        self.bar(phases, past_timeline.ending.at);
+        let mut previous: Option<Timestamp> = None;
+        for moment in &past_timeline.moments {
+            let delta = previous.map(|b| format!("+{}", when::age(b, moment.at))).unwrap_or_default();
+            previous = Some(moment.at);
             let who = moment.who.as_ref().map(|who| format!(", {who}")).unwrap_or_default();
             let why = moment.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-            let line = format!("{:<10} {later:>6}  {}{who}{why}", calendar::time(self.app, moment.at), moment.what);
+            let line = format!("{:<10} {delta:>6}  {}{who}{why}", calendar::time(self.app, moment.at), moment.what);
             let lines = wrap(&short_text::safe(&line), self.width.saturating_sub(2));
             self.lines.extend(lines.into_iter().map(|l| Line::from(format!("  {l}"))));
         }
@@ -119,13 +119,13 @@ impl Text<'_> {
         self.plain("at", &self.moment_by(audit.at, self.app.now.wall));
         self.plain("who", &audit.who.to_string());
         self.plain("what", &audit.what);
-        self.plain("on", &calendar::retold(self.app, &audit.on));
+        self.plain("on", &calendar::with_local_times(self.app, &audit.on));
         self.plain("reason", audit.reason.as_deref().unwrap_or("none given"));
         self.plain("result", &audit.result);
     }
 
     fn record(&mut self, r: &Arc<Record>) {
-        let theme = &self.app.looks.theme;
+        let theme = &self.app.config.theme;
         let (danger, plain) = (theme.danger, Style::new());
         self.plain("status", &r.status);
         self.plain("operation", &r.operation);

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use ratatui::{style::Style, text::Line};
 
-use super::{FORCE, HOLD, LET_GO, RESET, RETRY, Text};
+use super::{FORCE, HOLD, RESET, RETRY, Text, UNHOLD};
 use crate::{
     console::{calendar, queries, short_text, table::wrap, when},
     engine::trouble,
     model::{
         attempt::Attempt,
         cketerm_records::Verb,
-        cluster::{Operation, steps_in_words},
+        cluster::{Operation, describe_steps},
         entry::{EntryId, Stored},
         repair::{RepairEntry, RepairStatus, StepStatus},
         secret,
@@ -22,7 +22,7 @@ impl Text<'_> {
     /// Adds a repair. `alone`: the pane is the entry's own; else the node's lines are above it already.
     pub(super) fn repair(&mut self, id: EntryId, alone: bool) {
         let seen = Arc::clone(&self.app.seen);
-        let theme = self.app.looks.theme.clone();
+        let theme = self.app.config.theme.clone();
         let Some(entry) = queries::repair(&seen, id) else { return };
         let name = seen.snapshot.machine(&entry.address);
         let since = queries::since(&seen, id).map(|at| format!(" since {}", self.moment(at))).unwrap_or_default();
@@ -39,7 +39,7 @@ impl Text<'_> {
         }
         if let Some(why) = seen.reasons.get(&id).filter(|_| !entry.finished()) {
             let style = if trouble::own(why) { theme.trouble } else { Style::new() };
-            self.field("why", &calendar::retold(self.app, &short_text::sentence(why)), style);
+            self.field("why", &calendar::with_local_times(self.app, &short_text::sentence(why)), style);
         }
         let serial = entry.serial.as_ref().map(|s| format!(", serial {s}")).unwrap_or_default();
         self.plain("machine", &format!("{} {}, type {}{serial}", name, entry.address, entry.machine_type));
@@ -53,8 +53,8 @@ impl Text<'_> {
         }
         self.next(id, entry);
         self.health(id, entry);
-        self.backed_off(entry.drain_backoff_count, entry.drain_backoff_expire);
-        self.asked(id);
+        self.backoff_field(entry.drain_backoff_count, entry.drain_backoff_expire);
+        self.requested(id);
         if alone {
             if queries::node(&seen, &name).is_some() || queries::member(&seen, &name).is_some() {
                 self.machine(&name);
@@ -62,12 +62,12 @@ impl Text<'_> {
                 self.plain("node", "none: the machine is outside the cluster, nothing is drained");
             }
         }
-        self.order_given(id);
+        self.order_field(id);
         let mut can = choices(entry, queries::order(&seen, id));
         can.retain(|action| *action != RETRY || queries::running(&seen, id).is_none());
         match can.as_slice() {
             [] => self.plain("you can", "wait: the leader removes it"),
-            can => self.you_can(can),
+            can => self.available_actions_field(can),
         }
         if let Some(operation) = operation {
             self.steps(id, entry, operation);
@@ -100,14 +100,14 @@ impl Text<'_> {
         let seen = Arc::clone(&self.app.seen);
         if let Some(answer) = queries::health(&seen, id).filter(|_| entry.unfinished()) {
             let since = queries::progress(&seen, id).and_then(|p| p.check.as_ref());
-            let since = since.filter(|(_, said)| said == answer);
+            let since = since.filter(|(_, previous)| previous == answer);
             let since = since.map(|(at, _)| format!(", since {}", self.moment(*at))).unwrap_or_default();
             self.plain("health", &format!("{answer}{since}"));
         }
-        if let Some(odd) = short_text::odd_health(&seen, id).filter(|_| entry.unfinished()) {
+        if let Some(odd) = short_text::unrecognized_health(&seen, id).filter(|_| entry.unfinished()) {
             let text =
                 format!("the health check prints {odd:?}: only `true` counts as healthy, fix health_check_command");
-            self.field("", &text, self.app.looks.theme.trouble);
+            self.field("", &text, self.app.config.theme.trouble);
         }
     }
 
@@ -116,24 +116,25 @@ impl Text<'_> {
         let seen = Arc::clone(&self.app.seen);
         let store = &seen.snapshot.store;
         self.heading(format!("Steps of {}: {}", entry.operation, operation.steps().len()));
-        for (number, words) in (0_i64..).zip(steps_in_words(operation.steps(), &entry.address)) {
-            let now = entry.status == RepairStatus::Processing && entry.step == number;
+        for (step_number, command_text) in (0_i64..).zip(describe_steps(operation.steps(), &entry.address)) {
+            let now = entry.status == RepairStatus::Processing && entry.step == step_number;
             let tries: Vec<&Attempt> = store
                 .attempts_of(id)
                 .filter_map(Stored::get)
-                .filter(|a| a.step == Some(number) && !a.success)
+                .filter(|a| a.step == Some(step_number) && !a.success)
                 .collect();
-            let came = match tries.last() {
+            let result = match tries.last() {
                 None => String::new(),
                 Some(last) => {
                     let end = last.outcome.as_ref().map_or_else(|| "runs".to_owned(), |o| o.end.to_string());
-                    let many = if tries.len() > 1 { format!(" at try {}", tries.len()) } else { String::new() };
-                    format!(" [{end}{many}]")
+                    let attempt_number =
+                        if tries.len() > 1 { format!(" at try {}", tries.len()) } else { String::new() };
+                    format!(" [{end}{attempt_number}]")
                 }
             };
             let here = if now { format!(" <- {}", entry.step_status) } else { String::new() };
             let mark = if now { ">" } else { " " };
-            let text = short_text::safe(&format!("{words}{came}{here}"));
+            let text = short_text::safe(&format!("{command_text}{result}{here}"));
             for (i, line) in wrap(&text, self.width.saturating_sub(4)).into_iter().enumerate() {
                 let mark = if i == 0 { mark } else { " " };
                 self.lines.push(Line::from(format!("{mark} {line}")));
@@ -141,8 +142,8 @@ impl Text<'_> {
         }
         if let Some(argv) = operation.success_command.as_ref().filter(|argv| !argv.is_empty()) {
             let ran = store.attempts_of(id).filter_map(Stored::get).rfind(|a| a.success);
-            let came = ran.and_then(|a| a.outcome.as_ref()).map(|o| format!(" [{}]", o.end)).unwrap_or_default();
-            self.lines.push(Line::from(short_text::safe(&format!("  once healthy: {}{came}", secret::argv(argv)))));
+            let result = ran.and_then(|a| a.outcome.as_ref()).map(|o| format!(" [{}]", o.end)).unwrap_or_default();
+            self.lines.push(Line::from(short_text::safe(&format!("  once healthy: {}{result}", secret::argv(argv)))));
         }
     }
 }
@@ -158,6 +159,6 @@ fn choices(entry: &RepairEntry, order: Option<Verb>) -> Vec<(&'static str, &'sta
         _ => can.push(HOLD),
     }
     can.extend((entry.unfinished() && entry.drain_backoff_count > 0).then_some(RESET));
-    can.extend((order == Some(Verb::Hold)).then_some(LET_GO));
+    can.extend((order == Some(Verb::Hold)).then_some(UNHOLD));
     can
 }

@@ -1,6 +1,6 @@
 //! Dialog that ends the backoff of entries, so that the next pass takes them.
 
-use super::{Bound, Dialog, DialogAction, tier};
+use super::{Dialog, DialogAction, Precondition, tier};
 use crate::{
     console::{
         app::{App, View},
@@ -30,9 +30,9 @@ pub fn all(app: &App) -> Result<Dialog, String> {
 }
 
 fn of(app: &App, chosen: &[EntryId], none: &str) -> Result<Dialog, String> {
-    let (mut entries, mut lines, mut bound, mut api) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    let (mut entries, mut lines, mut preconditions, mut api) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for id in chosen {
-        let (Some((_, revision)), Some(name)) = (queries::lies(&app.seen, *id), queries::machine(&app.seen, *id))
+        let (Some((_, revision)), Some(name)) = (queries::stored_at(&app.seen, *id), queries::machine(&app.seen, *id))
         else {
             continue;
         };
@@ -45,19 +45,19 @@ fn of(app: &App, chosen: &[EntryId], none: &str) -> Result<Dialog, String> {
         let next = next.map(|t| when::until(t, app.now.wall)).unwrap_or_default();
         lines.push(format!("{id}  {name}  backed off {times}x, next {next}"));
         entries.push(*id);
-        bound.push(Bound::Entry(*id, revision));
+        preconditions.push(Precondition::Entry(*id, revision));
     }
     if entries.is_empty() {
         return Err(none.to_owned());
     }
     let n = entries.len();
-    let title = format!("Reset the backoff of {} on {}?", count(n, "entry"), app.cluster_word());
+    let title = format!("Reset the backoff of {} on {}?", count(n, "entry"), app.cluster_label());
     let mut dialog = Dialog::new(title, "Reset", DialogAction::Act(Action::ResetBackoff { entries, reason: None }));
     if api > 0 {
         lines.insert(0, format!("! {} among them", count(api, "API server")));
     }
     dialog.lines = lines;
-    dialog.bound = bound;
-    dialog.expect = tier::typed(app, "reset-backoff", n, api);
+    dialog.preconditions = preconditions;
+    dialog.expect = tier::confirmation_text(app, "reset-backoff", n, api);
     Ok(dialog)
 }

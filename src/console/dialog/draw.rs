@@ -7,7 +7,7 @@ use ratatui::{
 };
 use tui_input::Input;
 
-use super::{Dialog, Focus, Why};
+use super::{Dialog, Focus, ReasonPolicy};
 use crate::console::{
     app::App,
     short_text,
@@ -15,23 +15,23 @@ use crate::console::{
 };
 
 /// Returns the dialog's area and its text.
-fn place(app: &App, dialog: &Dialog, screen: Size) -> (Rect, Vec<String>) {
-    let (width, fixed, most) = measure(dialog, screen);
-    let text = fit(app, dialog, usize::from(width.saturating_sub(4)), most);
+fn dialog_area(app: &App, dialog: &Dialog, screen: Size) -> (Rect, Vec<String>) {
+    let (width, fixed, max_lines) = measure(dialog, screen);
+    let text = fit(app, dialog, usize::from(width.saturating_sub(4)), max_lines);
     let height = (fixed + u16::try_from(text.len()).unwrap_or(0)).min(screen.height);
     (Rect::new((screen.width - width) / 2, (screen.height - height) / 2, width, height), text)
 }
 
 /// Returns the button at this place.
 pub fn button_at(app: &App, dialog: &Dialog, (x, y): (u16, u16)) -> Option<Focus> {
-    let (area, text) = place(app, dialog, app.size);
-    let fields = measure(dialog, app.size).1 - FRAME;
+    let (area, text) = dialog_area(app, dialog, app.size);
+    let fields = measure(dialog, app.size).1 - FRAME_LINES;
     // the title, a line under it, the text, the fields, the message
     let line = area.y + 4 + u16::try_from(text.len()).unwrap_or(0) + fields;
     if y != line || dialog.expired.is_some() {
         return None;
     }
-    let (cancel, confirm) = faces(dialog);
+    let (cancel, confirm) = button_labels(dialog);
     let length = |text: &str| u16::try_from(text.len()).unwrap_or(0);
     let at = area.x + 2;
     let second = at + length(&cancel) + 2;
@@ -45,8 +45,8 @@ pub fn button_at(app: &App, dialog: &Dialog, (x, y): (u16, u16)) -> Option<Focus
 /// Draws the dialog.
 pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     let screen = frame.area();
-    let theme = &app.looks.theme;
-    let (area, text) = place(app, dialog, screen.as_size());
+    let theme = &app.config.theme;
+    let (area, text) = dialog_area(app, dialog, screen.as_size());
     let buffer = frame.buffer_mut();
     outline(buffer, area, theme.title);
     let (x, mut y) = (area.x + 2, area.y + 1);
@@ -77,8 +77,9 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
             cursor = cursor.or(at);
             y += 1;
         }
-        if dialog.why != Why::Never {
-            let label = if dialog.why == Why::Required { "  reason (needed): " } else { "  reason (optional): " };
+        if dialog.why != ReasonPolicy::Never {
+            let label =
+                if dialog.why == ReasonPolicy::Required { "  reason (needed): " } else { "  reason (optional): " };
             let at = field(buffer, (x, y), line, label, &dialog.reason, dialog.focus == Focus::Reason, theme.key);
             cursor = cursor.or(at);
             y += 1;
@@ -103,23 +104,23 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
 }
 
 /// Lines of every dialog: frame 2, title 1 and a line under it, a line for the message, buttons.
-const FRAME: u16 = 6;
+const FRAME_LINES: u16 = 6;
 
 /// Returns the dialog's width, its height without the text, and the most lines of text.
 fn measure(dialog: &Dialog, screen: Size) -> (u16, u16, usize) {
-    let fields = u16::from(dialog.why != Why::Never)
+    let fields = u16::from(dialog.why != ReasonPolicy::Never)
         + 2 * u16::from(dialog.expect.is_some())
         + dialog.pick.as_ref().map_or(0, |pick| 1 + u16::from(pick.has_second()))
         + u16::from(dialog.value.is_some());
-    let fixed = FRAME + fields;
+    let fixed = FRAME_LINES + fields;
     (screen.width.saturating_sub(4).min(90), fixed, usize::from(screen.height.saturating_sub(fixed + 2)))
 }
 
 /// Returns how far the text can be scrolled.
 pub fn overflow(dialog: &Dialog, screen: Size) -> usize {
-    let (width, _, most) = measure(dialog, screen);
+    let (width, _, max_lines) = measure(dialog, screen);
     let lines = wrapped(dialog, usize::from(width.saturating_sub(4))).len();
-    if lines > most { lines - most.saturating_sub(1) } else { 0 }
+    if lines > max_lines { lines - max_lines.saturating_sub(1) } else { 0 }
 }
 
 fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
@@ -136,10 +137,10 @@ fn wrapped(dialog: &Dialog, width: usize) -> Vec<String> {
 }
 
 /// Returns the wrapped text. Lines that do not fit are counted, never silently cut.
-fn fit(app: &App, dialog: &Dialog, width: usize, most: usize) -> Vec<String> {
+fn fit(app: &App, dialog: &Dialog, width: usize, max_lines: usize) -> Vec<String> {
     let mut lines = wrapped(dialog, width);
-    if lines.len() > most {
-        let (all, shown) = (lines.len(), most.saturating_sub(1));
+    if lines.len() > max_lines {
+        let (all, shown) = (lines.len(), max_lines.saturating_sub(1));
         let from = dialog.scroll.min(all - shown);
         lines = lines.drain(from..from + shown).collect();
         let [down, up] = ["dialog-down", "dialog-up"].map(|name| app.key(name));
@@ -184,10 +185,10 @@ fn field(
         put(buffer, x, y, 1, ">", style.add_modifier(Modifier::BOLD));
     }
     let label = u16::try_from(label.len()).unwrap_or(0);
-    let room = width.saturating_sub(label);
-    let scroll = input.visual_scroll(usize::from(room.saturating_sub(1)));
+    let free_width = width.saturating_sub(label);
+    let scroll = input.visual_scroll(usize::from(free_width.saturating_sub(1)));
     let text: String = input.value().chars().skip(scroll).collect();
-    put(buffer, x + label, y, room, &text, Style::new().add_modifier(Modifier::UNDERLINED));
+    put(buffer, x + label, y, free_width, &text, Style::new().add_modifier(Modifier::UNDERLINED));
     let column = u16::try_from(input.visual_cursor().saturating_sub(scroll)).unwrap_or(0);
     focus.then_some(Position::new(x + label + column, y))
 }
@@ -208,12 +209,12 @@ fn choice(
         put(buffer, x, y, 1, ">", bold);
     }
     let label = u16::try_from(label.len()).unwrap_or(0);
-    let look = if focus { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
-    put(buffer, x + label, y, width.saturating_sub(label), &short_text::safe(shown), look);
+    let button_style = if focus { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+    put(buffer, x + label, y, width.saturating_sub(label), &short_text::safe(shown), button_style);
 }
 
 /// Returns the labels of the two buttons.
-fn faces(dialog: &Dialog) -> (String, String) {
+fn button_labels(dialog: &Dialog) -> (String, String) {
     let bracket = |text: &str, focus: bool| if focus { format!("[>{text}<]") } else { format!("[ {text} ]") };
     // if the action itself is a cancel or a delete, the other button is called "Keep"
     let keeps = ["Cancel", "Delete"].iter().any(|word| dialog.verb.starts_with(word));
@@ -222,41 +223,41 @@ fn faces(dialog: &Dialog) -> (String, String) {
 }
 
 fn buttons(app: &App, dialog: &Dialog, buffer: &mut ratatui::buffer::Buffer, (x, y): (u16, u16), width: u16) {
-    let theme = &app.looks.theme;
-    let look =
+    let theme = &app.config.theme;
+    let button_style =
         |focus: bool| if focus { Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD) } else { Style::new() };
     if dialog.expired.is_some() {
         let close = format!("{} closes; no other key does anything", app.key("no"));
         put(buffer, x, y, width, &close, theme.key);
         return;
     }
-    let (cancel, confirm) = faces(dialog);
-    put(buffer, x, y, width, &cancel, look(dialog.focus == Focus::Cancel));
+    let (cancel, confirm) = button_labels(dialog);
+    put(buffer, x, y, width, &cancel, button_style(dialog.focus == Focus::Cancel));
     let at = x + u16::try_from(cancel.len()).unwrap_or(0) + 2;
-    put(buffer, at, y, width, &confirm, look(dialog.focus == Focus::Confirm));
+    put(buffer, at, y, width, &confirm, button_style(dialog.focus == Focus::Confirm));
     let at = at + u16::try_from(confirm.len()).unwrap_or(0) + 3;
-    let room = (x + width).saturating_sub(at);
-    put(buffer, at, y, room, &hint(app, dialog, usize::from(room)), theme.muted);
+    let free_width = (x + width).saturating_sub(at);
+    put(buffer, at, y, free_width, &hint(app, dialog, usize::from(free_width)), theme.muted);
 }
 
 /// Returns the hint about the keys at the current focus. The way out is always shown, the rest if there is space.
-fn hint(app: &App, dialog: &Dialog, room: usize) -> String {
-    let said = |name: &str, word: &str| format!("{} {word}", app.key(name));
+fn hint(app: &App, dialog: &Dialog, free_width: usize) -> String {
+    let key_hint = |name: &str, word: &str| format!("{} {word}", app.key(name));
     let typing = matches!(dialog.focus, Focus::Reason | Focus::Typed | Focus::Value);
-    let out = said(if typing { "drop" } else { "no" }, "no");
+    let out = key_hint(if typing { "drop" } else { "no" }, "no");
     let (before, after) = match dialog.focus {
         // the whole sequence in one line, if nothing has to be typed before
-        Focus::Reason if dialog.expect.is_none() && app.looks.keymap.key("yes").is_some() => {
+        Focus::Reason if dialog.expect.is_none() && app.config.keymap.key("yes").is_some() => {
             (vec![format!("{}, {} confirm", app.key("accept"), app.key("yes"))], None)
         }
-        Focus::Reason | Focus::Typed | Focus::Value => (vec![said("accept", "next")], None),
+        Focus::Reason | Focus::Typed | Focus::Value => (vec![key_hint("accept", "next")], None),
         Focus::Type | Focus::Operation => {
             let choose = format!("{} {} choose", app.key("next-option"), app.key("previous-option"));
-            (vec![choose, said("press", "next")], None)
+            (vec![choose, key_hint("press", "next")], None)
         }
-        Focus::Cancel | Focus::Confirm => (vec![said("yes", "yes")], Some(said("next-field", "next"))),
+        Focus::Cancel | Focus::Confirm => (vec![key_hint("yes", "yes")], Some(key_hint("next-field", "next"))),
     };
-    let fits = |hints: &[String]| hints.iter().map(|hint| hint.chars().count() + 2).sum::<usize>() <= room + 2;
+    let fits = |hints: &[String]| hints.iter().map(|hint| hint.chars().count() + 2).sum::<usize>() <= free_width + 2;
     let mut hints = before;
     while !hints.is_empty() && !fits(&[&hints[..], std::slice::from_ref(&out)].concat()) {
         hints.pop();

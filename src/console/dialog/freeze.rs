@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Bound, Dialog, DialogAction, Why};
+use super::{Dialog, DialogAction, Precondition, ReasonPolicy};
 use crate::{
     console::{app::App, calendar, event::Action, queries::Counts, when},
     model::time::ahead,
@@ -17,11 +17,11 @@ pub fn freeze(app: &App, argument: &str) -> Result<Dialog, String> {
         return Err("freeze TIME REASON: the reason is missing, every header shows it".to_owned());
     }
     let until = ahead(until, now)?;
-    let title = format!("Freeze both queues of {} until {}?", app.cluster_word(), calendar::moment(app, until));
+    let title = format!("Freeze both queues of {} until {}?", app.cluster_label(), calendar::moment(app, until));
     let action = DialogAction::Act(Action::Freeze { until, reason: reason.clone() });
     let mut dialog = Dialog::new(title, "Freeze", action);
     dialog.lines = lines(app, until, &reason);
-    dialog.why = Why::Never;
+    dialog.why = ReasonPolicy::Never;
     // bound to nothing: a stop has to succeed whatever was written meanwhile
     Ok(dialog)
 }
@@ -51,14 +51,15 @@ fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
 pub fn unfreeze(app: &App, reason: &str) -> Result<Dialog, String> {
     let frozen = calendar::frozen(app).ok_or("nothing is frozen")?;
     let action = DialogAction::Act(Action::Unfreeze { reason: None });
-    let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_word()), "Unfreeze", action);
+    let mut dialog = Dialog::new(format!("End the freeze of {}?", app.cluster_label()), "Unfreeze", action);
     let waiting = app.totals.reboots.queued + app.totals.repairs.queued;
     dialog.lines = vec![frozen, format!("{waiting} queued: the next pass may start some")];
     if reason.is_empty() {
-        dialog.why = Why::Never;
+        dialog.why = ReasonPolicy::Never;
     } else {
-        dialog.because(reason.to_owned());
+        dialog.set_reason(reason.to_owned());
     }
-    dialog.bound = vec![Bound::Policy(app.seen.snapshot.store.policy.as_ref().map_or(0, |stored| stored.mod_revision))];
+    dialog.preconditions =
+        vec![Precondition::Policy(app.seen.snapshot.store.policy.as_ref().map_or(0, |stored| stored.mod_revision))];
     Ok(dialog)
 }

@@ -1,7 +1,7 @@
 //! Dialogs for hosts of Metal3: reboot, hold off, on, off, release, and fencing. These actions take effect at once,
 //! without queue or drain, so the cluster's name and the count have to be typed.
 
-use super::{Bound, Dialog, DialogAction, Why, pick::Pick, tier};
+use super::{Dialog, DialogAction, Precondition, ReasonPolicy, pick::Pick, tier};
 use crate::{
     actions::HostAction,
     console::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Prefix of cketerm's keys.
-pub const OURS: &str = "cketerm";
+pub const CKETERM_KEY: &str = "cketerm";
 const REBOOT: &str = "reboot";
 const HOLD: &str = "hold off";
 const OFF: &str = "turn off";
@@ -33,7 +33,7 @@ pub fn action(what: &str, how: &str) -> Option<HostAction> {
 }
 
 /// Returns the shown fields of a host. A change of them makes a dialog expire; other fields change all the time.
-pub fn shown(host: &HostRow) -> String {
+pub fn fingerprint(host: &HostRow) -> String {
     let hindrance = host.hindrance().map(|why| why.to_string());
     format!("{} {:?} {} {:?} {hindrance:?}", host.uid, host.powered_on, host.online, host.asked)
 }
@@ -46,11 +46,11 @@ fn chosen(app: &App) -> Result<Vec<(HostId, &HostRow)>, String> {
     }
     let found: Vec<(HostId, &HostRow)> =
         ids.into_iter().filter_map(|id| queries::host(&app.seen, &id).map(|host| (id.clone(), &**host))).collect();
-    if found.is_empty() { Err(app.nothing_chosen("host")) } else { Ok(found) }
+    if found.is_empty() { Err(app.nothing_selected("host")) } else { Ok(found) }
 }
 
 fn line(app: &App, id: &HostId, host: &HostRow) -> String {
-    let asked = short_text::host_asked(host);
+    let asked = short_text::host_requests(host);
     let asked = if asked.is_empty() { String::new() } else { format!("; already requested: {asked}") };
     let node = queries::host_node(&app.seen, id).map(|n| format!("node {}", n.name));
     let node = node.unwrap_or_else(|| "no node known".to_owned());
@@ -83,15 +83,15 @@ fn dialog(
 ) -> Dialog {
     let named = hosts.iter().map(|(_, host)| (host.full_name(), host.uid.clone())).collect();
     let mut dialog = Dialog::new(title, verb, DialogAction::Act(Action::Hosts { hosts: named, action, reason: None }));
-    dialog.bound = hosts.iter().map(|(id, host)| Bound::Host(id.clone(), shown(host))).collect();
-    dialog.expect = tier::typed(app, "host-power", hosts.len(), 0);
+    dialog.preconditions = hosts.iter().map(|(id, host)| Precondition::Host(id.clone(), fingerprint(host))).collect();
+    dialog.expect = tier::confirmation_text(app, "host-power", hosts.len(), 0);
     dialog
 }
 
 /// Opens the dialog that reboots, holds, or turns on or off.
 pub fn power(app: &App) -> Result<Dialog, String> {
     let hosts = chosen(app)?;
-    let title = format!("Power of {} on {}?", count(hosts.len(), "host"), app.cluster_word());
+    let title = format!("Power of {} on {}?", count(hosts.len(), "host"), app.cluster_label());
     let mut dialog = dialog(app, &hosts, title, "Do it", None);
     dialog.lines = warnings(app, &hosts);
     for (id, host) in &hosts {
@@ -105,7 +105,7 @@ pub fn power(app: &App) -> Result<Dialog, String> {
     };
     let held = format!("held off until {} releases it", app.key("unhold"));
     let online = |what: &str| vec![("spec.online".to_owned(), vec![what.to_owned()])];
-    dialog.pick = Some(Pick::among(
+    dialog.pick = Some(Pick::from_options(
         ("action", "mode"),
         vec![
             (REBOOT.to_owned(), how("shut down, cut off when that fails, turned on", "cut off at once, turned on")),
@@ -119,9 +119,9 @@ pub fn power(app: &App) -> Result<Dialog, String> {
 
 /// Formats a hold from the annotation's value: `held off hard by alice@admin1 since 2026-11-21T09:40:00Z`.
 fn hold(value: &str) -> String {
-    let said: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
-    let word = |name: &str| said[name].as_str().map(|word| format!(" {name} {word}")).unwrap_or_default();
-    let why = said["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
+    let fields: serde_json::Value = serde_json::from_str(value).unwrap_or_default();
+    let word = |name: &str| fields[name].as_str().map(|word| format!(" {name} {word}")).unwrap_or_default();
+    let why = fields["why"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
     short_text::safe(&format!("held off {}{}{}{why}", Mode::of(value), word("by"), word("since")))
 }
 
@@ -144,9 +144,9 @@ pub fn release(app: &App) -> Result<Dialog, String> {
 pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
     let host = queries::host(&app.seen, id).ok_or_else(|| format!("host {}/{} is gone", id.0, id.1))?;
     let (id, host) = (id.clone(), &**host);
-    let ours = |key: &&String| *key == OURS || key.starts_with("cketerm-");
-    let keys: Vec<&String> = host.asked.keys.keys().filter(ours).collect();
-    let others: Vec<&str> = host.asked.keys.keys().filter(|key| !ours(key)).map(String::as_str).collect();
+    let is_own = |key: &&String| *key == CKETERM_KEY || key.starts_with("cketerm-");
+    let keys: Vec<&String> = host.asked.keys.keys().filter(is_own).collect();
+    let others: Vec<&str> = host.asked.keys.keys().filter(|key| !is_own(key)).map(String::as_str).collect();
     if keys.is_empty() {
         let by = if others.is_empty() { String::new() } else { format!("; {} holds it off", others.join(", ")) };
         return Err(format!("{} is not held off by cketerm{by}", host.full_name()));
@@ -154,13 +154,13 @@ pub fn release_of(app: &App, id: &HostId) -> Result<Dialog, String> {
     let last = others.is_empty() && keys.len() == 1;
     let after = if last { "the host is turned on".to_owned() } else { "others still hold it off".to_owned() };
     let hosts = [(id, host)];
-    let title = format!("Release {} on {}?", host.full_name(), app.cluster_word());
+    let title = format!("Release {} on {}?", host.full_name(), app.cluster_label());
     let mut dialog = dialog(app, &hosts, title, "Release", None);
     dialog.lines = hosts.iter().map(|(id, host)| line(app, id, host)).collect();
     dialog.lines.push(after);
     let held = |key: &String| host.asked.keys.get(key).map(|value| hold(value)).unwrap_or_default();
     let all = keys.into_iter().map(|key| (key.clone(), vec![("release".to_owned(), vec![held(key)])])).collect();
-    let pick = Pick::among(("key", "what"), all);
+    let pick = Pick::from_options(("key", "what"), all);
     dialog.pick = Some(pick);
     Ok(dialog)
 }
@@ -176,7 +176,7 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
         return Err(format!("no Node matches {name} by address or host name; set its annotation cketerm.io/node"));
     };
     let hosts = [(id, host)];
-    let title = format!("Fence node {} of host {name} on {}?", node.name, app.cluster_word());
+    let title = format!("Fence node {} of host {name} on {}?", node.name, app.cluster_label());
     let action = HostAction::Fence(node.name.clone(), node.uid.clone());
     let mut dialog = dialog(app, &hosts, title, "Fence", Some(action));
     dialog.lines = warnings(app, &hosts);
@@ -193,7 +193,7 @@ pub fn fence(app: &App) -> Result<Dialog, String> {
     if node.ready {
         dialog.lines.insert(0, "! the Node is Ready: its kubelet runs and its pods may be healthy".to_owned());
     }
-    dialog.why = Why::Required;
-    dialog.bound.push(Bound::Node(node.name.clone(), node.uid.clone()));
+    dialog.why = ReasonPolicy::Required;
+    dialog.preconditions.push(Precondition::Node(node.name.clone(), node.uid.clone()));
     Ok(dialog)
 }

@@ -9,7 +9,6 @@
 
 pub mod add;
 pub mod backoff;
-pub mod bound;
 pub mod cancel;
 pub mod draw;
 pub mod freeze;
@@ -18,6 +17,7 @@ pub mod host;
 pub mod order;
 pub mod pick;
 pub mod plan;
+pub mod preconditions;
 pub mod quit;
 pub mod registry;
 pub mod repair;
@@ -29,13 +29,13 @@ use std::borrow::Cow;
 
 use tui_input::Input;
 
-pub use self::bound::Bound;
+pub use self::preconditions::Precondition;
 use self::{pick::Pick, plan::Plan};
 use super::{app::App, event::Action};
 use crate::{actions::constraint, engine::snapshot::Seen, model::entry::EntryId};
 
 /// Number of entries from which the cluster's name and the count must be typed.
-pub const LARGE: usize = 10;
+pub const LARGE_COUNT: usize = 10;
 
 /// Effect of the confirming button.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub enum DialogAction {
 
 /// Whether a reason can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ReasonPolicy {
     /// There is no field for it.
     Never,
     /// It may be given.
@@ -78,13 +78,13 @@ pub enum Focus {
 
 /// Entries that a stopping verb was opened for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stops {
+pub struct StopTargets {
     /// All of them, including those that have ended meanwhile.
     pub ids: Vec<EntryId>,
     /// Whether only unfinished entries are meant.
     pub unfinished: bool,
     /// Whether only entries are meant for which nothing has been done.
-    pub unbegun: bool,
+    pub not_started: bool,
 }
 
 /// An open dialog.
@@ -109,7 +109,7 @@ pub struct Dialog {
     /// Value that was proposed before the operator typed.
     pub proposed: Option<String>,
     /// Whether a reason can be given.
-    pub why: Why,
+    pub why: ReasonPolicy,
     /// The reason so far.
     pub reason: Input,
     /// Text that has to be typed; `None` = `y` is enough.
@@ -119,17 +119,17 @@ pub struct Dialog {
     /// Element that has the focus.
     pub focus: Focus,
     /// Objects to which the dialog is bound.
-    pub bound: Vec<Bound>,
+    pub preconditions: Vec<Precondition>,
     /// Selected objects that the action leaves out.
     pub left_out: Vec<String>,
     /// Entries that the action stops; `None` for other actions.
-    pub stops: Option<Stops>,
+    pub stops: Option<StopTargets>,
     /// Preview, which is queried from Kubernetes while the dialog is open.
     pub plan: Option<Plan>,
     /// Reason why the dialog can no longer be confirmed.
     pub expired: Option<String>,
     /// Whether the initial focus was set.
-    begun: bool,
+    focus_initialized: bool,
 }
 
 impl Dialog {
@@ -145,23 +145,23 @@ impl Dialog {
             pick: None,
             value: None,
             proposed: None,
-            why: Why::Optional,
+            why: ReasonPolicy::Optional,
             reason: Input::default(),
             expect: None,
             typed: Input::default(),
             focus: Focus::Cancel,
-            bound: Vec::new(),
+            preconditions: Vec::new(),
             left_out: Vec::new(),
             stops: None,
             plan: None,
             expired: None,
-            begun: false,
+            focus_initialized: false,
         }
     }
 
     /// Creates an expired dialog for an object that was gone when the key was pressed. It takes the letters that
     /// follow, which were meant for the reason.
-    pub fn gone(title: impl Into<String>, why: impl Into<String>) -> Self {
+    pub fn obsolete(title: impl Into<String>, why: impl Into<String>) -> Self {
         let mut dialog = Self::new(title, "", DialogAction::Quit);
         dialog.expire(why.into());
         dialog
@@ -169,21 +169,21 @@ impl Dialog {
 
     /// Sets the initial focus, once: to the first choice or field that needs input.
     pub fn begin(&mut self) {
-        if !std::mem::replace(&mut self.begun, true) && self.expired.is_none() {
+        if !std::mem::replace(&mut self.focus_initialized, true) && self.expired.is_none() {
             self.focus = match &self.pick {
                 Some(pick) if pick.machine_type().is_none() => Focus::Type,
                 Some(pick) if pick.chosen().is_none() => Focus::Operation,
                 _ if self.value.is_some() && self.proposed.is_none() => Focus::Value,
-                _ if self.why != Why::Never => Focus::Reason,
+                _ if self.why != ReasonPolicy::Never => Focus::Reason,
                 _ => Focus::Cancel,
             };
         }
     }
 
     /// Sets a reason that was typed before the dialog was opened.
-    pub fn because(&mut self, reason: String) {
+    pub fn set_reason(&mut self, reason: String) {
         self.begin();
-        if reason.is_empty() || self.why == Why::Never || self.expired.is_some() {
+        if reason.is_empty() || self.why == ReasonPolicy::Never || self.expired.is_some() {
             return;
         }
         self.reason = Input::new(reason);
@@ -193,7 +193,7 @@ impl Dialog {
     }
 
     /// Returns the fields and buttons in their order.
-    pub fn places(&self) -> Vec<Focus> {
+    pub fn focus_order(&self) -> Vec<Focus> {
         let mut stops = Vec::new();
         if self.expired.is_some() {
             return vec![Focus::Cancel];
@@ -203,7 +203,7 @@ impl Dialog {
             stops.extend(pick.has_second().then_some(Focus::Operation));
         }
         stops.extend(self.value.as_ref().map(|_| Focus::Value));
-        if self.why != Why::Never {
+        if self.why != ReasonPolicy::Never {
             stops.push(Focus::Reason);
         }
         if self.expect.is_some() {
@@ -214,8 +214,8 @@ impl Dialog {
     }
 
     /// Moves the focus.
-    pub fn turn(&mut self, forward: bool) {
-        let stops = self.places();
+    pub fn move_focus(&mut self, forward: bool) {
+        let stops = self.focus_order();
         let at = stops.iter().position(|f| *f == self.focus).unwrap_or(0);
         let next = if forward { at + 1 } else { at + stops.len() - 1 };
         self.focus = stops.get(next % stops.len()).copied().unwrap_or(Focus::Cancel);
@@ -223,22 +223,22 @@ impl Dialog {
 
     /// Moves on from a field or a choice (Enter). From the last one it goes to the buttons, or to missing input, which
     /// is returned. It goes to the confirming button only if something was typed, so that Enter alone never confirms.
-    pub fn go_on(&mut self) -> Option<String> {
-        self.turn(true);
+    pub fn focus_next(&mut self) -> Option<String> {
+        self.move_focus(true);
         if self.focus != Focus::Cancel {
             return None;
         }
         let missing = self.missing();
         if missing.is_some() {
-            self.go_to_missing();
-        } else if self.expect.is_some() || self.typed_value() || !self.reason.value().trim().is_empty() {
+            self.focus_missing();
+        } else if self.expect.is_some() || self.has_typed_value() || !self.reason.value().trim().is_empty() {
             self.focus = Focus::Confirm;
         }
         missing
     }
 
     /// Reports whether a value was typed. An unchanged proposal does not count.
-    fn typed_value(&self) -> bool {
+    fn has_typed_value(&self) -> bool {
         self.value.as_ref().is_some_and(|value| self.proposed.as_deref() != Some(value.value()))
     }
 
@@ -263,24 +263,24 @@ impl Dialog {
     }
 
     /// Chooses the next or the previous option, or moves the focus if there is nothing to choose.
-    pub fn option(&mut self, forward: bool) {
+    pub fn change_option(&mut self, forward: bool) {
         match (&mut self.pick, self.focus) {
-            (Some(pick), Focus::Type) => pick.turn_type(forward),
-            (Some(pick), Focus::Operation) => pick.turn_operation(forward),
-            _ => self.turn(forward),
+            (Some(pick), Focus::Type) => pick.cycle_type(forward),
+            (Some(pick), Focus::Operation) => pick.cycle_operation(forward),
+            _ => self.move_focus(forward),
         }
     }
 
     /// Sets the focus to missing input.
-    pub fn go_to_missing(&mut self) {
+    pub fn focus_missing(&mut self) {
         if self.expired.is_some() {
             return;
         }
         self.focus = match &self.pick {
             Some(pick) if pick.machine_type().is_none() => Focus::Type,
             Some(pick) if pick.chosen().is_none() => Focus::Operation,
-            _ if self.wrong_value().is_some() => Focus::Value,
-            _ if self.why == Why::Required && self.reason.value().trim().is_empty() => Focus::Reason,
+            _ if self.value_error().is_some() => Focus::Value,
+            _ if self.why == ReasonPolicy::Required && self.reason.value().trim().is_empty() => Focus::Reason,
             _ => Focus::Typed,
         };
     }
@@ -299,10 +299,10 @@ impl Dialog {
             }
             _ => {}
         }
-        if let Some(wrong) = self.wrong_value() {
+        if let Some(wrong) = self.value_error() {
             return Some(wrong);
         }
-        if self.why == Why::Required && self.reason.value().trim().is_empty() {
+        if self.why == ReasonPolicy::Required && self.reason.value().trim().is_empty() {
             return Some("a reason is needed: type it".to_owned());
         }
         match &self.expect {
@@ -314,13 +314,13 @@ impl Dialog {
     }
 
     /// Returns the error of the value that was typed for the chosen constraint.
-    fn wrong_value(&self) -> Option<String> {
+    fn value_error(&self) -> Option<String> {
         let (value, pick) = (self.value.as_ref()?, self.pick.as_ref()?);
         constraint(pick.machine_type()?, value.value().trim()).err()
     }
 
     /// Reports whether the input that a message requested is there now.
-    pub fn obeyed(&self, message: &str) -> bool {
+    pub fn is_resolved(&self, message: &str) -> bool {
         self.missing().as_deref() != Some(message)
     }
 
@@ -348,7 +348,7 @@ impl Dialog {
     /// Expires the dialog if an object to which it is bound has changed.
     pub fn check(&mut self, seen: &Seen) {
         if self.expired.is_none()
-            && let Some(why) = self.bound.iter().find_map(|bound| bound.broken(seen))
+            && let Some(why) = self.preconditions.iter().find_map(|preconditions| preconditions.violation(seen))
         {
             self.expire(why);
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Dialog, DialogAction, Why, tier};
+use super::{Dialog, DialogAction, Precondition, ReasonPolicy, tier};
 use crate::{
     console::{
         app::{App, Target},
@@ -47,15 +47,15 @@ fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
 fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, String)> {
     let now = app.now.wall;
     if let Some(entry) = queries::entry(&app.seen, id) {
-        let (fits, wanted) = match verb {
+        let (fits, required_status) = match verb {
             Verb::Force => (matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued), "draining"),
             _ => (entry.status == RebootStatus::Rebooting, "rebooting"),
         };
-        return Some(((!fits).then_some(wanted), short_text::status(entry, now).to_owned()));
+        return Some(((!fits).then_some(required_status), short_text::status(entry, now).to_owned()));
     }
     let entry = queries::repair(&app.seen, id)?;
     let watching = entry.unfinished() && entry.claims_machine() && entry.step_status == StepStatus::Watching;
-    let (fits, wanted) = match verb {
+    let (fits, required_status) = match verb {
         Verb::Force => (entry.unfinished() && !watching, "draining"),
         _ => (watching, "watching"),
     };
@@ -64,32 +64,32 @@ fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, St
         let [delete, repair] = ["cancel", "repair"].map(|name| app.key(name));
         let _ = write!(state, " (delete it with {delete}, repair it again with {repair})");
     }
-    Some(((!fits).then_some(wanted), state))
+    Some(((!fits).then_some(required_status), state))
 }
 
 /// Opens the dialog of `retry`, `done` or `force`, or returns the reason why the order makes no sense here.
 pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     let mut chosen = app.chosen_entries();
     if chosen.is_empty() {
-        return Err(app.nothing_chosen("entry"));
+        return Err(app.nothing_selected("entry"));
     }
     if chosen.len() > 1 {
         // a node may have a reboot and a repair, of which often only one fits the order
         let fitting = |id: &EntryId| matches!(state(app, *id, verb), Some((None, _)));
-        let meant: Vec<EntryId> = chosen.iter().copied().filter(fitting).collect();
-        if app.chosen_nodes().len() == 1 && meant.len() == 1 {
-            chosen = meant;
+        let matching: Vec<EntryId> = chosen.iter().copied().filter(fitting).collect();
+        if app.chosen_nodes().len() == 1 && matching.len() == 1 {
+            chosen = matching;
         }
     }
     let [id] = chosen.as_slice() else {
         return Err(format!("{verb} takes one entry at a time: choose one, {} are chosen", chosen.len()));
     };
-    let (_, revision) =
-        queries::lies(&app.seen, *id).ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
-    let (wanted, now) =
+    let (_, revision) = queries::stored_at(&app.seen, *id)
+        .ok_or_else(|| format!("{id} is gone: it ended, or was cancelled or deleted"))?;
+    let (required_status, now) =
         state(app, *id, verb).ok_or_else(|| format!("{id} cannot be read: {} removes it", app.key("cancel")))?;
-    if let Some(wanted) = wanted {
-        return Err(format!("{verb} needs an entry that is {wanted}; {id} is {now}"));
+    if let Some(required_status) = required_status {
+        return Err(format!("{verb} needs an entry that is {required_status}; {id} is {now}"));
     }
     if let Some(running) = queries::running(&app.seen, *id).filter(|_| verb == Verb::Retry) {
         let (since, host) = (when::age(running.start, app.now.wall), short_text::safe(&running.host));
@@ -106,7 +106,7 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
         _ => "Retry",
     };
     let mut dialog =
-        Dialog::new(format!("Order {verb} of {id} on {}?", app.cluster_word()), label, DialogAction::Act(action));
+        Dialog::new(format!("Order {verb} of {id} on {}?", app.cluster_label()), label, DialogAction::Act(action));
     let work = queries::repair(&app.seen, *id).map(|e| {
         format!("  {} step {}: {}", e.operation, short_text::step(&app.seen, e), short_text::command(&app.seen, e))
     });
@@ -121,9 +121,9 @@ pub fn open(app: &App, verb: Verb) -> Result<Dialog, String> {
     if let Some(why) = app.seen.reasons.get(id) {
         dialog.lines.push(short_text::sentence(why));
     }
-    dialog.why = Why::Required;
-    dialog.bound = vec![Bound::Entry(*id, revision)];
-    dialog.expect = tier::typed(app, &verb.to_string(), 1, usize::from(api));
+    dialog.why = ReasonPolicy::Required;
+    dialog.preconditions = vec![Precondition::Entry(*id, revision)];
+    dialog.expect = tier::confirmation_text(app, &verb.to_string(), 1, usize::from(api));
     Ok(dialog)
 }
 
@@ -143,6 +143,6 @@ pub fn release(app: &App) -> Result<Dialog, String> {
         "not checked: whether it has booted".to_owned(),
     ];
     let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
-    dialog.bound = vec![Bound::Node(name, uid.to_owned())];
+    dialog.preconditions = vec![Precondition::Node(name, uid.to_owned())];
     Ok(dialog)
 }

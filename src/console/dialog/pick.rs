@@ -1,6 +1,6 @@
 //! Choice among the repair operations of the definition: first the machine type, then one of its operations.
 
-use crate::model::cluster::{Repair, steps_in_words};
+use crate::model::cluster::{Repair, describe_steps};
 
 /// A choice and its progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,13 +13,13 @@ pub struct Pick {
 }
 
 /// Options of the second choice, each with lines that explain it.
-pub type Seconds = Vec<(String, Vec<String>)>;
+pub type SecondOptions = Vec<(String, Vec<String>)>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Type {
     name: String,
     /// Operations, each with a description of its steps.
-    operations: Seconds,
+    operations: SecondOptions,
 }
 
 impl Pick {
@@ -32,7 +32,7 @@ impl Pick {
             .map(|name| {
                 let operations = repair.operations_for(name).unwrap_or_default();
                 let operations =
-                    operations.iter().map(|o| (o.operation.clone(), steps_in_words(o.steps(), "ADDRESS"))).collect();
+                    operations.iter().map(|o| (o.operation.clone(), describe_steps(o.steps(), "ADDRESS"))).collect();
                 Type { name: name.to_owned(), operations }
             })
             .collect();
@@ -41,23 +41,26 @@ impl Pick {
             found => found,
         };
         let mut pick = Self { labels: None, types, machine_type, operation: None };
-        pick.choose_the_only_operation();
+        pick.select_only_operation();
         pick
     }
 
     /// Creates another kind of choice: the two labels, and each first option with its second options and their
     /// explanations.
-    pub fn among(labels: (&'static str, &'static str), all: Vec<(String, Seconds)>) -> Self {
+    pub fn from_options(labels: (&'static str, &'static str), all: Vec<(String, SecondOptions)>) -> Self {
         let types: Vec<Type> = all.into_iter().map(|(name, operations)| Type { name, operations }).collect();
         let machine_type = (types.len() == 1).then_some(0);
         let mut pick = Self { labels: Some(labels), types, machine_type, operation: None };
-        pick.choose_the_only_operation();
+        pick.select_only_operation();
         pick
     }
 
     /// Creates a single choice: its label, and each option with lines that explain it.
     pub fn one(label: &'static str, all: Vec<(String, Vec<String>)>) -> Self {
-        Self::among((label, ""), all.into_iter().map(|(name, lines)| (name, vec![(String::new(), lines)])).collect())
+        Self::from_options(
+            (label, ""),
+            all.into_iter().map(|(name, lines)| (name, vec![(String::new(), lines)])).collect(),
+        )
     }
 
     /// Reports whether there is a second choice.
@@ -75,7 +78,7 @@ impl Pick {
         self.types.iter().all(|t| t.operations.is_empty())
     }
 
-    fn choose_the_only_operation(&mut self) {
+    fn select_only_operation(&mut self) {
         self.operation = (self.operations().len() == 1).then_some(0);
     }
 
@@ -87,22 +90,22 @@ impl Pick {
     pub fn choose(&mut self, name: &str) {
         if let Some(at) = self.types.iter().position(|t| t.name == name) {
             self.machine_type = Some(at);
-            self.choose_the_only_operation();
+            self.select_only_operation();
         }
     }
 
     /// Chooses the next or the previous type and resets the operation.
-    pub fn turn_type(&mut self, forward: bool) {
+    pub fn cycle_type(&mut self, forward: bool) {
         let before = self.machine_type;
-        self.machine_type = turned(before, self.types.len(), forward);
+        self.machine_type = cycled(before, self.types.len(), forward);
         if self.machine_type != before {
-            self.choose_the_only_operation();
+            self.select_only_operation();
         }
     }
 
     /// Chooses the next or the previous operation of the type.
-    pub fn turn_operation(&mut self, forward: bool) {
-        self.operation = turned(self.operation, self.operations().len(), forward);
+    pub fn cycle_operation(&mut self, forward: bool) {
+        self.operation = cycled(self.operation, self.operations().len(), forward);
     }
 
     /// Returns type and operation, once both are chosen.
@@ -138,7 +141,7 @@ impl Pick {
     }
 }
 
-fn turned(at: Option<usize>, all: usize, forward: bool) -> Option<usize> {
+fn cycled(at: Option<usize>, all: usize, forward: bool) -> Option<usize> {
     match (at, forward) {
         _ if all == 0 => None,
         (None, true) => Some(0),
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_of_one_is_made_already_and_others_are_not_guessed() {
+    fn a_single_option_is_preselected_and_several_are_not() {
         assert_eq!(Pick::of(&repair(&["a"], &["x"]), None).chosen(), Some(("a", "x")));
         assert_eq!(Pick::of(&repair(&["a", "b"], &["x"]), None).chosen(), None);
         assert_eq!(Pick::of(&repair(&["a", "b"], &["x"]), Some("b")).chosen(), Some(("b", "x")));
@@ -179,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn choices_go_round_in_both_directions() {
+    fn options_wrap_around_in_both_directions() {
         let mut pick = Pick::of(&repair(&["a", "b"], &["x", "y"]), None);
-        pick.turn_operation(true);
+        pick.cycle_operation(true);
         assert_eq!(pick.chosen(), None, "no operation without a type");
-        pick.turn_type(false);
-        pick.turn_operation(true);
+        pick.cycle_type(false);
+        pick.cycle_operation(true);
         assert_eq!(pick.chosen(), Some(("b", "x")));
-        pick.turn_operation(false);
+        pick.cycle_operation(false);
         assert_eq!(pick.chosen(), Some(("b", "y")));
         assert_eq!(pick.steps(), ["step 1: cycle -f ADDRESS, then one health check"]);
     }

@@ -9,22 +9,22 @@ use crate::{
     console::{
         app::App,
         calendar,
-        eta::as_one_by_one,
+        eta::sequential_count,
         event::{Action, count},
-        overview::{control_plane, pace_of, start},
+        overview::{control_plane, start, throughput_of},
         when,
     },
     model::{entry::QueueKind, policy::ApiServerOrder},
 };
 
 /// Age of an answer after which it is queried again.
-const RENEWED: Duration = Duration::from_secs(15);
+const RENEW_INTERVAL: Duration = Duration::from_secs(15);
 /// Limit of these queries, so that a forgotten dialog does not query pods all night.
-const RENEWALS: u8 = 8;
+const MAX_RENEWALS: u8 = 8;
 /// Age of an answer from which it is shown.
-const OLD: Duration = Duration::from_secs(45);
+const STALE_AFTER: Duration = Duration::from_secs(45);
 /// Number of nodes that are named with their blockers.
-const NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 
 /// A preview in progress.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,19 +36,19 @@ pub struct Plan {
     /// Nodes whose drains are previewed.
     pub nodes: Vec<String>,
     /// Whether Kubernetes was queried.
-    pub asked: bool,
+    pub requested: bool,
     /// Lines that need no query.
     pub known: Vec<String>,
     /// Answer of Kubernetes, in lines.
-    pub told: Option<Vec<String>>,
+    pub pod_lines: Option<Vec<String>>,
     /// Time of the answer.
-    pub told_at: Option<Now>,
+    pub checked_at: Option<Now>,
     /// Time of the answer after which the query was repeated.
-    renewed: Option<Now>,
+    last_renewed: Option<Now>,
     /// Number of repeated queries.
     renewals: u8,
     /// Time of the answer, once it is old because the repeated query was not answered.
-    pub old: Option<String>,
+    pub stale_since: Option<String>,
 }
 
 impl Plan {
@@ -58,20 +58,20 @@ impl Plan {
             number: 0,
             queue,
             nodes,
-            asked: false,
+            requested: false,
             known,
-            told: None,
-            told_at: None,
-            renewed: None,
+            pod_lines: None,
+            checked_at: None,
+            last_renewed: None,
             renewals: 0,
-            old: None,
+            stale_since: None,
         }
     }
 
     /// Takes over an answer.
     pub fn take(&mut self, answer: Result<Drains, String>, now: Now) {
-        (self.told_at, self.old) = (Some(now), None);
-        self.told = Some(match answer {
+        (self.checked_at, self.stale_since) = (Some(now), None);
+        self.pod_lines = Some(match answer {
             Ok(drains) => lines(&drains),
             Err(why) => vec![format!("! pods not checked: {why}")],
         });
@@ -79,15 +79,18 @@ impl Plan {
 
     /// Returns the dialog's lines about the preview.
     pub fn lines(&self) -> Vec<String> {
-        let pods = match &self.told {
-            Some(told) => told.clone(),
+        let pods = match &self.pod_lines {
+            Some(pod_lines) => pod_lines.clone(),
             None if self.nodes.is_empty() => Vec::new(),
             None => vec![format!("pods on {}: asking Kubernetes ...", count(self.nodes.len(), "node"))],
         };
-        let why =
-            if self.renewals < RENEWALS { "Kubernetes has not answered since" } else { "reopen the dialog to refresh" };
-        let old = self.old.iter().map(|at| format!("! pods as of {at}: {why}"));
-        self.known.iter().cloned().chain(old).chain(pods).collect()
+        let why = if self.renewals < MAX_RENEWALS {
+            "Kubernetes has not answered since"
+        } else {
+            "reopen the dialog to refresh"
+        };
+        let stale_since = self.stale_since.iter().map(|at| format!("! pods as of {at}: {why}"));
+        self.known.iter().cloned().chain(stale_since).chain(pods).collect()
     }
 }
 
@@ -106,13 +109,13 @@ fn lines(drains: &Drains) -> Vec<String> {
     if !drains.blocked.is_empty() {
         lines.push(format!("! {} would be blocked now:", count(drains.blocked.len(), "node")));
     }
-    for (name, blockers) in drains.blocked.iter().take(NAMED) {
+    for (name, blockers) in drains.blocked.iter().take(MAX_NAMED) {
         let more = if blockers.len() > 1 { format!(" (and {} more)", blockers.len() - 1) } else { String::new() };
         let first = blockers.first().map(|b| format!("{}: {}", b.pod, b.why)).unwrap_or_default();
         lines.push(format!("!   {name}: {first}{more}"));
     }
-    if drains.blocked.len() > NAMED {
-        lines.push(format!("!   and {} more", drains.blocked.len() - NAMED));
+    if drains.blocked.len() > MAX_NAMED {
+        lines.push(format!("!   and {} more", drains.blocked.len() - MAX_NAMED));
     }
     for (name, why) in drains.unread.iter().take(3) {
         lines.push(format!("! {name}: pods not read: {why}"));
@@ -123,15 +126,15 @@ fn lines(drains: &Drains) -> Vec<String> {
 /// Repeats the query while the dialog stays open, and shows the answer's age if there is no new one.
 pub fn renew(app: &App, dialog: &mut Dialog) {
     let Some(plan) = &mut dialog.plan else { return };
-    let Some(told_at) = plan.told_at else { return };
-    let age = app.now.boot.saturating_sub(told_at.boot);
-    if age > OLD {
-        plan.old = Some(calendar::time(app, told_at.wall));
-    } else if age > RENEWED && plan.old.is_none() && plan.asked && plan.renewals < RENEWALS {
+    let Some(checked_at) = plan.checked_at else { return };
+    let age = app.now.boot.saturating_sub(checked_at.boot);
+    if age > STALE_AFTER {
+        plan.stale_since = Some(calendar::time(app, checked_at.wall));
+    } else if age > RENEW_INTERVAL && plan.stale_since.is_none() && plan.requested && plan.renewals < MAX_RENEWALS {
         // once for each answer
-        let again = plan.renewed == Some(told_at);
-        plan.asked = again;
-        plan.renewed = Some(told_at);
+        let again = plan.last_renewed == Some(checked_at);
+        plan.requested = again;
+        plan.last_renewed = Some(checked_at);
         plan.renewals += u8::from(!again);
     }
 }
@@ -151,27 +154,27 @@ pub fn refresh(app: &App, dialog: &mut Dialog) {
 /// Returns the preview of repairs of these addresses.
 pub fn repairs(app: &App, addresses: &[String]) -> Vec<String> {
     let slots = app.seen.snapshot.store.definition().map(|d| d.cluster.repair.concurrency());
-    let mut lines = how_long(app, QueueKind::Repair, slots, addresses);
+    let mut lines = estimate_lines(app, QueueKind::Repair, slots, addresses);
     lines.push("for the steps that drain:".to_owned());
     lines
 }
 
 /// Returns the start of the work and its duration on its own, based on entries that ended recently.
-fn how_long(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String]) -> Vec<String> {
+fn estimate_lines(app: &App, queue: QueueKind, slots: Option<i64>, addresses: &[String]) -> Vec<String> {
     let start = start(app, queue, addresses.iter().map(String::as_str));
     let clock = |at| calendar::moment(app, at);
     // the dialog itself shows that the queue is disabled, with the key that enables it
     let bar = start.bar.iter().filter(|bar| **bar != Bar::Disabled);
-    let mut lines: Vec<String> = bar.map(|bar| format!("! nothing starts {}", bar.said(clock))).collect();
-    lines.extend(pace_of(app, queue, slots, start.bar.is_some()).map(|throughput| {
+    let mut lines: Vec<String> = bar.map(|bar| format!("! nothing starts {}", bar.described(clock))).collect();
+    lines.extend(throughput_of(app, queue, slots, start.bar.is_some()).map(|throughput| {
         // repairs have no rule of their own for API servers
         let api_server = |address: &&String| queue == QueueKind::Reboot && control_plane(app, address);
         let alone = addresses.iter().filter(api_server).count();
         let slots = slots.and_then(|n| usize::try_from(n).ok()).unwrap_or(1);
-        let through = when::span(throughput.through(as_one_by_one(addresses.len(), alone, slots)));
+        let total_time = when::span(throughput.total_time(sequential_count(addresses.len(), alone, slots)));
         format!(
-            "about {through} for them alone, one every {} like the last {}",
-            when::span(throughput.each),
+            "about {total_time} for them alone, one every {} like the last {}",
+            when::span(throughput.interval),
             throughput.of
         )
     }));
@@ -184,16 +187,16 @@ pub fn reboots(app: &App, addresses: &[String]) -> Vec<String> {
     let Some(definition) = snap.store.definition() else { return Vec::new() };
     let slots = definition.cluster.reboot.concurrency();
     let mut lines = Vec::new();
-    let line = (!snap.kube.nodes.is_empty())
+    let queue_forecast = (!snap.kube.nodes.is_empty())
         .then(|| forecast(&snap.store, &snap.kube, addresses, app.now))
         .flatten()
         .unwrap_or_default();
-    if line.waves() > 1 {
+    if queue_forecast.waves() > 1 {
         let first = snap.store.policy().api_server_order == ApiServerOrder::First;
         let order = if first { ", API servers first and alone" } else { ", API servers last and alone" };
         let order = if addresses.iter().any(|address| control_plane(app, address)) { order } else { "" };
-        lines.push(format!("{} of at most {slots} at once{order}", count(line.waves(), "wave")));
+        lines.push(format!("{} of at most {slots} at once{order}", count(queue_forecast.waves(), "wave")));
     }
-    lines.extend(how_long(app, QueueKind::Reboot, Some(slots), addresses));
+    lines.extend(estimate_lines(app, QueueKind::Reboot, Some(slots), addresses));
     lines
 }

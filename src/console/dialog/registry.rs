@@ -3,19 +3,19 @@
 
 use tui_input::Input;
 
-use super::{Bound, Dialog, DialogAction, Why, pick::Pick, tier};
+use super::{Dialog, DialogAction, Precondition, ReasonPolicy, pick::Pick, tier};
 use crate::{
     actions::CONSTRAINTS,
     console::{
         app::App,
-        event::{Action, Registering},
+        event::{Action, RegistryAction},
         registry,
     },
     engine::{decide::Applying, snapshot::Seen},
     store::keys::SwitchName,
 };
 
-fn dialog(title: String, verb: &'static str, what: Registering) -> Dialog {
+fn dialog(title: String, verb: &'static str, what: RegistryAction) -> Dialog {
     Dialog::new(title, verb, DialogAction::Act(Action::Registry { what, reason: None }))
 }
 
@@ -24,11 +24,11 @@ pub fn switch(app: &App) -> Dialog {
     let switch = &app.seen.snapshot.store.sabakan;
     let enabled = !switch.enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
-    let title = format!("{verb} the sabakan integration of {}?", app.cluster_word());
-    let mut dialog = dialog(title, verb, Registering::Enable(enabled));
+    let title = format!("{verb} the sabakan integration of {}?", app.cluster_label());
+    let mut dialog = dialog(title, verb, RegistryAction::Enable(enabled));
     dialog.lines =
         if enabled { consequences(app) } else { vec!["no definition is generated or applied any more".to_owned()] };
-    dialog.bound = vec![Bound::switch(&app.seen, SwitchName::Sabakan)];
+    dialog.preconditions = vec![Precondition::switch(&app.seen, SwitchName::Sabakan)];
     dialog
 }
 
@@ -58,12 +58,12 @@ pub fn approve(app: &App) -> Result<Dialog, String> {
     let Applying::Approval(digest, _) = &*app.seen.applying else {
         return Err("nothing waits for approval".to_owned());
     };
-    let title = format!("Approve this change of {}?", app.cluster_word());
-    let mut dialog = dialog(title, "Approve", Registering::Approve(digest.clone()));
+    let title = format!("Approve this change of {}?", app.cluster_label());
+    let mut dialog = dialog(title, "Approve", RegistryAction::Approve(digest.clone()));
     dialog.lines = consequences(app);
     dialog.lines.push(format!("digest {digest}; the approval expires after an hour or with any change"));
-    dialog.expect = tier::typed(app, "approve", 1, 0);
-    dialog.bound = vec![Bound::Digest(digest.clone())];
+    dialog.expect = tier::confirmation_text(app, "approve", 1, 0);
+    dialog.preconditions = vec![Precondition::Digest(digest.clone())];
     Ok(dialog)
 }
 
@@ -75,17 +75,17 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     }
     let (title, verb) = if hold { ("Stop applying", "Hold") } else { ("Resume applying", "Resume") };
     let mut dialog = dialog(
-        format!("{title} generated definitions in {}?", app.cluster_word()),
+        format!("{title} generated definitions in {}?", app.cluster_label()),
         verb,
-        Registering::Hold(hold, hold_revision(&app.seen)),
+        RegistryAction::Hold(hold, hold_revision(&app.seen)),
     );
     dialog.lines = if hold { vec!["plans are still made and shown".to_owned()] } else { consequences(app) };
-    dialog.bound = vec![if hold {
-        Bound::Applying(hold_revision(&app.seen), None)
+    dialog.preconditions = vec![if hold {
+        Precondition::Applying(hold_revision(&app.seen), None)
     } else {
-        Bound::Applying(hold_revision(&app.seen), Some(plan(&app.seen)))
+        Precondition::Applying(hold_revision(&app.seen), Some(plan(&app.seen)))
     }];
-    dialog.why = Why::Optional;
+    dialog.why = ReasonPolicy::Optional;
     Ok(dialog)
 }
 
@@ -104,8 +104,8 @@ pub fn auto_repair(app: &App) -> Dialog {
     let store = &app.seen.snapshot.store;
     let enabled = !store.auto_repair.enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
-    let title = format!("{verb} automatic repair of {}?", app.cluster_word());
-    let mut dialog = dialog(title, verb, Registering::AutoRepair(enabled));
+    let title = format!("{verb} automatic repair of {}?", app.cluster_label());
+    let mut dialog = dialog(title, verb, RegistryAction::AutoRepair(enabled));
     dialog.lines = match (enabled, store.constraints().maximum_repair_queue_entries) {
         (false, _) => vec!["no repair is queued automatically any more; those in the queue continue".to_owned()],
         (true, cap) if cap <= 0 => {
@@ -115,7 +115,7 @@ pub fn auto_repair(app: &App) -> Dialog {
             vec![format!("machines that sabakan calls sick are queued for repair, up to {cap} entries in the queue")]
         }
     };
-    dialog.bound = vec![Bound::switch(&app.seen, SwitchName::AutoRepair)];
+    dialog.preconditions = vec![Precondition::switch(&app.seen, SwitchName::AutoRepair)];
     dialog
 }
 
@@ -130,14 +130,14 @@ pub fn constraint(app: &App) -> Result<Dialog, String> {
         let value = now.get(*name).map_or_else(|| "not set".to_owned(), |value| format!("is {value}"));
         ((*name).to_owned(), vec![format!("{name} {value} now")])
     };
-    let title = format!("Set a constraint of {}?", app.cluster_word());
-    let what = Registering::Constraint { name: String::new(), value: String::new() };
+    let title = format!("Set a constraint of {}?", app.cluster_label());
+    let what = RegistryAction::Constraint { name: String::new(), value: String::new() };
     let mut dialog = dialog(title, "Set", what);
     dialog.lines = vec!["in force from the next pass and the next plan".to_owned()];
     dialog.pick = Some(Pick::one("constraint", CONSTRAINTS.iter().map(option).collect()));
     dialog.value = Some(Input::default());
-    let (theirs, ours) = constraint_revisions(&app.seen);
-    dialog.bound = vec![Bound::Constraints(theirs, ours)];
+    let (cke_constraints, cketerm_constraints) = constraint_revisions(&app.seen);
+    dialog.preconditions = vec![Precondition::Constraints(cke_constraints, cketerm_constraints)];
     Ok(dialog)
 }
 
@@ -155,6 +155,6 @@ pub fn constraint_to(app: &App, name: &str, value: &str) -> Result<Dialog, Strin
 /// Returns the `ModRevision`s of the constraints and of cketerm's own ones beside them; 0 = no such key.
 pub fn constraint_revisions(seen: &Seen) -> (i64, i64) {
     let store = &seen.snapshot.store;
-    let (theirs, ours) = (store.constraints.as_ref(), store.our_constraints.as_ref());
-    (theirs.map_or(0, |s| s.mod_revision), ours.map_or(0, |s| s.mod_revision))
+    let (cke_constraints, cketerm_constraints) = (store.constraints.as_ref(), store.our_constraints.as_ref());
+    (cke_constraints.map_or(0, |s| s.mod_revision), cketerm_constraints.map_or(0, |s| s.mod_revision))
 }

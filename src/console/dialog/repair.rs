@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Bound, Dialog, DialogAction, pick::Pick, plan::Plan, tier};
+use super::{Dialog, DialogAction, Precondition, pick::Pick, plan::Plan, tier};
 use crate::{
     console::{
         app::{App, Target, View},
@@ -19,14 +19,14 @@ pub fn open(app: &App) -> Result<Dialog, String> {
     let repair = &definition.ok_or("there is no cluster definition yet: `cketerm cluster set FILE`")?.cluster.repair;
     let machines = machines(app);
     if machines.is_empty() {
-        return Err(app.nothing_chosen(if app.view == View::Nodes { "node" } else { "entry" }));
+        return Err(app.nothing_selected(if app.view == View::Nodes { "node" } else { "entry" }));
     }
     let guess = guess(app, &machines);
     let pick = Pick::of(repair, guess.as_deref());
     if pick.is_empty() {
         return Err("the definition has no repair operation: add a `repair` section with `cketerm cluster set`".into());
     }
-    let (mut addresses, mut lines, mut bound, mut api, mut nowhere) =
+    let (mut addresses, mut lines, mut preconditions, mut api, mut nowhere) =
         (Vec::new(), Vec::new(), Vec::new(), 0, Vec::new());
     let mut drained = Vec::new();
     for (name, address) in machines {
@@ -49,7 +49,7 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         }
         drained.extend(queries::node(&app.seen, &name).map(|node| node.name.clone()));
         let uid = queries::node(&app.seen, &name).map_or("", |n| n.uid.as_str());
-        bound.push(Bound::Node(name.clone(), uid.to_owned()));
+        preconditions.push(Precondition::Node(name.clone(), uid.to_owned()));
         lines.push(if name == address { format!("{name}{notes}") } else { format!("{name}  {address}{notes}") });
         addresses.push(address);
     }
@@ -67,14 +67,14 @@ pub fn open(app: &App) -> Result<Dialog, String> {
         lines.insert(0, format!("! the repair queue is disabled: nothing starts before it is enabled ({key})"));
     }
     let n = addresses.len();
-    let title = format!("Queue {} on {}?", count(n, "repair"), app.cluster_word());
+    let title = format!("Queue {} on {}?", count(n, "repair"), app.cluster_label());
     let known = super::plan::repairs(app, &addresses);
     let action = Action::AddRepairs { addresses, machine_type: String::new(), operation: String::new(), reason: None };
     let mut dialog = Dialog::new(title, "Queue", DialogAction::Act(action));
     dialog.lines = lines;
     dialog.plan = Some(Plan::new(QueueKind::Repair, drained, known));
-    dialog.bound = bound;
-    dialog.expect = tier::typed(app, "repair", n, api);
+    dialog.preconditions = preconditions;
+    dialog.expect = tier::confirmation_text(app, "repair", n, api);
     dialog.pick = Some(pick);
     Ok(dialog)
 }

@@ -1,6 +1,6 @@
 //! Dialog that enables or disables a queue: the repair queue from Repairs, the reboot queue from other views.
 
-use super::{Bound, Dialog, DialogAction};
+use super::{Dialog, DialogAction, Precondition};
 use crate::{
     console::{app::App, event::Action},
     model::entry::QueueKind,
@@ -21,9 +21,9 @@ pub fn of(app: &App, queue: QueueKind) -> Dialog {
     let enabled = !switch.enabled();
     let verb = if enabled { "Enable" } else { "Disable" };
     let action = DialogAction::Act(Action::Switch { queue, enabled, reason: None });
-    let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_word()), verb, action);
+    let mut dialog = Dialog::new(format!("{verb} the {queue} queue of {}?", app.cluster_label()), verb, action);
     dialog.lines = lines(app, queue, enabled);
-    dialog.bound = vec![Bound::switch(&app.seen, queue.into())];
+    dialog.preconditions = vec![Precondition::switch(&app.seen, queue.into())];
     dialog
 }
 

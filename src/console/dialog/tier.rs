@@ -1,17 +1,17 @@
 //! Tiers of confirmation in one table: verbs without a question, verbs that need `y`, and verbs that need the cluster's
 //! name.
 
-use super::LARGE;
+use super::LARGE_COUNT;
 use crate::console::app::App;
 
 /// Confirmation that a verb needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// None: the same key reverts it.
-    Nothing,
+    NoConfirmation,
     /// Yes or no.
-    Ask,
-    /// Yes or no; from [`LARGE`] on the cluster's name and the count.
+    YesNo,
+    /// Yes or no; from [`LARGE_COUNT`] on the cluster's name and the count.
     Large,
     /// As [`Self::Large`], and also if there is an API server among them.
     LargeOrApi,
@@ -32,59 +32,63 @@ pub const TIERS: &[(&str, Tier)] = &[
     ("reboot", Tier::LargeOrApi),
     ("repair", Tier::LargeOrApi),
     ("reset-backoff", Tier::LargeOrSomeApi),
-    ("hold", Tier::Ask),
+    ("hold", Tier::YesNo),
     ("unhold", Tier::Large),
-    ("switch", Tier::Ask),
-    ("stop", Tier::Ask),
-    ("resume", Tier::Ask),
+    ("switch", Tier::YesNo),
+    ("stop", Tier::YesNo),
+    ("resume", Tier::YesNo),
     ("approve", Tier::Name),
-    ("constraint", Tier::Ask),
-    ("auto-repair", Tier::Ask),
+    ("constraint", Tier::YesNo),
+    ("auto-repair", Tier::YesNo),
     ("retry", Tier::Api),
-    ("done", Tier::Ask),
+    ("done", Tier::YesNo),
     ("force", Tier::Api),
     ("delete-finished", Tier::Large),
     ("delete-unfinished", Tier::NameAndCount),
-    ("keep-cordoned", Tier::Nothing),
-    ("release", Tier::Ask),
+    ("keep-cordoned", Tier::NoConfirmation),
+    ("release", Tier::YesNo),
     ("host-power", Tier::NameAndCount),
     ("fence", Tier::NameAndCount),
-    ("freeze", Tier::Ask),
-    ("unfreeze", Tier::Ask),
-    ("quit", Tier::Ask),
+    ("freeze", Tier::YesNo),
+    ("unfreeze", Tier::YesNo),
+    ("quit", Tier::YesNo),
 ];
 
 /// Returns the text to type before this verb acts on `n` objects, `api` of them API servers. `None`: `y` is enough.
-pub fn typed(app: &App, name: &str, n: usize, api: usize) -> Option<String> {
+pub fn confirmation_text(app: &App, name: &str, n: usize, api: usize) -> Option<String> {
     let tier = TIERS.iter().find(|(of, _)| *of == name).map_or(Tier::NameAndCount, |(_, tier)| *tier);
-    let word = app.cluster_word();
-    let wanted = match tier {
-        Tier::Nothing | Tier::Ask => false,
-        Tier::Large => n >= LARGE,
-        Tier::LargeOrApi => n >= LARGE || api > 0,
-        Tier::LargeOrSomeApi => n >= LARGE || (n > 1 && api > 0),
+    let word = app.cluster_label();
+    let required = match tier {
+        Tier::NoConfirmation | Tier::YesNo => false,
+        Tier::Large => n >= LARGE_COUNT,
+        Tier::LargeOrApi => n >= LARGE_COUNT || api > 0,
+        Tier::LargeOrSomeApi => n >= LARGE_COUNT || (n > 1 && api > 0),
         Tier::Api => api > 0,
         Tier::Name => return Some(word),
         Tier::NameAndCount => true,
     };
-    wanted.then(|| format!("{word} {n}"))
+    required.then(|| format!("{word} {n}"))
 }
 
 impl Tier {
     /// Returns the description of the confirmation.
-    pub fn told(self) -> String {
-        let typed = "the cluster's name and the count, typed";
+    pub fn description(self) -> String {
+        let confirmation_text = "the cluster's name and the count, typed";
         match self {
-            Self::Nothing => "none: the same key undoes it".to_owned(),
-            Self::Ask => "yes or no".to_owned(),
-            Self::Large => format!("yes or no; for {LARGE} or more: {typed}"),
-            Self::LargeOrApi => format!("yes or no; for {LARGE} or more, or with an API server among them: {typed}"),
-            Self::LargeOrSomeApi => {
-                format!("yes or no; for {LARGE} or more, or with an API server among several: {typed}")
+            Self::NoConfirmation => "none: the same key undoes it".to_owned(),
+            Self::YesNo => "yes or no".to_owned(),
+            Self::Large => format!("yes or no; for {LARGE_COUNT} or more: {confirmation_text}"),
+            Self::LargeOrApi => {
+                format!("yes or no; for {LARGE_COUNT} or more, or with an API server among them: {confirmation_text}")
             }
-            Self::Api => format!("yes or no; for an API server: {typed}"),
+            Self::LargeOrSomeApi => {
+                format!(
+                    "yes or no; for {LARGE_COUNT} or more, or with an API server among several: {confirmation_text}"
+                )
+            }
+            Self::Api => format!("yes or no; for an API server: {confirmation_text}"),
             Self::Name => "the cluster's name, typed".to_owned(),
-            Self::NameAndCount => format!("always {typed}"),
+            Self::NameAndCount => format!("always {confirmation_text}"),
         }
     }
 }
@@ -95,7 +99,7 @@ mod tests {
     use crate::console::keys::TABLE;
 
     #[test]
-    fn every_verb_has_one_tier() {
+    fn every_changing_command_has_exactly_one_tier() {
         for b in TABLE.iter().filter(|b| b.changes) {
             assert_eq!(TIERS.iter().filter(|(name, _)| *name == b.name).count(), 1, "{}", b.name);
         }

@@ -29,7 +29,7 @@ fn hits(filter: &str) -> String {
 }
 
 #[test]
-fn every_form_of_a_term_finds_what_it_says() {
+fn every_form_of_a_filter_term_matches() {
     for (filter, found) in [
         ("", "worker-1 worker-12 cp-1"),
         ("WORKER", "worker-1 worker-12"),
@@ -58,7 +58,7 @@ fn every_form_of_a_term_finds_what_it_says() {
 }
 
 #[test]
-fn what_cannot_be_read_says_which_part_and_what_may_stand_there() {
+fn a_syntax_error_names_the_term_and_the_alternatives() {
     let fault = |text: &str| Filter::parse(text, COLUMNS).unwrap_err();
     assert!(fault("/(/").contains("unclosed group"), "{}", fault("/(/"));
     assert_eq!(fault("/x"), "the closing / is missing");
@@ -72,7 +72,7 @@ fn what_cannot_be_read_says_which_part_and_what_may_stand_there() {
 }
 
 #[test]
-fn an_address_with_a_port_and_a_namespaced_name_are_text() {
+fn addresses_with_ports_and_namespaced_names_are_plain_text() {
     for text in ["https://10.0.0.1:6443 shop/web-1", "10.0.0.1:6443", "fe80::1", "aa:bb:cc:dd:ee:ff"] {
         assert!(Filter::parse(text, COLUMNS).is_ok(), "{text}");
     }
@@ -80,7 +80,7 @@ fn an_address_with_a_port_and_a_namespaced_name_are_text() {
 
 /// The Audit's column WHO shows `root` and has the value `root@vm`.
 #[test]
-fn a_person_is_found_by_the_name_that_the_screen_shows_and_a_reason_by_that_word() {
+fn who_matches_the_displayed_user_and_reason_is_an_alias_of_why() {
     struct Action;
     impl Cells for Action {
         fn value(&self, column: &str) -> Value<'_> {
@@ -102,7 +102,7 @@ fn a_person_is_found_by_the_name_that_the_screen_shows_and_a_reason_by_that_word
 
 /// The screen shows `api`, the commands say `control-plane`.
 #[test]
-fn a_role_is_found_under_both_its_names() {
+fn a_role_matches_under_both_its_names() {
     struct Node(Value<'static>);
     impl Cells for Node {
         fn value(&self, _: &str) -> Value<'_> {
@@ -128,7 +128,7 @@ fn a_role_is_found_under_both_its_names() {
 }
 
 #[test]
-fn numbers_in_names_sort_as_numbers_and_nothing_comes_last() {
+fn numbers_in_names_sort_numerically_and_missing_values_come_last() {
     let mut values = [Value::text("w10"), Value::None, Value::text("w9"), Value::Number(3.0), Value::Number(-1.0)];
     values.sort_by_key(Value::key);
     assert_eq!(values, [Value::Number(-1.0), Value::Number(3.0), Value::text("w9"), Value::text("w10"), Value::None]);

@@ -20,7 +20,7 @@ pub struct Day {
 /// Hours of the day.
 const HOURS: usize = 24;
 /// Most reboots whose times are compared.
-const BOOTS: usize = 24;
+const MAX_BOOTS: usize = 24;
 
 /// Sums up the last day from what was read of history.
 pub(super) fn of(app: &App) -> Day {
@@ -39,8 +39,8 @@ pub(super) fn of(app: &App) -> Day {
         day.unread = HOURS.saturating_sub(1 + oldest);
     }
     let boots = rows().filter(|e| e.end.good() && e.entry.queue == QueueKind::Reboot);
-    let times = boots.filter_map(|e| u64::try_from(e.at.duration_since(e.commanded?).as_secs()).ok());
-    day.boots = times.take(BOOTS).collect();
+    let times = boots.filter_map(|e| u64::try_from(e.at.duration_since(e.command_started?).as_secs()).ok());
+    day.boots = times.take(MAX_BOOTS).collect();
     day.boots.reverse();
     day
 }

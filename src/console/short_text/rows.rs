@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{health_word, made_safe, reason, safe, stuck_on};
+use super::{health_summary, into_safe, reason, safe, stuck_on};
 use crate::{
     console::{
         app::{App, HostId},
@@ -55,19 +55,20 @@ pub fn repair_status(entry: &RepairEntry, now: Timestamp) -> &'static str {
 /// Returns step n of m, counted from 1, with `?` if the definition no longer has the operation. Empty before the
 /// entry's turn.
 pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
-    let begun = || seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next().is_some();
-    let untouched = match entry.status {
+    let has_attempts = || seen.snapshot.store.attempts_of(EntryId::repair(entry.index)).next().is_some();
+    let not_started = match entry.status {
         RepairStatus::Queued => entry.step == 0,
-        RepairStatus::Succeeded => entry.step == 0 && !begun(),
+        RepairStatus::Succeeded => entry.step == 0 && !has_attempts(),
         _ => false,
     };
-    if untouched {
+    if not_started {
         return String::new();
     }
     let all = queries::operation(seen, entry).map_or_else(|| "?".to_owned(), |o| o.steps().len().to_string());
     // a failed entry past the last step shows the last step
-    let most = queries::operation(seen, entry).and_then(|o| i64::try_from(o.steps().len()).ok()).unwrap_or(i64::MAX);
-    format!("{}/{all}", entry.step.saturating_add(1).min(most))
+    let last_step =
+        queries::operation(seen, entry).and_then(|o| i64::try_from(o.steps().len()).ok()).unwrap_or(i64::MAX);
+    format!("{}/{all}", entry.step.saturating_add(1).min(last_step))
 }
 
 /// Returns the order of an entry that is still in force, for its row: `[on hold] `.
@@ -91,16 +92,18 @@ pub fn health(seen: &Seen, id: EntryId) -> String {
     match queries::health(seen, id) {
         None => String::new(),
         Some(CheckAnswer::Yes) => "true".to_owned(),
-        Some(CheckAnswer::No(said)) => safe(&health_word(said)),
+        Some(CheckAnswer::No(output)) => safe(&health_summary(output)),
         Some(CheckAnswer::Unavailable(_)) => "no answer".to_owned(),
     }
 }
 
 /// Returns the output of a health check that neither reports health nor a failure: the definition's command needs a
 /// fix.
-pub fn odd_health(seen: &Seen, id: EntryId) -> Option<String> {
+pub fn unrecognized_health(seen: &Seen, id: EntryId) -> Option<String> {
     match queries::health(seen, id) {
-        Some(CheckAnswer::No(said)) if health_word(said).ends_with(", not true") => Some(said.trim().to_owned()),
+        Some(CheckAnswer::No(output)) if health_summary(output).ends_with(", not true") => {
+            Some(output.trim().to_owned())
+        }
         _ => None,
     }
 }
@@ -114,9 +117,9 @@ pub fn ending(seen: &Seen, entry: &RepairEntry) -> String {
         (RepairStatus::Failed, Some(a)) if a.outcome.is_some() && !a.succeeded() => {
             let outcome = a.outcome.as_ref();
             let how = outcome.map(|o| o.end.to_string()).unwrap_or_default();
-            let said = outcome.and_then(|o| o.stderr.trim_end().lines().last()).unwrap_or_default();
+            let output = outcome.and_then(|o| o.stderr.trim_end().lines().last()).unwrap_or_default();
             let what = if a.success { "success command" } else { "command" };
-            format!("{what} failed: {how}{}{said}", if said.is_empty() { "" } else { ": " })
+            format!("{what} failed: {how}{}{output}", if output.is_empty() { "" } else { ": " })
         }
         (RepairStatus::Failed, Some(_)) => "not healthy after the last step".to_owned(),
         (RepairStatus::Failed, None) => "failed; no attempt is recorded".to_owned(),
@@ -147,7 +150,7 @@ pub fn host_power(host: &HostRow) -> &'static str {
 }
 
 /// Returns the requests to a host and their keys: `reboot hard, cketerm soft`.
-pub fn host_asked(host: &HostRow) -> String {
+pub fn host_requests(host: &HostRow) -> String {
     let base = host.asked.base.iter().map(|value| format!("reboot {}", Mode::of(value)));
     let keys = host.asked.keys.iter().map(|(key, value)| format!("{key} {}", Mode::of(value)));
     safe(&base.chain(keys).collect::<Vec<_>>().join(", "))
@@ -157,14 +160,14 @@ pub fn host_asked(host: &HostRow) -> String {
 /// carried out, the phase of cketerm's controller.
 pub fn host(seen: &Seen, id: &HostId) -> (String, bool) {
     let Some(host) = queries::host(seen, id) else { return ("gone".to_owned(), true) };
-    let ours = seen.snapshot.metal3.hosts.get(&host.full_name());
-    if let Some(error) = ours.and_then(|seen| seen.error.as_ref()) {
+    let controller = seen.snapshot.metal3.hosts.get(&host.full_name());
+    if let Some(error) = controller.and_then(|seen| seen.error.as_ref()) {
         return (safe(error), true);
     }
     if !host.error.is_empty() {
         return (safe(&host.error), true);
     }
-    match (host.hindrance(), ours) {
+    match (host.hindrance(), controller) {
         (Some(why), _) => (safe(&why.to_string()), !host.asked.is_empty()),
         (None, Some(seen)) if !host.asked.is_empty() || host.pending() => (safe(&seen.doing), false),
         _ => (String::new(), false),
@@ -191,50 +194,50 @@ pub fn node_state_of(
     let entries = || entries.into_iter().flatten();
     match node {
         None if !seen.snapshot.kube.sources.get("nodes").is_some_and(|s| s.synced) => {
-            say(&mut words, "unknown (no Kubernetes data)");
+            push_word(&mut words, "unknown (no Kubernetes data)");
         }
         None => {
-            say(&mut words, "no Node");
+            push_word(&mut words, "no Node");
             trouble = Some(Trouble::Stuck);
         }
         Some(row) => {
-            say(&mut words, if row.ready { "Ready" } else { "NotReady" });
+            push_word(&mut words, if row.ready { "Ready" } else { "NotReady" });
             // a machine is expected to be away once its command was run
-            let away = |id| crate::console::overview::ends_anyway(seen, id);
-            if !row.ready && !entries().any(away) {
+            let is_rebooting = |id| crate::console::overview::finishes_anyway(seen, id);
+            if !row.ready && !entries().any(is_rebooting) {
                 trouble = Some(Trouble::Stuck);
             }
             if row.unschedulable {
                 let kept = row.keep_cordoned || row.owner().is_some_and(|o| !o.schedulable_before);
-                say(&mut words, if kept { "cordoned (kept)" } else { "cordoned" });
+                push_word(&mut words, if kept { "cordoned (kept)" } else { "cordoned" });
             }
         }
     }
     for id in entries() {
         if let Some(entry) = queries::entry(seen, id) {
-            say(&mut words, status(entry, now));
+            push_word(&mut words, status(entry, now));
         } else if let Some(entry) = queries::repair(seen, id) {
-            say(&mut words, "repair");
-            say(&mut words, repair_status(entry, now));
-            say(&mut words, &step(seen, entry));
+            push_word(&mut words, "repair");
+            push_word(&mut words, repair_status(entry, now));
+            push_word(&mut words, &step(seen, entry));
         }
-        let held = trouble::of(seen, id);
-        if let Some(why) = seen.reasons.get(&id).filter(|_| held.is_some()) {
-            say(&mut words, if held == Some(Trouble::Stuck) { "stuck:" } else { "waits on" });
-            say(&mut words, &stuck_on(why, now));
+        let entry_trouble = trouble::of(seen, id);
+        if let Some(why) = seen.reasons.get(&id).filter(|_| entry_trouble.is_some()) {
+            push_word(&mut words, if entry_trouble == Some(Trouble::Stuck) { "stuck:" } else { "waits on" });
+            push_word(&mut words, &stuck_on(why, now));
         }
-        say(&mut words, &pods(seen, id));
-        trouble = trouble.max(held);
+        push_word(&mut words, &pods(seen, id));
+        trouble = trouble.max(entry_trouble);
     }
     if let Some(orphan) = seen.orphans.get(name) {
         trouble = Some(Trouble::Stuck);
-        say(&mut words, &reason(orphan, now));
+        push_word(&mut words, &reason(orphan, now));
     }
-    (made_safe(words), trouble)
+    (into_safe(words), trouble)
 }
 
 /// Appends a word, if it is not empty.
-fn say(words: &mut String, word: &str) {
+fn push_word(words: &mut String, word: &str) {
     if !words.is_empty() && !word.is_empty() {
         words.push(' ');
     }

@@ -7,7 +7,7 @@ use crate::{
     console::{
         app::{App, View},
         event::{Effect, Event},
-        past::{Answer, Question},
+        past::{ReadRequest, ReadResponse},
         screen, short_text,
         update::update,
     },
@@ -19,7 +19,7 @@ fn tick(app: &mut App, seconds: f64) -> Vec<Effect> {
     update(app, Event::Tick(at(BOOT + seconds)))
 }
 
-fn news(app: &mut App, world: &World) {
+fn refresh(app: &mut App, world: &World) {
     update(app, Event::Seen(world.seen()));
 }
 
@@ -30,7 +30,7 @@ fn line(app: &App, of: &str) -> String {
 
 /// Ages stop and nothing is said to move under a banner that says that etcd is lost.
 #[test]
-fn ages_stop_where_etcd_is_lost_and_nothing_is_said_to_move() {
+fn ages_stop_while_etcd_is_lost_and_nothing_is_shown_as_moving() {
     let mut world = World::usual();
     world.each_source(|source| source.heard = BOOT + 4000.0);
     let mut app = world.console_in(View::Overview, 80, 24);
@@ -47,49 +47,49 @@ fn ages_stop_where_etcd_is_lost_and_nothing_is_said_to_move() {
 }
 
 #[test]
-fn a_source_that_is_silent_is_not_called_live_and_without_kubernetes_nothing_moves() {
+fn a_silent_source_is_not_live_and_without_kubernetes_work_is_blocked() {
     let mut world = World::usual();
     let mut app = world.console_in(View::Overview, 80, 24);
     tick(&mut app, 8.0);
     assert!(line(&app, "Data ").contains("etcd silent for 8s  Kubernetes silent for 8s"), "{}", screen::text(&app));
     (world.boot, world.store.heard) = (BOOT + 60.0, BOOT + 60.0);
     tick(&mut app, 60.0);
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     assert!(line(&app, "Reboots  ").contains("blocked, Kubernetes is lost"), "{}", screen::text(&app));
     assert!(line(&app, "Data ").contains("etcd live  Kubernetes LOST for 1m"));
 }
 
 fn plan(effects: &[Effect]) -> Option<u64> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Ask(Question::Plan(number, ..)) => Some(*number),
+        Effect::Ask(ReadRequest::Plan(number, ..)) => Some(*number),
         _ => None,
     })
 }
 
-fn answered(app: &mut App, number: u64) {
+fn answer_plan(app: &mut App, number: u64) {
     let met = Drains { nodes: 1, evict: 5, delete: 0, stay: 2, blocked: Vec::new(), unread: Vec::new(), more: 0 };
-    update(app, Event::Answered(Box::new(Answer::Plan(number, Ok(met)))));
+    update(app, Event::ReadFinished(Box::new(ReadResponse::Plan(number, Ok(met)))));
 }
 
 /// A confirmation must not rest on a preview whose age is not shown.
 #[test]
-fn the_preview_of_a_dialog_that_stands_open_is_renewed_and_says_how_old_it_is_where_it_cannot_be() {
+fn the_preview_of_an_open_dialog_is_refreshed_or_shows_its_age() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     let number = plan(&press(&mut app, "2 G R")).unwrap();
     let mut live = |app: &mut App, seconds: f64| {
         (world.boot, world.store.heard) = (BOOT + seconds, BOOT + seconds);
         world.each_source(|source| source.heard = BOOT + seconds);
-        let asked = tick(app, seconds);
-        news(app, &world);
-        plan(&asked)
+        let effects = tick(app, seconds);
+        refresh(app, &world);
+        plan(&effects)
     };
     assert_eq!(live(&mut app, 20.0), None, "it has not been answered yet");
-    answered(&mut app, number);
+    answer_plan(&mut app, number);
     assert_eq!(live(&mut app, 30.0), None);
     assert_eq!(live(&mut app, 36.0), Some(number), "16 s old");
     assert_eq!(live(&mut app, 38.0), None, "once for each answer");
-    answered(&mut app, number);
+    answer_plan(&mut app, number);
     assert!(!screen::text(&app).contains("as of"), "{}", screen::text(&app));
     assert_eq!(live(&mut app, 54.0), Some(number));
     live(&mut app, 90.0);
@@ -101,13 +101,13 @@ fn the_preview_of_a_dialog_that_stands_open_is_renewed_and_says_how_old_it_is_wh
 }
 
 #[test]
-fn what_a_dialog_says_of_its_nodes_follows_them() {
+fn an_open_dialog_updates_the_state_of_its_nodes() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "2 G R");
     assert!(!screen::text(&app).contains("already in the queue"));
     world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     let text = screen::text(&app);
     assert!(
         text.contains("! 1 already in the queue") && text.contains("in reboots/30 already: rebooted TWICE"),
@@ -116,24 +116,24 @@ fn what_a_dialog_says_of_its_nodes_follows_them() {
 }
 
 #[test]
-fn the_question_before_leaving_counts_anew_and_expires_when_it_is_another_one() {
+fn the_quit_dialog_updates_its_counts_and_expires_when_its_question_changes() {
     let mut world = World::usual();
     let mut app = world.console_in(View::Overview, 80, 24);
     press(&mut app, "q");
     assert!(screen::text(&app).contains("reboots: 1 draining, 1 rebooting, 3 queued"), "{}", screen::text(&app));
     world.store.reboots.entries.remove(&5);
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     assert!(screen::text(&app).contains("reboots: 1 draining, 1 rebooting, 2 queued"), "{}", screen::text(&app));
     press(&mut app, "esc");
     // etcd is lost while another console's engine leads, and recovers
     world.engine.leading = None;
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     tick(&mut app, 13.0);
     press(&mut app, "q");
     assert!(screen::text(&app).contains("Quit while etcd does not answer?"), "{}", screen::text(&app));
     (world.boot, world.store.heard) = (BOOT + 14.0, BOOT + 14.0);
     tick(&mut app, 14.0);
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     let text = screen::text(&app);
     assert!(text.contains("EXPIRED: the state has changed meanwhile; press q again"), "{text}");
     assert_eq!(press(&mut app, "y"), []);
@@ -142,21 +142,21 @@ fn the_question_before_leaving_counts_anew_and_expires_when_it_is_another_one() 
 
 /// A message about something else must not appear between a reason and the buttons.
 #[test]
-fn what_is_said_of_something_else_stands_outside_of_a_dialog() {
+fn unrelated_messages_are_shown_outside_of_a_dialog() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 G R");
     update(&mut app, Event::Done(Ok("reboots/3 was cancelled".into())));
-    let said = line(&app, "reboots/3 was cancelled");
-    assert!(said.starts_with("reboots/3"), "{said:?}");
+    let shown = line(&app, "reboots/3 was cancelled");
+    assert!(shown.starts_with("reboots/3"), "{shown:?}");
     press(&mut app, "esc 0");
-    app.say("an older message");
+    app.print("an older message");
     press(&mut app, "q");
     assert!(!screen::text(&app).contains("an older message"), "{}", screen::text(&app));
 }
 
 /// A duplicate of an entry on hold gets no estimate of its remaining time.
 #[test]
-fn what_waits_behind_an_entry_that_does_not_move_is_not_counted_as_left() {
+fn entries_behind_a_held_entry_are_not_counted_as_remaining() {
     let mut world = World::usual();
     let left = |world: &World| world.console_in(View::Overview, 80, 24).summary.reboots.left;
     let before = left(&world);
@@ -179,7 +179,7 @@ fn what_waits_behind_an_entry_that_does_not_move_is_not_counted_as_left() {
 
 /// `n` must not select machines that only boot, or entries that only wait for a timer.
 #[test]
-fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
+fn booting_machines_and_plain_backoffs_need_no_operator() {
     let mut world = World::usual();
     let row = NodeRow { ready: false, ..NodeRow::clone(&world.kube.nodes["worker-2"]) };
     world.kube.put_node(row);
@@ -197,35 +197,35 @@ fn a_machine_that_boots_and_one_that_only_a_timer_holds_need_nobody() {
 
 /// The Overview names who disabled a queue.
 #[test]
-fn the_overviews_first_lines_say_who_disabled_a_queue() {
+fn the_overview_shows_who_disabled_a_queue() {
     let mut world = World::usual();
     world.store.repairs.switch = Switch { raw: Some("true".into()), mod_revision: 898 };
     let mut app = world.console_in(View::Overview, 80, 24);
-    super::past::told(&mut app);
+    super::past::load_past(&mut app);
     assert!(line(&app, "Repairs  ").contains("DISABLED by bob at 08:53:20Z (disk"), "{}", screen::text(&app));
     // disabled by ckecli, which leaves no record: it was not bob
     world.store.repairs.switch.mod_revision = 950;
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     assert!(line(&app, "Repairs  ").contains("DISABLED") && !line(&app, "Repairs  ").contains("bob"));
 }
 
 /// The dialog's lines and the action that it sends must be about the same nodes.
 #[test]
-fn a_dialog_expires_when_a_node_that_it_named_leaves_the_definition() {
+fn a_dialog_expires_when_one_of_its_nodes_leaves_the_definition() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "2 G R");
     let mut cluster = world.store.definition().unwrap().cluster.clone();
     cluster.nodes.pop();
     world.store.cluster = Some(stored("/cke/cluster", 6, cluster.into()));
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     let text = screen::text(&app);
     assert!(text.contains("EXPIRED") && text.contains("API servers have changed"), "{text}");
 }
 
 /// The age of a Node's state depends on Kubernetes, that of an entry on etcd.
 #[test]
-fn ages_of_nodes_stop_with_kubernetes_and_those_of_entries_with_etcd() {
+fn node_ages_stop_with_kubernetes_and_entry_ages_with_etcd() {
     let ready = |app: &App| line(app, "ready ").trim().to_owned();
     for (etcd, kube) in [(BOOT, BOOT + 9000.0), (BOOT + 9000.0, BOOT)] {
         let mut world = World::usual();

@@ -6,10 +6,10 @@ use crate::{
     console::{
         app::App,
         attention::{Attention, has_title},
-        charset::Letters,
+        charset::Charset,
         event::Event,
         screen,
-        theme::{Theme, shelf::BUILT_IN},
+        theme::{Theme, loader::BUILT_IN},
         update::update,
         view::View,
     },
@@ -29,79 +29,79 @@ fn quiet() -> World {
 }
 
 /// Returns what is written for this world at this second.
-fn told(attention: &mut Attention, app: &mut App, world: &mut World, second: f64) -> String {
+fn output_at(attention: &mut Attention, app: &mut App, world: &mut World, second: f64) -> String {
     (world.boot, world.store.heard) = (BOOT + second, BOOT + second);
     update(app, Event::Tick(at(BOOT + second)));
     update(app, Event::Seen(world.seen()));
-    attention.heed(app).replace('\u{1b}', "^").replace('\u{7}', "$")
+    attention.escape_sequences(app).replace('\u{1b}', "^").replace('\u{7}', "$")
 }
 
 #[test]
-fn the_title_says_cluster_and_state_changes_rarely_and_an_idle_console_writes_none() {
+fn the_title_shows_cluster_and_state_and_is_written_only_on_change() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     let mut attention = Attention::new(true, Bell::Never);
-    assert_eq!(told(&mut attention, &mut app, &mut world, 0.0), "^]2;cketerm tokyo0: 3 stuck$");
+    assert_eq!(output_at(&mut attention, &mut app, &mut world, 0.0), "^]2;cketerm tokyo0: 3 stuck$");
     for second in [1.0, 2.0, 5.0, 60.0] {
-        assert_eq!(told(&mut attention, &mut app, &mut world, second), "", "nothing changed");
+        assert_eq!(output_at(&mut attention, &mut app, &mut world, second), "", "nothing changed");
     }
     let mut world = quiet();
     world.entry(4, "10.0.0.15", RebootStatus::Rebooting, 42, 31);
-    assert_eq!(told(&mut attention, &mut app, &mut world, 61.0), "^]2;cketerm tokyo0: 1 rebooting$");
+    assert_eq!(output_at(&mut attention, &mut app, &mut world, 61.0), "^]2;cketerm tokyo0: 1 rebooting$");
     let mut world = quiet();
-    assert_eq!(told(&mut attention, &mut app, &mut world, 62.0), "", "too soon after the last one");
-    assert_eq!(told(&mut attention, &mut app, &mut world, 64.0), "^]2;cketerm tokyo0: idle$");
+    assert_eq!(output_at(&mut attention, &mut app, &mut world, 62.0), "", "too soon after the last one");
+    assert_eq!(output_at(&mut attention, &mut app, &mut world, 64.0), "^]2;cketerm tokyo0: idle$");
     world.entry(5, "10.0.0.16", RebootStatus::Queued, 10, 31);
-    assert_eq!(told(&mut attention, &mut app, &mut world, 70.0), "^]2;cketerm tokyo0: 1 queued$");
+    assert_eq!(output_at(&mut attention, &mut app, &mut world, 70.0), "^]2;cketerm tokyo0: 1 queued$");
     attention.forget();
     assert_eq!(
-        told(&mut attention, &mut app, &mut world, 70.5),
+        output_at(&mut attention, &mut app, &mut world, 70.5),
         "^]2;cketerm tokyo0: 1 queued$",
         "a shell had the terminal"
     );
     update(&mut app, Event::Tick(at(BOOT + 90.0)));
-    assert!(attention.heed(&app).contains("etcd lost"));
+    assert!(attention.escape_sequences(&app).contains("etcd lost"));
     let mut off = Attention::new(false, Bell::Never);
-    assert_eq!(off.heed(&app), "");
+    assert_eq!(off.escape_sequences(&app), "");
 }
 
 #[test]
-fn a_title_holds_nothing_that_steers_the_terminal() {
+fn the_title_contains_no_control_characters() {
     let mut world = quiet();
     let mut definition = world.store.definition().unwrap().clone();
     definition.cluster.name = format!("a\u{7}\u{1b}]0;x\u{9c}{}", "y".repeat(500));
     world.store.cluster = Some(super::world::stored("/cke/cluster", 9, definition));
     let mut app = world.console(80, 24);
-    let title = Attention::new(true, Bell::Never).heed(&app);
+    let title = Attention::new(true, Bell::Never).escape_sequences(&app);
     let inside = title.strip_prefix("\u{1b}]2;").and_then(|t| t.strip_suffix('\u{7}')).unwrap();
     assert!(!inside.chars().any(char::is_control) && inside.chars().count() <= 80, "{inside:?}");
-    app.looks.letters = Letters::Ascii;
-    assert!(Attention::new(true, Bell::Never).heed(&app).is_ascii());
+    app.config.charset = Charset::Ascii;
+    assert!(Attention::new(true, Bell::Never).escape_sequences(&app).is_ascii());
     assert!(has_title(Some("xterm-256color")) && has_title(Some("tmux-256color")));
     assert!(!has_title(Some("linux")) && !has_title(Some("dumb")) && !has_title(None));
 }
 
 #[test]
-fn the_bell_rings_when_something_becomes_stuck_and_when_the_last_work_ends_and_only_where_it_was_asked_for() {
+fn the_bell_rings_when_work_gets_stuck_or_ends_as_configured() {
     let rings = |bell: Bell| {
         let mut world = quiet();
-        let mut app = World::silent().console(80, 24);
+        let mut app = World::without_data().console(80, 24);
         let mut attention = Attention::new(false, bell);
-        let mut heard = vec![attention.heed(&app) == "\u{7}"];
+        let mut heard = vec![attention.escape_sequences(&app) == "\u{7}"];
         // seen for the first time, begun, stuck, still stuck, moving again, ended, idle; a budget alone is not stuck at
         // once
         for step in 0..7 {
-            let drains = (1..5).contains(&step);
+            let is_draining = (1..5).contains(&step);
             world.store.reboots.entries.clear();
             world.reasons.clear();
-            if drains {
+            if is_draining {
                 world.entry(3, "10.0.0.14", RebootStatus::Draining, 150, 70);
             }
             if step == 2 || step == 3 {
                 let held = World::usual().reasons[&EntryId::reboot(3)].clone();
                 world.reasons.insert(EntryId::reboot(3), held);
             }
-            heard.push(told(&mut attention, &mut app, &mut world, f64::from(step)) == "$");
+            heard.push(output_at(&mut attention, &mut app, &mut world, f64::from(step)) == "$");
         }
         heard.iter().enumerate().filter(|(_, rang)| **rang).map(|(step, _)| step).collect::<Vec<_>>()
     };
@@ -113,7 +113,7 @@ fn the_bell_rings_when_something_becomes_stuck_and_when_the_last_work_ends_and_o
 
 /// The bell compares entries, not counts, so that an entry that flaps does not ring each time.
 #[test]
-fn the_bell_rings_for_another_one_that_is_stuck_and_not_for_one_that_comes_and_goes() {
+fn the_bell_rings_for_a_new_stuck_entry_but_not_for_a_flapping_one() {
     let (mut world, held) = (quiet(), World::usual().reasons[&EntryId::reboot(3)].clone());
     world.entry(3, "10.0.0.14", RebootStatus::Draining, 150, 70);
     world.entry(4, "10.0.0.15", RebootStatus::Draining, 150, 71);
@@ -121,7 +121,7 @@ fn the_bell_rings_for_another_one_that_is_stuck_and_not_for_one_that_comes_and_g
     let mut attention = Attention::new(false, Bell::Stuck);
     let mut rings = |stuck: &[u64], second: f64| {
         world.reasons = stuck.iter().map(|index| (EntryId::reboot(*index), held.clone())).collect();
-        told(&mut attention, &mut app, &mut world, second) == "$"
+        output_at(&mut attention, &mut app, &mut world, second) == "$"
     };
     assert!(!rings(&[], 0.0));
     assert!(rings(&[3], 1.0));
@@ -135,15 +135,15 @@ fn the_bell_rings_for_another_one_that_is_stuck_and_not_for_one_that_comes_and_g
 
 /// A budget that has blocked for one second must neither ring nor make the header flicker.
 #[test]
-fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_given_up_often() {
+fn a_blocked_drain_is_stuck_after_stuck_seconds_or_its_third_backoff() {
     let (mut world, held) = (quiet(), World::usual().reasons[&EntryId::reboot(3)].clone());
     world.entry(3, "10.0.0.14", RebootStatus::Draining, 1, 70);
     let mut app = world.console_in(View::Overview, 80, 24);
     let mut attention = Attention::new(true, Bell::Stuck);
-    let rings = |said: &str| said.ends_with("$$") || said == "$";
-    assert!(!rings(&told(&mut attention, &mut app, &mut world, 0.0)));
+    let rings = |output: &str| output.ends_with("$$") || output == "$";
+    assert!(!rings(&output_at(&mut attention, &mut app, &mut world, 0.0)));
     world.reasons.insert(EntryId::reboot(3), held);
-    assert_eq!(told(&mut attention, &mut app, &mut world, 4.0), "", "it was draining, and is");
+    assert_eq!(output_at(&mut attention, &mut app, &mut world, 4.0), "", "it was draining, and is");
     let text = screen::text(&app);
     assert!(text.contains("blocked") && text.contains("Waits on      5s worker-1: pdb shop/web 2/2"), "{text}");
     assert!(text.contains("Stuck      nothing") && !text.contains("Reboots 1!") && !text.contains("STUCK"), "{text}");
@@ -154,9 +154,9 @@ fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_giv
     press(&mut app, "2 n");
     let text = screen::text(&app);
     assert!(text.contains("cordoned draining waits on pdb sh"), "{text}");
-    assert!(!rings(&told(&mut attention, &mut app, &mut world, 118.0)));
-    let said = told(&mut attention, &mut app, &mut world, 119.0);
-    assert!(rings(&said) && said.contains("1 stuck"), "{said}");
+    assert!(!rings(&output_at(&mut attention, &mut app, &mut world, 118.0)));
+    let output = output_at(&mut attention, &mut app, &mut world, 119.0);
+    assert!(rings(&output) && output.contains("1 stuck"), "{output}");
     let text = screen::text(&app);
     assert!(text.contains("! 1 stuck (n)") && text.contains("stuck: pdb shop/web 2/2"), "{text}");
 
@@ -180,7 +180,7 @@ fn what_a_budget_holds_is_stuck_after_the_policys_time_or_when_its_drain_was_giv
 
 /// An outage must not make each waiting entry stuck, with a bell for each.
 #[test]
-fn what_holds_a_whole_queue_is_told_once_and_makes_no_entry_stuck() {
+fn a_gate_on_a_queue_is_reported_once_and_makes_no_entry_stuck() {
     let mut world = quiet();
     let gate = Reason::UnreachableGate { count: 3, limit: 1, names: ["worker-5".to_owned()].into() };
     for index in [3, 4] {
@@ -189,12 +189,12 @@ fn what_holds_a_whole_queue_is_told_once_and_makes_no_entry_stuck() {
     }
     let mut app = world.console_in(View::Overview, 80, 24);
     let mut attention = Attention::new(true, Bell::Stuck);
-    let first = told(&mut attention, &mut app, &mut world, 0.0);
+    let first = output_at(&mut attention, &mut app, &mut world, 0.0);
     assert!(first.contains("2 blocked"), "{first}");
     world.entry(5, "10.0.0.15", RebootStatus::Queued, 9000, 71);
     world.reasons.insert(EntryId::reboot(5), gate);
-    let said = told(&mut attention, &mut app, &mut world, 60.0);
-    assert!(said.contains("3 blocked") && !said.contains("$$"), "{said}");
+    let output = output_at(&mut attention, &mut app, &mut world, 60.0);
+    assert!(output.contains("3 blocked") && !output.contains("$$"), "{output}");
     press(&mut app, "0");
     let text = screen::text(&app);
     assert!(text.contains("3 reboots not until this clears: 3 nodes"), "no end is told: {text}");
@@ -207,19 +207,19 @@ fn what_holds_a_whole_queue_is_told_once_and_makes_no_entry_stuck() {
 }
 
 #[test]
-fn a_console_that_finds_things_stuck_when_it_starts_does_not_ring() {
+fn entries_stuck_at_start_do_not_ring_the_bell() {
     let app = World::usual().console(80, 24);
     let mut attention = Attention::new(false, Bell::Both);
-    assert_eq!((attention.heed(&app), attention.heed(&app)), (String::new(), String::new()));
+    assert_eq!((attention.escape_sequences(&app), attention.escape_sequences(&app)), (String::new(), String::new()));
 }
 
 #[test]
-fn in_ascii_every_screen_is_ascii_and_says_the_same() {
+fn in_ascii_mode_every_screen_is_ascii_with_the_same_text() {
     for keys in ["", "enter", "2", "2 enter", "X", "?", "2 * R", "0", "7", "q"] {
         let mut app = World::usual().console(100, 30);
         press(&mut app, keys);
         let drawn = screen::text(&app);
-        app.looks.letters = Letters::Ascii;
+        app.config.charset = Charset::Ascii;
         let plain = screen::text(&app);
         assert!(plain.is_ascii(), "{keys}: {plain}");
         let words =
@@ -228,26 +228,26 @@ fn in_ascii_every_screen_is_ascii_and_says_the_same() {
         assert_eq!(plain.lines().count(), drawn.lines().count());
     }
     let mut app = World::usual().console(80, 24);
-    app.looks.letters = Letters::PlainLines;
+    app.config.charset = Charset::AsciiBorders;
     press(&mut app, "X");
     insta::assert_snapshot!("dialog_cancel_ascii", screen::text(&app));
 }
 
 #[test]
-fn every_theme_draws_every_screen_without_a_background_and_the_same_words() {
+fn every_theme_draws_the_same_text_without_a_background() {
     let mut app = World::with_repairs().console(80, 24);
     let mut words = Vec::new();
     for (name, _) in BUILT_IN {
-        update(&mut app, Event::Themed(Box::new(Theme::named(name, true).unwrap())));
-        let mut said = Vec::new();
+        update(&mut app, Event::ThemeDetected(Box::new(Theme::named(name, true).unwrap())));
+        let mut output = Vec::new();
         for keys in ["esc 1", "enter", "esc 2", "3", "0", "?", "esc 1 X", "esc q", "esc"] {
             press(&mut app, keys);
             let buffer = screen::buffer(&app);
             let painted = buffer.content.iter().filter(|c| c.bg != ratatui::style::Color::Reset).count();
             assert_eq!(painted, 0, "{name} {keys}");
-            said.push(screen::text(&app));
+            output.push(screen::text(&app));
         }
-        words.push(said);
+        words.push(output);
     }
     assert!(words.windows(2).all(|pair| pair[0] == pair[1]), "no theme says anything that another does not");
 }

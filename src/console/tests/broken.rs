@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[test]
-fn i5_a_broken_entry_is_removed_as_it_was_shown() {
+fn i5_an_unreadable_entry_is_removed_only_at_the_revision_shown() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "G X");
@@ -22,8 +22,8 @@ fn i5_a_broken_entry_is_removed_as_it_was_shown() {
     let mut app = world.console(80, 24);
     let effects = press(&mut app, "G X \"written by hand\" enter \"tokyo0 8\" enter enter");
     let entry = EntryId::reboot(8);
-    let asked = Action::Remove { entry, seen: 35, reason: Some("written by hand".into()) };
-    assert_eq!(effects, [Effect::Act(asked)]);
+    let action = Action::Remove { entry, seen: 35, reason: Some("written by hand".into()) };
+    assert_eq!(effects, [Effect::Act(action)]);
     // the entry was rewritten: the stored value is no longer the one that was shown
     let mut app = world.console(80, 24);
     press(&mut app, "G X");

@@ -15,7 +15,7 @@ fn titles(app: &App) -> String {
 }
 
 #[test]
-fn a_view_shows_the_columns_that_were_chosen_in_their_order_and_its_own_again() {
+fn a_view_shows_the_chosen_columns_in_order_and_can_be_reset() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 : \"columns node,rack,state\" enter");
     assert_eq!(titles(&app), "NODE RACK STATE");
@@ -31,7 +31,7 @@ fn a_view_shows_the_columns_that_were_chosen_in_their_order_and_its_own_again() 
 }
 
 #[test]
-fn what_is_no_column_is_refused_by_name_and_what_does_not_fit_is_left_out_at_the_right() {
+fn unknown_columns_are_refused_and_columns_that_do_not_fit_are_dropped() {
     let mut app = World::usual().console(60, 15);
     press(&mut app, ": \"columns node,moon\" enter");
     assert!(screen::text(&app).contains("there is no column moon: index node"), "{}", screen::text(&app));
@@ -52,12 +52,12 @@ fn every_column_of_every_view_can_be_shown_alone() {
         for name in columns::all(view, false) {
             let mut app = world.console_in(view, 200, 50);
             press(&mut app, &format!(": \"columns {name}\" enter"));
-            assert_eq!(app.chosen[view.name()], [name], "{:?}", app.message);
+            assert_eq!(app.visible_columns[view.name()], [name], "{:?}", app.message);
             let title = screen::text(&app);
             let shown = title.lines().any(|line| columns::name(view.name(), line.trim()) == name);
             assert!(shown || line_of(&title, name), "{view:?} {name}:\n{title}");
         }
-        for name in columns::own(view, false) {
+        for name in columns::default_columns(view, false) {
             assert!(columns::all(view, false).contains(name), "{view:?} {name}");
         }
     }
@@ -72,33 +72,33 @@ fn line_of(screen: &str, name: &str) -> bool {
 }
 
 #[test]
-fn the_list_hides_shows_and_moves_and_esc_changes_nothing() {
+fn the_column_picker_hides_shows_and_moves_columns_and_esc_cancels() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 | esc");
-    assert!(app.chosen.is_empty() && app.picker.is_none());
+    assert!(app.visible_columns.is_empty() && app.picker.is_none());
     // the state moves behind the address, the role is hidden
     press(&mut app, "| down right down space");
     insta::assert_snapshot!("columns_list_80x24", screen::text(&app));
     press(&mut app, "enter");
-    assert_eq!(app.chosen["nodes"], ["node", "address", "state", "rack", "kubelet", "reboot", "repair"]);
+    assert_eq!(app.visible_columns["nodes"], ["node", "address", "state", "rack", "kubelet", "reboot", "repair"]);
     press(&mut app, "| down right down space");
     assert_eq!(press(&mut app, "X R q"), [], "no verb is heard there");
     assert!(app.dialog.is_none());
 }
 
 #[test]
-fn columns_and_order_are_kept_for_the_next_time_and_forgotten_by_a_word() {
+fn columns_and_sort_order_are_saved_and_settings_forget_resets_them() {
     let mut app = World::usual().console(80, 24);
-    app.looks.kept = true;
+    app.config.saves_settings = true;
     let effects = press(&mut app, "2 : \"columns node,state\" enter : \"sort node desc\" enter");
     let columns = Change::Columns("nodes", vec!["node".into(), "state".into()]);
     let sort = Change::Sort("nodes", Some("node desc".into()));
-    assert_eq!(effects, [Effect::Keep(columns), Effect::Keep(sort)]);
+    assert_eq!(effects, [Effect::SaveSettings(columns), Effect::SaveSettings(sort)]);
 
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("console.yaml");
     for effect in effects {
-        let Effect::Keep(change) = effect else { panic!() };
+        let Effect::SaveSettings(change) = effect else { panic!() };
         assert_eq!(settings::write(&path, &change), Ok(None));
     }
     let mut next = World::usual().console(80, 24);
@@ -107,13 +107,13 @@ fn columns_and_order_are_kept_for_the_next_time_and_forgotten_by_a_word() {
     assert_eq!(titles(&next), "NODE STATE");
     crate::console::update::update(&mut next, crate::console::event::Event::Seen(World::usual().seen()));
     assert_eq!(next.nodes.rows.first().map(String::as_str), Some("worker-5"));
-    next.looks.kept = true;
-    assert_eq!(press(&mut next, ": \"settings forget\" enter"), [Effect::Keep(Change::Forget)]);
-    assert!(next.chosen.is_empty() && next.nodes.sort.is_none());
+    next.config.saves_settings = true;
+    assert_eq!(press(&mut next, ": \"settings forget\" enter"), [Effect::SaveSettings(Change::Forget)]);
+    assert!(next.visible_columns.is_empty() && next.nodes.sort.is_none());
 }
 
 #[test]
-fn what_a_later_program_kept_is_left_out_by_name() {
+fn unknown_tables_and_columns_in_the_settings_are_skipped_and_named() {
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("console.yaml");
     let text = "version: 1\ntables:\n  nodes: {columns: [moon, node], sort: moon}\n  moons: {sort: x}\n";
@@ -121,15 +121,15 @@ fn what_a_later_program_kept_is_left_out_by_name() {
     let mut app = World::usual().console(80, 24);
     let odd = settings::apply(&mut app, &settings::read(&path).unwrap());
     assert_eq!(odd, ["there is no table moons", "nodes has no column moon", "nodes has no column moon to sort by"]);
-    assert_eq!(app.chosen["nodes"], ["node"]);
+    assert_eq!(app.visible_columns["nodes"], ["node"]);
 }
 
 #[test]
-fn a_home_that_takes_nothing_is_said_once() {
+fn an_unwritable_settings_file_is_reported_once() {
     use crate::console::{event::Event, update::update};
     let mut app = World::usual().console(80, 24);
-    app.looks.kept = true;
-    update(&mut app, Event::Kept(Err("/x/console.yaml cannot be written: read-only".into())));
+    app.config.saves_settings = true;
+    update(&mut app, Event::SettingsSaved(Err("/x/console.yaml cannot be written: read-only".into())));
     assert!(app.message.as_ref().is_some_and(|m| m.text.contains("columns and orders are not saved")));
     assert_eq!(press(&mut app, "2 s"), [], "it is not tried again");
 }

@@ -10,15 +10,15 @@ use ratatui::{Terminal, layout::Size};
 
 use super::world::{BOOT, World, at, press};
 use crate::{
-    console::{app::App, backend::Quiet, event::Event, screen, update::update, views},
+    console::{app::App, backend::BufferedBackend, event::Event, screen, update::update, views},
     model::{entry::EntryId, kube::NodeRow, reason::Reason, reboot::RebootStatus},
 };
 
 /// Writer that counts bytes.
 #[derive(Clone, Default)]
-struct Line(Arc<Mutex<usize>>);
+struct ByteCounter(Arc<Mutex<usize>>);
 
-impl Write for Line {
+impl Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         *self.0.lock().unwrap() += bytes.len();
         Ok(bytes.len())
@@ -29,31 +29,31 @@ impl Write for Line {
 }
 
 /// Console that counts what it writes.
-struct Wire {
+struct MeasuredConsole {
     app: App,
-    terminal: Terminal<Quiet<Line>>,
-    line: Line,
+    terminal: Terminal<BufferedBackend<ByteCounter>>,
+    counter: ByteCounter,
 }
 
-impl Wire {
+impl MeasuredConsole {
     fn new(app: App) -> Self {
-        let line = Line::default();
-        let terminal = Terminal::new(Quiet::new(line.clone(), app.size)).unwrap();
-        let mut wire = Self { app, terminal, line };
-        wire.frame();
-        wire
+        let counter = ByteCounter::default();
+        let terminal = Terminal::new(BufferedBackend::new(counter.clone(), app.size)).unwrap();
+        let mut measured = Self { app, terminal, counter };
+        measured.frame();
+        measured
     }
 
     /// Draws a frame and returns its bytes.
     fn frame(&mut self) -> usize {
-        let before = *self.line.0.lock().unwrap();
+        let before = *self.counter.0.lock().unwrap();
         let app = &self.app;
         self.terminal.draw(|f| views::draw(app, f)).unwrap();
-        *self.line.0.lock().unwrap() - before
+        *self.counter.0.lock().unwrap() - before
     }
 }
 
-fn large() -> World {
+fn large_world() -> World {
     let mut world = World::usual();
     for i in 0..5000 {
         let address = format!("10.{}.{}.{}", 1 + i / 40_000, i / 200 % 200, i % 200 + 1);
@@ -77,12 +77,12 @@ fn large() -> World {
 fn a_cursor_move_costs_at_most_160_bytes() {
     for (columns, rows) in [(80, 24), (200, 50)] {
         for view in ["1", "2", "2 v"] {
-            let mut wire = Wire::new(large().console(columns, rows));
-            press(&mut wire.app, view);
-            wire.frame();
+            let mut measured = MeasuredConsole::new(large_world().console(columns, rows));
+            press(&mut measured.app, view);
+            measured.frame();
             for key in ["j", "j", "k"] {
-                press(&mut wire.app, key);
-                let bytes = wire.frame();
+                press(&mut measured.app, key);
+                let bytes = measured.frame();
                 assert!((20..=160).contains(&bytes), "{columns}x{rows} view {view} {key}: {bytes}");
             }
         }
@@ -90,30 +90,30 @@ fn a_cursor_move_costs_at_most_160_bytes() {
 }
 
 #[test]
-fn a_second_that_changes_nothing_costs_nothing() {
+fn a_tick_without_changes_writes_nothing() {
     let mut world = World::usual();
     world.store.reboots.entries.remove(&4);
-    let mut wire = Wire::new(world.console(80, 24));
+    let mut measured = MeasuredConsole::new(world.console(80, 24));
     (world.boot, world.store.heard) = (BOOT + 1.0, BOOT + 1.0);
-    update(&mut wire.app, Event::Tick(at(BOOT + 1.0)));
-    update(&mut wire.app, Event::Seen(world.seen()));
-    assert_eq!(wire.frame(), 0);
+    update(&mut measured.app, Event::Tick(at(BOOT + 1.0)));
+    update(&mut measured.app, Event::Seen(world.seen()));
+    assert_eq!(measured.frame(), 0);
 }
 
 #[test]
 fn a_repaint_after_a_resize_stays_small() {
-    let mut wire = Wire::new(large().console(200, 50));
+    let mut measured = MeasuredConsole::new(large_world().console(200, 50));
     for (columns, rows, most) in [(80, 24, 4000), (200, 50, 9500)] {
-        update(&mut wire.app, Event::Resize(columns, rows));
-        wire.terminal.backend_mut().resize(Size::new(columns, rows));
-        let bytes = wire.frame();
+        update(&mut measured.app, Event::Resize(columns, rows));
+        measured.terminal.backend_mut().resize(Size::new(columns, rows));
+        let bytes = measured.frame();
         assert!(bytes <= most, "{columns}x{rows}: {bytes}");
     }
 }
 
 #[test]
-fn lists_that_nobody_looks_at_have_no_rows_made_and_yet_their_numbers_and_marks() {
-    let mut world = large();
+fn hidden_lists_build_no_rows_but_update_counts_and_marks() {
+    let mut world = large_world();
     let mut app = world.console(200, 50);
     press(&mut app, "2 space space 1");
     let (nodes, marks) = (app.nodes.rows.len(), app.nodes.marks.clone());
@@ -137,35 +137,35 @@ fn lists_that_nobody_looks_at_have_no_rows_made_and_yet_their_numbers_and_marks(
 }
 
 #[test]
-fn news_that_change_no_name_make_no_rows_and_no_map_anew() {
-    let mut world = large();
+fn a_snapshot_without_changed_names_rebuilds_no_rows_and_no_map() {
+    let mut world = large_world();
     let mut app = world.console(200, 50);
     press(&mut app, "2 v");
-    let made = |app: &App| (app.nodes.rows.as_ptr(), app.map.as_ref().unwrap().racks.as_ptr());
-    let first = made(&app);
+    let allocations = |app: &App| (app.nodes.rows.as_ptr(), app.map.as_ref().unwrap().racks.as_ptr());
+    let first = allocations(&app);
     (world.boot, world.store.heard, world.store.revision) = (BOOT + 1.0, BOOT + 1.0, world.store.revision + 1);
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(made(&app), first);
+    assert_eq!(allocations(&app), first);
     // a node on the map reports something else
     let mut row = (**world.kube.nodes.get("node-00007").unwrap()).clone();
     row.ready = false;
     world.kube.put_node(row);
     update(&mut app, Event::Seen(world.seen()));
-    let (rows, map) = made(&app);
+    let (rows, map) = allocations(&app);
     assert_eq!(rows, first.0);
     assert_ne!(map, first.1);
     let legend = app.map.as_ref().unwrap().legend();
     assert!(legend.contains("x 2 not ready"), "{legend}");
     // another order makes another map
-    let map = made(&app).1;
+    let map = allocations(&app).1;
     press(&mut app, "s s");
-    assert_ne!(made(&app).1, map, "{:?}", app.nodes.sort);
+    assert_ne!(allocations(&app).1, map, "{:?}", app.nodes.sort);
 }
 
 /// Generous bounds for an unoptimized build on a busy machine. They only exclude work that grows with the cluster.
 #[test]
-fn ten_thousand_entries_cost_a_frame_no_more_than_a_screenful() {
-    let world = large();
+fn the_cost_of_a_frame_does_not_depend_on_the_number_of_entries() {
+    let world = large_world();
     let mut app = world.console(200, 50);
     let time = |work: &mut dyn FnMut()| {
         let began = Instant::now();

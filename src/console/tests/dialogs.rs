@@ -17,7 +17,7 @@ use crate::{
     store::view::Switch,
 };
 
-fn news(app: &mut App, world: &World) {
+fn refresh(app: &mut App, world: &World) {
     update(app, Event::Seen(world.seen()));
 }
 
@@ -27,7 +27,7 @@ fn reason(app: &App) -> &str {
 
 /// A destructive key must not be the first letter of a reason; cancel, disable and hold always work.
 #[test]
-fn no_first_letter_of_a_reason_is_a_key_of_the_dialog() {
+fn every_first_letter_of_a_reason_goes_to_the_reason_field() {
     for verb in ["X", "H", "E", "B", "F"] {
         let first = (' '..='~').filter(|c| !c.is_whitespace() && *c != '"');
         for letter in first {
@@ -42,7 +42,7 @@ fn no_first_letter_of_a_reason_is_a_key_of_the_dialog() {
 
 /// The same with the focus anywhere, except for `y` on the buttons.
 #[test]
-fn a_letter_that_is_no_yes_goes_to_the_reason_from_the_buttons_too() {
+fn letters_other_than_y_on_the_buttons_go_to_the_reason() {
     for (typed, before) in [("new disk", "X tab"), ("quick fix", "X tab tab"), ("#17: db", "X enter"), ("r", "X enter")]
     {
         let mut app = World::usual().console(80, 24);
@@ -60,7 +60,7 @@ fn a_letter_that_is_no_yes_goes_to_the_reason_from_the_buttons_too() {
 
 /// The dialog expires before or while the reason is typed: no letter of it runs as a command.
 #[test]
-fn a_dialog_that_expired_takes_nothing_but_the_key_that_closes_it() {
+fn an_expired_dialog_accepts_only_the_key_that_closes_it() {
     for before in ["F", "F \"the disk\"", "F tab", "F tab tab", "L"] {
         let mut world = World::usual();
         let mut app = world.console(80, 24);
@@ -73,13 +73,13 @@ fn a_dialog_that_expired_takes_nothing_but_the_key_that_closes_it() {
                 entry_revision: 30,
             };
             world.store.orders.insert(EntryId::reboot(3), super::world::stored("o", 70, order));
-            news(&mut app, &world);
+            refresh(&mut app, &world);
         }
         press(&mut app, before);
         assert!(app.dialog.is_some(), "{before}");
         world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
-        news(&mut app, &world);
-        let stood = (app.view, app.reboots.cursor, app.reboots.marks.clone());
+        refresh(&mut app, &world);
+        let before_keys = (app.view, app.reboots.cursor, app.reboots.marks.clone());
         for b in TABLE {
             for key in b.keys.iter().filter(|k| !["esc", "ctrl-c"].contains(*k)) {
                 assert_eq!(press(&mut app, key), [], "{before} {key}");
@@ -87,7 +87,7 @@ fn a_dialog_that_expired_takes_nothing_but_the_key_that_closes_it() {
             }
         }
         assert_eq!(press(&mut app, "\"no Xylem\" enter y"), [], "{before}");
-        assert_eq!((app.view, app.reboots.cursor, app.reboots.marks.clone()), stood, "{before}");
+        assert_eq!((app.view, app.reboots.cursor, app.reboots.marks.clone()), before_keys, "{before}");
         assert!(screen::text(&app).contains("Esc closes; no other key does anything"), "{}", screen::text(&app));
         press(&mut app, "esc");
         assert!(app.dialog.is_none(), "{before}");
@@ -95,19 +95,19 @@ fn a_dialog_that_expired_takes_nothing_but_the_key_that_closes_it() {
 }
 
 #[test]
-fn a_verb_on_an_entry_whose_pane_it_outlived_opens_what_swallows_the_reason() {
+fn a_command_on_an_entry_that_ended_opens_a_dialog_that_absorbs_the_reason() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "enter");
     world.store.reboots.entries.remove(&3);
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     assert_eq!(press(&mut app, "X \"Entry stuck\" enter y"), [], "E would disable the queue");
     assert!(screen::text(&app).contains("the entry is gone"), "{}", screen::text(&app));
 }
 
 /// Cancel, disable and hold always work.
 #[test]
-fn a_cancel_gets_through_a_moving_queue_and_names_what_ended_on_the_way() {
+fn a_cancel_succeeds_while_the_queue_changes_and_names_ended_entries() {
     let mut world = World::usual();
     for index in 20..30 {
         world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
@@ -118,7 +118,7 @@ fn a_cancel_gets_through_a_moving_queue_and_names_what_ended_on_the_way() {
     world.entry(20, "10.0.0.16", RebootStatus::Draining, 0, 80);
     world.entry(21, "10.0.0.16", RebootStatus::Rebooting, 0, 81);
     world.entry(22, "10.0.0.16", RebootStatus::Cancelled, 0, 82);
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     let text = screen::text(&app);
     assert!(text.contains("left out, ended meanwhile: reboots/4, reboots/22"), "{text}");
     assert!(text.contains("tokyo0 15") && text.contains("a running command continues"), "{text}");
@@ -130,25 +130,25 @@ fn a_cancel_gets_through_a_moving_queue_and_names_what_ended_on_the_way() {
 }
 
 #[test]
-fn a_cancel_whose_entries_have_all_ended_says_so() {
+fn a_cancel_reports_that_all_its_entries_have_ended() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "X");
     world.store.reboots.entries.remove(&3);
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     assert!(screen::text(&app).contains("all of them ended meanwhile"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "enter y enter"), []);
 }
 
 /// Cancel, disable and hold always work.
 #[test]
-fn a_hold_gets_through_when_its_entry_starts_to_drain_and_leaves_out_what_cannot_wait_any_more() {
+fn a_hold_succeeds_on_a_draining_entry_and_leaves_out_rebooting_ones() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "j j space j space H");
     world.entry(5, "10.0.0.16", RebootStatus::Draining, 0, 80);
     world.entry(7, "10.0.0.11", RebootStatus::Rebooting, 0, 81);
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     assert!(screen::text(&app).contains("left out: reboots/7"), "{}", screen::text(&app));
     let entries = vec![(EntryId::reboot(5), None)];
     assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Hold { entries, hold: true, reason: None })]);
@@ -156,26 +156,26 @@ fn a_hold_gets_through_when_its_entry_starts_to_drain_and_leaves_out_what_cannot
 
 /// Cancel, disable and hold always work.
 #[test]
-fn a_queue_is_disabled_although_somebody_wrote_its_switch_meanwhile_and_enabled_only_as_it_was_shown() {
+fn disabling_a_queue_ignores_other_writes_but_enabling_expires() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "E");
     world.store.reboots.switch = Switch { raw: Some("false".into()), mod_revision: 70 };
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     let queue = QueueKind::Reboot;
     assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Switch { queue, enabled: false, reason: None })]);
     press(&mut app, "E");
     world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 71 };
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     assert!(screen::text(&app).contains("reboot queue was disabled meanwhile"), "{}", screen::text(&app));
     press(&mut app, "esc E");
     world.store.reboots.switch.mod_revision = 72;
-    news(&mut app, &world);
+    refresh(&mut app, &world);
     assert!(screen::text(&app).contains("somebody switched"), "{}", screen::text(&app));
 }
 
 #[test]
-fn all_reboots_are_cancelled_by_a_word_from_any_view() {
+fn cancel_all_cancels_all_reboots_from_any_view() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 : \"cancel-all\" enter");
     assert!(screen::text(&app).contains("Cancel all 5 reboots on tokyo0?"), "{}", screen::text(&app));
@@ -186,7 +186,7 @@ fn all_reboots_are_cancelled_by_a_word_from_any_view() {
 
 /// An action on rows that a filter hides says so before it starts.
 #[test]
-fn marks_that_a_filter_hides_are_counted_in_the_dialog() {
+fn the_dialog_counts_marks_that_a_filter_hides() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 : \"mark rack=1\" enter / \"rack=2\" enter R");
     let text = screen::text(&app);
@@ -196,7 +196,7 @@ fn marks_that_a_filter_hides_are_counted_in_the_dialog() {
 }
 
 #[test]
-fn the_focus_begins_where_something_is_to_be_chosen_or_typed() {
+fn the_initial_focus_is_on_the_first_required_field() {
     let focus = |keys: &str| {
         let mut app = World::usual().console(80, 24);
         press(&mut app, keys);
@@ -209,32 +209,32 @@ fn the_focus_begins_where_something_is_to_be_chosen_or_typed() {
 
 /// The input that Enter waits for is named inside a dialog that fills the screen.
 #[test]
-fn a_dialog_that_fills_the_screen_says_itself_why_enter_did_nothing() {
+fn a_full_screen_dialog_shows_the_missing_input_itself() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 * R enter \"tokyo0 9\" enter");
     let screen = screen::text(&app);
-    let says = screen.lines().position(|l| l.contains("! type \"tokyo0 8\" into the field first"));
+    let hint_row = screen.lines().position(|l| l.contains("! type \"tokyo0 8\" into the field first"));
     let buttons = screen.lines().position(|l| l.contains("[ Cancel ]") || l.contains("[>Cancel<]"));
-    assert_eq!(says.map(|line| line + 1), buttons, "{screen}");
+    assert_eq!(hint_row.map(|line| line + 1), buttons, "{screen}");
     assert!(!screen.lines().last().unwrap_or_default().contains("type"), "{screen}");
 }
 
 /// A message about one view must not stay on other screens.
 #[test]
-fn what_was_said_of_a_view_goes_with_it_and_what_was_done_stays() {
+fn messages_about_a_view_disappear_with_it_and_results_of_actions_stay() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "3 n");
     assert!(screen::text(&app).contains("no row here needs an operator"), "{}", screen::text(&app));
     press(&mut app, "1");
     assert_eq!(app.message, None);
-    app.refuse("cancel of reboots/5: etcd does not answer");
+    app.print_error("cancel of reboots/5: etcd does not answer");
     press(&mut app, "2");
     assert!(screen::text(&app).contains("etcd does not answer"), "{}", screen::text(&app));
 }
 
 /// A button's label has the right number, and narrow screens never cut the way out.
 #[test]
-fn a_button_names_what_it_cancels_and_the_way_out_is_in_sight_at_60_columns() {
+fn buttons_name_their_target_and_esc_is_visible_at_60_columns() {
     for (keys, face) in [("j j X", "[ Cancel reboots/5 ]"), ("* X", "[ Cancel 5 entries ]")] {
         let mut app = World::usual().console(60, 15);
         press(&mut app, keys);

@@ -3,14 +3,14 @@
 use insta::assert_snapshot;
 
 use super::{
-    past::told,
+    past::load_past,
     world::{BOOT, World, at, press, stored},
 };
 use crate::{
     console::{
         app::{App, View},
         event::Event,
-        past::Answer,
+        past::ReadResponse,
         screen,
         update::update,
     },
@@ -30,7 +30,7 @@ use crate::{
 const SIZES: [(u16, u16); 3] = [(60, 15), (80, 24), (200, 50)];
 
 /// Returns a world with repairs and hosts.
-fn full() -> World {
+fn full_world() -> World {
     let (mut world, hosts) = (World::with_repairs(), World::with_hosts());
     world.kube.hosts = hosts.kube.hosts.clone();
     let source = hosts.kube.sources.get("baremetalhosts").cloned();
@@ -39,7 +39,7 @@ fn full() -> World {
 }
 
 /// Checks that the text stays within the size of the screen.
-fn fits(text: &str, columns: u16, rows: u16) {
+fn assert_fits(text: &str, columns: u16, rows: u16) {
     assert_eq!(text.lines().count(), usize::from(rows), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= usize::from(columns)), "{text}");
 }
@@ -48,11 +48,11 @@ fn fits(text: &str, columns: u16, rows: u16) {
 fn every_view_at_every_size() {
     for view in View::ALL {
         for (columns, rows) in SIZES {
-            let mut app = full().console_in(view, columns, rows);
-            told(&mut app);
+            let mut app = full_world().console_in(view, columns, rows);
+            load_past(&mut app);
             press(&mut app, "j");
             let text = screen::text(&app);
-            fits(&text, columns, rows);
+            assert_fits(&text, columns, rows);
             assert_snapshot!(format!("every_{}_{columns}x{rows}", view.name()), text);
         }
     }
@@ -61,44 +61,44 @@ fn every_view_at_every_size() {
 #[test]
 fn the_map_of_the_racks_at_every_size() {
     for (columns, rows) in SIZES {
-        let mut app = full().console_in(View::Nodes, columns, rows);
+        let mut app = full_world().console_in(View::Nodes, columns, rows);
         press(&mut app, "v right space");
         let text = screen::text(&app);
-        fits(&text, columns, rows);
+        assert_fits(&text, columns, rows);
         assert_snapshot!(format!("every_map_{columns}x{rows}"), text);
     }
 }
 
 /// Bad state: its name, the view, a change of the world, and a change of the console.
-type Bad = (&'static str, View, fn(&mut World), fn(&mut App));
+type BadState = (&'static str, View, fn(&mut World), fn(&mut App));
 
-fn nothing(_: &mut World) {}
+fn keep_world(_: &mut World) {}
 
-fn later(app: &mut App) {
+fn advance_clock(app: &mut App) {
     update(app, Event::Tick(at(BOOT + 95.0)));
 }
 
-fn as_it_is(_: &mut App) {}
+fn keep_app(_: &mut App) {}
 
-fn refused() -> String {
+fn connection_refused() -> String {
     "tcp connect error: connection refused (http://127.0.0.1:2379)".into()
 }
 
-const BAD: &[Bad] = &[
+const BAD_STATES: &[BadState] = &[
     (
         "etcd_lost",
         View::Reboots,
         |w| {
-            w.store.error = Some(refused());
+            w.store.error = Some(connection_refused());
             w.store.line.retry = Some(BOOT + 97.0);
             w.each_source(|source| source.heard = BOOT + 95.0);
         },
         |app| {
-            later(app);
+            advance_clock(app);
             press(app, "X");
         },
     ),
-    ("etcd_slow", View::Reboots, |w| w.store.line.lag = 5, as_it_is),
+    ("etcd_slow", View::Reboots, |w| w.store.line.lag = 5, keep_app),
     (
         "kubernetes_lost",
         View::Nodes,
@@ -108,10 +108,10 @@ const BAD: &[Bad] = &[
             let error = Some("nodes: GET /api/v1/nodes: no answer within 10 s".to_owned());
             w.each_source(|source| source.error.clone_from(&error));
         },
-        later,
+        advance_clock,
     ),
-    ("both_lost", View::Overview, |w| w.store.error = Some(refused()), later),
-    ("broken_entries", View::Reboots, nothing, |app| drop(press(app, "G"))),
+    ("both_lost", View::Overview, |w| w.store.error = Some(connection_refused()), advance_clock),
+    ("broken_entries", View::Reboots, keep_world, |app| drop(press(app, "G"))),
     (
         "nobody_leads",
         View::Overview,
@@ -119,7 +119,7 @@ const BAD: &[Bad] = &[
             (w.engine.leading, w.engine.lease) = (None, 0);
             w.store.candidates.clear();
         },
-        as_it_is,
+        keep_app,
     ),
     (
         "observing",
@@ -128,7 +128,7 @@ const BAD: &[Bad] = &[
             w.engine.leading = None;
             w.engine.observing = vec![PreflightFault::IdentityUnconfirmed { uid: "u-1".to_owned() }];
         },
-        as_it_is,
+        keep_app,
     ),
     (
         "frozen",
@@ -140,38 +140,38 @@ const BAD: &[Bad] = &[
             let policy = Policy { freeze: Some(freeze), ..Policy::default() };
             w.store.policy = Some(stored("/cke/cketerm/policy", 12, policy));
         },
-        as_it_is,
+        keep_app,
     ),
-    ("read_only", View::Reboots, nothing, |app| {
-        app.looks.read_only = true;
+    ("read_only", View::Reboots, keep_world, |app| {
+        app.config.read_only = true;
         press(app, "X");
     }),
-    ("no_rights", View::Reboots, nothing, |app| {
+    ("no_rights", View::Reboots, keep_world, |app| {
         let mut rights = Rights::default();
         for area in Area::ALL {
-            rights.lack(area, format!("etcd refuses {area} to user viewer: docs/etcd-roles.md grants it"));
+            rights.set_missing(area, format!("etcd refuses {area} to user viewer: docs/etcd-roles.md grants it"));
         }
-        update(app, Event::Answered(Box::new(Answer::Rights(rights))));
+        update(app, Event::ReadFinished(Box::new(ReadResponse::Rights(rights))));
         press(app, "X");
     }),
 ];
 
 #[test]
 fn every_bad_state_at_80_columns() {
-    for (name, view, worse, act) in BAD {
-        let mut world = full();
-        worse(&mut world);
+    for (name, view, change_world, change_app) in BAD_STATES {
+        let mut world = full_world();
+        change_world(&mut world);
         let mut app = world.console_in(*view, 80, 24);
-        act(&mut app);
+        change_app(&mut app);
         let text = screen::text(&app);
-        fits(&text, 80, 24);
+        assert_fits(&text, 80, 24);
         assert_snapshot!(format!("bad_{name}"), text);
     }
 }
 
 #[test]
-fn sabakan_lost_is_said_in_every_view_with_its_next_try() {
-    let mut world = full();
+fn every_view_shows_that_sabakan_is_lost_and_the_next_retry() {
+    let mut world = full_world();
     world.store.registry.url = Some(stored("url", 5, "http://sabakan/graphql".to_owned()));
     let mut seen = crate::engine::snapshot::Seen::clone(&world.seen());
     let error = Some("sabakan at http://sabakan/graphql answered 502 Bad Gateway".to_owned());

@@ -5,7 +5,7 @@ use crate::{
     console::{
         app::{Target, View},
         event::{Action, Effect, Event},
-        past::{Answer, Question},
+        past::{ReadRequest, ReadResponse},
         screen,
         update::update,
     },
@@ -23,7 +23,7 @@ fn message(app: &crate::console::app::App) -> &str {
 }
 
 #[test]
-fn a_blocked_drain_is_found_understood_and_cancelled_in_fewer_than_ten_keys() {
+fn a_blocked_drain_is_found_and_cancelled_in_fewer_than_ten_keys() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "G n");
     assert!(screen::text(&app).contains("pdb shop/web 2/2 keeps web-"), "{}", screen::text(&app));
@@ -34,7 +34,7 @@ fn a_blocked_drain_is_found_understood_and_cancelled_in_fewer_than_ten_keys() {
 }
 
 #[test]
-fn enter_alone_never_does_anything_and_esc_leaves_at_once() {
+fn enter_alone_never_confirms_and_esc_closes_at_once() {
     let mut app = World::usual().console(80, 24);
     assert_eq!(press(&mut app, "X enter enter"), []);
     assert!(app.dialog.is_none());
@@ -45,7 +45,7 @@ fn enter_alone_never_does_anything_and_esc_leaves_at_once() {
 }
 
 #[test]
-fn a_confirmation_expires_when_its_entry_changes_while_it_is_read() {
+fn a_dialog_expires_when_its_entry_changes() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "F");
@@ -57,7 +57,7 @@ fn a_confirmation_expires_when_its_entry_changes_while_it_is_read() {
 }
 
 #[test]
-fn a_reason_goes_with_the_action_and_typing_it_presses_no_keys() {
+fn a_typed_reason_is_sent_with_the_action_and_triggers_no_keys() {
     let mut app = World::usual().console(80, 24);
     let effects = press(&mut app, "X \"yes quit\" enter tab");
     assert_eq!(effects, []);
@@ -67,7 +67,7 @@ fn a_reason_goes_with_the_action_and_typing_it_presses_no_keys() {
 }
 
 #[test]
-fn reboots_are_added_from_marked_nodes_and_an_api_server_asks_for_the_clusters_name() {
+fn reboots_are_added_from_marked_nodes_and_an_api_server_needs_typed_input() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 G space R");
     let effects = press(&mut app, "enter y");
@@ -85,7 +85,7 @@ fn reboots_are_added_from_marked_nodes_and_an_api_server_asks_for_the_clusters_n
 }
 
 #[test]
-fn ten_entries_ask_for_the_clusters_name_and_the_count() {
+fn ten_entries_require_the_cluster_name_and_the_count() {
     let mut world = World::usual();
     for index in 20..30 {
         world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
@@ -121,7 +121,7 @@ fn force_needs_a_reason_and_is_only_for_a_draining_entry() {
 }
 
 #[test]
-fn the_queue_is_disabled_by_e_and_y() {
+fn e_and_y_disable_the_queue() {
     let mut app = World::usual().console(80, 24);
     assert_eq!(
         press(&mut app, "E enter y"),
@@ -132,7 +132,7 @@ fn the_queue_is_disabled_by_e_and_y() {
 }
 
 #[test]
-fn backoff_is_reset_only_where_there_is_one() {
+fn reset_backoff_needs_an_entry_in_backoff() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "B");
     assert!(message(&app).contains("nothing to reset"));
@@ -143,7 +143,7 @@ fn backoff_is_reset_only_where_there_is_one() {
 }
 
 #[test]
-fn keep_cordoned_asks_nothing_and_only_where_there_is_a_cordon() {
+fn keep_cordoned_needs_a_cordon_and_no_confirmation() {
     let mut app = World::usual().console(80, 24);
     let keep = Action::KeepCordoned { node: "worker-1".into(), keep: true };
     assert_eq!(press(&mut app, "C"), [Effect::Act(keep)]);
@@ -152,7 +152,7 @@ fn keep_cordoned_asks_nothing_and_only_where_there_is_a_cordon() {
 }
 
 #[test]
-fn an_orphaned_cordon_is_released_by_an_order_of_its_entry() {
+fn releasing_an_orphaned_cordon_orders_an_uncordon_for_its_entry() {
     let mut world = World::usual();
     let orphan = Reason::OrphanedCordon { node: "worker-4".into(), entry: EntryId::reboot(1) };
     world.orphans.insert("worker-4".into(), orphan);
@@ -165,7 +165,7 @@ fn an_orphaned_cordon_is_released_by_an_order_of_its_entry() {
 #[test]
 fn a_read_only_console_refuses_every_verb_and_says_why() {
     let mut app = World::usual().console(80, 24);
-    app.looks.read_only = true;
+    app.config.read_only = true;
     for key in ["R", "X", "B", "E", "A", "D", "F", "C", "U"] {
         app.message = None;
         assert_eq!(press(&mut app, key), [], "{key}");
@@ -174,16 +174,19 @@ fn a_read_only_console_refuses_every_verb_and_says_why() {
 }
 
 #[test]
-fn what_this_person_may_not_do_is_said_before_a_dialog_opens_and_asked_again() {
+fn missing_rights_are_reported_before_a_dialog_opens_and_checked_again() {
     let mut app = World::usual().console(100, 24);
     assert!(screen::text(&app).contains("X cancel"));
     let mut rights = Rights::default();
-    rights.lack(Area::Reboots, "etcd does not let this user write the reboot queue: docs/etcd-roles.md".to_owned());
-    update(&mut app, Event::Answered(Box::new(Answer::Rights(rights.clone()))));
-    let asked = [Effect::Ask(Question::Rights)];
+    rights.set_missing(
+        Area::Reboots,
+        "etcd does not let this user write the reboot queue: docs/etcd-roles.md".to_owned(),
+    );
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Rights(rights.clone()))));
+    let expected = [Effect::Ask(ReadRequest::Rights)];
     for key in ["X", "B", "E"] {
         app.message = None;
-        assert_eq!(press(&mut app, key), asked, "{key}");
+        assert_eq!(press(&mut app, key), expected, "{key}");
         assert!(app.dialog.is_none() && message(&app).contains("docs/etcd-roles.md"), "{key}");
     }
     assert!(!screen::text(&app).contains("X cancel"), "the footer offers what can be done");
@@ -192,21 +195,21 @@ fn what_this_person_may_not_do_is_said_before_a_dialog_opens_and_asked_again() {
     assert!(app.dialog.is_some());
     press(&mut app, "esc");
     for area in Area::ALL {
-        rights.lack(area, "no".to_owned());
+        rights.set_missing(area, "no".to_owned());
     }
-    update(&mut app, Event::Answered(Box::new(Answer::Rights(rights))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Rights(rights))));
     app.message = None;
     assert!(screen::text(&app).contains("this etcd user is read-only"), "{}", screen::text(&app));
-    assert_eq!(press(&mut app, ": f r e e z e space 2 h space x enter"), asked);
+    assert_eq!(press(&mut app, ": f r e e z e space 2 h space x enter"), expected);
     assert!(app.dialog.is_none() && message(&app) == "no");
     // granted meanwhile
-    update(&mut app, Event::Answered(Box::new(Answer::Rights(Rights::default()))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Rights(Rights::default()))));
     assert_eq!(press(&mut app, "X"), []);
     assert!(app.dialog.is_some());
 }
 
 #[test]
-fn while_etcd_is_stale_rows_stay_a_banner_says_so_and_nothing_is_written() {
+fn while_etcd_is_lost_rows_stay_with_a_banner_and_nothing_is_written() {
     let mut world = World::usual();
     world.store.error = Some("connection refused".into());
     let mut app = world.console(80, 24);
@@ -223,7 +226,7 @@ fn while_etcd_is_stale_rows_stay_a_banner_says_so_and_nothing_is_written() {
 }
 
 #[test]
-fn no_key_hits_another_row_when_the_one_under_the_cursor_vanishes() {
+fn a_key_never_acts_on_the_neighbour_of_a_row_that_vanished() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "j");
@@ -255,7 +258,7 @@ fn no_key_hits_another_row_when_the_one_under_the_cursor_vanishes() {
 }
 
 #[test]
-fn o_goes_from_an_entry_to_its_node_and_back() {
+fn o_jumps_from_an_entry_to_its_node_and_back() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "j enter o");
     assert_eq!((app.view, app.target()), (View::Nodes, Some(Target::Node("worker-2".into()))));
@@ -264,7 +267,7 @@ fn o_goes_from_an_entry_to_its_node_and_back() {
 }
 
 #[test]
-fn the_filter_works_while_it_is_typed_and_esc_brings_the_old_one_back() {
+fn the_filter_applies_while_it_is_typed_and_esc_restores_the_previous_one() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "/ \"pdb\"");
     assert_eq!(app.reboots.rows, [EntryId::reboot(3), EntryId::reboot(6)]);
@@ -277,7 +280,7 @@ fn the_filter_works_while_it_is_typed_and_esc_brings_the_old_one_back() {
 }
 
 #[test]
-fn leaving_asks_only_when_this_console_leads_and_nobody_stands_by() {
+fn quitting_asks_only_when_this_console_leads_without_a_standby() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     assert_eq!(press(&mut app, "q"), []);
@@ -288,7 +291,7 @@ fn leaving_asks_only_when_this_console_leads_and_nobody_stands_by() {
 }
 
 #[test]
-fn nothing_can_be_confirmed_on_a_screen_that_is_too_small_to_show_it() {
+fn nothing_can_be_confirmed_on_a_screen_that_is_too_small() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "X");
     update(&mut app, Event::Resize(40, 10));
@@ -298,7 +301,7 @@ fn nothing_can_be_confirmed_on_a_screen_that_is_too_small_to_show_it() {
 }
 
 #[test]
-fn a_long_list_in_a_dialog_can_be_read_to_its_end() {
+fn a_long_list_in_a_dialog_can_be_scrolled_to_its_end() {
     let mut app = World::usual().console(60, 15);
     press(&mut app, "2 * R");
     assert!(!screen::text(&app).contains("worker-5  10.0.0.18"));
@@ -309,7 +312,7 @@ fn a_long_list_in_a_dialog_can_be_read_to_its_end() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(60))]
     #[test]
-    fn whatever_is_pressed_at_whatever_size_is_drawn_and_nothing_is_done_without_a_confirmation(
+    fn random_keys_and_sizes_draw_and_never_act_without_confirmation(
         steps in proptest::collection::vec((0_usize..44, 0_u16..130, 0_u16..45), 1..40)
     ) {
         const KEYS: [&str; 34] = ["enter", "X", "R", "B", "E", "A", "D", "F", "U", "space", "*", "/", "n", "o", "tab", "1", "2",
@@ -334,7 +337,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn pasted_text_presses_no_keys() {
+fn pasted_text_triggers_no_keys() {
     let mut app = World::usual().console(80, 24);
     assert_eq!(update(&mut app, Event::Paste("X y\r".into())), []);
     assert!(app.dialog.is_none());
@@ -344,7 +347,7 @@ fn pasted_text_presses_no_keys() {
 }
 
 #[test]
-fn a_message_goes_after_some_seconds_and_stays_while_its_action_is_under_way() {
+fn a_message_expires_but_not_while_its_action_is_running() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "E enter y");
     update(&mut app, Event::Tick(at(BOOT + 200.0)));
@@ -357,7 +360,7 @@ fn a_message_goes_after_some_seconds_and_stays_while_its_action_is_under_way() {
 }
 
 #[test]
-fn whoever_types_a_reason_without_asking_for_the_field_loses_no_letter() {
+fn letters_typed_on_the_buttons_go_to_the_reason_field() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "X enter \"disk 2 is gone, yes\"");
     assert!(screen::text(&app).contains("> reason (optional): disk 2 is gone, yes"), "{}", screen::text(&app));
@@ -389,7 +392,7 @@ fn a_retry_is_not_offered_while_the_command_runs() {
 }
 
 #[test]
-fn an_order_that_waits_for_the_node_says_so_in_its_row() {
+fn a_done_order_that_waits_for_the_node_is_shown_in_its_row() {
     let mut world = World::usual();
     let since = super::world::wall();
     let why = Reason::WaitingForBoot { since, last: String::new(), stuck: false, awaited: Awaited::NodeReady };

@@ -20,7 +20,7 @@ use crate::{
 const SIZES: [(u16, u16); 3] = [(80, 24), (200, 50), (20, 5)];
 
 /// Presses key names separated by spaces; other words are typed letter by letter.
-fn pressed(app: &mut App, text: &str) {
+fn press_words(app: &mut App, text: &str) {
     for (i, word) in text.split(' ').filter(|word| !word.is_empty()).take(60).enumerate() {
         if let Some((code, modifiers)) = keys::parse(word) {
             drop(update(app, Event::Key(KeyEvent::new(code, modifiers))));
@@ -36,7 +36,7 @@ fn pressed(app: &mut App, text: &str) {
     }
 }
 
-fn drawn(app: &mut App) {
+fn draw_all_sizes(app: &mut App) {
     for (columns, rows) in SIZES {
         update(app, Event::Resize(columns, rows));
         let text = screen::text(app);
@@ -44,7 +44,7 @@ fn drawn(app: &mut App) {
     }
 }
 
-fn full() -> World {
+fn full_world() -> World {
     let (mut world, hosts) = (World::with_repairs(), World::with_hosts());
     world.kube.hosts = hosts.kube.hosts.clone();
     world.kube.sources.clone_from(&hosts.kube.sources);
@@ -53,8 +53,8 @@ fn full() -> World {
 }
 
 #[test]
-fn keys_in_any_order() {
-    let worlds = [World::usual(), full(), World::silent(), World::with_hosts()];
+fn random_keys_never_panic() {
+    let worlds = [World::usual(), full_world(), World::without_data(), World::with_hosts()];
     let seeds = [
         "0 j enter X enter y esc",
         "1 * X tab tab y ctrl-c esc : write space off enter",
@@ -72,24 +72,24 @@ fn keys_in_any_order() {
         let (columns, rows) = SIZES[pick % 2];
         let mut app = worlds[pick % worlds.len()].console_in(View::ALL[pick / 7 % View::ALL.len()], columns, rows);
         let (before, after) = text.split_at(text.floor_char_boundary(text.len() / 2));
-        pressed(&mut app, before);
+        press_words(&mut app, before);
         // the world changes meanwhile
         update(&mut app, Event::Seen(worlds[pick / 3 % worlds.len()].seen()));
         update(&mut app, Event::Tick(at(super::world::BOOT + 10.0)));
-        pressed(&mut app, after);
-        drawn(&mut app);
+        press_words(&mut app, after);
+        draw_all_sizes(&mut app);
         Ok(Took::Accepted)
     });
 }
 
 /// Draws every view on an etcd in which one value is invalid.
 #[test]
-fn screens_of_odd_values() {
+fn invalid_stored_values_never_break_a_screen() {
     let keys = Keys::new("/cke/");
     let entry = r#"{"index":"3","node":"10.0.0.14","status":"draining","last_transition_time":"2026-11-21T09:50:00Z","drain_backoff_count":2,"drain_backoff_expire":"2026-11-21T10:10:00Z"}"#;
     let policy = r#"{"settle_seconds":60,"windows":{"time_zone":"Asia/Tokyo","allow":["* 0-5 * * *"],"margin_seconds":60},"freeze":{"until":"2026-11-21T13:00:00Z","reason":"audit","who":{"user":"a","host":"h"}},"groups":{"by":"rack","limit":1}}"#;
     let progress = r#"{"phase":"waiting for pods","since":"2026-11-21T09:58:00Z","pods_at_start":3,"pods_gone":1,"reason":{"reason":"QueueDisabled"},"blockers":[],"next":"2026-11-21T10:05:00Z","step":[1,2]}"#;
-    let attempt = serde_json::to_string(full().store.attempts.values().next().unwrap().get().unwrap()).unwrap();
+    let attempt = serde_json::to_string(full_world().store.attempts.values().next().unwrap().get().unwrap()).unwrap();
     for (name, key, seeds) in [
         ("screen-entry", "reboots/data/0000000000000003", vec![entry.to_owned()]),
         ("screen-policy", "cketerm/policy", vec![policy.to_owned()]),
@@ -97,7 +97,7 @@ fn screens_of_odd_values() {
         ("screen-attempt", "cketerm/attempts/reboots/4/1", vec![attempt]),
     ] {
         Fuzz::new(name, 30).seeds(seeds).run(|bytes| {
-            let mut world = full();
+            let mut world = full_world();
             let mut row = Row::new(&format!("/cke/{key}"), "", 60, 60);
             row.value = bytes.to_vec();
             world.store.put(&keys, &row);
@@ -105,7 +105,7 @@ fn screens_of_odd_values() {
             for view in View::ALL {
                 let mut app = world.console_in(view, 80, 24);
                 for enter in ["", "enter", "j enter"] {
-                    pressed(&mut app, enter);
+                    press_words(&mut app, enter);
                     let _ = screen::text(&app);
                 }
             }
@@ -115,9 +115,9 @@ fn screens_of_odd_values() {
 }
 
 /// Row with cells as random as the filters.
-struct Odd;
+struct OddRow;
 
-impl Cells for Odd {
+impl Cells for OddRow {
     fn value(&self, column: &str) -> Value<'_> {
         match column.len() % 4 {
             0 => Value::Number(f64::MAX),
@@ -129,7 +129,7 @@ impl Cells for Odd {
 }
 
 #[test]
-fn filters() {
+fn random_filters_never_panic() {
     let seeds = [
         "rack=3 and status:queued or !node~w[0-9]+ since>5m",
         "\"a b\" reason:'x y' pods<=90 or age>1d2h",
@@ -139,11 +139,11 @@ fn filters() {
         let text = String::from_utf8_lossy(bytes);
         let mut took = Took::Refused;
         for view in View::ALL {
-            let read = Filter::parse(&text, columns::own(view, false));
+            let read = Filter::parse(&text, columns::default_columns(view, false));
             match &read {
                 Ok(filter) => {
                     took = Took::Accepted;
-                    let _ = filter.passes(&Odd);
+                    let _ = filter.passes(&OddRow);
                 }
                 Err(why) if why.is_empty() => return Err("refused without a word".to_owned()),
                 Err(_) => {}
@@ -171,7 +171,7 @@ fn lines() {
     Fuzz::new("command-line", 800).seeds(seeds).run(|bytes| {
         let text = String::from_utf8_lossy(bytes);
         let read = command_line::read(&text);
-        let _ = (command_line::proposals(&app, &text), command_line::meaning(&text));
+        let _ = (command_line::completions(&app, &text), command_line::meaning(&text));
         match &read {
             Err(why) if why.is_empty() => Err("refused without a word".to_owned()),
             _ => Ok(Took::of(&read)),
@@ -180,15 +180,15 @@ fn lines() {
 }
 
 #[test]
-fn themes_and_settings() {
+fn random_themes_and_settings_never_panic() {
     let theme =
         "base: dark\ngood: { fg: green, bold: true }\nbad: { fg: \"#ff0000\", bg: 17 }\ntitle: { underline: true }\n";
     Fuzz::new("theme", 500).seeds([theme, "good: red\n"]).run(|bytes| {
         let (file, faults) = theme::file::read(&String::from_utf8_lossy(bytes));
-        if faults.iter().any(|fault| fault.text.is_empty()) {
+        if faults.iter().any(|filter_error| filter_error.text.is_empty()) {
             return Err("a fault without words".to_owned());
         }
-        let _ = theme::file::alike(&file.roles);
+        let _ = theme::file::indistinct_roles(&file.roles);
         Ok(if faults.is_empty() { Took::Accepted } else { Took::Refused })
     });
     let dir = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ fn themes_and_settings() {
         std::fs::write(&path, bytes).unwrap();
         let read = settings::read(&path);
         if let Ok(read) = &read {
-            let mut app = World::silent().console(80, 24);
+            let mut app = World::without_data().console(80, 24);
             let _ = settings::apply(&mut app, read);
             let _ = screen::text(&app);
         }

@@ -14,9 +14,9 @@ use super::world::{World, press, wall};
 use crate::{
     console::{
         app::{App, View},
-        backend::Quiet,
+        backend::BufferedBackend,
         event::Event,
-        past::Answer,
+        past::ReadResponse,
         screen,
         update::update,
         views,
@@ -41,7 +41,7 @@ use crate::{
 };
 
 /// Returns the suffixes that are appended to every external text.
-fn evils() -> Vec<(&'static str, String)> {
+fn hostile_suffixes() -> Vec<(&'static str, String)> {
     vec![
         ("controls", "\u{1b}[2J\u{1b}]0;x\u{7}\r\n\t\u{0}\u{9b}31m\u{7f}\u{8}end".to_owned()),
         (
@@ -58,7 +58,7 @@ fn evils() -> Vec<(&'static str, String)> {
 }
 
 /// Everything of a snapshot that can be serialized.
-type Parts = (Snapshot, BTreeMap<EntryId, Reason>, BTreeMap<String, Reason>);
+type Serializable = (Snapshot, BTreeMap<EntryId, Reason>, BTreeMap<String, Reason>);
 
 fn texts(value: &Value, out: &mut BTreeSet<String>) {
     match value {
@@ -70,15 +70,15 @@ fn texts(value: &Value, out: &mut BTreeSet<String>) {
 }
 
 /// Appends the suffix to every text whose value can still be parsed with it. Returns the number of these texts.
-fn spoilt(parts: &Parts, evil: &str) -> (Parts, usize) {
+fn corrupted(parts: &Serializable, suffix: &str) -> (Serializable, usize) {
     let value = serde_json::to_value(parts).unwrap();
     let mut all = BTreeSet::new();
     texts(&value, &mut all);
     let (mut text, mut count) = (value.to_string(), 0);
     for one in all.iter().filter(|one| !one.is_empty()) {
         let quoted = |text: &str| serde_json::to_string(text).unwrap();
-        let tried = text.replace(&quoted(one), &quoted(&format!("{one}{evil}")));
-        if serde_json::from_str::<Parts>(&tried).is_ok() {
+        let tried = text.replace(&quoted(one), &quoted(&format!("{one}{suffix}")));
+        if serde_json::from_str::<Serializable>(&tried).is_ok() {
             (text, count) = (tried, count + 1);
         }
     }
@@ -86,12 +86,12 @@ fn spoilt(parts: &Parts, evil: &str) -> (Parts, usize) {
 }
 
 /// Returns a world with content in every view.
-fn full(evil: &str) -> World {
+fn full_world(suffix: &str) -> World {
     let mut world = World::with_repairs();
     world.kube.hosts = World::with_hosts().kube.hosts;
     world.kube.sources = World::with_hosts().kube.sources;
     world.store.registry.url = Some(super::world::stored("url", 5, "http://sabakan/graphql".to_owned()));
-    world.engine.missing_programs = vec![format!("/bin/x{evil}")];
+    world.engine.missing_programs = vec![format!("/bin/x{suffix}")];
     world
 }
 
@@ -133,14 +133,14 @@ fn registry() -> Registry {
     }
 }
 
-fn seen(evil: &str) -> (Arc<Seen>, usize) {
-    let world = full(evil);
+fn seen(suffix: &str) -> (Arc<Seen>, usize) {
+    let world = full_world(suffix);
     let mut seen = Seen::clone(&world.seen());
     seen.snapshot.registry = Arc::new(registry());
     let parts = (seen.snapshot.clone(), BTreeMap::clone(&seen.reasons), BTreeMap::clone(&seen.orphans));
-    let ((snapshot, reasons, orphans), count) = spoilt(&parts, evil);
+    let ((snapshot, reasons, orphans), count) = corrupted(&parts, suffix);
     (seen.snapshot, seen.reasons, seen.orphans) = (snapshot, Arc::new(reasons), Arc::new(orphans));
-    seen.applying = Arc::new(Applying::Approval(format!("d1{evil}"), format!("a rack has gone{evil}")));
+    seen.applying = Arc::new(Applying::Approval(format!("d1{suffix}"), format!("a rack has gone{suffix}")));
     (Arc::new(seen), count)
 }
 
@@ -154,48 +154,56 @@ fn page<T>(value: T, broken: String) -> Page<T> {
 }
 
 /// Adds an equally hostile past and log.
-fn past(app: &mut App, evil: &str) {
-    let who =
-        || Who { user: format!("eve{evil}"), host: format!("h{evil}"), ssh_client: Some(format!("192.0.2.1{evil}")) };
-    let bad = |text: &str| format!("{text}{evil}");
+fn past(app: &mut App, suffix: &str) {
+    let who = || Who {
+        user: format!("eve{suffix}"),
+        host: format!("h{suffix}"),
+        ssh_client: Some(format!("192.0.2.1{suffix}")),
+    };
+    let hostile = |text: &str| format!("{text}{suffix}");
     let ending = Ending {
         entry: EntryId::reboot(1),
-        address: bad("10.0.0.14"),
+        address: hostile("10.0.0.14"),
         end: EndKind::Failed,
-        outcome: bad("failed: x"),
+        outcome: hostile("failed: x"),
         at: wall(),
         last: Value::Null,
-        request: Some(Request { who: who(), at: wall(), reason: Some(bad("why")), node_uid: None }),
+        request: Some(Request { who: who(), at: wall(), reason: Some(hostile("why")), node_uid: None }),
         attempts: Vec::new(),
         omitted: 0,
     };
     let audit = Audit {
         at: wall(),
         who: who(),
-        what: bad("reboot add"),
-        on: bad("10.0.0.14"),
-        reason: Some(bad("why")),
-        result: bad("done"),
+        what: hostile("reboot add"),
+        on: hostile("10.0.0.14"),
+        reason: Some(hostile("why")),
+        result: hostile("done"),
         failed: false,
         entry: None,
         repeats: None,
     };
-    let record = Record::completed(1, &bad("reboot"), &bad("10.0.0.14"), &bad("error"), wall(), wall());
-    let broken = || format!("/b{evil}");
+    let record = Record::completed(1, &hostile("reboot"), &hostile("10.0.0.14"), &hostile("error"), wall(), wall());
+    let broken = || format!("/b{suffix}");
     for answer in [
-        Answer::History(Part::Newest, Ok(page((&ending).into(), broken()))),
-        Answer::Audit(Part::Newest, Ok(page(audit, broken()))),
-        Answer::Records(Part::Newest, Ok(page(record, broken()))),
+        ReadResponse::History(Part::Newest, Ok(page((&ending).into(), broken()))),
+        ReadResponse::Audit(Part::Newest, Ok(page(audit, broken()))),
+        ReadResponse::Records(Part::Newest, Ok(page(record, broken()))),
     ] {
-        update(app, Event::Answered(Box::new(answer)));
+        update(app, Event::ReadFinished(Box::new(answer)));
     }
-    let line =
-        LogLine { number: 1, at: wall(), level: tracing::Level::WARN, entry: Some(bad("reboots/3")), text: bad("log") };
-    update(app, Event::Answered(Box::new(Answer::Logs(vec![Arc::new(line)]))));
+    let line = LogLine {
+        number: 1,
+        at: wall(),
+        level: tracing::Level::WARN,
+        entry: Some(hostile("reboots/3")),
+        text: hostile("log"),
+    };
+    update(app, Event::ReadFinished(Box::new(ReadResponse::Logs(vec![Arc::new(line)]))));
 }
 
 /// Key sequences that lead to every view, pane and dialog.
-const PLACES: [&str; 46] = [
+const KEY_SEQUENCES: [&str; 46] = [
     "0",
     "0 j enter",
     "1",
@@ -246,9 +254,9 @@ const PLACES: [&str; 46] = [
 
 /// Writer that stores the bytes of a frame.
 #[derive(Clone, Default)]
-struct Line(Arc<Mutex<Vec<u8>>>);
+struct FrameBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Line {
+impl Write for FrameBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -259,7 +267,7 @@ impl Write for Line {
 }
 
 /// Draws as the program does, and compares the screen that the bytes make with the intended one.
-fn holds(app: &App, what: &str) {
+fn assert_rendered(app: &App, what: &str) {
     let buffer = screen::buffer(app);
     let (width, height) = (buffer.area.width, buffer.area.height);
     for y in 0..height {
@@ -275,74 +283,74 @@ fn holds(app: &App, what: &str) {
             }
         }
     }
-    let line = Line::default();
-    let mut terminal = Terminal::new(Quiet::new(line.clone(), Size::new(width, height))).unwrap();
+    let line = FrameBuffer::default();
+    let mut terminal = Terminal::new(BufferedBackend::new(line.clone(), Size::new(width, height))).unwrap();
     terminal.draw(|frame| views::draw(app, frame)).unwrap();
     let bytes = line.0.lock().unwrap().clone();
     let text = String::from_utf8(bytes).expect("UTF-8");
     let bare = text.chars().filter(|c| c.is_control() && *c != '\u{1b}').count();
     assert_eq!(bare, 0, "{what}: control characters beside our escapes");
     for escape in text.split('\u{1b}').skip(1) {
-        let ours = escape.strip_prefix('[').is_some_and(|rest| {
+        let known = escape.strip_prefix('[').is_some_and(|rest| {
             let end = rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ';' | '?'));
             end.starts_with(['m', 'H', 'h', 'l'])
         });
-        assert!(ours, "{what}: an escape that is not ours: {:?}", escape.chars().take(20).collect::<String>());
+        assert!(known, "{what}: an escape that is not ours: {:?}", escape.chars().take(20).collect::<String>());
     }
     let mut parser = vt100::Parser::new(height.try_into().unwrap(), width.try_into().unwrap(), 0);
     parser.process(text.as_bytes());
     for y in 0..height {
         for x in 0..width {
-            let (want, cell) = (buffer[(x, y)].symbol(), parser.screen().cell(y, x).unwrap());
+            let (expected, cell) = (buffer[(x, y)].symbol(), parser.screen().cell(y, x).unwrap());
             // terminals render accents differently; only the letter has to be in its column
             let first = |text: &str| text.chars().next().filter(|c| *c != ' ');
             // vt100 shows nothing for U+FFFD
             let second = x > 0 && buffer[(x - 1, y)].symbol().width() > 1;
-            if !cell.is_wide_continuation() && !second && want != "\u{fffd}" {
-                assert_eq!(first(cell.contents()), first(want), "{what} at {x},{y}:\n{}", screen::text(app));
+            if !cell.is_wide_continuation() && !second && expected != "\u{fffd}" {
+                assert_eq!(first(cell.contents()), first(expected), "{what} at {x},{y}:\n{}", screen::text(app));
             }
         }
     }
 }
 
 #[test]
-fn no_text_from_outside_steers_the_terminal_breaks_columns_or_panics() {
-    for (name, evil) in evils() {
-        let (seen, spoilt) = seen(&evil);
-        assert!(spoilt > 60, "{name}: only {spoilt} texts could be spoilt");
+fn external_text_never_controls_the_terminal_breaks_columns_or_panics() {
+    for (name, suffix) in hostile_suffixes() {
+        let (seen, corrupted) = seen(&suffix);
+        assert!(corrupted > 60, "{name}: only {corrupted} texts could be spoilt");
         let mut shown = 0;
         for (columns, rows) in [(60, 15), (80, 24), (200, 50)] {
-            let mut begun = full(&evil).console_in(View::Reboots, columns, rows);
-            update(&mut begun, Event::Seen(Arc::clone(&seen)));
-            past(&mut begun, &evil);
-            update(&mut begun, Event::Done(Err(format!("refused: {evil}"))));
-            for place in PLACES {
-                let mut app = begun.clone();
+            let mut base = full_world(&suffix).console_in(View::Reboots, columns, rows);
+            update(&mut base, Event::Seen(Arc::clone(&seen)));
+            past(&mut base, &suffix);
+            update(&mut base, Event::Done(Err(format!("refused: {suffix}"))));
+            for place in KEY_SEQUENCES {
+                let mut app = base.clone();
                 press(&mut app, place);
-                holds(&app, &format!("{name} {columns}x{rows} {place:?}"));
-                let tell = match name {
+                assert_rendered(&app, &format!("{name} {columns}x{rows} {place:?}"));
+                let marker = match name {
                     "controls" => "\u{241b}",
                     "right to left" => "\u{5e9}",
                     "wide" => "\u{65e5}",
                     "combining" => "e\u{301}",
                     _ => "xxxxxxxx",
                 };
-                shown += usize::from(screen::text(&app).contains(tell));
+                shown += usize::from(screen::text(&app).contains(marker));
             }
         }
-        assert!(shown > PLACES.len(), "{name}: the text is on {shown} screens only");
+        assert!(shown > KEY_SEQUENCES.len(), "{name}: the text is on {shown} screens only");
     }
 }
 
 #[test]
-fn text_that_is_typed_is_as_harmless() {
-    for (name, evil) in evils() {
+fn pasted_text_never_controls_the_terminal() {
+    for (name, suffix) in hostile_suffixes() {
         for place in ["1 X", "/", ":", "1 F", "2 * R"] {
             for (columns, rows) in [(60, 15), (80, 24)] {
                 let mut app = World::usual().console(columns, rows);
                 press(&mut app, place);
-                update(&mut app, Event::Paste(evil.clone()));
-                holds(&app, &format!("{name} pasted at {place}"));
+                update(&mut app, Event::Paste(suffix.clone()));
+                assert_rendered(&app, &format!("{name} pasted at {place}"));
             }
         }
     }

@@ -10,25 +10,25 @@ use crate::{
     console::{
         app::{App, View},
         event::{Action, Effect, Event},
-        overview::Spot,
+        overview::OverviewRow,
         screen,
         update::update,
     },
     engine::{metal3, snapshot::Seen},
     model::{
-        host::{Asked, HostRow, Mode},
+        host::{HostRow, Mode, RebootAnnotations},
         kube::{NodeRow, SourceState},
         reboot::RebootStatus,
         time::after,
     },
 };
 
-fn asked(base: Option<&str>, keys: &[(&str, &str)]) -> Asked {
+fn asked(base: Option<&str>, keys: &[(&str, &str)]) -> RebootAnnotations {
     let keys = keys.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    Asked { base: base.map(str::to_owned), keys }
+    RebootAnnotations { base: base.map(str::to_owned), keys }
 }
 
-fn row(name: &str, address: &str, powered_on: bool, asked: Asked) -> HostRow {
+fn row(name: &str, address: &str, powered_on: bool, asked: RebootAnnotations) -> HostRow {
     HostRow {
         namespace: "metal3".into(),
         name: name.into(),
@@ -49,10 +49,10 @@ impl World {
     /// Five hosts: an API server that is on, one held by two clients, one that reboots, one with an error, one paused.
     pub(super) fn with_hosts() -> Self {
         let mut world = Self::usual();
-        let ours = r#"{"mode":"hard","by":"alice@admin1","since":"2026-11-21T09:40:00Z"}"#;
+        let own_value = r#"{"mode":"hard","by":"alice@admin1","since":"2026-11-21T09:40:00Z"}"#;
         let held = HostRow {
             pending_reboot_since: Some(after(wall(), -1500)),
-            ..row("m2", "10.0.0.17", false, asked(None, &[("cketerm", ours), ("remediation", "uid-7")]))
+            ..row("m2", "10.0.0.17", false, asked(None, &[("cketerm", own_value), ("remediation", "uid-7")]))
         };
         let reboots = HostRow {
             pending_reboot_since: Some(after(wall(), -20)),
@@ -61,10 +61,10 @@ impl World {
         let broken = HostRow {
             error_type: "power management error".into(),
             error: "BMC https://bmc-m4 does not answer GET /redfish/v1/".into(),
-            ..row("m4", "10.9.9.9", true, Asked::default())
+            ..row("m4", "10.9.9.9", true, RebootAnnotations::default())
         };
         let paused = HostRow { paused: true, ..row("m5", "10.0.0.18", true, asked(None, &[("x", "")])) };
-        for host in [row("m1", "10.0.0.11", true, Asked::default()), held, reboots, broken, paused] {
+        for host in [row("m1", "10.0.0.11", true, RebootAnnotations::default()), held, reboots, broken, paused] {
             world.kube.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
         }
         let state = SourceState { synced: true, heard: world.boot, proved: world.boot, error: None, forbidden: false };
@@ -85,7 +85,7 @@ fn shown(columns: u16, rows: u16, keys: &str) -> String {
 
 /// The Overview shows a dead BMC, a host held off and a node that is not Ready, although no queue does.
 #[test]
-fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
+fn the_overview_shows_nodes_and_hosts_in_trouble_without_an_entry() {
     let mut world = World::with_hosts();
     // held off: it is away on request
     let held = NodeRow { ready: false, ..(*world.kube.by_name["worker-4"]).clone() };
@@ -102,7 +102,7 @@ fn the_overview_tells_of_nodes_and_hosts_that_no_queue_tells_of() {
     assert!(text.contains("1 NotReady: worker-5; 1 without a Node: worker-3"), "{text}");
     world.kube.put_node(Arc::unwrap_or_clone(node));
     update(&mut app, Event::Seen(world.seen()));
-    while !matches!(app.spots.cursor, Some(Spot::Hosts)) {
+    while !matches!(app.overview_rows.cursor, Some(OverviewRow::Hosts)) {
         press(&mut app, "j");
     }
     press(&mut app, "enter");
@@ -128,7 +128,7 @@ fn screens() {
 }
 
 #[test]
-fn a_cluster_without_metal3_has_no_tab_and_the_view_says_why() {
+fn without_metal3_the_hosts_tab_is_hidden_and_the_view_shows_the_reason() {
     let mut world = World::usual();
     let error = Some("it has no BareMetalHosts: Metal3's CRD is not installed".to_owned());
     world.kube.sources.insert(
@@ -143,7 +143,7 @@ fn a_cluster_without_metal3_has_no_tab_and_the_view_says_why() {
 }
 
 #[test]
-fn power_asks_for_action_mode_and_the_clusters_name_with_the_count() {
+fn power_requires_action_mode_cluster_name_and_count() {
     let mut app = console(80, 24, "6 W");
     assert_eq!(press(&mut app, "enter enter enter enter"), [], "nothing is chosen yet");
     assert!(message(&app).contains("choose the action first"), "{}", message(&app));
@@ -161,7 +161,7 @@ fn power_asks_for_action_mode_and_the_clusters_name_with_the_count() {
 }
 
 #[test]
-fn i44_only_a_key_of_ours_is_released_and_others_are_named() {
+fn i44_only_keys_of_cketerm_are_released_and_other_holders_are_named() {
     let mut app = console(80, 24, "6 j L");
     let text = screen::text(&app);
     assert!(text.contains("others still hold it off") && text.contains("cketerm  (the only one)"), "{text}");
@@ -177,13 +177,13 @@ fn i44_only_a_key_of_ours_is_released_and_others_are_named() {
 }
 
 #[test]
-fn fencing_names_the_node_and_expires_when_host_or_node_change() {
+fn fencing_names_the_node_and_expires_when_host_or_node_changes() {
     let mut app = console(80, 24, "6 j j I");
     let text = screen::text(&app);
     assert!(text.contains("node worker-3 of host metal3/m3") && text.contains("its address"), "{text}");
     let mut world = World::with_hosts();
     let id = ("metal3".to_owned(), "m3".to_owned());
-    let other = HostRow { asked: Asked::default(), ..HostRow::clone(&world.kube.hosts[&id]) };
+    let other = HostRow { asked: RebootAnnotations::default(), ..HostRow::clone(&world.kube.hosts[&id]) };
     world.kube.hosts.insert(id, Arc::new(other));
     update(&mut app, Event::Seen(world.seen()));
     let expired = app.dialog.as_ref().and_then(|d| d.expired.clone()).unwrap_or_default();
@@ -195,14 +195,14 @@ fn fencing_names_the_node_and_expires_when_host_or_node_change() {
         reason: Some("dead".into()),
     };
     assert_eq!(effects, [Effect::Act(action)]);
-    for (keys, said) in [("6 G I", "paused"), ("6 * I", "one host at a time"), ("2 I", "press 6")] {
+    for (keys, expected) in [("6 G I", "paused"), ("6 * I", "one host at a time"), ("2 I", "press 6")] {
         let app = console(80, 24, keys);
-        assert!(message(&app).contains(said), "{keys}: {}", message(&app));
+        assert!(message(&app).contains(expected), "{keys}: {}", message(&app));
     }
 }
 
 #[test]
-fn the_view_says_why_the_controller_does_not_run() {
+fn the_hosts_view_shows_why_the_controller_does_not_run() {
     let world = World::with_hosts();
     let mut seen = Seen::clone(&world.seen());
     let policy = crate::model::policy::Policy { metal3_controller: true, ..crate::model::policy::Policy::default() };
@@ -219,7 +219,7 @@ fn the_view_says_why_the_controller_does_not_run() {
 }
 
 #[test]
-fn a_host_leads_to_its_node_and_a_reboot_of_it_goes_through_the_queue() {
+fn a_host_jumps_to_its_node_and_its_reboot_is_queued() {
     let app = console(80, 24, "6 o");
     assert_eq!(app.nodes.cursor.as_deref(), Some("cp-1"));
     let effects = press(&mut console(80, 24, "6 j j j j R"), "enter y");
@@ -229,7 +229,7 @@ fn a_host_leads_to_its_node_and_a_reboot_of_it_goes_through_the_queue() {
 
 /// In Hosts, `unhold` takes hosts, not entries of a queue.
 #[test]
-fn a_host_is_released_by_its_name_or_its_nodes() {
+fn a_host_is_released_by_its_own_name_or_its_nodes_name() {
     for name in ["m2", "metal3/m2", "worker-4"] {
         let app = console(80, 24, &format!("6 : \"unhold {name}\" enter"));
         assert!(screen::text(&app).contains("Release metal3/m2 on tokyo0?"), "{name}: {}", screen::text(&app));

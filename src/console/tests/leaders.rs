@@ -23,17 +23,20 @@ fn cke_leads() -> World {
 }
 
 #[test]
-fn i52_keys_that_cke_would_not_honour_are_refused_and_not_named_in_the_footer() {
-    let ours = screen::text(&World::usual().console_in(View::Reboots, 200, 24));
-    assert!(ours.contains("H hold") && ours.contains("X cancel"), "{ours}");
+fn i52_keys_that_cke_does_not_honour_are_refused_and_absent_from_the_footer() {
+    let own_screen = screen::text(&World::usual().console_in(View::Reboots, 200, 24));
+    assert!(own_screen.contains("H hold") && own_screen.contains("X cancel"), "{own_screen}");
     for (keys, word) in [("H", "`hold`"), ("F", "`force`"), (": \"freeze 2h move\" enter", "`freeze`")] {
         let mut app = cke_leads().console_in(View::Reboots, 200, 24);
         let footer = screen::text(&app);
         assert!(!footer.contains("H hold") && footer.contains("X cancel"), "{footer}");
         assert_eq!(press(&mut app, keys), []);
-        let said = app.line.as_ref().and_then(|line| line.error.clone()).unwrap_or_else(|| message(&app).to_owned());
-        assert!(said.contains("CKE on admin1 leads") && said.contains(word) && app.dialog.is_none(), "{keys}: {said}");
-        assert!(said.contains("cketerm") && said.contains("Instead:"), "{said}");
+        let refusal = app.line.as_ref().and_then(|line| line.error.clone()).unwrap_or_else(|| message(&app).to_owned());
+        assert!(
+            refusal.contains("CKE on admin1 leads") && refusal.contains(word) && app.dialog.is_none(),
+            "{keys}: {refusal}"
+        );
+        assert!(refusal.contains("cketerm") && refusal.contains("Instead:"), "{refusal}");
     }
     let mut app = cke_leads().console_in(View::Reboots, 100, 24);
     press(&mut app, "X");

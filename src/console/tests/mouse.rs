@@ -34,7 +34,7 @@ fn find(app: &App, what: &str) -> (u16, u16) {
 }
 
 #[test]
-fn a_click_on_a_row_moves_the_cursor_there_and_does_nothing_else() {
+fn a_click_on_a_row_only_moves_the_cursor() {
     for (columns, rows) in [(60, 15), (80, 24), (200, 50)] {
         let mut app = World::usual().console(columns, rows);
         let at = find(&app, "worker-3");
@@ -57,7 +57,7 @@ fn a_click_on_a_tab_opens_its_view() {
     for columns in [60, 80, 120, 200] {
         let mut app = World::with_repairs().console(columns, 24);
         for view in [View::Nodes, View::Repairs, View::History, View::Logs, View::Overview, View::Reboots] {
-            let key = app.looks.keymap.key(view.name()).unwrap().to_owned();
+            let key = app.config.keymap.key(view.name()).unwrap().to_owned();
             let name = view.title().get(..3).unwrap();
             let (x, y) = find(&app, &format!("{key} {name}"));
             assert_eq!(y, 2);
@@ -68,7 +68,7 @@ fn a_click_on_a_tab_opens_its_view() {
 }
 
 #[test]
-fn the_wheel_scrolls_what_lies_on_top() {
+fn the_mouse_wheel_scrolls_the_topmost_pane() {
     let mut app = World::usual().console(80, 24);
     mouse(&mut app, MouseEventKind::ScrollDown, (5, 8));
     assert_eq!(app.reboots.cursor, Some(EntryId::reboot(6)));
@@ -119,19 +119,19 @@ fn a_click_in_a_dialog_moves_the_focus_and_never_confirms() {
 }
 
 #[test]
-fn a_click_on_a_line_of_the_overview_moves_its_cursor() {
+fn a_click_on_an_overview_line_moves_its_cursor() {
     for (columns, rows) in [(80, 24), (200, 50)] {
         let mut app = World::usual().console_in(View::Overview, columns, rows);
-        let first = app.spots.cursor.clone();
+        let first = app.overview_rows.cursor.clone();
         let at = find(&app, "db/pg");
         click(&mut app, at);
-        assert_ne!(app.spots.cursor, first, "{columns}");
+        assert_ne!(app.overview_rows.cursor, first, "{columns}");
         assert!(screen::text(&app).lines().nth(usize::from(at.1)).unwrap().contains("> "), "{columns}");
     }
 }
 
 #[test]
-fn while_text_is_typed_the_mouse_leaves_it_alone() {
+fn the_mouse_is_ignored_while_text_is_typed() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "/ \"work\"");
     let tab = find(&app, "2 Nod");
@@ -148,34 +148,34 @@ fn copied(app: &mut App) -> String {
 }
 
 #[test]
-fn what_the_cursor_is_on_is_copied_under_the_name_that_is_typed_again() {
+fn copy_copies_the_name_of_the_object_under_the_cursor() {
     let mut app = World::with_hosts().console(80, 24);
     assert_eq!(copied(&mut app), "reboots/3");
-    let said = app.message.as_ref().unwrap().text.clone();
-    assert_eq!(said, "copied reboots/3 (if the terminal allows it: OSC 52)");
+    let text = app.message.as_ref().unwrap().text.clone();
+    assert_eq!(text, "copied reboots/3 (if the terminal allows it: OSC 52)");
     press(&mut app, "2 j j j");
     assert_eq!(copied(&mut app), "worker-1");
     press(&mut app, "6 j");
     assert_eq!(copied(&mut app), "metal3/m2");
     let mut app = World::usual().console_in(View::History, 80, 24);
-    super::past::told(&mut app);
+    super::past::load_past(&mut app);
     assert_eq!(copied(&mut app), "reboots/2");
     press(&mut app, "8 j j");
     assert!(!copied(&mut app).is_empty());
-    let mut empty = World::silent().console(80, 24);
+    let mut empty = World::without_data().console(80, 24);
     assert_eq!(press(&mut empty, "c"), []);
     assert!(empty.message.as_ref().unwrap().text.contains("nothing here can be copied"));
 }
 
 #[test]
-fn of_an_open_pane_the_whole_text_is_copied_unbroken_and_without_what_steers() {
+fn copy_in_an_open_pane_copies_its_full_text_without_control_characters() {
     let mut app = World::usual().console(60, 15);
     press(&mut app, "j enter");
     let text = copied(&mut app);
     assert!(text.starts_with("reboots/4 worker-2"), "{text}");
     assert!(text.contains("/usr/local/bin/reboot-node --soft 10.0.0.15") && text.contains("Attempts"), "{text}");
     assert!(text.lines().count() > 15 && !text.contains('\u{1b}'), "{text}");
-    assert_eq!(clipboard::sequence("a\n"), "\u{1b}]52;c;YQo=\u{7}");
+    assert_eq!(clipboard::osc52_sequence("a\n"), "\u{1b}]52;c;YQo=\u{7}");
     let mut world = World::usual();
     world.kube.put_node(crate::model::kube::NodeRow { name: "a\nrm -rf /".into(), ..Default::default() });
     let mut app = world.console_in(View::Nodes, 80, 24);
@@ -184,7 +184,7 @@ fn of_an_open_pane_the_whole_text_is_copied_unbroken_and_without_what_steers() {
 }
 
 #[test]
-fn the_map_of_the_racks_and_the_list_of_columns_are_for_keys() {
+fn the_rack_map_and_the_column_picker_ignore_the_mouse() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 v");
     let cursor = app.nodes.cursor.clone();

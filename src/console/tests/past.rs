@@ -7,10 +7,10 @@ use insta::assert_snapshot;
 use super::world::{BOOT, World, at, press, stored, wall};
 use crate::{
     console::{
-        app::{App, Looks, Target, View},
+        app::{App, AppConfig, Target, View},
         event::{Effect, Event},
-        overview::Spot,
-        past::{Answer, Ended, Question, Story},
+        overview::OverviewRow,
+        past::{Ended, EntryTimeline, ReadRequest, ReadResponse},
         screen,
         update::update,
     },
@@ -102,14 +102,14 @@ fn actions() -> Page<Audit> {
     )
 }
 
-pub(super) fn told(app: &mut App) {
-    update(app, Event::Answered(Box::new(Answer::History(Part::Newest, Ok(history())))));
-    update(app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(actions())))));
+pub(super) fn load_past(app: &mut App) {
+    update(app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(history())))));
+    update(app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Ok(actions())))));
 }
 
 fn shown(world: &World, view: View, columns: u16, rows: u16, keys: &str) -> String {
     let mut app = world.console_in(view, columns, rows);
-    told(&mut app);
+    load_past(&mut app);
     press(&mut app, keys);
     screen::text(&app)
 }
@@ -124,7 +124,7 @@ fn overview() {
 
 #[test]
 fn overview_in_bad_states() {
-    let mut world = World::silent();
+    let mut world = World::without_data();
     assert_snapshot!("overview_connecting", shown(&world, View::Overview, 80, 24, ""));
     world = World::usual();
     (world.engine.leading, world.engine.lease) = (None, 0);
@@ -137,54 +137,56 @@ fn overview_in_bad_states() {
     let mut app = world.console_in(View::Overview, 80, 24);
     update(&mut app, Event::Tick(at(BOOT + 95.0)));
     let why = "etcd at http://127.0.0.1:2379: no answer".to_owned();
-    update(&mut app, Event::Answered(Box::new(Answer::History(Part::Newest, Err(why)))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Err(why)))));
     assert_snapshot!("overview_stale_80x24", screen::text(&app));
 }
 
 #[test]
-fn overview_of_a_cluster_where_nothing_is_to_be_done() {
+fn overview_of_an_idle_cluster() {
     let mut world = World::usual();
     world.store.reboots.entries.clear();
     world.store.progress.clear();
     world.reasons.clear();
     let mut app = world.console_in(View::Overview, 80, 24);
-    update(&mut app, Event::Answered(Box::new(Answer::History(Part::Newest, Ok(page(Vec::new(), false))))));
-    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(page(Vec::new(), false))))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(Vec::new(), false))))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Ok(page(Vec::new(), false))))));
     assert_snapshot!("overview_idle_80x24", screen::text(&app));
 }
 
 #[test]
-fn enter_on_a_line_of_the_overview_goes_to_its_object_and_esc_leads_back_to_that_line() {
+fn enter_on_an_overview_line_opens_its_object_and_esc_returns_to_the_line() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
-    told(&mut app);
+    load_past(&mut app);
     press(&mut app, "j j");
-    let spot = app.spots.cursor.clone();
+    let overview_row = app.overview_rows.cursor.clone();
     press(&mut app, "enter");
     assert_eq!((app.view, app.reboots.cursor), (View::Reboots, Some(EntryId::reboot(4))));
     assert!(screen::text(&app).contains("reboots/4 worker-2"), "{}", screen::text(&app));
     press(&mut app, "esc");
-    assert_eq!((app.view, app.pane.is_none(), app.spots.cursor), (View::Overview, true, spot));
+    assert_eq!((app.view, app.pane.is_none(), app.overview_rows.cursor), (View::Overview, true, overview_row));
 }
 
 /// At 60x15 the message about a refused key covers the cursor's line; the cursor must stay on it.
 #[test]
-fn a_message_that_covers_the_line_of_the_cursor_leaves_the_cursor_there() {
+fn a_message_over_the_cursors_line_does_not_move_the_cursor() {
     let mut app = World::usual().console_in(View::Overview, 60, 15);
-    told(&mut app);
+    load_past(&mut app);
     press(&mut app, "G");
-    let last = app.spots.cursor.clone();
-    assert!(last.is_some() && last != app.spots.rows.first().cloned());
-    app.refuse("something that takes two lines because it explains at length what cannot be done here, and what can");
+    let last = app.overview_rows.cursor.clone();
+    assert!(last.is_some() && last != app.overview_rows.rows.first().cloned());
+    app.print_error(
+        "something that takes two lines because it explains at length what cannot be done here, and what can",
+    );
     update(&mut app, Event::Seen(World::usual().seen()));
-    assert!(!app.spots.rows.contains(last.as_ref().unwrap()), "it is covered\n{}", screen::text(&app));
-    assert_eq!(app.spots.cursor, last);
+    assert!(!app.overview_rows.rows.contains(last.as_ref().unwrap()), "it is covered\n{}", screen::text(&app));
+    assert_eq!(app.overview_rows.cursor, last);
     press(&mut app, "esc");
-    assert_eq!((app.message.is_none(), &app.spots.cursor), (true, &last));
+    assert_eq!((app.message.is_none(), &app.overview_rows.cursor), (true, &last));
     assert!(screen::text(&app).contains('>'));
 }
 
 #[test]
-fn the_overview_groups_what_is_stuck_on_the_same_thing_oldest_first() {
+fn the_overview_groups_stuck_entries_by_blocker_oldest_first() {
     let mut world = World::usual();
     let held = world.reasons[&EntryId::reboot(3)].clone();
     world.reasons.insert(EntryId::reboot(5), held);
@@ -206,16 +208,16 @@ fn history_and_audit() {
 
 /// Audit opens on the newest row.
 #[test]
-fn whoever_has_not_chosen_a_row_of_the_past_looks_at_the_newest_and_others_are_told_what_lies_above() {
+fn audit_follows_the_newest_row_until_the_cursor_is_moved() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
-    told(&mut app);
+    load_past(&mut app);
     let newer = |app: &mut App, from: i64| {
         let many = (0..40).map(|i| {
             let key = format!("/cke/cketerm/x/{}", from - i);
             stored(&key, from - i, audit("alice", "cancel", &format!("reboots/{}", from - i), 100))
         });
         let page = Page { revision: from, values: many.collect(), more: false };
-        update(app, Event::Answered(Box::new(Answer::Audit(Part::After(900), Ok(page)))));
+        update(app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::After(900), Ok(page)))));
         update(app, Event::Tick(at(BOOT)));
     };
     newer(&mut app, 1000);
@@ -231,63 +233,66 @@ fn whoever_has_not_chosen_a_row_of_the_past_looks_at_the_newest_and_others_are_t
 }
 
 #[test]
-fn the_story_of_an_entry_that_ended_is_read_when_it_is_opened() {
+fn the_timeline_of_an_ended_entry_is_read_when_its_pane_opens() {
     let world = World::usual();
     let mut app = world.console_in(View::History, 80, 24);
-    told(&mut app);
+    load_past(&mut app);
     let effects = press(&mut app, "enter");
     let key = app.history.cursor.clone().unwrap().key;
-    assert_eq!(effects, vec![Effect::Ask(Question::Ending(key.clone()))]);
+    assert_eq!(effects, vec![Effect::Ask(ReadRequest::Ending(key.clone()))]);
     assert!(screen::text(&app).contains("reading its timeline"));
-    let mut story = ending(2, "booted", 200);
+    let mut details = ending(2, "booted", 200);
     let attempt = world.store.attempts.values().next().unwrap().get().unwrap().clone();
-    story.attempts = vec![crate::model::attempt::Attempt { start: after(wall(), -300), outcome: None, ..attempt }];
+    details.attempts = vec![crate::model::attempt::Attempt { start: after(wall(), -300), outcome: None, ..attempt }];
     assert_eq!(press(&mut app, "j"), vec![], "it is asked for once");
-    let story = Story { moments: story.timeline(&[]), ending: story, gap: None };
-    update(&mut app, Event::Answered(Box::new(Answer::Ending(key, Ok(Arc::new(story))))));
+    let details = EntryTimeline { moments: details.timeline(&[]), ending: details, gap: None };
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Ending(key, Ok(Arc::new(details))))));
     press(&mut app, "g");
     assert_snapshot!("history_story_80x24", screen::text(&app));
 }
 
 #[test]
-fn records_of_cke_stand_behind_a_key_in_history() {
+fn a_key_in_history_shows_the_operation_records_of_cke() {
     let mut app = World::usual().console_in(View::History, 80, 24);
-    told(&mut app);
+    load_past(&mut app);
     let effects = press(&mut app, "v");
-    assert_eq!(effects, vec![Effect::Ask(Question::Page(Folder::Records, Part::Newest))]);
+    assert_eq!(effects, vec![Effect::Ask(ReadRequest::Page(Folder::Records, Part::Newest))]);
     let record = |id, operation: &str, error: &str| {
         Record::completed(id, operation, "10.0.0.14", error, after(wall(), -90), after(wall(), -60))
     };
     let records = vec![record(12, "reboot-reboot", "exit 1"), record(11, "reboot-drain-start", "")];
-    update(&mut app, Event::Answered(Box::new(Answer::Records(Part::Newest, Ok(page(records, false))))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Records(Part::Newest, Ok(page(records, false))))));
     assert_snapshot!("records_80x24", screen::text(&app));
 }
 
 #[test]
-fn nothing_is_read_of_the_past_while_nobody_looks_at_it() {
+fn history_and_audit_are_read_only_when_their_views_are_open() {
     let mut app = World::usual().console_in(View::Reboots, 80, 24);
     assert_eq!(press(&mut app, "j j G g 2"), vec![]);
-    let asked = press(&mut app, "8");
-    assert_eq!(asked, vec![Effect::Ask(Question::Page(Folder::Audit, Part::Newest))]);
+    let effects = press(&mut app, "8");
+    assert_eq!(effects, vec![Effect::Ask(ReadRequest::Page(Folder::Audit, Part::Newest))]);
 }
 
 #[test]
-fn older_ones_are_read_as_the_cursor_comes_near_and_a_failure_says_why() {
+fn older_rows_are_read_near_the_end_and_a_failure_shows_its_error() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
     let many = (0..200).map(|i| audit("alice", "reboot add", &format!("10.0.1.{i}"), i)).collect();
-    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(page(many, true))))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Ok(page(many, true))))));
     assert_eq!(press(&mut app, "j"), vec![], "far from the end");
-    let asked = press(&mut app, "G");
-    assert_eq!(asked, vec![Effect::Ask(Question::Page(Folder::Audit, Part::Before(701)))]);
-    let mut app = App::new(Looks::default(), View::Audit, at(BOOT));
+    let effects = press(&mut app, "G");
+    assert_eq!(effects, vec![Effect::Ask(ReadRequest::Page(Folder::Audit, Part::Before(701)))]);
+    let mut app = App::new(AppConfig::default(), View::Audit, at(BOOT));
     update(&mut app, Event::Seen(World::usual().seen()));
-    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Err("no answer from etcd".into())))));
+    update(
+        &mut app,
+        Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Err("no answer from etcd".into())))),
+    );
     assert!(screen::text(&app).contains("no answer from etcd"));
 }
 
 /// A filter that few rows pass keeps the cursor near the end. That must not read the folder to its end.
 #[test]
-fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
+fn a_filter_with_few_matches_reads_a_limited_number_of_pages_per_key() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
     let mut left = 900;
     let mut values = |n: i64| {
@@ -299,21 +304,21 @@ fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
         left -= n;
         Page { revision: 900, more: true, values }
     };
-    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(values(50))))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Ok(values(50))))));
     let (mut boot, mut pages) = (BOOT, 0);
-    let mut asked = press(&mut app, "/ \"bob\" enter");
+    let mut effects = press(&mut app, "/ \"bob\" enter");
     for _ in 0..40 {
-        let before = asked.iter().find_map(|e| match e {
-            Effect::Ask(Question::Page(Folder::Audit, part @ Part::Before(_))) => Some(*part),
+        let before = effects.iter().find_map(|e| match e {
+            Effect::Ask(ReadRequest::Page(Folder::Audit, part @ Part::Before(_))) => Some(*part),
             _ => None,
         });
         if let Some(part) = before {
             pages += 1;
-            let again = update(&mut app, Event::Answered(Box::new(Answer::Audit(part, Ok(values(10))))));
+            let again = update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(part, Ok(values(10))))));
             assert_eq!(again, [], "not back to back");
         }
         boot += 1.0;
-        asked = update(&mut app, Event::Tick(at(boot)));
+        effects = update(&mut app, Event::Tick(at(boot)));
     }
     // one page was requested while the filter was typed, and the last key allows five
     assert_eq!(pages, 6, "and no more before somebody presses a key");
@@ -322,7 +327,7 @@ fn a_filter_with_few_hits_reads_some_pages_a_key_and_none_back_to_back() {
 
 /// A console that stays open for weeks keeps no more than a new one.
 #[test]
-fn what_nobody_looks_at_of_the_past_is_let_go() {
+fn history_and_audit_rows_beyond_the_limit_are_dropped() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
     let mut revision = 1000;
     let mut page = |n: i64| {
@@ -334,25 +339,25 @@ fn what_nobody_looks_at_of_the_past_is_let_go() {
         revision += n;
         page
     };
-    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(page(200))))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Ok(page(200))))));
     for i in 0..40 {
         let part = Part::After(1200 + 200 * i);
-        update(&mut app, Event::Answered(Box::new(Answer::Audit(part, Ok(page(200))))));
+        update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(part, Ok(page(200))))));
     }
     assert_eq!(app.past.audit.rows.len(), 1000, "of 8,200");
     assert!(app.past.audit.more, "and older ones can be read again");
     let newest = app.past.audit.rows.keys().next().unwrap().key.clone();
     assert_eq!(newest, "/cke/cketerm/audit/000009200");
     press(&mut app, "8 G");
-    let asked = update(&mut app, Event::Tick(at(BOOT + 5.0)));
+    let effects = update(&mut app, Event::Tick(at(BOOT + 5.0)));
     let oldest = app.past.audit.rows.keys().next_back().unwrap().revision.0;
-    let wanted = Effect::Ask(Question::Page(Folder::Audit, Part::Before(oldest)));
-    assert!(asked.contains(&wanted) || app.past.paid < 5, "{asked:?}");
+    let expected = Effect::Ask(ReadRequest::Page(Folder::Audit, Part::Before(oldest)));
+    assert!(effects.contains(&expected) || app.past.page_budget < 5, "{effects:?}");
 }
 
 /// An audit record leads to the engine's log lines about its object.
 #[test]
-fn an_audit_record_leads_to_what_it_is_about_and_to_its_log_lines() {
+fn an_audit_record_links_to_its_object_and_its_log_lines() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
     let records = vec![
         audit("alice", "reboot cancel", "reboots/3", 10),
@@ -362,8 +367,8 @@ fn an_audit_record_leads_to_what_it_is_about_and_to_its_log_lines() {
         audit("bob", "reboot add", "10.0.0.18 10.0.0.11", 50),
         audit("alice", "reboot cancel", "reboots/2", 60),
     ];
-    update(&mut app, Event::Answered(Box::new(Answer::Audit(Part::Newest, Ok(page(records, false))))));
-    update(&mut app, Event::Answered(Box::new(Answer::History(Part::Newest, Ok(history())))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Ok(page(records, false))))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(history())))));
     for (row, leads, filter) in [
         (0, Some(Target::Entry(EntryId::reboot(3))), "entry=reboots/3 or text:worker-1"),
         (1, Some(Target::Entry(EntryId::reboot(5))), "entry=reboots/5 or text:worker-3"),
@@ -391,24 +396,24 @@ fn an_audit_record_leads_to_what_it_is_about_and_to_its_log_lines() {
 }
 
 #[test]
-fn n_in_the_overview_goes_to_what_is_stuck() {
+fn n_in_the_overview_jumps_to_stuck_entries() {
     let mut app = World::usual().console_in(View::Overview, 80, 24);
-    told(&mut app);
+    load_past(&mut app);
     press(&mut app, "n");
-    assert!(matches!(app.spots.cursor, Some(Spot::Stuck(..))), "{:?}", app.spots.cursor);
-    let first = app.spots.cursor.clone();
+    assert!(matches!(app.overview_rows.cursor, Some(OverviewRow::Stuck(..))), "{:?}", app.overview_rows.cursor);
+    let first = app.overview_rows.cursor.clone();
     press(&mut app, "n");
-    assert!(matches!(app.spots.cursor, Some(Spot::Stuck(..))) && app.spots.cursor != first);
+    assert!(matches!(app.overview_rows.cursor, Some(OverviewRow::Stuck(..))) && app.overview_rows.cursor != first);
 }
 
 /// The preview before a bulk action includes how long similar entries took.
 #[test]
-fn a_preview_reads_how_long_similar_entries_took_whatever_view_was_open_before() {
+fn a_preview_reads_the_durations_of_similar_entries_from_any_view() {
     let mut app = World::usual().console_in(View::Nodes, 80, 24);
-    let asked = press(&mut app, "* R");
-    assert!(asked.contains(&Effect::Ask(Question::Page(Folder::History, Part::Newest))), "{asked:?}");
+    let effects = press(&mut app, "* R");
+    assert!(effects.contains(&Effect::Ask(ReadRequest::Page(Folder::History, Part::Newest))), "{effects:?}");
     assert!(!screen::text(&app).contains("one every"));
     let ended = (0..20).map(|i| Ended::from(&ending(i, "booted", 60 * i64::try_from(i).unwrap()))).collect();
-    update(&mut app, Event::Answered(Box::new(Answer::History(Part::Newest, Ok(page(ended, false))))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::History(Part::Newest, Ok(page(ended, false))))));
     assert!(screen::text(&app).contains("one every"), "{}", screen::text(&app));
 }

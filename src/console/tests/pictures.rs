@@ -4,7 +4,7 @@ use super::world::{World, press};
 use crate::console::{View, screen};
 
 /// Returns the text of a picture.
-fn said(svg: &str) -> String {
+fn svg_text(svg: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
     for c in svg.chars() {
@@ -29,15 +29,15 @@ fn titles(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_view_has_a_picture_and_it_shows_the_titles_of_today() {
+fn every_view_has_a_picture_with_the_current_titles() {
     for view in View::ALL {
         let path = format!("{}/docs/pictures/{}.svg", env!("CARGO_MANIFEST_DIR"), view.name());
         let svg = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}: `make pictures`"));
-        let picture = said(&svg);
+        let picture = svg_text(&svg);
         assert!(picture.contains(view.title()), "{path} has no tab {}: `make pictures`", view.title());
         let world = if view == View::Repairs { World::with_repairs() } else { World::usual() };
         let mut app = world.console_in(view, 110, 26);
-        super::past::told(&mut app);
+        super::past::load_past(&mut app);
         let titles = titles(&screen::text(&app));
         for title in &titles {
             assert!(picture.contains(title.as_str()), "{path} has no column {title}: `make pictures`");
@@ -48,10 +48,10 @@ fn every_view_has_a_picture_and_it_shows_the_titles_of_today() {
 }
 
 #[test]
-fn the_map_and_what_blocks_are_pictured_with_their_words_of_today() {
+fn the_pictures_of_the_rack_map_and_the_blockers_are_current() {
     for (name, keys) in [("racks", "2 v"), ("blockers", "1 b")] {
         let path = format!("{}/docs/pictures/{name}.svg", env!("CARGO_MANIFEST_DIR"));
-        let picture = said(&std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")));
+        let picture = svg_text(&std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}")));
         let mut app = World::usual().console(110, 26);
         press(&mut app, keys);
         let text = screen::text(&app);

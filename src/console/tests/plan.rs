@@ -7,7 +7,7 @@ use crate::{
     actions::plan::Drains,
     console::{
         event::{Effect, Event},
-        past::{Answer, Question},
+        past::{ReadRequest, ReadResponse},
         screen,
         update::update,
     },
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-fn met() -> Drains {
+fn drains() -> Drains {
     let why = PodHold::Budget { budget: "db/pg".into(), healthy: 2, needed: 2 };
     Drains {
         nodes: 8,
@@ -31,37 +31,40 @@ fn met() -> Drains {
 }
 
 #[test]
-fn queueing_reboots_shows_waves_at_once_and_pods_and_blockers_when_kubernetes_has_answered() {
+fn the_reboot_preview_shows_waves_at_once_and_pods_after_kubernetes_answers() {
     let mut app = World::usual().console(80, 24);
-    let asked = press(&mut app, "2 * R");
-    let [Effect::Ask(Question::Plan(number, QueueKind::Reboot, nodes)), _] = asked.as_slice() else {
-        panic!("{asked:?}");
+    let effects = press(&mut app, "2 * R");
+    let [Effect::Ask(ReadRequest::Plan(number, QueueKind::Reboot, nodes)), _] = effects.as_slice() else {
+        panic!("{effects:?}");
     };
     assert_eq!(nodes.len(), 8);
     let text = screen::text(&app);
     assert!(text.contains("3 waves of at most 1 at once, API servers last and alone"), "{text}");
     assert!(text.contains("pods on 8 nodes: asking Kubernetes ..."), "{text}");
     assert_eq!(press(&mut app, "tab"), vec![], "it is asked once");
-    let other = Answer::Plan(number + 1, Err("another dialog's".into()));
-    update(&mut app, Event::Answered(Box::new(other)));
+    let other = ReadResponse::Plan(number + 1, Err("another dialog's".into()));
+    update(&mut app, Event::ReadFinished(Box::new(other)));
     assert!(screen::text(&app).contains("asking Kubernetes"), "an answer for another dialog is thrown away");
-    update(&mut app, Event::Answered(Box::new(Answer::Plan(*number, Ok(met())))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Plan(*number, Ok(drains())))));
     assert_snapshot!("plan_80x24", screen::text(&app));
 }
 
 #[test]
-fn a_preview_that_cannot_be_made_keeps_nobody_from_queueing() {
+fn a_failed_preview_does_not_prevent_queueing() {
     let mut app = World::usual().console(80, 24);
-    let asked = press(&mut app, "2 G R");
-    let Some(Effect::Ask(Question::Plan(number, ..))) = asked.first() else { panic!("{asked:?}") };
-    update(&mut app, Event::Answered(Box::new(Answer::Plan(*number, Err("no Kubernetes is configured".into())))));
+    let effects = press(&mut app, "2 G R");
+    let Some(Effect::Ask(ReadRequest::Plan(number, ..))) = effects.first() else { panic!("{effects:?}") };
+    update(
+        &mut app,
+        Event::ReadFinished(Box::new(ReadResponse::Plan(*number, Err("no Kubernetes is configured".into())))),
+    );
     assert!(screen::text(&app).contains("! pods not checked: no Kubernetes is configured"));
     let done = press(&mut app, "enter y");
     assert!(matches!(done.as_slice(), [Effect::Act(_)]), "{done:?}");
 }
 
 #[test]
-fn cancelling_many_says_how_many_are_in_work_and_how_many_api_servers_are_among_them() {
+fn cancelling_many_entries_shows_those_in_work_and_the_api_servers() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "* X");
     let text = screen::text(&app);

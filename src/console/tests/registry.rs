@@ -11,7 +11,7 @@ use super::world::{World, press, stored, wall};
 use crate::{
     console::{
         app::App,
-        event::{Effect, Event, Registering},
+        event::{Effect, Event, RegistryAction},
         keys::{Keymap, TABLE},
         screen,
         update::update,
@@ -76,30 +76,31 @@ fn shown(outcome: Option<Result<Plan, String>>, applying: Applying) -> String {
 }
 
 const ALL_CLEAR: &str = "the definition matches template, constraints and machines";
-const FEW: &str = "at least 51 healthy workers are wanted and 50 are there: no unused healthy machine of role ss";
+const TOO_FEW_WORKERS: &str =
+    "at least 51 healthy workers are wanted and 50 are there: no unused healthy machine of role ss";
 
 /// The all-clear is a promise: if the plan has a warning, the warning is shown instead.
 #[test]
-fn an_unchanged_plan_with_a_warning_is_no_all_clear() {
+fn an_unchanged_plan_with_a_warning_shows_the_warning() {
     let text = shown(Some(Ok(plan(false, &[]))), Applying::Settled);
     assert!(text.contains(ALL_CLEAR) && text.contains("nothing would change"), "{text}");
-    let app = console(100, 30, seen(&World::usual(), Some(Ok(plan(false, &[FEW]))), Applying::Settled));
+    let app = console(100, 30, seen(&World::usual(), Some(Ok(plan(false, &[TOO_FEW_WORKERS]))), Applying::Settled));
     let text = screen::text(&app);
     assert!(!text.contains(ALL_CLEAR), "{text}");
-    assert!(text.contains(&format!("! {FEW}")), "{text}");
+    assert!(text.contains(&format!("! {TOO_FEW_WORKERS}")), "{text}");
     let lines = crate::console::views::registry_lines(&app, 100);
-    let style = lines.iter().find(|(line, _)| line.contains(FEW)).map(|(_, style)| *style);
-    assert_eq!(style, Some(app.looks.theme.trouble));
-    assert!(lines.iter().all(|(_, style)| *style != app.looks.theme.good), "{lines:?}");
+    let style = lines.iter().find(|(line, _)| line.contains(TOO_FEW_WORKERS)).map(|(_, style)| *style);
+    assert_eq!(style, Some(app.config.theme.trouble));
+    assert!(lines.iter().all(|(_, style)| *style != app.config.theme.good), "{lines:?}");
     // so are the warnings of a plan that changes something
-    let text = shown(Some(Ok(plan(true, &[FEW]))), Applying::Applies);
-    assert!(text.contains(FEW) && text.contains("worker-1 is unhealthy"), "{text}");
+    let text = shown(Some(Ok(plan(true, &[TOO_FEW_WORKERS]))), Applying::Applies);
+    assert!(text.contains(TOO_FEW_WORKERS) && text.contains("worker-1 is unhealthy"), "{text}");
 }
 
 /// "nothing would change" is only for plans. Without a plan, the table gives the reason.
 #[test]
-fn without_a_plan_the_empty_table_says_why_there_is_none() {
-    for (outcome, applying, words) in [
+fn without_a_plan_the_empty_table_shows_the_reason() {
+    for (outcome, applying, expected_text) in [
         (None, Applying::Error("sabakan answered 500".into()), "sabakan answered 500"),
         (Some(Err("no template".into())), Applying::Error("no template".into()), "no template"),
         (None, Applying::Waits("sabakan has not answered yet".into()), "sabakan has not answered yet"),
@@ -107,19 +108,19 @@ fn without_a_plan_the_empty_table_says_why_there_is_none() {
     ] {
         let text = shown(outcome, applying.clone());
         assert!(text.contains("there is no plan") && !text.contains("nothing would change"), "{applying:?}: {text}");
-        assert_eq!(text.matches(words).count(), 2, "above the table and in it: {text}");
+        assert_eq!(text.matches(expected_text).count(), 2, "above the table and in it: {text}");
     }
 }
 
-fn said(app: &App) -> String {
+fn title_or_message(app: &App) -> String {
     let message = app.message.as_ref().map(|m| m.text.clone());
     app.dialog.as_ref().map(|d| d.title.clone()).or(message).unwrap_or_default()
 }
 
 /// Every verb of the key table does what its name says in every view: none is dropped, and none starts another action.
 #[test]
-fn every_verb_of_the_key_table_reaches_its_action() {
-    let wanted = BTreeMap::from([
+fn every_command_of_the_key_table_triggers_its_action() {
+    let expected = BTreeMap::from([
         ("cancel", "Cancel 1 entry"),
         ("cancel-all", "Cancel all 5 reboots"),
         ("reboot", "add reboots in the Nodes view"),
@@ -145,35 +146,37 @@ fn every_verb_of_the_key_table_reaches_its_action() {
     ]);
     let verbs: Vec<_> = TABLE.iter().filter(|b| b.changes).collect();
     let names: BTreeSet<_> = verbs.iter().map(|b| b.name).collect();
-    assert_eq!(names, wanted.keys().copied().collect(), "a verb that is not tried here");
+    assert_eq!(names, expected.keys().copied().collect(), "a verb that is not tried here");
     for verb in verbs {
         let mut app = World::usual().console(100, 30);
         press(&mut app, &verb.keys.first().map_or_else(|| format!(": \"{}\" enter", verb.name), |k| (*k).to_owned()));
-        let (said, wanted) = (said(&app), wanted[verb.name]);
-        assert!(said.contains(wanted), "{}: {said:?} instead of {wanted:?}", verb.name);
+        let (title_or_message, expected) = (title_or_message(&app), expected[verb.name]);
+        assert!(title_or_message.contains(expected), "{}: {title_or_message:?} instead of {expected:?}", verb.name);
     }
 }
 
 /// The key that is named is the one in force.
 #[test]
-fn the_key_of_an_approval_is_the_one_it_is_bound_to() {
+fn the_approval_hint_names_the_bound_key() {
     let waits = || Applying::Approval("d1".into(), "a rack has gone".into());
     assert!(shown(Some(Ok(plan(true, &[]))), waits()).contains("waits for approval of d1 (key Y): a rack has gone"));
-    for (keys, words) in [(vec!["f9".to_owned()], "of d1 (key f9): a rack"), (Vec::new(), "of d1: a rack has gone")] {
+    for (keys, expected_text) in
+        [(vec!["f9".to_owned()], "of d1 (key f9): a rack"), (Vec::new(), "of d1: a rack has gone")]
+    {
         let mut app = console(100, 30, seen(&World::usual(), Some(Ok(plan(true, &[]))), waits()));
-        app.looks.keymap = Keymap::new(&BTreeMap::from([("approve".to_owned(), keys)])).unwrap();
+        app.config.keymap = Keymap::new(&BTreeMap::from([("approve".to_owned(), keys)])).unwrap();
         let text = screen::text(&app);
-        assert!(text.contains(words) && !text.contains("(key Y)"), "{text}");
+        assert!(text.contains(expected_text) && !text.contains("(key Y)"), "{text}");
     }
 }
 
-fn registering(what: Registering, reason: Option<&str>) -> [Effect; 1] {
+fn registering(what: RegistryAction, reason: Option<&str>) -> [Effect; 1] {
     [Effect::Act(crate::console::event::Action::Registry { what, reason: reason.map(str::to_owned) })]
 }
 
 /// A release of the hold is bound to the hold and to the plan that were shown.
 #[test]
-fn letting_applying_go_on_expires_with_another_hold_and_with_another_plan() {
+fn resuming_the_registry_expires_when_the_hold_or_the_plan_changes() {
     let held = |revision: i64, plan: Option<Result<Plan, String>>| {
         let mut world = World::usual();
         let hold = Hold { who: Who { user: "ann".into(), ..Who::default() }, at: wall(), reason: None };
@@ -185,7 +188,7 @@ fn letting_applying_go_on_expires_with_another_hold_and_with_another_plan() {
     let mut proposal = Proposal::clone(another.snapshot.registry.proposal.as_ref().unwrap());
     proposal.outcome = proposal.outcome.map(|made| Proposed { digest: "d2".into(), ..made });
     another.snapshot.registry = Arc::new(Registry { proposal: Some(Arc::new(proposal)), ..Registry::default() });
-    for (later, says) in [
+    for (later, expiry) in [
         (held(31, Some(Ok(plan(true, &[])))), "somebody held or resumed applying"),
         (held(30, None), "the plan changed"),
         (Arc::new(another), "the plan changed"),
@@ -194,17 +197,17 @@ fn letting_applying_go_on_expires_with_another_hold_and_with_another_plan() {
         press(&mut app, "L");
         update(&mut app, Event::Seen(later));
         let expired = app.dialog.as_ref().and_then(|d| d.expired.clone()).unwrap_or_default();
-        assert!(expired.contains(says), "{expired}");
+        assert!(expired.contains(expiry), "{expired}");
     }
     let mut app = console(100, 30, Arc::clone(&before));
     press(&mut app, "L");
     update(&mut app, Event::Seen(before));
-    assert_eq!(press(&mut app, "enter y"), registering(Registering::Hold(false, 30), None));
+    assert_eq!(press(&mut app, "enter y"), registering(RegistryAction::Hold(false, 30), None));
 }
 
 /// A constraint is validated as in `constraints set`, and bound to what was shown.
 #[test]
-fn a_constraint_is_chosen_and_its_value_typed() {
+fn a_constraint_is_selected_and_its_value_validated() {
     let world = World::usual();
     let open = || {
         let mut app = console(80, 24, seen(&world, None, Applying::Settled));
@@ -214,19 +217,19 @@ fn a_constraint_is_chosen_and_its_value_typed() {
     let mut app = open();
     assert_snapshot!("dialog_constraint", screen::text(&app));
     assert_eq!(press(&mut app, "enter enter enter"), []);
-    assert!(said(&app).starts_with("Set a constraint"), "nothing is chosen yet");
+    assert!(title_or_message(&app).starts_with("Set a constraint"), "nothing is chosen yet");
     press(&mut app, "right right");
     assert!(screen::text(&app).contains("minimum-workers-rate is 80 now"), "{}", screen::text(&app));
-    for (value, words) in
+    for (value, expected_text) in
         [("", "a whole number"), ("many", "a whole number"), ("101", "at most 100"), ("-1", "negative")]
     {
         let mut app = open();
         assert_eq!(press(&mut app, &format!("right right tab \"{value}\" enter enter")), []);
         let message = app.message.as_ref().map(|m| m.text.clone()).unwrap_or_default();
-        assert!(message.contains(words) && app.dialog.is_some(), "{value}: {message}");
+        assert!(message.contains(expected_text) && app.dialog.is_some(), "{value}: {message}");
     }
     let effects = press(&mut app, "tab \"70\" tab \"fewer\" enter enter");
-    let set = |value: &str| Registering::Constraint { name: "minimum-workers-rate".into(), value: value.into() };
+    let set = |value: &str| RegistryAction::Constraint { name: "minimum-workers-rate".into(), value: value.into() };
     assert_eq!(effects, registering(set("70"), Some("fewer")));
     // typed digits go into the value even without the focus
     assert_eq!(press(&mut open(), "right right 6 5 enter enter enter"), registering(set("65"), None));
@@ -243,18 +246,18 @@ fn a_constraint_is_chosen_and_its_value_typed() {
 #[test]
 fn automatic_repair_has_a_key_of_its_own() {
     let mut app = console(100, 30, seen(&World::usual(), None, Applying::Settled));
-    assert_eq!(press(&mut app, "M enter y"), registering(Registering::AutoRepair(false), None));
+    assert_eq!(press(&mut app, "M enter y"), registering(RegistryAction::AutoRepair(false), None));
     let mut world = World::usual();
     world.store.auto_repair = Switch { raw: Some("true".into()), mod_revision: 5 };
     let mut app = console(100, 30, seen(&world, None, Applying::Settled));
     press(&mut app, "M");
     assert!(screen::text(&app).contains("! maximum-repair-queue-entries is 0"), "{}", screen::text(&app));
-    assert_eq!(press(&mut app, "enter y"), registering(Registering::AutoRepair(true), None));
+    assert_eq!(press(&mut app, "enter y"), registering(RegistryAction::AutoRepair(true), None));
 }
 
 /// A message that is cut has a mark, and is shown in full if there is space.
 #[test]
-fn a_long_error_is_cut_with_a_mark_and_stands_in_full_below() {
+fn a_long_error_is_truncated_with_a_mark_and_shown_in_full_below() {
     let why = format!("the definition cannot be read: {}the very end", "nodes[3] has no address, ".repeat(12));
     let app = console(80, 40, seen(&World::usual(), None, Applying::Error(why)));
     let lines = crate::console::views::registry_lines(&app, 80);
@@ -268,7 +271,7 @@ fn a_long_error_is_cut_with_a_mark_and_stands_in_full_below() {
 /// build should take less than 1 ms.
 #[test]
 #[ignore = "a measurement"]
-fn a_frame_of_five_thousand_changed_nodes_costs_a_screenful() {
+fn a_frame_of_five_thousand_changed_nodes_costs_one_screenful() {
     let with = |count: usize| {
         let mut seen = Seen::clone(&seen(&World::usual(), Some(Ok(plan(true, &[]))), Applying::Applies));
         let nodes = (0..count).map(|i| NodeChange {

@@ -204,7 +204,7 @@ fn dialogs() {
 }
 
 #[test]
-fn a_repair_is_added_from_the_nodes_by_choosing_type_and_operation() {
+fn a_repair_is_added_from_nodes_by_selecting_type_and_operation() {
     let mut app = console(80, 24, "2 g j j j j P");
     assert_eq!(app.dialog.as_ref().unwrap().focus, Focus::Type, "three types: none is guessed");
     assert_eq!(press(&mut app, "enter enter enter"), [], "nothing is chosen yet");
@@ -220,7 +220,7 @@ fn a_repair_is_added_from_the_nodes_by_choosing_type_and_operation() {
 }
 
 #[test]
-fn the_type_is_the_one_the_machine_was_repaired_as_and_an_only_operation_is_chosen() {
+fn the_previous_machine_type_and_a_single_operation_are_preselected() {
     let mut app = console(80, 24, "3 j j j P");
     let action = Action::AddRepairs {
         addresses: vec!["10.9.9.9".into()],
@@ -232,7 +232,7 @@ fn the_type_is_the_one_the_machine_was_repaired_as_and_an_only_operation_is_chos
 }
 
 #[test]
-fn a_repair_of_an_api_server_asks_for_the_clusters_name() {
+fn a_repair_of_an_api_server_requires_the_cluster_name() {
     let mut app = console(80, 24, "2 g P");
     assert!(screen::text(&app).contains("1 API server among them"), "{}", screen::text(&app));
     press(&mut app, "left");
@@ -258,7 +258,7 @@ fn repairs_are_deleted_one_all_finished_or_all_unfinished() {
 }
 
 #[test]
-fn orders_of_repairs_are_for_the_states_they_make_sense_in() {
+fn repair_orders_are_refused_in_unsuitable_states() {
     let mut app = console(80, 24, "3 j A");
     let effects = press(&mut app, "\"disk was swapped\" enter enter");
     let order = |index: u64, verb, reason: &str| {
@@ -268,19 +268,19 @@ fn orders_of_repairs_are_for_the_states_they_make_sense_in() {
     assert_eq!(effects, [order(1, Verb::Retry, "disk was swapped")]);
     let effects = press(&mut console(80, 24, "3 j j F"), "\"db is gone\" enter enter");
     assert_eq!(effects, [order(2, Verb::Force, "db is gone")]);
-    for (keys, said) in [
+    for (keys, expected) in [
         ("3 j F", "force needs an entry that is draining; repairs/1 is watching"),
         ("3 D", "done needs an entry that is watching; repairs/0 is succeeded"),
         ("3 j j j j A", "repairs/4 is failed (delete it with X, repair it again with P)"),
         ("3 G A", "cannot be read"),
     ] {
         let app = console(80, 24, keys);
-        assert!(app.dialog.is_none() && message(&app).contains(said), "{keys}: {}", message(&app));
+        assert!(app.dialog.is_none() && message(&app).contains(expected), "{keys}: {}", message(&app));
     }
 }
 
 #[test]
-fn entries_of_both_queues_are_held_and_let_go() {
+fn entries_of_both_queues_can_be_held_and_released() {
     let hold = |id, revision, hold| Effect::Act(Action::Hold { entries: vec![(id, revision)], hold, reason: None });
     assert_eq!(press(&mut console(80, 24, "j j H"), "enter y"), [hold(EntryId::reboot(5), None, true)]);
     assert_eq!(press(&mut console(80, 24, "3 j j j H"), "enter y"), [hold(EntryId::repair(3), None, true)]);
@@ -298,14 +298,14 @@ fn entries_of_both_queues_are_held_and_let_go() {
 }
 
 #[test]
-fn e_turns_the_switch_of_the_queue_that_is_shown() {
+fn e_toggles_the_queue_of_the_current_view() {
     let switch = |queue| [Effect::Act(Action::Switch { queue, enabled: false, reason: None })];
     assert_eq!(press(&mut console(80, 24, "3 E"), "enter y"), switch(QueueKind::Repair));
     assert_eq!(press(&mut console(80, 24, "2 E"), "enter y"), switch(QueueKind::Reboot));
 }
 
 #[test]
-fn a_health_check_that_prints_something_else_is_shown_as_such() {
+fn an_unrecognized_health_check_output_is_shown() {
     let mut world = World::with_repairs();
     let odd = Some((wall(), CheckAnswer::No("OK\n".into())));
     world.progress(1, "watching", None, Vec::new(), odd);
@@ -319,7 +319,7 @@ fn a_health_check_that_prints_something_else_is_shown_as_such() {
 }
 
 #[test]
-fn what_is_wrong_with_the_definition_is_said_on_every_view_with_its_field() {
+fn definition_errors_are_shown_in_every_view_with_their_field() {
     let mut world = World::with_repairs();
     world.define(|repair| {
         repair["repair_procedures"][1]["machine_types"] = serde_json::json!(["QEMU"]);
@@ -335,7 +335,7 @@ fn what_is_wrong_with_the_definition_is_said_on_every_view_with_its_field() {
 }
 
 #[test]
-fn a_confirmation_of_a_repair_expires_when_its_entry_changes_and_what_is_typed_presses_no_keys() {
+fn a_repair_dialog_expires_when_its_entry_changes_and_ignores_typing() {
     let mut world = World::with_repairs();
     let mut app = world.console(80, 24);
     press(&mut app, "3 j D");

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use super::world::{BOOT, World, at, press};
 use crate::{
     console::{
-        app::{App, Looks, View},
+        app::{App, AppConfig, View},
         event::Event,
         past::PastId,
         screen,
@@ -28,9 +28,9 @@ fn shown(world: &World, columns: u16, rows: u16, keys: &str) -> String {
 }
 
 #[test]
-fn the_first_frame_stands_before_any_data() {
-    let looks = Looks { endpoints: vec!["http://127.0.0.1:2379".into()], ..Looks::default() };
-    assert_snapshot!(screen::text(&App::new(looks, View::Reboots, at(BOOT))));
+fn the_first_frame_is_drawn_before_any_data() {
+    let config = AppConfig { endpoints: vec!["http://127.0.0.1:2379".into()], ..AppConfig::default() };
+    assert_snapshot!(screen::text(&App::new(config, View::Reboots, at(BOOT))));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn the_smallest_screen() {
 }
 
 #[test]
-fn text_from_outside_never_steers_the_terminal() {
+fn external_text_never_reaches_the_terminal_as_control_characters() {
     let mut world = World::usual();
     let evil = "a\u{1b}[2J\u{202e}b";
     world.entry(9, evil, crate::model::reboot::RebootStatus::Draining, 5, 70);
@@ -128,7 +128,7 @@ fn text_from_outside_never_steers_the_terminal() {
 }
 
 #[test]
-fn the_header_says_who_leads_and_what_this_console_does() {
+fn the_header_shows_the_leader_and_this_consoles_role() {
     let second_line = |world: &World| {
         let line = shown(world, 80, 24, "").lines().nth(1).unwrap_or_default().to_owned();
         line.split("  !").next().unwrap_or_default().to_owned()
@@ -148,17 +148,17 @@ fn the_header_says_who_leads_and_what_this_console_does() {
 }
 
 #[test]
-fn a_terminal_that_is_too_small_is_told_in_one_line() {
+fn a_terminal_that_is_too_small_shows_one_line() {
     assert_eq!(shown(&World::usual(), 59, 14, "").trim_end(), "59x14 is too small: 60x15 at least");
     assert!(shown(&World::usual(), 60, 15, "").contains("worker-1"));
 }
 
 #[test]
-fn without_colour_no_cell_has_one_and_everything_is_still_said() {
+fn without_colours_the_text_is_the_same() {
     let mut app = World::usual().console(80, 24);
     let text = screen::text(&app);
     assert!(screen::colours(&app).0 > 0);
-    app.looks.theme = Theme::named("terminal", false).unwrap();
+    app.config.theme = Theme::named("terminal", false).unwrap();
     for keys in ["", "enter", "esc 2", "R", "esc ?"] {
         press(&mut app, keys);
         assert_eq!(screen::colours(&app).0, 0, "{keys}");
@@ -181,11 +181,11 @@ fn only_ascii_and_box_drawing_reach_the_screen() {
 
 /// lazygit#508 and others: unreadable on light terminals.
 #[test]
-fn the_light_theme_uses_no_colour_that_a_light_background_swallows() {
+fn the_light_theme_is_readable_on_a_light_background() {
     use ratatui::style::Color;
     let mut app = World::usual().console(80, 24);
-    app.looks.theme = Theme::named("light", true).unwrap();
-    assert_snapshot!("reboots_light_80x24", crate::console::shot::picture(&app).as_str().replace('\u{1b}', "^"));
+    app.config.theme = Theme::named("light", true).unwrap();
+    assert_snapshot!("reboots_light_80x24", crate::console::screenshot::picture(&app).as_str().replace('\u{1b}', "^"));
     let dark = [Color::Reset, Color::Green, Color::Magenta, Color::Red, Color::Blue];
     for keys in ["", "enter", "esc X", "esc 2", "0", "?"] {
         press(&mut app, keys);
@@ -196,7 +196,7 @@ fn the_light_theme_uses_no_colour_that_a_light_background_swallows() {
 
 /// The owner and the reason of a manual cordon come from the audit.
 #[test]
-fn a_cordon_by_hand_names_who_made_it_and_why() {
+fn a_manual_cordon_shows_its_author_and_reason() {
     let mut world = World::usual();
     let mut row = NodeRow::clone(&world.kube.nodes["worker-3"]);
     (row.unschedulable, row.keep_cordoned) = (true, true);
@@ -217,13 +217,13 @@ fn a_cordon_by_hand_names_who_made_it_and_why() {
     };
     let id = PastId { revision: Reverse(9), key: "a".into() };
     app.past.audit.rows.insert(id, Ok(Arc::new(audit)));
-    let said = screen::text(&app);
-    assert!(said.contains("kept by root@vm (node cordon 10:00:00Z") && said.contains("new disk"), "{said}");
+    let text = screen::text(&app);
+    assert!(text.contains("kept by root@vm (node cordon 10:00:00Z") && text.contains("new disk"), "{text}");
 }
 
 /// The help has six pages of keys, so it can be searched.
 #[test]
-fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
+fn the_help_search_matches_words_and_keeps_section_titles() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "? / \"BACKOFF\"");
     let text = screen::text(&app);
@@ -249,8 +249,8 @@ fn the_help_is_searched_for_words_and_keeps_the_titles_of_what_is_found() {
     assert!(screen::text(&app).contains("nothing here matches \"xyzzy\""), "{}", screen::text(&app));
     press(&mut app, "esc esc");
     assert!(app.help.is_none() && app.typing.is_none());
-    app.say("reboots/3 was cancelled");
-    app.say("another word");
+    app.print("reboots/3 was cancelled");
+    app.print("another word");
     press(&mut app, ": \"messages\" enter / \"cancelled\"");
     let text = screen::text(&app);
     assert!(text.contains("reboots/3 was cancelled") && text.matches("another word").count() <= 1, "{text}");

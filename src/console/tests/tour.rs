@@ -18,10 +18,10 @@ fn at(app: &App) -> Option<usize> {
 }
 
 #[test]
-fn the_tour_waits_for_each_step_and_plays_through_to_the_end() {
+fn the_tour_waits_for_each_step_and_completes() {
     let mut world = World::usual();
     let mut app = world.console_in(View::Overview, 80, 24);
-    app.looks.sandbox = true;
+    app.config.sandbox = true;
     press(&mut app, ": \"tour\" enter");
     assert_snapshot!("tour_80x24", screen::text(&app));
     assert_eq!(at(&app), Some(1));
@@ -59,10 +59,10 @@ fn the_tour_waits_for_each_step_and_plays_through_to_the_end() {
 
 /// The step must neither wait for a cancel of ended entries nor count another operator's cancel.
 #[test]
-fn the_tour_goes_on_when_its_own_reboots_have_ended_and_counts_no_other_cancel() {
+fn the_tour_continues_when_its_reboots_have_ended_and_ignores_other_cancels() {
     let mut world = World::usual();
     let mut app = world.console_in(View::Nodes, 80, 24);
-    app.looks.sandbox = true;
+    app.config.sandbox = true;
     press(&mut app, ": \"tour\" enter 2 / \"rack=1 !role:api\" enter space space R enter y");
     assert_eq!(at(&app), Some(4));
     world.entry(40, "10.0.0.15", RebootStatus::Queued, 0, 90);
@@ -78,18 +78,18 @@ fn the_tour_goes_on_when_its_own_reboots_have_ended_and_counts_no_other_cancel()
 }
 
 #[test]
-fn the_tour_is_for_the_sandbox_and_ends_by_its_word() {
+fn the_tour_runs_only_in_the_sandbox_and_ends_with_its_command() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"tour\" enter");
     assert!(app.tour.is_none());
     assert!(app.message.as_ref().is_some_and(|m| m.text.contains("`cketerm --sandbox`, then :tour")));
-    app.looks.sandbox = true;
+    app.config.sandbox = true;
     press(&mut app, ": \"tour\" enter : \"tour\" enter");
     assert_eq!(at(&app), None);
 }
 
 #[test]
-fn the_command_line_proposes_names_with_what_they_take_and_arguments_by_their_kind() {
+fn the_command_line_completes_command_names_and_arguments_by_kind() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"re\"");
     assert_snapshot!("palette_80x24", screen::text(&app));
@@ -102,13 +102,13 @@ fn the_command_line_proposes_names_with_what_they_take_and_arguments_by_their_ki
     let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
     assert_eq!(typed(&app), "columns index,node ");
     press(&mut app, "esc : \"cancel -- re\"");
-    assert!(app.line.as_ref().unwrap().offers.words.is_empty(), "of a reason nothing is known");
+    assert!(app.line.as_ref().unwrap().suggestions.words.is_empty(), "of a reason nothing is known");
     press(&mut app, "esc : \"reset-backoff a\" tab");
     assert_eq!(typed(&app), "reset-backoff all ");
 }
 
 #[test]
-fn lines_that_were_carried_out_come_back_by_up_and_down() {
+fn up_and_down_recall_executed_command_lines() {
     let mut app = World::usual().console(80, 24);
     let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
     press(&mut app, ": up");
@@ -125,11 +125,11 @@ fn lines_that_were_carried_out_come_back_by_up_and_down() {
 }
 
 #[test]
-fn a_chord_that_is_not_through_stands_in_the_footer_and_esc_drops_it() {
+fn an_incomplete_chord_is_shown_in_the_footer_and_esc_cancels_it() {
     use crate::console::keys::Keymap;
     let keys = [("cancel".to_owned(), vec!["ctrl-x c".to_owned()]), ("top".to_owned(), vec!["g g".to_owned()])];
     let mut app = World::usual().console(80, 24);
-    app.looks.keymap = Keymap::new(&keys.into()).unwrap();
+    app.config.keymap = Keymap::new(&keys.into()).unwrap();
     press(&mut app, "ctrl-x");
     let footer = |app: &App| screen::text(app).lines().last().unwrap_or_default().to_owned();
     assert_eq!(footer(&app), "Ctrl-x ...  c cancel  Esc cancels");

@@ -10,7 +10,7 @@ use crate::{
     console::{
         app::{App, View},
         event::{Action, Effect, Event},
-        past::{Answer, Question},
+        past::{ReadRequest, ReadResponse},
         screen,
         update::update,
     },
@@ -30,7 +30,7 @@ fn indexes(app: &App) -> Vec<u64> {
 }
 
 #[test]
-fn a_filter_that_cannot_be_understood_says_why_in_place_and_the_last_good_one_stays() {
+fn an_invalid_filter_shows_its_error_and_the_last_valid_one_stays_active() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "/ \"status:queued\"");
     assert_eq!(indexes(&app), [5, 7]);
@@ -46,7 +46,7 @@ fn a_filter_that_cannot_be_understood_says_why_in_place_and_the_last_good_one_st
 }
 
 #[test]
-fn columns_and_ages_are_compared() {
+fn filters_compare_columns_and_ages() {
     let mut app = World::usual().console(80, 24);
     for (filter, found) in [
         ("since>10m", vec![5, 7]),
@@ -62,7 +62,7 @@ fn columns_and_ages_are_compared() {
 }
 
 #[test]
-fn rows_are_sorted_by_a_column_and_the_cursor_stays_on_its_row() {
+fn sorting_by_a_column_keeps_the_cursor_on_its_row() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "j");
     press(&mut app, ": \"sort since\" enter");
@@ -79,7 +79,7 @@ fn rows_are_sorted_by_a_column_and_the_cursor_stays_on_its_row() {
 }
 
 #[test]
-fn the_command_line_runs_the_key_tables_commands_and_says_in_place_what_is_wrong() {
+fn the_command_line_runs_the_key_tables_commands_and_shows_errors() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"nods\" enter");
     assert!(screen::text(&app).contains("did you mean nodes?"), "{}", hint_line(&app));
@@ -100,7 +100,7 @@ fn the_command_line_runs_the_key_tables_commands_and_says_in_place_what_is_wrong
 }
 
 #[test]
-fn tab_goes_through_the_proposals() {
+fn tab_cycles_through_the_completions() {
     let mut app = World::usual().console(80, 24);
     let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
     press(&mut app, ": \"go\" tab");
@@ -117,7 +117,7 @@ fn tab_goes_through_the_proposals() {
 }
 
 #[test]
-fn a_verb_with_rows_marks_them_and_asks_as_its_key_does() {
+fn a_command_with_rows_marks_them_and_opens_the_dialog_of_its_key() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"reboot rack=1 !role:api\" enter");
     assert_eq!(app.view, View::Nodes);
@@ -162,27 +162,27 @@ fn line(number: u64, level: Level, entry: Option<&str>, text: &str) -> Arc<LogLi
     Arc::new(LogLine { number, at, level, entry: entry.map(str::to_owned), text: text.to_owned() })
 }
 
-fn logs(app: &mut App) {
+fn load_logs(app: &mut App) {
     let lines = vec![
         line(1, Level::INFO, None, "leads lease=4d"),
         line(2, Level::INFO, Some("reboots/3"), "drain starts node=worker-1"),
         line(3, Level::WARN, Some("reboots/6"), "drain backed off node=worker-4 cause=pdb \u{1b}[31mdb/pg"),
         line(4, Level::ERROR, None, "effect failed machine=worker-1 why=no answer"),
     ];
-    update(app, Event::Answered(Box::new(Answer::Logs(lines))));
+    update(app, Event::ReadFinished(Box::new(ReadResponse::Logs(lines))));
 }
 
 #[test]
-fn the_log_of_an_entry_is_one_key_away_and_its_newest_line_stays_in_sight() {
+fn one_key_opens_the_log_of_an_entry_and_follows_its_newest_line() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
-    let asked = press(&mut app, "l");
-    assert_eq!(asked, vec![Effect::Ask(Question::Logs(0))]);
-    logs(&mut app);
+    let effects = press(&mut app, "l");
+    assert_eq!(effects, vec![Effect::Ask(ReadRequest::Logs(0))]);
+    load_logs(&mut app);
     assert_eq!(app.log.rows.iter().map(|id| id.0).collect::<Vec<_>>(), [4, 2], "of reboots/3 and of worker-1");
     assert_snapshot!("logs_of_an_entry_80x24", screen::text(&app));
     let more = vec![line(5, Level::INFO, Some("reboots/3"), "command starts")];
-    update(&mut app, Event::Answered(Box::new(Answer::Logs(more))));
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Logs(more))));
     assert_eq!(app.log.cursor.map(|id| id.0), Some(5), "who looks at the newest goes on looking at the newest");
     press(&mut app, "esc");
     assert!(app.log.filter.is_empty());
@@ -191,21 +191,21 @@ fn the_log_of_an_entry_is_one_key_away_and_its_newest_line_stays_in_sight() {
     // an observing console names the origin of these lines
     world.engine.leading = None;
     let mut app = world.console_in(View::Logs, 200, 50);
-    logs(&mut app);
+    load_logs(&mut app);
     assert_snapshot!("logs_observing_200x50", screen::text(&app));
 }
 
 #[test]
-fn the_ring_is_not_asked_more_often_than_anybody_reads() {
+fn the_log_buffer_is_polled_at_most_once_a_second() {
     let mut app = World::usual().console_in(View::Logs, 80, 24);
-    logs(&mut app);
+    load_logs(&mut app);
     assert_eq!(press(&mut app, "j k j"), vec![], "it was looked at right now");
-    let asked = update(&mut app, Event::Tick(at(super::world::BOOT + 1.0)));
-    assert_eq!(asked, vec![Effect::Ask(Question::Logs(4))]);
+    let effects = update(&mut app, Event::Tick(at(super::world::BOOT + 1.0)));
+    assert_eq!(effects, vec![Effect::Ask(ReadRequest::Logs(4))]);
 }
 
 #[test]
-fn the_hints_of_every_view_end_with_the_help_at_80_columns() {
+fn the_hints_of_every_view_fit_80_columns_and_end_with_help() {
     let world = World::usual();
     for view in View::ALL {
         let app = world.console_in(view, 80, 24);
@@ -222,7 +222,7 @@ fn the_hints_of_every_view_end_with_the_help_at_80_columns() {
 
 /// A list of columns is longer than the rest of a line.
 #[test]
-fn an_error_of_a_filter_is_read_in_full_at_80_columns() {
+fn a_filter_error_is_shown_in_full_at_80_columns() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "/ \"height=3\"");
     let text = screen::text(&app);
@@ -233,7 +233,7 @@ fn an_error_of_a_filter_is_read_in_full_at_80_columns() {
 }
 
 #[test]
-fn a_reason_after_two_dashes_stands_in_the_dialog_and_y_does_it() {
+fn a_reason_after_two_dashes_is_prefilled_in_the_dialog() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"reboot worker-3 -- kernel 6.12\" enter");
     let effects = press(&mut app, "y");
@@ -247,10 +247,10 @@ fn a_reason_after_two_dashes_stands_in_the_dialog_and_y_does_it() {
 
 /// An unknown word is never used as a filter.
 #[test]
-fn a_name_that_is_not_there_and_a_lonely_comma_mark_nothing_and_open_nothing() {
+fn an_unknown_name_or_a_lone_comma_marks_no_rows_and_opens_no_dialog() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 j space 1");
-    for (line, said) in [
+    for (line, shown) in [
         ("reboot ,", "names nothing"),
         ("cancel ,", "names nothing"),
         ("reboot worker", "worker is not a node"),
@@ -260,7 +260,7 @@ fn a_name_that_is_not_there_and_a_lonely_comma_mark_nothing_and_open_nothing() {
     ] {
         press(&mut app, &format!(": \"{line}\" enter"));
         assert!(app.dialog.is_none(), "{line}");
-        assert!(screen::text(&app).contains(said), "{line}: {}", screen::text(&app));
+        assert!(screen::text(&app).contains(shown), "{line}: {}", screen::text(&app));
         let marked: Vec<&str> = app.nodes.marks.iter().map(String::as_str).collect();
         assert_eq!((marked, app.reboots.marks.len()), (vec!["cp-2"], 0), "{line}");
         press(&mut app, "esc");
@@ -272,12 +272,12 @@ fn a_name_that_is_not_there_and_a_lonely_comma_mark_nothing_and_open_nothing() {
 
 /// `--read-only`, and a timed `:write` from a read-only start.
 #[test]
-fn a_read_only_console_writes_for_a_while_when_somebody_says_so() {
+fn a_read_only_console_can_write_for_a_limited_time() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"write 15m\" enter");
     assert!(screen::text(&app).contains("was not started with --read-only"), "{}", screen::text(&app));
     press(&mut app, "esc");
-    app.looks.read_only = true;
+    app.config.read_only = true;
     for wrong in ["soon", "15", "9h", "0m"] {
         press(&mut app, &format!(": \"write {wrong}\" enter"));
         assert!(app.line.is_some() && app.read_only(), "{wrong}");
@@ -290,9 +290,9 @@ fn a_read_only_console_writes_for_a_while_when_somebody_says_so() {
     press(&mut app, "E");
     update(&mut app, Event::Tick(at(super::world::BOOT + 900.0)));
     assert_eq!(press(&mut app, "enter y"), [], "the time is over");
-    let said: Vec<&str> = app.messages.iter().map(|(_, m)| m.text.as_str()).collect();
-    assert!(said.iter().any(|m| m.contains("changes are allowed until")), "{said:?}");
-    assert!(said.iter().any(|m| m.contains("read-only again")), "{said:?}");
+    let shown: Vec<&str> = app.messages.iter().map(|(_, m)| m.text.as_str()).collect();
+    assert!(shown.iter().any(|m| m.contains("changes are allowed until")), "{shown:?}");
+    assert!(shown.iter().any(|m| m.contains("read-only again")), "{shown:?}");
     assert!(screen::text(&app).contains("  read-only"), "{}", screen::text(&app));
     press(&mut app, ": \"write 1h\" enter : \"write off\" enter");
     assert!(app.read_only());
@@ -300,7 +300,7 @@ fn a_read_only_console_writes_for_a_while_when_somebody_says_so() {
 
 /// A second filter replaces the first one and is not appended to it.
 #[test]
-fn a_letter_begins_a_filter_anew_and_a_key_that_moves_mends_the_one_that_was() {
+fn typing_replaces_the_filter_and_a_cursor_key_edits_it() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "1 / \"draining\" enter /");
     assert!(screen::text(&app).contains("letters replace it"), "{}", screen::text(&app));

@@ -64,7 +64,7 @@ fn every_header_shows_the_window_and_the_freeze() {
 }
 
 #[test]
-fn freeze_is_typed_with_its_reason_and_confirmed() {
+fn freeze_needs_a_reason_and_a_confirmation() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"freeze 2h\" enter");
     assert!(screen::text(&app).contains("the reason is missing"), "{}", screen::text(&app));
@@ -75,17 +75,17 @@ fn freeze_is_typed_with_its_reason_and_confirmed() {
     assert_eq!(press(&mut app, ": \"freeze 2h quarter end\" enter"), []);
     assert_snapshot!("dialog_freeze", screen::text(&app));
     let until = "2026-11-21T12:00:00Z".parse().unwrap();
-    let asked = Effect::Act(Action::Freeze { until, reason: "quarter end".into() });
+    let expected = Effect::Act(Action::Freeze { until, reason: "quarter end".into() });
     // the counts are the current ones, not those from the time of opening
     let mut moved = World::usual();
     moved.entry(5, "10.0.0.16", RebootStatus::Draining, 0, 90);
     update(&mut app, Event::Seen(moved.seen()));
     assert!(screen::text(&app).contains("2 draining: unwound"), "{}", screen::text(&app));
-    assert_eq!(press(&mut app, "y"), [asked]);
+    assert_eq!(press(&mut app, "y"), [expected]);
 }
 
 #[test]
-fn unfreeze_is_confirmed_and_expires_when_the_policy_changes() {
+fn unfreeze_needs_a_confirmation_that_expires_when_the_policy_changes() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"unfreeze\" enter");
     assert!(screen::text(&app).contains("nothing is frozen"));
@@ -107,9 +107,9 @@ fn unfreeze_is_confirmed_and_expires_when_the_policy_changes() {
 }
 
 #[test]
-fn who_only_looks_freezes_nothing() {
+fn a_read_only_console_cannot_freeze() {
     let mut app = World::usual().console(80, 24);
-    app.looks.read_only = true;
+    app.config.read_only = true;
     press(&mut app, ": \"freeze 2h x\" enter");
     assert!(app.dialog.is_none());
     assert!(screen::text(&app).contains("read-only"), "{}", screen::text(&app));

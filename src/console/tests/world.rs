@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::{
     clock::Now,
     console::{
-        app::{App, Looks, View},
+        app::{App, AppConfig, View},
         event::{Effect, Event},
         keys,
         update::update,
@@ -56,7 +56,7 @@ pub(super) struct World {
 
 impl World {
     /// Returns a world before any source was read.
-    pub(super) fn silent() -> Self {
+    pub(super) fn without_data() -> Self {
         Self {
             store: StoreView::default(),
             kube: KubeView::default(),
@@ -68,7 +68,7 @@ impl World {
     }
 
     pub(super) fn usual() -> Self {
-        let mut world = Self::silent();
+        let mut world = Self::without_data();
         world.sources();
         let mut nodes = Vec::new();
         for (i, name) in
@@ -299,8 +299,8 @@ impl World {
 
     /// Returns the same console in another view.
     pub(super) fn console_in(&self, view: View, columns: u16, rows: u16) -> App {
-        let looks = Looks { endpoints: vec!["http://127.0.0.1:2379".into()], ..Looks::default() };
-        let mut app = App::new(looks, view, at(self.boot));
+        let config = AppConfig { endpoints: vec!["http://127.0.0.1:2379".into()], ..AppConfig::default() };
+        let mut app = App::new(config, view, at(self.boot));
         update(&mut app, Event::Resize(columns, rows));
         update(&mut app, Event::Seen(self.seen()));
         app

@@ -3,7 +3,7 @@
 //! The answer arrives in the same stream as the operator's input. Code that reads it before the key reader starts loses
 //! what was typed meanwhile and takes an arrow key for a refusal. It also lets a late answer (over a slow link, after
 //! the timeout) through as keys: `]11;rgb:…` would open views and the command line. So the console starts without
-//! waiting. An [`Ear`] in front of the key table takes the answer, and nothing else, out of the keys whenever it
+//! waiting. An [`AnswerFilter`] in front of the key table takes the answer, and nothing else, out of the keys whenever it
 //! arrives. The crate `terminal-colorsaurus` has all three problems, so it is not used.
 
 use std::time::Duration;
@@ -11,15 +11,15 @@ use std::time::Duration;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 /// Query for the colour of the background.
-pub const QUESTION: &str = "\u{1b}]11;?\u{7}";
+pub const BACKGROUND_QUERY: &str = "\u{1b}]11;?\u{7}";
 /// Time for which an answer is expected; no link is slower.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait at the console's end for an expected answer, which would otherwise be typed into the shell.
-pub const BUDGET: Duration = Duration::from_millis(150);
+pub const EXIT_TIMEOUT: Duration = Duration::from_millis(150);
 /// Beginning of every answer, after its escape.
-const HEAD: &str = "]11;";
+const ANSWER_PREFIX: &str = "]11;";
 /// Longest answer; a real one has 24 characters.
-const LONGEST: usize = 64;
+const MAX_ANSWER_LENGTH: usize = 64;
 
 /// Kind of a background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Background {
 
 /// Reports whether the terminal may be queried. Terminals that print the query, or that pass it on to several others,
 /// may not.
-pub fn may_ask(term: Option<&str>) -> bool {
+pub fn can_query(term: Option<&str>) -> bool {
     match term {
         None | Some("" | "dumb" | "linux" | "Eterm" | "screen" | "vt100" | "vt102" | "vt220") => false,
         Some(term) => !term.starts_with("screen."),
@@ -57,11 +57,11 @@ pub fn parse(answer: &str) -> Option<Background> {
         return None;
     }
     let part = |text: &&str| {
-        let most = match text.len() {
+        let max = match text.len() {
             1..=4 => (1_u32 << (4 * text.len())) - 1,
             _ => return None,
         };
-        Some(f64::from(u32::from_str_radix(text, 16).ok()?) / f64::from(most))
+        Some(f64::from(u32::from_str_radix(text, 16).ok()?) / f64::from(max))
     };
     let [red, green, blue]: [f64; 3] = parts.iter().take(3).map(part).collect::<Option<Vec<_>>>()?.try_into().ok()?;
     // luma as in television: perceived brightness
@@ -71,7 +71,7 @@ pub fn parse(answer: &str) -> Option<Background> {
 
 /// Result of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct FilterResult {
     /// Keys that the operator pressed, in their order.
     pub keys: Vec<KeyEvent>,
     /// The answer, if the key completed it.
@@ -80,97 +80,97 @@ pub struct Heard {
 
 /// Filter that takes the answer out of the keys.
 #[derive(Clone, Debug, Default)]
-pub struct Ear {
+pub struct AnswerFilter {
     /// Whether an answer is expected.
     open: bool,
     /// Keys that may be the beginning of an answer.
-    held: Vec<KeyEvent>,
+    pending_keys: Vec<KeyEvent>,
     /// Text of these keys.
-    spelt: String,
+    pending_text: String,
 }
 
-impl Ear {
+impl AnswerFilter {
     /// Creates a filter that expects an answer.
     pub fn open() -> Self {
         Self { open: true, ..Self::default() }
     }
 
     /// Reports whether an answer is still expected.
-    pub fn expects(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.open
     }
 
     /// Handles a key, which is the operator's or a letter of the answer.
-    pub fn hear(&mut self, key: KeyEvent) -> Heard {
+    pub fn handle(&mut self, key: KeyEvent) -> FilterResult {
         if !self.open || key.kind == KeyEventKind::Release {
-            return Heard { keys: vec![key], answer: None };
+            return FilterResult { keys: vec![key], answer: None };
         }
-        let inside = self.spelt.starts_with(HEAD);
-        if inside && ends(key) {
+        let in_answer = self.pending_text.starts_with(ANSWER_PREFIX);
+        if in_answer && is_terminator(key) {
             // whatever its content, this was the answer
-            let answer = parse(&self.spelt[HEAD.len()..]);
+            let answer = parse(&self.pending_text[ANSWER_PREFIX.len()..]);
             *self = Self::default();
-            return Heard { keys: Vec::new(), answer };
+            return FilterResult { keys: Vec::new(), answer };
         }
         let plain = !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
-        if inside {
+        if in_answer {
             // letters belong to the answer until it ends or nothing more arrives; a truncated answer takes at most as
             // many letters of the operator as an answer has, and no other keys
             return match key.code {
-                KeyCode::Char(c) if plain && self.spelt.len() < LONGEST => {
-                    self.spelt.push(c);
-                    Heard::default()
+                KeyCode::Char(c) if plain && self.pending_text.len() < MAX_ANSWER_LENGTH => {
+                    self.pending_text.push(c);
+                    FilterResult::default()
                 }
                 // the answer's own escape, if it arrived separately from what follows
-                KeyCode::Esc => Heard::default(),
+                KeyCode::Esc => FilterResult::default(),
                 _ => {
                     *self = Self::default();
-                    Heard { keys: vec![key], answer: None }
+                    FilterResult { keys: vec![key], answer: None }
                 }
             };
         }
         // the escape before it is Alt on the bracket, or a key of its own if it arrived separately
-        let letter = match (key.code, self.spelt.is_empty()) {
+        let letter = match (key.code, self.pending_text.is_empty()) {
             (KeyCode::Char(']'), true) => Some(']'),
             (KeyCode::Char(c), false) if plain => Some(c),
             _ => None,
         };
         if let Some(letter) = letter {
-            self.spelt.push(letter);
-            self.held.push(key);
-            if HEAD.starts_with(&self.spelt) {
-                return Heard::default();
+            self.pending_text.push(letter);
+            self.pending_keys.push(key);
+            if ANSWER_PREFIX.starts_with(&self.pending_text) {
+                return FilterResult::default();
             }
-            return Heard { keys: self.let_go(), answer: None };
+            return FilterResult { keys: self.flush(), answer: None };
         }
-        let mut keys = self.let_go();
+        let mut keys = self.flush();
         keys.push(key);
-        Heard { keys, answer: None }
+        FilterResult { keys, answer: None }
     }
 
     /// Returns the held keys after a pause: they were the operator's. The rest of an answer is dropped.
-    pub fn let_go(&mut self) -> Vec<KeyEvent> {
-        let inside = self.spelt.starts_with(HEAD);
-        self.spelt.clear();
-        let held = std::mem::take(&mut self.held);
-        if inside { Vec::new() } else { held }
+    pub fn flush(&mut self) -> Vec<KeyEvent> {
+        let in_answer = self.pending_text.starts_with(ANSWER_PREFIX);
+        self.pending_text.clear();
+        let pending_keys = std::mem::take(&mut self.pending_keys);
+        if in_answer { Vec::new() } else { pending_keys }
     }
 
     /// Returns the held keys before an event that is no key. An answer that has begun continues after it.
-    pub fn interrupted(&mut self) -> Vec<KeyEvent> {
-        if self.spelt.starts_with(HEAD) { Vec::new() } else { self.let_go() }
+    pub fn flush_for_event(&mut self) -> Vec<KeyEvent> {
+        if self.pending_text.starts_with(ANSWER_PREFIX) { Vec::new() } else { self.flush() }
     }
 
     /// Stops expecting an answer.
     pub fn close(&mut self) -> Vec<KeyEvent> {
         self.open = false;
-        self.let_go()
+        self.flush()
     }
 }
 
 /// Reports whether a key ends the answer: BEL, or the backslash of ST as the key reader delivers them. The backslash is
 /// bare if its escape arrived separately.
-fn ends(key: KeyEvent) -> bool {
+fn is_terminator(key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Char('g') => key.modifiers.contains(KeyModifiers::CONTROL),
         KeyCode::Char('\\') => true,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     /// Returns the typed text and the answer.
-    fn hear(ear: &mut Ear, all: Vec<KeyEvent>) -> (String, Option<Background>) {
+    fn handle(answer_filter: &mut AnswerFilter, all: Vec<KeyEvent>) -> (String, Option<Background>) {
         let (mut typed, mut answer) = (String::new(), None);
         let mut note = |keys: Vec<KeyEvent>| {
             for key in keys {
@@ -212,16 +212,16 @@ mod tests {
             }
         };
         for key in all {
-            let heard = ear.hear(key);
-            answer = answer.or(heard.answer);
-            note(heard.keys);
+            let result = answer_filter.handle(key);
+            answer = answer.or(result.answer);
+            note(result.keys);
         }
-        note(ear.let_go());
+        note(answer_filter.flush());
         (typed, answer)
     }
 
     #[test]
-    fn light_and_dark_are_told_apart() {
+    fn light_and_dark_backgrounds_are_distinguished() {
         use Background::{Dark, Light};
         for (answer, what) in [
             ("rgb:ffff/ffff/ffff", Some(Light)),
@@ -241,18 +241,18 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_taken_out_of_what_is_typed_around_it_and_nothing_else_is() {
+    fn the_answer_is_filtered_out_of_typed_keys() {
         for end in ["\u{7}", "\u{1b}\\"] {
-            let mut ear = Ear::open();
+            let mut answer_filter = AnswerFilter::open();
             let typed = keys(&format!("2j\u{1b}]11;rgb:ffff/ffff/ffff{end}/web]x"));
-            assert_eq!(hear(&mut ear, typed), ("2j/web]x".to_owned(), Some(Background::Light)));
-            assert!(!ear.expects());
+            assert_eq!(handle(&mut answer_filter, typed), ("2j/web]x".to_owned(), Some(Background::Light)));
+            assert!(!answer_filter.is_waiting());
         }
     }
 
     #[test]
-    fn an_escape_that_comes_alone_is_a_key_and_the_rest_is_still_no_typing() {
-        let mut ear = Ear::open();
+    fn a_separate_escape_is_a_key_and_the_rest_of_the_answer_is_filtered() {
+        let mut answer_filter = AnswerFilter::open();
         let mut typed = vec![KeyEvent::from(KeyCode::Esc)];
         typed.extend(keys("]11;rgb:0000/0000/0000"));
         typed.extend([
@@ -260,48 +260,55 @@ mod tests {
             KeyEvent::from(KeyCode::Char('\\')),
             KeyEvent::from(KeyCode::Char('j')),
         ]);
-        assert_eq!(hear(&mut ear, typed), ("~j".to_owned(), Some(Background::Dark)));
+        assert_eq!(handle(&mut answer_filter, typed), ("~j".to_owned(), Some(Background::Dark)));
     }
 
     #[test]
-    fn garbage_in_an_answer_is_swallowed_and_answers_nothing() {
-        let mut ear = Ear::open();
-        assert_eq!(hear(&mut ear, keys("\u{1b}]11;DELETE * X y\u{7}k")), ("k".to_owned(), None));
-        let mut ear = Ear::open();
-        let endless = format!("\u{1b}]11;{}", "X".repeat(5 * LONGEST));
-        let rest = "X".repeat(5 * LONGEST - (LONGEST - HEAD.len()));
-        assert_eq!(hear(&mut ear, keys(&endless)), (rest, None), "no more than an answer has letters");
-        assert!(!ear.expects());
-        let mut ear = Ear::open();
-        hear(&mut ear, keys("\u{1b}]11;rgb:0"));
-        assert_eq!(hear(&mut ear, keys("j")).0, "j", "after a silence keys are keys");
+    fn an_invalid_answer_is_dropped_without_a_result() {
+        let mut answer_filter = AnswerFilter::open();
+        assert_eq!(handle(&mut answer_filter, keys("\u{1b}]11;DELETE * X y\u{7}k")), ("k".to_owned(), None));
+        let mut answer_filter = AnswerFilter::open();
+        let endless = format!("\u{1b}]11;{}", "X".repeat(5 * MAX_ANSWER_LENGTH));
+        let rest = "X".repeat(5 * MAX_ANSWER_LENGTH - (MAX_ANSWER_LENGTH - ANSWER_PREFIX.len()));
+        assert_eq!(handle(&mut answer_filter, keys(&endless)), (rest, None), "no more than an answer has letters");
+        assert!(!answer_filter.is_waiting());
+        let mut answer_filter = AnswerFilter::open();
+        handle(&mut answer_filter, keys("\u{1b}]11;rgb:0"));
+        assert_eq!(handle(&mut answer_filter, keys("j")).0, "j", "after a silence keys are keys");
     }
 
     #[test]
-    fn an_answer_that_is_cut_off_swallows_no_key_that_is_no_letter() {
+    fn a_truncated_answer_drops_only_letters() {
         let quit = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         for key in [quit, KeyEvent::from(KeyCode::Down), KeyEvent::from(KeyCode::Enter)] {
-            let mut ear = Ear::open();
+            let mut answer_filter = AnswerFilter::open();
             for one in keys("\u{1b}]11;rgb:0000/00") {
-                assert_eq!(ear.hear(one).keys, []);
+                assert_eq!(answer_filter.handle(one).keys, []);
             }
-            assert_eq!(ear.hear(key).keys, [key]);
-            assert_eq!(hear(&mut ear, keys("jX")).0, "jX");
+            assert_eq!(answer_filter.handle(key).keys, [key]);
+            assert_eq!(handle(&mut answer_filter, keys("jX")).0, "jX");
         }
     }
 
     #[test]
-    fn what_only_begins_like_an_answer_is_a_persons() {
+    fn keys_that_only_resemble_an_answer_are_kept() {
         for typed in ["]", "]1", "]]11", "]12;x", "j]k", "11;"] {
-            assert_eq!(hear(&mut Ear::open(), keys(typed)), (typed.to_owned(), None), "{typed}");
+            assert_eq!(handle(&mut AnswerFilter::open(), keys(typed)), (typed.to_owned(), None), "{typed}");
         }
-        let mut closed = Ear::default();
-        assert_eq!(hear(&mut closed, keys("]11;rgb:0/0/0")).0, "]11;rgb:0/0/0");
+        let mut closed = AnswerFilter::default();
+        assert_eq!(handle(&mut closed, keys("]11;rgb:0/0/0")).0, "]11;rgb:0/0/0");
     }
 
     #[test]
-    fn terminals_that_would_print_the_question_are_not_asked() {
-        assert!(may_ask(Some("xterm-256color")) && may_ask(Some("tmux-256color")) && may_ask(Some("screen-256color")));
-        assert!(!may_ask(Some("dumb")) && !may_ask(Some("linux")) && !may_ask(Some("screen.xterm")) && !may_ask(None));
+    fn terminals_that_would_print_the_query_are_not_queried() {
+        assert!(
+            can_query(Some("xterm-256color")) && can_query(Some("tmux-256color")) && can_query(Some("screen-256color"))
+        );
+        assert!(
+            !can_query(Some("dumb"))
+                && !can_query(Some("linux"))
+                && !can_query(Some("screen.xterm"))
+                && !can_query(None)
+        );
     }
 }

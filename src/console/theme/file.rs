@@ -24,20 +24,20 @@ pub struct Face {
 }
 
 /// Fields of a face.
-const LOOKS: [&str; 5] = ["fg", "bold", "dim", "underline", "reverse"];
+const ATTRIBUTES: [&str; 5] = ["fg", "bold", "dim", "underline", "reverse"];
 
 impl Face {
     /// Returns the face in the form of a file: `{ fg: red, bold: true }`.
     pub fn yaml(&self) -> String {
         let on = [(self.bold, "bold"), (self.dim, "dim"), (self.underline, "underline"), (self.reverse, "reverse")];
         let fg = self.fg.iter().map(|fg| format!("fg: {fg}"));
-        let looks: Vec<String> =
+        let attributes: Vec<String> =
             fg.chain(on.iter().filter(|(on, _)| *on).map(|(_, name)| format!("{name}: true"))).collect();
-        if looks.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", looks.join(", ")) }
+        if attributes.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", attributes.join(", ")) }
     }
 
     /// Reports whether two faces differ at most in their colours.
-    pub fn shaped_like(&self, other: &Self) -> bool {
+    pub fn same_modifiers(&self, other: &Self) -> bool {
         let shape = |face: &Self| Self { fg: None, ..face.clone() };
         shape(self) == shape(other)
     }
@@ -78,7 +78,7 @@ pub fn read(text: &str) -> (File, Vec<Fault>) {
         }
     };
     for (key, value) in &map {
-        let key = said(key);
+        let key = rendered(key);
         let line = line_of(text, 0, &key);
         let mut wrong = |text: String| faults.push(Fault { line, text });
         if key == "base" {
@@ -89,19 +89,19 @@ pub fn read(text: &str) -> (File, Vec<Fault>) {
         } else if key == "name" {
             wrong("name: a theme's name is that of its file: remove this line".to_owned());
         } else if let Some((role, _)) = ROLES.iter().find(|(role, _)| *role == key) {
-            let (face, wrongs) = face(value);
-            faults.extend(wrongs.into_iter().map(|(look, why)| Fault {
-                line: line.and_then(|from| line_of(text, from - 1, &look)).or(line),
+            let (face, role_faults) = face(value);
+            faults.extend(role_faults.into_iter().map(|(attribute, why)| Fault {
+                line: line.and_then(|from| line_of(text, from - 1, &attribute)).or(line),
                 text: format!("{role}: {why}"),
             }));
             file.roles.insert(role, face);
         } else {
-            let meant = nearest(&key, ROLES.iter().map(|(role, _)| *role));
-            let meant = meant.map_or_else(
+            let hint = nearest(&key, ROLES.iter().map(|(role, _)| *role));
+            let hint = hint.map_or_else(
                 || format!("the roles are {}", ROLES.map(|(role, _)| role).join(", ")),
                 |role| format!("did you mean {role}?"),
             );
-            wrong(format!("{key:?} is not a role: {meant}"));
+            wrong(format!("{key:?} is not a role: {hint}"));
         }
     }
     (file, faults)
@@ -119,7 +119,7 @@ fn face(value: &Value) -> (Face, Vec<(String, String)>) {
         }
     };
     for (key, value) in map {
-        let key = said(key);
+        let key = rendered(key);
         let slot = match key.as_str() {
             "fg" => {
                 match value.as_str().map(colour) {
@@ -138,9 +138,9 @@ fn face(value: &Value) -> (Face, Vec<(String, String)>) {
                 continue;
             }
             _ => {
-                let meant = nearest(&key, LOOKS).map(|look| format!(": did you mean {look}?"));
-                let meant = meant.unwrap_or_else(|| format!(": there are {}", LOOKS.join(", ")));
-                wrong.push((key.clone(), format!("{key:?} is not an attribute{meant}")));
+                let hint = nearest(&key, ATTRIBUTES).map(|attribute| format!(": did you mean {attribute}?"));
+                let hint = hint.unwrap_or_else(|| format!(": there are {}", ATTRIBUTES.join(", ")));
+                wrong.push((key.clone(), format!("{key:?} is not an attribute{hint}")));
                 continue;
             }
         };
@@ -152,7 +152,7 @@ fn face(value: &Value) -> (Face, Vec<(String, String)>) {
     (face, wrong)
 }
 
-fn said(key: &Value) -> String {
+fn rendered(key: &Value) -> String {
     match key {
         Value::String(text) => text.clone(),
         other => serde_yaml::to_string(other).map(|text| text.trim().to_owned()).unwrap_or_default(),
@@ -181,17 +181,17 @@ fn line_of(text: &str, from: usize, key: &str) -> Option<usize> {
 }
 
 /// Pairs of roles that must differ, because a mix-up would cause wrong actions.
-const APART: [(&str, &str); 5] =
+const DISTINCT_ROLES: [(&str, &str); 5] =
     [("good", "trouble"), ("good", "danger"), ("trouble", "danger"), ("muted", "danger"), ("muted", "trouble")];
 
 /// Returns the faults of all roles together: those that must differ and do not.
-pub fn alike(faces: &BTreeMap<&'static str, Face>) -> Vec<String> {
+pub fn indistinct_roles(faces: &BTreeMap<&'static str, Face>) -> Vec<String> {
     let mut out = Vec::new();
-    for (one, two) in APART {
+    for (one, two) in DISTINCT_ROLES {
         let (Some(a), Some(b)) = (faces.get(one), faces.get(two)) else { continue };
         if a == b {
             out.push(format!("{one} and {two} look the same: give one of them another colour, or underline it"));
-        } else if one == "good" && a.shaped_like(b) && family(a) == 'g' && family(b) == 'r' {
+        } else if one == "good" && a.same_modifiers(b) && hue(a) == 'g' && hue(b) == 'r' {
             out.push(format!(
                 "{one} and {two} differ by green and red alone, which many people cannot tell apart: make {two} bold"
             ));
@@ -201,7 +201,7 @@ pub fn alike(faces: &BTreeMap<&'static str, Face>) -> Vec<String> {
 }
 
 /// Returns `g` for greens and `r` for reds.
-fn family(face: &Face) -> char {
+fn hue(face: &Face) -> char {
     match face.fg.as_deref().map(str::to_lowercase) {
         Some(fg) if fg.contains("green") => 'g',
         Some(fg) if fg.contains("red") => 'r',
@@ -218,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_said_with_its_line() {
+    fn every_fault_is_reported_with_its_line() {
         let text = "# a theme\nbase: dark\ngoood: { fg: green }\ndanger:\n  fg: crimson\n  bald: true\nmuted: { bg: blue, dim: 3 }\n";
         let all = faults(text);
-        let one = |line: usize, said: &str| {
-            let hit = all.iter().find(|(_, text)| text.contains(said));
-            assert_eq!(hit.and_then(|(line, _)| *line), Some(line), "{said}: {all:?}");
+        let one = |line: usize, rendered: &str| {
+            let hit = all.iter().find(|(_, text)| text.contains(rendered));
+            assert_eq!(hit.and_then(|(line, _)| *line), Some(line), "{rendered}: {all:?}");
         };
         one(3, "\"goood\" is not a role: did you mean good?");
         one(5, "danger: fg: \"crimson\" is not one of the 16 colours");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_face_is_written_as_it_is_read() {
+    fn a_face_survives_a_round_trip_through_yaml() {
         let text = "danger: { fg: light-red, bold: true, underline: true }\n";
         let (file, faults) = read(text);
         assert_eq!((faults, format!("danger: {}\n", file.roles["danger"].yaml())), (Vec::new(), text.to_owned()));
@@ -247,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn roles_that_must_differ_and_do_not_are_named() {
-        let alike = |text: &str| super::alike(&read(text).0.roles);
-        let same = alike("good: {bold: true}\ntrouble: {bold: true}\ndanger: {underline: true}\n");
+    fn roles_that_look_alike_are_reported() {
+        let indistinct_roles = |text: &str| super::indistinct_roles(&read(text).0.roles);
+        let same = indistinct_roles("good: {bold: true}\ntrouble: {bold: true}\ndanger: {underline: true}\n");
         assert!(same.len() == 1 && same[0].contains("good and trouble look the same"), "{same:?}");
-        let red = alike("good: {fg: green}\ndanger: {fg: light-red}\n");
+        let red = indistinct_roles("good: {fg: green}\ndanger: {fg: light-red}\n");
         assert!(red.len() == 1 && red[0].contains("green and red alone"), "{red:?}");
-        assert_eq!(alike("good: {fg: green}\ndanger: {fg: red, bold: true}\n"), Vec::<String>::new());
+        assert_eq!(indistinct_roles("good: {fg: green}\ndanger: {fg: red, bold: true}\n"), Vec::<String>::new());
     }
 }

@@ -1,19 +1,19 @@
 //! Colour themes, by role. Backgrounds are never painted: the terminal keeps its own, and its palette defines the 16
 //! names.
 //!
-//! [`file`] parses one file and reports its faults. [`shelf`] finds themes by name and merges one with its base.
+//! [`file`] parses one file and reports its faults. [`loader`] finds themes by name and merges one with its base.
 //! [`background`] queries the terminal for a light or dark background.
 
 pub mod background;
 pub mod file;
-pub mod shelf;
+pub mod loader;
 
 use std::str::FromStr;
 
 use ratatui::style::{Color, Modifier, Style};
 
 use file::Face;
-pub use shelf::Shelf;
+pub use loader::ThemeLoader;
 
 /// Default theme.
 pub const DEFAULT: &str = "terminal";
@@ -64,15 +64,15 @@ pub struct Theme {
 impl Theme {
     /// Returns a built-in theme by name; without colours if `colour` is false (`NO_COLOR`).
     pub fn named(name: &str, colour: bool) -> Result<Self, String> {
-        Shelf::built_in().theme(name, colour)
+        ThemeLoader::built_in().theme(name, colour)
     }
 
     /// Creates a theme from the faces of its roles.
-    fn of(name: &str, faces: &[(&str, Face)], colour: bool) -> Self {
+    fn from_faces(name: &str, faces: &[(&str, Face)], colour: bool) -> Self {
         let mut theme = Self { name: name.to_owned(), ..Self::bare() };
         for (role, face) in faces {
             if let Some(style) = theme.role_mut(role) {
-                *style = look(face, colour);
+                *style = to_style(face, colour);
             }
         }
         theme
@@ -125,7 +125,7 @@ pub fn colour(name: &str) -> Result<Color, String> {
 }
 
 /// Converts a face to ratatui's style. Colours were validated before; an invalid one leaves the terminal's own.
-fn look(face: &Face, coloured: bool) -> Style {
+fn to_style(face: &Face, coloured: bool) -> Style {
     let mut style = Style::new();
     if let Some(fg) = face.fg.as_deref().filter(|_| coloured).and_then(|name| colour(name).ok()) {
         style = style.fg(fg);
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_role_is_a_field_and_every_field_a_role() {
+    fn every_role_has_a_field_and_every_field_a_role() {
         let mut theme = Theme::bare();
         for (role, _) in ROLES {
             assert!(theme.role_mut(role).is_some(), "{role}");
@@ -159,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn without_colour_no_role_has_one() {
-        for (name, _) in shelf::BUILT_IN {
+    fn without_colours_no_role_has_a_foreground() {
+        for (name, _) in loader::BUILT_IN {
             let theme = Theme::named(name, false).unwrap();
             for style in [theme.good, theme.trouble, theme.danger, theme.key, theme.mark, theme.cursor, theme.tab] {
                 assert_eq!(style.fg, None, "{name}");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_answered_with_the_right_ones() {
+    fn an_unknown_theme_name_lists_the_valid_ones() {
         assert!(Theme::named("x", true).unwrap_err().contains("terminal"));
         assert!(Theme::named("contrst", true).unwrap_err().contains("did you mean \"contrast\""));
         assert!(colour("#123456").is_err());

@@ -4,17 +4,17 @@ use crossterm::event::{KeyCode, KeyEvent};
 
 use crate::console::{
     app::{App, View},
-    chosen, columns,
+    columns,
     keys::Command,
-    picker::Picker,
-    settings,
+    picker::ColumnPicker,
+    settings, visible_columns,
 };
 
 /// Opens the list of columns.
 pub(super) fn open(app: &mut App) {
-    app.picker = Picker::open(app);
+    app.picker = ColumnPicker::open(app);
     if app.picker.is_none() {
-        app.refuse("the Overview has no columns to choose: choose a view");
+        app.print_error("the Overview has no columns to choose: choose a view");
     }
 }
 
@@ -24,17 +24,17 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     match (command, key.code) {
         (Some(Command::No), _) => return,
         (Some(Command::Press | Command::Yes), _) => {
-            let chosen = picker.chosen();
-            if !chosen.is_empty() {
-                return put(app, chosen);
+            let visible_columns = picker.visible_columns();
+            if !visible_columns.is_empty() {
+                return put(app, visible_columns);
             }
-            app.refuse_here("at least one column is shown");
+            app.print_error_here("at least one column is shown");
         }
-        (_, KeyCode::Char(' ')) => picker.turn(),
+        (_, KeyCode::Char(' ')) => picker.toggle(),
         (Some(Command::NextField), _) | (_, KeyCode::Char('j')) => picker.step(true),
         (Some(Command::PreviousField), _) | (_, KeyCode::Char('k')) => picker.step(false),
-        (Some(Command::NextOption), _) => picker.shift(true),
-        (Some(Command::PreviousOption), _) => picker.shift(false),
+        (Some(Command::NextOption), _) => picker.move_column(true),
+        (Some(Command::PreviousOption), _) => picker.move_column(false),
         _ => {}
     }
     app.picker = Some(picker);
@@ -48,11 +48,11 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
     match argument {
         "" => open(app),
         "default" => {
-            app.chosen.remove(columns::table(app.view, app.of_cke));
-            app.keep(settings::columns_of_open);
+            app.visible_columns.remove(columns::table(app.view, app.cke_records));
+            app.save_setting(settings::current_columns);
         }
         names => {
-            let names = chosen::read(app, names)?;
+            let names = visible_columns::read(app, names)?;
             put(app, names);
         }
     }
@@ -61,14 +61,14 @@ pub(super) fn word(app: &mut App, argument: &str) -> Result<(), String> {
 
 /// Applies a choice of columns. The table's default columns are stored as no choice.
 fn put(app: &mut App, names: Vec<&'static str>) {
-    let table = columns::table(app.view, app.of_cke);
-    if names == columns::own(app.view, app.of_cke) {
-        app.chosen.remove(table);
+    let table = columns::table(app.view, app.cke_records);
+    if names == columns::default_columns(app.view, app.cke_records) {
+        app.visible_columns.remove(table);
     } else {
-        app.chosen.insert(table, names);
+        app.visible_columns.insert(table, names);
     }
     if app.message.as_ref().is_some_and(|message| message.here) {
         app.message = None;
     }
-    app.keep(settings::columns_of_open);
+    app.save_setting(settings::current_columns);
 }

@@ -8,7 +8,7 @@ use crate::{
         app::{App, HostId, Target, View},
         calendar,
         columns::{self, RowCells},
-        command_line::{self, CommandLine, Said},
+        command_line::{self, CommandLine, ParsedCommand},
         dialog,
         event::{Effect, count},
         filter::{Filter, duration},
@@ -21,13 +21,13 @@ use crate::{
     },
 };
 
-use super::look;
+use super::navigation;
 
 /// Opens the command line.
 pub(super) fn begin(app: &mut App) {
     app.help = None;
-    let offers = command_line::proposals(app, "");
-    app.line = Some(CommandLine { offers, ..CommandLine::default() });
+    let suggestions = command_line::completions(app, "");
+    app.line = Some(CommandLine { suggestions, ..CommandLine::default() });
 }
 
 /// Handles a key while a command is typed.
@@ -38,7 +38,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
         Some(Command::Accept) if line.input.value().trim().is_empty() => {}
         Some(Command::Accept) => match run(app, line.input.value()) {
             Ok(effects) => {
-                keep(app, line.input.value());
+                remember_line(app, line.input.value());
                 return effects;
             }
             Err(why) => {
@@ -46,18 +46,18 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
                 app.line = Some(line);
             }
         },
-        Some(way @ (Command::NextField | Command::PreviousField)) => {
-            complete(app, &mut line, way == Command::NextField);
+        Some(direction @ (Command::NextField | Command::PreviousField)) => {
+            complete(app, &mut line, direction == Command::NextField);
             app.line = Some(line);
         }
-        Some(way @ (Command::Earlier | Command::Later)) => {
-            recall(app, &mut line, way == Command::Earlier);
+        Some(direction @ (Command::Earlier | Command::Later)) => {
+            recall(app, &mut line, direction == Command::Earlier);
             app.line = Some(line);
         }
         _ => {
             line.input.handle_event(&Terminal::Key(key));
-            (line.error, line.proposals, line.recalled) = (None, None, None);
-            line.offers = command_line::proposals(app, line.input.value());
+            (line.error, line.completions, line.history_index) = (None, None, None);
+            line.suggestions = command_line::completions(app, line.input.value());
             app.line = Some(line);
         }
     }
@@ -65,21 +65,21 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> V
 }
 
 /// Number of lines in the command history.
-const LINES: usize = 100;
+const MAX_HISTORY: usize = 100;
 
 /// Adds a line that was carried out to the history, without duplicates.
-fn keep(app: &mut App, text: &str) {
+fn remember_line(app: &mut App, text: &str) {
     let text = text.trim().to_owned();
     app.lines.retain(|line| *line != text);
     app.lines.push(text);
-    if app.lines.len() > LINES {
+    if app.lines.len() > MAX_HISTORY {
         app.lines.remove(0);
     }
 }
 
 /// Replaces the current line by the previous or next line of the history.
 fn recall(app: &App, line: &mut CommandLine, earlier: bool) {
-    let at = match (line.recalled, earlier) {
+    let at = match (line.history_index, earlier) {
         (None, true) => Some(0),
         (None, false) => return,
         (Some(at), true) => Some((at + 1).min(app.lines.len().saturating_sub(1))),
@@ -89,62 +89,62 @@ fn recall(app: &App, line: &mut CommandLine, earlier: bool) {
     if text.is_none() && earlier {
         return;
     }
-    line.recalled = at;
+    line.history_index = at;
     line.input = Input::new(text.unwrap_or_default());
-    (line.error, line.proposals) = (None, None);
-    line.offers = command_line::proposals(app, line.input.value());
+    (line.error, line.completions) = (None, None);
+    line.suggestions = command_line::completions(app, line.input.value());
 }
 
 /// Inserts the next proposal.
 fn complete(app: &App, line: &mut CommandLine, forward: bool) {
-    let mut proposals = match line.proposals.take() {
+    let mut completions = match line.completions.take() {
         Some(mut again) if !again.words.is_empty() => {
             let n = again.words.len();
             again.at = (again.at + if forward { 1 } else { n - 1 }) % n;
             again
         }
-        _ => command_line::proposals(app, line.input.value()),
+        _ => command_line::completions(app, line.input.value()),
     };
-    let Some(word) = proposals.words.get(proposals.at) else {
+    let Some(word) = completions.words.get(completions.at) else {
         line.error = Some("no completion here".to_owned());
         return;
     };
     // a single proposal completes the word
-    let end = if proposals.words.len() == 1 && !word.ends_with(':') { " " } else { "" };
-    line.input = Input::new(format!("{}{word}{end}", proposals.before));
+    let end = if completions.words.len() == 1 && !word.ends_with(':') { " " } else { "" };
+    line.input = Input::new(format!("{}{word}{end}", completions.before));
     line.error = None;
-    if proposals.words.len() == 1 {
-        proposals.words.clear();
+    if completions.words.len() == 1 {
+        completions.words.clear();
     }
-    line.proposals = Some(proposals).filter(|p| !p.words.is_empty());
+    line.completions = Some(completions).filter(|p| !p.words.is_empty());
 }
 
 /// Carries out a line; after an error the line stays open.
 fn run(app: &mut App, text: &str) -> Result<Vec<Effect>, String> {
     match command_line::read(text)? {
-        Said::Press(command) => Ok(super::carry_out(app, command)),
-        Said::Verb(command, rows, reason) => {
+        ParsedCommand::Press(command) => Ok(super::execute(app, command)),
+        ParsedCommand::Verb(command, rows, reason) => {
             if let Some(rows) = rows {
                 choose(app, command, &rows)?;
             }
             Ok(super::verbs::begin(app, command, reason))
         }
-        Said::AllBackoffs(reason) => {
+        ParsedCommand::AllBackoffs(reason) => {
             let opened = dialog::backoff::all(app).map(|mut opened| {
-                opened.because(reason.unwrap_or_default());
+                opened.set_reason(reason.unwrap_or_default());
                 opened
             });
             super::verbs::open(app, opened)
         }
-        Said::Word(name, argument) => word(app, name, &argument),
+        ParsedCommand::ArgumentCommand(name, argument) => word(app, name, &argument),
     }
 }
 
 fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String> {
     match (name, argument) {
-        ("q", _) => return Ok(super::carry_out(app, Command::Quit)),
-        ("view", name) => look::show(app, name.parse::<View>()?),
-        ("goto", to) => look::visit(app, find(app, to)?),
+        ("q", _) => return Ok(super::execute(app, Command::Quit)),
+        ("view", name) => navigation::show(app, name.parse::<View>()?),
+        ("goto", to) => navigation::visit(app, find(app, to)?),
         ("freeze", argument) => {
             let opened = dialog::freeze::freeze(app, argument);
             return super::verbs::open(app, opened);
@@ -153,28 +153,28 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
             let opened = dialog::freeze::unfreeze(app, reason);
             return super::verbs::open(app, opened);
         }
-        ("write", how) => write(app, how)?,
+        ("write", duration_text) => allow_writes(app, duration_text)?,
         ("columns", names) => super::columns::word(app, names)?,
-        ("settings", "forget") => look::forget(app),
+        ("settings", "forget") => navigation::forget(app),
         ("settings", what) => return Err(format!("settings {what:?}: only `settings forget` is known")),
         ("unmark", _) => app.list_mut().unmark(),
         ("mark", "") => app.list_mut().mark(),
         ("mark", filter) => drop(mark(app, filter, true)?),
-        ("filter", "") => return Ok(super::carry_out(app, Command::Filter)),
+        ("filter", "") => return Ok(super::execute(app, Command::Filter)),
         ("filter", filter) => {
             Filter::parse(filter, columns::of(app))?;
             super::typing::set_filter(app, filter);
         }
-        ("sort", "") => return Ok(super::carry_out(app, Command::Sort)),
+        ("sort", "") => return Ok(super::execute(app, Command::Sort)),
         (_, by) => {
-            let (name, way) = by.split_once(' ').unwrap_or((by, ""));
+            let (name, direction) = by.split_once(' ').unwrap_or((by, ""));
             let columns = columns::of(app);
             let column = columns.iter().find(|c| **c == name);
             let column = column.ok_or_else(|| format!("there is no column {name}: {}", columns.join(" ")))?;
-            if !["", "desc", "asc"].contains(&way.trim()) {
-                return Err(format!("{way:?} is neither asc nor desc"));
+            if !["", "desc", "asc"].contains(&direction.trim()) {
+                return Err(format!("{direction:?} is neither asc nor desc"));
             }
-            look::sorted(app, Some((column, way.trim() == "desc")));
+            navigation::set_sort_order(app, Some((column, direction.trim() == "desc")));
         }
     }
     Ok(Vec::new())
@@ -183,8 +183,8 @@ fn word(app: &mut App, name: &str, argument: &str) -> Result<Vec<Effect>, String
 /// Resolves the argument of `goto`.
 fn find(app: &App, text: &str) -> Result<Target, String> {
     if let Ok(id) = text.parse::<EntryId>() {
-        let there = queries::lies(&app.seen, id).is_some();
-        return if there {
+        let exists = queries::stored_at(&app.seen, id).is_some();
+        return if exists {
             Ok(Target::Entry(id))
         } else {
             Err(format!("there is no {id}: it may have ended (:history)"))
@@ -204,11 +204,11 @@ fn find(app: &App, text: &str) -> Result<Target, String> {
 /// marks stay, unless `none` allows an empty result. Returns the number of rows that pass.
 fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
     let columns = columns::of(app);
-    let good = Filter::parse(filter, columns)?;
+    let active_filter = Filter::parse(filter, columns)?;
     macro_rules! marked {
         ($list:ident) => {{
             let hits: Vec<_> =
-                app.$list.rows.iter().filter(|id| good.passes(&RowCells::new(app, *id))).cloned().collect();
+                app.$list.rows.iter().filter(|id| active_filter.passes(&RowCells::new(app, *id))).cloned().collect();
             let n = hits.len();
             if none || n > 0 {
                 app.$list.marks = hits.into_iter().collect();
@@ -224,12 +224,12 @@ fn mark(app: &mut App, filter: &str, none: bool) -> Result<usize, String> {
         View::Machines => marked!(machines),
         View::Diff => marked!(diff),
         View::Hosts => marked!(hosts),
-        View::History if app.of_cke => marked!(records),
+        View::History if app.cke_records => marked!(records),
         View::History => marked!(history),
         View::Audit => marked!(audit),
         View::Logs => marked!(log),
     };
-    app.say(format!("{} marked", count(n, "row")));
+    app.print(format!("{} marked", count(n, "row")));
     Ok(n)
 }
 
@@ -247,12 +247,12 @@ fn choose(app: &mut App, command: Command, rows: &str) -> Result<(), String> {
     };
     let before = app.view;
     if before != view {
-        look::depart(app);
+        navigation::push_position(app);
     }
-    look::enter(app, view);
+    navigation::enter(app, view);
     let found = chosen(app, view, rows);
     if found.is_err() && before != view {
-        look::return_(app);
+        navigation::pop_position(app);
     }
     found
 }
@@ -299,8 +299,8 @@ fn entries(app: &App, view: View, word: &str) -> Result<Vec<EntryId>, String> {
     let queue = if view == View::Repairs { QueueKind::Repair } else { QueueKind::Reboot };
     let id = word.parse::<u64>().map(|index| EntryId { queue, index }).ok().or_else(|| word.parse().ok());
     if let Some(id) = id.filter(|id| id.queue == queue) {
-        let there = queries::lies(&app.seen, id).is_some();
-        return if there { Ok(vec![id]) } else { Err(format!("there is no {id}")) };
+        let exists = queries::stored_at(&app.seen, id).is_some();
+        return if exists { Ok(vec![id]) } else { Err(format!("there is no {id}")) };
     }
     let node = named(app, word)?;
     let found: Vec<EntryId> = app.totals.entries_of(&node).filter(|id| id.queue == queue).collect();
@@ -332,28 +332,28 @@ fn named(app: &App, word: &str) -> Result<String, String> {
     }
 }
 
-/// Longest time for which `:write` allows changes.
-const LONGEST: f64 = 8.0 * 3600.0;
+/// Longest time for which `:allow_writes` allows changes.
+const MAX_WRITE_SECONDS: f64 = 8.0 * 3600.0;
 
 /// Allows changes for a while in a console that was started read-only, or ends that permission.
-fn write(app: &mut App, how: &str) -> Result<(), String> {
-    if !app.looks.read_only {
+fn allow_writes(app: &mut App, duration_text: &str) -> Result<(), String> {
+    if !app.config.read_only {
         return Err("this console may write: it was not started with --read-only".to_owned());
     }
-    if how == "off" {
+    if duration_text == "off" {
         app.writes_until = None;
-        app.say("read-only again");
+        app.print("read-only again");
         return Ok(());
     }
-    let seconds = duration(how).filter(|s| *s > 0.0 && how.ends_with(char::is_alphabetic));
-    let seconds = seconds.ok_or_else(|| format!("{how:?} is not a time: write it as 90s, 15m, 2h"))?;
-    if seconds > LONGEST {
+    let seconds = duration(duration_text).filter(|s| *s > 0.0 && duration_text.ends_with(char::is_alphabetic));
+    let seconds = seconds.ok_or_else(|| format!("{duration_text:?} is not a time: write it as 90s, 15m, 2h"))?;
+    if seconds > MAX_WRITE_SECONDS {
         return Err("8h at most; to write longer, start the console without --read-only".to_owned());
     }
     let length = std::time::Duration::from_secs_f64(seconds);
     let end = after(app.now.wall, length.as_secs().cast_signed());
     app.writes_until = Some((app.now.boot + length, end));
     let end = calendar::time(app, end);
-    app.say(format!("changes are allowed until {end}; `:write off` ends it before"));
+    app.print(format!("changes are allowed until {end}; `:write off` ends it before"));
     Ok(())
 }

@@ -6,7 +6,7 @@ use tui_input::backend::crossterm::EventHandler;
 
 use crate::console::{
     app::App,
-    dialog::{Dialog, DialogAction, Focus, Why},
+    dialog::{Dialog, DialogAction, Focus, ReasonPolicy},
     event::Effect,
     keys::Command,
 };
@@ -16,55 +16,55 @@ const SCROLL: usize = 3;
 
 /// Handles a key while a dialog is open.
 pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
-    let effects = heard(app, command, key);
+    let effects = handle_key(app, command, key);
     // removes a message whose request is fulfilled, or whose dialog is closed
-    let obeyed = |text: &str| app.dialog.as_ref().is_none_or(|dialog| dialog.obeyed(text));
-    if app.message.as_ref().is_some_and(|message| message.here && obeyed(&message.text)) {
+    let is_resolved = |text: &str| app.dialog.as_ref().is_none_or(|dialog| dialog.is_resolved(text));
+    if app.message.as_ref().is_some_and(|message| message.here && is_resolved(&message.text)) {
         app.message = None;
     }
     effects
 }
 
-fn heard(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
+fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Effect> {
     let Some(dialog) = &mut app.dialog else { return Vec::new() };
-    let writes = writes(key);
+    let is_text_key = is_text_key(key);
     match command {
-        Some(Command::PageDown) if !writes => dialog.scroll += SCROLL,
-        Some(Command::PageUp) if !writes => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
+        Some(Command::PageDown) if !is_text_key => dialog.scroll += SCROLL,
+        Some(Command::PageUp) if !is_text_key => dialog.scroll = dialog.scroll.saturating_sub(SCROLL),
         _ if dialog.expired.is_some() => {
             // any further key was meant for the entry that is gone
-            let closes = matches!(command, Some(Command::No | Command::Drop)) && !writes;
+            let closes = matches!(command, Some(Command::No | Command::Drop)) && !is_text_key;
             if closes || key.code == KeyCode::Esc {
                 app.dialog = None;
             }
         }
         Some(Command::Drop) => app.dialog = None,
-        Some(Command::No) if !writes || dialog.why == Why::Never => app.dialog = None,
-        Some(Command::Yes) if !writes || dialog.at_buttons() => return confirm(app),
-        Some(Command::NextField | Command::Later) if !writes => dialog.turn(true),
-        Some(Command::PreviousField | Command::Earlier) if !writes => dialog.turn(false),
-        Some(Command::NextOption) if !writes => dialog.option(true),
-        Some(Command::PreviousOption) if !writes => dialog.option(false),
-        Some(Command::Press) if dialog.focus == Focus::Cancel && !writes => {
+        Some(Command::No) if !is_text_key || dialog.why == ReasonPolicy::Never => app.dialog = None,
+        Some(Command::Yes) if !is_text_key || dialog.at_buttons() => return confirm(app),
+        Some(Command::NextField | Command::Later) if !is_text_key => dialog.move_focus(true),
+        Some(Command::PreviousField | Command::Earlier) if !is_text_key => dialog.move_focus(false),
+        Some(Command::NextOption) if !is_text_key => dialog.change_option(true),
+        Some(Command::PreviousOption) if !is_text_key => dialog.change_option(false),
+        Some(Command::Press) if dialog.focus == Focus::Cancel && !is_text_key => {
             app.dialog = None;
-            app.say("Cancel was chosen: nothing was done");
+            app.print("Cancel was chosen: nothing was done");
         }
-        Some(Command::Press) if dialog.focus == Focus::Confirm && !writes => return confirm(app),
+        Some(Command::Press) if dialog.focus == Focus::Confirm && !is_text_key => return confirm(app),
         // Enter in a field or in a choice moves on; only a button acts
-        Some(Command::Press | Command::Accept) if !writes => {
-            if let Some(missing) = dialog.go_on() {
-                app.refuse_here(missing);
+        Some(Command::Press | Command::Accept) if !is_text_key => {
+            if let Some(missing) = dialog.focus_next() {
+                app.print_error_here(missing);
             }
         }
-        _ => write(dialog, key, writes),
+        _ => write(dialog, key, is_text_key),
     }
     Vec::new()
 }
 
 /// Handles a key that no command takes: it goes into the field that has the focus. If the focus is elsewhere, typing
 /// goes to the missing value, else to the reason.
-fn write(dialog: &mut Dialog, key: KeyEvent, writes: bool) {
-    if dialog.field().is_none() && writes && key.code != KeyCode::Char(' ') && dialog.why != Why::Never {
+fn write(dialog: &mut Dialog, key: KeyEvent, is_text_key: bool) {
+    if dialog.field().is_none() && is_text_key && key.code != KeyCode::Char(' ') && dialog.why != ReasonPolicy::Never {
         dialog.focus = if dialog.value.is_some() { Focus::Value } else { Focus::Reason };
     }
     if let Some(field) = dialog.field() {
@@ -73,7 +73,7 @@ fn write(dialog: &mut Dialog, key: KeyEvent, writes: bool) {
 }
 
 /// Reports whether a key writes a letter.
-pub(super) fn writes(key: KeyEvent) -> bool {
+pub(super) fn is_text_key(key: KeyEvent) -> bool {
     matches!(key.code, KeyCode::Char(_)) && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
 }
 
@@ -83,8 +83,8 @@ fn confirm(app: &mut App) -> Vec<Effect> {
     dialog.check(&app.seen);
     if let Some(missing) = dialog.missing() {
         if dialog.expired.is_none() {
-            dialog.go_to_missing();
-            app.refuse_here(missing);
+            dialog.focus_missing();
+            app.print_error_here(missing);
         }
         return Vec::new();
     }

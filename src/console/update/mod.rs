@@ -4,8 +4,8 @@ mod columns;
 mod command_line;
 mod dialog;
 mod jump;
-mod look;
 mod mouse;
+mod navigation;
 mod past;
 mod seen;
 mod typing;
@@ -19,7 +19,7 @@ pub use jump::{counterpart, log_filter};
 use super::{
     app::App,
     event::{Effect, Event},
-    keys::{self, Command, Context, Heard},
+    keys::{self, Command, Context, KeyMatch},
     tour,
 };
 
@@ -28,7 +28,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
     let mut effects = match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Event::Key(key) => {
-            app.past.paid = super::past::PAGES_A_KEY;
+            app.past.page_budget = super::past::PAGES_PER_KEY;
             press(app, key)
         }
         Event::Paste(text) => {
@@ -36,22 +36,22 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             Vec::new()
         }
         Event::Mouse(event) => {
-            app.past.paid = super::past::PAGES_A_KEY;
-            mouse::take_in(app, event);
+            app.past.page_budget = super::past::PAGES_PER_KEY;
+            mouse::handle(app, event);
             Vec::new()
         }
         Event::Resize(columns, rows) => {
             app.size = Size::new(columns, rows);
             Vec::new()
         }
-        Event::Themed(theme) => {
-            app.looks.theme = *theme;
+        Event::ThemeDetected(theme) => {
+            app.config.theme = *theme;
             Vec::new()
         }
-        Event::Seen(news) => {
-            seen::take_in(app, news);
+        Event::Seen(seen) => {
+            seen::handle(app, seen);
             super::sources::follow(app);
-            super::others::follow(app);
+            super::audit_messages::follow(app);
             expire(app);
             Vec::new()
         }
@@ -70,20 +70,20 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
             verbs::ended(app, result);
             Vec::new()
         }
-        Event::Kept(said) => {
-            match said {
-                Ok(Some(text)) => app.refuse(text),
-                Err(why) if app.looks.kept => {
+        Event::SettingsSaved(saved) => {
+            match saved {
+                Ok(Some(text)) => app.print_error(text),
+                Err(why) if app.config.saves_settings => {
                     // reported once: if the home directory cannot be written now, the next attempt fails too
-                    app.looks.kept = false;
-                    app.refuse(format!("{why}; columns and orders are not saved"));
+                    app.config.saves_settings = false;
+                    app.print_error(format!("{why}; columns and orders are not saved"));
                 }
                 Ok(None) | Err(_) => {}
             }
             Vec::new()
         }
-        Event::Answered(answer) => {
-            past::take_in(app, *answer);
+        Event::ReadFinished(answer) => {
+            past::handle(app, *answer);
             Vec::new()
         }
     };
@@ -91,9 +91,9 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
         dialog.begin();
     }
     tour::advance(app);
-    look::reveal(app);
+    navigation::reveal(app);
     effects.append(&mut app.effects);
-    effects.extend(past::questions(app));
+    effects.extend(past::due_read_requests(app));
     effects
 }
 
@@ -101,7 +101,7 @@ pub fn update(app: &mut App, event: Event) -> Vec<Effect> {
 fn expire(app: &mut App) {
     app.expire_chord();
     app.expire_message();
-    app.expire_writing();
+    app.expire_write_permission();
 }
 
 /// Returns the context in which a key would be looked up now.
@@ -122,28 +122,29 @@ pub fn context(app: &App) -> Context {
 }
 
 fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
-    let unseen = super::views::too_small(app.size);
-    let context = if unseen { Context::Table } else { context(app) };
-    let mut command = match heard(app, context, key) {
-        Heard::Command(command) => Some(command),
-        Heard::Begun => return Vec::new(),
-        Heard::Nothing => None,
+    let screen_too_small = super::views::too_small(app.size);
+    let context = if screen_too_small { Context::Table } else { context(app) };
+    let mut command = match key_match(app, context, key) {
+        KeyMatch::Command(command) => Some(command),
+        KeyMatch::Prefix => return Vec::new(),
+        KeyMatch::Unbound => None,
     };
     let typed = app.dialog.is_some() || app.typing.is_some() || app.line.is_some();
-    if unseen
-        && (typed && dialog::writes(key)
+    if screen_too_small
+        && (typed && dialog::is_text_key(key)
             || !matches!(command, Some(Command::Quit | Command::Suspend | Command::Repaint)))
     {
         // an invisible dialog cannot be confirmed, and text that is typed blindly stays text
         return Vec::new();
     }
-    if command.is_none() && context == Context::Field && app.dialog.is_some() && !dialog::writes(key) {
+    if command.is_none() && context == Context::Field && app.dialog.is_some() && !dialog::is_text_key(key) {
         // keys that are no text work in a dialog independent of the focus
-        let elsewhere = app.looks.keymap.lookup(Context::Dialog, key);
-        let meant = |c: &Command| matches!(c, Command::Yes | Command::No | Command::PageDown | Command::PageUp);
-        command = elsewhere.filter(meant);
+        let elsewhere = app.config.keymap.lookup(Context::Dialog, key);
+        let is_dialog_command =
+            |c: &Command| matches!(c, Command::Yes | Command::No | Command::PageDown | Command::PageUp);
+        command = elsewhere.filter(is_dialog_command);
     }
-    if unseen {
+    if screen_too_small {
         app.dialog = None;
         app.typing = None;
         app.line = None;
@@ -163,46 +164,46 @@ fn press(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     if app.line.is_some() {
         return command_line::press(app, command, key);
     }
-    command.map(|command| carry_out(app, command)).unwrap_or_default()
+    command.map(|command| execute(app, command)).unwrap_or_default()
 }
 
 /// Looks up a key together with the earlier keys of its chord.
-fn heard(app: &mut App, context: Context, key: KeyEvent) -> Heard {
+fn key_match(app: &mut App, context: Context, key: KeyEvent) -> KeyMatch {
     let before = std::mem::take(&mut app.chord);
     if !before.is_empty() && key.code == KeyCode::Esc {
         // Esc only drops the chord
-        return Heard::Begun;
+        return KeyMatch::Prefix;
     }
-    let heard = app.looks.keymap.hear(context, &before, key);
-    let stroke = keys::normal(key.code, key.modifiers);
+    let key_match = app.config.keymap.match_stroke(context, &before, key);
+    let stroke = keys::normalized(key.code, key.modifiers);
     let so_far = before.iter().copied().chain([stroke]);
-    match heard {
-        Heard::Begun => {
+    match key_match {
+        KeyMatch::Prefix => {
             app.chord = so_far.collect();
             app.chord_at = app.now.boot;
         }
-        Heard::Nothing if !before.is_empty() => {
-            let pressed = so_far.map(|s| keys::title(&keys::named(s))).collect::<Vec<_>>().join(" ");
-            app.say_here(format!("{pressed} is not bound to a command"));
+        KeyMatch::Unbound if !before.is_empty() => {
+            let pressed = so_far.map(|s| keys::title(&keys::stroke_name(s))).collect::<Vec<_>>().join(" ");
+            app.print_here(format!("{pressed} is not bound to a command"));
             // the key was meant for the chord
-            return Heard::Begun;
+            return KeyMatch::Prefix;
         }
         _ => {}
     }
-    heard
+    key_match
 }
 
 /// Carries out the command of a key or of the command line.
-fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
-    tour::pressed(app, command);
+fn execute(app: &mut App, command: Command) -> Vec<Effect> {
+    tour::on_command(app, command);
     match command {
         Command::Undo => return verbs::undo(app),
         Command::Columns => columns::open(app),
-        Command::Tour => tour::turn(app),
+        Command::Tour => tour::toggle(app),
         // the engine gives the lock back first, so stopping needs the same confirmation as leaving
-        Command::Suspend if super::dialog::quit::open(app).is_some() && !app.stops_twice() => {
+        Command::Suspend if super::dialog::quit::open(app).is_some() && !app.is_repeated_suspend() => {
             let key = app.key("suspend");
-            app.refuse(format!(
+            app.print_error(format!(
                 "{key} releases the lock, and no other engine stands by; {key} again suspends this console"
             ));
         }
@@ -210,7 +211,7 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Repaint => return vec![Effect::Repaint],
         Command::Copy => return copy(app),
         Command::Quit => match super::dialog::quit::open(app) {
-            Some(question) => verbs::show(app, question),
+            Some(confirmation) => verbs::show(app, confirmation),
             None => return vec![Effect::Quit],
         },
         Command::Cancel
@@ -229,25 +230,25 @@ fn carry_out(app: &mut App, command: Command) -> Vec<Effect> {
         | Command::Retry
         | Command::Done
         | Command::Force
-        | Command::Keep
+        | Command::KeepCordoned
         | Command::Release
         | Command::HostPower
         | Command::Fence => return verbs::begin(app, command, None),
-        other => look::go(app, other),
+        other => navigation::go(app, other),
     }
     Vec::new()
 }
 
 /// Sends the selection to the terminal's clipboard and reports it. Terminals do not confirm whether they took it.
 fn copy(app: &mut App) -> Vec<Effect> {
-    let Some(copied) = super::clipboard::chosen(app) else {
-        app.say_here("nothing here can be copied: move the cursor to a row");
+    let Some(copied) = super::clipboard::copy_of_selection(app) else {
+        app.print_here("nothing here can be copied: move the cursor to a row");
         return Vec::new();
     };
-    if !app.looks.copies {
-        app.refuse_here("this terminal cannot copy: it would print the sequence (OSC 52)");
+    if !app.config.can_copy {
+        app.print_error_here("this terminal cannot copy: it would print the sequence (OSC 52)");
         return Vec::new();
     }
-    app.say(format!("copied {} (if the terminal allows it: OSC 52)", copied.what));
+    app.print(format!("copied {} (if the terminal allows it: OSC 52)", copied.what));
     vec![Effect::Copy(copied.text)]
 }

@@ -3,14 +3,14 @@
 
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
-use super::look;
+use super::navigation;
 use crate::console::{app::App, dialog, header, views};
 
 /// Rows per step of the wheel.
 const WHEEL: isize = 3;
 
 /// Handles a mouse event.
-pub(super) fn take_in(app: &mut App, event: MouseEvent) {
+pub(super) fn handle(app: &mut App, event: MouseEvent) {
     // the list of columns is for keys alone
     if views::too_small(app.size) || app.picker.is_some() {
         return;
@@ -32,7 +32,7 @@ fn wheel(app: &mut App, y: u16, by: isize) {
     } else if app.help.is_none() && app.pane.is_some() && views::row_at(app, y).is_some() {
         app.list_mut().go(by);
     } else {
-        look::by(app, by);
+        navigation::by(app, by);
     }
 }
 
@@ -50,14 +50,14 @@ fn click(app: &mut App, x: u16, y: u16) {
         return;
     }
     if let Some(view) = header::tab_at(app, x, y) {
-        return look::show(app, view);
+        return navigation::show(app, view);
     }
     if app.help.is_some() {
         return;
     }
-    if let Some(spot) = views::spot_at(app, x, y) {
-        app.spots.moved = true;
-        app.spots.go_to(&spot);
+    if let Some(overview_row) = views::overview_row_at(app, x, y) {
+        app.overview_rows.moved = true;
+        app.overview_rows.select_id(&overview_row);
     } else if let Some(row) = views::row_at(app, y) {
         app.list_mut().point(row);
     }

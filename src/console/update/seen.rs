@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Takes over a newer snapshot.
-pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
+pub(super) fn handle(app: &mut App, seen: Arc<Seen>) {
     app.seen = seen;
     if app.seen.now.boot > app.now.boot {
         app.now = app.seen.now;
@@ -26,9 +26,9 @@ pub(super) fn take_in(app: &mut App, seen: Arc<Seen>) {
     app.totals.refresh(&app.seen);
     app.registry.refresh(&app.seen);
     rows(app);
-    undo::look(app);
+    undo::check(app);
     if app.view == View::Overview {
-        super::past::sums(app);
+        super::past::refresh_summary(app);
     }
     if let Some(mut dialog) = app.dialog.take() {
         crate::console::dialog::refresh(app, &mut dialog);
@@ -45,24 +45,24 @@ pub(super) fn rows(app: &mut App) {
         ($list:ident of $view:ident, $total:expr, $ids:expr, $exists:expr) => {
             list!($list of $view, 0, $total, $ids, $exists)
         };
-        // `made_of`: counter of the states that change the rows; 0 = there is no such counter
-        ($list:ident of $view:ident, $made_of:expr, $total:expr, $ids:expr, $exists:expr) => {{
+        // `source_generation`: counter of the states that change the rows; 0 = there is no such counter
+        ($list:ident of $view:ident, $source_generation:expr, $total:expr, $ids:expr, $exists:expr) => {{
             let mut list = std::mem::take(&mut app.$list);
             if app.view == View::$view {
-                let plain = list.good.is_empty() && list.sort.is_none();
-                let made_of: u64 = $made_of;
-                let known = plain && made_of != 0 && list.made_of == made_of;
+                let plain = list.active_filter.is_empty() && list.sort.is_none();
+                let source_generation: u64 = $source_generation;
+                let known = plain && source_generation != 0 && list.source_generation == source_generation;
                 let same = known
                     || plain && list.rows.len() == $total && $ids.zip(&list.rows).all(|(a, b)| *a == *b);
-                list.made_of = if plain { made_of } else { 0 };
+                list.source_generation = if plain { source_generation } else { 0 };
                 let rows = if same {
                     std::mem::take(&mut list.rows)
                 } else {
-                    arranged(app, &list, $ids)
+                    filtered_and_sorted(app, &list, $ids)
                 };
                 list.refresh(rows, $total, $exists);
             } else {
-                list.stay_closed($total, $exists);
+                list.refresh_hidden($total, $exists);
             }
             app.$list = list;
         }};
@@ -79,10 +79,10 @@ pub(super) fn rows(app: &mut App) {
     list!(machines of Machines, machines, app.registry.machines.keys(), |id| app.registry.machines.contains_key(id));
     list!(diff of Diff, changes, app.registry.rows.iter(), |row| app.registry.rows.binary_search(row).is_ok());
     list!(hosts of Hosts, kube.hosts.len(), kube.hosts.keys(), |id| kube.hosts.contains_key(id));
-    list!(nodes of Nodes, app.totals.namings, app.totals.names, queries::names(&seen), |name| queries::known(&seen, name));
+    list!(nodes of Nodes, app.totals.names_generation, app.totals.names, queries::names(&seen), |name| queries::known(&seen, name));
     crate::console::racks::refresh(app);
     match app.view {
-        View::History if app.of_cke => past(app, Folder::Records),
+        View::History if app.cke_records => past(app, Folder::Records),
         View::History => past(app, Folder::History),
         View::Audit => past(app, Folder::Audit),
         View::Logs => log(app),
@@ -95,7 +95,7 @@ fn log(app: &mut App) {
     let ids: Vec<LineId> = app.logs.lines.keys().copied().collect();
     let (mut list, total) = (std::mem::take(&mut app.log), ids.len());
     let newest = list.place == 0;
-    list.refresh(arranged(app, &list, ids.iter()), total, |id| app.logs.lines.contains_key(id));
+    list.refresh(filtered_and_sorted(app, &list, ids.iter()), total, |id| app.logs.lines.contains_key(id));
     if newest {
         list.select(0);
     }
@@ -115,7 +115,7 @@ fn past(app: &mut App, folder: Folder) {
         Folder::Records => app.past.records.rows.contains_key(id),
         Folder::Audit => app.past.audit.rows.contains_key(id),
     };
-    list.refresh(arranged(app, &list, ids.iter()), total, exists);
+    list.refresh(filtered_and_sorted(app, &list, ids.iter()), total, exists);
     if !list.moved {
         // until the operator selects a row, the newest one is selected
         list.select(0);
@@ -128,23 +128,23 @@ fn past(app: &mut App, folder: Folder) {
 }
 
 /// Returns the rows that pass the filter of a list, in its order.
-fn arranged<'a, Id, Shown>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a Shown>) -> Vec<Id>
+fn filtered_and_sorted<'a, Id, Shown>(app: &App, list: &List<Id>, all: impl Iterator<Item = &'a Shown>) -> Vec<Id>
 where
     Id: Columns + Ord + Clone + Borrow<Shown> + Send + Sync,
     Shown: Columns + ToOwned<Owned = Id> + Sync + ?Sized + 'a,
 {
-    let mut all = if list.good.is_empty() {
+    let mut all = if list.active_filter.is_empty() {
         all.map(ToOwned::to_owned).collect()
     } else {
-        passing(&all.collect::<Vec<_>>(), &|id| list.good.passes(&RowCells::new(app, id)))
+        filter_in_parallel(&all.collect::<Vec<_>>(), &|id| list.active_filter.passes(&RowCells::new(app, id)))
     };
     if let Some((column, largest_first)) = list.sort {
         all.sort_by_cached_key(|id| RowCells::new(app, id).value(column).key());
         if largest_first {
             // rows without a value stay last
-            let said = all.partition_point(|id| RowCells::new(app, id).value(column) != Value::None);
-            if let Some(said) = all.get_mut(..said) {
-                said.reverse();
+            let with_value = all.partition_point(|id| RowCells::new(app, id).value(column) != Value::None);
+            if let Some(with_value) = all.get_mut(..with_value) {
+                with_value.reverse();
             }
         }
     }
@@ -153,32 +153,32 @@ where
 
 /// Number of rows from which several threads filter them. A filter is applied with every letter, so a delay would be
 /// noticed.
-const MANY: usize = 2_000;
+const PARALLEL_THRESHOLD: usize = 2_000;
 /// Upper limit of the threads; more do not pay off.
 const THREADS: usize = 4;
 
 /// Returns the rows that pass, in their order.
-fn passing<Shown, Id>(all: &[&Shown], passes: &(impl Fn(&Shown) -> bool + Sync)) -> Vec<Id>
+fn filter_in_parallel<Shown, Id>(all: &[&Shown], passes: &(impl Fn(&Shown) -> bool + Sync)) -> Vec<Id>
 where
     Shown: ToOwned<Owned = Id> + Sync + ?Sized,
     Id: Send,
 {
-    let look = |part: &[&Shown]| part.iter().filter(|id| passes(id)).map(|id| (*id).to_owned()).collect::<Vec<Id>>();
+    let check = |part: &[&Shown]| part.iter().filter(|id| passes(id)).map(|id| (*id).to_owned()).collect::<Vec<Id>>();
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
-    if all.len() < MANY || threads < 2 {
-        return look(all);
+    if all.len() < PARALLEL_THRESHOLD || threads < 2 {
+        return check(all);
     }
-    let look = &look;
+    let check = &check;
     std::thread::scope(|scope| {
         let mut parts = all.chunks(all.len().div_ceil(threads));
         let first = parts.next().unwrap_or_default();
         let others: Vec<_> = parts
             // if the system starts no thread, this thread does the work
-            .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || look(part)).ok()))
+            .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || check(part)).ok()))
             .collect();
-        let mut found = look(first);
+        let mut found = check(first);
         for (part, thread) in others {
-            found.extend(thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| look(part)));
+            found.extend(thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| check(part)));
         }
         found
     })
@@ -189,11 +189,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_rows_are_looked_at_by_several_threads_and_keep_their_order() {
-        for n in [0, 1, MANY - 1, MANY, 3 * MANY + 1] {
+    fn rows_filtered_in_parallel_keep_their_order() {
+        for n in [0, 1, PARALLEL_THRESHOLD - 1, PARALLEL_THRESHOLD, 3 * PARALLEL_THRESHOLD + 1] {
             let names: Vec<String> = (0..n).map(|i| format!("node-{i:05}")).collect();
             let all: Vec<&str> = names.iter().map(String::as_str).collect();
-            let found: Vec<String> = passing(&all, &|name: &str| name.ends_with('7'));
+            let found: Vec<String> = filter_in_parallel(&all, &|name: &str| name.ends_with('7'));
             assert!(found.iter().eq(names.iter().filter(|name| name.ends_with('7'))), "{n}");
         }
     }

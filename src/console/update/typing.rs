@@ -15,7 +15,7 @@ use crate::{
 /// Begins to type the filter of the open view.
 pub(super) fn begin_filter(app: &mut App) {
     if app.view == View::Overview {
-        app.refuse("the Overview has no rows to filter: choose a view");
+        app.print_error("the Overview has no rows to filter: choose a view");
         return;
     }
     let before = app.list().filter().to_owned();
@@ -27,18 +27,18 @@ pub(super) fn begin_find(app: &mut App) {
     if app.help.is_none() {
         begin_filter(app);
     } else {
-        begin(app, app.sought.clone());
+        begin(app, app.search_text.clone());
     }
 }
 
 fn begin(app: &mut App, before: String) {
-    app.untouched = !before.is_empty();
+    app.replace_on_typing = !before.is_empty();
     app.typing = Some((Input::new(before.clone()), before));
 }
 
 /// Clears the previous text if the first key is a letter. A key that moves or erases keeps the text for editing.
-fn anew(app: &mut App, letter: bool) {
-    if std::mem::take(&mut app.untouched)
+fn clear_if_untouched(app: &mut App, letter: bool) {
+    if std::mem::take(&mut app.replace_on_typing)
         && letter
         && let Some((input, _)) = &mut app.typing
     {
@@ -47,9 +47,9 @@ fn anew(app: &mut App, letter: bool) {
 }
 
 /// Applies the text that was typed so far.
-fn take(app: &mut App, text: &str) {
+fn apply_text(app: &mut App, text: &str) {
     if app.help.is_some() {
-        text.clone_into(&mut app.sought);
+        text.clone_into(&mut app.search_text);
         app.help = Some(0);
     } else {
         set_filter(app, text);
@@ -61,22 +61,22 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
     match command {
         // an invalid filter can be fixed or dropped, but not accepted
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier)
-            if app.help.is_none() && app.list().fault().is_some() => {}
+            if app.help.is_none() && app.list().filter_error().is_some() => {}
         Some(Command::Accept | Command::NextField | Command::PreviousField | Command::Later | Command::Earlier) => {
             app.typing = None;
         }
         Some(Command::Drop) => {
             if let Some((_, before)) = app.typing.take() {
-                take(app, &before);
+                apply_text(app, &before);
             }
         }
         _ => {
             let plain = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
-            anew(app, plain && matches!(key.code, KeyCode::Char(_)));
+            clear_if_untouched(app, plain && matches!(key.code, KeyCode::Char(_)));
             let Some((input, _)) = &mut app.typing else { return };
             input.handle_event(&Terminal::Key(key));
             let text = input.value().to_owned();
-            take(app, &text);
+            apply_text(app, &text);
         }
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn press(app: &mut App, command: Option<Command>, key: KeyEvent) {
 pub(super) fn paste(app: &mut App, text: &str) {
     let text = visible(text.trim(), false);
     if app.dialog.is_none() && app.line.is_none() {
-        anew(app, true);
+        clear_if_untouched(app, true);
     }
     let field = app.dialog.as_mut().and_then(super::super::dialog::Dialog::field);
     let field = field.or_else(|| app.line.as_mut().map(|line| &mut line.input));
@@ -97,7 +97,7 @@ pub(super) fn paste(app: &mut App, text: &str) {
     if app.dialog.is_none()
         && let Some(filter) = app.typing.as_ref().map(|(input, _)| input.value().to_owned())
     {
-        take(app, &filter);
+        apply_text(app, &filter);
     }
 }
 

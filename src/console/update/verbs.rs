@@ -8,9 +8,9 @@ use crate::{
         event::{Action, ActionOutcome, Effect},
         keys::Command,
         leaders,
-        past::Question,
+        past::ReadRequest,
         queries, rights, sources, tour,
-        undo::{Offer, Way},
+        undo::{UndoAction, UndoOffer},
     },
     model::cketerm_records::Verb,
 };
@@ -20,23 +20,23 @@ use crate::{
 /// The text after `--` on the command line becomes the reason of the dialog.
 pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> Vec<Effect> {
     if let Some(why) = refusal(app) {
-        app.refuse(why);
+        app.print_error(why);
         return Vec::new();
     }
-    if let Some(why) = app.may_not(command).map(str::to_owned) {
+    if let Some(why) = app.forbidden(command).map(str::to_owned) {
         return not_granted(app, why);
     }
     // giving a cordon back has the same key as keeping it: it is judged once it is known which one is meant
-    let asked = leaders::asked(command, app.view).filter(|_| command != Command::Keep);
-    if let Some(why) = asked.and_then(|asked| leaders::refusal(app, asked)) {
-        app.refuse(why);
+    let requested = leaders::requested(command, app.view).filter(|_| command != Command::KeepCordoned);
+    if let Some(why) = requested.and_then(|requested| leaders::refusal(app, requested)) {
+        app.print_error(why);
         return Vec::new();
     }
     // marked rows are identified by name, so the cursor's place does not matter
-    if app.pane.is_none() && app.list().marked() == 0 && app.strayed() && !whole_queue(command) {
+    if app.pane.is_none() && app.list().marked() == 0 && app.cursor_displaced() && !whole_queue(command) {
         // the key was meant for a row that has just ended under the cursor, and so is any reason that follows
         let why = "the row under the cursor ended, and the cursor moved to the next: check it, and press the key again";
-        show(app, Dialog::gone("Nothing was asked", why));
+        show(app, Dialog::obsolete("Nothing was asked", why));
         return Vec::new();
     }
     let registry = matches!(app.view, View::Machines | View::Diff);
@@ -45,8 +45,8 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
         Command::Fence => dialog::host::fence(app),
         Command::Unhold if app.view == View::Hosts => dialog::host::release(app),
         Command::Repair => dialog::repair::open(app),
-        Command::DeleteFinished => dialog::cancel::whole(app, true),
-        Command::DeleteUnfinished => dialog::cancel::whole(app, false),
+        Command::DeleteFinished => dialog::cancel::delete_all_repairs(app, true),
+        Command::DeleteUnfinished => dialog::cancel::delete_all_repairs(app, false),
         Command::Hold if registry => dialog::registry::hold(app, true),
         Command::Unhold if registry => dialog::registry::hold(app, false),
         Command::Switch if registry => Ok(dialog::registry::switch(app)),
@@ -75,12 +75,12 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
                 opened.notes.push(format!("! {hidden} marked rows are hidden by the filter {filter:?}"));
             }
             if let Some(reason) = reason {
-                opened.because(reason);
+                opened.set_reason(reason);
             }
             show_numbered(app, opened);
         }
-        Err(why) if gone(app) => show(app, Dialog::gone("Nothing was asked", why)),
-        Err(why) => app.refuse(why),
+        Err(why) if obsolete(app) => show(app, Dialog::obsolete("Nothing was asked", why)),
+        Err(why) => app.print_error(why),
     }
     Vec::new()
 }
@@ -108,15 +108,15 @@ pub(super) fn open(app: &mut App, opened: Result<Dialog, String>) -> Result<Vec<
 /// Refuses an action that the servers would reject. The rights are queried again, so that the next press finds new
 /// ones.
 fn not_granted(app: &mut App, why: String) -> Vec<Effect> {
-    app.refuse(why);
-    vec![Effect::Ask(Question::Rights)]
+    app.print_error(why);
+    vec![Effect::Ask(ReadRequest::Rights)]
 }
 
 /// Shows a dialog and numbers its preview, so that the answer can be assigned to it.
 fn show_numbered(app: &mut App, mut opened: Dialog) {
     if let Some(plan) = &mut opened.plan {
-        app.plans += 1;
-        plan.number = app.plans;
+        app.last_plan_number += 1;
+        plan.number = app.last_plan_number;
     }
     show(app, opened);
 }
@@ -129,8 +129,8 @@ pub(super) fn show(app: &mut App, dialog: Dialog) {
 }
 
 /// Returns true if the pane's entry ended while it was shown.
-fn gone(app: &App) -> bool {
-    matches!(&app.pane, Some(Pane { of: Target::Entry(id), .. }) if queries::lies(&app.seen, *id).is_none())
+fn obsolete(app: &App) -> bool {
+    matches!(&app.pane, Some(Pane { of: Target::Entry(id), .. }) if queries::stored_at(&app.seen, *id).is_none())
 }
 
 /// Reports whether a verb is independent of the row under the cursor.
@@ -145,12 +145,12 @@ fn whole_queue(command: Command) -> bool {
 /// Starts a confirmed action, unless writing has become impossible meanwhile.
 pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     if let Some(why) = refusal(app) {
-        app.refuse(why);
+        app.print_error(why);
         return Vec::new();
     }
     // the leader may have changed while the dialog was open
     if let Some(why) = leaders::refusal_of(app, &action) {
-        app.refuse(why);
+        app.print_error(why);
         return Vec::new();
     }
     let of_rows = !matches!(
@@ -166,32 +166,32 @@ pub(super) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         app.list_mut().unmark();
     }
     // with two actions under way it is unknown which one ended, so neither can be undone
-    let way = Way::of(app, &action);
-    app.leaving = way.filter(|_| app.busy == 0);
+    let undo_action = UndoAction::of(app, &action);
+    app.pending_undo = undo_action.filter(|_| app.busy == 0);
     app.undo = None;
-    tour::began(app, &action);
+    tour::on_action(app, &action);
     app.begin(&action);
     vec![Effect::Act(action)]
 }
 
 /// Reports the end of an action, and offers its undo if there is one.
 pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
-    let way = app.leaving.take().filter(|_| app.busy == 0);
-    let came = match result {
-        Ok(came) => came,
-        Err(text) => return app.refuse(text),
+    let undo_action = app.pending_undo.take().filter(|_| app.busy == 0);
+    let outcome = match result {
+        Ok(outcome) => outcome,
+        Err(text) => return app.print_error(text),
     };
-    match way.and_then(|way| way.after(&came)) {
-        None if came.partly => app.refuse(came.said),
-        None => app.say(came.said),
-        Some(way) => {
-            let said = format!("{}; {} {}", came.said, app.key("undo"), way.word());
-            if came.partly {
-                app.refuse(said);
+    match undo_action.and_then(|undo_action| undo_action.after(&outcome)) {
+        None if outcome.partial => app.print_error(outcome.response),
+        None => app.print(outcome.response),
+        Some(undo_action) => {
+            let response = format!("{}; {} {}", outcome.response, app.key("undo"), undo_action.description());
+            if outcome.partial {
+                app.print_error(response);
             } else {
-                app.say(said);
+                app.print(response);
             }
-            app.undo = Some(Offer::new(app, way, came.wrote));
+            app.undo = Some(UndoOffer::new(app, undo_action, outcome.written_revision));
         }
     }
 }
@@ -199,16 +199,16 @@ pub(super) fn ended(app: &mut App, result: Result<ActionOutcome, String>) {
 /// Opens the confirmation of undoing the last action.
 pub(super) fn undo(app: &mut App) -> Vec<Effect> {
     let Some(offer) = app.undo.clone() else {
-        app.say_here("nothing to undo: this console's last action cannot be undone, or there was none");
+        app.print_here("nothing to undo: this console's last action cannot be undone, or there was none");
         return Vec::new();
     };
     if let Some(why) = offer.refusal(app) {
-        app.refuse_here(why);
+        app.print_error_here(why);
         return Vec::new();
     }
     let opened = offer.open(app);
     open(app, opened).unwrap_or_else(|why| {
-        app.refuse_here(why);
+        app.print_error_here(why);
         Vec::new()
     })
 }
@@ -228,24 +228,24 @@ fn refusal(app: &App) -> Option<String> {
 fn keep(app: &mut App) -> Vec<Effect> {
     let boot = app.now.boot.as_secs_f64();
     if queries::kube_lost(&app.seen, boot).is_some() {
-        app.refuse("Kubernetes does not answer: no node can be changed until it is back");
+        app.print_error("Kubernetes does not answer: no node can be changed until it is back");
         return Vec::new();
     }
     let nodes = app.chosen_nodes();
     if nodes.is_empty() {
-        app.refuse(app.nothing_chosen("node"));
+        app.print_error(app.nothing_selected("node"));
         return Vec::new();
     }
     let [name] = nodes.as_slice() else {
-        app.refuse(format!("keep-cordoned takes one node at a time, {} are chosen", nodes.len()));
+        app.print_error(format!("keep-cordoned takes one node at a time, {} are chosen", nodes.len()));
         return Vec::new();
     };
     let Some(row) = queries::node(&app.seen, name) else {
-        app.refuse(format!("{name} has no Node in Kubernetes"));
+        app.print_error(format!("{name} has no Node in Kubernetes"));
         return Vec::new();
     };
     if !row.unschedulable && !row.keep_cordoned {
-        app.refuse(format!("{name} is not cordoned: there is no cordon to keep"));
+        app.print_error(format!("{name} is not cordoned: there is no cordon to keep"));
         return Vec::new();
     }
     let action = Action::KeepCordoned { node: name.clone(), keep: !row.keep_cordoned };

@@ -4,10 +4,11 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 
 use crate::console::{
     app::App,
-    calendar, chosen,
+    calendar,
     past::PastId,
     short_text,
     table::{self, Cell, Column, Row},
+    visible_columns,
 };
 
 /// Draws the table.
@@ -26,15 +27,15 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "RESULT", width: 34, from: 160 },
         Column { title: "REASON", width: 0, from: 120 },
     ];
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let lines = super::history::empty(app, &app.past.audit, app.audit.total, "no actions recorded yet");
-        super::say_empty(buffer, area, &lines, app);
+        super::draw_empty(buffer, area, &lines, app);
     }
 }
 
 fn row(app: &App, id: &PastId) -> Row {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let mut cells = Vec::new();
     match app.past.audit.rows.get(id) {
         Some(Ok(audit)) => {
@@ -43,20 +44,20 @@ fn row(app: &App, id: &PastId) -> Row {
             let narrow = app.size.width < 120;
             let who = if narrow { audit.who.user.clone() } else { format!("{}@{}", audit.who.user, audit.who.host) };
             let why = audit.reason.clone().unwrap_or_default();
-            let on = calendar::retold(app, &audit.on);
+            let on = calendar::with_local_times(app, &audit.on);
             let on = if narrow && !why.is_empty() { format!("{on} ({why})") } else { on };
             let cell = |text: &str| Cell::styled(short_text::safe(text), style);
             cells.extend([
                 Cell::styled(calendar::short(app, audit.last()), style),
                 cell(&who),
                 cell(audit.who.ssh_client.as_deref().unwrap_or_default()),
-                cell(&audit.what_and_how_often()),
+                cell(&audit.what_with_count()),
                 cell(&on),
                 cell(&audit.result),
                 cell(&why),
             ]);
         }
-        other => cells.extend(super::history::broken(app, other, 4)),
+        other => cells.extend(super::history::unreadable_cells(app, other, 4)),
     }
     Row { cells, cursor: app.audit.cursor.as_ref() == Some(id), marked: app.audit.marks.contains(id) }
 }

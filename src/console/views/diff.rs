@@ -6,11 +6,10 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        chosen,
-        registry::{self, Row as Id},
+        registry::{self, Row as RowId},
         short_text,
         table::{Cell, Column, Row, cut, wrap},
-        when,
+        visible_columns, when,
     },
     engine::decide::Applying,
     sabakan::change::Kind,
@@ -18,7 +17,7 @@ use crate::{
 
 /// Draws the table, or the racks in its place.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    let area = super::machines::summary(app, buffer, area);
+    let area = super::machines::draw_summary(app, buffer, area);
     if app.racks {
         return super::machines::racks(app, buffer, area);
     }
@@ -32,18 +31,18 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.diff.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        super::say_empty(buffer, area, &empty(app, usize::from(area.width)), app);
+        super::draw_empty(buffer, area, &empty(app, usize::from(area.width)), app);
     }
 }
 
-fn row(app: &App, id: &Id) -> Row {
-    let (seen, theme) = (&app.seen, &app.looks.theme);
+fn row(app: &App, id: &RowId) -> Row {
+    let (seen, theme) = (&app.seen, &app.config.theme);
     let cells = match id {
-        Id::Field(name) => line("field", &format!("{name} changes")),
-        Id::Fold(what) => line("nodes", &format!("{what} on {} nodes", app.registry.folded(what))),
-        Id::Node(kind, address) => {
+        RowId::Field(name) => line("field", &format!("{name} changes")),
+        RowId::Fold(what) => line("nodes", &format!("{what} on {} nodes", app.registry.folded(what))),
+        RowId::Node(kind, address) => {
             let (choice, change) = (app.registry.choice(seen, address), app.registry.change(seen, address));
             let style = match kind {
                 Kind::Removed | Kind::Demoted => theme.danger,
@@ -88,16 +87,16 @@ fn line(what: &str, text: &str) -> Vec<Cell> {
 
 /// Returns the lines about the plan, the state of applying, and automatic repair.
 pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
-    let (seen, theme) = (&app.seen, &app.looks.theme);
+    let (seen, theme) = (&app.seen, &app.config.theme);
     if !seen.snapshot.store.synced {
         return Vec::new();
     }
-    let mut texts = Vec::new();
+    let mut messages = Vec::new();
     let warnings = warnings(app);
     if let Some(plan) = registry::proposed(seen).map(|p| &p.plan).filter(|p| p.changed) {
-        texts.push((format!("{}: {}", plan.action, plan.reason), theme.title));
+        messages.push((format!("{}: {}", plan.action, plan.reason), theme.title));
     }
-    texts.push(match &*seen.applying {
+    messages.push(match &*seen.applying {
         Applying::Off => ("not read yet".to_owned(), theme.muted),
         Applying::Disabled(why) => (why.clone(), theme.trouble),
         Applying::Settled if !warnings.is_empty() => ("no changes, but there are warnings:".to_owned(), theme.title),
@@ -105,26 +104,26 @@ pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String,
         Applying::Error(why) => (format!("! {why}; the definition is unchanged"), theme.danger),
         Applying::Waits(why) => (format!("waits: {why}"), theme.trouble),
         Applying::Approval(digest, why) => {
-            let key = app.looks.keymap.key("approve").map(|key| format!(" (key {key})")).unwrap_or_default();
+            let key = app.config.keymap.key("approve").map(|key| format!(" (key {key})")).unwrap_or_default();
             (format!("! waits for approval of {digest}{key}: {why}"), theme.danger)
         }
         Applying::Applies => ("the leader applies it".to_owned(), theme.good),
     });
-    texts.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));
-    let asked = &seen.snapshot.registry.members;
-    if let (Some(good), Some(_)) = (&asked.good, &asked.error) {
+    messages.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));
+    let members = &seen.snapshot.registry.members;
+    if let (Some(good), Some(_)) = (&members.good, &members.error) {
         let age = app.now.boot.as_secs_f64() - good.at;
-        texts.push((format!("the list of machines is {} old", when::seconds(age)), theme.muted));
+        messages.push((format!("the list of machines is {} old", when::seconds(age)), theme.muted));
     }
     let repair = &seen.auto_repair;
     if let Some(why) = repair.off.as_ref().filter(|_| seen.snapshot.store.registry.url.is_some()) {
-        texts.push((format!("automatic repair: {why}"), theme.muted));
+        messages.push((format!("automatic repair: {why}"), theme.muted));
     } else if let Some(why) = &repair.plan.capped {
-        texts.push((format!("! automatic repair: {why}"), theme.danger));
+        messages.push((format!("! automatic repair: {why}"), theme.danger));
     } else if !repair.plan.entries.is_empty() {
-        texts.push((format!("automatic repair adds {} entries", repair.plan.entries.len()), theme.trouble));
+        messages.push((format!("automatic repair adds {} entries", repair.plan.entries.len()), theme.trouble));
     }
-    texts
+    messages
         .into_iter()
         .flat_map(|(text, style)| cut(&short_text::safe(&text), width, 2).into_iter().map(move |line| (line, style)))
         .collect()
@@ -141,7 +140,7 @@ fn empty(app: &App, width: usize) -> Vec<String> {
         return lines;
     }
     if app.diff.total > 0 {
-        return super::no_hits(app, "change");
+        return super::no_matches(app, "change");
     }
     let why = match &*app.seen.applying {
         Applying::Off => Some("not read yet"),
@@ -153,7 +152,7 @@ fn empty(app: &App, width: usize) -> Vec<String> {
         (Some(_), _, Applying::Error(_)) => "nothing is applied: the last plan may be outdated",
         _ => "nothing would change",
     };
-    let texts = why.into_iter().map(str::to_owned).chain(warnings(app).iter().map(|w| format!("! {w}")));
-    let lines = texts.flat_map(|text| wrap(&short_text::safe(&text), width.saturating_sub(4)));
+    let messages = why.into_iter().map(str::to_owned).chain(warnings(app).iter().map(|w| format!("! {w}")));
+    let lines = messages.flat_map(|text| wrap(&short_text::safe(&text), width.saturating_sub(4)));
     std::iter::once(first.to_owned()).chain(lines).collect()
 }

@@ -12,7 +12,7 @@ use ratatui::{
 use crate::console::{
     app::{App, Sheet},
     blockers, calendar,
-    command_line::{self, WORDS},
+    command_line::{self, ARGUMENT_COMMANDS},
     event::count,
     keys::{Context, TABLE},
     short_text,
@@ -23,11 +23,13 @@ fn lines(app: &App) -> Vec<Line<'static>> {
     let lines = match app.sheet {
         Sheet::Help => keys(app),
         Sheet::Messages => messages(app),
-        Sheet::Blockers => holders(app),
+        Sheet::Blockers => blocker_lines(app),
     };
     if lines.is_empty() {
         return vec![Line::from(match app.sheet {
-            _ if !app.sought.is_empty() => format!("nothing here matches {:?}", short_text::safe(&app.sought)),
+            _ if !app.search_text.is_empty() => {
+                format!("nothing here matches {:?}", short_text::safe(&app.search_text))
+            }
             Sheet::Blockers => "nothing blocks a drain".to_owned(),
             Sheet::Help | Sheet::Messages => "no messages yet".to_owned(),
         })];
@@ -36,16 +38,16 @@ fn lines(app: &App) -> Vec<Line<'static>> {
 }
 
 /// Reports whether a text contains all searched words.
-fn has(app: &App, text: &str) -> bool {
+fn matches_search(app: &App, text: &str) -> bool {
     let text = text.to_lowercase();
-    app.sought.to_lowercase().split_whitespace().all(|word| text.contains(word))
+    app.search_text.to_lowercase().split_whitespace().all(|word| text.contains(word))
 }
 
 /// Returns the last messages, newest first.
 fn messages(app: &App) -> Vec<Line<'static>> {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let mut lines = Vec::new();
-    for (at, message) in app.messages.iter().rev().filter(|(_, message)| has(app, &message.text)) {
+    for (at, message) in app.messages.iter().rev().filter(|(_, message)| matches_search(app, &message.text)) {
         let mut label = format!("{:<12}", calendar::short(app, *at));
         let style = if message.failed { theme.danger } else { Style::new() };
         for text in wrap(&short_text::safe(&message.text), usize::from(app.size.width).saturating_sub(15)) {
@@ -57,23 +59,23 @@ fn messages(app: &App) -> Vec<Line<'static>> {
 }
 
 /// Returns what blocks pods, with the most affected nodes first.
-fn holders(app: &App) -> Vec<Line<'static>> {
-    let theme = &app.looks.theme;
+fn blocker_lines(app: &App) -> Vec<Line<'static>> {
+    let theme = &app.config.theme;
     let width = usize::from(app.size.width).saturating_sub(8);
     let mut lines = Vec::new();
-    for holder in blockers::all(app) {
-        let names = holder.nodes.iter().chain(&holder.pods).map(String::as_str).collect::<Vec<_>>().join(" ");
-        if !has(app, &format!("{} {names}", holder.what)) {
+    for blocker in blockers::all(app) {
+        let names = blocker.nodes.iter().chain(&blocker.pods).map(String::as_str).collect::<Vec<_>>().join(" ");
+        if !matches_search(app, &format!("{} {names}", blocker.what)) {
             continue;
         }
-        let count = format!("{}  ", count(holder.nodes.len(), "node"));
+        let count = format!("{}  ", count(blocker.nodes.len(), "node"));
         lines.push(Line::from(vec![
             Span::styled(count, theme.title),
-            Span::styled(short_text::safe(&holder.what), theme.trouble),
+            Span::styled(short_text::safe(&blocker.what), theme.trouble),
         ]));
         let list = |of: &std::collections::BTreeSet<String>| of.iter().cloned().collect::<Vec<_>>().join(", ");
-        let pods = (!holder.pods.is_empty()).then(|| format!("pods: {}", list(&holder.pods)));
-        for text in std::iter::once(format!("nodes: {}", list(&holder.nodes))).chain(pods) {
+        let pods = (!blocker.pods.is_empty()).then(|| format!("pods: {}", list(&blocker.pods)));
+        for text in std::iter::once(format!("nodes: {}", list(&blocker.nodes))).chain(pods) {
             lines.extend(
                 cut(&short_text::safe(&text), width, 3).into_iter().map(|line| Line::from(format!("    {line}"))),
             );
@@ -89,9 +91,9 @@ fn section<'a>(
     title: &str,
     rows: impl Iterator<Item = (String, Cow<'a, str>, &'a str)>,
 ) -> Vec<Line<'static>> {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let mut lines = vec![Line::default(), Line::styled(title.to_owned(), theme.title)];
-    for (label, text, _) in rows.filter(|(label, text, name)| has(app, &format!("{label} {text} {name}"))) {
+    for (label, text, _) in rows.filter(|(label, text, name)| matches_search(app, &format!("{label} {text} {name}"))) {
         let mut label = format!("  {label:<16}");
         for text in wrap(&text, usize::from(app.size.width).saturating_sub(20)) {
             let label = std::mem::replace(&mut label, " ".repeat(18));
@@ -104,18 +106,18 @@ fn section<'a>(
 fn keys(app: &App) -> Vec<Line<'static>> {
     let of = |context: Context, changes: bool| {
         let bindings = TABLE.iter().filter(move |b| b.context == context && b.changes == changes);
-        bindings.map(|b| (app.looks.keymap.all(b), Cow::from(b.help), b.name))
+        bindings.map(|b| (app.config.keymap.all(b), Cow::from(b.help), b.name))
     };
     let reason = format!("[{} REASON]", command_line::REASON);
-    let on_rows = format!("[ROWS] {reason}  {}", command_line::ON_ROWS.join(", "));
-    let others = command_line::verb_forms().filter(|(form, _)| !form.contains("ROWS"));
+    let on_rows = format!("[ROWS] {reason}  {}", command_line::ROW_COMMANDS.join(", "));
+    let others = command_line::verb_usages().filter(|(form, _)| !form.contains("ROWS"));
     let others = others.filter_map(|(form, _)| form.split(' ').next().map(str::to_owned)).collect::<Vec<_>>();
     let others = format!("{reason}  {}", others.join(", "));
-    let words = WORDS.iter().map(|word| {
+    let words = ARGUMENT_COMMANDS.iter().map(|word| {
         let help = format!("{} {}", word.argument, word.help);
         (format!(":{}", word.name), Cow::from(help.trim().to_owned()), "")
     });
-    let verbs = [(":VERB", on_rows), (":VERB", others), ("", command_line::ROWS.to_owned())];
+    let verbs = [(":VERB", on_rows), (":VERB", others), ("", command_line::ROWS_HELP.to_owned())];
     let verbs = verbs.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text), ""));
     let changing = "Changing the cluster (the same key in every view; a dialog confirms)";
     let mut lines = section(app, changing, of(Context::Everywhere, true));
@@ -131,8 +133,8 @@ fn keys(app: &App) -> Vec<Line<'static>> {
 
 /// Returns how far the help can be scrolled.
 pub fn overflow(app: &App) -> usize {
-    let parts = super::parts(app);
-    let shown = parts.table.union(parts.pane).union(parts.banner).height.saturating_sub(1);
+    let layout = super::layout(app);
+    let shown = layout.table.union(layout.pane).union(layout.banner).height.saturating_sub(1);
     lines(app).len().saturating_sub(usize::from(shown))
 }
 
@@ -145,18 +147,18 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
         }
     }
     let rule = "\u{2500}".repeat(usize::from(area.width));
-    put(buffer, area.x, area.y, area.width, &rule, app.looks.theme.muted);
+    put(buffer, area.x, area.y, area.width, &rule, app.config.theme.muted);
     let what = match app.sheet {
         Sheet::Help => "Keys",
         Sheet::Messages => "Messages",
         Sheet::Blockers => "Drain blockers",
     };
     let [down, up, find, back] = ["down", "up", "find", "back"].map(|name| app.key(name));
-    let title = match app.sought.as_str() {
+    let title = match app.search_text.as_str() {
         "" => format!(" {what}: {down} {up} scroll, {find} finds, {back} closes "),
-        sought => format!(" {what} with {:?}: {back} shows all ", short_text::safe(sought)),
+        search_text => format!(" {what} with {:?}: {back} shows all ", short_text::safe(search_text)),
     };
-    put(buffer, area.x + 2, area.y, 58, &title, app.looks.theme.title);
+    put(buffer, area.x + 2, area.y, 58, &title, app.config.theme.title);
     let from = app.help.unwrap_or(0);
     for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(from)) {
         buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));

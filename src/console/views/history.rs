@@ -5,18 +5,18 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        calendar, chosen,
+        calendar,
         past::{Ended, PastId, Read},
         short_text,
         table::{self, Cell, Column, Row, wrap},
-        when,
+        visible_columns, when,
     },
     model::{cketerm_records::EndKind, record::Record},
 };
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    if app.of_cke {
+    if app.cke_records {
         return records(app, buffer, area, stale);
     }
     let visible = app.history.window(usize::from(area.height.saturating_sub(1)));
@@ -35,16 +35,16 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "OUTCOME", width: if area.width < 120 { 0 } else { 40 }, from: 0 },
         Column { title: "REASON", width: 0, from: 120 },
     ];
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let none = "no entry has ended yet: entries that end under a cketerm leader appear here";
-        super::say_empty(buffer, area, &empty(app, &app.past.history, app.history.total, none), app);
+        super::draw_empty(buffer, area, &empty(app, &app.past.history, app.history.total, none), app);
     }
 }
 
 /// Returns the style of an outcome: good, unintended, or failed.
 pub(in crate::console) fn style(app: &App, ended: &Ended) -> Style {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     if ended.end.good() {
         theme.good
     } else if ended.end == EndKind::Failed {
@@ -66,7 +66,7 @@ fn row(app: &App, id: &PastId) -> Row {
             cells.extend([
                 Cell::plain(calendar::short(app, e.at)),
                 Cell::plain(e.entry.to_string()),
-                Cell::plain(short_text::squeezed(&node(app, e), if app.size.width < 100 { 14 } else { 24 })),
+                Cell::plain(short_text::shorten_middle(&node(app, e), if app.size.width < 100 { 14 } else { 24 })),
                 Cell::plain(short_text::safe(&e.address)),
                 Cell::plain(asked.map(|r| when::age(r.at, e.at)).unwrap_or_default()),
                 Cell::plain(e.attempts.to_string()),
@@ -75,7 +75,7 @@ fn row(app: &App, id: &PastId) -> Row {
                 Cell::plain(asked.and_then(|r| r.reason.as_deref()).map(short_text::safe).unwrap_or_default()),
             ]);
         }
-        other => cells.extend(broken(app, other, 7)),
+        other => cells.extend(unreadable_cells(app, other, 7)),
     }
     Row { cells, cursor: app.history.cursor.as_ref() == Some(id), marked: app.history.marks.contains(id) }
 }
@@ -87,8 +87,8 @@ pub(in crate::console) fn node(app: &App, ended: &Ended) -> String {
 }
 
 /// Returns an unreadable row: the error is in the column after `before`.
-pub(super) fn broken<T>(app: &App, value: Option<&Result<T, String>>, before: usize) -> Vec<Cell> {
-    let danger = app.looks.theme.danger;
+pub(super) fn unreadable_cells<T>(app: &App, value: Option<&Result<T, String>>, before: usize) -> Vec<Cell> {
+    let danger = app.config.theme.danger;
     let why = value.and_then(|v| v.as_ref().err()).map(|why| short_text::safe(why)).unwrap_or_default();
     let mut cells = vec![Cell::styled("broken", danger)];
     cells.extend(std::iter::repeat_with(|| Cell::plain("")).take(before - 1));
@@ -108,15 +108,15 @@ fn records(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.records.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| record(app, id)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
         let none = "there are no operation records: neither CKE nor cketerm has written one";
-        super::say_empty(buffer, area, &empty(app, &app.past.records, app.records.total, none), app);
+        super::draw_empty(buffer, area, &empty(app, &app.past.records, app.records.total, none), app);
     }
 }
 
 fn record(app: &App, id: &PastId) -> Row {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let mut cells = Vec::new();
     match app.past.records.rows.get(id) {
         Some(Ok(r)) => {
@@ -126,19 +126,19 @@ fn record(app: &App, id: &PastId) -> Row {
                 _ => Style::new(),
             };
             let targets = targets(r);
-            let said = if r.error.is_empty() { &r.info } else { &r.error };
-            let narrow = app.size.width < 120 && !said.is_empty();
+            let detail = if r.error.is_empty() { &r.info } else { &r.error };
+            let narrow = app.size.width < 120 && !detail.is_empty();
             cells.extend([
                 Cell::plain(r.id.to_string()),
                 Cell::plain(r.start_at.map(|at| calendar::short(app, at)).unwrap_or_default()),
                 Cell::plain(r.start_at.zip(r.end_at).map(|(a, b)| when::age(a, b)).unwrap_or_default()),
                 Cell::styled(short_text::safe(&r.status), status),
                 Cell::plain(short_text::safe(&r.operation)),
-                Cell::plain(short_text::safe(&if narrow { format!("{targets}: {said}") } else { targets })),
-                Cell::styled(short_text::safe(said), status),
+                Cell::plain(short_text::safe(&if narrow { format!("{targets}: {detail}") } else { targets })),
+                Cell::styled(short_text::safe(detail), status),
             ]);
         }
-        other => cells.extend(broken(app, other, 5)),
+        other => cells.extend(unreadable_cells(app, other, 5)),
     }
     Row { cells, cursor: app.records.cursor.as_ref() == Some(id), marked: app.records.marks.contains(id) }
 }
@@ -166,5 +166,5 @@ pub(super) fn empty<T>(app: &App, read: &Read<T>, total: usize, none: &str) -> V
         let filter = app.list().filter();
         return vec![format!("none of {total} matches {filter:?}{more}"), format!("{} shows all", app.key("back"))];
     }
-    if read.begun { wrap(none, width) } else { vec!["reading ...".to_owned()] }
+    if read.loaded { wrap(none, width) } else { vec!["reading ...".to_owned()] }
 }

@@ -5,9 +5,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::{App, HostId},
-        chosen, queries, short_text,
+        queries, short_text,
         table::{Cell, Column, Row, put, wrap},
-        when,
+        visible_columns, when,
     },
     model::host::HostRow,
 };
@@ -15,11 +15,11 @@ use crate::{
 /// Draws the line about the controller, and the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     let lines = summary_lines(app, usize::from(area.width));
-    let above = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
-    for (y, (line, style)) in (area.y..area.y + above).zip(lines) {
+    let summary_height = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
+    for (y, (line, style)) in (area.y..area.y + summary_height).zip(lines) {
         put(buffer, area.x, y, area.width, &line, style);
     }
-    let area = Rect { y: area.y + above, height: area.height - above, ..area };
+    let area = Rect { y: area.y + summary_height, height: area.height - summary_height, ..area };
     let wide = area.width >= 120;
     let columns = [
         Column { title: "HOST", width: if wide { 24 } else { 14 }, from: 0 },
@@ -36,14 +36,14 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.hosts.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, id)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        super::say_empty(buffer, area, &empty(app), app);
+        super::draw_empty(buffer, area, &empty(app), app);
     }
 }
 
 fn row(app: &App, id: &HostId) -> Row {
-    let (theme, now) = (&app.looks.theme, app.known_of_kube());
+    let (theme, now) = (&app.config.theme, app.known_of_kube());
     let mut cells = vec![Cell::plain(short_text::safe(&id.1)), Cell::plain(short_text::safe(&id.0))];
     if let Some(host) = queries::host(&app.seen, id) {
         let node = queries::host_node(&app.seen, id).map(|n| n.name.as_str()).unwrap_or_default();
@@ -60,7 +60,7 @@ fn row(app: &App, id: &HostId) -> Row {
             Cell::styled(short_text::host_power(host), power),
             Cell::plain(if host.online { "yes" } else { "no" }),
             Cell::plain(state(host, app.size.width)),
-            Cell::plain(short_text::host_asked(host)),
+            Cell::plain(short_text::host_requests(host)),
             Cell::plain(age(held_since(host))),
             Cell::plain(age(host.pending_reboot_since.filter(|_| host.pending()))),
             Cell::plain(age(host.last_powered_on)),
@@ -84,27 +84,27 @@ fn held_since(host: &HostRow) -> Option<jiff::Timestamp> {
     if host.asked.keys.is_empty() {
         return None;
     }
-    let said = host.asked.keys.values().filter_map(|value| {
+    let times = host.asked.keys.values().filter_map(|value| {
         let value: serde_json::Value = serde_json::from_str(value).ok()?;
         value["since"].as_str()?.parse().ok()
     });
-    said.min().or(host.pending_reboot_since.filter(|_| host.pending()))
+    times.min().or(host.pending_reboot_since.filter(|_| host.pending()))
 }
 
 /// Returns lines about the controller that carries requests out, each with its style.
 pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
-    let (snap, theme) = (&app.seen.snapshot, &app.looks.theme);
+    let (snap, theme) = (&app.seen.snapshot, &app.config.theme);
     if app.hosts.total == 0 {
         return Vec::new();
     }
-    let ours = &snap.metal3;
-    let (text, style) = match (snap.store.policy().metal3_controller, &ours.barred) {
+    let controller = &snap.metal3;
+    let (text, style) = match (snap.store.policy().metal3_controller, &controller.barred) {
         (false, _) => ("requests are processed by the baremetal-operator or another program".to_owned(), theme.muted),
         (true, Some(why)) => (format!("! requests NOT processed by cketerm: {why}"), theme.danger),
-        (true, None) if ours.runs && ours.drops_times => {
+        (true, None) if controller.runs && controller.drops_times => {
             ("requests processed by this engine; timestamps kept in an annotation".to_owned(), theme.good)
         }
-        (true, None) if ours.runs => ("requests processed by this engine".to_owned(), theme.good),
+        (true, None) if controller.runs => ("requests processed by this engine".to_owned(), theme.good),
         (true, None) if snap.engine.leading.is_some() => ("this engine is taking over ...".to_owned(), theme.muted),
         (true, None) => ("requests processed by the leader, if there is one".to_owned(), theme.muted),
     };
@@ -113,7 +113,7 @@ pub(super) fn summary_lines(app: &App, width: usize) -> Vec<(String, Style)> {
 
 fn empty(app: &App) -> Vec<String> {
     if app.hosts.total > 0 {
-        return super::no_hits(app, "host");
+        return super::no_matches(app, "host");
     }
     let width = usize::from(app.size.width).saturating_sub(4);
     match app.seen.snapshot.kube.sources.get("baremetalhosts") {

@@ -5,24 +5,25 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        calendar, chosen,
+        calendar,
         logs::LineId,
         queries::{self, Leader},
         short_text,
         table::{Cell, Column, Row, put, wrap},
+        visible_columns,
     },
     model::entry::Stored,
 };
 
 /// Draws the origin of the lines, and the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
-    let theme = &app.looks.theme;
-    let lines = whose(app, usize::from(area.width));
-    let above = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
-    for (y, line) in (area.y..area.y + above).zip(&lines) {
+    let theme = &app.config.theme;
+    let lines = origin_lines(app, usize::from(area.width));
+    let summary_height = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
+    for (y, line) in (area.y..area.y + summary_height).zip(&lines) {
         put(buffer, area.x, y, area.width, line, theme.muted);
     }
-    let area = Rect { y: area.y + above, height: area.height - above, ..area };
+    let area = Rect { y: area.y + summary_height, height: area.height - summary_height, ..area };
     let columns = [
         Column { title: "AT", width: 11, from: 0 },
         Column { title: "LEVEL", width: 5, from: 0 },
@@ -31,16 +32,16 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     ];
     let visible = app.log.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, false);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, false);
     if visible.is_empty() {
         let text =
-            if app.log.total > 0 { super::no_hits(app, "line") } else { vec!["nothing was logged yet".to_owned()] };
-        super::say_empty(buffer, area, &text, app);
+            if app.log.total > 0 { super::no_matches(app, "line") } else { vec!["nothing was logged yet".to_owned()] };
+        super::draw_empty(buffer, area, &text, app);
     }
 }
 
 fn row(app: &App, id: LineId) -> Row {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let mut cells = Vec::new();
     if let Some(line) = app.logs.get(&id) {
         let style = match line.level {
@@ -60,7 +61,7 @@ fn row(app: &App, id: LineId) -> Row {
 }
 
 /// Returns lines about the origin of the log, and about the leader's log if this process does not lead.
-pub(super) fn whose(app: &App, width: usize) -> Vec<String> {
+pub(super) fn origin_lines(app: &App, width: usize) -> Vec<String> {
     let store = &app.seen.snapshot.store;
     let engine = |lease: i64| store.engines.get(&lease).and_then(Stored::get);
     let text = match (queries::leader(&app.seen), store.leader()) {

@@ -6,18 +6,17 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        chosen,
         registry::{self, Serial},
         short_text,
         table::{Cell, Column, Row, mark_cut, put, wrap},
-        when,
+        visible_columns, when,
     },
     sabakan::{State, change::Kind},
 };
 
 /// Draws the table, or the racks in its place.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
-    let area = summary(app, buffer, area);
+    let area = draw_summary(app, buffer, area);
     if app.racks {
         return racks(app, buffer, area);
     }
@@ -35,14 +34,14 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.machines.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|serial| row(app, serial)).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        super::say_empty(buffer, area, &empty(app), app);
+        super::draw_empty(buffer, area, &empty(app), app);
     }
 }
 
 fn row(app: &App, serial: &Serial) -> Row {
-    let (seen, theme) = (&app.seen, &app.looks.theme);
+    let (seen, theme) = (&app.seen, &app.config.theme);
     let mut cells = vec![Cell::plain(short_text::safe(&serial.0))];
     if let Some(machine) = app.registry.machine(seen, serial) {
         let state = match machine.state {
@@ -54,7 +53,7 @@ fn row(app: &App, serial: &Serial) -> Row {
         let plan = plan(app, &machine.address);
         cells.extend([
             Cell::styled(machine.state.word(), state),
-            Cell::plain(when::seconds(registry::in_state(seen, machine))),
+            Cell::plain(when::seconds(registry::seconds_in_state(seen, machine))),
             Cell::plain(short_text::safe(&machine.address)),
             Cell::plain(short_text::safe(&machine.role)),
             Cell::plain(machine.rack.to_string()),
@@ -87,7 +86,7 @@ fn empty(app: &App) -> Vec<String> {
         return lines;
     }
     if app.machines.total > 0 {
-        return super::no_hits(app, "machine");
+        return super::no_matches(app, "machine");
     }
     let registry = &app.seen.snapshot.registry;
     let width = usize::from(app.size.width).saturating_sub(4);
@@ -102,7 +101,7 @@ fn empty(app: &App) -> Vec<String> {
 }
 
 /// Draws one or two lines about the plan and the state of applying above the table. Returns the rest of the area.
-pub(super) fn summary(app: &App, buffer: &mut Buffer, area: Rect) -> Rect {
+pub(super) fn draw_summary(app: &App, buffer: &mut Buffer, area: Rect) -> Rect {
     let mut lines = super::diff::summary_lines(app, usize::from(area.width));
     let height = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
     if lines.len() > usize::from(height)
@@ -124,7 +123,7 @@ pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
         area.y,
         area.width,
         "  racks: role in-the-definition/all (control planes), machines not healthy",
-        app.looks.theme.title,
+        app.config.theme.title,
     );
     for (y, line) in (area.y + 1..area.bottom()).zip(&app.registry.racks) {
         put(buffer, area.x + 2, y, area.width.saturating_sub(2), &short_text::safe(line), Style::new());
@@ -138,7 +137,7 @@ pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
             area.bottom().saturating_sub(1),
             area.width,
             &format!("{text:<40}"),
-            app.looks.theme.muted,
+            app.config.theme.muted,
         );
     }
 }

@@ -6,14 +6,15 @@ use unicode_width::UnicodeWidthStr;
 use crate::{
     console::{
         app::App,
-        chosen, queries, short_text,
+        queries, short_text,
         table::{self, Cell, Column, Row},
+        visible_columns,
     },
     model::entry::EntryId,
 };
 
 /// Least width of STATE, so that it does not change with every row.
-const STATE: u16 = 16;
+const MIN_STATE_WIDTH: u16 = 16;
 
 /// Draws the table.
 pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
@@ -38,10 +39,10 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
         Column { title: "REBOOT", width: 6, from: 0 },
         Column { title: "REPAIR", width: 6, from: if repairs { 0 } else { 100 } },
     ];
-    columns[1].width = needs(1, STATE, u16::MAX).min(table::rest(&columns, area));
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    columns[1].width = needs(1, MIN_STATE_WIDTH, u16::MAX).min(table::rest(&columns, area));
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        super::say_empty(buffer, area, &empty(app), app);
+        super::draw_empty(buffer, area, &empty(app), app);
     }
 }
 
@@ -49,10 +50,10 @@ fn row(app: &App, name: &str, width: usize) -> Row {
     let seen = &app.seen;
     let entry = |id: Option<EntryId>| id.map(|id| format!("#{}", id.index)).unwrap_or_default();
     let (state, trouble) = short_text::node_state(app, name);
-    let state_style = if trouble.is_some() { app.looks.theme.trouble } else { Style::new() };
+    let state_style = if trouble.is_some() { app.config.theme.trouble } else { Style::new() };
     let kubelet = queries::node(seen, name).map(|n| short_text::safe(&n.kubelet)).unwrap_or_default();
     let cells = vec![
-        Cell::plain(short_text::squeezed(name, width)),
+        Cell::plain(short_text::shorten_middle(name, width)),
         Cell::styled(state, state_style),
         Cell::plain(short_text::safe(&queries::address(seen, name).unwrap_or_default())),
         Cell::plain(short_text::safe(queries::role(seen, name))),
@@ -66,13 +67,13 @@ fn row(app: &App, name: &str, width: usize) -> Row {
 
 fn empty(app: &App) -> Vec<String> {
     if app.nodes.total > 0 {
-        return super::no_hits(app, "node");
+        return super::no_matches(app, "node");
     }
     match app.seen.snapshot.kube.sources.get("nodes") {
         Some(source) if source.synced => vec!["Kubernetes has no nodes".to_owned()],
         source => {
-            let words = if app.looks.sandbox { "the sandbox starts ..." } else { "connecting to Kubernetes ..." };
-            let mut lines = vec![words.to_owned()];
+            let text = if app.config.sandbox { "the sandbox starts ..." } else { "connecting to Kubernetes ..." };
+            let mut lines = vec![text.to_owned()];
             if let Some(error) = source.and_then(|s| s.error.as_ref()) {
                 lines.extend(table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
             }

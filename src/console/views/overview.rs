@@ -6,15 +6,15 @@ mod past;
 
 use ratatui::{style::Style, text::Span};
 
-pub use columns::spots;
-pub(super) use columns::{draw, spot_at};
+pub use columns::overview_rows;
+pub(super) use columns::{draw, overview_row_at};
 
 use crate::{
     console::{
         app::{App, HostId},
         calendar,
         eta::Tone,
-        overview::{Spot, Stuck, Work, standing_by},
+        overview::{OverviewRow, Stuck, Work, standby_engines},
         queries::{self, Counts, Leader},
         short_text, sources, when,
     },
@@ -24,17 +24,17 @@ use crate::{
 };
 
 /// Width of the labels.
-const LABEL: usize = 9;
+const LABEL_WIDTH: usize = 9;
 
 /// One line: the target that Enter opens, and the text.
 struct OverviewLine {
-    spot: Option<Spot>,
+    overview_row: Option<OverviewRow>,
     label: &'static str,
     spans: Vec<Span<'static>>,
 }
 
-fn said(label: &'static str, spans: Vec<Span<'static>>) -> OverviewLine {
-    OverviewLine { spot: None, label, spans }
+fn described(label: &'static str, spans: Vec<Span<'static>>) -> OverviewLine {
+    OverviewLine { overview_row: None, label, spans }
 }
 
 fn text(text: impl Into<String>, style: Style) -> Span<'static> {
@@ -43,36 +43,36 @@ fn text(text: impl Into<String>, style: Style) -> Span<'static> {
 
 /// Returns the progress of a queue: slots, and the entries by state.
 fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
-    let (theme, store) = (&app.looks.theme, &app.seen.snapshot.store);
+    let (theme, store) = (&app.config.theme, &app.seen.snapshot.store);
     let (switch, counts, work, after): (&Switch, &Counts, &Work, _) = match queue {
         QueueKind::Reboot => (&store.reboots.switch, &app.totals.reboots, &app.summary.reboots, "rebooting"),
         QueueKind::Repair => (&store.repairs.switch, &app.totals.repairs, &app.summary.repairs, "watching"),
     };
-    let (going, held) = (work.left.left, work.left.held);
+    let (remaining, held) = (work.left.left, work.left.held);
     // work in progress that moves
-    let moves = work.used.saturating_sub(work.used_stuck);
-    let waits = work.used_waits > 0 && moves == work.used_waits;
-    let idle = work.used == 0 && work.left.nothing();
+    let moving = work.used.saturating_sub(work.used_stuck);
+    let waits = work.used_waits > 0 && moving == work.used_waits;
+    let idle = work.used == 0 && work.left.is_empty();
     let boot = app.now.boot.as_secs_f64();
     let lost = sources::etcd_lost(&app.seen, boot).is_some();
-    let shut = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
-    let (state, style) = match sources::leader_now(&app.seen, boot) {
+    let window_closed = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
+    let (state, style) = match sources::current_leader(&app.seen, boot) {
         Leader::Unknown => ("unknown, etcd is lost; last seen", theme.danger),
         _ if idle && switch.enabled() => ("nothing to do", theme.muted),
         _ if !switch.enabled() && work.used > 0 => ("DISABLED, finishing work", theme.danger),
         _ if !switch.enabled() => ("DISABLED", theme.danger),
         Leader::Nobody => ("NOT moving, nobody leads", theme.danger),
-        _ if moves == 0 && going > 0 && calendar::freeze(app).is_some() => ("FROZEN", theme.danger),
-        _ if moves == 0 && going > 0 && shut => ("waits for the window", theme.trouble),
-        _ if going == 0 && held > 0 && work.left.resting() == 0 => ("ON HOLD", theme.trouble),
-        _ if work.used > 0 && (going == 0 || moves == 0) => ("STUCK", theme.trouble),
+        _ if moving == 0 && remaining > 0 && calendar::freeze(app).is_some() => ("FROZEN", theme.danger),
+        _ if moving == 0 && remaining > 0 && window_closed => ("waits for the window", theme.trouble),
+        _ if remaining == 0 && held > 0 && work.left.stalled() == 0 => ("ON HOLD", theme.trouble),
+        _ if work.used > 0 && (remaining == 0 || moving == 0) => ("STUCK", theme.trouble),
         _ if work.used > 0 && sources::kube_lost(&app.seen, boot).is_some() => {
             ("blocked, Kubernetes is lost", theme.trouble)
         }
         _ if waits => ("blocked", theme.trouble),
         _ if work.used > 0 => ("moving", theme.good),
-        _ if going == 0 && work.left.stuck == 0 => ("in backoff", theme.trouble),
-        _ if going == 0 => ("STUCK", theme.trouble),
+        _ if remaining == 0 && work.left.stuck == 0 => ("in backoff", theme.trouble),
+        _ if remaining == 0 => ("STUCK", theme.trouble),
         _ => ("waiting", theme.trouble),
     };
     let slots = work.slots.filter(|_| !idle).map(|n| format!(", {} of {n} slots", work.used)).unwrap_or_default();
@@ -84,7 +84,7 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
         (counts.succeeded, "succeeded"),
     ];
     let states = states.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect::<Vec<_>>();
-    let gap = if states.is_empty() { "" } else { ": " };
+    let separator = if states.is_empty() { "" } else { ": " };
     // the current state is unknown
     let (seen_at, style) = if lost {
         (format!("as of {}: ", calendar::time(app, app.known())), theme.danger)
@@ -99,55 +99,56 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
             spans.push(text(format!(", {n} {what}"), theme.danger));
         }
     }
-    spans.push(Span::raw(format!("{slots}{gap}{}", states.join(", "))));
+    spans.push(Span::raw(format!("{slots}{separator}{}", states.join(", "))));
     spans
 }
 
 /// Returns who disabled a queue, when and why, if the audit has it: ` by bob at 09:17Z (storage incident)`. Only a
 /// record of the same transaction counts, because `ckecli` and `etcdctl` write none.
-fn who_disabled(app: &App, queue: QueueKind, written: i64) -> Option<String> {
+fn who_disabled(app: &App, queue: QueueKind, switch_revision: i64) -> Option<String> {
     let on = SwitchName::from(queue).title();
-    let read = app.past.audit.rows.iter().filter(|(id, _)| id.revision.0 == written);
+    let read = app.past.audit.rows.iter().filter(|(id, _)| id.revision.0 == switch_revision);
     let audit = read.filter_map(|(_, row)| row.as_ref().ok()).find(|a| a.on == on && a.what == "disable")?;
-    let why = audit.reason.as_ref().map(|why| format!(" ({})", short_text::squeezed(why, 30))).unwrap_or_default();
+    let why =
+        audit.reason.as_ref().map(|why| format!(" ({})", short_text::shorten_middle(why, 30))).unwrap_or_default();
     Some(short_text::safe(&format!(" by {} at {}{why}", audit.who.user, calendar::short(app, audit.at))))
 }
 
 /// Returns the remaining time and the basis of the estimate: one line for each queue with remaining work.
-fn to_go(app: &App) -> Vec<OverviewLine> {
-    let theme = &app.looks.theme;
+fn remaining_time(app: &App) -> Vec<OverviewLine> {
+    let theme = &app.config.theme;
     let clock = |at| calendar::moment(app, at);
     let mut lines = Vec::new();
     for (work, what) in [(&app.summary.reboots, "reboot"), (&app.summary.repairs, "repair")] {
-        let spans = work.left.said(what, clock).into_iter().map(|(said, tone)| match tone {
-            Tone::Plain => Span::raw(said),
-            Tone::Trouble => text(said, theme.trouble),
-            Tone::Aside => text(said, theme.muted),
+        let spans = work.left.described(what, clock).into_iter().map(|(described, tone)| match tone {
+            Tone::Plain => Span::raw(described),
+            Tone::Trouble => text(described, theme.trouble),
+            Tone::Aside => text(described, theme.muted),
         });
         let spans: Vec<Span<'static>> = spans.collect();
         if !spans.is_empty() {
-            lines.push(said(if lines.is_empty() { "To go" } else { "" }, spans));
+            lines.push(described(if lines.is_empty() { "To go" } else { "" }, spans));
         }
     }
     if lines.is_empty() {
-        lines.push(said("To go", vec![text("both queues are done", theme.muted)]));
+        lines.push(described("To go", vec![text("both queues are done", theme.muted)]));
     }
     lines
 }
 
 /// Most machines that are named for one common blocker.
-const NAMES: usize = 4;
+const MAX_NAMES: usize = 4;
 
 /// Returns what blocks several drains at once.
 fn blocks(app: &App) -> Option<OverviewLine> {
-    let (theme, all) = (&app.looks.theme, &app.summary.blocks);
+    let (theme, all) = (&app.config.theme, &app.summary.blocks);
     let most = all.first()?;
     let first = most.drains.first()?;
     let mut names: Vec<String> = most.drains.iter().map(|id| name(app, *id)).collect();
     // a machine may be in both queues
     names.dedup();
-    let more = if names.len() > NAMES { " ..." } else { "" };
-    names.truncate(NAMES);
+    let more = if names.len() > MAX_NAMES { " ..." } else { "" };
+    names.truncate(MAX_NAMES);
     let pods = match (most.pods.len(), most.pods.first()) {
         (1, Some(pod)) => format!("pod {pod}, "),
         (0, _) | (_, None) => String::new(),
@@ -156,7 +157,7 @@ fn blocks(app: &App) -> Option<OverviewLine> {
     let others = if all.len() > 1 { format!("; {} others block several drains", all.len() - 1) } else { String::new() };
     let what = format!("{} blocks {} drains ({pods}{}{more}){others}", most.what, most.drains.len(), names.join(" "));
     Some(OverviewLine {
-        spot: Some(Spot::Blocks(most.what.clone(), *first)),
+        overview_row: Some(OverviewRow::Blocks(most.what.clone(), *first)),
         label: "Blocks",
         spans: vec![text(short_text::safe(&what), theme.trouble)],
     })
@@ -165,58 +166,63 @@ fn blocks(app: &App) -> Option<OverviewLine> {
 /// Returns trouble that no queue shows: nodes that are not Ready, members without a Node, hosts that need attention or
 /// are held off. Empty if there is none.
 fn machines(app: &App) -> Vec<OverviewLine> {
-    let (theme, hosts) = (&app.looks.theme, &app.totals.hosts);
+    let (theme, hosts) = (&app.config.theme, &app.totals.hosts);
     let mut lines = Vec::new();
     let kinds = [("NotReady", &app.totals.unready), ("without a Node", &app.totals.missing)];
     let kinds = kinds.into_iter().filter(|(_, names)| !names.is_empty());
-    let told = kinds.map(|(what, all)| format!("{} {what}: {}", all.len(), named(all.iter().map(String::as_str))));
-    let told: Vec<String> = told.collect();
-    if !told.is_empty() {
-        let spans = vec![text(short_text::safe(&told.join("; ")), theme.trouble)];
-        lines.push(OverviewLine { spot: Some(Spot::Unready), label: "Nodes", spans });
+    let notes =
+        kinds.map(|(what, all)| format!("{} {what}: {}", all.len(), first_names(all.iter().map(String::as_str))));
+    let notes: Vec<String> = notes.collect();
+    if !notes.is_empty() {
+        let spans = vec![text(short_text::safe(&notes.join("; ")), theme.trouble)];
+        lines.push(OverviewLine { overview_row: Some(OverviewRow::Unready), label: "Nodes", spans });
     }
-    let names = |all: &[HostId]| named(all.iter().map(|id| id.1.as_str()));
-    let mut told = Vec::new();
+    let names = |all: &[HostId]| first_names(all.iter().map(|id| id.1.as_str()));
+    let mut notes = Vec::new();
     match hosts.trouble.as_slice() {
         [] => {}
-        [one] => told.push(format!("{}: {}", one.1, short_text::host(&app.seen, one).0)),
-        all => told.push(format!("{} to check: {}", all.len(), names(all))),
+        [one] => notes.push(format!("{}: {}", one.1, short_text::host(&app.seen, one).0)),
+        all => notes.push(format!("{} to check: {}", all.len(), names(all))),
     }
-    let mut spans: Vec<Span> = told.iter().map(|said| text(short_text::safe(said), theme.trouble)).collect();
+    let mut spans: Vec<Span> = notes.iter().map(|described| text(short_text::safe(described), theme.trouble)).collect();
     if !hosts.held.is_empty() {
-        let gap = if spans.is_empty() { "" } else { "; " };
-        spans.push(Span::raw(short_text::safe(&format!("{gap}{} held off: {}", hosts.held.len(), names(&hosts.held)))));
+        let separator = if spans.is_empty() { "" } else { "; " };
+        spans.push(Span::raw(short_text::safe(&format!(
+            "{separator}{} held off: {}",
+            hosts.held.len(),
+            names(&hosts.held)
+        ))));
     }
     if !spans.is_empty() {
-        lines.push(OverviewLine { spot: Some(Spot::Hosts), label: "Hosts", spans });
+        lines.push(OverviewLine { overview_row: Some(OverviewRow::Hosts), label: "Hosts", spans });
     }
     lines
 }
 
 /// Returns the first few of several names.
-fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
-    let more = if names.len() > NAMES { " ..." } else { "" };
-    let first: Vec<String> = names.take(NAMES).map(|name| short_text::squeezed(name, 24)).collect();
+fn first_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = if names.len() > MAX_NAMES { " ..." } else { "" };
+    let first: Vec<String> = names.take(MAX_NAMES).map(|name| short_text::shorten_middle(name, 24)).collect();
     format!("{}{more}", first.join(" "))
 }
 
 /// Returns what waits without being stuck, and the entry that has waited longest.
 fn waiting(app: &App) -> Vec<Span<'static>> {
-    let (theme, sums) = (&app.looks.theme, &app.summary);
-    let Some((id, since)) = sums.oldest else { return vec![text("nothing", theme.muted)] };
-    let waits: Vec<String> = sums.waits.iter().map(|(what, n)| format!("{n} for {what}")).collect();
+    let (theme, summary) = (&app.config.theme, &app.summary);
+    let Some((id, since)) = summary.oldest else { return vec![text("nothing", theme.muted)] };
+    let waits: Vec<String> = summary.waits.iter().map(|(what, n)| format!("{n} for {what}")).collect();
     let oldest = format!("; longest {} {id} {}", when::age(since, app.known()), name(app, id));
     vec![Span::raw(waits.join(", ")), text(oldest, theme.muted)]
 }
 
 fn name(app: &App, id: EntryId) -> String {
-    short_text::squeezed(&queries::machine(&app.seen, id).unwrap_or_default(), 24)
+    short_text::shorten_middle(&queries::machine(&app.seen, id).unwrap_or_default(), 24)
 }
 
 /// Returns the leader, the time since it leads, and the next candidates.
-fn leads(app: &App) -> Vec<Span<'static>> {
-    let (theme, engine) = (&app.looks.theme, &app.seen.snapshot.engine);
-    let mut spans = vec![match sources::leader_now(&app.seen, app.now.boot.as_secs_f64()) {
+fn leadership(app: &App) -> Vec<Span<'static>> {
+    let (theme, engine) = (&app.config.theme, &app.seen.snapshot.engine);
+    let mut spans = vec![match sources::current_leader(&app.seen, app.now.boot.as_secs_f64()) {
         Leader::Us => {
             let since = engine.leading.as_ref().map(|l| app.now.boot.as_secs_f64() - l.since);
             let since = since.map(|s| format!(" since {}", when::seconds(s))).unwrap_or_default();
@@ -227,7 +233,7 @@ fn leads(app: &App) -> Vec<Span<'static>> {
         Leader::Nobody => text("NOBODY: nothing moves", theme.danger),
         Leader::Unknown => text("unknown, etcd is lost", theme.danger),
     }];
-    let others = standing_by(&app.seen);
+    let others = standby_engines(&app.seen);
     spans.push(match others.as_slice() {
         [] => text("; no standby", theme.muted),
         some => Span::raw(format!("; {} by: {}", if some.len() == 1 { "stands" } else { "stand" }, some.join(", "))),
@@ -241,18 +247,18 @@ fn leads(app: &App) -> Vec<Span<'static>> {
 
 /// Returns the age of the displayed data.
 fn data(app: &App) -> Vec<Span<'static>> {
-    let (theme, boot) = (&app.looks.theme, app.now.boot.as_secs_f64());
+    let (theme, boot) = (&app.config.theme, app.now.boot.as_secs_f64());
     let snap = &app.seen.snapshot;
     let mut spans = Vec::new();
     let mut source = |name: &str, lost: Option<f64>, known: bool, heard: f64| {
-        let gap = if spans.is_empty() { "" } else { "  " };
+        let separator = if spans.is_empty() { "" } else { "  " };
         spans.push(match lost {
-            Some(heard) => text(format!("{gap}{name} LOST for {}", when::seconds(boot - heard)), theme.danger),
-            None if known && boot - heard > sources::SILENT => {
-                text(format!("{gap}{name} silent for {}", when::seconds(boot - heard)), theme.trouble)
+            Some(heard) => text(format!("{separator}{name} LOST for {}", when::seconds(boot - heard)), theme.danger),
+            None if known && boot - heard > sources::SILENT_SECONDS => {
+                text(format!("{separator}{name} silent for {}", when::seconds(boot - heard)), theme.trouble)
             }
-            None if known => Span::raw(format!("{gap}{name} live")),
-            None => text(format!("{gap}{name} no data yet"), theme.trouble),
+            None if known => Span::raw(format!("{separator}{name} live")),
+            None => text(format!("{separator}{name} no data yet"), theme.trouble),
         });
     };
     source("etcd", queries::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced, snap.store.heard);
@@ -276,7 +282,7 @@ fn data(app: &App) -> Vec<Span<'static>> {
 
 /// Returns what is disabled or differs from its default.
 fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
-    let (theme, store) = (&app.looks.theme, &app.seen.snapshot.store);
+    let (theme, store) = (&app.config.theme, &app.seen.snapshot.store);
     let policy = store.policy();
     let mut spans = Vec::new();
     let mut add = |span: Span<'static>| {
@@ -302,8 +308,8 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
     let engine = serde_json::to_value(policy.engine).ok().and_then(|v| v.as_str().map(str::to_owned));
     add(Span::raw(format!("engine: {}", engine.unwrap_or_default())));
     // the freeze itself is in the banner of every view
-    if let Some((told, open)) = calendar::window(app, QueueKind::Reboot) {
-        add(text(told, if open { Style::new() } else { theme.trouble }));
+    if let Some((notes, open)) = calendar::window(app, QueueKind::Reboot) {
+        add(text(notes, if open { Style::new() } else { theme.trouble }));
     }
     if let Some(groups) = &policy.groups {
         add(Span::raw(short_text::safe(&format!("{} {} at a time", groups.limit.max(1), groups.by))));
@@ -316,7 +322,7 @@ fn switches(app: &App, width: u16) -> Option<Vec<Span<'static>>> {
 
 /// Returns work in progress, longest first.
 fn work(app: &App) -> Vec<OverviewLine> {
-    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
+    let (seen, theme, now) = (&app.seen, &app.config.theme, app.known());
     let mut lines: Vec<OverviewLine> = Vec::new();
     for id in &app.summary.work {
         let status = match (queries::entry(seen, *id), queries::repair(seen, *id)) {
@@ -330,49 +336,49 @@ fn work(app: &App) -> Vec<OverviewLine> {
         let style = if trouble::of(seen, *id).is_some() { theme.trouble } else { Style::new() };
         let pods = if pods.is_empty() { pods } else { format!("{pods} ") };
         lines.push(OverviewLine {
-            spot: Some(Spot::Work(*id)),
+            overview_row: Some(OverviewRow::Work(*id)),
             label: "",
             spans: vec![Span::raw(format!("{since:>5} {} {status} {pods} ", name(app, *id))), text(why, style)],
         });
     }
     if lines.is_empty() {
-        lines.push(said("", vec![text("nothing", theme.muted)]));
+        lines.push(described("", vec![text("nothing", theme.muted)]));
     }
     lines
 }
 
 /// Returns stuck entries, oldest first, grouped by the blocker.
 fn stuck(app: &App) -> Vec<OverviewLine> {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let mut lines: Vec<OverviewLine> = Vec::new();
     if let Some(why) = &app.summary.gate {
         lines.push(OverviewLine {
-            spot: Some(Spot::Gate),
+            overview_row: Some(OverviewRow::Gate),
             label: "",
             spans: vec![text(short_text::safe(why), theme.danger)],
         });
     }
     lines.extend(app.summary.stuck.iter().map(|group| {
-        let spot = Spot::Stuck(group.on.clone(), group.entry, group.node.clone());
-        stuck_line(app, group, spot)
+        let overview_row = OverviewRow::Stuck(group.on.clone(), group.entry, group.node.clone());
+        stuck_line(app, group, overview_row)
     }));
     if lines.is_empty() {
-        lines.push(said("", vec![text("nothing", theme.good)]));
+        lines.push(described("", vec![text("nothing", theme.good)]));
     }
     lines
 }
 
 /// Returns what entries wait on that may pass by itself, oldest first.
 fn waits_on(app: &App) -> Vec<OverviewLine> {
-    let spot = |group: &Stuck| Some(Spot::WaitsOn(group.on.clone(), group.entry?));
-    app.summary.waits_on.iter().filter_map(|group| Some(stuck_line(app, group, spot(group)?))).collect()
+    let overview_row = |group: &Stuck| Some(OverviewRow::WaitsOn(group.on.clone(), group.entry?));
+    app.summary.waits_on.iter().filter_map(|group| Some(stuck_line(app, group, overview_row(group)?))).collect()
 }
 
-fn stuck_line(app: &App, group: &Stuck, spot: Spot) -> OverviewLine {
-    let (theme, now) = (&app.looks.theme, app.known());
+fn stuck_line(app: &App, group: &Stuck, overview_row: OverviewRow) -> OverviewLine {
+    let (theme, now) = (&app.config.theme, app.known());
     let since = group.since.map(|at| when::age(at, now)).unwrap_or_default();
     let why = group.entry.and_then(|id| app.seen.reasons.get(&id)).map(|why| short_text::reason(why, now));
-    let node = group.node.as_deref().map(|n| short_text::squeezed(n, 24)).filter(|n| !n.is_empty());
+    let node = group.node.as_deref().map(|n| short_text::shorten_middle(n, 24)).filter(|n| !n.is_empty());
     let first = node.or_else(|| group.entry.map(|id| id.to_string())).unwrap_or_default();
     // a single entry shows its full reason with the pod
     let words = match group.count {
@@ -380,7 +386,7 @@ fn stuck_line(app: &App, group: &Stuck, spot: Spot) -> OverviewLine {
         n => format!("{n}x {}: {first} ...", group.on),
     };
     OverviewLine {
-        spot: Some(spot),
+        overview_row: Some(overview_row),
         label: "",
         spans: vec![Span::raw(format!("{since:>5} ")), text(words, theme.trouble)],
     }

@@ -15,16 +15,16 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
     let lines = lines(app);
     let shown = usize::from(area.height.saturating_sub(1));
     let title = detail::title(app, &pane.of);
-    let place = if lines.len() > shown {
+    let position = if lines.len() > shown {
         format!(" {}-{} of {} ", pane.scroll + 1, (pane.scroll + shown).min(lines.len()), lines.len())
     } else {
         String::new()
     };
-    let rule = "\u{2500}".repeat(usize::from(area.width));
-    put(buffer, area.x, area.y, area.width, &rule, app.looks.theme.muted);
-    put(buffer, area.x + 2, area.y, area.width.saturating_sub(24), &format!(" {title} "), app.looks.theme.title);
-    let at = area.right().saturating_sub(u16::try_from(place.len()).unwrap_or(0) + 2);
-    put(buffer, at, area.y, area.right().saturating_sub(at), &place, app.looks.theme.muted);
+    let separator = "\u{2500}".repeat(usize::from(area.width));
+    put(buffer, area.x, area.y, area.width, &separator, app.config.theme.muted);
+    put(buffer, area.x + 2, area.y, area.width.saturating_sub(24), &format!(" {title} "), app.config.theme.title);
+    let at = area.right().saturating_sub(u16::try_from(position.len()).unwrap_or(0) + 2);
+    put(buffer, at, area.y, area.right().saturating_sub(at), &position, app.config.theme.muted);
     for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(pane.scroll)) {
         buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));
     }

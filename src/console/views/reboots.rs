@@ -5,9 +5,9 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use crate::{
     console::{
         app::App,
-        chosen, queries, short_text,
+        queries, short_text,
         table::{Cell, Column, Row},
-        when,
+        visible_columns, when,
     },
     model::entry::EntryId,
 };
@@ -27,21 +27,21 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.reboots.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id, usize::from(name))).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        super::say_empty(buffer, area, &empty(app), app);
+        super::draw_empty(buffer, area, &empty(app), app);
     }
 }
 
 fn row(app: &App, id: EntryId, width: usize) -> Row {
-    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
+    let (seen, theme, now) = (&app.seen, &app.config.theme, app.known());
     let mut cells = vec![Cell::plain(id.index.to_string())];
     let why = seen.reasons.get(&id);
     if let Some(entry) = queries::entry(seen, id) {
         let name = seen.snapshot.machine(&entry.node);
         let role = queries::role(seen, &name);
         cells.extend([
-            Cell::plain(short_text::squeezed(&name, width)),
+            Cell::plain(short_text::shorten_middle(&name, width)),
             Cell::plain(short_text::safe(&entry.node)),
             Cell::plain(short_text::safe(role)),
             Cell::plain(short_text::status(entry, now)),
@@ -67,7 +67,7 @@ fn empty(app: &App) -> Vec<String> {
         return lines;
     }
     if app.reboots.total > 0 {
-        return super::no_hits(app, "entry");
+        return super::no_matches(app, "entry");
     }
     let mut lines = vec!["the reboot queue is empty".to_owned()];
     if store.definition().is_none() {

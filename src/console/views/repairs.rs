@@ -5,9 +5,9 @@ use ratatui::{buffer::Buffer, layout::Rect, style::Style};
 use crate::{
     console::{
         app::App,
-        chosen, queries, short_text,
+        queries, short_text,
         table::{Cell, Column, Row},
-        when,
+        visible_columns, when,
     },
     model::{entry::EntryId, repair::RepairStatus},
 };
@@ -32,14 +32,14 @@ pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
     ];
     let visible = app.repairs.window(usize::from(area.height.saturating_sub(1)));
     let rows: Vec<Row> = visible.iter().map(|id| row(app, *id, usize::from(name))).collect();
-    chosen::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
     if visible.is_empty() {
-        super::say_empty(buffer, area, &empty(app), app);
+        super::draw_empty(buffer, area, &empty(app), app);
     }
 }
 
 fn row(app: &App, id: EntryId, width: usize) -> Row {
-    let (seen, theme, now) = (&app.seen, &app.looks.theme, app.known());
+    let (seen, theme, now) = (&app.seen, &app.config.theme, app.known());
     let mut cells = vec![Cell::plain(id.index.to_string())];
     let why = seen.reasons.get(&id).map(|why| short_text::reason(why, now));
     let mut text = why.unwrap_or_default();
@@ -50,7 +50,7 @@ fn row(app: &App, id: EntryId, width: usize) -> Row {
             _ => Style::new(),
         };
         cells.extend([
-            Cell::plain(short_text::squeezed(&seen.snapshot.machine(&entry.address), width)),
+            Cell::plain(short_text::shorten_middle(&seen.snapshot.machine(&entry.address), width)),
             Cell::plain(short_text::safe(&entry.address)),
             Cell::plain(short_text::safe(&entry.machine_type)),
             Cell::plain(short_text::safe(&entry.operation)),
@@ -82,7 +82,7 @@ fn empty(app: &App) -> Vec<String> {
         return lines;
     }
     if app.repairs.total > 0 {
-        return super::no_hits(app, "entry");
+        return super::no_matches(app, "entry");
     }
     let mut lines = vec!["the repair queue is empty".to_owned()];
     match app.seen.snapshot.store.definition() {

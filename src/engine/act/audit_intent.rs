@@ -24,11 +24,11 @@ use crate::{
 };
 
 /// Result in a record whose effect has no outcome yet. It stays if the leader dies in between.
-const BEGUN: &str = "begun";
+const RESULT_BEGUN: &str = "begun";
 /// Time after which a repetition is no further try of the same step, but gets a record of its own.
-const ANOTHER_TRY: SignedDuration = SignedDuration::from_hours(24);
+const RETRY_PERIOD: SignedDuration = SignedDuration::from_hours(24);
 /// Number of steps that are remembered, the most recent ones.
-const REMEMBERED: usize = 4096;
+const MAX_STEPS: usize = 4096;
 
 /// An effect whose record is written and that is under way.
 pub(in crate::engine) struct AuditIntent {
@@ -61,7 +61,7 @@ impl Step {
         Self { what: what.to_owned(), on: on.to_owned(), of: Purpose::Itself }
     }
 
-    fn told(what: &str, on: &str, entry: Option<EntryId>, reason: Option<&String>) -> Self {
+    fn intent(what: &str, on: &str, entry: Option<EntryId>, reason: Option<&String>) -> Self {
         let of = entry.map_or_else(|| Purpose::Reason(reason.cloned()), Purpose::Entry);
         Self { of, ..Self::new(what, on) }
     }
@@ -84,13 +84,13 @@ impl Repeated {
     /// Returns the record that a try belongs to now, if there is one.
     pub(super) fn known(&self, step: &Step, now: Timestamp) -> Option<Known> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(step).cloned()?;
-        (now.duration_since(known.audit.last()) <= ANOTHER_TRY).then_some(known)
+        (now.duration_since(known.audit.last()) <= RETRY_PERIOD).then_some(known)
     }
 
     fn note(&self, step: Step, known: Known) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(step, known);
-        if all.len() > REMEMBERED {
+        if all.len() > MAX_STEPS {
             let oldest = all.iter().min_by_key(|(_, known)| known.audit.last()).map(|(step, _)| step.clone());
             oldest.and_then(|step| all.remove(&step));
         }
@@ -109,29 +109,29 @@ impl Repeated {
 impl Actor {
     /// Writes the fenced record of an action on an object. The action may be sent only afterwards, with a permit of its
     /// own.
-    pub(in crate::engine) async fn tell(
+    pub(in crate::engine) async fn record_intent(
         &self,
         permit: &Permit,
         what: &str,
         on: &str,
         reason: Option<String>,
     ) -> Result<AuditIntent, Stop> {
-        self.tell_for(permit, None, (what, on), reason).await
+        self.record_intent_for(permit, None, (what, on), reason).await
     }
 
     /// Writes the record of an action for an entry.
-    pub(in crate::engine) async fn tell_for(
+    pub(in crate::engine) async fn record_intent_for(
         &self,
         permit: &Permit,
         entry: Option<EntryId>,
         (what, on): (&str, &str),
         reason: Option<String>,
     ) -> Result<AuditIntent, Stop> {
-        let (step, now) = (Step::told(what, on, entry, reason.as_ref()), self.steady.now().wall);
+        let (step, now) = (Step::intent(what, on, entry, reason.as_ref()), self.steady.now().wall);
         let (key, audit) = match self.repeats.known(&step, now) {
-            Some(known) => (known.key, known.audit.again(now, reason, BEGUN)),
+            Some(known) => (known.key, known.audit.again(now, reason, RESULT_BEGUN)),
             None => {
-                let (key, audit) = self.audit_record(what, on, reason, BEGUN);
+                let (key, audit) = self.audit_record(what, on, reason, RESULT_BEGUN);
                 (key, Audit { entry, ..audit })
             }
         };
@@ -155,11 +155,11 @@ impl Actor {
 
     /// Adds the result in the background, so that the audit never delays the work. If another try was recorded
     /// meanwhile, that try's result counts. `Err` is the text of an action that failed.
-    pub(in crate::engine) fn came_of(&self, told: AuditIntent, result: Result<String, String>) {
+    pub(in crate::engine) fn record_outcome(&self, intent: AuditIntent, result: Result<String, String>) {
         let actor = self.clone();
         crate::tasks::spawn(async move {
             let Ok(permit) = actor.fence.permit_record() else { return };
-            let AuditIntent { step, known } = told;
+            let AuditIntent { step, known } = intent;
             let failed = result.is_err();
             let audit = Audit { result: result.unwrap_or_else(|why| why), failed, ..known.audit };
             let change = Change {
@@ -213,11 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn i48_another_try_within_a_day_belongs_to_the_record_of_the_first_and_a_later_one_does_not() {
+    fn i48_retries_within_a_day_share_one_audit_record() {
         let repeated = Repeated::default();
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let pods = "shop/web-1".to_owned();
-        let step = Step::told("evict", "node w1", Some(EntryId::reboot(3)), Some(&pods));
+        let step = Step::intent("evict", "node w1", Some(EntryId::reboot(3)), Some(&pods));
         let first = Known { key: "a".to_owned(), audit: record("2026-01-01T00:00:00Z", "evict"), revision: 5 };
         repeated.note(step.clone(), first);
         let known = repeated.known(&step, at("2026-01-01T23:00:00Z")).unwrap();
@@ -232,21 +232,21 @@ mod tests {
         repeated.note(step.clone(), Known { audit: again, ..known });
         assert!(repeated.known(&step, at("2026-01-02T22:00:00Z")).is_some(), "counted from the last try");
         assert!(repeated.known(&step, at("2026-01-03T00:00:00Z")).is_none());
-        let other = Step::told("evict", "node w1", Some(EntryId::reboot(4)), Some(&pods));
+        let other = Step::intent("evict", "node w1", Some(EntryId::reboot(4)), Some(&pods));
         assert!(repeated.known(&other, at("2026-01-01T23:00:00Z")).is_none(), "what is done for another entry");
-        let others = Step::told("evict", "node w1", Some(EntryId::reboot(3)), Some(&"shop/web-2".to_owned()));
+        let others = Step::intent("evict", "node w1", Some(EntryId::reboot(3)), Some(&"shop/web-2".to_owned()));
         assert!(repeated.known(&others, at("2026-01-01T23:00:00Z")).is_some(), "other pods of the same entry");
-        let node = Step::told("evict", "node w2", Some(EntryId::reboot(3)), Some(&pods));
+        let node = Step::intent("evict", "node w2", Some(EntryId::reboot(3)), Some(&pods));
         assert!(repeated.known(&node, at("2026-01-01T23:00:00Z")).is_none(), "another node");
-        let why = |why: &str| Step::told("endpoints", "Endpoints default/etcd", None, Some(&why.to_owned()));
+        let why = |why: &str| Step::intent("endpoints", "Endpoints default/etcd", None, Some(&why.to_owned()));
         assert!(why("10.0.0.1") != why("10.0.0.2"), "without an entry the reason tells the try");
     }
 
     #[test]
-    fn what_came_of_a_try_says_nothing_of_the_next_one() {
+    fn the_outcome_of_an_earlier_try_does_not_overwrite_a_newer_one() {
         let repeated = Repeated::default();
         let now = "2026-01-01T00:00:01Z".parse().unwrap();
-        let step = Step::told("cordon", "node w1", None, None);
+        let step = Step::intent("cordon", "node w1", None, None);
         let audit = record("2026-01-01T00:00:00Z", "cordon");
         repeated.note(step.clone(), Known { key: "a".to_owned(), audit: audit.clone(), revision: 8 });
         let late = Audit { result: "refused".to_owned(), ..audit };
@@ -257,16 +257,16 @@ mod tests {
     }
 
     #[test]
-    fn no_more_steps_are_remembered_than_there_is_room_for() {
+    fn the_number_of_remembered_steps_is_bounded() {
         let repeated = Repeated::default();
-        for i in 0..REMEMBERED + 10 {
+        for i in 0..MAX_STEPS + 10 {
             let second = i % 60;
             let at = format!("2026-01-01T{:02}:{:02}:{second:02}Z", i / 3600, i / 60 % 60);
             let known = Known { key: i.to_string(), audit: record(&at, "cordon"), revision: 1 };
             repeated.note(Step::new("cordon", &i.to_string()), known);
         }
         let all = repeated.0.lock().unwrap();
-        assert_eq!(all.len(), REMEMBERED);
+        assert_eq!(all.len(), MAX_STEPS);
         assert!(!all.contains_key(&Step::new("cordon", "9")) && all.contains_key(&Step::new("cordon", "10")));
     }
 }

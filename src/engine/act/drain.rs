@@ -40,10 +40,10 @@ impl Actor {
         let what = if cordon { "cordon" } else { "stamp" };
         let permit = self.permit(guard, decided)?;
         let (on, why) = (format!("node {}", node.name), format!("for {}", owner.entry));
-        let told = self.tell_for(&permit, Some(owner.entry), (what, &on), Some(why)).await?;
+        let intent = self.record_intent_for(&permit, Some(owner.entry), (what, &on), Some(why)).await?;
         let permit = self.permit(guard, decided)?;
         let written = self.kube.stamp(&permit, node, owner, cordon, mark).await;
-        self.node_written(node, written, what, told, Some(owner.entry)).await
+        self.node_written(node, written, what, intent, Some(owner.entry)).await
     }
 
     /// Removes cketerm's annotations, and uncordons the Node if the cordon is cketerm's. Then settles the attempts that
@@ -59,19 +59,19 @@ impl Actor {
         let what = if uncordon { "uncordon" } else { "release" };
         let permit = self.permit(&Guard::default(), decided)?;
         let after = settle.map(|entry| format!("after {entry}"));
-        let told = self.tell_for(&permit, settle, (what, &format!("node {}", node.name)), after).await?;
+        let intent = self.record_intent_for(&permit, settle, (what, &format!("node {}", node.name)), after).await?;
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.release(&permit, node, Release { uncordon, drop_keep }).await;
-        let came = self.node_written(node, written, what, told, node.owner().map(|o| o.entry)).await?;
-        if came == EffectOutcome::Done && uncordon {
+        let outcome = self.node_written(node, written, what, intent, node.owner().map(|o| o.entry)).await?;
+        if outcome == EffectOutcome::Done && uncordon {
             let address = node.addresses.first().unwrap_or(&node.name);
             self.record("reboot-uncordon", address, "", self.steady.now().wall);
             let after = settle.map(|entry| format!(" after {entry}")).unwrap_or_default();
-            self.recorder.say(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
+            self.recorder.emit(NodeEvent::on(node, ("Uncordoned", "Uncordon"), format!("uncordoned{after}")));
         }
-        match (settle, &came) {
+        match (settle, &outcome) {
             (Some(entry), EffectOutcome::Done) => self.settle(self.steady.now().boot, entry).await,
-            _ => Ok(came),
+            _ => Ok(outcome),
         }
     }
 
@@ -80,10 +80,10 @@ impl Actor {
         before: &NodeRow,
         written: Result<NodeRow, WriteError>,
         what: &str,
-        told: AuditIntent,
+        intent: AuditIntent,
         of: Option<EntryId>,
     ) -> Result<EffectOutcome, Stop> {
-        self.came_of(told, write_result(&written));
+        self.record_outcome(intent, write_result(&written));
         match written {
             Ok(_) => {
                 let entry = of.map(|of| of.to_string());
@@ -91,7 +91,7 @@ impl Actor {
                 let changed = |view: &Arc<crate::model::kube::KubeView>| {
                     view.nodes.get(&before.name).is_none_or(|n| n.resource_version != before.resource_version)
                 };
-                self.kube_live.shows(SHOWN_WITHIN, changed).await;
+                self.kube_live.wait_for_view(SHOWN_WITHIN, changed).await;
                 Ok(EffectOutcome::Done)
             }
             Err(WriteError::Conflict | WriteError::NotFound) => {
@@ -109,7 +109,7 @@ impl Actor {
         pods: Vec<Budgeted>,
         unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
-        let answers = self.ask(guard, decided, &pods, true).await?;
+        let answers = self.send_evictions(guard, decided, &pods, true).await?;
         Ok(EffectOutcome::Previewed(previewed(&pods, unprotected, &answers)))
     }
 
@@ -126,33 +126,33 @@ impl Actor {
         let evicted = evict.iter().map(|(pod, _)| pod.full_name());
         let pods = named(evicted.chain(delete.iter().map(|pod| format!("{} (deleted)", pod.full_name()))));
         let (on, entry) = (format!("node {machine}"), guard.entry.map(|(id, _)| id));
-        let told = self.tell_for(&permit, entry, ("evict", &on), Some(pods)).await?;
+        let intent = self.record_intent_for(&permit, entry, ("evict", &on), Some(pods)).await?;
         let deletions = async {
             let each = delete.iter().map(|pod| async move {
                 let permit = self.permit(guard, decided)?;
-                Ok::<_, Stop>((pod.uid.clone(), self.answered(self.kube.delete_pod(&permit, pod).await, &[])))
+                Ok::<_, Stop>((pod.uid.clone(), self.answer_of(self.kube.delete_pod(&permit, pod).await, &[])))
             });
             futures::future::join_all(each).await
         };
-        let (evicted, deleted) = futures::join!(self.ask(guard, decided, &evict, false), deletions);
+        let (evicted, deleted) = futures::join!(self.send_evictions(guard, decided, &evict, false), deletions);
         let mut answers = match evicted {
             Ok(answers) => answers,
             // Nothing was sent.
             Err(stop) if delete.is_empty() => {
-                self.came_of(told, Err("nothing was sent".to_owned()));
+                self.record_outcome(intent, Err("nothing was sent".to_owned()));
                 return Err(stop);
             }
             Err(_) => BTreeMap::new(),
         };
         answers.extend(deleted.into_iter().filter_map(Result::ok));
         let accepted = answers.values().filter(|a| a.verdict.accepts() || a.verdict == Verdict::Gone).count();
-        self.came_of(told, Ok(format!("{accepted} of {} accepted", answers.len())));
+        self.record_outcome(intent, Ok(format!("{accepted} of {} accepted", answers.len())));
         Ok(EffectOutcome::Answers(answers))
     }
 
     /// Sends one eviction for each pod at the same time. A pod that the live copy no longer shows with this UID is left
     /// out: an eviction with a wrong UID still uses up the budget (REB-29, I17).
-    async fn ask(
+    async fn send_evictions(
         &self,
         guard: &Guard,
         decided: Duration,
@@ -160,12 +160,12 @@ impl Actor {
         dry_run: bool,
     ) -> Result<BTreeMap<String, Answer>, Stop> {
         let view = self.kube_live.borrow();
-        let there = |pod: &PodRow| view.pods.get(&pod.node).is_some_and(|on| on.pods.contains_key(&pod.uid));
-        let each = pods.iter().filter(|(pod, _)| there(pod)).map(|(pod, budgets)| async move {
+        let still_exists = |pod: &PodRow| view.pods.get(&pod.node).is_some_and(|on| on.pods.contains_key(&pod.uid));
+        let each = pods.iter().filter(|(pod, _)| still_exists(pod)).map(|(pod, budgets)| async move {
             let permit = self.permit(guard, decided)?;
             let named: Vec<&BudgetRow> = budgets.iter().map(AsRef::as_ref).collect();
             let verdict = self.kube.evict(&permit, pod, &named, dry_run).await;
-            Ok::<_, Stop>((pod.uid.clone(), self.answered(verdict, budgets)))
+            Ok::<_, Stop>((pod.uid.clone(), self.answer_of(verdict, budgets)))
         });
         let mut answers = BTreeMap::new();
         let mut stopped = None;
@@ -183,7 +183,7 @@ impl Actor {
         }
     }
 
-    fn answered(&self, verdict: Verdict, budgets: &[Arc<BudgetRow>]) -> Answer {
+    fn answer_of(&self, verdict: Verdict, budgets: &[Arc<BudgetRow>]) -> Answer {
         Answer {
             verdict,
             at: secs(self.steady.now().boot),
@@ -200,15 +200,15 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         let name = format!("{} {}/{}", row.kind, row.namespace, row.name);
         let permit = self.permit(&Guard::default(), decided)?;
-        let told = self.tell(&permit, "endpoints", &name, Some(addresses.join(", "))).await?;
+        let intent = self.record_intent(&permit, "endpoints", &name, Some(addresses.join(", "))).await?;
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.set_endpoints(&permit, row, addresses).await;
-        self.came_of(told, write_result(&written));
+        self.record_outcome(intent, write_result(&written));
         match written {
             Ok(()) => {
                 tracing::info!(name, addresses = addresses.join(","), "endpoints set");
                 let changed = |view: &Arc<crate::model::kube::KubeView>| !view.endpoints.contains(row);
-                self.kube_live.shows(SHOWN_WITHIN, changed).await;
+                self.kube_live.wait_for_view(SHOWN_WITHIN, changed).await;
                 Ok(EffectOutcome::Done)
             }
             Err(WriteError::Conflict | WriteError::NotFound) => Ok(EffectOutcome::Stale(StaleCause::Object(name))),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Actor, Stop};
 use crate::{
     engine::{decide::Guard, snapshot::EffectOutcome},
-    store::members::Whose,
+    store::members::EtcdCluster,
 };
 
 impl Actor {
@@ -22,10 +22,10 @@ impl Actor {
     ) -> Result<EffectOutcome, Stop> {
         let permit = self.permit(guard, decided)?;
         let on = format!("etcd member {from}");
-        let told = self.tell(&permit, "move etcd leader", &on, Some(format!("to member {to_name}"))).await?;
+        let intent = self.record_intent(&permit, "move etcd leader", &on, Some(format!("to member {to_name}"))).await?;
         // Needs a permit of its own, because writing the record may have taken long.
         self.permit(guard, decided)?;
-        let whose = if self.etcd_members.configured() { Whose::Kubernetes } else { Whose::Own };
+        let whose = if self.etcd_members.configured() { EtcdCluster::Kubernetes } else { EtcdCluster::Own };
         let result = match self.etcd_members.move_leader(whose, urls, to).await {
             Ok(()) => Ok("done".to_owned()),
             Err(why) => {
@@ -33,7 +33,7 @@ impl Actor {
                 Err(format!("failed: {why}"))
             }
         };
-        self.came_of(told, result);
+        self.record_outcome(intent, result);
         Ok(EffectOutcome::Done)
     }
 }

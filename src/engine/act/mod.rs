@@ -23,7 +23,7 @@ use std::{
 };
 
 pub(super) use self::audit_intent::{AuditIntent, Repeated, named, write_result};
-use self::{audit_intent::Step, power::Past};
+use self::{audit_intent::Step, power::PreviousAttempts};
 use super::{
     command::Spawner,
     decide::{Effect, Guard, Planned},
@@ -82,7 +82,7 @@ pub(super) struct Actor {
 }
 
 /// Returns the time of a command's decision. It is as old as the answers about the machine (I24).
-fn earlier(decided: Duration, fresh: Option<&FreshRead>) -> Duration {
+fn decision_time(decided: Duration, fresh: Option<&FreshRead>) -> Duration {
     let read = fresh.and_then(|fresh| Duration::try_from_secs_f64(fresh.at).ok());
     read.map_or(decided, |read| decided.min(read))
 }
@@ -101,10 +101,10 @@ impl From<NoPermit> for Stop {
 
 impl Actor {
     /// Executes one planned effect, decided at `decided` (boot time).
-    pub(super) async fn carry_out(&self, planned: Planned, decided: Duration) -> EffectOutcome {
+    pub(super) async fn execute(&self, planned: Planned, decided: Duration) -> EffectOutcome {
         let Planned { entry, guard, effect, machine } = planned;
         tracing::debug!(machine, what = effect.word(), entry = entry.map(|e| e.to_string()), "effect started");
-        let came = match effect {
+        let outcome = match effect {
             Effect::StartDrain { entry, node_uid } => self.start_drain(&guard, decided, &entry, node_uid).await,
             Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
             Effect::Unwind { entry, cause, never_began } => {
@@ -124,13 +124,13 @@ impl Actor {
             Effect::Evict { evict, delete, .. } => self.evict(&guard, decided, &machine, evict, delete).await,
             Effect::Recheck { node, pods, .. } => self.recheck(&guard, decided, &node, pods).await,
             Effect::Power { entry, fresh, force, on_delete, attempt } => {
-                let decided = earlier(decided, fresh.as_ref());
+                let decided = decision_time(decided, fresh.as_ref());
                 self.power(&guard, decided, &entry, fresh.as_ref(), force.as_ref(), &on_delete, attempt).await
             }
             Effect::RunAgain { entry, fresh, before, folded, order, attempt } => {
-                let decided = earlier(decided, fresh.as_ref());
-                let past = Past { before: before.as_ref(), folded: &folded };
-                self.run_again(&guard, decided, &entry, past, order.as_ref(), attempt).await
+                let decided = decision_time(decided, fresh.as_ref());
+                let previous = PreviousAttempts { before: before.as_ref(), folded: &folded };
+                self.run_again(&guard, decided, &entry, previous, order.as_ref(), attempt).await
             }
             Effect::BootCheck { argv, bound } | Effect::HealthCheck { argv, bound, .. } => {
                 self.check(&guard, entry, argv, bound).await
@@ -143,21 +143,21 @@ impl Actor {
             Effect::Registry(what) => self.register(decided, what).await,
             Effect::SetEndpoints { row, addresses } => self.set_endpoints(decided, &row, &addresses).await,
         };
-        match came {
-            Ok(came) | Err(Stop(came)) => came,
+        match outcome {
+            Ok(outcome) | Err(Stop(outcome)) => outcome,
         }
     }
 
     /// Returns a permit for one step, if the decision's inputs are unchanged and enough of the lease is left (SAF-8).
     pub(in crate::engine) fn permit(&self, guard: &Guard, decided: Duration) -> Result<Permit, Stop> {
-        if let Some(why) = self.no_longer(guard) {
+        if let Some(why) = self.start_blocker(guard) {
             return Err(Stop(EffectOutcome::Stale(StaleCause::Changed(why))));
         }
         Ok(self.fence.permit(decided)?)
     }
 
     /// Returns the reason why an effect with this guard may no longer start.
-    fn no_longer(&self, guard: &Guard) -> Option<String> {
+    fn start_blocker(&self, guard: &Guard) -> Option<String> {
         if self.ending.load(Ordering::SeqCst) {
             return Some("this engine is shutting down".to_owned());
         }

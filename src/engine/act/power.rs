@@ -33,7 +33,7 @@ pub(super) fn unreachable(e: &KubeError) -> Stop {
 
 /// Tries before a command.
 #[derive(Clone, Copy)]
-pub(super) struct Past<'a> {
+pub(super) struct PreviousAttempts<'a> {
     /// The attempt before, closed as unknown if it has no outcome.
     pub before: Option<&'a Stored<Attempt>>,
     /// Attempts that are deleted with this one, because nothing needs them any more (SAF-15).
@@ -41,7 +41,7 @@ pub(super) struct Past<'a> {
 }
 
 /// Returns the name of a command in the audit.
-fn word(attempt: &Attempt) -> &'static str {
+fn audit_name(attempt: &Attempt) -> &'static str {
     match attempt.entry.queue {
         QueueKind::Reboot => "power",
         QueueKind::Repair if attempt.success => "success command",
@@ -114,14 +114,14 @@ impl Actor {
             change.deletes.push(stored.key.clone());
             let why = order.reason.clone().unwrap_or_default();
             let reason = format!("pods and volumes skipped, ordered by {}: {why}", order.who);
-            change.puts.push(self.audit(word(&attempt), &id.to_string(), Some(reason), &attempt.command()));
+            change.puts.push(self.audit(audit_name(&attempt), &id.to_string(), Some(reason), &attempt.command()));
         } else {
-            change.puts.push(self.audit_again(word(&attempt), id, None, &attempt.command()));
+            change.puts.push(self.audit_again(audit_name(&attempt), id, None, &attempt.command()));
         }
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
         let pods = fresh.and_then(|fresh| fresh.pods.as_deref()).unwrap_or_default();
-        self.delete_on_delete(pods, on_delete).await;
+        self.delete_on_delete_pods(pods, on_delete).await;
         self.run_recorded(guard, (id, revision), attempt, revision).await
     }
 
@@ -147,7 +147,7 @@ impl Actor {
         guard: &Guard,
         decided: Duration,
         entry: &QueueEntry,
-        past: Past<'_>,
+        previous: PreviousAttempts<'_>,
         order: Option<&Stored<Order>>,
         attempt: Attempt,
     ) -> Result<EffectOutcome, Stop> {
@@ -158,7 +158,7 @@ impl Actor {
         let mut change = Change { compares: self.compares(guard), puts: Vec::new(), deletes: Vec::new() };
         change.compares.push((attempt_key.clone(), 0));
         change.puts.push(Put::json(attempt_key, &attempt));
-        if let Some((stored, last)) = past.before.and_then(|s| s.get().map(|a| (s, a))) {
+        if let Some((stored, last)) = previous.before.and_then(|s| s.get().map(|a| (s, a))) {
             change.compares.push((stored.key.clone(), stored.mod_revision));
             if last.open() {
                 let end = Ended::Unknown("an operator ordered another try".to_owned());
@@ -166,8 +166,8 @@ impl Actor {
                 change.puts.push(Put::json(stored.key.clone(), &Attempt { outcome: Some(closed), ..last.clone() }));
             }
         }
-        for stored in past.folded {
-            if past.before.is_none_or(|before| before.key != stored.key) {
+        for stored in previous.folded {
+            if previous.before.is_none_or(|before| before.key != stored.key) {
                 change.compares.push((stored.key.clone(), stored.mod_revision));
             }
             change.deletes.push(stored.key.clone());
@@ -178,9 +178,9 @@ impl Actor {
             change.deletes.push(stored.key.clone());
             change.puts.push(Put::json(keys.entry(id), &entry.since(now.wall)));
             // An operator's order has an audit record of its own.
-            change.puts.push(self.audit(word(&attempt), &id.to_string(), by, &command));
+            change.puts.push(self.audit(audit_name(&attempt), &id.to_string(), by, &command));
         } else {
-            change.puts.push(self.audit_again(word(&attempt), id, by, &command));
+            change.puts.push(self.audit_again(audit_name(&attempt), id, by, &command));
         }
         let permit = self.permit(guard, decided)?;
         let revision = self.commit(&permit, change).await?;
@@ -193,19 +193,19 @@ impl Actor {
 
     /// Deletes the pods of DaemonSets with the `OnDelete` strategy, after everything else and at most once (I19). The
     /// entry is `rebooting` already, so this drain does not come here again. A pod that cannot be deleted stays.
-    async fn delete_on_delete(&self, pods: &[Arc<PodRow>], daemon_sets: &[String]) {
-        let theirs = || {
+    async fn delete_on_delete_pods(&self, pods: &[Arc<PodRow>], daemon_sets: &[String]) {
+        let on_delete_pods = || {
             pods.iter().filter(|p| {
                 p.terminating_since.is_none()
                     && p.controlled_by("DaemonSet").is_some_and(|owner| daemon_sets.contains(&owner.uid))
             })
         };
-        let Some(first) = theirs().next() else { return };
+        let Some(first) = on_delete_pods().next() else { return };
         let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
-        let (on, names) = (format!("node {}", first.node), named(theirs().map(|pod| pod.full_name())));
-        let Ok(told) = self.tell(&permit, "delete pods of OnDelete", &on, Some(names)).await else { return };
-        self.came_of(told, Ok("requested".to_owned()));
-        for pod in theirs() {
+        let (on, names) = (format!("node {}", first.node), named(on_delete_pods().map(|pod| pod.full_name())));
+        let Ok(intent) = self.record_intent(&permit, "delete pods of OnDelete", &on, Some(names)).await else { return };
+        self.record_outcome(intent, Ok("requested".to_owned()));
+        for pod in on_delete_pods() {
             let Ok(permit) = self.permit(&Guard::default(), self.steady.now().boot) else { return };
             match self.kube.delete_pod(&permit, pod).await {
                 Verdict::Accepted | Verdict::Gone | Verdict::Held { .. } => {
@@ -236,13 +236,13 @@ impl Actor {
         {
             shared.clone_from(&attempt.address);
         }
-        let ended = if let Err(why) = self.last_look(guard, id, entry_revision).await {
+        let ended = if let Err(why) = self.final_check(guard, id, entry_revision).await {
             (Ended::Withheld(why), String::new(), String::new())
         } else {
             tracing::info!(entry = %id, attempt = attempt.id, argv = attempt.command(), "command started");
             let (reason, action) = event(&attempt);
             let note = format!("{id}: {} started, attempt {}", attempt.what(), attempt.number);
-            self.say_on(&attempt.address, (reason, action), false, note);
+            self.record_event_on(&attempt.address, (reason, action), false, note);
             let mut argv = attempt.argv.clone();
             if on(Mutation::SharedArguments)
                 && let (Ok(shared), Some(last)) = (SHARED.lock(), argv.last_mut())
@@ -264,9 +264,9 @@ impl Actor {
         let outcome = outcome(self.steady.now().wall, ended);
         tracing::info!(entry = %id, attempt = attempt.id, end = %outcome.end, "command ended");
         if outcome.end.failed() {
-            let said = outcome.stderr.trim_end().lines().last().map(|l| format!(": {l}")).unwrap_or_default();
-            let note = format!("{id}: {}, attempt {}: {}{said}", attempt.what(), attempt.number, outcome.end);
-            self.say_on(&attempt.address, ("CommandFailed", event(&attempt).1), true, note);
+            let last_line = outcome.stderr.trim_end().lines().last().map(|l| format!(": {l}")).unwrap_or_default();
+            let note = format!("{id}: {}, attempt {}: {}{last_line}", attempt.what(), attempt.number, outcome.end);
+            self.record_event_on(&attempt.address, ("CommandFailed", event(&attempt).1), true, note);
         }
         let error = if outcome.end == Ended::Exit(0) { String::new() } else { outcome.end.to_string() };
         let operation = if id.queue == QueueKind::Reboot { "reboot-reboot" } else { "repair-execute" };
@@ -323,7 +323,7 @@ impl Actor {
     }
 
     /// Reports whether the command of a written attempt may still begin, or the reason why not.
-    async fn last_look(&self, guard: &Guard, id: EntryId, entry_revision: i64) -> Result<(), String> {
+    async fn final_check(&self, guard: &Guard, id: EntryId, entry_revision: i64) -> Result<(), String> {
         match self.store.raw(&self.store.keys().entry(id)).await {
             Ok(Some(raw)) if raw.mod_revision == entry_revision => {}
             Ok(Some(_)) => return Err("the entry has changed meanwhile".to_owned()),
@@ -333,7 +333,7 @@ impl Actor {
         // The entry's own revision is by now that of the attempt's transaction, so it is not compared here.
         let quorum = guard.quorum.clone();
         let allowed = Guard { start: guard.start, until: guard.until, quorum, ..Guard::default() };
-        match self.no_longer(&allowed) {
+        match self.start_blocker(&allowed) {
             Some(why) => Err(why),
             None => self.fence.permit(self.steady.now().boot).map(|_| ()).map_err(|no| no.to_string()),
         }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Number of attempts without an outcome that one transaction closes.
-pub(super) const CLOSED_AT_ONCE: usize = 32;
+pub(super) const CLOSE_BATCH: usize = 32;
 
 impl Actor {
     /// Moves the entry to `draining`.
@@ -55,8 +55,8 @@ impl Actor {
         }
         self.commit(&permit, change).await?;
         tracing::info!(entry = %id, node = entry.address(), "drain started");
-        let note = format!("drain for {id} started{}", self.asked_by(id));
-        self.say_on(entry.address(), ("DrainStarted", "Drain"), false, note);
+        let note = format!("drain for {id} started{}", self.requested_by_text(id));
+        self.record_event_on(entry.address(), ("DrainStarted", "Drain"), false, note);
         self.record(
             operation(id, "reboot-drain-start", "repair-drain-start"),
             entry.address(),
@@ -79,7 +79,7 @@ impl Actor {
         let now = self.steady.now().wall;
         let count = entry.backoff_count().saturating_add(1);
         let id = entry.id();
-        let wait = backoff_seconds(id.queue, count, mix(self.seed, id.index, count));
+        let wait = backoff_seconds(id.queue, count, jitter(self.seed, id.index, count));
         let next = entry.backed_off(count, wait, now);
         let change = Change {
             compares: self.compares(guard),
@@ -92,7 +92,7 @@ impl Actor {
         self.commit(&permit, change).await?;
         tracing::warn!(entry = %id, node = entry.address(), cause = %cause, count, wait, "drain backed off");
         let note = format!("drain for {id} given up, retrying later: {cause}");
-        self.say_on(entry.address(), ("DrainBackedOff", "Drain"), true, note);
+        self.record_event_on(entry.address(), ("DrainBackedOff", "Drain"), true, note);
         self.record(
             operation(id, "reboot-drain-timeout", "repair-drain-timeout"),
             entry.address(),
@@ -142,8 +142,8 @@ impl Actor {
         }
         self.commit(&permit, ranged).await?;
         tracing::info!(entry = %id, node = entry.address(), cause = %cause, "drain unwound");
-        let word = operation(id, "reboot-drain-timeout", "repair-drain-timeout");
-        self.record(word, entry.address(), &cause.to_string(), now);
+        let operation_name = operation(id, "reboot-drain-timeout", "repair-drain-timeout");
+        self.record(operation_name, entry.address(), &cause.to_string(), now);
         Ok(EffectOutcome::Done)
     }
 
@@ -158,7 +158,7 @@ impl Actor {
         ready: Option<&str>,
         running: bool,
     ) -> Result<EffectOutcome, Stop> {
-        let Some((id, _)) = guard.entry else { return Ok(gone()) };
+        let Some((id, _)) = guard.entry else { return Ok(entry_gone()) };
         let mut cordoned = false;
         // The live copy may be old: a silent watch looks like a Node that stays Ready (I14).
         if let Some(name) = ready {
@@ -172,12 +172,12 @@ impl Actor {
         let (keys, view) = (self.store.keys(), self.live.borrow());
         let (address, last, ended) = match id.queue {
             QueueKind::Reboot => {
-                let Some(stored) = view.reboots.entries.get(&id.index) else { return Ok(gone()) };
+                let Some(stored) = view.reboots.entries.get(&id.index) else { return Ok(entry_gone()) };
                 let entry = stored.get();
                 (entry.map(|e| e.node.clone()), entry.map(serde_json::to_value), None)
             }
             QueueKind::Repair => {
-                let Some(stored) = view.repairs.entries.get(&id.index) else { return Ok(gone()) };
+                let Some(stored) = view.repairs.entries.get(&id.index) else { return Ok(entry_gone()) };
                 let entry = stored.get();
                 (entry.map(|e| e.address.clone()), entry.map(serde_json::to_value), entry.filter(|e| e.finished()))
             }
@@ -199,7 +199,7 @@ impl Actor {
             }
             unwritten = attempts_until(&view, id).map(|shown| shown.revision);
             if let (End::DoneBy(order), true) = (end, (cordoned || running) && !on(Mutation::DoneForgotten)) {
-                for place in told_by_order(&attempts, &open) {
+                for place in attempts_to_mark_done(&attempts, &open) {
                     let attempt = &mut attempts[place];
                     attempt.done_by = Some(order.who.to_string());
                     let key = keys.attempt(id, attempt.number);
@@ -209,7 +209,7 @@ impl Actor {
                 }
             }
         }
-        let stay = !puts.is_empty();
+        let keep_attempts = !puts.is_empty();
         let ending = Ending {
             entry: id,
             address: address.unwrap_or_default(),
@@ -232,7 +232,7 @@ impl Actor {
         }
         let mut ranged = Ranged::from(Change { compares, puts, deletes });
         match unwritten {
-            Some(since) if stay => ranged.unwritten.push((keys.attempts_of(id), since)),
+            Some(since) if keep_attempts => ranged.unwritten.push((keys.attempts_of(id), since)),
             Some(since) => self.clear_attempts(&mut ranged, id, since),
             None => {}
         }
@@ -240,7 +240,12 @@ impl Actor {
         tracing::info!(entry = %id, node = ending.address, outcome = ending.outcome, "entry ended");
         if ended.is_none() {
             let action = operation(id, "Reboot", "Repair");
-            self.say_on(&ending.address, (end.event(), action), false, format!("{id} ended: {}", ending.outcome));
+            self.record_event_on(
+                &ending.address,
+                (end.event(), action),
+                false,
+                format!("{id} ended: {}", ending.outcome),
+            );
         }
         let reboot = if matches!(end, End::Cancelled) { "reboot-cancel" } else { "reboot-dequeue" };
         self.record(operation(id, reboot, "repair-dequeue"), &ending.address, "", ending.at);
@@ -266,11 +271,11 @@ impl Actor {
     /// Moves the attempts that an ended entry left into its history.
     pub(super) async fn settle(&self, decided: Duration, id: EntryId) -> Result<EffectOutcome, Stop> {
         let (keys, view) = (self.store.keys(), self.live.borrow());
-        let there = match id.queue {
+        let exists = match id.queue {
             QueueKind::Reboot => view.reboots.entries.contains_key(&id.index),
             QueueKind::Repair => view.repairs.entries.contains_key(&id.index),
         };
-        if there {
+        if exists {
             // The entry exists, so its orders stay and its attempts are its own.
             return Ok(EffectOutcome::Done);
         }
@@ -342,10 +347,10 @@ fn operation(id: EntryId, reboot: &'static str, repair: &'static str) -> &'stati
 
 /// Returns the places of the attempts to be marked as done by an operator. They are the last one that began, which
 /// covers all before it; the last of all, in case the entry is put back; and those without an outcome.
-fn told_by_order(attempts: &[Attempt], open: &[u32]) -> BTreeSet<usize> {
+fn attempts_to_mark_done(attempts: &[Attempt], open: &[u32]) -> BTreeSet<usize> {
     let began = attempts.iter().rposition(|a| a.began() && !a.success);
     let open = attempts.iter().enumerate().rev().filter(|(_, a)| open.contains(&a.number)).map(|(place, _)| place);
-    open.take(CLOSED_AT_ONCE).chain(began).chain(attempts.len().checked_sub(1)).collect()
+    open.take(CLOSE_BATCH).chain(began).chain(attempts.len().checked_sub(1)).collect()
 }
 
 /// Gives attempts without an outcome the outcome "unknown": it cannot be learned any more.
@@ -365,7 +370,7 @@ pub(super) fn mark_done(attempts: &mut [Attempt], end: &End) {
 }
 
 /// Returns jitter from the leadership's seed (splitmix64), so that repeating a decision gives the same wait.
-fn mix(seed: u64, index: u64, count: i64) -> u64 {
+fn jitter(seed: u64, index: u64, count: i64) -> u64 {
     let mut z = seed
         .wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
         .wrapping_add(count.unsigned_abs().wrapping_mul(0xbf58_476d_1ce4_e5b9));
@@ -375,6 +380,6 @@ fn mix(seed: u64, index: u64, count: i64) -> u64 {
 }
 
 /// Returns the outcome for an entry that no longer exists.
-fn gone() -> EffectOutcome {
+fn entry_gone() -> EffectOutcome {
     EffectOutcome::Stale(StaleCause::Changed("the entry is gone".to_owned()))
 }

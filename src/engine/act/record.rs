@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::Actor;
 use crate::{
-    model::record::{KEPT, Record},
+    model::record::{MAX_RECORDS, Record},
     store::commit::{Change, CommitError, Put},
 };
 
@@ -61,7 +61,7 @@ impl Actor {
             let change = Change {
                 compares: vec![(keys.records(), revision)],
                 puts: vec![next, Put::json(keys.record(id), &record)],
-                deletes: id.checked_sub(KEPT).map(|old| keys.record(old)).into_iter().collect(),
+                deletes: id.checked_sub(MAX_RECORDS).map(|old| keys.record(old)).into_iter().collect(),
             };
             let permit = self.fence.permit_record().map_err(|e| e.to_string())?;
             match self.store.commit(&permit, change).await {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Actor, SHOWN_WITHIN, Stop, audit_intent::write_result};
 use crate::{
     engine::{
-        decide::{Apply, Guard, Registering, compares, kept_by_hosts, plan_of, unwritten},
+        decide::{Apply, Guard, Registering, auto_repair_plan, compares, machines_held_by_hosts, unwritten},
         registry::{Basis, sync},
         snapshot::{EffectOutcome, StaleCause},
     },
@@ -14,7 +14,7 @@ use crate::{
     model::{
         cketerm_records::{Request, Who},
         entry::{EntryId, QueueKind},
-        kube::{Description, KubeView, NodeRow},
+        kube::{KubeView, MetadataPatch, NodeRow},
     },
     store::{
         commit::{Change, CommitError, Put, Ranged},
@@ -31,14 +31,14 @@ impl Actor {
     pub(super) async fn register(&self, decided: Duration, what: Registering) -> Result<EffectOutcome, Stop> {
         match what {
             Registering::Apply(apply) => self.apply(decided, *apply).await,
-            Registering::DropApprovals(gone) => {
+            Registering::DropApprovals(outdated) => {
                 // The next pass deletes the others.
-                let gone = &gone[..gone.len().min(APPROVALS_AT_ONCE)];
+                let outdated = &outdated[..outdated.len().min(APPROVALS_AT_ONCE)];
                 let permit = self.permit(&Guard::default(), decided)?;
                 let keys = self.store.keys();
                 let compares: Vec<_> =
-                    gone.iter().map(|(digest, revision)| (keys.approval(digest), *revision)).collect();
-                let digests: Vec<&str> = gone.iter().map(|(digest, _)| digest.as_str()).collect();
+                    outdated.iter().map(|(digest, revision)| (keys.approval(digest), *revision)).collect();
+                let digests: Vec<&str> = outdated.iter().map(|(digest, _)| digest.as_str()).collect();
                 let change = Change {
                     deletes: compares.iter().map(|(key, _)| key.clone()).collect(),
                     puts: vec![self.audit(
@@ -111,8 +111,8 @@ impl Actor {
         let index = self.store.raw(&index_key).await.map_err(failed)?.map_or(0, |raw| raw.mod_revision);
         let view = self.store.read_view().await.map_err(failed)?;
         let kube = self.kube_live.borrow();
-        let kept = kept_by_hosts(&kube, self.steady.now().boot.as_secs_f64());
-        let Ok(plan) = kept.and_then(|kept| plan_of(&view, &good, kept, &kube)) else {
+        let kept = machines_held_by_hosts(&kube, self.steady.now().boot.as_secs_f64());
+        let Ok(plan) = kept.and_then(|kept| auto_repair_plan(&view, &good, kept, &kube)) else {
             return Ok(changed("the input of the repair plan"));
         };
         let entries: Vec<_> = plan.entries.into_iter().take(REPAIRS_AT_ONCE).collect();
@@ -155,7 +155,7 @@ impl Actor {
         &self,
         decided: Duration,
         node: &Arc<NodeRow>,
-        description: &Description,
+        description: &MetadataPatch,
     ) -> Result<EffectOutcome, Stop> {
         // Compares with the current definition, which may have changed since the decision.
         let (view, kube) = (self.live.borrow(), self.kube_live.borrow());
@@ -163,21 +163,21 @@ impl Actor {
             .definition()
             .and_then(|d| d.cluster.nodes.iter().find(|n| node.addresses.contains(&n.address)).cloned());
         let current = kube.by_name.get(&node.name).filter(|n| n.resource_version == node.resource_version);
-        let still = member.zip(current).and_then(|(m, n)| sync::description(&m, &n.described));
-        if still.as_ref() != Some(description) || !view.sabakan.enabled() {
+        let current_change = member.zip(current).and_then(|(m, n)| sync::description(&m, &n.described));
+        if current_change.as_ref() != Some(description) || !view.sabakan.enabled() {
             return Ok(changed("the Node or its definition"));
         }
         let permit = self.permit(&Guard::default(), decided)?;
-        let told = self.tell(&permit, "describe", &node.name, Some(description.to_string())).await?;
+        let intent = self.record_intent(&permit, "describe", &node.name, Some(description.to_string())).await?;
         let permit = self.permit(&Guard::default(), decided)?;
         let written = self.kube.describe(&permit, node, description).await;
-        self.came_of(told, write_result(&written));
+        self.record_outcome(intent, write_result(&written));
         match written {
             Ok(row) => {
                 let shown = |view: &Arc<KubeView>| {
                     view.by_name.get(&row.name).is_none_or(|n| n.resource_version != node.resource_version)
                 };
-                self.kube_live.shows(SHOWN_WITHIN, shown).await;
+                self.kube_live.wait_for_view(SHOWN_WITHIN, shown).await;
                 Ok(EffectOutcome::Done)
             }
             Err(WriteError::Conflict | WriteError::NotFound) => {

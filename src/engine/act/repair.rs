@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Actor, Stop,
-    queue::{CLOSED_AT_ONCE, close, mark_done},
+    queue::{CLOSE_BATCH, close, mark_done},
 };
 use crate::{
     engine::{
@@ -52,7 +52,7 @@ impl Actor {
                 close(&mut closed, &settled, now);
             }
             mark_done(&mut closed, end);
-            if closed.first() != Some(attempt) && change.puts.len() < CLOSED_AT_ONCE {
+            if closed.first() != Some(attempt) && change.puts.len() < CLOSE_BATCH {
                 change.compares.push((stored.key.clone(), stored.mod_revision));
                 change.puts.extend(closed.iter().map(|a| Put::json(stored.key.clone(), a)));
             }
@@ -78,7 +78,7 @@ impl Actor {
         self.commit(&permit, change).await?;
         tracing::info!(entry = %id, address = entry.address, outcome = ending.outcome, "repair ended");
         let (what, failed) = ((end.event(), "Repair"), status == RepairStatus::Failed);
-        self.say_on(&entry.address, what, failed, format!("{id} ended: {}", ending.outcome));
+        self.record_event_on(&entry.address, what, failed, format!("{id} ended: {}", ending.outcome));
         let error = if status == RepairStatus::Failed { ending.outcome.as_str() } else { "" };
         self.record("repair-finish", &entry.address, error, now);
         Ok(EffectOutcome::Done)

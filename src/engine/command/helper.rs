@@ -29,7 +29,7 @@ pub const TAIL: usize = 4096;
 /// Time between SIGTERM and SIGKILL of a process group whose time is over.
 const GRACE: Duration = Duration::from_secs(1);
 /// Time in which output is still read after the command has ended, for children that keep its pipes open.
-const DRAINING: Duration = Duration::from_millis(300);
+const OUTPUT_GRACE: Duration = Duration::from_millis(300);
 
 /// Report that the helper prints when the command has ended.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,11 +54,11 @@ pub fn helper_main(words: &[String]) -> ExitCode {
         let _ = std::io::stdin().take(bytes).read_to_end(&mut input);
         input
     });
-    let late =
+    let past_deadline =
         options.start_before.is_some_and(|at| Clock::Host.boot() >= at).then_some("its start deadline had passed");
     // The engine ended while it wrote.
     let cut = input.as_ref().zip(options.input).is_some_and(|(input, bytes)| (input.len() as u64) < bytes);
-    let withheld = late.or_else(|| cut.then_some("its input was cut off"));
+    let withheld = past_deadline.or_else(|| cut.then_some("its input was cut off"));
     let report = if let Some(why) = withheld {
         Report { end: Ended::Withheld(why.to_owned()), stdout: String::new(), stderr: String::new() }
     } else {
@@ -199,7 +199,7 @@ fn keep_tail(from: Option<impl Read + Send + 'static>) -> Tail {
 
 impl Tail {
     fn finish(self) -> String {
-        let _ = self.done.recv_timeout(DRAINING);
+        let _ = self.done.recv_timeout(OUTPUT_GRACE);
         let Ok(kept) = self.bytes.lock() else { return String::new() };
         let masked = secret::end(&String::from_utf8_lossy(&kept.bytes), TAIL, !kept.cut);
         text::tail(masked.as_bytes(), TAIL)
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_reads_its_input_or_leaves_it() {
+    fn a_command_may_read_or_ignore_its_input() {
         let cat = |script: &str| {
             let argv = ["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()];
             supervise(&argv, 10, false, Some(vec![b'x'; 200_000]))
@@ -226,13 +226,13 @@ mod tests {
     }
 
     #[test]
-    fn exit_and_outputs_are_reported() {
+    fn exit_status_and_outputs_are_reported() {
         let report = sh("echo true; echo oops >&2; exit 3", 10);
         assert_eq!((report.end, report.stdout.trim(), report.stderr.trim()), (Ended::Exit(3), "true", "oops"));
     }
 
     #[test]
-    fn a_command_that_prints_megabytes_ends_and_only_its_tail_is_kept() {
+    fn only_the_tail_of_a_large_output_is_kept() {
         let report = sh("head -c 5000000 /dev/zero | tr '\\0' x; echo END", 30);
         assert_eq!(report.end, Ended::Exit(0));
         assert!(report.stdout.len() <= TAIL && report.stdout.trim_end().ends_with("xEND"));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_hangs_is_ended_with_its_whole_group() {
+    fn a_timeout_kills_the_whole_process_group() {
         let marker = tempfile::NamedTempFile::new().unwrap();
         let path = marker.path().display().to_string();
         let script = format!("(sleep 3; echo survived > {path}) & sleep 60");
@@ -254,12 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_is_not_our_timeouts_is_told_apart() {
+    fn a_foreign_signal_is_distinguished_from_the_timeout() {
         assert_eq!(sh("kill -9 $$", 10).end, Ended::Signal(9));
     }
 
     #[test]
-    fn what_does_not_exist_is_not_started() {
+    fn a_missing_program_is_reported_as_not_started() {
         let report = supervise(&["/no/such/program".to_owned()], 5, false, None);
         assert!(matches!(report.end, Ended::NotStarted(why) if why.contains("/no/such/program")));
     }

@@ -24,15 +24,15 @@ use super::options::{HelperOptions, SUBCOMMAND};
 use crate::model::text::visible;
 
 /// Time that the helper may need beyond its command's bound to end the whole group.
-const KILLING: Duration = Duration::from_secs(5);
+const KILL_MARGIN: Duration = Duration::from_secs(5);
 /// Longest time from the fork of a process by the engine to its start as a helper.
-const STARTING: Duration = Duration::from_secs(10);
+const START_MARGIN: Duration = Duration::from_secs(10);
 /// Bound of a process that cannot be inspected: the default of the policy `command_cap_seconds`.
-const UNKNOWN: Duration = Duration::from_hours(1);
+const UNKNOWN_BOUND: Duration = Duration::from_hours(1);
 /// Time between two scans of the processes.
-const LOOK: Duration = Duration::from_millis(500);
+const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 /// Bytes read of a command line: the helper's options come first.
-const MOST_OF_A_COMMAND_LINE: u64 = 2 << 20;
+const COMMAND_LINE_LIMIT: u64 = 2 << 20;
 
 /// Reports whether this process is the first of its PID namespace.
 pub fn is_init() -> bool {
@@ -47,7 +47,7 @@ pub fn init_main(arguments: &[OsString]) -> ExitCode {
     match ran {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
-            say(&format!("the init of this container cannot run the program: {e}"));
+            log(&format!("the init of this container cannot run the program: {e}"));
             ExitCode::FAILURE
         }
     }
@@ -77,25 +77,25 @@ async fn supervise(arguments: &[OsString]) -> std::io::Result<u8> {
         }
     };
     let began = Instant::now();
-    let mut said = Vec::new();
+    let mut logged = Vec::new();
     loop {
         let left: Vec<Waiting> = waiting(arguments).into_iter().filter(|w| began.elapsed() < w.bound).collect();
         if left.is_empty() {
             break;
         }
         let names: Vec<String> = left.iter().map(|w| w.what.clone()).collect();
-        if names != said {
-            say(&format!(
+        if names != logged {
+            log(&format!(
                 "the program has ended (status {code}); waiting for its commands, so that no machine stays off: {}",
                 names.join("; ")
             ));
-            said = names;
+            logged = names;
         }
         tokio::select! {
             biased;
             _ = children.recv() => {}
-            _ = forwarded.next() => say("ending once these commands have ended"),
-            () = tokio::time::sleep(LOOK) => {}
+            _ = forwarded.next() => log("ending once these commands have ended"),
+            () = tokio::time::sleep(SCAN_INTERVAL) => {}
         }
         reap(pid);
     }
@@ -143,8 +143,9 @@ impl Forwarded {
     /// Waits for the next signal.
     async fn next(&mut self) -> Signal {
         std::future::poll_fn(|cx| {
-            let came = self.0.iter_mut().find_map(|(signals, name)| signals.poll_recv(cx).is_ready().then_some(*name));
-            came.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
+            let received =
+                self.0.iter_mut().find_map(|(signals, name)| signals.poll_recv(cx).is_ready().then_some(*name));
+            received.map_or(std::task::Poll::Pending, std::task::Poll::Ready)
         })
         .await
     }
@@ -165,12 +166,12 @@ fn waiting(own: &[OsString]) -> Vec<Waiting> {
     if std::fs::read_link("/proc/self").is_ok_and(|to| to == Path::new("1")) {
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        return pids.filter(|pid| *pid != 1).filter_map(|pid| judge(&command_line(pid)?, own)).collect();
+        return pids.filter(|pid| *pid != 1).filter_map(|pid| classify(&command_line(pid)?, own)).collect();
     }
     let what = "unknown processes: /proc belongs to another PID namespace".to_owned();
     // An error means that there is no child any more.
     let any = wait(WaitOptions::NOHANG).is_ok();
-    any.then_some(Waiting { bound: UNKNOWN, what }).into_iter().collect()
+    any.then_some(Waiting { bound: UNKNOWN_BOUND, what }).into_iter().collect()
 }
 
 /// Returns the arguments of a process, including its name; none if it has ended.
@@ -178,27 +179,27 @@ fn command_line(pid: u32) -> Option<Vec<String>> {
     use std::io::Read;
     let mut bytes = Vec::new();
     let file = std::fs::File::open(format!("/proc/{pid}/cmdline")).ok()?;
-    file.take(MOST_OF_A_COMMAND_LINE).read_to_end(&mut bytes).ok()?;
+    file.take(COMMAND_LINE_LIMIT).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_suffix('\0').unwrap_or(&text);
     (!text.is_empty()).then(|| text.split('\0').map(str::to_owned).collect())
 }
 
-fn judge(words: &[String], own: &[OsString]) -> Option<Waiting> {
+fn classify(words: &[String], own: &[OsString]) -> Option<Waiting> {
     let rest = words.get(1..)?;
     if let Some((SUBCOMMAND, options)) = rest.split_first().map(|(first, options)| (first.as_str(), options)) {
         let helper = HelperOptions::read(options).filter(|helper| !helper.end_with_engine)?;
         let attempt =
             helper.result.map_or_else(|| "a command".to_owned(), |(_, label)| format!("attempt {}", label.attempt));
         let what = format!("{attempt}, limit {} s", helper.timeout);
-        return Some(Waiting { bound: Duration::from_secs(helper.timeout) + KILLING, what });
+        return Some(Waiting { bound: Duration::from_secs(helper.timeout) + KILL_MARGIN, what });
     }
     // The engine forked this process and was killed before the helper's command line replaced the engine's.
     let same = rest.iter().map(OsString::from).eq(own.iter().skip(1).cloned());
-    same.then(|| Waiting { bound: STARTING, what: "a process that is about to start a command".to_owned() })
+    same.then(|| Waiting { bound: START_MARGIN, what: "a process that is about to start a command".to_owned() })
 }
 
-fn say(text: &str) {
+fn log(text: &str) {
     eprintln!("cketerm: {}", visible(text, true));
 }
 
@@ -208,17 +209,17 @@ mod tests {
 
     fn judged(words: &[&str]) -> Option<Waiting> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        judge(&words, &["/usr/bin/cketerm", "--daemon"].map(OsString::from))
+        classify(&words, &["/usr/bin/cketerm", "--daemon"].map(OsString::from))
     }
 
     #[test]
-    fn only_helpers_of_power_and_repair_commands_are_waited_for_within_their_bound() {
+    fn init_waits_only_for_power_and_repair_helpers_within_their_timeout() {
         let power = judged(&["/proc/self/exe", "run-command", "--timeout", "20", "--", "ipmi", "10.0.0.1"]);
         assert_eq!(power.map(|w| w.bound), Some(Duration::from_secs(25)));
         assert_eq!(judged(&["x", "run-command", "--timeout", "20", "--end-with-engine", "--", "check"]), None);
         assert_eq!(judged(&["ipmi", "10.0.0.1"]), None);
         assert_eq!(judged(&["ssh"]), None);
         let forked = judged(&["/usr/bin/cketerm", "--daemon"]);
-        assert_eq!(forked.map(|w| w.bound), Some(STARTING));
+        assert_eq!(forked.map(|w| w.bound), Some(START_MARGIN));
     }
 }

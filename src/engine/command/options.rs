@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_helper_reads_what_the_engine_writes() {
+    fn helper_options_survive_a_round_trip() {
         let label = ResultLabel { attempt: "reboots-5-1".to_owned(), cluster: "u-1".to_owned(), lease: 0x7a };
         let all = HelperOptions {
             timeout: 30,

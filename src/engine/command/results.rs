@@ -18,7 +18,7 @@ use rustix::fs::{Access, Mode, OFlags, access};
 
 use crate::model::{
     attempt::parse_attempt_id,
-    result::{CommandResult, MOST_BYTES, ResultLabel},
+    result::{CommandResult, MAX_RESULT_BYTES, ResultLabel},
     text::visible,
 };
 
@@ -37,7 +37,7 @@ pub struct ResultFolder(PathBuf);
 
 /// Findings of a scan of the whole directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct ResultScan {
     /// Results, by name.
     pub results: BTreeSet<String>,
     /// Names of foreign files, with control characters made visible. These files are left alone.
@@ -66,7 +66,7 @@ impl ResultFolder {
     pub fn prepare(&self) -> Result<(), String> {
         let place = self.0.display();
         DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|e| format!("{place}: {e}"))?;
-        self.private().map_err(|why| format!("{place} {why}"))
+        self.check_private().map_err(|why| format!("{place} {why}"))
     }
 
     /// Returns the reason why an engine of this user could keep nothing here. It only looks: an engine creates the
@@ -79,20 +79,21 @@ impl ResultFolder {
             Ok(found) if found.is_dir() && found.uid() != 0 && rustix::process::geteuid().is_root() => None,
             Ok(_) => {
                 let writable = || access(&self.0, Access::WRITE_OK | Access::EXEC_OK);
-                let usable = self.private().and_then(|()| writable().map_err(|e| format!("is not writable: {e}")));
+                let usable =
+                    self.check_private().and_then(|()| writable().map_err(|e| format!("is not writable: {e}")));
                 usable.err().map(|why| format!("{place} {why}"))
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let there = self.0.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok())?;
-                let refused = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
-                Some(format!("{place} cannot be created in {}: {refused}", there.display()))
+                let nearest_parent = self.0.ancestors().skip(1).find(|above| above.symlink_metadata().is_ok())?;
+                let refused = access(nearest_parent, Access::WRITE_OK | Access::EXEC_OK).err()?;
+                Some(format!("{place} cannot be created in {}: {refused}", nearest_parent.display()))
             }
             Err(e) => Some(format!("{place} cannot be inspected: {e}")),
         }
     }
 
     /// Checks that this is a directory of this user that no other user may enter.
-    fn private(&self) -> Result<(), String> {
+    fn check_private(&self) -> Result<(), String> {
         let found = std::fs::symlink_metadata(&self.0).map_err(|e| format!("cannot be inspected: {e}"))?;
         if !found.is_dir() {
             return Err("is not a directory".to_owned());
@@ -109,27 +110,27 @@ impl ResultFolder {
 
     /// Writes a result completely or not at all. It is synced to disk on return.
     pub fn write(&self, result: &CommandResult) -> Result<(), String> {
-        self.private()?;
+        self.check_private()?;
         let text = serde_json::to_string(result).map_err(|e| e.to_string())?;
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_RESULT_BYTES {
             return Err(format!("the result has {} bytes", text.len()));
         }
         let name = result.label.file_name();
-        let beside = self.0.join(format!("{UNFINISHED}{name}-{}", std::process::id()));
-        let written = self.written(&beside, text.as_bytes(), &self.0.join(&name));
+        let temporary = self.0.join(format!("{UNFINISHED}{name}-{}", std::process::id()));
+        let written = self.written(&temporary, text.as_bytes(), &self.0.join(&name));
         if written.is_err() {
-            let _ = std::fs::remove_file(&beside);
+            let _ = std::fs::remove_file(&temporary);
         }
         written.map_err(|e| e.to_string())
     }
 
-    fn written(&self, beside: &Path, bytes: &[u8], at: &Path) -> io::Result<()> {
+    fn written(&self, temporary: &Path, bytes: &[u8], at: &Path) -> io::Result<()> {
         // Left by a process with the same PID.
-        let _ = std::fs::remove_file(beside);
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(beside)?;
+        let _ = std::fs::remove_file(temporary);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        std::fs::rename(beside, at)?;
+        std::fs::rename(temporary, at)?;
         File::open(&self.0)?.sync_all()
     }
 
@@ -148,13 +149,13 @@ impl ResultFolder {
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             Err(e) => return Err(wrong(e.to_string())),
         };
-        self.private().map_err(wrong)?;
+        self.check_private().map_err(wrong)?;
         let found = file.metadata().map_err(|e| wrong(e.to_string()))?;
         if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
             return Err(wrong("is not a regular file of this user".to_owned()));
         }
         let mut bytes = Vec::new();
-        file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| wrong(e.to_string()))?;
+        file.take(MAX_RESULT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|e| wrong(e.to_string()))?;
         let result = CommandResult::read(&bytes).map_err(|e| wrong(e.to_string()))?;
         if result.label.attempt != label.attempt || result.label.lease != label.lease {
             return Err(wrong("is not the result of the attempt in its name".to_owned()));
@@ -171,35 +172,35 @@ impl ResultFolder {
     }
 
     /// Scans the whole directory. Removes results older than a week, and the oldest if there are too many.
-    pub fn look(&self, now: SystemTime) -> Look {
-        let mut look = Look::default();
-        if self.private().is_err() {
-            return look;
+    pub fn scan(&self, now: SystemTime) -> ResultScan {
+        let mut scan = ResultScan::default();
+        if self.check_private().is_err() {
+            return scan;
         }
-        let mut ours: Vec<(SystemTime, String)> = Vec::new();
+        let mut own_files: Vec<(SystemTime, String)> = Vec::new();
         for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten().take(MOST_NAMES) {
             let name = entry.file_name();
             let Some(text) = name.to_str().filter(|text| is_result(text) || text.starts_with(UNFINISHED)) else {
-                look.foreign.insert(visible(&name.to_string_lossy(), false));
+                scan.foreign.insert(visible(&name.to_string_lossy(), false));
                 continue;
             };
             let changed = entry.metadata().and_then(|found| found.modified()).unwrap_or(now);
-            ours.push((changed, text.to_owned()));
+            own_files.push((changed, text.to_owned()));
         }
-        ours.sort();
-        let surplus = ours.len().saturating_sub(MOST_FILES);
-        for (at, (changed, name)) in ours.into_iter().enumerate() {
+        own_files.sort();
+        let surplus = own_files.len().saturating_sub(MOST_FILES);
+        for (at, (changed, name)) in own_files.into_iter().enumerate() {
             let old = now.duration_since(changed).is_ok_and(|age| age > ORPHANED);
             if at < surplus || old {
                 // A directory with such a name stays and does not count as a result.
                 if std::fs::remove_file(self.0.join(&name)).is_ok() {
-                    look.removed.insert(name);
+                    scan.removed.insert(name);
                 }
             } else if is_result(&name) {
-                look.results.insert(name);
+                scan.results.insert(name);
             }
         }
-        look
+        scan
     }
 }
 

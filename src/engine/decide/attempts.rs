@@ -23,14 +23,14 @@ use crate::{
 };
 
 /// Seconds before the leader tries a withheld command again.
-const WITHHELD: i64 = 5;
+const WITHHELD_RETRY_SECONDS: i64 = 5;
 /// Number of newest tries that are kept when an operator orders another one. More are kept if the definition allows
 /// more.
-const KEPT_TRIES: usize = 32;
+const MAX_KEPT_TRIES: usize = 32;
 /// Maximum number of attempts that one transaction removes.
-const FOLDED_AT_ONCE: usize = 32;
+const MAX_FOLDED_PER_RUN: usize = 32;
 /// Seconds that the helper may need beyond a command's bound to kill its process group.
-const KILLING: f64 = 5.0;
+const KILL_SECONDS: f64 = 5.0;
 
 /// Returns the boot time (seconds) until which an open attempt's command must be assumed to run, or `None` if it cannot
 /// run.
@@ -50,7 +50,7 @@ pub(super) fn may_still_run(snap: &Snapshot, attempt: &Attempt, now: Now) -> Opt
     }
     let seconds = |n: u64| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
     let ttl = seconds(snap.engine.ttl);
-    let until = leading.since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILLING;
+    let until = leading.since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILL_SECONDS;
     (now.boot.as_secs_f64() < until).then_some(until)
 }
 
@@ -84,7 +84,7 @@ pub(super) fn commanded(snap: &Snapshot, id: EntryId) -> bool {
 }
 
 /// Result of a command over all of its tries.
-pub(super) enum After<'s> {
+pub(super) enum AttemptState<'s> {
     /// No attempt is recorded. If the command ran at all, another program ran it.
     NoAttempt,
     /// The outcome is unknown and will stay unknown.
@@ -114,18 +114,18 @@ impl<'a> Pass<'a> {
     /// Returns the reason to take a drain back after its command was withheld: a closed window, a freeze, a disabled
     /// queue or a hold. No command of the entry began, so the machine need not stay drained until the next chance
     /// (REB-41, I8).
-    pub(super) fn taken_back(&self, case: EntryContext<'a>) -> Option<Reason> {
-        let attempts = || self.snap.store.attempts_of(case.id).filter_map(Stored::get);
+    pub(super) fn withheld_unwind_reason(&self, ctx: EntryContext<'a>) -> Option<Reason> {
+        let attempts = || self.snap.store.attempts_of(ctx.id).filter_map(Stored::get);
         let nothing_done = attempts().next_back().is_some_and(Attempt::withheld) && !attempts().any(Attempt::began);
         // An operator ordered the first attempt: another program may have run a command before it.
-        let ours = attempts().next().is_some_and(|a| a.ordered_by.is_none());
+        let automatic = attempts().next().is_some_and(|a| a.ordered_by.is_none());
         // An attempt that cannot be read may have done anything.
-        let read = self.snap.store.attempts_of(case.id).all(|stored| stored.get().is_some());
-        if !nothing_done || !ours || !read || !self.leading() {
+        let read = self.snap.store.attempts_of(ctx.id).all(|stored| stored.get().is_some());
+        if !nothing_done || !automatic || !read || !self.leading() {
             return None;
         }
-        let disabled = || (!self.switch(case.queue()).enabled()).then_some(Reason::QueueDisabled);
-        self.barred(case).or_else(|| self.on_hold(case)).or_else(disabled)
+        let disabled = || (!self.switch(ctx.queue()).enabled()).then_some(Reason::QueueDisabled);
+        self.barred(ctx).or_else(|| self.on_hold(ctx)).or_else(disabled)
     }
 
     /// Returns an attempt of this entry whose command may still run, and the boot time until which it may.
@@ -148,49 +148,49 @@ impl<'a> Pass<'a> {
 
     /// Returns the result of a command over all leaders. Tries are counted from the stored attempts, never from memory
     /// (I25).
-    pub(super) fn what_came_of(&self, id: EntryId, task: Task<'_>) -> After<'a> {
+    pub(super) fn attempt_state(&self, id: EntryId, task: Task<'_>) -> AttemptState<'a> {
         let Some(attempt) = self.attempts_for(id, task).next_back().and_then(Stored::get) else {
-            return After::NoAttempt;
+            return AttemptState::NoAttempt;
         };
-        let Some(outcome) = attempt.outcome.as_ref() else { return After::Unknown(attempt) };
+        let Some(outcome) = attempt.outcome.as_ref() else { return AttemptState::Unknown(attempt) };
         // An earlier entry with the same index ended with this attempt, and somebody wrote the entry back.
         if attempt.done_by.is_some() {
-            return After::Unknown(attempt);
+            return AttemptState::Unknown(attempt);
         }
         if attempt.succeeded() {
-            return After::Succeeded(outcome);
+            return AttemptState::Succeeded(outcome);
         }
         if matches!(outcome.end, Ended::Unknown(_)) {
-            return After::Unknown(attempt);
+            return AttemptState::Unknown(attempt);
         }
         let lease = self.snap.engine.lease;
         let counted = |a: &&Attempt| !a.withheld() && (!on(Mutation::RetriesInMemory) || a.lease == lease);
         let tries = self.attempts_for(id, task).filter_map(Stored::get).filter(counted).count();
-        let spent = u32::try_from(tries).unwrap_or(u32::MAX) >= task.tries || attempt.ordered_by.is_some();
-        if spent && !attempt.withheld() { After::Failed(outcome) } else { After::TriesLeft(outcome) }
+        let exhausted = u32::try_from(tries).unwrap_or(u32::MAX) >= task.tries || attempt.ordered_by.is_some();
+        if exhausted && !attempt.withheld() { AttemptState::Failed(outcome) } else { AttemptState::TriesLeft(outcome) }
     }
 
     /// Honours an operator's `retry`: runs one more command, whatever the number of tries.
-    pub(super) fn retry_ordered(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
-        let order = self.order_of(case, Verb::Retry)?.clone();
+    pub(super) fn retry_ordered(&mut self, ctx: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
+        let order = self.order_of(ctx, Verb::Retry)?.clone();
         let reason = Reason::Working { phase: format!("running {} again, as ordered", task.name) };
-        self.run_again(case, task, Some(order)).or(Some(reason))
+        self.run_again(ctx, task, Some(order)).or(Some(reason))
     }
 
     /// Runs the further tries that the definition allows: `command_retries` commands, `command_interval` apart. Each
     /// follows a recorded outcome of the one before. A command of unknown outcome never runs again by itself (I25).
-    pub(super) fn retry_by_definition(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
-        let last = self.attempts_for(case.id, task).next_back()?.get()?;
+    pub(super) fn retry_by_definition(&mut self, ctx: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
+        let last = self.attempts_for(ctx.id, task).next_back()?.get()?;
         if on(Mutation::SecondRun) && last.open() {
-            return self.run_again(case, task, None);
+            return self.run_again(ctx, task, None);
         }
-        let After::TriesLeft(outcome) = self.what_came_of(case.id, task) else { return None };
+        let AttemptState::TriesLeft(outcome) = self.attempt_state(ctx.id, task) else { return None };
         // While the queue is disabled, no command runs except the success command, which ends a repair.
-        if !task.success && !self.switch(case.queue()).enabled() {
+        if !task.success && !self.switch(ctx.queue()).enabled() {
             return None;
         }
         // A withheld command did nothing to the machine, so the next try need not wait for `command_interval`.
-        let again = after(outcome.at, if last.withheld() { WITHHELD } else { task.interval });
+        let again = after(outcome.at, if last.withheld() { WITHHELD_RETRY_SECONDS } else { task.interval });
         let reason = Reason::CommandFailed {
             end: outcome.end.clone(),
             stderr: outcome.stderr.clone(),
@@ -201,63 +201,63 @@ impl<'a> Pass<'a> {
             return Some(reason);
         }
         // After a command that began, the check must answer once before the next try.
-        let checked = self.snap.work.get(&case.id).is_some_and(|w| w.check.is_some());
+        let checked = self.snap.work.get(&ctx.id).is_some_and(|w| w.check.is_some());
         if last.began() && !checked {
             return Some(reason);
         }
-        self.run_again(case, task, None).or(Some(reason))
+        self.run_again(ctx, task, None).or(Some(reason))
     }
 
     /// Plans the next command, or returns the reason why it may not run now.
     pub(super) fn run_again(
         &mut self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         task: Task<'a>,
         order: Option<Stored<Order>>,
     ) -> Option<Reason> {
-        if let Some(reason) = self.paused(case.id, task.name) {
+        if let Some(reason) = self.paused(ctx.id, task.name) {
             return Some(reason);
         }
-        let node = self.node_of(case);
+        let node = self.node_of(ctx);
         // The success command ends a repair, and repairs end while the queue is disabled too.
-        let drained = !task.success && self.needs_drain(case);
+        let drained = !task.success && self.needs_drain(ctx);
         let barred = if task.success {
             self.program_missing(task.argv)
-        } else if !self.switch(case.queue()).enabled() {
+        } else if !self.switch(ctx.queue()).enabled() {
             Some(Reason::QueueDisabled)
         } else {
-            let wrong = || self.wrong_node(case, node.map(AsRef::as_ref));
-            let unwell = || self.others_unhealthy(case);
-            let barred = self.stale_for(case).or_else(|| self.barred(case));
-            barred.or_else(|| self.no_command(case)).or_else(wrong).or_else(unwell)
+            let mismatch = || self.wrong_node(ctx, node.map(AsRef::as_ref));
+            let unhealthy = || self.others_unhealthy(ctx);
+            let barred = self.stale_for(ctx).or_else(|| self.barred(ctx));
+            barred.or_else(|| self.no_command(ctx)).or_else(mismatch).or_else(unhealthy)
         };
         if barred.is_some() {
             return barred;
         }
         // Somebody uncordoned the Node in the meantime. Pods may run on it again, so the command must not run.
-        if drained && node.is_some_and(|n| !n.unschedulable || n.owner().is_none_or(|o| o.entry != case.id)) {
-            let since = self.snap.work.get(&case.id).and_then(|w| w.drain.uncordoned);
+        if drained && node.is_some_and(|n| !n.unschedulable || n.owner().is_none_or(|o| o.entry != ctx.id)) {
+            let since = self.snap.work.get(&ctx.id).and_then(|w| w.drain.uncordoned);
             return Some(Reason::UncordonedByOther { since: since.unwrap_or(self.now.wall) });
         }
-        if !case.is_repair()
+        if !ctx.is_repair()
             && self.policy.unreachable_rule == UnreachableRule::All
             && let Some(gate) = self.unreachable_gate()
         {
             return Some(gate);
         }
         if !task.success
-            && let Err(barred) = self.etcd_before_power(case)
+            && let Err(barred) = self.check_etcd_before_power(ctx)
         {
             return Some(barred);
         }
-        let before = self.attempts_for(case.id, task).next_back();
+        let before = self.attempts_for(ctx.id, task).next_back();
         let forced = before.and_then(Stored::get).is_some_and(|before| before.forced);
-        let fresh = match self.recheck(case, node.filter(|_| !task.success), drained, forced) {
+        let fresh = match self.recheck(ctx, node.filter(|_| !task.success), drained, forced) {
             Recheck::Allows(fresh) => fresh,
-            Recheck::Asks(reason) | Recheck::Waits(reason) => return Some(reason),
+            Recheck::Pending(reason) | Recheck::Waits(reason) => return Some(reason),
         };
         let found = fresh.as_ref().and_then(|f| f.node.as_deref());
-        let mut attempt = self.next_attempt(case, task, found.or(node.map(AsRef::as_ref)));
+        let mut attempt = self.next_attempt(ctx, task, found.or(node.map(AsRef::as_ref)));
         attempt.forced = forced;
         attempt.ordered_by = order.as_ref().and_then(Stored::get).map(|o| {
             let why = o.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
@@ -266,12 +266,12 @@ impl<'a> Pass<'a> {
         // An ordered command that was withheld is still the order of the same operator.
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
-        let folded = self.folded(case.id, task, order.is_some());
-        let gone = folded.iter().filter_map(Stored::get).map(|a| a.folded.saturating_add(1));
-        attempt.folded = gone.fold(0, u32::saturating_add);
-        let guard = if task.success { Guard::of_entry(case.id, case.mod_revision) } else { self.disrupting(case) };
-        let effect = Effect::RunAgain { entry: case.owned(), fresh, before: before.cloned(), folded, order, attempt };
-        self.plan(case.machine, Some(case.id), guard, effect);
+        let folded = self.folded(ctx.id, task, order.is_some());
+        let folded_counts = folded.iter().filter_map(Stored::get).map(|a| a.folded.saturating_add(1));
+        attempt.folded = folded_counts.fold(0, u32::saturating_add);
+        let guard = if task.success { Guard::of_entry(ctx.id, ctx.mod_revision) } else { self.disruption_guard(ctx) };
+        let effect = Effect::RunAgain { entry: ctx.owned(), fresh, before: before.cloned(), folded, order, attempt };
+        self.plan(ctx.machine, Some(ctx.id), guard, effect);
         None
     }
 
@@ -281,9 +281,9 @@ impl<'a> Pass<'a> {
     /// * Withheld attempts, which never count. The entry's first attempt stays, because taking a drain back depends on
     ///   it.
     /// * Old attempts, if an operator orders the next one. After such an order the definition allows no further try
-    ///   ([`Pass::what_came_of`]). As many attempts as the definition allows stay nevertheless: a program that counts
+    ///   ([`Pass::attempt_state`]). As many attempts as the definition allows stay nevertheless: a program that counts
     ///   the keys would otherwise run the command again. An attempt goes only if a newer one holds the same facts about
-    ///   the machine ([`Attempt::tells_the_same`]).
+    ///   the machine ([`Attempt::is_covered_by`]).
     fn folded(&self, id: EntryId, task: Task<'_>, ordered: bool) -> Vec<Stored<Attempt>> {
         let first = self.snap.store.attempts_of(id).next().and_then(Stored::get).map(|a| a.number);
         let all = self.attempts_for(id, task).filter(|s| s.get().is_some_and(|a| Some(a.number) != first));
@@ -293,47 +293,47 @@ impl<'a> Pass<'a> {
         if ordered {
             let counted: Vec<_> = all.iter().filter(|s| !withheld(s)).collect();
             let tries = usize::try_from(task.tries).unwrap_or(usize::MAX);
-            let (old, kept) = counted.split_at(counted.len().saturating_sub(tries.max(KEPT_TRIES)));
-            let told = |a: &Attempt| kept.iter().filter_map(|s| s.get()).any(|newer| a.tells_the_same(newer));
-            folded.extend(old.iter().filter(|s| s.get().is_some_and(told)).map(|s| Stored::clone(s)));
+            let (old, kept) = counted.split_at(counted.len().saturating_sub(tries.max(MAX_KEPT_TRIES)));
+            let is_covered = |a: &Attempt| kept.iter().filter_map(|s| s.get()).any(|newer| a.is_covered_by(newer));
+            folded.extend(old.iter().filter(|s| s.get().is_some_and(is_covered)).map(|s| Stored::clone(s)));
         }
-        folded.truncate(FOLDED_AT_ONCE);
+        folded.truncate(MAX_FOLDED_PER_RUN);
         folded
     }
 
     /// Reports whether the next step drains a Node first.
-    pub(super) fn needs_drain(&self, case: EntryContext<'a>) -> bool {
-        match case.of {
+    pub(super) fn needs_drain(&self, ctx: EntryContext<'a>) -> bool {
+        match ctx.of {
             EntryKind::Reboot(_) => true,
             EntryKind::Repair { operation, step, .. } => {
-                let asked = operation.step(step).is_some_and(|s| s.need_drain.unwrap_or(false));
-                asked && self.node_of(case).is_some()
+                let required = operation.step(step).is_some_and(|s| s.need_drain.unwrap_or(false));
+                required && self.node_of(ctx).is_some()
             }
         }
     }
 
     /// Returns the attempt that is written before the command starts.
-    pub(super) fn next_attempt(&self, case: EntryContext<'_>, task: Task<'_>, node: Option<&NodeRow>) -> Attempt {
+    pub(super) fn next_attempt(&self, ctx: EntryContext<'_>, task: Task<'_>, node: Option<&NodeRow>) -> Attempt {
         // Number by key, so that an attempt that cannot be read is not overwritten.
-        let all = self.snap.store.attempts.range((case.id, 0)..=(case.id, u32::MAX));
+        let all = self.snap.store.attempts.range((ctx.id, 0)..=(ctx.id, u32::MAX));
         let number = all.into_iter().next_back().map_or(1, |((_, last), _)| last.saturating_add(1));
         let mut argv = task.argv.to_vec();
-        argv.push(case.address.to_owned());
-        let (machine_type, operation) = match case.of {
+        argv.push(ctx.address.to_owned());
+        let (machine_type, operation) = match ctx.of {
             EntryKind::Reboot(_) => (None, None),
             EntryKind::Repair { entry, .. } => (Some(entry.machine_type.clone()), Some(entry.operation.clone())),
         };
         Attempt {
-            id: attempt_id(case.id, number),
-            entry: case.id,
+            id: attempt_id(ctx.id, number),
+            entry: ctx.id,
             number,
             step: task.step,
             success: task.success,
             machine_type,
             operation,
-            address: case.address.to_owned(),
+            address: ctx.address.to_owned(),
             node: node.map(|n| n.name.clone()),
-            control_plane: case.control_plane(),
+            control_plane: ctx.control_plane(),
             lease: self.snap.engine.lease,
             host: self.snap.engine.host.clone(),
             argv,
@@ -348,6 +348,6 @@ impl<'a> Pass<'a> {
             folded: 0,
             outcome: None,
         }
-        .met(node)
+        .with_node(node)
     }
 }

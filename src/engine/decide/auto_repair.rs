@@ -18,9 +18,9 @@ use crate::{
 
 /// Maximum age in seconds of sabakan's answer. An older answer may still show a machine as down that has recovered from
 /// its reboot.
-const YOUNG: f64 = 5.0;
+const MAX_ANSWER_AGE: f64 = 5.0;
 /// Maximum age in seconds of the copy of BareMetalHosts.
-const HOSTS_YOUNG: f64 = 10.0;
+const MAX_HOSTS_AGE: f64 = 10.0;
 /// Key of automatic repair among the effects.
 const REPAIRS: &str = "automatic repair";
 
@@ -37,16 +37,16 @@ pub struct AutoRepair {
 
 impl Pass<'_> {
     /// Adds the entries of the plan if the conditions of REP-45 hold.
-    pub(super) fn tend_auto_repair(&mut self) {
+    pub(super) fn plan_auto_repair(&mut self) {
         let store = &self.snap.store;
         self.out.auto_repair = self.auto_repair();
-        let adds = self.out.auto_repair.off.is_none() && !self.out.auto_repair.plan.entries.is_empty();
+        let has_repairs = self.out.auto_repair.off.is_none() && !self.out.auto_repair.plan.entries.is_empty();
         let fresh = self.boot() - store.heard <= 10.0;
-        if !adds || !fresh || !self.leading() {
+        if !has_repairs || !fresh || !self.leading() {
             return;
         }
         self.out.auto_repair.asks_again =
-            self.snap.registry.broken.good.as_ref().is_none_or(|good| self.boot() - good.at > YOUNG);
+            self.snap.registry.broken.good.as_ref().is_none_or(|good| self.boot() - good.at > MAX_ANSWER_AGE);
         if !self.out.auto_repair.asks_again {
             self.plan(REPAIRS, None, Guard::default(), Effect::Registry(Registering::AddRepairs));
         }
@@ -68,18 +68,18 @@ impl Pass<'_> {
         if let Some(why) = &asked.error {
             return off(why.clone());
         }
-        if let Some(reason) = self.not_ours() {
+        if let Some(reason) = self.not_leading() {
             return off(reason.to_string());
         }
         let Some(good) = &asked.good else { return off("sabakan has not answered yet".to_owned()) };
         #[allow(clippy::cast_precision_loss)] // seconds
-        let most = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
+        let max_age = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
         let age = self.boot() - good.at;
-        if age > most {
+        if age > max_age {
             return off(format!("sabakan's last answer is {age:.0} s old"));
         }
-        let kept = kept_by_hosts(&self.snap.kube, self.boot());
-        match kept.and_then(|kept| plan_of(store, good, kept, &self.snap.kube)) {
+        let kept = machines_held_by_hosts(&self.snap.kube, self.boot());
+        match kept.and_then(|kept| auto_repair_plan(store, good, kept, &self.snap.kube)) {
             Ok(plan) => AutoRepair { plan, ..AutoRepair::default() },
             Err(why) => off(why),
         }
@@ -88,9 +88,9 @@ impl Pass<'_> {
 
 /// Returns the plan of automatic repair for an answer and the present queues. The subcommands use the same function.
 ///
-/// `kept` holds machines that must be left alone because of their BareMetalHosts ([`kept_by_hosts`]); `kube` shows
+/// `kept` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]); `kube` shows
 /// which Nodes are Ready.
-pub fn plan_of(
+pub fn auto_repair_plan(
     store: &StoreView,
     good: &Good,
     mut kept: BTreeMap<String, String>,
@@ -114,7 +114,7 @@ pub fn plan_of(
     // A rebooted machine may have left the queue before sabakan looks again, so the waiting time applies to it too.
     let wait = constraints.wait_seconds_to_repair_rebooting;
     for machine in &good.machines.list {
-        if let Some(cause) = coming_back(machine, wait, kube) {
+        if let Some(cause) = recovery_cause(machine, wait, kube) {
             let why = format!(
                 "{cause}, and unreachable in sabakan for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
                 machine.duration
@@ -134,7 +134,7 @@ pub fn plan_of(
 }
 
 /// Returns why sabakan's `UNREACHABLE` does not count yet, if the state is younger than `wait` seconds.
-fn coming_back(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'static str> {
+fn recovery_cause(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'static str> {
     #[allow(clippy::cast_precision_loss)] // seconds
     let young = machine.state == State::Unreachable && machine.duration < wait as f64;
     if !young {
@@ -155,14 +155,16 @@ fn coming_back(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'static
 ///
 /// A message if the copy of the hosts is not fresh. A machine that is held off must never count as broken (REP-47,
 /// I44).
-pub fn kept_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<String, String>, String> {
-    let heard = kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.heard, source.error.as_ref()));
-    match heard {
-        Some((true, heard, _)) if boot - heard <= HOSTS_YOUNG => Ok(kept(kube)),
+pub fn machines_held_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<String, String>, String> {
+    let hosts_source =
+        kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.heard, source.error.as_ref()));
+    match hosts_source {
+        Some((true, hosts_source, _)) if boot - hosts_source <= MAX_HOSTS_AGE => Ok(kept(kube)),
         Some((_, _, Some(why))) => Err(format!("waits for BareMetalHosts, to know which are held off: {why}")),
-        Some((true, heard, None)) => {
-            Err(format!("waits for BareMetalHosts, to know which are held off: last read {:.0} s ago", boot - heard))
-        }
+        Some((true, hosts_source, None)) => Err(format!(
+            "waits for BareMetalHosts, to know which are held off: last read {:.0} s ago",
+            boot - hosts_source
+        )),
         _ => Err("waits for BareMetalHosts, to know which are held off: not read yet".to_owned()),
     }
 }

@@ -21,88 +21,88 @@ use crate::{
 
 impl<'a> Pass<'a> {
     /// Moves an entry in `rebooting` on.
-    pub(super) fn after_power(&mut self, case: EntryContext<'a>) -> Reason {
-        let node = self.node_of(case);
-        self.out.ask_etcd |= self.hosts_voter(case);
+    pub(super) fn process_rebooting(&mut self, ctx: EntryContext<'a>) -> Reason {
+        let node = self.node_of(ctx);
+        self.out.ask_etcd |= self.hosts_voting_member(ctx);
         if let Some(node) = node {
-            self.restamp(case, node);
+            self.renew_owner(ctx, node);
         }
         if !self.leading() {
-            return self.not_ours().unwrap_or_else(|| self.waiting_for_boot(case, String::new(), Awaited::Check));
+            return self.not_leading().unwrap_or_else(|| self.waiting_for_boot(ctx, String::new(), Awaited::Check));
         }
-        let Some(task) = self.task(case) else { return self.no_definition() };
-        if let Some((open, until)) = self.running_attempt(case.id) {
+        let Some(task) = self.task(ctx) else { return self.no_definition() };
+        if let Some((open, until)) = self.running_attempt(ctx.id) {
             // A command of this leader is waited for. For a command of a dead leader an operator may order `done`
             // (REB-49).
             if until.is_finite()
-                && let Some(done) = self.called_done(case, node)
+                && let Some(done) = self.called_done(ctx, node)
             {
-                return done.map_or_else(|reason| reason, |end| self.end(case, node, end, true));
+                return done.map_or_else(|reason| reason, |end| self.end(ctx, node, end, true));
             }
             let reason = self.running(open, until);
-            return self.by_its_host(case, reason);
+            return self.with_host_reason(ctx, reason);
         }
         // The end comes first: a machine that has booted is not rebooted again, whatever the result of its command.
-        let attempt = self.attempts_for(case.id, task).next_back().and_then(Stored::get);
-        if let Some(reason) = self.finish(case, node, attempt) {
+        let attempt = self.attempts_for(ctx.id, task).next_back().and_then(Stored::get);
+        if let Some(reason) = self.finish(ctx, node, attempt) {
             return reason;
         }
-        if let Some(why) = self.taken_back(case) {
-            return self.take_back(case, why);
+        if let Some(why) = self.withheld_unwind_reason(ctx) {
+            return self.unwind_withheld(ctx, why);
         }
         // An order that has to wait does not delay the boot check.
-        let again = self.retry_ordered(case, task).or_else(|| self.retry_by_definition(case, task));
-        self.check_boot(case);
-        let reason = again.unwrap_or_else(|| self.why_not_booted(case, attempt));
-        self.by_its_host(case, reason)
+        let again = self.retry_ordered(ctx, task).or_else(|| self.retry_by_definition(ctx, task));
+        self.check_boot(ctx);
+        let reason = again.unwrap_or_else(|| self.why_not_booted(ctx, attempt));
+        self.with_host_reason(ctx, reason)
     }
 
     /// Ends the entry if its conditions are met.
     fn finish(
         &mut self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         node: Option<&Arc<NodeRow>>,
         attempt: Option<&Attempt>,
     ) -> Option<Reason> {
-        let work = self.snap.work.get(&case.id);
+        let work = self.snap.work.get(&ctx.id);
         let end = if let (Some(node), Some(uid)) = (node, attempt.and_then(|a| a.node_uid.as_ref()))
             && *uid != node.uid
             && node.ready
         {
             End::Replaced
-        } else if let Some(done) = self.called_done(case, node) {
+        } else if let Some(done) = self.called_done(ctx, node) {
             match done {
                 Ok(end) => end,
                 Err(reason) => return Some(reason),
             }
         } else if matches!(work.and_then(|w| w.check.as_ref()), Some((_, CheckAnswer::Yes)))
-            && readiness(self.snap, case.id, case.address, case.control_plane(), node, self.now).missing.is_none()
+            && readiness(self.snap, ctx.id, ctx.address, ctx.control_plane(), node, self.now).missing.is_none()
         {
             End::Booted
         } else {
             return None;
         };
-        Some(self.end(case, node, end, false))
+        Some(self.end(ctx, node, end, false))
     }
 
     /// Returns the end by an operator's `done`. The entry counts as booted once its Node is Ready (REB-49).
-    fn called_done(&self, case: EntryContext<'a>, node: Option<&Arc<NodeRow>>) -> Option<Result<End, Reason>> {
-        let order = self.order(case.id, case.mod_revision, Verb::Done)?;
+    fn called_done(&self, ctx: EntryContext<'a>, node: Option<&Arc<NodeRow>>) -> Option<Result<End, Reason>> {
+        let order = self.order(ctx.id, ctx.mod_revision, Verb::Done)?;
         if node.is_some_and(|n| n.ready) {
             return Some(Ok(End::DoneBy(order.clone())));
         }
-        Some(Err(self.waiting_for_boot(case, String::new(), Awaited::NodeReady)))
+        Some(Err(self.waiting_for_boot(ctx, String::new(), Awaited::NodeReady)))
     }
 
     /// Ends the entry; an API server must have settled first. `running`: a command of the entry may still run. The
     /// cordon then stays until that command has ended or its bound has passed.
-    fn end(&mut self, case: EntryContext<'a>, node: Option<&Arc<NodeRow>>, end: End, running: bool) -> Reason {
-        if case.control_plane()
-            && let Some(reason) = self.settling(case, node, matches!(end, End::Booted))
+    fn end(&mut self, ctx: EntryContext<'a>, node: Option<&Arc<NodeRow>>, end: End, running: bool) -> Reason {
+        if ctx.control_plane()
+            && let Some(reason) = self.settling(ctx, node, matches!(end, End::Booted))
         {
             return reason;
         }
-        let guard = Guard::of_entry(case.id, case.mod_revision);
+        let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
         let effect = match node.and_then(|n| n.owner().map(|o| (n, o))) {
             // The machine has recovered, so its cordon must not become an orphaned cordon when the entry is gone.
             Some((node, owner)) if owner.taken_over_rebooting => {
@@ -116,23 +116,16 @@ impl<'a> Pass<'a> {
                 Effect::Remove { end, ready: node.filter(|_| by_order).map(|n| n.name.clone()), running }
             }
         };
-        self.plan(case.machine, Some(case.id), guard, effect);
+        self.plan(ctx.machine, Some(ctx.id), guard, effect);
         Reason::Working { phase: "booted, finishing".to_owned() }
     }
 
     /// Runs the boot check when it is due, also after a command that failed or has an unknown outcome. The check may
     /// settle it.
-    fn check_boot(&mut self, case: EntryContext<'a>) {
+    fn check_boot(&mut self, ctx: EntryContext<'a>) {
         let Some(reboot) = self.definition.map(|d| &d.cluster.reboot) else { return };
-        let since = case.since.unwrap_or(self.now.wall);
-        self.plan_check(
-            case.id,
-            case.machine,
-            case.address,
-            since,
-            reboot,
-            Guard::of_entry(case.id, case.mod_revision),
-        );
+        let since = ctx.since.unwrap_or(self.now.wall);
+        self.plan_check(ctx.id, ctx.machine, ctx.address, since, reboot, Guard::of_entry(ctx.id, ctx.mod_revision));
     }
 
     /// Plans one boot check when it is due.
@@ -158,19 +151,19 @@ impl<'a> Pass<'a> {
         self.plan(machine, Some(id), guard, Effect::BootCheck { argv, bound });
     }
 
-    fn why_not_booted(&self, case: EntryContext<'a>, attempt: Option<&Attempt>) -> Reason {
-        let work = self.snap.work.get(&case.id);
+    fn why_not_booted(&self, ctx: EntryContext<'a>, attempt: Option<&Attempt>) -> Reason {
+        let work = self.snap.work.get(&ctx.id);
         let (last, unavailable) = match work.and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => (String::new(), Some(why.clone())),
             Some((_, CheckAnswer::No(text))) => (text.clone(), None),
             Some((_, CheckAnswer::Yes)) => {
-                let node = self.snap.node_of(case.address);
-                let sound = readiness(self.snap, case.id, case.address, case.control_plane(), node, self.now);
-                (sound.missing.map_or_else(String::new, |m| format!("true, but {m}")), None)
+                let node = self.snap.node_of(ctx.address);
+                let status = readiness(self.snap, ctx.id, ctx.address, ctx.control_plane(), node, self.now);
+                (status.missing.map_or_else(String::new, |m| format!("true, but {m}")), None)
             }
             None => (String::new(), None),
         };
-        if let Some(reason @ Reason::ProgramMissing { .. }) = self.no_command(case) {
+        if let Some(reason @ Reason::ProgramMissing { .. }) = self.no_command(ctx) {
             return reason;
         }
         if let Some(why) = unavailable {
@@ -184,18 +177,18 @@ impl<'a> Pass<'a> {
                     Reason::OutcomeUnknown { attempt: Some(a.id.clone()), until: None }
                 }
                 Some(o) => {
-                    let said = if o.stderr.trim().is_empty() { &o.stdout } else { &o.stderr };
-                    Reason::CommandFailed { end: o.end.clone(), stderr: said.clone(), retry: CommandRetry::Never }
+                    let output = if o.stderr.trim().is_empty() { &o.stdout } else { &o.stderr };
+                    Reason::CommandFailed { end: o.end.clone(), stderr: output.clone(), retry: CommandRetry::Never }
                 }
-                None => self.waiting_for_boot(case, last, Awaited::Check),
+                None => self.waiting_for_boot(ctx, last, Awaited::Check),
             },
         }
     }
 
-    fn waiting_for_boot(&self, case: EntryContext<'_>, last: String, awaited: Awaited) -> Reason {
-        let since = case.since.unwrap_or(self.now.wall);
+    fn waiting_for_boot(&self, ctx: EntryContext<'_>, last: String, awaited: Awaited) -> Reason {
+        let since = ctx.since.unwrap_or(self.now.wall);
         #[allow(clippy::cast_precision_loss)] // seconds
         let stuck = seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64;
-        Reason::WaitingForBoot { since, last, stuck: stuck && !on(Mutation::StuckUnsaid), awaited }
+        Reason::WaitingForBoot { since, last, stuck: stuck && !on(Mutation::StuckUnreported), awaited }
     }
 }

@@ -40,7 +40,7 @@ impl Claims {
         let starting: BTreeSet<EntryId> =
             snap.in_flight.values().filter(|f| f.starts).filter_map(|f| f.entry).collect();
         for (&index, stored) in &store.reboots.entries {
-            if stored.get().is_none() && on(Mutation::SlotEaten) {
+            if stored.get().is_none() && on(Mutation::UnreadableEntryTakesSlot) {
                 claims.workers.insert(stored.key.clone(), EntryId::reboot(index));
             }
             let (id, Some(entry)) = (EntryId::reboot(index), stored.get()) else { continue };
@@ -79,9 +79,9 @@ impl Claims {
             let may_run = attempts::may_still_run(snap, attempt, now).is_some();
             // An entry whose machine left the definition goes in this pass, and another one may take its slot in the
             // same pass.
-            let leaves = id.queue == QueueKind::Reboot
+            let is_leaving = id.queue == QueueKind::Reboot
                 && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &attempt.address).is_none());
-            if attempts::has_live_entry(snap, *id) && !leaves {
+            if attempts::has_live_entry(snap, *id) && !is_leaving {
                 // A success command may run for an entry that has not started. Until it ends, nothing else happens to
                 // the machine.
                 if may_run && id.queue == QueueKind::Repair {

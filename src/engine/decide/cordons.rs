@@ -15,17 +15,17 @@ use crate::model::{
 use crate::mutation::{Mutation, on};
 
 /// Decision about a cordon whose entry is gone.
-enum Orphan {
+enum CordonState {
     /// The node is uncordoned.
-    LetGo,
+    Removable,
     /// The node stays cordoned: its machine was rebooted or repaired and has not recovered.
-    Stays(Reason),
+    Kept(Reason),
 }
 
 impl<'a> Pass<'a> {
     /// Uncordons nodes that cketerm or CKE cordoned for an entry that is no longer in progress. A node whose command
     /// began must have recovered first. The queue's switch does not matter here (I10, I13, I14).
-    pub(super) fn let_go_of_cordons(&mut self) {
+    pub(super) fn release_cordons(&mut self) {
         let snap = self.snap;
         // Without a definition it is unknown which entries are in progress, so no node is uncordoned (REB-7).
         if self.definition.is_none() || !snap.store.synced {
@@ -59,22 +59,22 @@ impl<'a> Pass<'a> {
                 self.out.orphans.insert(name.clone(), Reason::InvalidEntry { why });
                 continue;
             }
-            match self.orphan(node, owner) {
-                Orphan::LetGo if self.may_be_a_later_leaders(name) => {}
-                Orphan::LetGo => self.release(node, owner),
-                Orphan::Stays(reason) => {
+            match self.cordon_state(node, owner) {
+                CordonState::Removable if self.may_belong_to_later_leader(name) => {}
+                CordonState::Removable => self.release(node, owner),
+                CordonState::Kept(reason) => {
                     self.out.orphans.insert(name.clone(), reason);
                 }
             }
         }
-        self.settle_what_is_left();
+        self.settle_ended_attempts();
     }
 
     /// Reports whether the record may belong to a later leader. The record has another lease and appeared while this
     /// engine led. This lease may be lost without notice, and the record's entry may be in progress under the later
     /// leader. A keep-alive that was sent after the record was seen, and acknowledged, proves that the record is older
     /// (SAF-34, I24).
-    fn may_be_a_later_leaders(&self, node: &str) -> bool {
+    fn may_belong_to_later_leader(&self, node: &str) -> bool {
         let Some(leading) = &self.snap.engine.leading else { return false };
         self.snap.foreign.get(node).is_some_and(|(_, seen)| *seen > leading.since && leading.acknowledged <= *seen)
     }
@@ -111,63 +111,63 @@ impl<'a> Pass<'a> {
     }
 
     /// Reports whether a command ran on the machine for an entry that is gone, and the machine has not recovered since.
-    pub(super) fn is_away(&self, node: &Arc<NodeRow>, owner: &Owner) -> bool {
+    pub(super) fn is_not_back(&self, node: &Arc<NodeRow>, owner: &Owner) -> bool {
         let id = owner.entry;
         // A repair that stays in the queue has ended or backed off. In both cases its node may be uncordoned.
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         let powered = owner.taken_over_rebooting || attempts::commanded(self.snap, id);
-        if self.done_and_down(node, owner) {
+        if self.is_done_but_not_ready(node, owner) {
             return true;
         }
         !stays
             && powered
-            && readiness::back_from_all(self.snap, id, Some(node)).is_some()
-            && !self.checked_back(id, node)
+            && readiness::all_reboots_missing(self.snap, id, Some(node)).is_some()
+            && !self.check_confirms_boot(id, node)
     }
 
     /// Reports whether an operator ordered `done` and the Node is not Ready. It concerns a reboot that another program
     /// began, and a repair that stays in the queue (I14).
-    fn done_and_down(&self, node: &NodeRow, owner: &Owner) -> bool {
+    fn is_done_but_not_ready(&self, node: &NodeRow, owner: &Owner) -> bool {
         let id = owner.entry;
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
-        let called_done = owner.called_done || (stays && readiness::is_back_by_order(self.snap, id));
+        let called_done = owner.called_done || (stays && readiness::is_done_by_order(self.snap, id));
         called_done && !node.ready && !on(Mutation::DoneForgotten)
     }
 
     /// Reports whether the health check of a deleted repair shows that its machine has recovered. It takes the place of
     /// the boot id.
-    fn checked_back(&self, id: EntryId, node: &NodeRow) -> bool {
+    fn check_confirms_boot(&self, id: EntryId, node: &NodeRow) -> bool {
         let answer = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
         id.queue == QueueKind::Repair && node.ready && matches!(answer, Some((_, CheckAnswer::Yes)))
     }
 
-    fn orphan(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) -> Orphan {
-        let Some(owner) = owner else { return Orphan::LetGo };
+    fn cordon_state(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) -> CordonState {
+        let Some(owner) = owner else { return CordonState::Removable };
         let id = owner.entry;
         // A command that was cancelled before it began did nothing to the machine.
         let powered = attempts::commanded(self.snap, id) || owner.taken_over_rebooting;
         let powered = powered && !on(Mutation::EarlyUncordon);
         let stays_in_queue = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
-        if self.done_and_down(node, owner) && node.unschedulable && !self.ordered_uncordon(id) {
-            return Orphan::Stays(Reason::OrphanedCordon { node: node.name.clone(), entry: id });
+        if self.is_done_but_not_ready(node, owner) && node.unschedulable && !self.has_uncordon_order(id) {
+            return CordonState::Kept(Reason::OrphanedCordon { node: node.name.clone(), entry: id });
         }
         if !powered || stays_in_queue {
-            return Orphan::LetGo;
+            return CordonState::Removable;
         }
         // An operator uncordoned the node, or ordered it.
-        if !node.unschedulable || self.ordered_uncordon(id) {
-            return Orphan::LetGo;
+        if !node.unschedulable || self.has_uncordon_order(id) {
+            return CordonState::Removable;
         }
-        let recorded = readiness::is_recorded(self.snap, id, node);
-        let back = readiness::back_from_all(self.snap, id, Some(node)).is_none();
-        if (back && recorded) || self.checked_back(id, node) {
-            return Orphan::LetGo;
+        let recorded = readiness::is_boot_id_recorded(self.snap, id, node);
+        let back = readiness::all_reboots_missing(self.snap, id, Some(node)).is_none();
+        if (back && recorded) || self.check_confirms_boot(id, node) {
+            return CordonState::Removable;
         }
         let attempt = self.snap.store.attempts_of(id).next_back().and_then(Stored::get);
         // Without a recorded boot id the boot check must decide.
         let answer = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
         if back && matches!(answer, Some((_, CheckAnswer::Yes))) {
-            return Orphan::LetGo;
+            return CordonState::Removable;
         }
         if let (Some(definition), true) = (self.definition, self.leading()) {
             let since = attempt.map(|a| a.start).or(owner.since).unwrap_or(self.now.wall);
@@ -180,21 +180,21 @@ impl<'a> Pass<'a> {
                 QueueKind::Repair => self.check_health_of_orphan(id, attempt, &address, since),
             }
         }
-        Orphan::Stays(Reason::OrphanedCordon { node: node.name.clone(), entry: id })
+        CordonState::Kept(Reason::OrphanedCordon { node: node.name.clone(), entry: id })
     }
 
-    fn ordered_uncordon(&self, id: EntryId) -> bool {
+    fn has_uncordon_order(&self, id: EntryId) -> bool {
         self.snap.store.orders.get(&id).and_then(Stored::get).is_some_and(|o| o.verb == Verb::Uncordon)
     }
 
     /// Removes cketerm's annotations. It also removes `unschedulable` if the cordon is cketerm's and no administrator
     /// took it over (I11, I12). In that case `keep-cordoned` is removed too.
     fn release(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) {
-        let ours = drain::schedulable_before(node);
+        let schedulable = drain::schedulable_before(node);
         let effect = Effect::Release {
             node: Arc::clone(node),
-            uncordon: ours && (!node.keep_cordoned || on(Mutation::KeepForgotten)),
-            drop_keep: ours && node.keep_cordoned,
+            uncordon: schedulable && (!node.keep_cordoned || on(Mutation::KeepForgotten)),
+            drop_keep: schedulable && node.keep_cordoned,
             // An entry that stays in the queue keeps its orders, for example the hold that unwound it. It also keeps
             // its attempts, from which the tries of a repair are counted.
             settle: owner.map(|o| o.entry).filter(|id| !attempts::has_entry(self.snap, *id)),
@@ -204,12 +204,12 @@ impl<'a> Pass<'a> {
 
     /// Writes this leader's lease into the owner annotation of a Node that it takes over, so that late patches of the
     /// old leader fail (SAF-34, I23). A node that another program is rebooting gets its first record.
-    pub(super) fn restamp(&mut self, case: EntryContext<'a>, node: &Arc<NodeRow>) {
+    pub(super) fn renew_owner(&mut self, ctx: EntryContext<'a>, node: &Arc<NodeRow>) {
         let lease = self.snap.engine.lease;
-        let effect = match node.owner().filter(|o| o.entry == case.id) {
+        let effect = match node.owner().filter(|o| o.entry == ctx.id) {
             Some(owner) if owner.lease == lease => return,
             // Another engine overwrote the record, so it leads now. This engine will find that its lease is lost.
-            Some(_) if self.snap.work.get(&case.id).is_some_and(|w| w.stamped) => return,
+            Some(_) if self.snap.work.get(&ctx.id).is_some_and(|w| w.stamped) => return,
             Some(owner) => {
                 let owner = Owner { lease, ..owner.clone() };
                 let mark = owner.schedulable_before;
@@ -217,29 +217,29 @@ impl<'a> Pass<'a> {
             }
             // The cordon is neither of a cketerm drain nor of CKE: somebody uncordoned the node and removed the
             // records.
-            None if !node.cke_mark || case.is_repair() => return,
+            None if !node.cke_mark || ctx.is_repair() => return,
             None => {
                 let owner = Owner {
                     lease,
-                    entry: case.id,
+                    entry: ctx.id,
                     schedulable_before: drain::schedulable_before(node),
                     uid: node.uid.clone(),
                     boot_id: String::new(),
                     taken_over_rebooting: true,
                     called_done: false,
-                    since: case.since,
+                    since: ctx.since,
                     recordoned: 0,
                 };
                 Effect::Stamp { node: Arc::clone(node), owner, cordon: false, mark: true }
             }
         };
-        let guard = Guard::of_entry(case.id, case.mod_revision);
-        self.plan(&node.name, Some(case.id), guard, effect);
+        let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
+        self.plan(&node.name, Some(ctx.id), guard, effect);
     }
 
     /// Moves attempts into history if their entry is gone and their Node is gone or has no record any more. They are
     /// the only proof that a command ran on the machine, so a stale copy of the Node must not decide this (I14).
-    fn settle_what_is_left(&mut self) {
+    fn settle_ended_attempts(&mut self) {
         let snap = self.snap;
         let mut last = None;
         for ((id, _), stored) in &snap.store.attempts {

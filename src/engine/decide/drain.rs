@@ -21,48 +21,48 @@ use crate::{
 
 impl<'a> Pass<'a> {
     /// Moves an entry in `draining` on.
-    pub(super) fn drain(&mut self, case: EntryContext<'a>) -> Reason {
+    pub(super) fn drain(&mut self, ctx: EntryContext<'a>) -> Reason {
         let snap = self.snap;
         let Some(definition) = self.definition else { return self.no_definition() };
-        let rules = definition.cluster.eviction(case.queue());
-        let node = self.node_of(case);
-        self.out.ask_etcd |= self.hosts_voter(case);
+        let rules = definition.cluster.eviction(ctx.queue());
+        let node = self.node_of(ctx);
+        self.out.ask_etcd |= self.hosts_voting_member(ctx);
         if let Some(node) = node {
             self.out.watch_pods.insert(node.name.clone());
         }
         // While the queue is disabled, drains back off (REB-50).
-        if !self.switch(case.queue()).enabled() {
-            return self.back_off(case, Reason::QueueDisabled);
+        if !self.switch(ctx.queue()).enabled() {
+            return self.back_off(ctx, Reason::QueueDisabled);
         }
         // An entry on hold returns to the queue before its command, and its cordon is removed (REB-47, REB-44).
-        if let Some(held) = self.on_hold(case) {
-            return self.unwind(case, held);
+        if let Some(held) = self.on_hold(ctx) {
+            return self.unwind(ctx, held);
         }
-        if let Some(reason @ Reason::NoCommand { .. }) = self.no_command(case) {
-            return self.back_off(case, reason);
+        if let Some(reason @ Reason::NoCommand { .. }) = self.no_command(ctx) {
+            return self.back_off(ctx, reason);
         }
         // The window has ended, or a freeze has begun. The drain unwinds and starts anew when it may (REB-47, I8).
-        if let Some(closed) = self.closed(case) {
-            return self.unwind(case, closed);
+        if let Some(closed) = self.closed(ctx) {
+            return self.unwind(ctx, closed);
         }
         let planned = self.out.effects.len();
-        let waits = self.drain_step(case, rules, node, snap.work.get(&case.id));
-        let since = case.since.unwrap_or(self.now.wall);
+        let waits = self.drain_step(ctx, rules, node, snap.work.get(&ctx.id));
+        let since = ctx.since.unwrap_or(self.now.wall);
         let left = f64::from(i32::try_from(rules.timeout).unwrap_or(i32::MAX)) - seconds_between(since, self.now.wall);
         match waits {
             // Retries of a failed effect do not extend the deadline of the drain (REB-36).
-            Ok(command) => match self.came_to_nothing(case).filter(|_| left <= 0.0) {
+            Ok(command) => match self.command_failure(ctx).filter(|_| left <= 0.0) {
                 Some(reason) => {
                     self.out.effects.truncate(planned);
-                    self.back_off(case, reason)
+                    self.back_off(ctx, reason)
                 }
                 None => command,
             },
-            Err(Waits::BackOff(why)) => self.back_off(case, why),
+            Err(Waits::BackOff(why)) => self.back_off(ctx, why),
             // The deadline has passed: effects of this step are dropped.
             Err(Waits::For(reason)) if left <= 0.0 => {
                 self.out.effects.truncate(planned);
-                self.back_off(case, reason)
+                self.back_off(ctx, reason)
             }
             Err(Waits::For(reason)) => {
                 self.wake_at(self.boot() + left + 0.001);
@@ -74,59 +74,59 @@ impl<'a> Pass<'a> {
     /// Takes the next step of a drain. `Ok` means that the command is next.
     fn drain_step(
         &mut self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         rules: Eviction<'a>,
         node: Option<&'a Arc<NodeRow>>,
         work: Option<&'a Work>,
     ) -> Result<Reason, Waits> {
         // An observer or a new leader knows nothing of this drain yet.
         let (Some(work), true) = (work, self.leading()) else {
-            let reason = self.not_ours().unwrap_or_else(|| Reason::Working { phase: "drains".to_owned() });
+            let reason = self.not_leading().unwrap_or_else(|| Reason::Working { phase: "drains".to_owned() });
             return Err(Waits::For(reason));
         };
         if let Some(stale) = self.stale() {
             return Err(Waits::For(stale));
         }
-        if let Some(reason) = self.wrong_node(case, node.map(AsRef::as_ref)) {
+        if let Some(reason) = self.wrong_node(ctx, node.map(AsRef::as_ref)) {
             return Err(Waits::For(reason));
         }
-        if let Some(other) = self.claims.running.get(case.address) {
+        if let Some(other) = self.claims.running.get(ctx.address) {
             return Err(Waits::For(Reason::OutcomeUnknown { attempt: Some(other.to_string()), until: None }));
         }
-        if let Some(reason) = self.paused(case.id, "the last step") {
+        if let Some(reason) = self.paused(ctx.id, "the last step") {
             return Err(Waits::For(reason));
         }
         // A repair of a machine that has no Node any longer has nothing to drain.
         let Some(node) = node else {
-            return self.command(case, None, None).map_err(Waits::For);
+            return self.command(ctx, None, None).map_err(Waits::For);
         };
-        self.cordoned(case, node, work).map_err(Waits::For)?;
+        self.ensure_cordoned(ctx, node, work).map_err(Waits::For)?;
         let pods = self.snap.kube.pods.get(&node.name).filter(|p| p.synced);
         let Some(pods) = pods else {
-            return Err(Waits::For(self.pods_unlisted(case, &node.name)));
+            return Err(Waits::For(self.pods_not_listed(ctx, &node.name)));
         };
         if let Some(stale) = self.stale_pods(&node.name, pods) {
             return Err(Waits::For(stale));
         }
-        let force = self.order_of(case, Verb::Force);
+        let force = self.order_of(ctx, Verb::Force);
         let leaving = sort(pods.pods.values(), rules, &self.snap.kube);
         if force.is_none() {
             if leaving.len() > 0 {
-                return Err(self.clear_out(case, node, work, rules, &leaving));
+                return Err(self.remove_pods(ctx, node, work, rules, &leaving));
             }
             if !node.volumes_in_use.is_empty() && !on(Mutation::VolumesForgotten) {
                 return Err(Waits::For(Reason::VolumeAttached { names: node.volumes_in_use.clone() }));
             }
         }
-        self.command(case, Some(node), force.cloned()).map_err(Waits::For)
+        self.command(ctx, Some(node), force.cloned()).map_err(Waits::For)
     }
 
     /// Ensures that the node is cordoned with this entry's record, under this engine's lease. Otherwise it plans the
     /// patch first (I9, I16).
-    fn cordoned(&mut self, case: EntryContext<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
+    fn ensure_cordoned(&mut self, ctx: EntryContext<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
         let lease = self.snap.engine.lease;
-        let mine = node.owner().filter(|o| o.entry == case.id && o.lease == lease);
-        let recordoned = match mine {
+        let own_record = node.owner().filter(|o| o.entry == ctx.id && o.lease == lease);
+        let recordoned = match own_record {
             Some(_) if node.unschedulable || on(Mutation::UncordonUnseen) => return Ok(()),
             // Somebody else uncordoned the node. cketerm cordons it once more, then waits with the reason (I12).
             Some(owner) if owner.recordoned > 0 => {
@@ -135,24 +135,24 @@ impl<'a> Pass<'a> {
             }
             Some(owner) => owner.recordoned + 1,
             // Another engine overwrote the record, so it leads now. This engine will find that its lease is lost.
-            None if work.stamped && node.owner().is_some_and(|o| o.entry == case.id) => {
+            None if work.stamped && node.owner().is_some_and(|o| o.entry == ctx.id) => {
                 return Err(Reason::Working { phase: "another engine has taken over the node".to_owned() });
             }
             // The record has an older lease. An uncordon in between counts nevertheless.
             None => {
-                node.owner().filter(|o| o.entry == case.id).map_or(0, |o| o.recordoned + u32::from(!node.unschedulable))
+                node.owner().filter(|o| o.entry == ctx.id).map_or(0, |o| o.recordoned + u32::from(!node.unschedulable))
             }
         };
         // The node went down after this drain began. The record of an entry that is gone keeps its cordon and must stay
         // (I14).
-        if let Some(orphan) = self.orphan_of_another(case, node) {
+        if let Some(orphan) = self.foreign_orphan(ctx, node) {
             return Err(orphan);
         }
         // Somebody uncordoned the node, so the new cordon is cketerm's, whatever it was before.
         let before = schedulable_before(node) || (node.owner().is_some() && !node.unschedulable);
         let owner = Owner {
             lease,
-            entry: case.id,
+            entry: ctx.id,
             schedulable_before: before,
             uid: node.uid.clone(),
             boot_id: node.boot_id.clone(),
@@ -162,8 +162,8 @@ impl<'a> Pass<'a> {
             recordoned,
         };
         let effect = Effect::Stamp { node: Arc::clone(node), owner, cordon: true, mark: before };
-        let guard = self.cordoning(case, node)?;
-        self.plan(&node.name, Some(case.id), guard, effect);
+        let guard = self.cordon_guard(ctx, node)?;
+        self.plan(&node.name, Some(ctx.id), guard, effect);
         Err(Reason::Working { phase: "cordons".to_owned() })
     }
 
@@ -171,48 +171,48 @@ impl<'a> Pass<'a> {
     /// The rule `all` for unreachable nodes and an unhealthy control plane hold the command back too (REB-34, I6, I7).
     pub(super) fn command(
         &mut self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         drained: Option<&Arc<NodeRow>>,
         force: Option<Stored<Order>>,
     ) -> Result<Reason, Reason> {
-        if let Some(missing) = self.no_command(case) {
+        if let Some(missing) = self.no_command(ctx) {
             return Err(missing);
         }
-        if let Some(barred) = self.barred(case) {
+        if let Some(barred) = self.barred(ctx) {
             return Err(barred);
         }
-        let older = self.policy.unreachable_rule == UnreachableRule::All;
-        if !case.is_repair()
-            && older
+        let count_all_nodes = self.policy.unreachable_rule == UnreachableRule::All;
+        if !ctx.is_repair()
+            && count_all_nodes
             && let Some(gate) = self.unreachable_gate()
         {
             return Err(gate);
         }
-        if case.control_plane() {
-            if let Some(unhealthy) = self.control_plane_unhealthy_for(case) {
+        if ctx.control_plane() {
+            if let Some(unhealthy) = self.control_plane_unhealthy_for(ctx) {
                 return Err(unhealthy);
             }
-            if !case.is_repair() {
-                self.left_endpoints(case.address)?;
+            if !ctx.is_repair() {
+                self.leave_endpoints(ctx.address)?;
             }
         }
-        self.etcd_before_power(case)?;
-        let node = drained.or_else(|| self.node_of(case)).cloned();
-        if let Some(reason) = self.wrong_node(case, node.as_deref()) {
+        self.check_etcd_before_power(ctx)?;
+        let node = drained.or_else(|| self.node_of(ctx)).cloned();
+        if let Some(reason) = self.wrong_node(ctx, node.as_deref()) {
             return Err(reason);
         }
-        let Some(task) = self.task(case) else { return Err(self.no_definition()) };
-        let on_delete = if case.is_repair() { Vec::new() } else { self.on_delete_uids() };
-        let fresh = match self.recheck(case, node.as_ref(), drained.is_some(), force.is_some()) {
+        let Some(task) = self.task(ctx) else { return Err(self.no_definition()) };
+        let on_delete = if ctx.is_repair() { Vec::new() } else { self.on_delete_uids() };
+        let fresh = match self.recheck(ctx, node.as_ref(), drained.is_some(), force.is_some()) {
             Recheck::Allows(fresh) => fresh,
-            Recheck::Asks(reason) => return Ok(reason),
+            Recheck::Pending(reason) => return Ok(reason),
             Recheck::Waits(reason) => return Err(reason),
         };
-        let mut attempt = self.next_attempt(case, task, fresh.as_ref().and_then(|f| f.node.as_deref()));
+        let mut attempt = self.next_attempt(ctx, task, fresh.as_ref().and_then(|f| f.node.as_deref()));
         attempt.forced = force.is_some();
-        let effect = Effect::Power { entry: case.owned(), fresh, force, on_delete, attempt };
-        self.plan(case.machine, Some(case.id), self.disrupting(case), effect);
-        let phase = if case.is_repair() { "running the repair command" } else { "drained, rebooting" };
+        let effect = Effect::Power { entry: ctx.owned(), fresh, force, on_delete, attempt };
+        self.plan(ctx.machine, Some(ctx.id), self.disruption_guard(ctx), effect);
+        let phase = if ctx.is_repair() { "running the repair command" } else { "drained, rebooting" };
         Ok(Reason::Working { phase: phase.to_owned() })
     }
 
@@ -222,28 +222,28 @@ impl<'a> Pass<'a> {
 
     /// Backs off: the entry returns to the queue with a higher count and a longer wait (REB-46, REP-41). Its node is
     /// uncordoned at once (REB-44).
-    pub(super) fn back_off(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
-        let guard = Guard::of_entry(case.id, case.mod_revision);
-        let effect = Effect::BackOff { entry: case.owned(), cause: why.clone() };
-        self.plan(case.machine, Some(case.id), guard, effect);
+    pub(super) fn back_off(&mut self, ctx: EntryContext<'a>, why: Reason) -> Reason {
+        let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
+        let effect = Effect::BackOff { entry: ctx.owned(), cause: why.clone() };
+        self.plan(ctx.machine, Some(ctx.id), guard, effect);
         why
     }
 
     /// Unwinds: the entry returns to the queue with its count and its wait unchanged (REB-47).
-    fn unwind(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
-        self.back_as_it_was(case, why, Vec::new())
+    fn unwind(&mut self, ctx: EntryContext<'a>, why: Reason) -> Reason {
+        self.plan_unwind(ctx, why, Vec::new())
     }
 
     /// Unwinds an entry whose command never began. Its attempts are deleted: the next command, possibly of another
     /// program or version, starts afresh with the boot id of that time (REB-41, I14, I25).
-    pub(super) fn take_back(&mut self, case: EntryContext<'a>, why: Reason) -> Reason {
-        self.back_as_it_was(case, why, self.snap.store.attempts_of(case.id).cloned().collect())
+    pub(super) fn unwind_withheld(&mut self, ctx: EntryContext<'a>, why: Reason) -> Reason {
+        self.plan_unwind(ctx, why, self.snap.store.attempts_of(ctx.id).cloned().collect())
     }
 
-    fn back_as_it_was(&mut self, case: EntryContext<'a>, why: Reason, never_began: Vec<Stored<Attempt>>) -> Reason {
-        let guard = Guard::of_entry(case.id, case.mod_revision);
-        let effect = Effect::Unwind { entry: case.owned(), cause: why.clone(), never_began };
-        self.plan(case.machine, Some(case.id), guard, effect);
+    fn plan_unwind(&mut self, ctx: EntryContext<'a>, why: Reason, never_began: Vec<Stored<Attempt>>) -> Reason {
+        let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
+        let effect = Effect::Unwind { entry: ctx.owned(), cause: why.clone(), never_began };
+        self.plan(ctx.machine, Some(ctx.id), guard, effect);
         why
     }
 }

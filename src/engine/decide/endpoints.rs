@@ -18,7 +18,7 @@ impl Pass<'_> {
     }
 
     /// Waits until this API server's address has left every endpoints object, or is the last one there.
-    pub(super) fn left_endpoints(&mut self, address: &str) -> Result<(), Reason> {
+    pub(super) fn leave_endpoints(&mut self, address: &str) -> Result<(), Reason> {
         let source = self.snap.kube.sources.get("endpoints");
         if self.policy.manage_endpoints != ManageEndpoints::Off && !source.is_some_and(|s| s.synced) {
             let error = source.and_then(|s| s.error.clone());
@@ -42,7 +42,7 @@ impl Pass<'_> {
             .collect();
         for row in &rows {
             let addresses = row.addresses.iter().filter(|a| *a != address).cloned().collect();
-            self.set(row, addresses);
+            self.plan_endpoints(row, addresses);
         }
         if rows.is_empty() {
             return Ok(());
@@ -51,7 +51,7 @@ impl Pass<'_> {
     }
 
     /// Puts settled API servers back, from the definition.
-    pub(super) fn keep_endpoints(&mut self) {
+    pub(super) fn reconcile_endpoints(&mut self) {
         let Some(definition) = self.definition else { return };
         if !self.leading() || !self.manages_endpoints() {
             return;
@@ -59,7 +59,7 @@ impl Pass<'_> {
         let members: BTreeSet<&str> =
             definition.members.control_planes(&definition.cluster).map(|n| n.address.as_str()).collect();
         // An API server that is only draining may have left already. It returns when its drain backs off.
-        let out = |address: &str| {
+        let is_leaving = |address: &str| {
             self.claims.api_servers.get(address).is_some_and(|id| {
                 let entry = self.snap.store.reboots.entries.get(&id.index).and_then(|s| s.get());
                 entry.is_none_or(|e| matches!(e.status, RebootStatus::Rebooting | RebootStatus::Draining))
@@ -70,16 +70,19 @@ impl Pass<'_> {
             if !row.addresses.iter().any(|a| members.contains(a.as_str())) {
                 continue;
             }
-            let have: BTreeSet<&str> = row.addresses.iter().map(String::as_str).collect();
+            let current: BTreeSet<&str> = row.addresses.iter().map(String::as_str).collect();
             // An address that is missing is put back only once the API server is Ready and its probe is good.
-            let wanted: BTreeSet<&str> =
-                members.iter().copied().filter(|a| have.contains(a) || (!out(a) && self.answers(a))).collect();
-            if wanted != have && !wanted.is_empty() {
-                changes.push((row.clone(), wanted.into_iter().map(str::to_owned).collect::<Vec<_>>()));
+            let desired: BTreeSet<&str> = members
+                .iter()
+                .copied()
+                .filter(|a| current.contains(a) || (!is_leaving(a) && self.answers(a)))
+                .collect();
+            if desired != current && !desired.is_empty() {
+                changes.push((row.clone(), desired.into_iter().map(str::to_owned).collect::<Vec<_>>()));
             }
         }
         for (row, addresses) in changes {
-            self.set(&row, addresses);
+            self.plan_endpoints(&row, addresses);
         }
     }
 
@@ -89,7 +92,7 @@ impl Pass<'_> {
         ready && (probed || self.policy.control_plane_probe == "node")
     }
 
-    fn set(&mut self, row: &EndpointsRow, addresses: Vec<String>) {
+    fn plan_endpoints(&mut self, row: &EndpointsRow, addresses: Vec<String>) {
         let machine = format!("{} {}/{}", row.kind, row.namespace, row.name);
         self.plan(&machine, None, Guard::default(), Effect::SetEndpoints { row: row.clone(), addresses });
     }

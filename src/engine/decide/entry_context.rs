@@ -112,7 +112,7 @@ impl<'a> EntryContext<'a> {
 
 impl<'a> Pass<'a> {
     /// Returns the context of an entry of the repair queue, at its own step.
-    pub(super) fn repair_case(
+    pub(super) fn repair_context(
         &self,
         id: EntryId,
         stored: &'a Stored<RepairEntry>,
@@ -133,16 +133,16 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the machine's Node, if it is a member and has one.
-    pub(super) fn node_of(&self, case: EntryContext<'_>) -> Option<&'a Arc<NodeRow>> {
+    pub(super) fn node_of(&self, ctx: EntryContext<'_>) -> Option<&'a Arc<NodeRow>> {
         // The member is known already. A second look-up for each of ten thousand entries would be measurable.
-        let (name, kube) = (case.member?.node_name(), &self.snap.kube);
-        kube.by_name.get(name).or_else(|| kube.by_address.get(case.address).and_then(|name| kube.by_name.get(name)))
+        let (name, kube) = (ctx.member?.node_name(), &self.snap.kube);
+        kube.by_name.get(name).or_else(|| kube.by_address.get(ctx.address).and_then(|name| kube.by_name.get(name)))
     }
 
     /// Returns the command that does the work: the reboot command, or the command of the repair's step.
-    pub(super) fn task(&self, case: EntryContext<'a>) -> Option<Task<'a>> {
+    pub(super) fn task(&self, ctx: EntryContext<'a>) -> Option<Task<'a>> {
         let cap = self.policy.command_cap_seconds;
-        match case.of {
+        match ctx.of {
             EntryKind::Reboot(_) => {
                 let reboot = &self.definition?.cluster.reboot;
                 Some(Task {
@@ -176,7 +176,7 @@ impl<'a> Pass<'a> {
 
     /// Returns the reason if a command is missing, or if its program or BMC is not available on this host. A missing
     /// program bars only the entries that need it.
-    pub(super) fn no_command(&self, case: EntryContext<'a>) -> Option<Reason> {
+    pub(super) fn no_command(&self, ctx: EntryContext<'a>) -> Option<Reason> {
         if let Some(why) = self.snap.engine.unable.clone().filter(|_| self.leading()) {
             return Some(Reason::EngineObserving { why });
         }
@@ -185,12 +185,12 @@ impl<'a> Pass<'a> {
             Some(argv) if self.leading() => self.program_missing(argv),
             Some(_) => None,
         };
-        match case.of {
+        match ctx.of {
             EntryKind::Reboot(_) => {
                 let reboot = &self.definition?.cluster.reboot;
                 lacks("reboot.reboot_command", reboot.reboot_command.as_ref())
                     .or_else(|| lacks("reboot.boot_check_command", reboot.boot_check_command.as_ref()))
-                    .or_else(|| self.bmc_not_allowed(case, [&reboot.reboot_command, &reboot.boot_check_command]))
+                    .or_else(|| self.bmc_not_allowed(ctx, [&reboot.reboot_command, &reboot.boot_check_command]))
             }
             EntryKind::Repair { operation, step, .. } => {
                 let command = operation.step(step).and_then(|s| s.repair_command.as_ref());
@@ -198,7 +198,7 @@ impl<'a> Pass<'a> {
                     .or_else(|| {
                         lacks("health_check_command in this operation", operation.health_check_command.as_ref())
                     })
-                    .or_else(|| self.bmc_not_allowed(case, [&command.cloned(), &operation.health_check_command]))
+                    .or_else(|| self.bmc_not_allowed(ctx, [&command.cloned(), &operation.health_check_command]))
             }
         }
     }
@@ -211,12 +211,12 @@ impl<'a> Pass<'a> {
 
     /// Returns a reason if a command logs in to a BMC that this host's file does not allow. It bars only the entries
     /// that need the BMC (SAF-39).
-    fn bmc_not_allowed(&self, case: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
+    fn bmc_not_allowed(&self, ctx: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
         if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
             return None;
         }
-        let address = case.address.to_owned();
-        let fault = match self.snap.engine.bmcs.refusal(case.address)? {
+        let address = ctx.address.to_owned();
+        let fault = match self.snap.engine.bmcs.refusal(ctx.address)? {
             BmcRefusal::NotNamed => None,
             BmcRefusal::Fault(why) => Some(why.to_owned()),
         };
@@ -226,13 +226,13 @@ impl<'a> Pass<'a> {
     /// Returns a reason unless the Node is the intended machine. The Node must have the entry's address. Its UID must
     /// be the one recorded when the entry was added, else the one recorded at the start of the drain (SAF-14, I26). A
     /// reboot needs a Node. A repair without one goes on as for a machine outside the cluster.
-    pub(super) fn wrong_node(&self, case: EntryContext<'_>, node: Option<&NodeRow>) -> Option<Reason> {
+    pub(super) fn wrong_node(&self, ctx: EntryContext<'_>, node: Option<&NodeRow>) -> Option<Reason> {
         if !self.kube_synced {
             return None;
         }
-        let address = case.address;
+        let address = ctx.address;
         let Some(node) = node else {
-            return (!case.is_repair()).then(|| Reason::NodeMismatch {
+            return (!ctx.is_repair()).then(|| Reason::NodeMismatch {
                 expected: format!("a Node with address {address}"),
                 found: "none".to_owned(),
             });
@@ -244,8 +244,8 @@ impl<'a> Pass<'a> {
             });
         }
         // The UID in etcd comes first: the annotation disappears with the Node that it should identify.
-        let requested = || self.snap.store.requests.get(&case.id)?.get()?.node_uid.as_deref();
-        let stamped = || node.owner().filter(|o| o.entry == case.id).map(|o| o.uid.as_str());
+        let requested = || self.snap.store.requests.get(&ctx.id)?.get()?.node_uid.as_deref();
+        let stamped = || node.owner().filter(|o| o.entry == ctx.id).map(|o| o.uid.as_str());
         let noted = requested().or_else(stamped)?;
         (noted != node.uid)
             .then(|| Reason::NodeMismatch { expected: format!("UID {noted}"), found: format!("UID {}", node.uid) })
@@ -261,41 +261,41 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the same order as stored in etcd, for the transaction that consumes it.
-    pub(super) fn order_of(&self, case: EntryContext<'_>, verb: Verb) -> Option<&'a Stored<Order>> {
-        self.order(case.id, case.mod_revision, verb)?;
-        self.snap.store.orders.get(&case.id)
+    pub(super) fn order_of(&self, ctx: EntryContext<'_>, verb: Verb) -> Option<&'a Stored<Order>> {
+        self.order(ctx.id, ctx.mod_revision, verb)?;
+        self.snap.store.orders.get(&ctx.id)
     }
 
     /// Returns a reason if an operator holds the entry.
-    pub(super) fn on_hold(&self, case: EntryContext<'_>) -> Option<Reason> {
-        let hold = self.order(case.id, 0, Verb::Hold)?;
+    pub(super) fn on_hold(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        let hold = self.order(ctx.id, 0, Verb::Hold)?;
         Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() })
     }
 
     /// Returns the reason why a waiting entry is no candidate by itself: a hold, a disabled queue or a missing command.
-    pub(super) fn waits_by_itself(&mut self, case: EntryContext<'a>) -> Option<Reason> {
-        if let Some(held) = self.on_hold(case) {
+    pub(super) fn entry_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        if let Some(held) = self.on_hold(ctx) {
             return Some(held);
         }
-        if !self.switch(case.queue()).enabled() && !on(Mutation::SwitchIgnored) {
+        if !self.switch(ctx.queue()).enabled() && !on(Mutation::SwitchIgnored) {
             return Some(Reason::QueueDisabled);
         }
-        if let Some(missing) = self.no_command(case) {
+        if let Some(missing) = self.no_command(ctx) {
             return Some(missing);
         }
         None
     }
 
     /// Returns the reason while the backoff after a failed drain lasts. A `force` order ends the wait.
-    pub(super) fn backing_off(&mut self, case: EntryContext<'a>) -> Option<Reason> {
-        let (count, until) = case.backoff;
-        let forced = self.order(case.id, 0, Verb::Force).is_some();
+    pub(super) fn backing_off(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        let (count, until) = ctx.backoff;
+        let forced = self.order(ctx.id, 0, Verb::Force).is_some();
         let until = until.filter(|until| (*until > self.now.wall || on(Mutation::BackoffForEver)) && !forced)?;
         self.wake_at_wall(until);
-        if let Some(longer) = self.outlasts(case, until) {
+        if let Some(longer) = self.closed_longer_than(ctx, until) {
             return Some(longer);
         }
-        let last = self.snap.work.get(&case.id).and_then(|w| w.backoff_cause.clone());
+        let last = self.snap.work.get(&ctx.id).and_then(|w| w.backoff_cause.clone());
         Some(Reason::Backoff { count, until, cause: last })
     }
 

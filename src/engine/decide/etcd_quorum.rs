@@ -24,22 +24,22 @@ use crate::{
 };
 
 /// Maximum age in seconds of a member's answer.
-const FRESH: f64 = 5.0;
+const MAX_ANSWER_AGE: f64 = 5.0;
 /// Seconds within which a member has to apply the raft index that the leader reported.
-pub(in crate::engine) const CATCH_UP: f64 = 5.0;
+pub(in crate::engine) const CATCH_UP_SECONDS: f64 = 5.0;
 
 /// Machines that host members, by member id. Each has the name under which effects of the machine exclude one another.
 #[derive(Debug, Default)]
-pub(super) struct Hosts(BTreeMap<u64, Host>);
+pub(super) struct MemberHosts(BTreeMap<u64, MemberHost>);
 
 #[derive(Debug)]
-struct Host {
+struct MemberHost {
     machine: String,
     address: String,
     control_plane: bool,
 }
 
-impl Hosts {
+impl MemberHosts {
     /// Maps each member by the hosts in its URLs: an address or name of the definition or of a Node.
     pub(super) fn of(snap: &Snapshot) -> Self {
         let Some(definition) = snap.store.definition() else { return Self::default() };
@@ -52,7 +52,7 @@ impl Hosts {
             let named = || members.by_name(&definition.cluster, host);
             members.by_address(&definition.cluster, host).or_else(named).or_else(node)
         };
-        let host = |node: &Node| Host {
+        let host = |node: &Node| MemberHost {
             machine: node.node_name().to_owned(),
             address: node.address.clone(),
             control_plane: node.control_plane,
@@ -62,11 +62,11 @@ impl Hosts {
     }
 
     /// Returns the members that this machine hosts.
-    fn on(&self, case: EntryContext<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
+    fn on(&self, ctx: EntryContext<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
         let here = |id: u64, member: &Member| match self.0.get(&id) {
-            Some(host) => host.machine == case.machine || host.address == case.address,
+            Some(host) => host.machine == ctx.machine || host.address == ctx.address,
             // A machine outside the definition.
-            None => member.hosts().any(|host| host == case.address),
+            None => member.hosts().any(|host| host == ctx.address),
         };
         etcd.members.iter().filter(|(id, member)| here(**id, member)).map(|(id, _)| *id).collect()
     }
@@ -113,7 +113,7 @@ impl Quorum {
             return None;
         }
         if !self.counts {
-            return self.control_plane.then(|| Reason::EtcdUnchecked { why: nothing_to_ask(etcd) });
+            return self.control_plane.then(|| Reason::EtcdUnchecked { why: no_members_reason(etcd) });
         }
         if etcd.members.is_empty() {
             // Workers go on: only the list tells whether one of them hosts a member.
@@ -122,10 +122,10 @@ impl Quorum {
         }
         let own = || self.own.iter().filter_map(|id| etcd.members.get(id)).filter(|member| !member.learner);
         if own().next().is_none() {
-            return self.hosts_unknown(etcd);
+            return self.unknown_host_reason(etcd);
         }
         let voters: Vec<(&u64, &Member)> = etcd.members.iter().filter(|(_, member)| !member.learner).collect();
-        if own().all(|member| silent(member, boot)) && self.others_lead(&voters, boot) {
+        if own().all(|member| silent(member, boot)) && self.others_have_leader(&voters, boot) {
             return None;
         }
         if voters.len() <= 2 && !self.loss_allowed {
@@ -139,7 +139,7 @@ impl Quorum {
             None => unhealthy(member, etcd.reported, boot),
         };
         let mut alarms = others().filter_map(|(_, member)| member.status()).flat_map(|status| &status.errors);
-        if let Some((member, what)) = alarms.find_map(|error| alarm_of(error, etcd)) {
+        if let Some((member, what)) = alarms.find_map(|error| parse_alarm(error, etcd)) {
             return Some(Reason::EtcdMemberUnhealthy { member, why: format!("it has raised alarm {what}") });
         }
         let unwell = others().find_map(|(id, member)| Some((member.shown().to_owned(), why(id, member)?)));
@@ -157,7 +157,7 @@ impl Quorum {
     /// Reports whether the members on other machines have a quorum without those on this one. Silent members on this
     /// machine are then down, and disrupting it loses nothing. With fewer answers, a member that is down looks the same
     /// as one that only this engine cannot reach, and that member may keep the quorum (SAF-25).
-    fn others_lead(&self, voters: &[(&u64, &Member)], boot: f64) -> bool {
+    fn others_have_leader(&self, voters: &[(&u64, &Member)], boot: f64) -> bool {
         let others = voters.iter().filter(|(id, _)| !self.own.contains(*id) && !self.busy.contains_key(*id));
         let statuses = others.filter_map(|(_, member)| member.status());
         let answer = statuses.filter(|status| fresh(status.asked, boot) && status.leader != 0).count();
@@ -166,9 +166,9 @@ impl Quorum {
 
     /// Returns a reason for a control plane without a known voting member while there is a member whose machine is
     /// unknown.
-    fn hosts_unknown(&self, etcd: &EtcdView) -> Option<Reason> {
-        let learns = self.own.iter().any(|id| etcd.members.get(id).is_some_and(|member| member.learner));
-        let unplaced = self.unplaced.filter(|_| self.control_plane && !learns)?;
+    fn unknown_host_reason(&self, etcd: &EtcdView) -> Option<Reason> {
+        let is_learner = self.own.iter().any(|id| etcd.members.get(id).is_some_and(|member| member.learner));
+        let unplaced = self.unplaced.filter(|_| self.control_plane && !is_learner)?;
         let member = etcd.members.get(&unplaced)?;
         let urls = member.peer_urls.iter().chain(&member.client_urls).cloned().collect::<Vec<_>>().join(", ");
         let why = format!(
@@ -182,7 +182,7 @@ impl Quorum {
 }
 
 fn fresh(asked: f64, boot: f64) -> bool {
-    boot - asked <= FRESH
+    boot - asked <= MAX_ANSWER_AGE
 }
 
 /// Reports whether the member was queried a moment ago and did not answer.
@@ -215,7 +215,7 @@ fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<S
 
 /// Returns the member that raised an alarm, and the alarm. Every member reports the alarms of all members as
 /// `memberID:N alarm:NAME`.
-fn alarm_of(error: &str, etcd: &EtcdView) -> Option<(String, String)> {
+fn parse_alarm(error: &str, etcd: &EtcdView) -> Option<(String, String)> {
     let (id, what) = error.strip_prefix("memberID:")?.split_once(" alarm:")?;
     let member = etcd.members.get(&id.parse().ok()?)?;
     Some((member.shown().to_owned(), what.trim().to_owned()))
@@ -225,8 +225,8 @@ fn behind(status: &Status, reported: Reported) -> Option<String> {
     if status.applied < reported.index {
         return Some(format!("it has applied raft index {}, and the leader is at {}", status.applied, reported.index));
     }
-    let late = status.at - reported.at > CATCH_UP;
-    late.then(|| format!("it took more than {CATCH_UP} s to apply the raft index {}", reported.index))
+    let is_late = status.at - reported.at > CATCH_UP_SECONDS;
+    is_late.then(|| format!("it took more than {CATCH_UP_SECONDS} s to apply the raft index {}", reported.index))
 }
 
 /// Returns the fact that is not known about a voting member.
@@ -237,14 +237,14 @@ fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<Str
         MemberState::Silent { asked, .. } => *asked,
         MemberState::Answered(status) => status.asked,
     };
-    if boot - asked > FRESH {
-        return Some(format!("the last answer of member {name} is older than {FRESH} s"));
+    if boot - asked > MAX_ANSWER_AGE {
+        return Some(format!("the last answer of member {name} is older than {MAX_ANSWER_AGE} s"));
     }
     reported.is_none().then(|| "no member reports to be the leader".to_owned())
 }
 
 /// Returns why no member can be queried, and the remedy for the operator.
-fn nothing_to_ask(etcd: &EtcdView) -> String {
+fn no_members_reason(etcd: &EtcdView) -> String {
     let found = match (etcd.source, &etcd.error) {
         (_, Some(error)) => format!("{error}; "),
         (Source::OwnStore, None) if !etcd.members.is_empty() => {
@@ -264,14 +264,14 @@ fn nothing_to_ask(etcd: &EtcdView) -> String {
 
 /// Reports whether this engine can query the members; `Err` holds what it lacks. A site without control planes needs
 /// none.
-pub(in crate::engine) fn can_ask(snap: &Snapshot) -> Result<(), String> {
+pub(in crate::engine) fn can_check_quorum(snap: &Snapshot) -> Result<(), String> {
     let Some(definition) = snap.store.definition() else { return Ok(()) };
     let asks = snap.store.policy().etcd_members == EtcdMembers::Check;
     if !asks || definition.members.control_planes(&definition.cluster).next().is_none() {
         return Ok(());
     }
     let etcd = &snap.etcd;
-    if Hosts::of(snap).count(etcd) && !etcd.members.is_empty() && etcd.error.is_none() {
+    if MemberHosts::of(snap).count(etcd) && !etcd.members.is_empty() && etcd.error.is_none() {
         return Ok(());
     }
     Err(etcd.error.clone().unwrap_or_else(|| "it has no list of etcd's members (cluster_etcd)".to_owned()))
@@ -279,7 +279,7 @@ pub(in crate::engine) fn can_ask(snap: &Snapshot) -> Result<(), String> {
 
 impl<'a> Pass<'a> {
     /// Returns the condition on the etcd members for an effect on this machine, or `None` if there is none.
-    pub(super) fn quorum(&self, case: EntryContext<'_>) -> Option<Quorum> {
+    pub(super) fn quorum(&self, ctx: EntryContext<'_>) -> Option<Quorum> {
         let definition = self.definition?;
         if self.policy.etcd_members == EtcdMembers::None
             || definition.members.control_planes(&definition.cluster).next().is_none()
@@ -287,22 +287,22 @@ impl<'a> Pass<'a> {
             return None;
         }
         let etcd = &self.snap.etcd;
-        let own = self.etcd_hosts.on(case, etcd);
+        let own = self.etcd_hosts.on(ctx, etcd);
         // A worker without a member has no condition.
-        if own.is_empty() && !case.control_plane() {
+        if own.is_empty() && !ctx.control_plane() {
             return None;
         }
         let others = etcd.members.iter().filter(|(id, member)| !member.learner && !own.contains(id));
         let (mut busy, mut unplaced) = (BTreeMap::new(), None);
         for (id, _) in others {
             match self.etcd_hosts.0.get(id) {
-                Some(host) => busy.extend(self.in_work_by_name(host).map(|why| (*id, why))),
+                Some(host) => busy.extend(self.busy_reason(host).map(|why| (*id, why))),
                 None => unplaced = unplaced.or(Some(*id)),
             }
         }
         Some(Quorum {
-            machine: case.machine.to_owned(),
-            control_plane: case.control_plane(),
+            machine: ctx.machine.to_owned(),
+            control_plane: ctx.control_plane(),
             own,
             busy,
             unplaced,
@@ -313,57 +313,57 @@ impl<'a> Pass<'a> {
 
     /// Returns why a member's machine counts as down: it is in progress, has an open attempt or an orphaned cordon. An
     /// administrator's cordon does not count.
-    fn in_work_by_name(&self, host: &Host) -> Option<String> {
-        let said = |what: &str, id| format!("its machine {} {what} {id}", host.machine);
+    fn busy_reason(&self, host: &MemberHost) -> Option<String> {
+        let describe = |what: &str, id| format!("its machine {} {what} {id}", host.machine);
         if let Some(id) = self.claims.machines.get(&host.address) {
-            return Some(said("is in work for", *id));
+            return Some(describe("is in work for", *id));
         }
         let attempts = self.snap.store.attempts.values().filter_map(Stored::get);
         if let Some(open) = attempts.filter(|a| a.address == host.address && !a.success).find(|a| Attempt::open(a)) {
-            return Some(said("has a command of unknown outcome, from", open.entry));
+            return Some(describe("has a command of unknown outcome, from", open.entry));
         }
         let node = self.snap.kube.by_name.get(&host.machine).filter(|node| node.unschedulable)?;
         let owner = node.owner().filter(|owner| !attempts::has_live_entry(self.snap, owner.entry))?;
-        Some(said("is still cordoned for", owner.entry))
+        Some(describe("is still cordoned for", owner.entry))
     }
 
     /// Reports whether a voting member is on this machine.
-    pub(super) fn hosts_voter(&self, case: EntryContext<'_>) -> bool {
+    pub(super) fn hosts_voting_member(&self, ctx: EntryContext<'_>) -> bool {
         let etcd = &self.snap.etcd;
         let votes = |id: &u64| etcd.members.get(id).is_some_and(|member| !member.learner);
-        !etcd.members.is_empty() && self.etcd_hosts.on(case, etcd).iter().any(votes)
+        !etcd.members.is_empty() && self.etcd_hosts.on(ctx, etcd).iter().any(votes)
     }
 
     /// Returns the reason why etcd's quorum bars this machine. An observing engine does not query the members and shows
     /// the reason that the leader published.
-    pub(super) fn etcd_bars(&self, case: EntryContext<'_>) -> Option<Reason> {
+    pub(super) fn etcd_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         if !self.leading() {
             return None;
         }
-        self.quorum(case)?.barred(&self.snap.etcd, self.boot())
+        self.quorum(ctx)?.barred(&self.snap.etcd, self.boot())
     }
 
     /// Returns the guard of an effect that begins to disrupt the machine. The etcd members are checked again with it.
-    pub(super) fn disrupting(&self, case: EntryContext<'_>) -> Guard {
-        Guard { quorum: self.quorum(case), ..self.starting(case) }
+    pub(super) fn disruption_guard(&self, ctx: EntryContext<'_>) -> Guard {
+        Guard { quorum: self.quorum(ctx), ..self.starting(ctx) }
     }
 
     /// Returns the guard of a cordon. A new record on a cordon that this entry has already disrupts nothing.
-    pub(super) fn cordoning(&self, case: EntryContext<'_>, node: &NodeRow) -> Result<Guard, Reason> {
-        if node.unschedulable && node.owner().is_some_and(|owner| owner.entry == case.id) {
-            return Ok(self.starting(case));
+    pub(super) fn cordon_guard(&self, ctx: EntryContext<'_>, node: &NodeRow) -> Result<Guard, Reason> {
+        if node.unschedulable && node.owner().is_some_and(|owner| owner.entry == ctx.id) {
+            return Ok(self.starting(ctx));
         }
-        self.etcd_bars(case).map_or_else(|| Ok(self.disrupting(case)), Err)
+        self.etcd_blocker(ctx).map_or_else(|| Ok(self.disruption_guard(ctx)), Err)
     }
 
     /// Checks the quorum before power: the other members are healthy, and the machine's own member has been asked to
     /// hand over the leadership of etcd (SAF-26).
-    pub(super) fn etcd_before_power(&mut self, case: EntryContext<'a>) -> Result<(), Reason> {
-        if let Some(barred) = self.etcd_bars(case) {
+    pub(super) fn check_etcd_before_power(&mut self, ctx: EntryContext<'a>) -> Result<(), Reason> {
+        if let Some(barred) = self.etcd_blocker(ctx) {
             return Err(barred);
         }
-        let Some(quorum) = self.quorum(case) else { return Ok(()) };
-        let work = self.snap.work.get(&case.id);
+        let Some(quorum) = self.quorum(ctx) else { return Ok(()) };
+        let work = self.snap.work.get(&ctx.id);
         let commanded = work.and_then(|work| work.commanded).unwrap_or(f64::NEG_INFINITY);
         let moved = work.and_then(|work| work.drain.leader_moved).filter(|at| *at > commanded);
         let etcd = &self.snap.etcd;
@@ -376,7 +376,7 @@ impl<'a> Pass<'a> {
         let Some((from, to)) = quorum.leader_to_move(etcd, self.boot()) else { return Ok(()) };
         let (urls, member) = (from.client_urls.clone(), from.shown().to_owned());
         let effect = Effect::MoveEtcdLeader { member, urls, to: to.0, to_name: to.1.shown().to_owned() };
-        self.plan(case.machine, Some(case.id), self.disrupting(case), effect);
+        self.plan(ctx.machine, Some(ctx.id), self.disruption_guard(ctx), effect);
         Err(Reason::Working { phase: "moving the etcd leader to another member".to_owned() })
     }
 }
@@ -386,7 +386,7 @@ impl Quorum {
     fn leader_to_move<'e>(&self, etcd: &'e EtcdView, boot: f64) -> Option<(&'e Member, (u64, &'e Member))> {
         let leader = etcd.reported?.leader;
         let from = etcd.members.get(&leader).filter(|_| self.own.contains(&leader))?;
-        from.status().filter(|status| boot - status.asked <= FRESH)?;
+        from.status().filter(|status| boot - status.asked <= MAX_ANSWER_AGE)?;
         let others = etcd.members.iter().filter(|(id, m)| !m.learner && !self.own.contains(id));
         let to = others.max_by_key(|(_, member)| member.status().map(|status| status.applied))?;
         Some((from, (*to.0, to.1)))

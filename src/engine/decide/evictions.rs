@@ -23,15 +23,15 @@ use crate::{
 };
 
 /// Seconds after the end of its grace period at which a terminating pod counts as stuck (REB-32, I22).
-const STUCK: f64 = 60.0;
+const TERMINATING_STUCK_SECONDS: f64 = 60.0;
 /// Seconds before a request is sent again that met a replaced pod or was not decided.
-const AGAIN: f64 = 1.0;
+const RETRY_SECONDS: f64 = 1.0;
 /// Seconds between evictions that a webhook defers without `Retry-After`, and longest backoff of undecided requests
 /// (REB-30, REB-31).
-const DEFERRED: f64 = 10.0;
+const DEFERRED_RETRY_SECONDS: f64 = 10.0;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Removal {
     Delete,
     Evict,
     EvictProtected,
@@ -39,7 +39,7 @@ enum Way {
 
 /// Next round of evictions and deletions, and the pods to wait for.
 #[derive(Default)]
-struct Next {
+struct RemovalPlan {
     evict: Vec<Budgeted>,
     delete: Vec<Arc<PodRow>>,
     held: Option<Reason>,
@@ -49,9 +49,9 @@ struct Next {
 
 impl<'a> Pass<'a> {
     /// Previews, then evicts all pods together, then waits until they are gone.
-    pub(super) fn clear_out(
+    pub(super) fn remove_pods(
         &mut self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         node: &NodeRow,
         work: &Work,
         rules: Eviction<'_>,
@@ -77,17 +77,17 @@ impl<'a> Pass<'a> {
         }
         if !began
             && !drain.previewed
-            && let Some(waits) = self.preview(case, node, drain, leaving)
+            && let Some(waits) = self.preview(ctx, node, drain, leaving)
         {
             return waits;
         }
-        let mut next = Next::default();
+        let mut next = RemovalPlan::default();
         for &pod in &leaving.delete {
-            self.consider(pod, Way::Delete, drain.answers.get(&pod.uid), &mut next);
+            self.plan_removal(pod, Removal::Delete, drain.answers.get(&pod.uid), &mut next);
         }
         for &(pod, protected) in &leaving.evict {
-            let way = if protected { Way::EvictProtected } else { Way::Evict };
-            self.consider(pod, way, drain.answers.get(&pod.uid), &mut next);
+            let removal = if protected { Removal::EvictProtected } else { Removal::Evict };
+            self.plan_removal(pod, removal, drain.answers.get(&pod.uid), &mut next);
         }
         if let Some(failed) = next.failed {
             return Waits::BackOff(failed);
@@ -97,17 +97,17 @@ impl<'a> Pass<'a> {
         }
         if !next.evict.is_empty() || !next.delete.is_empty() {
             let effect = Effect::Evict { evict: next.evict, delete: next.delete, unprotected: unprotected(leaving) };
-            let guard = self.starting(case);
-            self.plan(&node.name, Some(case.id), guard, effect);
+            let guard = self.starting(ctx);
+            self.plan(&node.name, Some(ctx.id), guard, effect);
         }
-        Waits::For(self.what_is_left(node, leaving, next.held))
+        Waits::For(self.remaining_reason(node, leaving, next.held))
     }
 
     /// Sends a dry run for each pod that will be evicted and has not passed yet. Returns `None` if no dry run is left
     /// (I15).
     fn preview(
         &mut self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         node: &NodeRow,
         drain: &DrainWork,
         leaving: &Leaving<'a>,
@@ -131,9 +131,9 @@ impl<'a> Pass<'a> {
                 return Some(Waits::For(reason));
             }
         }
-        let guard = self.starting(case);
+        let guard = self.starting(ctx);
         let effect = Effect::Preview { pods, unprotected: unprotected(leaving) };
-        self.plan(&node.name, Some(case.id), guard, effect);
+        self.plan(&node.name, Some(ctx.id), guard, effect);
         Some(Waits::For(reason))
     }
 
@@ -142,16 +142,16 @@ impl<'a> Pass<'a> {
     }
 
     /// Sorts one pod: sends a request for it now, or records the reason that holds it.
-    fn consider(&self, pod: &Arc<PodRow>, way: Way, answer: Option<&Answer>, next: &mut Next) {
-        let send = |next: &mut Next| match way {
-            Way::Delete => next.delete.push(Arc::clone(pod)),
-            Way::Evict | Way::EvictProtected => next.evict.push((Arc::clone(pod), self.budgets(pod))),
+    fn plan_removal(&self, pod: &Arc<PodRow>, removal: Removal, answer: Option<&Answer>, next: &mut RemovalPlan) {
+        let send = |next: &mut RemovalPlan| match removal {
+            Removal::Delete => next.delete.push(Arc::clone(pod)),
+            Removal::Evict | Removal::EvictProtected => next.evict.push((Arc::clone(pod), self.budgets(pod))),
         };
         let Some(answer) = answer else {
             send(next);
             return;
         };
-        let wait_until = |next: &mut Next, at: f64| {
+        let wait_until = |next: &mut RemovalPlan, at: f64| {
             if self.boot() >= at {
                 send(next);
             } else {
@@ -181,12 +181,12 @@ impl<'a> Pass<'a> {
         match hold {
             // One or more budgets refuse. In an unprotected namespace the pod is deleted (I18).
             PodHold::Budget { .. } | PodHold::BudgetLag { .. }
-                if way == Way::Evict || on(Mutation::DeleteProtected) =>
+                if removal == Removal::Evict || on(Mutation::DeleteProtected) =>
             {
                 next.delete.push(Arc::clone(pod));
             }
-            PodHold::ManyBudgets { .. } if way == Way::Evict => next.delete.push(Arc::clone(pod)),
-            PodHold::Deferred { .. } if way == Way::Evict && on(Mutation::DeferredDeleted) => {
+            PodHold::ManyBudgets { .. } if removal == Removal::Evict => next.delete.push(Arc::clone(pod)),
+            PodHold::Deferred { .. } if removal == Removal::Evict && on(Mutation::DeferredDeleted) => {
                 next.delete.push(Arc::clone(pod));
             }
             // `Retry-After` is a wait and not a try. Without it the drain waits for a change of the budget (REB-29).
@@ -195,17 +195,17 @@ impl<'a> Pass<'a> {
                 let changed = budgets.iter().any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
                 match retry_after {
                     _ if changed => send(next),
-                    Some(_) => wait_until(next, answer.at + seconds(retry_after, DEFERRED)),
-                    None if answer.budgets.is_empty() => wait_until(next, answer.at + DEFERRED),
+                    Some(_) => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_SECONDS)),
+                    None if answer.budgets.is_empty() => wait_until(next, answer.at + DEFERRED_RETRY_SECONDS),
                     None => {}
                 }
             }
             // The webhook moves the pod itself, or allows the eviction later. The pod is never deleted for that
             // (REB-30).
-            PodHold::Deferred { .. } => wait_until(next, answer.at + seconds(retry_after, DEFERRED)),
+            PodHold::Deferred { .. } => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_SECONDS)),
             // No later try of the eviction can succeed ("any other error" in CKE's rules).
             PodHold::ManyBudgets { .. } | PodHold::Denied { .. } => next.failed = Some(held_reason(pod, hold)),
-            PodHold::Replaced => wait_until(next, answer.at + AGAIN),
+            PodHold::Replaced => wait_until(next, answer.at + RETRY_SECONDS),
             // A terminating namespace deletes its pods itself. The other holds are no answers of the API server.
             PodHold::NamespaceTerminating
             | PodHold::Job { .. }
@@ -216,16 +216,16 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn what_is_left(&mut self, node: &NodeRow, leaving: &Leaving<'a>, held: Option<Reason>) -> Reason {
+    fn remaining_reason(&mut self, node: &NodeRow, leaving: &Leaving<'a>, held: Option<Reason>) -> Reason {
         for pod in &leaving.terminating {
-            let asked = pod.terminating_since;
-            let ends = if on(Mutation::GraceForgotten) { asked } else { pod.grace_ends.or(asked) };
+            let requested = pod.terminating_since;
+            let ends = if on(Mutation::GraceForgotten) { requested } else { pod.grace_ends.or(requested) };
             let Some(since) = ends else { continue };
             let over = seconds_between(since, self.now.wall);
-            if over >= STUCK {
+            if over >= TERMINATING_STUCK_SECONDS {
                 return Reason::TerminatingStuck { pod: pod.full_name(), since, node_ready: node.ready };
             }
-            self.wake_at(self.boot() + STUCK - over + 0.01);
+            self.wake_at(self.boot() + TERMINATING_STUCK_SECONDS - over + 0.01);
         }
         held.filter(|_| !on(Mutation::RefusalUnnamed)).unwrap_or_else(|| {
             if on(Mutation::RefusalUnnamed) {
@@ -249,8 +249,8 @@ fn unprotected(leaving: &Leaving<'_>) -> BTreeSet<String> {
 /// Returns the seconds before a request is sent again, after this number of undecided answers in a row (REB-31). They
 /// are 1, 2, 4, 8, 10, or the server's `Retry-After`.
 fn pause(undecided: u32, retry_after: Option<u64>) -> f64 {
-    let doubled = f64::from(1_u32 << undecided.saturating_sub(1).min(8)) * AGAIN;
-    seconds(retry_after, doubled.min(DEFERRED))
+    let doubled = f64::from(1_u32 << undecided.saturating_sub(1).min(8)) * RETRY_SECONDS;
+    seconds(retry_after, doubled.min(DEFERRED_RETRY_SECONDS))
 }
 
 #[allow(clippy::cast_precision_loss)] // seconds

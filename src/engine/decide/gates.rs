@@ -6,7 +6,7 @@ use crate::{
     model::{
         kube::{HOSTS_SOURCE, NodePods},
         policy::UnreachableRule,
-        reason::{NAMED, Reason},
+        reason::{MAX_NAMES, Reason},
         time::{after, seconds_between},
     },
     mutation::{Mutation, on},
@@ -18,7 +18,7 @@ pub(super) const STALE: f64 = 10.0;
 
 impl Pass<'_> {
     /// Returns the reason if this engine does not lead, or is about to stop leading.
-    pub(super) fn not_ours(&self) -> Option<Reason> {
+    pub(super) fn not_leading(&self) -> Option<Reason> {
         let engine = &self.snap.engine;
         if engine.leading.is_some() {
             // A preflight that fails in mid-work is no cause to resign, but nothing new starts (SAF-4).
@@ -58,8 +58,8 @@ impl Pass<'_> {
     }
 
     /// Returns the same for one entry. A machine outside the cluster does not wait for Kubernetes.
-    pub(super) fn stale_for(&self, case: EntryContext<'_>) -> Option<Reason> {
-        self.stale_sources(case.member.is_some())
+    pub(super) fn stale_for(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        self.stale_sources(ctx.member.is_some())
     }
 
     fn stale_sources(&self, kubernetes: bool) -> Option<Reason> {
@@ -77,11 +77,11 @@ impl Pass<'_> {
         let sources = &self.snap.kube.sources;
         if !self.snap.kube.synced() {
             // BareMetalHosts do not count: many clusters do not have them.
-            let mut asked = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
-            let error = asked.find_map(|(_, s)| s.error.as_ref());
+            let mut watched_sources = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
+            let error = watched_sources.find_map(|(_, s)| s.error.as_ref());
             // The start of the leadership is a time that does not move.
-            let never = self.snap.engine.leading.as_ref().map_or(self.boot(), |l| l.since);
-            return Some(self.stale_since("kubernetes", never, error));
+            let leading_since = self.snap.engine.leading.as_ref().map_or(self.boot(), |l| l.since);
+            return Some(self.stale_since("kubernetes", leading_since, error));
         }
         let (name, oldest) = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
             .into_iter()
@@ -99,12 +99,12 @@ impl Pass<'_> {
     }
 
     /// Returns the reason of a drain whose node's pods are not listed yet.
-    pub(super) fn pods_unlisted(&self, case: EntryContext<'_>, node: &str) -> Reason {
+    pub(super) fn pods_not_listed(&self, ctx: EntryContext<'_>, node: &str) -> Reason {
         let Some(error) = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref()) else {
             return Reason::Working { phase: "listing pods".to_owned() };
         };
-        let drains_for = seconds_between(case.since.unwrap_or(self.now.wall), self.now.wall);
-        self.stale_since(&format!("pods on {node}"), self.boot() - drains_for, Some(error))
+        let drain_seconds = seconds_between(ctx.since.unwrap_or(self.now.wall), self.now.wall);
+        self.stale_since(&format!("pods on {node}"), self.boot() - drain_seconds, Some(error))
     }
 
     fn stale_since(&self, source: &str, heard: f64, error: Option<&String>) -> Reason {
@@ -131,40 +131,40 @@ impl Pass<'_> {
         // Both lists are in order of names. One parallel walk replaces a search for each of 5,000 members.
         let mut rows = kube.nodes.iter().peekable();
         let (mut names, mut count): (Vec<String>, i64) = (Vec::new(), 0);
-        for node in definition.members.by_order_of_name(&definition.cluster) {
+        for node in definition.members.sorted_by_name(&definition.cluster) {
             let name = node.node_name();
             while rows.next_if(|(row, _)| row.as_str() < name).is_some() {}
             let down = rows.peek().is_none_or(|(row, node)| row.as_str() != name || !node.ready);
             if down && !(outside_only && self.claims.reboots(&node.address)) {
                 count += 1;
-                if names.len() < NAMED {
+                if names.len() < MAX_NAMES {
                     names.push(name.to_owned());
                 }
             }
         }
-        let shut = count > limit && !on(Mutation::GateForgotten);
-        shut.then(|| Reason::UnreachableGate { count, limit, names: names.into() })
+        let is_exceeded = count > limit && !on(Mutation::GateForgotten);
+        is_exceeded.then(|| Reason::UnreachableGate { count, limit, names: names.into() })
     }
 
     /// Returns a reason unless every control-plane node is Ready and its probe was good within the last minute. This
     /// leader must have seen the answers itself. Checked before an API server starts (SAF-29, I7).
     pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
-        self.unhealthy_but("")
+        self.unhealthy_except("")
     }
 
     /// Returns the same for all other control planes, before a further command of an API server. If that API server is
     /// down already, nothing more is disrupted, and nothing is checked (I7).
-    pub(super) fn others_unhealthy(&self, case: EntryContext<'_>) -> Option<Reason> {
-        if !case.control_plane() || self.fails(case) {
+    pub(super) fn others_unhealthy(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if !ctx.control_plane() || self.is_failing(ctx) {
             return None;
         }
-        self.unhealthy_but(case.address)
+        self.unhealthy_except(ctx.address)
     }
 
-    fn unhealthy_but(&self, address: &str) -> Option<Reason> {
+    fn unhealthy_except(&self, address: &str) -> Option<Reason> {
         let definition = self.definition?;
         let mut members = definition.members.control_planes(&definition.cluster).filter(|m| m.address != address);
-        if on(Mutation::SickControlPlane) {
+        if on(Mutation::UnhealthyControlPlaneIgnored) {
             return None;
         }
         members.find_map(|member| {
@@ -174,8 +174,8 @@ impl Pass<'_> {
     }
 
     /// Returns the same for one entry. The repair of an API server that is down itself disrupts nothing (I7).
-    pub(super) fn control_plane_unhealthy_for(&self, case: EntryContext<'_>) -> Option<Reason> {
-        if case.is_repair() && self.fails(case) {
+    pub(super) fn control_plane_unhealthy_for(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if ctx.is_repair() && self.is_failing(ctx) {
             return None;
         }
         self.control_plane_unhealthy()
@@ -183,9 +183,9 @@ impl Pass<'_> {
 
     /// Reports whether the API server is known to be down: not Ready, or with a bad answer to the last probe. An API
     /// server that was not probed yet is not known to be down.
-    fn fails(&self, case: EntryContext<'_>) -> bool {
-        let ready = self.snap.kube.by_name.get(case.machine).is_some_and(|node| node.ready);
-        let probe = self.snap.probes.get(case.address).filter(|_| self.policy.control_plane_probe != "node");
+    fn is_failing(&self, ctx: EntryContext<'_>) -> bool {
+        let ready = self.snap.kube.by_name.get(ctx.machine).is_some_and(|node| node.ready);
+        let probe = self.snap.probes.get(ctx.address).filter(|_| self.policy.control_plane_probe != "node");
         (self.snap.kube.synced() && !ready) || probe.is_some_and(|p| p.error.is_some())
     }
 

@@ -8,43 +8,43 @@
 
 use std::collections::BTreeMap;
 
-use super::{Pass, attempts::After, entry_context::EntryContext};
+use super::{Pass, attempts::AttemptState, entry_context::EntryContext};
 use crate::model::{entry::EntryId, reason::Reason, reboot::RebootStatus, time::seconds_between};
 
 /// A group in progress.
 #[derive(Clone, Copy)]
-struct InWork {
+struct GroupWork {
     holder: EntryId,
     stuck: bool,
 }
 
 /// The groups of a pass.
-pub(super) struct InGroups {
+pub(super) struct GroupSlots {
     by: String,
     limit: usize,
-    in_work: BTreeMap<String, InWork>,
+    in_work: BTreeMap<String, GroupWork>,
     /// Group of each candidate, by address.
     of: BTreeMap<String, String>,
 }
 
 impl<'a> Pass<'a> {
     /// Returns the groups in progress and the groups of these workers, or `None` if the policy has no groups.
-    pub(super) fn groups(&self, workers: &[EntryContext<'a>]) -> Option<InGroups> {
+    pub(super) fn groups(&self, workers: &[EntryContext<'a>]) -> Option<GroupSlots> {
         let groups = self.policy.groups.as_ref()?;
-        let mut in_work: BTreeMap<String, InWork> = BTreeMap::new();
+        let mut in_work: BTreeMap<String, GroupWork> = BTreeMap::new();
         for (address, &holder) in &self.claims.workers {
-            let Some(case) = self.case_of(holder, address) else { continue };
-            let stuck = self.is_stuck(case);
-            let group = in_work.entry(groups.of(&self.labels_of(case)));
-            let known = group.or_insert(InWork { holder, stuck });
+            let Some(ctx) = self.case_of(holder, address) else { continue };
+            let stuck = self.is_stuck(ctx);
+            let group = in_work.entry(groups.of(&self.labels_of(ctx)));
+            let known = group.or_insert(GroupWork { holder, stuck });
             if known.stuck && !stuck {
-                *known = InWork { holder, stuck };
+                *known = GroupWork { holder, stuck };
             }
         }
         let of = workers.iter().map(|w| (w.address.to_owned(), groups.of(&self.labels_of(*w)))).collect();
         // With 0 nothing would start. `policy set` refuses 0, but etcd may hold any value.
         let limit = usize::try_from(groups.limit.max(1)).unwrap_or(usize::MAX);
-        Some(InGroups { by: groups.by.clone(), limit, in_work, of })
+        Some(GroupSlots { by: groups.by.clone(), limit, in_work, of })
     }
 
     fn case_of(&self, id: EntryId, address: &str) -> Option<EntryContext<'a>> {
@@ -55,40 +55,40 @@ impl<'a> Pass<'a> {
 
     /// Reports whether the machine will probably not move by itself: it has been `rebooting` for `stuck_seconds`, or it
     /// waits for an operator.
-    fn is_stuck(&self, case: EntryContext<'a>) -> bool {
-        let entry = self.snap.store.reboots.entries.get(&case.id.index).and_then(|s| s.get());
+    fn is_stuck(&self, ctx: EntryContext<'a>) -> bool {
+        let entry = self.snap.store.reboots.entries.get(&ctx.id.index).and_then(|s| s.get());
         if entry.is_none_or(|e| e.status != RebootStatus::Rebooting) {
             return false;
         }
-        let since = case.since.unwrap_or(self.now.wall);
+        let since = ctx.since.unwrap_or(self.now.wall);
         #[allow(clippy::cast_precision_loss)] // seconds
         if seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64 {
             return true;
         }
-        let Some(task) = self.task(case) else { return false };
-        match self.what_came_of(case.id, task) {
-            After::Failed(_) | After::NoAttempt => true,
-            After::Unknown(_) => self.running_attempt(case.id).is_none(),
-            After::Succeeded(_) | After::TriesLeft(_) => false,
+        let Some(task) = self.task(ctx) else { return false };
+        match self.attempt_state(ctx.id, task) {
+            AttemptState::Failed(_) | AttemptState::NoAttempt => true,
+            AttemptState::Unknown(_) => self.running_attempt(ctx.id).is_none(),
+            AttemptState::Succeeded(_) | AttemptState::TriesLeft(_) => false,
         }
     }
 }
 
-impl InGroups {
+impl GroupSlots {
     /// Admits one more machine, or returns the reason that names the group it waits for.
-    pub(super) fn enter(&mut self, case: EntryContext<'_>) -> Option<Reason> {
-        let group = self.of.get(case.address).cloned().unwrap_or_default();
-        let wait = |(name, held): (&String, &InWork)| Reason::WaitingForGroup {
+    pub(super) fn admit(&mut self, ctx: EntryContext<'_>) -> Option<Reason> {
+        let group = self.of.get(ctx.address).cloned().unwrap_or_default();
+        let wait = |(name, work): (&String, &GroupWork)| Reason::WaitingForGroup {
             by: self.by.clone(),
             group: name.clone(),
-            holder: held.holder,
+            holder: work.holder,
         };
-        let moving = || self.in_work.iter().filter(|(_, held)| !held.stuck);
+        let active_groups = || self.in_work.iter().filter(|(_, work)| !work.stuck);
         match self.in_work.get_key_value(&group) {
-            Some((_, held)) if !held.stuck => return None,
+            Some((_, work)) if !work.stuck => return None,
             own => {
-                if moving().count() >= self.limit {
-                    return moving().next().map(wait);
+                if active_groups().count() >= self.limit {
+                    return active_groups().next().map(wait);
                 }
                 // It is another group's turn, as long as there is one.
                 if let Some(own) = own
@@ -98,11 +98,11 @@ impl InGroups {
                 }
             }
         }
-        self.in_work.insert(group, InWork { holder: case.id, stuck: false });
+        self.in_work.insert(group, GroupWork { holder: ctx.id, stuck: false });
         None
     }
 
     fn is_stuck(&self, group: &str) -> bool {
-        self.in_work.get(group).is_some_and(|held| held.stuck)
+        self.in_work.get(group).is_some_and(|work| work.stuck)
     }
 }

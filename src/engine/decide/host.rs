@@ -12,39 +12,39 @@ use crate::model::{
 impl<'a> Pass<'a> {
     /// Returns the reason of an entry whose command was sent, with the trouble of its host if the entry waits for that.
     /// A stuck entry stays stuck, and the trouble is added (I35).
-    pub(super) fn by_its_host(&self, case: EntryContext<'a>, reason: Reason) -> Reason {
+    pub(super) fn with_host_reason(&self, ctx: EntryContext<'a>, reason: Reason) -> Reason {
         use Reason::{CommandRunning, WaitingForBoot, WaitingForHealth};
         if !matches!(reason, CommandRunning { .. } | WaitingForBoot { .. } | WaitingForHealth { .. }) {
             return reason;
         }
-        let Some(why) = self.host_of(case).and_then(|host| trouble(host)) else { return reason };
-        let beside = |last: String| if last.is_empty() { why.to_string() } else { format!("{last}; {why}") };
+        let Some(why) = self.host_of(ctx).and_then(|host| host_trouble(host)) else { return reason };
+        let with_previous = |last: String| if last.is_empty() { why.to_string() } else { format!("{last}; {why}") };
         match reason {
             Reason::WaitingForBoot { since, last, stuck: true, awaited } => {
-                Reason::WaitingForBoot { since, last: beside(last), stuck: true, awaited }
+                Reason::WaitingForBoot { since, last: with_previous(last), stuck: true, awaited }
             }
             _ => why,
         }
     }
 
     /// Returns the machine's BareMetalHost, if the cluster has that resource.
-    fn host_of(&self, case: EntryContext<'a>) -> Option<&'a Arc<HostRow>> {
+    fn host_of(&self, ctx: EntryContext<'a>) -> Option<&'a Arc<HostRow>> {
         let kube = &self.snap.kube;
-        let node = self.node_of(case);
+        let node = self.node_of(ctx);
         kube.hosts.values().find(|host| {
             // Names first: there may be thousands of hosts.
             let named = |name: &String| [&host.node, &host.hostname, &host.name].contains(&name);
-            host.addresses.iter().any(|a| a == case.address)
+            host.addresses.iter().any(|a| a == ctx.address)
                 || node.is_some_and(|node| {
-                    let meant = named(&node.name) || host.addresses.iter().any(|a| node.addresses.contains(a));
-                    meant && host.node_in(kube).is_some_and(|(found, _)| found.name == node.name)
+                    let is_candidate = named(&node.name) || host.addresses.iter().any(|a| node.addresses.contains(a));
+                    is_candidate && host.node_in(kube).is_some_and(|(found, _)| found.name == node.name)
                 })
         })
     }
 }
 
 /// Returns the reason why this host does not power on.
-fn trouble(host: &HostRow) -> Option<Reason> {
+fn host_trouble(host: &HostRow) -> Option<Reason> {
     if let Some(Hindrance::Error(text)) = host.hindrance() {
         return Some(Reason::PowerError { text });
     }

@@ -60,9 +60,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use self::entry_context::EntryContext;
-pub(in crate::engine) use self::etcd_quorum::{CATCH_UP, can_ask};
+pub(in crate::engine) use self::etcd_quorum::{CATCH_UP_SECONDS, can_check_quorum};
 pub use self::{
-    auto_repair::{AutoRepair, kept_by_hosts, plan_of},
+    auto_repair::{AutoRepair, auto_repair_plan, machines_held_by_hosts},
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
     etcd_quorum::Quorum,
@@ -74,13 +74,13 @@ pub(crate) use self::{
     preview::previewed,
     readiness::readiness,
     registry::{compares, unwritten},
-    repair::health::HEALTH,
+    repair::health::HEALTH_CHECK_PREFIX,
 };
 use super::snapshot::Snapshot;
 use crate::{
     clock::Now,
     model::{
-        acceptance::Lead,
+        acceptance::LeaderKind,
         entry::EntryId,
         reason::Reason,
         reboot::{RebootEntry, RebootStatus},
@@ -124,8 +124,8 @@ pub(super) struct Pass<'a> {
     definition: Option<&'a Definition>,
     policy: std::sync::Arc<crate::model::policy::Policy>,
     claims: claims::Claims,
-    times: windows::Times,
-    etcd_hosts: etcd_quorum::Hosts,
+    schedule: windows::Schedule,
+    etcd_hosts: etcd_quorum::MemberHosts,
     /// Whether the Kubernetes cache is complete. Stored here because each entry needs it.
     kube_synced: bool,
     /// Whether a rule checked the age of the Kubernetes caches: an entry that depends on it is next.
@@ -144,9 +144,9 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         now,
         definition: snap.store.definition(),
         claims: claims::Claims::of(snap, now),
-        times: windows::Times::of(snap, &policy, now.wall),
+        schedule: windows::Schedule::of(snap, &policy, now.wall),
         policy,
-        etcd_hosts: etcd_quorum::Hosts::of(snap),
+        etcd_hosts: etcd_quorum::MemberHosts::of(snap),
         kube_synced: snap.kube.synced(),
         needs_proof: std::cell::Cell::new(false),
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
@@ -155,15 +155,15 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     pass.take_results();
     // The repair queue is decided first, as in CKE. Its claims hold when the reboot queue is decided.
     pass.repairs();
-    let waiting = pass.sort_out_entries();
+    let waiting = pass.process_reboots();
     pass.start_drains(&waiting);
     pass.out.ask_etcd |= pass.out.probe_often;
-    pass.let_go_of_cordons();
-    pass.keep_endpoints();
-    pass.tend_registry();
-    pass.tend_auto_repair();
+    pass.release_cordons();
+    pass.reconcile_endpoints();
+    pass.plan_registry();
+    pass.plan_auto_repair();
     pass.wake_for_windows();
-    pass.name_the_phase();
+    pass.set_phase();
     // Only the leader acts, and only on a live copy of etcd that is complete.
     if snap.engine.leading.is_none() || !snap.store.synced {
         pass.out.effects.clear();
@@ -188,28 +188,28 @@ fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
         return;
     }
     let leadership = snap.store.leadership();
-    if leadership.lead != Lead::Cke {
+    if leadership.lead != LeaderKind::Cke {
         return;
     }
     for (id, order) in snap.store.orders.iter().filter_map(|(id, stored)| Some((id, stored.get()?))) {
-        let whose = |reason: &mut Reason| {
+        let set_reason = |reason: &mut Reason| {
             let (verb, who) = (order.verb, order.who.to_string());
             *reason = Reason::OrderIgnored { verb, who, leader: leadership.said.clone() };
         };
-        reasons.get_mut(id).map(whose);
+        reasons.get_mut(id).map(set_reason);
     }
 }
 
 impl<'a> Pass<'a> {
     /// Goes through the queue by index. It removes entries that have ended, moves entries in progress, and returns the
     /// queued entries that may be candidates (REB-6 to REB-10).
-    fn sort_out_entries(&mut self) -> Vec<EntryContext<'a>> {
+    fn process_reboots(&mut self) -> Vec<EntryContext<'a>> {
         let entries = self.snap.store.reboots.entries.len();
         let mut waiting = Vec::with_capacity(entries);
         // First entry of each member, by the member's place in the definition.
         let mut seen: Vec<Option<u64>> = vec![None; self.definition.map_or(0, |d| d.cluster.nodes.len())];
         let definition = self.definition;
-        let place_of = |address: &str| definition.and_then(|d| d.members.place_of(address));
+        let index_of = |address: &str| definition.and_then(|d| d.members.index_of(address));
         let snap = self.snap;
         for (&index, stored) in &snap.store.reboots.entries {
             let id = EntryId::reboot(index);
@@ -222,10 +222,10 @@ impl<'a> Pass<'a> {
                 }
             };
             if entry.status == RebootStatus::Cancelled {
-                if let Some(first) = place_of(&entry.node).and_then(|place| seen.get_mut(place)) {
+                if let Some(first) = index_of(&entry.node).and_then(|member_index| seen.get_mut(member_index)) {
                     first.get_or_insert(index);
                 }
-                if on(Mutation::CancelWaits) && self.others_in_work() {
+                if on(Mutation::CancelWaits) && self.has_entries_in_progress() {
                     self.reasons.push((id, Reason::Working { phase: "cancelling".to_owned() }));
                 } else {
                     self.remove(id, stored.mod_revision, &entry.node, End::Cancelled);
@@ -237,11 +237,12 @@ impl<'a> Pass<'a> {
                 self.reasons.push((id, self.no_definition()));
                 continue;
             };
-            let place = definition.members.place_of(&entry.node);
-            let member = place.and_then(|place| definition.cluster.nodes.get(place).zip(seen.get_mut(place)));
+            let member_index = definition.members.index_of(&entry.node);
+            let member = member_index
+                .and_then(|member_index| definition.cluster.nodes.get(member_index).zip(seen.get_mut(member_index)));
             let Some((node, first)) = member else {
                 self.reasons.push((id, Reason::NotMember { address: entry.node.clone() }));
-                if !on(Mutation::StrangerStays) {
+                if !on(Mutation::NonMemberStays) {
                     self.remove(id, stored.mod_revision, &entry.node, End::NotMember);
                 }
                 continue;
@@ -252,12 +253,12 @@ impl<'a> Pass<'a> {
                 continue;
             }
             *first = Some(index);
-            let Some(case) = EntryContext::of_reboot(id, stored, node) else { continue };
+            let Some(ctx) = EntryContext::of_reboot(id, stored, node) else { continue };
             let reason = match entry.status {
-                RebootStatus::Draining => self.drain(case),
-                RebootStatus::Rebooting => self.after_power(case),
+                RebootStatus::Draining => self.drain(ctx),
+                RebootStatus::Rebooting => self.process_rebooting(ctx),
                 RebootStatus::Queued | RebootStatus::Cancelled => {
-                    waiting.push(case);
+                    waiting.push(ctx);
                     continue;
                 }
             };
@@ -267,7 +268,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Reports whether any reboot is in progress. Only a mutation uses it.
-    fn others_in_work(&self) -> bool {
+    fn has_entries_in_progress(&self) -> bool {
         let in_work = |e: &RebootEntry| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting);
         self.snap.store.reboots.entries.values().any(|s| s.get().is_some_and(in_work))
     }
@@ -334,7 +335,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Sets CKE's phase: uncordon before repairs before reboots.
-    fn name_the_phase(&mut self) {
+    fn set_phase(&mut self) {
         let store = &self.snap.store;
         let repairs = || store.repairs.entries.values().any(|s| s.get().is_none_or(RepairEntry::unfinished));
         self.out.phase = if self.out.effects.iter().any(|p| matches!(p.effect, Effect::Release { .. })) {

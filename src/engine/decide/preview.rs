@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn i15_a_budget_two_of_them_on_a_protected_pod_and_a_webhooks_denial_block_and_nothing_else() {
+    fn i15_only_budgets_of_protected_pods_and_webhook_denials_block_a_preview() {
         let budget = || PodHold::Budget { budget: "ns/b".into(), healthy: 1, needed: 1 };
         let many = || PodHold::ManyBudgets { budgets: vec!["ns/b".into(), "ns/c".into()] };
         let (webhook, message) = (|| "w".to_owned(), || "no".to_owned());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn i15_a_pod_that_was_not_asked_about_has_not_passed() {
+    fn i15_a_pod_without_a_dry_run_has_not_passed_the_preview() {
         let preview = found(&[("a", Verdict::Accepted), ("c", Verdict::Accepted)], &[]);
         assert_eq!(preview.finding, Finding::Unfinished);
         assert!(!preview.passed.contains("b"));

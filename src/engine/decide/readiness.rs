@@ -20,15 +20,15 @@ use crate::{
 };
 
 /// Seconds between checks in the first minute after the transition, and later.
-const CHECK_SOON: f64 = 1.0;
-const CHECK_LATER: f64 = 5.0;
+const EARLY_CHECK_INTERVAL: f64 = 1.0;
+const LATE_CHECK_INTERVAL: f64 = 5.0;
 /// Seconds for which the shorter interval applies.
-const YOUNG: f64 = 60.0;
+const EARLY_CHECK_PERIOD: f64 = 60.0;
 /// Maximum age in seconds of a control plane's good probe (SAF-29).
-const PROBE_FRESH: f64 = 60.0;
+const PROBE_MAX_AGE: f64 = 60.0;
 
 /// State of a machine's recovery: booted, Ready and, for API servers, a good probe.
-pub(crate) struct Soundness {
+pub(crate) struct Readiness {
     /// The missing condition; `None` if all hold.
     pub missing: Option<String>,
 }
@@ -39,22 +39,22 @@ impl<'a> Pass<'a> {
     /// reported the recovery, and not an operator.
     pub(super) fn settling(
         &mut self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         node: Option<&Arc<NodeRow>>,
         by_check: bool,
     ) -> Option<Reason> {
-        let name = case.machine.to_owned();
+        let name = ctx.machine.to_owned();
         #[allow(clippy::cast_precision_loss)] // seconds
         let settle = self.policy.settle_seconds as f64;
         let since = if by_check {
-            self.snap.work.get(&case.id).and_then(|w| w.sound_since).unwrap_or(self.boot())
+            self.snap.work.get(&ctx.id).and_then(|w| w.sound_since).unwrap_or(self.boot())
         } else {
             // After `done` or with a new UID, check and boot id do not count. Ready and the probe do.
-            let probe = || probe_missing(self.snap, case.address, &self.policy.control_plane_probe, self.now);
+            let probe = || probe_missing(self.snap, ctx.address, &self.policy.control_plane_probe, self.now);
             if let Some(missing) = not_ready(node).or_else(probe) {
                 return Some(Reason::Settling { node: name, until: None, missing });
             }
-            let good_since = self.snap.probes.get(case.address).and_then(|p| p.good_since);
+            let good_since = self.snap.probes.get(ctx.address).and_then(|p| p.good_since);
             if self.policy.control_plane_probe == "node" {
                 self.boot() - settle
             } else {
@@ -76,8 +76,12 @@ impl<'a> Pass<'a> {
     /// Reports whether a check is due: at most every second in the first minute, and every five seconds later (REB-38,
     /// REP-32).
     pub(super) fn check_is_due(&mut self, id: EntryId, since: Timestamp) -> bool {
-        let every = if seconds_between(since, self.now.wall) < YOUNG { CHECK_SOON } else { CHECK_LATER };
-        let due = self.snap.work.get(&id).and_then(|w| w.check.as_ref()).map_or(0.0, |(at, _)| at + every);
+        let interval = if seconds_between(since, self.now.wall) < EARLY_CHECK_PERIOD {
+            EARLY_CHECK_INTERVAL
+        } else {
+            LATE_CHECK_INTERVAL
+        };
+        let due = self.snap.work.get(&id).and_then(|w| w.check.as_ref()).map_or(0.0, |(at, _)| at + interval);
         if self.boot() < due {
             self.wake_at(due);
         }
@@ -99,21 +103,21 @@ pub(crate) fn readiness(
     control_plane: bool,
     node: Option<&Arc<NodeRow>>,
     now: Now,
-) -> Soundness {
+) -> Readiness {
     let policy = snap.store.policy();
-    let asks = match id.queue {
+    let required = match id.queue {
         QueueKind::Reboot => control_plane || policy.worker_completion == WorkerCompletion::BootId,
         QueueKind::Repair => control_plane,
     };
-    if !asks {
-        return Soundness { missing: None };
+    if !required {
+        return Readiness { missing: None };
     }
     let missing = match id.queue {
-        QueueKind::Reboot => back_again(snap, id, node),
+        QueueKind::Reboot => reboot_missing(snap, id, node),
         QueueKind::Repair => not_ready(node),
     };
     let probe = || control_plane.then(|| probe_missing(snap, address, &policy.control_plane_probe, now)).flatten();
-    Soundness { missing: missing.or_else(probe) }
+    Readiness { missing: missing.or_else(probe) }
 }
 
 /// Returns why a Node is not Ready.
@@ -125,7 +129,7 @@ pub(super) fn not_ready(node: Option<&Arc<NodeRow>>) -> Option<String> {
 }
 
 /// Returns the missing condition of a new boot id (if the one before was recorded) and Ready.
-pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
+pub(super) fn reboot_missing(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
     let recorded = node.and_then(|node| Some((recorded_boot_id(snap, id, node)?, node)));
     if recorded.is_some_and(|(before, node)| before == node.boot_id) {
         return Some("the Node still has its old boot id".to_owned());
@@ -135,22 +139,22 @@ pub(super) fn back_again(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow
 
 /// Returns the same for a machine whose entry is gone. The boot id must differ from the one before each command that
 /// may have done something. A failed command may have rebooted the machine nevertheless, and the next one again (I14).
-pub(super) fn back_from_all(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
-    if is_back_by_order(snap, id) {
+pub(super) fn all_reboots_missing(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
+    if is_done_by_order(snap, id) {
         return not_ready(node);
     }
     let found = node.is_some_and(|node| began(snap, id).any(|a| a.boot_id.as_ref() == Some(&node.boot_id)));
     if found {
         return Some("the Node still has its boot id from before the last command".to_owned());
     }
-    back_again(snap, id, node)
+    reboot_missing(snap, id, node)
 }
 
 /// Reports whether the boot id is known that the machine had at each command that may have done something. A Node that
 /// was not Ready may have reported the boot id of an earlier boot; an entry that still exists depends on its boot check
 /// in any case.
-pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool {
-    if is_back_by_order(snap, id) {
+pub(super) fn is_boot_id_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool {
+    if is_done_by_order(snap, id) {
         return true;
     }
     let known = |a: &Attempt| id.queue == QueueKind::Repair || (a.boot_id.is_some() && !a.not_ready);
@@ -159,7 +163,7 @@ pub(super) fn is_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool 
 
 /// Reports whether an operator ended the entry with `rq done`. Boot ids then do not count, but Ready does (REB-49,
 /// SAF-35). The last attempt holds this for all attempts before it.
-pub(super) fn is_back_by_order(snap: &Snapshot, id: EntryId) -> bool {
+pub(super) fn is_done_by_order(snap: &Snapshot, id: EntryId) -> bool {
     began(snap, id).last().is_some_and(|a| a.done_by.is_some())
 }
 
@@ -189,7 +193,7 @@ pub(super) fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: N
         }
         Some(probe) => match (&probe.error, probe.last_good) {
             (Some(error), _) => Some(format!("{} answers {error}", probe.url)),
-            (None, Some(at)) if now.boot.as_secs_f64() - at <= PROBE_FRESH => None,
+            (None, Some(at)) if now.boot.as_secs_f64() - at <= PROBE_MAX_AGE => None,
             (None, _) => Some(format!("{} gave no good answer for 60 s", probe.url)),
         },
     }

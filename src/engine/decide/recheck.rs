@@ -11,14 +11,14 @@ use crate::{
 };
 
 /// Seconds before the API server is queried again about a machine that was not ready for its command.
-const ASK_AGAIN: f64 = 2.0;
+const RETRY_SECONDS: f64 = 2.0;
 
 /// State of the fresh read before a command.
 pub(super) enum Recheck {
     /// The answers allow the command. `None`: the machine has no Node, so there is nothing to read.
     Allows(Option<FreshRead>),
     /// The request is under way.
-    Asks(Reason),
+    Pending(Reason),
     /// The answers forbid the command, or an earlier try failed.
     Waits(Reason),
 }
@@ -28,55 +28,55 @@ impl<'a> Pass<'a> {
     /// must still be empty and cordoned for this entry. `force`: an operator ordered to skip pods and volumes.
     pub(super) fn recheck(
         &mut self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         node: Option<&Arc<NodeRow>>,
         drained: bool,
         force: bool,
     ) -> Recheck {
         let Some(node) = node else { return Recheck::Allows(None) };
-        let work = self.snap.work.get(&case.id);
+        let work = self.snap.work.get(&ctx.id);
         let fresh = work.and_then(|w| w.fresh.as_ref()).filter(|f| f.pods.is_some() == drained);
-        if let Some(fresh) = fresh.filter(|f| self.boot() - f.at <= self.freshness()) {
-            let Some(forbids) = self.forbids(case, node, fresh, drained, force) else {
+        if let Some(fresh) = fresh.filter(|f| self.boot() - f.at <= self.max_age()) {
+            let Some(forbidden_reason) = self.forbidden_reason(ctx, node, fresh, drained, force) else {
                 return Recheck::Allows(Some(fresh.clone()));
             };
-            if self.boot() < fresh.at + ASK_AGAIN {
-                self.wake_at(fresh.at + ASK_AGAIN);
-                return Recheck::Waits(forbids);
+            if self.boot() < fresh.at + RETRY_SECONDS {
+                self.wake_at(fresh.at + RETRY_SECONDS);
+                return Recheck::Waits(forbidden_reason);
             }
-            self.ask(case, node, drained);
-            return Recheck::Waits(forbids);
+            self.plan_recheck(ctx, node, drained);
+            return Recheck::Waits(forbidden_reason);
         }
-        self.ask(case, node, drained);
-        match self.came_to_nothing(case) {
+        self.plan_recheck(ctx, node, drained);
+        match self.command_failure(ctx) {
             Some(reason) => Recheck::Waits(reason),
-            None => Recheck::Asks(Reason::Working { phase: "reading its Node and pods".to_owned() }),
+            None => Recheck::Pending(Reason::Working { phase: "reading its Node and pods".to_owned() }),
         }
     }
 
     /// Returns the result of the last tries of an entry's next effect, if the last one failed.
-    pub(super) fn came_to_nothing(&self, case: EntryContext<'_>) -> Option<Reason> {
-        let retries = self.snap.work.get(&case.id)?.retries.as_ref()?;
+    pub(super) fn command_failure(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        let retries = self.snap.work.get(&ctx.id)?.retries.as_ref()?;
         let why = format!("{} (tried {} times)", retries.why, retries.count);
         Some(Reason::EffectFailed { what: "the command".to_owned(), why })
     }
 
-    fn ask(&mut self, case: EntryContext<'a>, node: &Arc<NodeRow>, pods: bool) {
-        let effect = Effect::Recheck { entry: case.owned(), node: node.name.clone(), pods };
-        self.plan(case.machine, Some(case.id), self.starting(case), effect);
+    fn plan_recheck(&mut self, ctx: EntryContext<'a>, node: &Arc<NodeRow>, pods: bool) {
+        let effect = Effect::Recheck { entry: ctx.owned(), node: node.name.clone(), pods };
+        self.plan(ctx.machine, Some(ctx.id), self.starting(ctx), effect);
     }
 
     /// Returns the seconds for which a fresh read is valid. An effect starts within TTL/12 of the data that it is based
     /// on (I24).
     #[allow(clippy::cast_precision_loss)] // seconds
-    fn freshness(&self) -> f64 {
+    fn max_age(&self) -> f64 {
         self.snap.engine.ttl as f64 / 12.0
     }
 
     /// Returns the reason why these answers forbid the command.
-    fn forbids(
+    fn forbidden_reason(
         &self,
-        case: EntryContext<'a>,
+        ctx: EntryContext<'a>,
         node: &NodeRow,
         fresh: &FreshRead,
         drained: bool,
@@ -89,25 +89,24 @@ impl<'a> Pass<'a> {
             let (expected, found) = (format!("UID {}", node.uid), format!("UID {}", found.uid));
             return Some(Reason::NodeMismatch { expected, found });
         }
-        if let Some(reason) = self.wrong_node(case, Some(found)) {
+        if let Some(reason) = self.wrong_node(ctx, Some(found)) {
             return Some(reason);
         }
         if !drained {
             return None;
         }
         let cordoned = found.unschedulable || on(Mutation::UncordonUnseen);
-        let ours = found
-            .owner()
-            .is_some_and(|o| o.entry == case.id && o.lease == self.snap.engine.lease && o.uid == found.uid);
-        if !cordoned || !ours {
-            let since = self.snap.work.get(&case.id).and_then(|w| w.drain.uncordoned).unwrap_or(self.now.wall);
+        let is_owner =
+            found.owner().is_some_and(|o| o.entry == ctx.id && o.lease == self.snap.engine.lease && o.uid == found.uid);
+        if !cordoned || !is_owner {
+            let since = self.snap.work.get(&ctx.id).and_then(|w| w.drain.uncordoned).unwrap_or(self.now.wall);
             return Some(Reason::UncordonedByOther { since });
         }
         if force {
             return None;
         }
         let definition = self.definition?;
-        let rules = definition.cluster.eviction(case.queue());
+        let rules = definition.cluster.eviction(ctx.queue());
         let leaving = sort(fresh.pods.iter().flatten(), rules, &self.snap.kube);
         if let Some(first) = leaving.first() {
             let left = u32::try_from(leaving.len()).unwrap_or(u32::MAX);

@@ -9,19 +9,19 @@ use super::{Effect, Guard, Pass};
 use crate::{
     engine::registry::{Basis, Proposed, sync},
     model::{
-        acceptance::Lead,
+        acceptance::LeaderKind,
         cketerm_records::Generated,
         cluster::Cluster,
         entry::{EntryId, QueueKind, Stored},
-        kube::{Description, NodeRow},
+        kube::{MetadataPatch, NodeRow},
         policy::Approval as ApprovalPolicy,
         reason::{Reason, TooLarge},
         time::whole_seconds,
     },
     store::{
         commit::Span,
-        keys::{Keys, end_of},
-        operator::fits,
+        keys::{Keys, prefix_end},
+        operator::check_size,
     },
 };
 
@@ -29,11 +29,11 @@ use crate::{
 pub(crate) const DEFINITION: &str = "the cluster definition";
 const APPROVALS: &str = "the approvals";
 /// Maximum number of Nodes that one pass describes.
-const NODES_A_PASS: usize = 8;
+const MAX_NODES_PER_PASS: usize = 8;
 /// Maximum number of waiting entries that are compared one by one. A transaction takes 128 comparisons.
-const WAITING_EACH: usize = 64;
+const MAX_COMPARED_ENTRIES: usize = 64;
 /// Maximum age in seconds of a control plane's good probe.
-const PROBED_WITHIN: f64 = 60.0;
+const PROBE_MAX_AGE: f64 = 60.0;
 
 /// Action for the machine registry.
 #[derive(Clone, Debug, Serialize)]
@@ -49,7 +49,7 @@ pub enum Registering {
         /// The Node before the patch.
         node: Arc<NodeRow>,
         /// The changes.
-        description: Description,
+        description: MetadataPatch,
     },
 }
 
@@ -109,14 +109,14 @@ pub enum Applying {
 
 impl Pass<'_> {
     /// Applies the proposal if the gates allow it, and writes the definition's labels, annotations and taints to Nodes.
-    pub(super) fn tend_registry(&mut self) {
-        let standing = self.standing();
-        if let (Applying::Applies, Some(apply)) = (&standing, self.apply()) {
+    pub(super) fn plan_registry(&mut self) {
+        let apply_state = self.apply_state();
+        if let (Applying::Applies, Some(apply)) = (&apply_state, self.apply()) {
             self.plan(DEFINITION, None, Guard::default(), Effect::Registry(Registering::Apply(Box::new(apply))));
         }
-        self.out.registry = standing;
+        self.out.registry = apply_state;
         if self.leading() {
-            self.drop_dead_approvals();
+            self.drop_obsolete_approvals();
             self.describe_nodes();
         }
     }
@@ -130,7 +130,7 @@ impl Pass<'_> {
         self.snap.store.sabakan.enabled() && self.snap.store.registry.template.is_some()
     }
 
-    fn standing(&self) -> Applying {
+    fn apply_state(&self) -> Applying {
         let (store, registry) = (&self.snap.store, &self.snap.registry);
         let settings = &store.registry;
         if settings.url.is_none() || settings.template.is_none() {
@@ -149,14 +149,14 @@ impl Pass<'_> {
         };
         let (basis, settled) = (Basis::of(store), proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed));
         // A settled or only displayed proposal is planned again within seconds when machines start or end work.
-        let rests = settled || !self.leading();
-        if proposal.basis != basis && !(rests && proposal.basis.but_for_busy(&basis)) {
+        let ignore_busy = settled || !self.leading();
+        if proposal.basis != basis && !(ignore_busy && proposal.basis.equals_ignoring_busy(&basis)) {
             return Applying::Waits("the plan is being updated after a change".to_owned());
         }
         let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.boot() - g.at);
         #[allow(clippy::cast_precision_loss)] // seconds
-        let most = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
-        if age > most {
+        let max_age = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
+        if age > max_age {
             return Applying::Waits(format!("sabakan's last answer is {age:.0} s old"));
         }
         let proposed = match &proposal.outcome {
@@ -167,21 +167,21 @@ impl Pass<'_> {
         if let Some((_, why)) = self.snap.registry_refused.as_ref().filter(|(d, _)| *d == proposed.digest) {
             return Applying::Error(why.clone());
         }
-        if let Err(e) = fits("cluster", &proposed.json) {
+        if let Err(e) = check_size("cluster", &proposed.json) {
             let nodes = proposed.plan.nodes.len();
             return Applying::Error(format!(
                 "the definition of {nodes} nodes cannot be stored: {e}; use fewer machines (`constraints set maximum-workers`, \
                  `sabakan set-variables`)"
             ));
         }
-        self.may_apply(proposed)
+        self.check_change(proposed)
     }
 
     /// Checks the gates between a plan and its application (SAB-67 to SAB-69).
-    fn may_apply(&self, proposed: &Proposed) -> Applying {
+    fn check_change(&self, proposed: &Proposed) -> Applying {
         let settings = &self.snap.store.registry;
         // CKE does not know holds and applies the definition anyway, which is reported below.
-        if let Some(hold) = settings.hold.as_ref().filter(|_| self.snap.store.leadership().lead != Lead::Cke) {
+        if let Some(hold) = settings.hold.as_ref().filter(|_| self.snap.store.leadership().lead != LeaderKind::Cke) {
             let (who, why) = match hold.get() {
                 Some(hold) => (hold.who.to_string(), hold.reason.clone()),
                 None => ("a record that cannot be read".to_owned(), None),
@@ -200,13 +200,13 @@ impl Pass<'_> {
         if let Some(why) = self.joining(proposed) {
             return Applying::Waits(why);
         }
-        if let Some(why) = proposed.gate.why.as_ref().filter(|_| self.asks(proposed))
+        if let Some(why) = proposed.gate.why.as_ref().filter(|_| self.needs_approval(proposed))
             && self.approval(&proposed.digest).is_none()
         {
             return Applying::Approval(proposed.digest.clone(), why.clone());
         }
         // Only the leader applies, and Ready is not judged from a stale copy of the Nodes.
-        match self.not_ours().or_else(|| self.stale()) {
+        match self.not_leading().or_else(|| self.stale()) {
             Some(reason) => Applying::Waits(reason.to_string()),
             None => Applying::Applies,
         }
@@ -214,14 +214,15 @@ impl Pass<'_> {
 
     /// Reports whether a change above the gate needs an approval. With `approval never` only one kind does: half of the
     /// control planes or more leave at once, for example after `control-plane-count` was reduced (SAB-69).
-    fn asks(&self, proposed: &Proposed) -> bool {
-        let planes = |c: &Cluster| c.nodes.iter().filter(|n| n.control_plane).map(|n| n.address.clone()).collect();
-        let before: BTreeSet<String> = self.definition.map(|d| planes(&d.cluster)).unwrap_or_default();
-        let after: BTreeSet<String> = proposed.plan.cluster.as_ref().map(planes).unwrap_or_default();
-        let stay = before.intersection(&after).count();
-        let replaced_one = after.len() >= before.len() && stay + 1 == before.len();
+    fn needs_approval(&self, proposed: &Proposed) -> bool {
+        let control_planes =
+            |c: &Cluster| c.nodes.iter().filter(|n| n.control_plane).map(|n| n.address.clone()).collect();
+        let before: BTreeSet<String> = self.definition.map(|d| control_planes(&d.cluster)).unwrap_or_default();
+        let after: BTreeSet<String> = proposed.plan.cluster.as_ref().map(control_planes).unwrap_or_default();
+        let retained = before.intersection(&after).count();
+        let replaced_one = after.len() >= before.len() && retained + 1 == before.len();
         self.policy.approval == ApprovalPolicy::Gate
-            || (!replaced_one && stay * 2 <= before.len() && !before.is_empty())
+            || (!replaced_one && retained * 2 <= before.len() && !before.is_empty())
     }
 
     /// Returns the unexpired approval of this digest.
@@ -255,7 +256,7 @@ impl Pass<'_> {
             let good = self.policy.control_plane_probe == "node"
                 || probe
                     .and_then(|p| p.good_since.and(p.last_good))
-                    .is_some_and(|at| self.boot() - at <= PROBED_WITHIN);
+                    .is_some_and(|at| self.boot() - at <= PROBE_MAX_AGE);
             if !good {
                 let why = probe
                     .and_then(|p| p.error.clone().or_else(|| p.not_known.clone()))
@@ -267,24 +268,30 @@ impl Pass<'_> {
     }
 
     fn apply(&self) -> Option<Apply> {
-        if self.not_ours().is_some() || !self.fresh() {
+        if self.not_leading().is_some() || !self.fresh() {
             return None;
         }
         let (proposal, proposed) = (self.snap.registry.proposal.as_ref()?, self.proposed()?);
         let store = &self.snap.store;
         // Neither these machines nor any API server may start in between.
-        let mut still: BTreeSet<&str> = proposed.change.disturbed().map(|n| n.address.as_str()).collect();
+        let mut unchanged_nodes: BTreeSet<&str> = proposed.change.disturbed().map(|n| n.address.as_str()).collect();
         if let Some(definition) = self.definition {
-            let planes = definition.cluster.nodes.iter().filter(|n| n.control_plane);
-            still.extend(planes.map(|n| n.address.as_str()));
+            let control_planes = definition.cluster.nodes.iter().filter(|n| n.control_plane);
+            unchanged_nodes.extend(control_planes.map(|n| n.address.as_str()));
         }
-        let reboots =
-            store.reboots.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| still.contains(e.node.as_str())));
+        let reboots = store
+            .reboots
+            .entries
+            .iter()
+            .filter(|(_, s)| s.get().is_some_and(|e| unchanged_nodes.contains(e.node.as_str())));
         let reboots = reboots.map(|(i, s)| (EntryId::reboot(*i), s.mod_revision));
-        let repairs =
-            store.repairs.entries.iter().filter(|(_, s)| s.get().is_some_and(|e| still.contains(e.address.as_str())));
+        let repairs = store
+            .repairs
+            .entries
+            .iter()
+            .filter(|(_, s)| s.get().is_some_and(|e| unchanged_nodes.contains(e.address.as_str())));
         let repairs = repairs.map(|(i, s)| (EntryId::repair(*i), s.mod_revision));
-        let needs = proposed.gate.why.is_some() && self.asks(proposed);
+        let needs = proposed.gate.why.is_some() && self.needs_approval(proposed);
         let approval = if needs { Some(self.approval(&proposed.digest)?) } else { None };
         Some(Apply {
             json: proposed.json.clone(),
@@ -309,9 +316,9 @@ impl Pass<'_> {
     }
 
     /// Deletes approvals that expired after an hour, and approvals that a plan from a later answer replaced (SAB-71).
-    fn drop_dead_approvals(&mut self) {
+    fn drop_obsolete_approvals(&mut self) {
         let proposal = self.snap.registry.proposal.as_ref();
-        let dead = |digest: &str, stored: &Stored<crate::model::cketerm_records::Approval>| match stored.get() {
+        let is_obsolete = |digest: &str, stored: &Stored<crate::model::cketerm_records::Approval>| match stored.get() {
             None => true,
             Some(a) if a.until <= self.now.wall => true,
             Some(a) => proposal.is_some_and(|p| {
@@ -319,19 +326,19 @@ impl Pass<'_> {
             }),
         };
         let approvals = &self.snap.store.registry.approvals;
-        let gone: Vec<(String, i64)> =
-            approvals.iter().filter(|(d, s)| dead(d, s)).map(|(d, s)| (d.clone(), s.mod_revision)).collect();
-        if !gone.is_empty() {
-            self.plan(APPROVALS, None, Guard::default(), Effect::Registry(Registering::DropApprovals(gone)));
+        let obsolete: Vec<(String, i64)> =
+            approvals.iter().filter(|(d, s)| is_obsolete(d, s)).map(|(d, s)| (d.clone(), s.mod_revision)).collect();
+        if !obsolete.is_empty() {
+            self.plan(APPROVALS, None, Guard::default(), Effect::Registry(Registering::DropApprovals(obsolete)));
         }
     }
 
     fn describe_nodes(&mut self) {
         let Some(definition) = self.definition.filter(|_| self.registry_in_use() && self.fresh()) else { return };
-        if self.not_ours().is_some() {
+        if self.not_leading().is_some() {
             return;
         }
-        let mut wanted = Vec::new();
+        let mut descriptions = Vec::new();
         for member in &definition.cluster.nodes {
             let Some(node) = self.snap.node_of(&member.address) else { continue };
             // The Node must have the address of the member.
@@ -339,13 +346,13 @@ impl Pass<'_> {
                 continue;
             }
             if let Some(description) = sync::description(member, &node.described) {
-                wanted.push((Arc::clone(node), description));
-                if wanted.len() == NODES_A_PASS {
+                descriptions.push((Arc::clone(node), description));
+                if descriptions.len() == MAX_NODES_PER_PASS {
                     break;
                 }
             }
         }
-        for (node, description) in wanted {
+        for (node, description) in descriptions {
             let machine = node.name.clone();
             self.plan(&machine, None, Guard::default(), Effect::Registry(Registering::Describe { node, description }));
         }
@@ -354,8 +361,8 @@ impl Pass<'_> {
 
 impl Apply {
     /// Reports whether waiting entries are compared one by one. Above a limit they are compared as ranges.
-    fn one_by_one(&self) -> bool {
-        self.waiting.len() <= WAITING_EACH
+    fn compares_each(&self) -> bool {
+        self.waiting.len() <= MAX_COMPARED_ENTRIES
     }
 
     /// Returns the message for a definition that is too large for etcd.
@@ -373,14 +380,14 @@ impl Apply {
 /// An entry that started in between was written. If it started, ran its command and was removed, its attempt was
 /// written.
 pub(crate) fn unwritten(apply: &Apply, keys: &Keys) -> Vec<(Span, i64)> {
-    if apply.one_by_one() {
+    if apply.compares_each() {
         return Vec::new();
     }
     let of = |queue: QueueKind| {
         let indexes = || apply.waiting.iter().filter(|(id, _)| id.queue == queue).map(|(id, _)| id.index);
         let (first, last) = (indexes().min()?, indexes().max()?);
         let key = |index: u64| keys.entry(EntryId { queue, index });
-        Some(Span { from: key(first), to: end_of(key(last).as_bytes()) })
+        Some(Span { from: key(first), to: prefix_end(key(last).as_bytes()) })
     };
     let queues = [QueueKind::Reboot, QueueKind::Repair].into_iter().filter_map(of);
     queues.chain([keys.all_attempts()]).map(|span| (span, apply.revision)).collect()
@@ -391,7 +398,7 @@ pub(crate) fn compares(apply: &Apply, keys: &Keys, switch: i64) -> Vec<(String, 
     let mut all = apply.basis.compares(keys);
     all.push((keys.switch(crate::store::keys::SwitchName::Sabakan), switch));
     all.push((keys.hold(), 0));
-    if apply.one_by_one() {
+    if apply.compares_each() {
         all.extend(apply.waiting.iter().map(|(id, revision)| (keys.entry(*id), *revision)));
     }
     all.extend(apply.approval.iter().map(|(digest, revision)| (keys.approval(digest), *revision)));

@@ -22,18 +22,18 @@ impl Pass<'_> {
             if attempt.is_some_and(|stored| stored.get().is_none()) {
                 continue;
             }
-            let of = attempt.filter(|stored| {
+            let matching = attempt.filter(|stored| {
                 let pair = stored.get().zip(result.get());
                 pair.is_some_and(|(attempt, result)| self.is_result_of(attempt, result, &identity.uid))
             });
-            let effect = Effect::TakeResult { result: result.clone(), attempt: of.cloned() };
+            let effect = Effect::TakeResult { result: result.clone(), attempt: matching.cloned() };
             self.plan(&format!("result of {entry} attempt {number}"), Some(*entry), Guard::default(), effect);
         }
     }
 
     /// Reports whether the result belongs to this attempt. This engine records the commands that it runs itself.
     fn is_result_of(&self, attempt: &Attempt, result: &CommandResult, cluster: &str) -> bool {
-        let ours = self.snap.in_flight.values().any(|flight| flight.attempt.as_deref() == Some(&attempt.id));
-        attempt.open() && !ours && result.belongs_to(attempt, cluster)
+        let running = self.snap.in_flight.values().any(|flight| flight.attempt.as_deref() == Some(&attempt.id));
+        attempt.open() && !running && result.belongs_to(attempt, cluster)
     }
 }

@@ -14,19 +14,19 @@ impl<'a> Pass<'a> {
     pub(super) fn start_drains(&mut self, waiting: &[EntryContext<'a>]) {
         let (mut workers, mut api_servers) = (Vec::new(), Vec::new());
         for &member in waiting {
-            match self.not_drainable(member) {
+            match self.drain_blocker(member) {
                 Some(reason) => self.reason(member.id, reason),
                 None if member.control_plane() => api_servers.push(member),
                 None => workers.push(member),
             }
         }
         self.out.probe_often |= !api_servers.is_empty() || !self.claims.api_servers.is_empty();
-        self.out.ask_etcd |= workers.iter().any(|worker| self.hosts_voter(*worker));
+        self.out.ask_etcd |= workers.iter().any(|worker| self.hosts_voting_member(*worker));
         if workers.is_empty() && api_servers.is_empty() {
             return;
         }
-        if let Some(shut) = self.not_ours() {
-            self.all_wait(workers.iter().chain(&api_servers), &shut);
+        if let Some(blocker) = self.not_leading() {
+            self.all_wait(workers.iter().chain(&api_servers), &blocker);
             return;
         }
         // Each machine has its own window. Outside it, an entry takes no slot and holds up nobody.
@@ -82,7 +82,7 @@ impl<'a> Pass<'a> {
         if self.api_server_in_work(workers, api_servers) {
             return;
         }
-        let eligible = api_servers.first().filter(|first| self.api_server_barred(**first).is_none());
+        let eligible = api_servers.first().filter(|first| self.api_server_blocker(**first).is_none());
         let Some(first) = eligible else {
             self.start_one_api_server(api_servers);
             self.start_workers(workers);
@@ -105,11 +105,11 @@ impl<'a> Pass<'a> {
     /// same API server is in progress, the entry with the smaller index may start, because the machine counts once
     /// (I2).
     fn api_server_in_work(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
-        let own = |address: &String| {
+        let is_own = |address: &String| {
             on(Mutation::TwoApiServers) || api_servers.first().is_some_and(|m| m.address == *address)
         };
         let in_work = &self.claims.api_servers;
-        let Some(address) = in_work.keys().find(|a| !own(a)).or_else(|| in_work.keys().next()).cloned() else {
+        let Some(address) = in_work.keys().find(|a| !is_own(a)).or_else(|| in_work.keys().next()).cloned() else {
             return false;
         };
         let other = self.snap.machine(&address);
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
             self.reason(member.id, Reason::WaitingForControlPlane { other: other.clone() });
         }
         match self.claims.workers.values().next().copied() {
-            _ if !own(&address) => {
+            _ if !is_own(&address) => {
                 for member in api_servers {
                     self.reason(member.id, Reason::WaitingForControlPlane { other: other.clone() });
                 }
@@ -142,15 +142,15 @@ impl<'a> Pass<'a> {
         let last_first = on(Mutation::LastFirst).then(|| workers.iter().rev().copied().collect::<Vec<_>>());
         for &member in last_first.as_deref().unwrap_or(workers) {
             // A later entry of the same machine may be in progress already. The machine counts once.
-            let counted = self.claims.workers.contains_key(member.address);
-            let room = if counted { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
-            let etcd = if room { self.etcd_bars(member) } else { None };
-            let enters = groups.as_mut().filter(|_| room && !counted && etcd.is_none());
-            let group = enters.and_then(|groups| groups.enter(member));
+            let started = self.claims.workers.contains_key(member.address);
+            let has_slot = if started { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
+            let etcd = if has_slot { self.etcd_blocker(member) } else { None };
+            let admission = groups.as_mut().filter(|_| has_slot && !started && etcd.is_none());
+            let group = admission.and_then(|groups| groups.admit(member));
             if let Some(waits) = etcd.or(group) {
                 self.reason(member.id, waits);
-            } else if room {
-                free -= usize::from(!counted);
+            } else if has_slot {
+                free -= usize::from(!started);
                 self.start(member);
             } else if !on(Mutation::SilentEntry) {
                 self.reason(member.id, Reason::WaitingForSlot { holder, limit });
@@ -161,7 +161,7 @@ impl<'a> Pass<'a> {
     /// Starts one API server, alone, and only while the whole control plane is healthy (I1, I2, I7).
     fn start_one_api_server(&mut self, api_servers: &[EntryContext<'a>]) {
         let Some((&first, others)) = api_servers.split_first() else { return };
-        match self.api_server_barred(first) {
+        match self.api_server_blocker(first) {
             Some(reason) => self.reason(first.id, reason),
             None => self.start(first),
         }
@@ -172,7 +172,7 @@ impl<'a> Pass<'a> {
 
     /// Returns a reason if another API server is in repair, the control plane is unhealthy, or the etcd quorum bars the
     /// machine.
-    fn api_server_barred(&self, first: EntryContext<'_>) -> Option<Reason> {
+    fn api_server_blocker(&self, first: EntryContext<'_>) -> Option<Reason> {
         if let Some(address) = self.claims.api_repairs.keys().next() {
             return Some(Reason::WaitingForControlPlane { other: self.snap.machine(address) });
         }
@@ -180,7 +180,7 @@ impl<'a> Pass<'a> {
         if !self.leading() {
             return None;
         }
-        self.control_plane_unhealthy().or_else(|| self.etcd_bars(first))
+        self.control_plane_unhealthy().or_else(|| self.etcd_blocker(first))
     }
 
     fn start(&mut self, member: EntryContext<'a>) {
@@ -197,16 +197,16 @@ impl<'a> Pass<'a> {
 
     /// Moves the entry to `draining`. The transition records the Node's UID if none was recorded when the entry was
     /// added.
-    pub(super) fn start_drain(&mut self, case: EntryContext<'a>) {
-        let guard = self.disrupting(case);
-        let node_uid = self.node_of(case).map(|n| n.uid.clone());
-        self.plan(case.machine, Some(case.id), guard, Effect::StartDrain { entry: case.owned(), node_uid });
+    pub(super) fn start_drain(&mut self, ctx: EntryContext<'a>) {
+        let guard = self.disruption_guard(ctx);
+        let node_uid = self.node_of(ctx).map(|n| n.uid.clone());
+        self.plan(ctx.machine, Some(ctx.id), guard, Effect::StartDrain { entry: ctx.owned(), node_uid });
     }
 
     /// Returns the reason why this queued entry is no candidate, whatever other entries do. Such an entry takes no slot
     /// and holds up nobody, API servers included (REB-11, I5).
-    fn not_drainable(&mut self, member: EntryContext<'a>) -> Option<Reason> {
-        if let Some(reason) = self.waits_by_itself(member) {
+    fn drain_blocker(&mut self, member: EntryContext<'a>) -> Option<Reason> {
+        if let Some(reason) = self.entry_blocker(member) {
             return Some(reason);
         }
         match self.claims.machines.get(member.address) {
@@ -227,7 +227,7 @@ impl<'a> Pass<'a> {
             return Some(reason);
         }
         let node = self.node_of(member);
-        if let Some(orphan) = node.and_then(|n| self.orphan_of_another(member, n)) {
+        if let Some(orphan) = node.and_then(|n| self.foreign_orphan(member, n)) {
             return Some(orphan);
         }
         self.wrong_node(member, node.map(AsRef::as_ref))
@@ -235,10 +235,10 @@ impl<'a> Pass<'a> {
 
     /// Returns a reason if the machine was in progress for an entry that is gone and has not recovered. A new drain
     /// would overwrite the record that keeps the Node cordoned (REB-45).
-    pub(super) fn orphan_of_another(&self, case: EntryContext<'_>, node: &Arc<NodeRow>) -> Option<Reason> {
-        let owner = node.owner().filter(|o| o.entry != case.id && node.unschedulable)?;
+    pub(super) fn foreign_orphan(&self, ctx: EntryContext<'_>, node: &Arc<NodeRow>) -> Option<Reason> {
+        let owner = node.owner().filter(|o| o.entry != ctx.id && node.unschedulable)?;
         let entry = owner.entry;
         let gone = !attempts::has_live_entry(self.snap, entry);
-        (gone && self.is_away(node, owner)).then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
+        (gone && self.is_not_back(node, owner)).then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
     }
 }

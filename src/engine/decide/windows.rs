@@ -21,31 +21,31 @@ use crate::{
         policy::Policy,
         reason::Reason,
         time::after,
-        window::{Stands, Windows},
+        window::{WindowState, Windows},
     },
     mutation::{Mutation, on},
 };
 
 /// State of the windows and of the freeze at the moment of the pass.
 #[derive(Debug, Default)]
-pub(super) struct Times {
+pub(super) struct Schedule {
     /// Reason of the present freeze.
     frozen: Option<Reason>,
     /// End of the freeze.
-    thaws: Option<Timestamp>,
+    freeze_ends: Option<Timestamp>,
     /// State of each window, in the order of `Windows::all`.
-    stands: Vec<Stands>,
+    stands: Vec<WindowState>,
     /// Reason if the policy cannot be read: it is then unknown what the policy allows.
     unreadable: Option<Reason>,
 }
 
-impl Times {
+impl Schedule {
     pub(super) fn of(snap: &Snapshot, policy: &Policy, now: Timestamp) -> Self {
         let unreadable = snap.store.policy.as_ref().and_then(|stored| stored.value.as_ref().err());
         let freeze = policy.freeze.as_ref().filter(|freeze| freeze.holds(now));
         Self {
             frozen: freeze.map(|f| Reason::Frozen { until: f.until, why: f.reason.clone() }),
-            thaws: freeze.map(|f| f.until),
+            freeze_ends: freeze.map(|f| f.until),
             stands: policy.windows.iter().flat_map(Windows::all).map(|(_, window)| window.stands(now)).collect(),
             unreadable: unreadable
                 .map(|why| Reason::EngineObserving { why: format!("cketerm/policy cannot be read: {why}") }),
@@ -61,29 +61,29 @@ impl Times {
 impl<'a> Pass<'a> {
     /// Returns the reason why no power command may run on this machine now: a freeze, a closed window, or an unreadable
     /// policy.
-    pub(super) fn barred(&self, case: EntryContext<'_>) -> Option<Reason> {
-        if self.times.is_empty() {
+    pub(super) fn barred(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if self.schedule.is_empty() {
             return None;
         }
-        self.times.unreadable.clone().or_else(|| self.closed(case))
+        self.schedule.unreadable.clone().or_else(|| self.closed(ctx))
     }
 
     /// Returns the reason of a freeze or of the machine's closed window. A drain under way unwinds.
-    pub(super) fn closed(&self, case: EntryContext<'_>) -> Option<Reason> {
-        if let Some(frozen) = self.times.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
+    pub(super) fn closed(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if let Some(frozen) = self.schedule.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
             return Some(frozen.clone());
         }
-        let stands = self.stands(case).filter(|stands| !stands.open && !on(Mutation::WindowForgotten))?;
+        let stands = self.stands(ctx).filter(|stands| !stands.open && !on(Mutation::WindowForgotten))?;
         Some(Reason::OutsideWindow { next_open: stands.opens, closes: None })
     }
 
     /// Returns the reason why no drain may start on this machine now: barred, or too near the end of its window.
-    pub(super) fn too_late(&self, case: EntryContext<'_>) -> Option<Reason> {
-        if self.times.is_empty() {
+    pub(super) fn too_late(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if self.schedule.is_empty() {
             return None;
         }
-        self.barred(case).or_else(|| {
-            let stands = self.stands(case)?;
+        self.barred(ctx).or_else(|| {
+            let stands = self.stands(ctx)?;
             let closes = stands.closes?;
             let margin = self.policy.windows.as_ref().map_or(0, |w| i64::from(w.margin_seconds()));
             (after(self.now.wall, margin) > closes)
@@ -92,44 +92,44 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the reason of the entry's wait if it lasts longer than its backoff.
-    pub(super) fn outlasts(&self, case: EntryContext<'_>, backoff: Timestamp) -> Option<Reason> {
-        let closed = if self.times.is_empty() { None } else { self.too_late(case) }?;
+    pub(super) fn closed_longer_than(&self, ctx: EntryContext<'_>, backoff: Timestamp) -> Option<Reason> {
+        let closed = if self.schedule.is_empty() { None } else { self.too_late(ctx) }?;
         let until = match &closed {
             Reason::Frozen { until, .. } => Some(*until),
             Reason::OutsideWindow { next_open, .. } => *next_open,
             _ => return None,
         };
-        (until.is_none_or(|until| until > backoff) && self.not_ours().is_none()).then_some(closed)
+        (until.is_none_or(|until| until > backoff) && self.not_leading().is_none()).then_some(closed)
     }
 
     /// Returns the guard of an effect that starts work: revisions, and the end of the machine's window.
-    pub(super) fn starting(&self, case: EntryContext<'_>) -> Guard {
-        let until = self.stands(case).and_then(|stands| stands.closes);
-        Guard { until, ..Guard::starting(case.id, case.mod_revision, &self.snap.store) }
+    pub(super) fn starting(&self, ctx: EntryContext<'_>) -> Guard {
+        let until = self.stands(ctx).and_then(|stands| stands.closes);
+        Guard { until, ..Guard::starting(ctx.id, ctx.mod_revision, &self.snap.store) }
     }
 
     /// Returns the state of this machine's window, or `None` if it has none.
-    fn stands(&self, case: EntryContext<'_>) -> Option<Stands> {
-        let windows = self.policy.windows.as_ref().filter(|w| w.bind(case.queue()))?;
-        let place = if windows.by_machine() { windows.place_for(&self.labels_of(case)) } else { 0 };
-        self.times.stands.get(place).copied()
+    fn stands(&self, ctx: EntryContext<'_>) -> Option<WindowState> {
+        let windows = self.policy.windows.as_ref().filter(|w| w.bind(ctx.queue()))?;
+        let place = if windows.by_machine() { windows.index_for(&self.labels_of(ctx)) } else { 0 };
+        self.schedule.stands.get(place).copied()
     }
 
     /// Returns the labels of the machine: the definition's, else the labels of its Node that screens show.
-    pub(super) fn labels_of(&self, case: EntryContext<'_>) -> Cow<'a, Labels> {
-        let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, case.address));
+    pub(super) fn labels_of(&self, ctx: EntryContext<'_>) -> Cow<'a, Labels> {
+        let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, ctx.address));
         if let Some(labels) = member.and_then(|m| m.labels.as_ref()).filter(|labels| !labels.is_empty()) {
             return Cow::Borrowed(labels);
         }
-        let shown = self.node_of(case).map(|node| node.shown_labels.iter().cloned().collect());
+        let shown = self.node_of(ctx).map(|node| node.shown_labels.iter().cloned().collect());
         Cow::Owned(shown.unwrap_or_default())
     }
 
     /// Requests a pass at the next time at which a window or the freeze changes.
     pub(super) fn wake_for_windows(&mut self) {
         let margin = self.policy.windows.as_ref().map_or(0, |w| i64::from(w.margin_seconds()));
-        let ends = self.times.stands.iter().flat_map(|s| [s.closes, s.closes.map(|c| after(c, -margin)), s.opens]);
-        let all: Vec<Timestamp> = ends.flatten().chain(self.times.thaws).collect();
+        let ends = self.schedule.stands.iter().flat_map(|s| [s.closes, s.closes.map(|c| after(c, -margin)), s.opens]);
+        let all: Vec<Timestamp> = ends.flatten().chain(self.schedule.freeze_ends).collect();
         for at in all {
             self.wake_at_wall(at);
         }

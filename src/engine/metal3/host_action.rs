@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 
-use super::host_reconciler::{FAILED, HostReconciler, Trouble};
+use super::host_reconciler::{FAILURE_RETRY, HostReconciler, Trouble};
 use crate::{
     engine::{
         act::{AuditIntent, write_result},
@@ -43,12 +43,12 @@ impl HostReconciler {
         // this task sees that the engine ends.
         let turns_off = mode.is_some() && host.pending();
         if turns_off {
-            self.shared.note_half(host, true);
+            self.shared.note_power_cycle(host, true);
         }
-        let told = match self.tell(host, &what, &by(&fresh), boot).await {
+        let told = match self.record_intent(host, &what, &requested_by(&fresh), boot).await {
             Ok((_permit, told)) => told,
             Err(trouble) => {
-                self.note(host);
+                self.note_cycle(host);
                 return Err(trouble);
             }
         };
@@ -57,15 +57,15 @@ impl HostReconciler {
         }
         self.show(host, what.clone(), None);
         let answer = match mode {
-            Some(mode) => found.bmc.ask_off(system, mode).await,
-            None => found.bmc.ask_on(system).await,
+            Some(mode) => found.bmc.request_off(system, mode).await,
+            None => found.bmc.request_on(system).await,
         };
         let result = answer.as_ref().map(|kind| format!("{kind} sent")).map_err(ToString::to_string);
-        self.shared.actor.came_of(told, result);
+        self.shared.actor.record_outcome(told, result);
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
         let failed = answer.is_err();
         // A refused request is repeated soon. After a refused soft power-off, a hard one follows at once.
-        let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILED)) } else { now };
+        let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILURE_RETRY)) } else { now };
         match mode {
             Some(Mode::Soft) => self.asked.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now }),
             Some(Mode::Hard) => self.asked.hard = Some(at(limits.hard)),
@@ -91,7 +91,7 @@ impl HostReconciler {
     ) -> Result<(), Trouble> {
         let shared = Arc::clone(&self.shared);
         let now = shared.actor.steady.now().wall;
-        let keeps = shared.keeps.get_or_try_init(|| shared.actor.kube.keeps_times(host, now)).await;
+        let keeps = shared.keeps.get_or_try_init(|| shared.actor.kube.crd_keeps_times(host, now)).await;
         let keeps = *keeps.map_err(|e| trouble(&e))?;
         let mut status = powered_on.map_or_else(|| json!({}), |on| json!({"poweredOn": on}));
         let mut row = host.clone();
@@ -100,8 +100,8 @@ impl HostReconciler {
         } else {
             tracing::warn!("the API server drops timestamps of BareMetalHosts; keeping them in an annotation");
             shared.show(|seen| seen.drops_times = true);
-            let (permit, told) = self.tell(host, what, why, decided).await?;
-            row = self.came_of(told, shared.actor.kube.keep_times(&permit, host, times).await)?;
+            let (permit, told) = self.record_intent(host, what, why, decided).await?;
+            row = self.record_outcome(told, shared.actor.kube.annotate_times(&permit, host, times).await)?;
         }
         if keeps || powered_on.is_some() {
             self.write(&row, what, why, &status, decided).await?;
@@ -117,15 +117,15 @@ impl HostReconciler {
         status: &serde_json::Value,
         decided: Duration,
     ) -> Result<(), Trouble> {
-        let (permit, told) = self.tell(host, what, why, decided).await?;
+        let (permit, told) = self.record_intent(host, what, why, decided).await?;
         let written = self.shared.actor.kube.set_host_status(&permit, host, status).await;
-        self.came_of(told, written)?;
+        self.record_outcome(told, written)?;
         self.show(host, what.to_owned(), None);
         Ok(())
     }
 
     /// Writes the audit record of an action; the returned permit is for the action itself.
-    pub(super) async fn tell(
+    pub(super) async fn record_intent(
         &self,
         host: &HostRow,
         what: &str,
@@ -134,11 +134,11 @@ impl HostReconciler {
     ) -> Result<(Permit, AuditIntent), Trouble> {
         let permit = self.permit(host, decided)?;
         let on = format!("host {}", host.full_name());
-        let told = self.shared.actor.tell(&permit, what, &on, Some(why.to_owned())).await?;
+        let told = self.shared.actor.record_intent(&permit, what, &on, Some(why.to_owned())).await?;
         match self.permit(host, decided) {
             Ok(permit) => Ok((permit, told)),
             Err(trouble) => {
-                self.shared.actor.came_of(told, Err("not done: it was too late".to_owned()));
+                self.shared.actor.record_outcome(told, Err("not done: it was too late".to_owned()));
                 Err(trouble)
             }
         }
@@ -147,17 +147,21 @@ impl HostReconciler {
     /// Returns a permit for one action. It needs leadership with enough of the lease left. The policy must still enable
     /// the role, or the action must end a cycle that has begun.
     fn permit(&self, host: &HostRow, decided: Duration) -> Result<Permit, Trouble> {
-        if !self.shared.winds_down() {
+        if !self.shared.is_shutting_down() {
             return Ok(self.shared.actor.permit(&Guard::default(), decided)?);
         }
-        if !self.begun(host) {
+        if !self.is_cycle_under_way(host) {
             return Err(Trouble::Stale);
         }
         Ok(self.shared.actor.permit_to_finish(decided)?)
     }
 
-    pub(super) fn came_of(&self, told: AuditIntent, written: Result<HostRow, WriteError>) -> Result<HostRow, Trouble> {
-        self.shared.actor.came_of(told, write_result(&written));
+    pub(super) fn record_outcome(
+        &self,
+        told: AuditIntent,
+        written: Result<HostRow, WriteError>,
+    ) -> Result<HostRow, Trouble> {
+        self.shared.actor.record_outcome(told, write_result(&written));
         written.map_err(|e| trouble(&e))
     }
 }
@@ -171,7 +175,7 @@ fn trouble(e: &WriteError) -> Trouble {
 }
 
 /// Returns the annotations that requested the action, for the audit.
-pub(super) fn by(host: &HostRow) -> String {
+pub(super) fn requested_by(host: &HostRow) -> String {
     let base = host.asked.base.iter().map(|_| "reboot.metal3.io".to_owned());
     let names: Vec<String> = base.chain(host.asked.keys.keys().cloned()).collect();
     if names.is_empty() { "spec.online".to_owned() } else { format!("requested by {}", names.join(", ")) }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{HostSeen, Shared, host_action::by, shutdown::stands};
+use super::{HostSeen, Shared, host_action::requested_by, shutdown::is_present};
 use crate::{
     engine::{act::Stop, snapshot::EffectOutcome},
     model::host::{HostRow, Times},
@@ -21,11 +21,11 @@ use crate::{
 /// Time between two reads of a host without a request.
 const IDLE: Duration = Duration::from_mins(1);
 /// Longest wait after a write. The watch reports the write's effect earlier.
-const NEWS: Duration = Duration::from_secs(5);
+const WRITE_EFFECT_WAIT: Duration = Duration::from_secs(5);
 /// Wait after the decision's inputs have changed.
-const STALE: Duration = Duration::from_millis(200);
+const STALE_RETRY: Duration = Duration::from_millis(200);
 /// Wait after an error on a host with a request.
-pub(super) const FAILED: Duration = Duration::from_secs(5);
+pub(super) const FAILURE_RETRY: Duration = Duration::from_secs(5);
 /// Number of failures in a row after which the error is written into the host's status (MET-53).
 const FAILURES: u32 = 3;
 /// Number of characters of an error that are shown, logged and written into the host's status.
@@ -68,8 +68,8 @@ pub(super) enum Trouble {
 }
 
 impl From<Stop> for Trouble {
-    fn from(Stop(came): Stop) -> Self {
-        match came {
+    fn from(Stop(outcome): Stop) -> Self {
+        match outcome {
             EffectOutcome::Failed(why) => Self::Failed(why),
             _ => Self::Stale,
         }
@@ -93,27 +93,27 @@ impl HostReconciler {
     /// Runs until the task is aborted, the host is gone, or no cycle may begin any more and this host has none under
     /// way.
     pub(super) async fn run(mut self) {
-        let mut wound = self.shared.wound.subscribe();
+        let mut shutdown_signal = self.shared.shutdown_signal.subscribe();
         loop {
             let host = Arc::clone(&self.row.borrow_and_update());
-            wound.mark_unchanged();
-            let ends = self.note(&host) && !mutation::on(Mutation::HalfForgotten);
-            if !ends && self.shared.winds_down() {
+            shutdown_signal.mark_unchanged();
+            let ends = self.note_cycle(&host) && !mutation::on(Mutation::PowerCycleForgotten);
+            if !ends && self.shared.is_shutting_down() {
                 self.shared.note_waiting(&host);
                 return;
             }
-            let rest = match self.turn(&host).await {
+            let rest = match self.reconcile(&host).await {
                 Ok(rest) => {
                     self.failures = 0;
                     rest
                 }
-                Err(Trouble::Stale) => STALE,
+                Err(Trouble::Stale) => STALE_RETRY,
                 Err(Trouble::Failed(why)) => self.failed(&host, why).await,
             };
             tokio::select! {
                 biased;
                 changed = self.row.changed() => if changed.is_err() { return },
-                _ = wound.changed() => {}
+                _ = shutdown_signal.changed() => {}
                 () = tokio::time::sleep(rest) => {}
             }
         }
@@ -121,40 +121,40 @@ impl HostReconciler {
 
     /// Reports whether a power cycle of the host is under way (MET-56). The machine was ordered to power off, or it is
     /// off and not on again yet, according to the host's status or the BMC.
-    pub(super) fn begun(&self, host: &HostRow) -> bool {
+    pub(super) fn is_cycle_under_way(&self, host: &HostRow) -> bool {
         let told = self.told.is_some() && self.told == host.pending_reboot_since;
         let off = host.powered_on == Some(false) || self.last == Some(Power::Off);
-        host.pending() && stands(host) && (told || off)
+        host.pending() && is_present(host) && (told || off)
     }
 
     /// Reports whether a cycle may be under way although the machine is on. The request was there when this task
     /// started, and the machine may still power off for as long as that takes.
-    fn may_be_begun(&self, host: &HostRow) -> bool {
+    fn may_be_under_way(&self, host: &HostRow) -> bool {
         let (pending, taken) = self.found;
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
         let fresh = now.saturating_sub(taken) < limits.soft.saturating_add(limits.hard);
-        fresh && pending.is_some() && pending == host.pending_reboot_since && host.pending() && stands(host)
+        fresh && pending.is_some() && pending == host.pending_reboot_since && host.pending() && is_present(host)
     }
 
     /// Notes the state of the host's cycle; reports whether there is a cycle to end.
-    pub(super) fn note(&self, host: &HostRow) -> bool {
-        let ends = self.begun(host) || self.may_be_begun(host);
-        self.shared.note_half(host, ends);
+    pub(super) fn note_cycle(&self, host: &HostRow) -> bool {
+        let ends = self.is_cycle_under_way(host) || self.may_be_under_way(host);
+        self.shared.note_power_cycle(host, ends);
         ends
     }
 
     /// Reports whether an action may follow.
     fn may(&self, host: &HostRow) -> bool {
-        self.begun(host) || !self.shared.winds_down()
+        self.is_cycle_under_way(host) || !self.shared.is_shutting_down()
     }
 
     /// Runs one read and at most one action; returns how long to wait then, unless the host changes.
-    async fn turn(&mut self, host: &HostRow) -> Result<Duration, Trouble> {
+    async fn reconcile(&mut self, host: &HostRow) -> Result<Duration, Trouble> {
         // Steps that need no answer of the BMC come first: a new request is written to the status at once.
         let mut power = Power::Unknown;
         let mut step = self.decide(host, &power);
-        if step == Step::Wait(Why::NoWord) {
-            power = self.look(host).await?;
+        if step == Step::Wait(Why::UnknownPower) {
+            power = self.query_power(host).await?;
             step = self.decide(host, &power);
         }
         if !matches!(step, Step::Wait(_)) && !self.may(host) {
@@ -172,8 +172,8 @@ impl HostReconciler {
             Step::Pending(at) => {
                 self.asked = Asked::default();
                 let times = Times { pending_reboot_since: Some(*at), ..host.times() };
-                self.write_times(host, "host reboot asked", &by(host), times, None, boot).await?;
-                return Ok(NEWS);
+                self.write_times(host, "host reboot asked", &requested_by(host), times, None, boot).await?;
+                return Ok(WRITE_EFFECT_WAIT);
             }
             Step::SeenOff => {
                 self.write(host, "host seen off", "reported by the BMC", &json!({"poweredOn": false}), boot).await?;
@@ -191,13 +191,13 @@ impl HostReconciler {
             Step::RemoveBase | Step::RemoveAll => {
                 let all = step == Step::RemoveAll;
                 let why = if all { "it is deprovisioned" } else { "it is off" };
-                let (permit, told) = self.tell(host, "host reboot request removed", why, boot).await?;
-                let written = self.shared.actor.kube.end_requests(&permit, host, all).await;
-                self.came_of(told, written)?;
+                let (permit, told) = self.record_intent(host, "host reboot request removed", why, boot).await?;
+                let written = self.shared.actor.kube.remove_reboot_requests(&permit, host, all).await;
+                self.record_outcome(told, written)?;
             }
         }
         let asks = matches!(step, Step::Off(_) | Step::On);
-        Ok(if asks { self.poll() } else { NEWS })
+        Ok(if asks { self.poll() } else { WRITE_EFFECT_WAIT })
     }
 
     pub(super) fn decide(&self, host: &HostRow, power: &Power) -> Step {
@@ -208,25 +208,25 @@ impl HostReconciler {
     }
 
     pub(super) fn limits(&self) -> Limits {
-        let patience = self.bmc.as_ref().map(|(_, found)| found.patience).unwrap_or_default();
-        Limits { soft: patience.soft, hard: patience.off, on: patience.on }
+        let timeouts = self.bmc.as_ref().map(|(_, found)| found.timeouts).unwrap_or_default();
+        Limits { soft: timeouts.soft, hard: timeouts.off, on: timeouts.on }
     }
 
     fn poll(&self) -> Duration {
-        self.bmc.as_ref().map(|(_, found)| found.patience).unwrap_or_default().poll
+        self.bmc.as_ref().map(|(_, found)| found.timeouts).unwrap_or_default().poll
     }
 
     /// Publishes why nothing is done; returns how long to wait.
     async fn wait(&mut self, host: &HostRow, why: &Why) -> Result<Duration, Trouble> {
         self.show(host, why.to_string(), None);
-        if host.error_type == POWER_ERROR && self.last.is_some() && *why != Why::NoWord && self.may(host) {
+        if host.error_type == POWER_ERROR && self.last.is_some() && *why != Why::UnknownPower && self.may(host) {
             let status = json!({"errorType": null, "errorMessage": "", "operationalStatus": "OK"});
             let boot = self.shared.actor.steady.now().boot;
             self.write(host, "host error over", "the BMC answers again", &status, boot).await?;
-            return Ok(NEWS);
+            return Ok(WRITE_EFFECT_WAIT);
         }
         Ok(match why {
-            Why::NoWord | Why::Asked(_) => self.poll(),
+            Why::UnknownPower | Why::Asked(_) => self.poll(),
             // Somebody may press the power button.
             Why::Held(_) => self.poll() * 5,
             Why::Idle | Why::StaysOff | Why::Hindered(_) => {
@@ -239,7 +239,7 @@ impl HostReconciler {
     }
 
     /// Queries the BMC. An answer that differs from the host's status counts when it was given twice in a row (MET-48).
-    async fn look(&mut self, host: &HostRow) -> Result<Power, Trouble> {
+    async fn query_power(&mut self, host: &HostRow) -> Result<Power, Trouble> {
         let quiet = host.asked.is_empty() && !host.pending() && host.powered_on == Some(host.online);
         let shared = Arc::clone(&self.shared);
         let _turn = if quiet { shared.asked_at_once.acquire().await.ok() } else { None };
@@ -305,14 +305,14 @@ impl HostReconciler {
             let _ = self.write(host, "host error", "power", &status, boot).await;
         }
         let quiet = host.asked.is_empty() && !host.pending() && host.powered_on.is_some();
-        if quiet { IDLE } else { FAILED }
+        if quiet { IDLE } else { FAILURE_RETRY }
     }
 
     pub(super) fn show(&self, host: &HostRow, doing: String, error: Option<String>) {
         let power = self.last.as_ref().map(ToString::to_string);
         let seen = HostSeen { power, doing, error };
-        self.shared.show(|board| {
-            board.hosts.insert(host.full_name(), seen);
+        self.shared.show(|metal3_state| {
+            metal3_state.hosts.insert(host.full_name(), seen);
         });
     }
 }

@@ -25,7 +25,7 @@ use tokio::{
 
 use self::{
     host_reconciler::HostReconciler,
-    shutdown::{Halves, Retiring, unfinished},
+    shutdown::{InterruptedPowerCycles, Retiring, unfinished},
 };
 use super::act::Actor;
 use crate::{
@@ -34,9 +34,9 @@ use crate::{
 };
 
 /// Time between two searches for the upstream operator.
-const LOOK: Duration = Duration::from_secs(20);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(20);
 /// Time before the next search after a failed one.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const SEARCH_RETRY: Duration = Duration::from_secs(5);
 /// Time between two checks for changes that no watch reports.
 const TICK: Duration = Duration::from_secs(5);
 /// Number of BMCs queried at once for hosts without a request (MET-54).
@@ -81,12 +81,12 @@ struct Shared {
     barred: Mutex<Option<String>>,
     /// Whether this engine is about to resign.
     retires: AtomicBool,
-    /// Signal that no cycle may begin any more, which wakes the host tasks. [`Shared::winds_down`] is authoritative.
-    wound: watch::Sender<bool>,
+    /// Signal that no cycle may begin any more, which wakes the host tasks. [`Shared::is_shutting_down`] is authoritative.
+    shutdown_signal: watch::Sender<bool>,
     /// Whether all hosts have been searched, since the shutdown began, for cycles without a task.
     surveyed: watch::Sender<bool>,
     /// Hosts whose power cycle is under way.
-    halves: watch::Sender<Halves>,
+    interrupted_cycles: watch::Sender<InterruptedPowerCycles>,
     /// Requests, by host and time, for which no machine was ordered to power off. They wait until cycles may begin
     /// again (MET-58).
     waiting: Mutex<BTreeMap<(String, String), Timestamp>>,
@@ -133,32 +133,32 @@ impl Controller {
             asked_at_once: Semaphore::new(ASKED_AT_ONCE),
             barred: Mutex::default(),
             retires: AtomicBool::new(false),
-            wound: watch::channel(false).0,
+            shutdown_signal: watch::channel(false).0,
             surveyed: watch::channel(false).0,
-            halves: watch::Sender::default(),
+            interrupted_cycles: watch::Sender::default(),
             waiting: Mutex::default(),
         });
-        let warden = Warden {
+        let supervisor = HostSupervisor {
             shared: Arc::clone(&shared),
-            told: Hosts::new(),
-            hands: BTreeMap::new(),
-            looked: None,
-            beside: Beside::Nobody,
-            minded: None,
+            known_hosts: Hosts::new(),
+            host_tasks: BTreeMap::new(),
+            last_search: None,
+            foreign_writer: OtherController::Nobody,
+            last_update: None,
         };
-        Self { shared, task: crate::tasks::spawn(warden.run()), retiring: None }
+        Self { shared, task: crate::tasks::spawn(supervisor.run()), retiring: None }
     }
 }
 
 type Hosts = OrdMap<(String, String), Arc<HostRow>>;
 
 /// Task of a host, with the channel for the host's changes.
-struct Under {
+struct HostTask {
     row: watch::Sender<Arc<HostRow>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Under {
+impl Drop for HostTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -166,7 +166,7 @@ impl Drop for Under {
 
 /// Evidence of another controller.
 #[derive(Clone)]
-enum Beside {
+enum OtherController {
     Nobody,
     /// Another controller runs. Holds the evidence.
     Somebody(String),
@@ -174,109 +174,121 @@ enum Beside {
     Unknown(String),
 }
 
-struct Warden {
+struct HostSupervisor {
     shared: Arc<Shared>,
     /// Hosts that the tasks were last informed of. Most changes of the view are about other objects.
-    told: Hosts,
-    hands: BTreeMap<(String, String), Under>,
+    known_hosts: Hosts,
+    host_tasks: BTreeMap<(String, String), HostTask>,
     /// Boot time of the last search for the operator.
-    looked: Option<Duration>,
+    last_search: Option<Duration>,
     /// Result of that search.
-    beside: Beside,
+    foreign_writer: OtherController,
     /// State when the tasks were last updated: whether no cycle could begin, and the reason why the role could not run.
     /// None = there was nothing left to do.
-    minded: Option<(bool, Option<String>)>,
+    last_update: Option<(bool, Option<String>)>,
 }
 
-impl Warden {
+impl HostSupervisor {
     /// Runs until the task is aborted.
     async fn run(mut self) {
         let mut kube = self.shared.actor.kube_live.subscribe();
         let mut store = self.shared.actor.live.subscribe();
-        let mut wound = self.shared.wound.subscribe();
+        let mut shutdown_signal = self.shared.shutdown_signal.subscribe();
         loop {
-            let winds = self.mind().await;
+            let shutting_down = self.update_tasks().await;
             // A new leader has not read the hosts yet.
             let source = self.shared.actor.kube_live.borrow().sources.get(HOSTS_SOURCE).cloned();
-            let seen = winds && source.is_some_and(|source| source.synced || source.error.is_some());
+            let seen = shutting_down && source.is_some_and(|source| source.synced || source.error.is_some());
             self.shared.surveyed.send_if_modified(|surveyed| std::mem::replace(surveyed, seen) != seen);
             tokio::select! {
                 biased;
                 _ = kube.changed() => {}
                 _ = store.changed() => {}
-                _ = wound.changed() => {}
+                _ = shutdown_signal.changed() => {}
                 () = tokio::time::sleep(TICK) => {}
             }
         }
     }
 
     /// Starts or updates the task of each host that cketerm controls; reports whether no cycle may begin any more.
-    async fn mind(&mut self) -> bool {
-        let all = self.hands.len();
-        self.hands.retain(|_, under| !under.task.is_finished());
+    async fn update_tasks(&mut self) -> bool {
+        let all = self.host_tasks.len();
+        self.host_tasks.retain(|_, host_task| !host_task.task.is_finished());
         let kube = self.shared.actor.kube_live.borrow();
         let hosts = &kube.hosts;
-        let same = self.told.ptr_eq(hosts) && self.hands.len() == all;
-        let settled = same && self.minded.is_none();
-        if self.shared.ends() && self.hands.is_empty() && (settled || !hosts.values().any(|host| self.left(host))) {
-            self.told = hosts.clone();
-            (self.looked, self.minded) = (None, None);
-            self.bar(None);
-            self.shared.halves.send_if_modified(|halves| !std::mem::take(halves).is_empty());
+        let same = self.known_hosts.ptr_eq(hosts) && self.host_tasks.len() == all;
+        let settled = same && self.last_update.is_none();
+        if self.shared.is_ending()
+            && self.host_tasks.is_empty()
+            && (settled || !hosts.values().any(|host| self.unfinished_cycle(host)))
+        {
+            self.known_hosts = hosts.clone();
+            (self.last_search, self.last_update) = (None, None);
+            self.set_barred(None);
+            self.shared
+                .interrupted_cycles
+                .send_if_modified(|interrupted_cycles| !std::mem::take(interrupted_cycles).is_empty());
             self.shared.show(|seen| *seen = Metal3::default());
-            return self.shared.winds_down();
+            return self.shared.is_shutting_down();
         }
-        self.look().await;
-        let runs = self.shared.board.borrow().runs && matches!(self.beside, Beside::Nobody);
-        if runs && !self.shared.wind() && self.hands.len() == hosts.len() && same {
+        self.search_operator().await;
+        let runs = self.shared.board.borrow().runs && matches!(self.foreign_writer, OtherController::Nobody);
+        if runs && !self.shared.signal_shutdown() && self.host_tasks.len() == hosts.len() && same {
             return false;
         }
         let now = self.shared.actor.steady.now().wall;
-        let beside = match self.beside.clone() {
-            Beside::Nobody => {
-                hosts.values().find_map(|h| controller::beside(h, now)).map_or(Beside::Nobody, Beside::Somebody)
-            }
+        let foreign_writer = match self.foreign_writer.clone() {
+            OtherController::Nobody => hosts
+                .values()
+                .find_map(|h| controller::foreign_writer(h, now))
+                .map_or(OtherController::Nobody, OtherController::Somebody),
             known => known,
         };
-        let barred = match &beside {
-            Beside::Nobody => None,
-            Beside::Somebody(why) | Beside::Unknown(why) => Some(why.clone()),
+        let barred = match &foreign_writer {
+            OtherController::Nobody => None,
+            OtherController::Somebody(why) | OtherController::Unknown(why) => Some(why.clone()),
         };
-        self.bar(barred.clone());
-        let winds = self.shared.winds_down();
-        let minded = Some((winds, barred.clone()));
-        if same && self.minded == minded && (winds || self.hands.len() == hosts.len()) {
-            return winds;
+        self.set_barred(barred.clone());
+        let shutting_down = self.shared.is_shutting_down();
+        let last_update = Some((shutting_down, barred.clone()));
+        if same && self.last_update == last_update && (shutting_down || self.host_tasks.len() == hosts.len()) {
+            return shutting_down;
         }
-        self.minded = minded;
+        self.last_update = last_update;
         // A live copy that is being read again lacks existing hosts.
         if kube.sources.get(HOSTS_SOURCE).is_some_and(|source| source.synced) {
-            self.hands.retain(|place, _| hosts.contains_key(place));
-            self.shared.halves.send_if_modified(|halves| {
-                let all = halves.len();
-                halves.retain(|place, _| hosts.contains_key(place));
-                all != halves.len()
+            self.host_tasks.retain(|key, _| hosts.contains_key(key));
+            self.shared.interrupted_cycles.send_if_modified(|interrupted_cycles| {
+                let all = interrupted_cycles.len();
+                interrupted_cycles.retain(|key, _| hosts.contains_key(key));
+                all != interrupted_cycles.len()
             });
         }
-        for (place, row) in hosts {
-            self.mind_host(place, row, &beside, winds);
+        for (key, row) in hosts {
+            self.update_task(key, row, &foreign_writer, shutting_down);
         }
-        self.told = hosts.clone();
+        self.known_hosts = hosts.clone();
         let drops = self.shared.keeps.get() == Some(&false);
-        let (hands, asked) = (&self.hands, !self.shared.ends());
+        let (host_tasks, asked) = (&self.host_tasks, !self.shared.is_ending());
         self.shared.show(|seen| {
             (seen.runs, seen.drops_times) = (barred.is_none(), drops);
             seen.barred = barred.filter(|_| asked);
-            let known = hosts.iter().filter(|(place, _)| hands.contains_key(*place)).map(|(_, host)| host.full_name());
+            let known = hosts.iter().filter(|(key, _)| host_tasks.contains_key(*key)).map(|(_, host)| host.full_name());
             seen.hosts = known.filter_map(|name| seen.hosts.get(&name).cloned().map(|seen| (name, seen))).collect();
         });
-        winds
+        shutting_down
     }
 
     /// Sends a change to the host's task, or starts the task.
-    fn mind_host(&mut self, place: &(String, String), row: &Arc<HostRow>, beside: &Beside, winds: bool) {
-        if let Some(under) = self.hands.get(place) {
-            under.row.send_if_modified(|old| {
+    fn update_task(
+        &mut self,
+        key: &(String, String),
+        row: &Arc<HostRow>,
+        foreign_writer: &OtherController,
+        shutting_down: bool,
+    ) {
+        if let Some(host_task) = self.host_tasks.get(key) {
+            host_task.row.send_if_modified(|old| {
                 let differs = old.resource_version != row.resource_version;
                 if differs {
                     *old = Arc::clone(row);
@@ -287,44 +299,45 @@ impl Warden {
         }
         // A cycle that an earlier engine began is finished, whatever the policy says now, and nothing else begins
         // (MET-57). If another controller runs, it finishes the cycle itself.
-        let left = self.left(row) && !matches!(beside, Beside::Somebody(_));
-        self.shared.note_half(row, left);
-        if !winds || left && matches!(beside, Beside::Nobody) {
-            self.hands.insert(place.clone(), self.take(Arc::clone(row)));
+        let unfinished_cycle = self.unfinished_cycle(row) && !matches!(foreign_writer, OtherController::Somebody(_));
+        self.shared.note_power_cycle(row, unfinished_cycle);
+        if !shutting_down || unfinished_cycle && matches!(foreign_writer, OtherController::Nobody) {
+            self.host_tasks.insert(key.clone(), self.take(Arc::clone(row)));
         }
     }
 
     /// Reports whether the host's cycle is unfinished, and no task has found that it never began.
-    fn left(&self, host: &HostRow) -> bool {
+    fn unfinished_cycle(&self, host: &HostRow) -> bool {
         unfinished(host) && (host.powered_on == Some(false) || !self.shared.never_began(host))
     }
 
     /// Searches for another controller from time to time.
-    async fn look(&mut self) {
+    async fn search_operator(&mut self) {
         let (actor, now) = (&self.shared.actor, self.shared.actor.steady.now());
-        let rest = if matches!(self.beside, Beside::Unknown(_)) { LOOK_AGAIN } else { LOOK };
-        if self.looked.is_none_or(|at| now.boot.saturating_sub(at) >= rest) {
-            self.beside = match actor.kube.operator(now.wall).await {
-                Ok(None) => Beside::Nobody,
-                Ok(Some(found)) => Beside::Somebody(found),
-                Err(e) => Beside::Unknown(format!("cannot check whether the baremetal-operator runs: {e}")),
+        let rest =
+            if matches!(self.foreign_writer, OtherController::Unknown(_)) { SEARCH_RETRY } else { SEARCH_INTERVAL };
+        if self.last_search.is_none_or(|at| now.boot.saturating_sub(at) >= rest) {
+            self.foreign_writer = match actor.kube.operator(now.wall).await {
+                Ok(None) => OtherController::Nobody,
+                Ok(Some(found)) => OtherController::Somebody(found),
+                Err(e) => OtherController::Unknown(format!("cannot check whether the baremetal-operator runs: {e}")),
             };
-            self.looked = Some(now.boot);
+            self.last_search = Some(now.boot);
         }
     }
 
-    fn take(&self, row: Arc<HostRow>) -> Under {
+    fn take(&self, row: Arc<HostRow>) -> HostTask {
         let (row, watched) = watch::channel(row);
-        let hand = HostReconciler::new(Arc::clone(&self.shared), watched);
-        Under { row, task: crate::tasks::spawn(hand.run()) }
+        let reconciler = HostReconciler::new(Arc::clone(&self.shared), watched);
+        HostTask { row, task: crate::tasks::spawn(reconciler.run()) }
     }
 
     /// Sets or clears the reason why the role may not run. No task is stopped: a task with a cycle under way ends the
     /// cycle, and the others end by themselves.
-    fn bar(&self, why: Option<String>) {
+    fn set_barred(&self, why: Option<String>) {
         self.shared.barred.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&why);
-        self.shared.wind();
-        if let Some(why) = why.filter(|_| !self.shared.ends())
+        self.shared.signal_shutdown();
+        if let Some(why) = why.filter(|_| !self.shared.is_ending())
             && self.shared.board.borrow().barred.as_ref() != Some(&why)
         {
             tracing::warn!(why, "the Metal3 controller is not running (policy metal3_controller)");

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Longest wait until all hosts have been searched for cycles without a task.
-const SURVEY: Duration = Duration::from_secs(5);
+const SURVEY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest wait of a resignation for cycles under way. A machine is worth some delay. But a dead BMC, or an unanswered
 /// search for another controller, must not leave the cluster without a leader for ever.
@@ -31,11 +31,11 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 pub(super) struct Retiring {
     since: Instant,
     /// Records the remaining cycles after the timeout.
-    told: Option<JoinHandle<()>>,
+    recording: Option<JoinHandle<()>>,
 }
 
 /// Hosts whose power cycle is under way, by namespace and name.
-pub(in crate::engine) type Halves = BTreeMap<(String, String), InterruptedPowerCycle>;
+pub(in crate::engine) type InterruptedPowerCycles = BTreeMap<(String, String), InterruptedPowerCycle>;
 
 /// State of an unfinished power cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,14 +49,14 @@ pub(in crate::engine) enum InterruptedPowerCycle {
 /// Reports whether the resource shows an unfinished cycle, and nobody but cketerm has ever written the host's power. A
 /// dead engine leaves no other trace.
 pub(super) fn unfinished(host: &HostRow) -> bool {
-    let ours = host.power_writers.iter().all(|(manager, _)| manager == MANAGER);
-    let known = ours && host.pending() && host.powered_on.is_some() && stands(host);
-    known && !mutation::on(Mutation::HalfForgotten)
+    let only_own_writes = host.power_writers.iter().all(|(manager, _)| manager == MANAGER);
+    let known = only_own_writes && host.pending() && host.powered_on.is_some() && is_present(host);
+    known && !mutation::on(Mutation::PowerCycleForgotten)
 }
 
 /// Reports whether the host exists and has its image. A machine that is being deprovisioned or deleted is not cketerm's
 /// task.
-pub(super) fn stands(host: &HostRow) -> bool {
+pub(super) fn is_present(host: &HostRow) -> bool {
     host.provisioned() && !host.deleting
 }
 
@@ -83,16 +83,16 @@ impl InterruptedPowerCycle {
 
 impl Shared {
     /// Reports whether the policy no longer enables the role, or this engine ends or resigns.
-    pub(super) fn ends(&self) -> bool {
-        let ends = self.actor.ending.load(Ordering::SeqCst) || self.retires.load(Ordering::SeqCst);
-        ends || !self.actor.live.borrow().policy().metal3_controller
+    pub(super) fn is_ending(&self) -> bool {
+        let is_ending = self.actor.ending.load(Ordering::SeqCst) || self.retires.load(Ordering::SeqCst);
+        is_ending || !self.actor.live.borrow().policy().metal3_controller
     }
 
     /// Reports whether no cycle may begin any more, because the role ends or another controller runs or may run. It is
-    /// checked right before every action, after [`Self::note_half`]. So once it is true and no host is noted, no
+    /// checked right before every action, after [`Self::note_power_cycle`]. So once it is true and no host is noted, no
     /// machine gets a power-off request.
-    pub(super) fn winds_down(&self) -> bool {
-        self.barred_by().is_some() || self.ends()
+    pub(super) fn is_shutting_down(&self) -> bool {
+        self.barred_by().is_some() || self.is_ending()
     }
 
     fn barred_by(&self) -> Option<String> {
@@ -100,19 +100,20 @@ impl Shared {
     }
 
     /// Wakes all host tasks if the state has changed; reports whether the role shuts down.
-    pub(super) fn wind(&self) -> bool {
-        let winds = self.winds_down();
-        self.wound.send_if_modified(|wound| std::mem::replace(wound, winds) != winds);
-        winds
+    pub(super) fn signal_shutdown(&self) -> bool {
+        let shutting_down = self.is_shutting_down();
+        self.shutdown_signal
+            .send_if_modified(|shutdown_signal| std::mem::replace(shutdown_signal, shutting_down) != shutting_down);
+        shutting_down
     }
 
     /// Notes the state of this host's cycle; `begun` = the cycle is under way, or is about to be.
-    pub(super) fn note_half(&self, host: &HostRow, begun: bool) {
+    pub(super) fn note_power_cycle(&self, host: &HostRow, begun: bool) {
         let place = (host.namespace.clone(), host.name.clone());
         let interrupted = if begun { InterruptedPowerCycle::of(host) } else { None };
-        self.halves.send_if_modified(|halves| match interrupted {
-            Some(interrupted) => halves.insert(place, interrupted.clone()).as_ref() != Some(&interrupted),
-            None => halves.remove(&place).is_some(),
+        self.interrupted_cycles.send_if_modified(|interrupted_cycles| match interrupted {
+            Some(interrupted) => interrupted_cycles.insert(place, interrupted.clone()).as_ref() != Some(&interrupted),
+            None => interrupted_cycles.remove(&place).is_some(),
         });
     }
 
@@ -131,9 +132,10 @@ impl Shared {
     }
 
     /// Returns the cycles under way that can be finished, as text; none = there are none.
-    fn waits_for(&self) -> Option<String> {
-        let halves = self.halves.borrow();
-        let moving = halves.iter().filter(|(_, interrupted)| **interrupted == InterruptedPowerCycle::Moving);
+    fn pending_cycles(&self) -> Option<String> {
+        let interrupted_cycles = self.interrupted_cycles.borrow();
+        let moving =
+            interrupted_cycles.iter().filter(|(_, interrupted)| **interrupted == InterruptedPowerCycle::Moving);
         let hosts: Vec<String> = moving.map(|((namespace, name), _)| format!("{namespace}/{name}")).collect();
         if hosts.is_empty() {
             return (!*self.surveyed.borrow()).then(|| "looking for unfinished power cycles".to_owned());
@@ -143,8 +145,8 @@ impl Shared {
     }
 
     /// Records the remaining cycles in the log and in the audit of each host (MET-59).
-    async fn tell_what_is_left(self: Arc<Self>) {
-        let left = self.halves.borrow().clone();
+    async fn record_unfinished_cycles(self: Arc<Self>) {
+        let left = self.interrupted_cycles.borrow().clone();
         for ((namespace, name), interrupted) in left {
             let host = format!("{namespace}/{name}");
             let why = match interrupted {
@@ -156,8 +158,10 @@ impl Shared {
             tracing::error!(host, why, "HOST STAYS OFF until an engine leads again");
             let decided = self.actor.steady.now().boot;
             let Ok(permit) = self.actor.permit_to_finish(decided) else { continue };
-            if let Ok(told) = self.actor.tell(&permit, "host left off", &format!("host {host}"), Some(why)).await {
-                self.actor.came_of(told, Ok("this engine is shutting down".to_owned()));
+            if let Ok(recording) =
+                self.actor.record_intent(&permit, "host left off", &format!("host {host}"), Some(why)).await
+            {
+                self.actor.record_outcome(recording, Ok("this engine is shutting down".to_owned()));
             }
         }
     }
@@ -173,20 +177,22 @@ impl Controller {
         if !retires || queues_in_work {
             self.retiring = None;
         }
-        if !self.shared.wind() {
+        if !self.shared.signal_shutdown() {
             return None;
         }
-        let waits = self.shared.waits_for()?;
+        let waits = self.shared.pending_cycles()?;
         if !retires || queues_in_work {
             return Some(waits);
         }
-        let retiring = self.retiring.get_or_insert_with(|| Retiring { since: Instant::now(), told: None });
+        let retiring = self.retiring.get_or_insert_with(|| Retiring { since: Instant::now(), recording: None });
         if retiring.since.elapsed() < TIMEOUT {
             return Some(waits);
         }
         let shared = &self.shared;
-        let told = retiring.told.get_or_insert_with(|| crate::tasks::spawn(Arc::clone(shared).tell_what_is_left()));
-        (!told.is_finished()).then_some(waits)
+        let recording = retiring
+            .recording
+            .get_or_insert_with(|| crate::tasks::spawn(Arc::clone(shared).record_unfinished_cycles()));
+        (!recording.is_finished()).then_some(waits)
     }
 
     /// Stops beginning cycles, and waits at most `long` until those under way are finished. What is left is recorded in
@@ -194,12 +200,13 @@ impl Controller {
     pub(in crate::engine) async fn finish(&self, long: Duration) {
         let shared = &self.shared;
         let until = Instant::now() + long;
-        shared.wind();
-        let _ = timeout(SURVEY, shared.surveyed.subscribe().wait_for(|surveyed| *surveyed)).await;
-        let mut halves = shared.halves.subscribe();
-        let none_moves =
-            halves.wait_for(|halves| !halves.values().any(|interrupted| *interrupted == InterruptedPowerCycle::Moving));
+        shared.signal_shutdown();
+        let _ = timeout(SURVEY_TIMEOUT, shared.surveyed.subscribe().wait_for(|surveyed| *surveyed)).await;
+        let mut interrupted_cycles = shared.interrupted_cycles.subscribe();
+        let none_moves = interrupted_cycles.wait_for(|interrupted_cycles| {
+            !interrupted_cycles.values().any(|interrupted| *interrupted == InterruptedPowerCycle::Moving)
+        });
         let _ = timeout_at(until, none_moves).await;
-        Arc::clone(shared).tell_what_is_left().await;
+        Arc::clone(shared).record_unfinished_cycles().await;
     }
 }

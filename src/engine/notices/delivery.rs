@@ -20,9 +20,9 @@ const KEPT: usize = 300;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
     /// Received. Holds the answer.
-    Taken(String),
+    Delivered(String),
     /// The receiver works but rejects this notice. Holds the reason. It may accept other notices.
-    Unwanted(String),
+    Rejected(String),
     /// Not known to be received.
     Failed {
         /// Short reason.
@@ -57,7 +57,7 @@ impl Delivery {
         });
         let body = match body {
             Ok(body) => body,
-            Err(why) => return DeliveryResult::Unwanted(why),
+            Err(why) => return DeliveryResult::Rejected(why),
         };
         match &receiver.way {
             Way::Program(argv) => self.run(receiver, argv.clone(), notice, body).await,
@@ -78,11 +78,11 @@ impl Delivery {
             label: None,
         };
         let (end, stdout, stderr) = self.spawner.run(&line).await;
-        let said = short(if stderr.trim().is_empty() { &stdout } else { &stderr }.as_bytes());
+        let result = short(if stderr.trim().is_empty() { &stdout } else { &stderr }.as_bytes());
         match end {
-            Ended::Exit(0) => DeliveryResult::Taken(short(stdout.as_bytes())),
-            end if said.is_empty() => DeliveryResult::failed(end.to_string()),
-            end => DeliveryResult::failed(format!("{end}: {said}")),
+            Ended::Exit(0) => DeliveryResult::Delivered(short(stdout.as_bytes())),
+            end if result.is_empty() => DeliveryResult::failed(end.to_string()),
+            end => DeliveryResult::failed(format!("{end}: {result}")),
         }
     }
 
@@ -98,18 +98,18 @@ impl Delivery {
             Ok(Err(e)) => return DeliveryResult::failed(e.to_string()),
             Err(_) => return DeliveryResult::failed(format!("no answer in {} s", limit.as_secs_f64())),
         };
-        let (status, said) = (answer.status(), short(answer.body()));
-        let told = if said.is_empty() { status.to_string() } else { format!("{status}: {said}") };
+        let (status, result) = (answer.status(), short(answer.body()));
+        let answer_text = if result.is_empty() { status.to_string() } else { format!("{status}: {result}") };
         match status {
-            s if s.is_success() => DeliveryResult::Taken(told),
-            s if s.is_redirection() => DeliveryResult::failed(format!("{told} (redirects are not followed)")),
+            s if s.is_success() => DeliveryResult::Delivered(answer_text),
+            s if s.is_redirection() => DeliveryResult::failed(format!("{answer_text} (redirects are not followed)")),
             StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
-                DeliveryResult::Unwanted(told)
+                DeliveryResult::Rejected(answer_text)
             }
             _ => {
                 let seconds = answer.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.trim().parse().ok());
                 let wait = seconds.map(|s| Duration::from_secs(s).min(LONGEST_WAIT));
-                DeliveryResult::Failed { why: told, wait }
+                DeliveryResult::Failed { why: answer_text, wait }
             }
         }
     }
@@ -138,7 +138,7 @@ mod tests {
     use crate::{
         model::notice::Kind,
         net::NoAnswer,
-        notices::{Hidden, Limits, Origin, sample},
+        notices::{Limits, SecretUrl, UrlSource, sample},
     };
 
     fn receiver(way: Way) -> Receiver {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn webhook() -> Receiver {
-        let url = Origin::Here(Hidden::parse("http://hooks.example.com/SECRET").unwrap());
+        let url = UrlSource::Inline(SecretUrl::parse("http://hooks.example.com/SECRET").unwrap());
         receiver(Way::Webhook { url, headers: None })
     }
 
@@ -171,38 +171,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_mean_taken_unwanted_or_later() {
+    async fn http_statuses_map_to_delivered_rejected_or_failed() {
         let failed = |why: &str, wait: Option<u64>| DeliveryResult::Failed {
             why: why.to_owned(),
             wait: wait.map(Duration::from_secs),
         };
         let cases = [
-            (200, None, "ok", DeliveryResult::Taken("200 OK: ok".to_owned())),
-            (204, None, "", DeliveryResult::Taken("204 No Content".to_owned())),
-            (400, None, "invalid_payload", DeliveryResult::Unwanted("400 Bad Request: invalid_payload".to_owned())),
-            (422, None, "", DeliveryResult::Unwanted("422 Unprocessable Entity".to_owned())),
+            (200, None, "ok", DeliveryResult::Delivered("200 OK: ok".to_owned())),
+            (204, None, "", DeliveryResult::Delivered("204 No Content".to_owned())),
+            (400, None, "invalid_payload", DeliveryResult::Rejected("400 Bad Request: invalid_payload".to_owned())),
+            (422, None, "", DeliveryResult::Rejected("422 Unprocessable Entity".to_owned())),
             (302, None, "", failed("302 Found (redirects are not followed)", None)),
             (404, None, "no\nteam", failed("404 Not Found: no␊team", None)),
             (429, Some("30"), "", failed("429 Too Many Requests", Some(30))),
             (503, Some("99999"), "", failed("503 Service Unavailable", Some(600))),
             (500, Some("soon"), "", failed("500 Internal Server Error", None)),
         ];
-        for (code, retry, body, wanted) in cases {
+        for (code, retry, body, expected) in cases {
             let delivery = delivery(move |_| status(code, retry, body));
-            assert_eq!(delivery.deliver(&webhook(), &sample(Kind::Stuck)).await, wanted, "{code}");
+            assert_eq!(delivery.deliver(&webhook(), &sample(Kind::Stuck)).await, expected, "{code}");
         }
     }
 
     #[tokio::test]
-    async fn a_webhook_gets_the_json_and_silence_is_no_secret_in_the_log() {
+    async fn a_webhook_gets_the_json_and_errors_contain_no_secret() {
         let got = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&got);
         let delivery = delivery(move |request| {
             kept.lock().unwrap().push(request);
             Err(NoAnswer("connection refused or unreachable".to_owned()))
         });
-        let said = delivery.deliver(&webhook(), &sample(Kind::Failed)).await;
-        assert_eq!(said, DeliveryResult::failed("connection refused or unreachable".to_owned()));
+        let result = delivery.deliver(&webhook(), &sample(Kind::Failed)).await;
+        assert_eq!(result, DeliveryResult::failed("connection refused or unreachable".to_owned()));
         let request = got.lock().unwrap().pop().unwrap();
         let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
         assert_eq!(
@@ -212,17 +212,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_webhook_is_given_up_in_time() {
+    async fn a_slow_webhook_times_out() {
         let http = Http::by(|_| futures::future::pending().boxed());
         let delivery = Delivery { http, spawner: Spawner::new("/no/such/helper".into(), None, &[]) };
-        let said = delivery.deliver(&webhook(), &sample(Kind::Stuck)).await;
-        assert_eq!(said, DeliveryResult::failed("no answer in 3 s".to_owned()));
+        let result = delivery.deliver(&webhook(), &sample(Kind::Stuck)).await;
+        assert_eq!(result, DeliveryResult::failed("no answer in 3 s".to_owned()));
     }
 
     #[tokio::test]
-    async fn a_program_that_cannot_be_started_is_a_failure_with_its_cause() {
+    async fn a_program_that_cannot_be_started_fails_with_its_cause() {
         let delivery = delivery(|_| status(200, None, ""));
-        let said = delivery.deliver(&receiver(Way::Program(vec!["x".to_owned()])), &sample(Kind::Stuck)).await;
-        assert!(matches!(&said, DeliveryResult::Failed { why, .. } if why.contains("/no/such/helper")), "{said:?}");
+        let result = delivery.deliver(&receiver(Way::Program(vec!["x".to_owned()])), &sample(Kind::Stuck)).await;
+        assert!(matches!(&result, DeliveryResult::Failed { why, .. } if why.contains("/no/such/helper")), "{result:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::scene::{Level, Scene, group_key};
+use super::scene::{Condition, Scene, group_key};
 use crate::model::{
     cketerm_records::Who,
     entry::EntryId,
@@ -15,14 +15,14 @@ use crate::model::{
 };
 
 /// Number of conditions with the same reason above which they become one notice.
-const TOGETHER: usize = 20;
+const GROUP_LIMIT: usize = 20;
 /// Seconds without a condition after which it counts as over.
-const OVER: f64 = 60.0;
+const RESOLVED_AFTER: f64 = 60.0;
 
 /// Times at which this leader first saw conditions, and first missed them: a cache of observations.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    came: BTreeMap<String, (f64, Timestamp)>,
+    appeared: BTreeMap<String, (f64, Timestamp)>,
     missed: BTreeMap<String, f64>,
 }
 
@@ -37,7 +37,7 @@ pub struct Endings {
 
 /// Returns the state of a new receiver. It gets notices of lasting conditions, and of entries that end after this
 /// revision.
-pub fn stranger(at: Timestamp, revision: i64) -> NotifierState {
+pub fn new_receiver(at: Timestamp, revision: i64) -> NotifierState {
     // Ids begin where no earlier record of this name can have used them.
     let next = u64::try_from(at.as_second()).unwrap_or(0);
     NotifierState { next, cursor: revision, ..NotifierState::default() }
@@ -45,64 +45,64 @@ pub fn stranger(at: Timestamp, revision: i64) -> NotifierState {
 
 /// Returns the receiver's state after this moment.
 pub fn due(
-    told: &NotifierState,
+    state: &NotifierState,
     scene: &Scene,
     endings: &Endings,
     kinds: &BTreeSet<Kind>,
     memory: &mut Memory,
 ) -> NotifierState {
-    let mut out = Taking { told: told.clone(), scene, kinds };
+    let mut out = StateUpdate { state: state.clone(), scene, kinds };
     out.leader();
     out.freeze();
     for (revision, notices) in &endings.list {
         for notice in notices {
             // A notice of a failed command may have been sent while its entry still existed.
-            if !out.told.marks.contains_key(&notice.key) {
+            if !out.state.marks.contains_key(&notice.key) {
                 out.push(notice.clone());
             }
         }
-        out.told.cursor = out.told.cursor.max(*revision);
+        out.state.cursor = out.state.cursor.max(*revision);
     }
     // After an operator's `done`, the attempts stay for a while. The notice of the entry's end has covered them.
     let ended = |key: &String| endings.list.iter().any(|(_, notices)| notices.iter().any(|n| n.key == *key));
     for (key, notice) in &scene.commands {
-        if kinds.contains(&Kind::Failed) && !out.told.marks.contains_key(key) {
+        if kinds.contains(&Kind::Failed) && !out.state.marks.contains_key(key) {
             out.mark(notice);
             if !ended(key) {
                 out.push(notice.clone());
             }
         }
     }
-    let levels = out.together();
-    out.came(&levels, memory);
-    out.gone(&levels, endings.complete, memory);
-    out.told
+    let conditions = out.grouped_conditions();
+    out.appeared(&conditions, memory);
+    out.resolved(&conditions, endings.complete, memory);
+    out.state
 }
 
-struct Taking<'a> {
-    told: NotifierState,
+struct StateUpdate<'a> {
+    state: NotifierState,
     scene: &'a Scene,
     kinds: &'a BTreeSet<Kind>,
 }
 
-impl Taking<'_> {
+impl StateUpdate<'_> {
     /// Adds a notice, if this receiver wants its kind.
     fn push(&mut self, notice: Notice) {
         if self.kinds.contains(&notice.kind) {
-            push(&mut self.told, self.scene, notice);
+            push(&mut self.state, self.scene, notice);
         }
     }
 
     fn mark(&mut self, notice: &Notice) {
-        self.told.marks.insert(notice.key.clone(), Mark { at: self.scene.at, title: notice.title.clone() });
+        self.state.marks.insert(notice.key.clone(), Mark { at: self.scene.at, title: notice.title.clone() });
     }
 
     fn leader(&mut self) {
         let now = &self.scene.leader;
-        if self.told.leader.as_ref().is_some_and(|l| l.create_revision == now.create_revision) {
+        if self.state.leader.as_ref().is_some_and(|l| l.create_revision == now.create_revision) {
             return;
         }
-        let before = self.told.leader.replace(now.clone());
+        let before = self.state.leader.replace(now.clone());
         let before = before.map(|Leadership { host, .. }| format!(", before: {host}")).unwrap_or_default();
         let title = format!("{} leads{before}", now.host);
         self.push(Notice::new(Kind::Leader, "leader".to_owned(), title, self.scene.at));
@@ -110,10 +110,10 @@ impl Taking<'_> {
 
     fn freeze(&mut self) {
         let now = self.scene.freeze.clone();
-        if self.told.freeze == now {
+        if self.state.freeze == now {
             return;
         }
-        self.told.freeze.clone_from(&now);
+        self.state.freeze.clone_from(&now);
         let text = |name: &str| now.as_ref().and_then(|f| f.get(name)?.as_str());
         let title = match (&now, text("until"), text("reason")) {
             (None, ..) => "the freeze has ended".to_owned(),
@@ -134,21 +134,21 @@ impl Taking<'_> {
 
     /// Returns the conditions. Too many conditions with the same reason become one, and stay one until the last is
     /// over.
-    fn together(&self) -> BTreeMap<String, Level> {
-        let mut words: BTreeMap<(Kind, &str), Vec<&Level>> = BTreeMap::new();
-        for level in self.scene.levels.values().filter(|l| self.kinds.contains(&l.notice.kind)) {
-            words.entry((level.notice.kind, &level.word)).or_default().push(level);
+    fn grouped_conditions(&self) -> BTreeMap<String, Condition> {
+        let mut words: BTreeMap<(Kind, &str), Vec<&Condition>> = BTreeMap::new();
+        for condition in self.scene.conditions.values().filter(|l| self.kinds.contains(&l.notice.kind)) {
+            words.entry((condition.notice.kind, &condition.word)).or_default().push(condition);
         }
-        let mut levels = BTreeMap::new();
+        let mut conditions = BTreeMap::new();
         for ((kind, word), all) in words {
             let key = group_key(kind, word);
-            let single = |l: &&Level| (l.notice.key.clone(), Level::clone(l));
-            if all.len() <= TOGETHER && !self.told.marks.contains_key(&key) {
-                levels.extend(all.iter().map(single));
+            let single = |l: &&Condition| (l.notice.key.clone(), Condition::clone(l));
+            if all.len() <= GROUP_LIMIT && !self.state.marks.contains_key(&key) {
+                conditions.extend(all.iter().map(single));
                 continue;
             }
             // A condition with a notice of its own also ends on its own.
-            levels.extend(all.iter().filter(|l| self.told.marks.contains_key(&l.notice.key)).map(single));
+            conditions.extend(all.iter().filter(|l| self.state.marks.contains_key(&l.notice.key)).map(single));
             let first = all[0];
             let mut notice = first.notice.clone();
             notice.key.clone_from(&key);
@@ -160,20 +160,20 @@ impl Taking<'_> {
                 (notice.address, notice.node, notice.role, notice.rack) = (None, None, None, None);
                 (notice.requested_by, notice.request_reason) = (None, None);
             }
-            levels.insert(key, Level { notice, word: word.to_owned(), settle: first.settle });
+            conditions.insert(key, Condition { notice, word: word.to_owned(), settle: first.settle });
         }
-        levels
+        conditions
     }
 
-    fn came(&mut self, levels: &BTreeMap<String, Level>, memory: &mut Memory) {
-        memory.came.retain(|key, _| levels.contains_key(key));
-        for (key, level) in levels {
-            let (since, at) = *memory.came.entry(key.clone()).or_insert((self.scene.boot, self.scene.at));
+    fn appeared(&mut self, conditions: &BTreeMap<String, Condition>, memory: &mut Memory) {
+        memory.appeared.retain(|key, _| conditions.contains_key(key));
+        for (key, condition) in conditions {
+            let (since, at) = *memory.appeared.entry(key.clone()).or_insert((self.scene.boot, self.scene.at));
             memory.missed.remove(key);
-            if self.told.marks.contains_key(key) || self.scene.boot - since < level.settle {
+            if self.state.marks.contains_key(key) || self.scene.boot - since < condition.settle {
                 continue;
             }
-            let mut notice = level.notice.clone();
+            let mut notice = condition.notice.clone();
             notice.since = notice.since.or(Some(at));
             self.mark(&notice);
             self.push(notice);
@@ -181,31 +181,31 @@ impl Taking<'_> {
     }
 
     /// Removes the marks of conditions that are over, and adds notices that they are over.
-    fn gone(&mut self, levels: &BTreeMap<String, Level>, settled: bool, memory: &mut Memory) {
-        let keys: Vec<String> = self.told.marks.keys().filter(|k| !levels.contains_key(*k)).cloned().collect();
-        memory.missed.retain(|key, _| self.told.marks.contains_key(key));
+    fn resolved(&mut self, conditions: &BTreeMap<String, Condition>, settled: bool, memory: &mut Memory) {
+        let keys: Vec<String> = self.state.marks.keys().filter(|k| !conditions.contains_key(*k)).cloned().collect();
+        memory.missed.retain(|key, _| self.state.marks.contains_key(key));
         for key in keys {
             let kind = Kind::CHOICE.into_iter().find(|k| key.split('/').next() == Some(k.word()));
             if kind == Some(Kind::Failed) {
                 // A failed command is never over. Its mark is removed once the entry has ended and the notice of that
                 // is noted.
                 if settled && !self.scene.commands.contains_key(&key) {
-                    self.told.marks.remove(&key);
+                    self.state.marks.remove(&key);
                 }
                 continue;
             }
             let entry = entry_of(&key);
             let ended = entry.is_some_and(|id| !self.scene.has(id));
-            if !ended && self.scene.unsure.iter().any(|begins| key.starts_with(begins.as_str())) {
+            if !ended && self.scene.undetermined.iter().any(|begins| key.starts_with(begins.as_str())) {
                 memory.missed.remove(&key);
                 continue;
             }
             let since = *memory.missed.entry(key.clone()).or_insert(self.scene.boot);
-            if !ended && kind != Some(Kind::Approval) && self.scene.boot - since < OVER {
+            if !ended && kind != Some(Kind::Approval) && self.scene.boot - since < RESOLVED_AFTER {
                 continue;
             }
             memory.missed.remove(&key);
-            let Some(mark) = self.told.marks.remove(&key) else { continue };
+            let Some(mark) = self.state.marks.remove(&key) else { continue };
             if kind.is_some_and(|kind| self.kinds.contains(&kind)) {
                 let mut notice = Notice::new(Kind::Cleared, key, format!("resolved: {}", mark.title), self.scene.at);
                 notice.since = Some(mark.at);
@@ -221,14 +221,14 @@ impl Taking<'_> {
 }
 
 /// Appends a notice, with its id and the common fields.
-pub(super) fn push(told: &mut NotifierState, scene: &Scene, mut notice: Notice) {
+pub(super) fn push(state: &mut NotifierState, scene: &Scene, mut notice: Notice) {
     let cluster = scene.cluster_uid.as_deref().unwrap_or("cluster");
-    notice.id = format!("{}-{}", cluster.split('-').next().unwrap_or(cluster), told.next);
-    told.next += 1;
+    notice.id = format!("{}-{}", cluster.split('-').next().unwrap_or(cluster), state.next);
+    state.next += 1;
     notice.cluster.clone_from(&scene.cluster);
     notice.cluster_uid.clone_from(&scene.cluster_uid);
     notice.leader.clone_from(&scene.leader.host);
-    told.pending.push(Pending { notice, begun: false });
+    state.pending.push(Pending { notice, begun: false });
 }
 
 /// Returns the entry in a key such as `stuck/reboots/12/BlockedByPDB`.

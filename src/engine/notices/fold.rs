@@ -6,27 +6,27 @@ use super::{due::push, scene::Scene};
 use crate::model::notice::{Kind, Notice, NotifierState};
 
 /// Number of waiting notices above which they are folded, if none can be delivered.
-const MOST: usize = 50;
+const MAX_WAITING: usize = 50;
 /// Number of titles, and of ids, that a folded notice repeats.
 const TITLES: usize = 20;
 const IDS: usize = 200;
 
 /// Folds the notices whose delivery has not begun, if they are more than may be delivered now, or more than are kept.
-pub fn fold(told: &mut NotifierState, scene: &Scene, may: usize) {
-    let begun = told.pending.iter().filter(|p| p.begun).count();
-    let waits = told.pending.len() - begun;
-    let too_many = waits > MOST || (may > 0 && begun == 0 && waits > may);
+pub fn fold(state: &mut NotifierState, scene: &Scene, may: usize) {
+    let begun = state.pending.iter().filter(|p| p.begun).count();
+    let waits = state.pending.len() - begun;
+    let too_many = waits > MAX_WAITING || (may > 0 && begun == 0 && waits > may);
     if waits < 2 || !too_many {
         return;
     }
-    let (kept, folded): (Vec<_>, Vec<_>) = std::mem::take(&mut told.pending).into_iter().partition(|p| p.begun);
-    told.pending = kept;
+    let (kept, folded): (Vec<_>, Vec<_>) = std::mem::take(&mut state.pending).into_iter().partition(|p| p.begun);
+    state.pending = kept;
     let folded: Vec<Notice> = folded.into_iter().map(|p| p.notice).collect();
-    push(told, scene, many(&folded, scene));
+    push(state, scene, summary(&folded, scene));
 }
 
 /// Makes one notice from several. A folded one counts as the notices that it contains.
-fn many(folded: &[Notice], scene: &Scene) -> Notice {
+fn summary(folded: &[Notice], scene: &Scene) -> Notice {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let (mut ids, mut titles) = (Vec::new(), Vec::new());
     for notice in folded {
@@ -62,15 +62,15 @@ fn many(folded: &[Notice], scene: &Scene) -> Notice {
 }
 
 /// Returns the next notice and marks that it may have been received. The mark is written before the notice is sent.
-pub fn begin(told: &mut NotifierState) -> Option<Notice> {
-    let first = told.pending.first_mut()?;
+pub fn begin(state: &mut NotifierState) -> Option<Notice> {
+    let first = state.pending.first_mut()?;
     first.begun = true;
     Some(first.notice.clone())
 }
 
 /// Removes a notice that was received or given up.
-pub fn done(told: &mut NotifierState, id: &str) {
-    told.pending.retain(|p| p.notice.id != id);
+pub fn remove_delivered(state: &mut NotifierState, id: &str) {
+    state.pending.retain(|p| p.notice.id != id);
 }
 
 /// Number of deliveries that a receiver takes now (token bucket).

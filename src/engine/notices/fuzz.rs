@@ -12,13 +12,13 @@ use crate::{
     fuzz::{Fuzz, Took, one_line},
     model::notice::{Kind, NotifierState},
     net::Http,
-    notices::{Hidden, Limits, Origin, Receiver, Template, Way, sample},
+    notices::{Limits, Receiver, SecretUrl, Template, UrlSource, Way, sample},
 };
 
 #[test]
-fn answers_of_receivers() {
+fn fuzz_receiver_answers() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let url = Origin::Here(Hidden::parse("http://hooks.example.com/hunter2").unwrap());
+    let url = UrlSource::Inline(SecretUrl::parse("http://hooks.example.com/hunter2").unwrap());
     let receiver = Receiver {
         name: "r".to_owned(),
         kinds: Kind::CHOICE.into(),
@@ -40,9 +40,9 @@ fn answers_of_receivers() {
         let http = Http::by(move |_| std::future::ready(Ok(response.clone())).boxed());
         let delivery = Delivery { http, spawner: Spawner::new("/no/such/helper".into(), None, &[]) };
         let delivery = runtime.block_on(delivery.deliver(&receiver, &sample(Kind::Stuck)));
-        let (said, took) = match &delivery {
-            DeliveryResult::Taken(said) => (said, Took::Accepted),
-            DeliveryResult::Unwanted(why) => (why, Took::Refused),
+        let (answer_text, took) = match &delivery {
+            DeliveryResult::Delivered(answer_text) => (answer_text, Took::Accepted),
+            DeliveryResult::Rejected(why) => (why, Took::Refused),
             DeliveryResult::Failed { why, wait } => {
                 if wait.is_some_and(|wait| wait > Duration::from_mins(10)) {
                     return Err(format!("it is waited for {wait:?}"));
@@ -50,13 +50,17 @@ fn answers_of_receivers() {
                 (why, Took::Refused)
             }
         };
-        one_line(said)?;
-        if said.chars().count() > 400 { Err(format!("{} characters are kept", said.chars().count())) } else { Ok(took) }
+        one_line(answer_text)?;
+        if answer_text.chars().count() > 400 {
+            Err(format!("{} characters are kept", answer_text.chars().count()))
+        } else {
+            Ok(took)
+        }
     });
 }
 
 #[test]
-fn our_own_records_of_them() {
+fn fuzz_notifier_records() {
     let seeds = [serde_json::to_string(&NotifierState::default()).unwrap()];
     Fuzz::new("notice-record", 300)
         .seeds(seeds)

@@ -34,7 +34,7 @@ const SETTLE: f64 = 30.0;
 
 /// A condition that lasts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Level {
+pub struct Condition {
     /// The notice to send.
     pub notice: Notice,
     /// Name of the reason. Conditions with the same name can become one notice.
@@ -59,9 +59,9 @@ pub struct Scene {
     /// The freeze in force.
     pub freeze: Option<Value>,
     /// Conditions by their keys.
-    pub levels: BTreeMap<String, Level>,
+    pub conditions: BTreeMap<String, Condition>,
     /// Key prefixes of conditions whose end cannot be known yet, because the drain waits for its next try.
-    pub unsure: BTreeSet<String>,
+    pub undetermined: BTreeSet<String>,
     /// Failed commands of entries that still exist, by their keys.
     pub commands: BTreeMap<String, Notice>,
     /// Live copy of etcd.
@@ -131,13 +131,13 @@ impl Scene {
         let repairs = snap.store.repairs.entries.values().filter_map(Stored::get);
         let again = |e: &&RepairEntry| e.unfinished() && e.step_status != StepStatus::Watching;
         let repairs = repairs.filter(again).filter(|e| e.drain_backoff_count > 0).map(|e| EntryId::repair(e.index));
-        self.unsure.extend(reboots.chain(repairs).map(|id| format!("stuck/{id}/")));
+        self.undetermined.extend(reboots.chain(repairs).map(|id| format!("stuck/{id}/")));
     }
 
     fn add_reasons(&mut self, seen: &Seen) {
         let snap = &seen.snapshot;
         // A reason that holds a whole queue is one condition, not one for each entry.
-        let mut whole: Vec<(&Reason, u64)> = Vec::new();
+        let mut queue_wide: Vec<(&Reason, u64)> = Vec::new();
         for (id, reason) in seen.reasons.iter() {
             // Unreadable entries are reported as broken.
             if reason.attention() == Attention::None || trouble::unreadable(&snap.store, *id) {
@@ -146,9 +146,9 @@ impl Scene {
             // An entry in progress at a gate is held up on its own.
             if reason.holds_all() && !(reason.is_gate() && trouble::by(seen, *id, reason) == Some(Trouble::Stuck)) {
                 // There may be thousands, so their names are not computed.
-                match whole.iter_mut().find(|(known, _)| discriminant(*known) == discriminant(reason)) {
+                match queue_wide.iter_mut().find(|(known, _)| discriminant(*known) == discriminant(reason)) {
                     Some((_, entries)) => *entries += 1,
-                    None => whole.push((reason, 1)),
+                    None => queue_wide.push((reason, 1)),
                 }
                 continue;
             }
@@ -163,10 +163,10 @@ impl Scene {
             };
             let notice = Notice::new(Kind::Stuck, format!("stuck/{id}/{word}"), title, seen.now.wall);
             let mut notice = of_entry(snap, with_reason(notice, reason), *id, address(snap, *id).as_deref());
-            asked(&mut notice, snap.store.requests.get(id).and_then(Stored::get));
+            add_request(&mut notice, snap.store.requests.get(id).and_then(Stored::get));
             self.add(notice, &word, SETTLE);
         }
-        for (reason, entries) in whole {
+        for (reason, entries) in queue_wide {
             let word = reason.name();
             let waits = if entries == 1 { "an entry waits".to_owned() } else { format!("{entries} entries wait") };
             let notice =
@@ -184,7 +184,7 @@ impl Scene {
     }
 
     fn add(&mut self, notice: Notice, word: &str, settle: f64) {
-        self.levels.insert(notice.key.clone(), Level { notice, word: word.to_owned(), settle });
+        self.conditions.insert(notice.key.clone(), Condition { notice, word: word.to_owned(), settle });
     }
 }
 
@@ -253,7 +253,7 @@ pub(super) fn of_entry(snap: &Snapshot, mut notice: Notice, id: EntryId, address
     notice
 }
 
-fn asked(notice: &mut Notice, request: Option<&Request>) {
+fn add_request(notice: &mut Notice, request: Option<&Request>) {
     if let Some(request) = request {
         notice.requested_by = Some(request.who.to_string());
         notice.request_reason.clone_from(&request.reason);
@@ -272,12 +272,12 @@ fn command(snap: &Snapshot, attempt: &Attempt, request: Option<&Request>, at: Ti
     let title = format!("{what} of {id}{} failed: {end}", on(snap, &attempt.address));
     let mut notice = of_entry(snap, Notice::new(Kind::Failed, key, title, at), id, Some(&attempt.address));
     let last = |text: &str| text.trim_end().lines().last().map(|line| format!(": {line}"));
-    let said = outcome.and_then(|o| last(&o.stderr).or_else(|| last(&o.stdout))).unwrap_or_default();
-    notice.text = format!("{}: {end}{}", attempt.command(), secret::masked(&said));
+    let last_line = outcome.and_then(|o| last(&o.stderr).or_else(|| last(&o.stdout))).unwrap_or_default();
+    notice.text = format!("{}: {end}{}", attempt.command(), secret::masked(&last_line));
     notice.since = outcome.map(|o| o.at);
     notice.reason = Some("CommandFailed".to_owned());
     notice.runbook = Some(runbook("CommandFailed"));
-    asked(&mut notice, request);
+    add_request(&mut notice, request);
     notice
 }
 
@@ -290,7 +290,7 @@ pub(super) fn ended(snap: &Snapshot, ending: &Ending, at: Timestamp) -> Vec<Noti
     let title = format!("{id}{} ended: {}", on(snap, &ending.address), ending.outcome);
     let mut notice = of_entry(snap, Notice::new(kind, format!("ended/{id}"), title, at), id, Some(&ending.address));
     notice.since = Some(ending.at);
-    asked(&mut notice, ending.request.as_ref());
+    add_request(&mut notice, ending.request.as_ref());
     notices.push(notice);
     notices
 }

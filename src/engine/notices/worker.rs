@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     DeliveryResult, NotifierContext, ReceiverSeen,
-    due::{Endings, Memory, due, stranger},
-    fold::{Bucket, begin, done, fold},
+    due::{Endings, Memory, due, new_receiver},
+    fold::{Bucket, begin, fold, remove_delivered},
     scene::ended,
 };
 use crate::{
@@ -28,15 +28,15 @@ use crate::{
 /// Time between two rounds; events within it are notified together.
 const GATHER: Duration = Duration::from_secs(1);
 /// Wait after a failed request to etcd.
-const AGAIN: Duration = Duration::from_secs(2);
+const ETCD_RETRY: Duration = Duration::from_secs(2);
 /// Number of history records in one read.
 const PAGE: u32 = 200;
 /// Longest pause in seconds between two failed reads of the history.
-const SLOW: f64 = 60.0;
+const MAX_HISTORY_PAUSE: f64 = 60.0;
 /// Longest pause in seconds between two tries of a delivery.
-const LONGEST: f64 = 300.0;
+const MAX_RETRY_PAUSE: f64 = 300.0;
 /// Number of tries after which a notice that the receiver rejects is given up.
-const UNWANTED: u32 = 5;
+const MAX_REJECTIONS: u32 = 5;
 
 pub(super) struct NotificationWorker {
     context: NotifierContext,
@@ -48,19 +48,19 @@ pub(super) struct NotificationWorker {
     /// Revision up to which the history was read, and whether that read was complete.
     read: (i64, bool),
     /// Whether another page is to be read at once.
-    hurries: bool,
+    more_pages: bool,
     /// Number of failed reads of the history in a row, and the boot-time seconds of the next allowed read.
     unread: (u32, f64),
     /// Tries of the first notice, rejections in a row, and the time of the next try.
     tries: u32,
-    unwanted: u32,
+    rejections: u32,
     next_try: f64,
     /// Id of a notice that was received but whose removal is not known to be written.
     received: Option<String>,
 }
 
 /// The lease has run out, or seems to have. It may prove valid a moment later; only the engine ends this task.
-struct Over;
+struct LeaseExpired;
 
 impl NotificationWorker {
     pub fn new(context: NotifierContext, receiver: Receiver) -> Self {
@@ -72,10 +72,10 @@ impl NotificationWorker {
             memory: Memory::default(),
             bucket,
             read: (0, false),
-            hurries: false,
+            more_pages: false,
             unread: (0, 0.0),
             tries: 0,
-            unwanted: 0,
+            rejections: 0,
             next_try: 0.0,
             received: None,
         }
@@ -84,21 +84,21 @@ impl NotificationWorker {
     /// Runs until it is aborted, which happens when leadership ends.
     pub async fn run(mut self) {
         loop {
-            let wait = self.round().await.unwrap_or(AGAIN);
+            let wait = self.round().await.unwrap_or(ETCD_RETRY);
             tokio::time::sleep(wait).await;
         }
     }
 
     /// Runs one round with at most one delivery; returns how long to sleep.
-    async fn round(&mut self) -> Result<Duration, Over> {
+    async fn round(&mut self) -> Result<Duration, LeaseExpired> {
         let Some((stored, revision)) = self.stored.take() else {
-            return Ok(if self.load().await { Duration::ZERO } else { AGAIN });
+            return Ok(if self.load().await { Duration::ZERO } else { ETCD_RETRY });
         };
         let mut told = stored.clone();
         let seen = self.context.seen.borrow_and_update().clone();
         let now = secs(self.context.actor.steady.now().boot);
-        let ours = self.context.actor.fence.create_revision();
-        let Some(scene) = self.context.scene(&seen).filter(|scene| scene.leader.create_revision == ours) else {
+        let own_revision = self.context.actor.fence.create_revision();
+        let Some(scene) = self.context.scene(&seen).filter(|scene| scene.leader.create_revision == own_revision) else {
             self.stored = Some((stored, revision));
             return Ok(GATHER);
         };
@@ -107,17 +107,17 @@ impl NotificationWorker {
         let may = if now >= self.next_try { self.bucket.may(now) } else { 0 };
         fold(&mut told, &scene, may);
         let retries = told.pending.first().is_some_and(|p| p.begun);
-        let goes = now >= self.next_try && !told.pending.is_empty() && (retries || may > 0);
-        let notice = if goes { begin(&mut told) } else { None };
-        if goes && !retries {
+        let due_now = now >= self.next_try && !told.pending.is_empty() && (retries || may > 0);
+        let notice = if due_now { begin(&mut told) } else { None };
+        if due_now && !retries {
             self.bucket.take();
         }
         let known = told.clone();
-        let Some(revision) = self.write(&stored, known, revision).await? else { return Ok(AGAIN) };
+        let Some(revision) = self.write(&stored, known, revision).await? else { return Ok(ETCD_RETRY) };
         let Some(notice) = notice else {
             self.show(&told);
             self.stored = Some((told, revision));
-            return Ok(if self.hurries { Duration::ZERO } else { GATHER });
+            return Ok(if self.more_pages { Duration::ZERO } else { GATHER });
         };
         let actor = Arc::clone(&self.context.actor);
         if actor.permit(&Guard::default(), actor.steady.now().boot).is_err() {
@@ -126,7 +126,7 @@ impl NotificationWorker {
         }
         let delivery = self.context.delivery.deliver(&self.receiver, &notice).await;
         let before = told.clone();
-        self.came(&mut told, &notice.id, &notice.title, delivery);
+        self.record_delivery(&mut told, &notice.id, &notice.title, delivery);
         self.show(&told);
         let next = self.next_try <= now && !told.pending.is_empty() && self.bucket.may(now) > 0;
         // A received notice is removed at once, because any delay risks a second delivery.
@@ -139,44 +139,44 @@ impl NotificationWorker {
     }
 
     /// Records the result of a delivery.
-    fn came(&mut self, told: &mut NotifierState, id: &str, title: &str, delivery: DeliveryResult) {
+    fn record_delivery(&mut self, told: &mut NotifierState, id: &str, title: &str, delivery: DeliveryResult) {
         let (now, name) = (self.context.actor.steady.now(), &self.receiver.name);
         let outcome = match &delivery {
-            DeliveryResult::Taken(_) => "delivered",
-            DeliveryResult::Unwanted(_) | DeliveryResult::Failed { .. } => "failed",
+            DeliveryResult::Delivered(_) => "delivered",
+            DeliveryResult::Rejected(_) | DeliveryResult::Failed { .. } => "failed",
         };
         self.context.counters.notice(name, outcome);
         let (why, wait) = match delivery {
-            DeliveryResult::Taken(answer) => {
+            DeliveryResult::Delivered(answer) => {
                 tracing::debug!(receiver = name, id, answer, "notice delivered");
                 if told.trouble.take().is_some() {
                     tracing::info!(receiver = name, "the notice receiver is back");
                 }
-                (self.tries, self.unwanted, self.next_try) = (0, 0, 0.0);
+                (self.tries, self.rejections, self.next_try) = (0, 0, 0.0);
                 told.delivered = Some(now.wall);
                 self.received = Some(id.to_owned());
-                done(told, id);
+                remove_delivered(told, id);
                 return;
             }
-            DeliveryResult::Unwanted(why) if self.unwanted + 1 >= UNWANTED => {
+            DeliveryResult::Rejected(why) if self.rejections + 1 >= MAX_REJECTIONS => {
                 tracing::error!(receiver = name, id, title, why, "the receiver rejects the notice; giving up");
                 self.context.counters.notice(name, "given up");
-                (self.tries, self.unwanted, self.next_try) = (0, 0, 0.0);
+                (self.tries, self.rejections, self.next_try) = (0, 0, 0.0);
                 self.received = Some(id.to_owned());
-                done(told, id);
+                remove_delivered(told, id);
                 return;
             }
-            DeliveryResult::Unwanted(why) => {
-                self.unwanted += 1;
+            DeliveryResult::Rejected(why) => {
+                self.rejections += 1;
                 (why, None)
             }
             DeliveryResult::Failed { why, wait } => {
-                self.unwanted = 0;
+                self.rejections = 0;
                 (why, wait)
             }
         };
         self.tries = self.tries.saturating_add(1);
-        let pause = f64::from(1_u32 << (self.tries - 1).min(9)).min(LONGEST);
+        let pause = f64::from(1_u32 << (self.tries - 1).min(9)).min(MAX_RETRY_PAUSE);
         self.next_try = secs(now.boot) + pause.max(wait.map_or(0.0, |w| w.as_secs_f64()));
         if told.trouble.is_none() {
             tracing::warn!(receiver = name, id, why, "cannot deliver notices to the receiver; retrying");
@@ -187,7 +187,7 @@ impl NotificationWorker {
     /// Reads the receiver's record; a notice that was received according to this task's memory is removed from it.
     async fn load(&mut self) -> bool {
         let (store, name) = (&self.context.actor.store, &self.receiver.name);
-        let wants = self.wants_endings();
+        let needs_history = self.needs_endings();
         let read = async {
             let (revision, told) = store.told(name).await?;
             // The head is read after the record, so no ended entry between the two is left out.
@@ -204,19 +204,19 @@ impl NotificationWorker {
         let at = self.context.actor.steady.now().wall;
         let mut told = match told {
             Some(Ok(told)) => told,
-            None => stranger(at, head),
+            None => new_receiver(at, head),
             Some(Err(why)) => {
                 tracing::error!(receiver = name, why, "the record of sent notices is unreadable; starting anew");
-                stranger(at, head)
+                new_receiver(at, head)
             }
         };
-        told.cursor = match (wants, told.cursor) {
+        told.cursor = match (needs_history, told.cursor) {
             (false, _) => 0,
             (true, 0) => head,
             (true, cursor) => cursor,
         };
         if let Some(id) = &self.received {
-            done(&mut told, id);
+            remove_delivered(&mut told, id);
         }
         // The read position in the history belonged to an older record.
         self.read = (0, false);
@@ -224,7 +224,7 @@ impl NotificationWorker {
         true
     }
 
-    fn wants_endings(&self) -> bool {
+    fn needs_endings(&self) -> bool {
         [Kind::Finished, Kind::Failed].iter().any(|kind| self.receiver.kinds.contains(kind))
     }
 
@@ -232,8 +232,8 @@ impl NotificationWorker {
     async fn endings(&mut self, seen: &Seen, cursor: i64) -> Endings {
         let grown = seen.snapshot.store.grown.get(&Folder::History).copied().unwrap_or(0);
         let (revision, complete) = self.read;
-        self.hurries = false;
-        if !self.wants_endings() {
+        self.more_pages = false;
+        if !self.needs_endings() {
             return Endings { list: Vec::new(), complete: true };
         }
         if complete && grown <= revision {
@@ -247,24 +247,25 @@ impl NotificationWorker {
         // The watch names the changed keys. The whole folder is searched only after the watch broke.
         let named = if complete { seen.snapshot.store.fresh.after(Folder::History, revision) } else { None };
         let read = match named {
-            Some(keys) => store.endings_of(&keys, (cursor, revision), PAGE).await,
+            Some(keys) => store.endings_by_key(&keys, (cursor, revision), PAGE).await,
             None => store.endings_after(cursor, PAGE).await,
         };
         match read {
             Ok(read) => {
                 self.read = (read.revision, !read.more);
-                self.hurries = read.more;
+                self.more_pages = read.more;
                 self.unread = (0, 0.0);
                 let wall = self.context.actor.steady.now().wall;
-                let said = |ending: &Stored<_>| ending.get().map_or_else(Vec::new, |e| ended(&seen.snapshot, e, wall));
-                let list = read.list.iter().map(|(revision, ending)| (*revision, said(ending))).collect();
+                let notices_of =
+                    |ending: &Stored<_>| ending.get().map_or_else(Vec::new, |e| ended(&seen.snapshot, e, wall));
+                let list = read.list.iter().map(|(revision, ending)| (*revision, notices_of(ending))).collect();
                 Endings { list, complete: !read.more && read.revision >= grown }
             }
             Err(e) => {
                 // The unread part stays unread. But a slow etcd does not get a request for a whole folder every
                 // second.
                 tracing::debug!(receiver = self.receiver.name, error = %e, "history cannot be read");
-                let pause = f64::from(2_u32 << self.unread.0.min(5)).min(SLOW);
+                let pause = f64::from(2_u32 << self.unread.0.min(5)).min(MAX_HISTORY_PAUSE);
                 self.unread = (self.unread.0.saturating_add(1), now + pause);
                 Endings::default()
             }
@@ -272,18 +273,23 @@ impl NotificationWorker {
     }
 
     /// Writes the record if it has changed; returns none if it must be read again.
-    async fn write(&self, stored: &NotifierState, told: NotifierState, revision: i64) -> Result<Option<i64>, Over> {
+    async fn write(
+        &self,
+        stored: &NotifierState,
+        told: NotifierState,
+        revision: i64,
+    ) -> Result<Option<i64>, LeaseExpired> {
         if *stored == told {
             return Ok(Some(revision));
         }
         let actor = &self.context.actor;
-        let Ok(permit) = actor.fence.permit_record() else { return Err(Over) };
+        let Ok(permit) = actor.fence.permit_record() else { return Err(LeaseExpired) };
         let key = actor.store.keys().notices(&self.receiver.name);
         let change =
             Change { compares: vec![(key.clone(), revision)], puts: vec![Put::json(key, &told)], deletes: Vec::new() };
         match actor.store.commit(&permit, change).await {
             Ok(revision) => Ok(Some(revision)),
-            Err(CommitError::LostLeadership) => Err(Over),
+            Err(CommitError::LostLeadership) => Err(LeaseExpired),
             Err(e) => {
                 tracing::warn!(receiver = self.receiver.name, error = %e, "record of sent notices not written");
                 Ok(None)

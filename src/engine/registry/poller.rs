@@ -19,7 +19,7 @@ use crate::{
     net::Http,
     sabakan::{
         Machines,
-        client::{self, AskError, Question},
+        client::{self, QueryError, Question},
         variables,
     },
     store::{live::Live, view::StoreView},
@@ -28,7 +28,7 @@ use crate::{
 
 /// Background task that queries and plans until it is dropped.
 pub struct InventoryPoller {
-    wanted: watch::Sender<Want>,
+    wanted: watch::Sender<Demand>,
     seen: watch::Receiver<Arc<Registry>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -47,7 +47,7 @@ pub enum Plans {
 
 /// Purpose of the queries.
 #[derive(Clone, Copy, Default, PartialEq)]
-struct Want {
+struct Demand {
     /// Whether anything is wanted at all.
     any: bool,
     /// Purpose of the plan, for which the definition's machines are queried.
@@ -65,9 +65,9 @@ impl Drop for InventoryPoller {
 impl InventoryPoller {
     /// Starts the task. It sends no query before one is wanted.
     pub fn start(live: Arc<Live>, kube: Option<Arc<KubeLive>>, http: Http, clock: Clock) -> Self {
-        let (wanted, want) = watch::channel(Want::default());
+        let (wanted, want) = watch::channel(Demand::default());
         let (publish, seen) = watch::channel(Arc::<Registry>::default());
-        let keeping = Keeping {
+        let poller_task = PollerTask {
             live,
             kube,
             http,
@@ -80,14 +80,14 @@ impl InventoryPoller {
             nodes: None,
             publish,
         };
-        Self { wanted, seen, task: crate::tasks::spawn(keeping.run(want)) }
+        Self { wanted, seen, task: crate::tasks::spawn(poller_task.run(want)) }
     }
 
     /// Sets whether anything is wanted at all, the purpose of plans, and the boot time after which an answer about
     /// broken machines is wanted.
     pub fn want(&self, any: bool, plans: Plans, broken_after: Option<f64>) {
         self.wanted.send_if_modified(|was| {
-            let want = Want { any, plans, broken_after };
+            let want = Demand { any, plans, broken_after };
             std::mem::replace(was, want) != want
         });
     }
@@ -111,9 +111,9 @@ impl InventoryPoller {
 }
 
 /// An answer, with its query, the time of the request, and the revisions of URL and variables.
-type Answered = (Question, (i64, i64), Timestamp, Result<Machines, AskError>);
+type Answered = (Question, (i64, i64), Timestamp, Result<Machines, QueryError>);
 
-struct Keeping {
+struct PollerTask {
     live: Arc<Live>,
     kube: Option<Arc<KubeLive>>,
     http: Http,
@@ -137,12 +137,12 @@ type Nodes = Index<Arc<NodeRow>>;
 type PlannedFrom = (Basis, f64, Option<Arc<Taints>>);
 
 /// Seconds between two plans that differ only by the machines in progress.
-const REST: f64 = 5.0;
+const CACHE_SECONDS: f64 = 5.0;
 
 /// Taints of the Nodes, by name.
 type Taints = BTreeMap<String, Vec<Taint>>;
 
-fn wanted_nodes(policy: &Policy) -> bool {
+fn needs_nodes(policy: &Policy) -> bool {
     policy.strategy == Strategy::AllHealthy
 }
 
@@ -154,18 +154,18 @@ async fn changed(nodes: Option<&mut watch::Receiver<Arc<KubeView>>>) {
     }
 }
 
-impl Keeping {
-    async fn run(mut self, mut want: watch::Receiver<Want>) {
+impl PollerTask {
+    async fn run(mut self, mut want: watch::Receiver<Demand>) {
         let mut store_changed = self.live.subscribe();
         let mut nodes_changed = self.kube.as_ref().map(|kube| kube.subscribe());
         loop {
             // Only one strategy uses the Nodes.
-            let by_nodes = wanted_nodes(&store_changed.borrow().policy());
+            let by_nodes = needs_nodes(&store_changed.borrow().policy());
             let view = store_changed.borrow_and_update().clone();
             let wanted = *want.borrow_and_update();
             let mut sleep = Duration::from_hours(1);
             if wanted.any && view.synced {
-                sleep = self.ask_what_is_due(&view, wanted);
+                sleep = self.send_due_queries(&view, wanted);
                 match wanted.plans {
                     Plans::None => self.forget_members(),
                     plans => sleep = sleep.min(self.plan(&view, plans)),
@@ -175,7 +175,7 @@ impl Keeping {
                 biased;
                 Some(done) = self.asks.join_next() => {
                     if let Ok(answered) = done {
-                        self.take(answered);
+                        self.accept_answer(answered);
                     }
                 }
                 gone = want.changed() => if gone.is_err() { return },
@@ -187,7 +187,7 @@ impl Keeping {
     }
 
     /// Sends the queries that are due and not under way; returns the time until the next one.
-    fn ask_what_is_due(&mut self, view: &StoreView, want: Want) -> Duration {
+    fn send_due_queries(&mut self, view: &StoreView, want: Demand) -> Duration {
         let (now, settings) = (secs(self.clock.boot()), &view.registry);
         let Some(url) = settings.url.as_ref() else { return Duration::from_hours(1) };
         let poll = Duration::from_secs(view.policy().sabakan_poll_seconds.max(1)).as_secs_f64();
@@ -230,7 +230,7 @@ impl Keeping {
                 Err(why) => {
                     let slot = self.asked_mut(question);
                     slot.error = Some(format!("{why}; set them again with `set-variables`"));
-                    self.tell();
+                    self.publish_state();
                 }
             }
         }
@@ -274,7 +274,7 @@ impl Keeping {
         }
     }
 
-    fn take(&mut self, (question, with, asked, answer): Answered) {
+    fn accept_answer(&mut self, (question, with, asked, answer): Answered) {
         let (at, wall) = (secs(self.clock.boot()), self.clock.wall());
         self.asking.retain(|q| *q != question);
         if question == Question::Members {
@@ -297,7 +297,7 @@ impl Keeping {
                 slot.error = Some(why);
             }
         }
-        self.tell();
+        self.publish_state();
     }
 
     /// Plans again if the inputs have changed; returns the time until the next check.
@@ -305,31 +305,31 @@ impl Keeping {
         const NEVER: Duration = Duration::MAX;
         let Some(good) = self.registry.members.good.clone() else { return NEVER };
         let basis = Basis::of(view);
-        let taints = if wanted_nodes(&view.policy()) { self.taints() } else { None };
+        let taints = if needs_nodes(&view.policy()) { self.taints() } else { None };
         let from = (basis, good.at, taints);
         if good.with != from.0.question || self.planned.as_ref() == Some(&from) {
             return NEVER;
         }
         let now = secs(self.clock.boot());
-        if let Some(rest) = self.may_rest(&from, plans, now) {
-            return rest;
+        if let Some(remaining_cache_time) = self.cache_time(&from, plans, now) {
+            return remaining_cache_time;
         }
         let proposal = propose(view, &good, from.2.as_deref(), self.clock.wall());
         self.planned = Some(from);
         self.planned_at = now;
         self.registry.proposal = Some(Arc::new(proposal));
-        self.tell();
+        self.publish_state();
         NEVER
     }
 
     /// Returns how long a plan may still be kept although the machines in progress have changed. They change often, and
     /// that seldom changes the result. If nothing else has changed, the plan is kept for a while, provided that it
     /// changes nothing or that this engine does not apply it.
-    fn may_rest(&self, from: &PlannedFrom, plans: Plans, now: f64) -> Option<Duration> {
+    fn cache_time(&self, from: &PlannedFrom, plans: Plans, now: f64) -> Option<Duration> {
         let changes = self.registry.proposal.as_ref()?.outcome.as_ref().map_or(true, |p| p.plan.changed);
         let (basis, at, taints) = self.planned.as_ref()?;
-        let only_busy = (*at, taints) == (from.1, &from.2) && basis.but_for_busy(&from.0);
-        rest(changes, plans, only_busy, now - self.planned_at)
+        let only_busy = (*at, taints) == (from.1, &from.2) && basis.equals_ignoring_busy(&from.0);
+        remaining_cache_time(changes, plans, only_busy, now - self.planned_at)
     }
 
     /// Drops the members and the plan when no plan is wanted.
@@ -338,7 +338,7 @@ impl Keeping {
             self.registry.members = Asked::default();
             self.registry.proposal = None;
             self.planned = None;
-            self.tell();
+            self.publish_state();
         }
     }
 
@@ -358,17 +358,17 @@ impl Keeping {
         Some(taints)
     }
 
-    fn tell(&self) {
+    fn publish_state(&self) {
         self.publish.send_replace(Arc::new(self.registry.clone()));
     }
 }
 
 /// Returns how long a plan that is `old` seconds old may be kept although the machines in progress have changed. A plan
 /// that the leader applies is never kept.
-fn rest(changes: bool, plans: Plans, only_busy: bool, old: f64) -> Option<Duration> {
+fn remaining_cache_time(changes: bool, plans: Plans, only_busy: bool, old: f64) -> Option<Duration> {
     let settled = !changes || plans != Plans::Applied;
-    let left = REST - old;
-    (settled && only_busy && left > 0.0).then(|| Duration::from_secs_f64(left.min(REST)))
+    let left = CACHE_SECONDS - old;
+    (settled && only_busy && left > 0.0).then(|| Duration::from_secs_f64(left.min(CACHE_SECONDS)))
 }
 
 #[cfg(test)]
@@ -377,13 +377,13 @@ mod tests {
 
     /// A plan that the leader applies must not be kept.
     #[test]
-    fn a_plan_that_the_leader_is_to_apply_is_made_anew_at_once_and_others_rest() {
-        assert_eq!(rest(true, Plans::Applied, true, 0.0), None);
-        let whole = Some(Duration::from_secs_f64(REST));
-        assert_eq!(rest(false, Plans::Applied, true, 0.0), whole, "it changes nothing");
-        assert_eq!(rest(true, Plans::Shown, true, 0.0), whole, "nobody here applies it");
-        assert_eq!(rest(true, Plans::Shown, false, 0.0), None, "something else has changed too");
-        assert_eq!(rest(true, Plans::Shown, true, REST), None, "it has rested");
-        assert_eq!(rest(true, Plans::Shown, true, -9.0), whole, "a clock that went back");
+    fn an_applied_plan_is_recomputed_at_once_and_a_displayed_one_is_cached() {
+        assert_eq!(remaining_cache_time(true, Plans::Applied, true, 0.0), None);
+        let whole = Some(Duration::from_secs_f64(CACHE_SECONDS));
+        assert_eq!(remaining_cache_time(false, Plans::Applied, true, 0.0), whole, "it changes nothing");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, 0.0), whole, "nobody here applies it");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, false, 0.0), None, "something else has changed too");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, CACHE_SECONDS), None, "it has rested");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, -9.0), whole, "a clock that went back");
     }
 }

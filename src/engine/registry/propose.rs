@@ -63,7 +63,7 @@ impl Basis {
     }
 
     /// Reports whether the two differ by the machines in progress at most.
-    pub fn but_for_busy(&self, other: &Self) -> bool {
+    pub fn equals_ignoring_busy(&self, other: &Self) -> bool {
         let idle = |of: &Self| Self { busy: BTreeSet::new(), ..of.clone() };
         idle(self) == idle(other)
     }
@@ -185,7 +185,7 @@ fn plan(
     let (change, json) = match &plan.cluster {
         Some(next) if plan.changed => {
             let value = serde_json::to_value(next).map_err(|e| format!("the definition cannot be serialized: {e}"))?;
-            (change::between(current, next), written(&value).to_string())
+            (change::diff(current, next), written(&value).to_string())
         }
         _ => (Change::default(), String::new()),
     };

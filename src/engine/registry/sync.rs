@@ -6,42 +6,45 @@ use std::collections::BTreeMap;
 
 use crate::model::{
     cluster::{Node, Taint},
-    kube::{CKE_ANNOTATION, Described, Description},
+    kube::{CKE_ANNOTATION, MetadataPatch, NodeMetadata},
 };
 
 /// CKE's own prefix.
-const OURS: &str = "cke.cybozu.com/";
+const CKE_PREFIX: &str = "cke.cybozu.com/";
 /// Keys that CKE itself writes without the definition: its mark of reboots, and the taint of control planes.
-const KEPT: [&str; 2] = [CKE_ANNOTATION, "cke.cybozu.com/master"];
+const KEPT_KEYS: [&str; 2] = [CKE_ANNOTATION, "cke.cybozu.com/master"];
 
 /// Returns the changes that make a Node match the definition; none = no change.
-pub fn description(wanted: &Node, found: &Described) -> Option<Description> {
+pub fn description(desired: &Node, found: &NodeMetadata) -> Option<MetadataPatch> {
     let empty = BTreeMap::new();
-    let labels = words(wanted.labels.as_ref().unwrap_or(&empty), &found.labels);
-    let annotations = words(wanted.annotations.as_ref().unwrap_or(&empty), &found.annotations);
-    let taints = taints(wanted.taints.as_deref().unwrap_or_default(), &found.taints);
+    let labels = string_changes(desired.labels.as_ref().unwrap_or(&empty), &found.labels);
+    let annotations = string_changes(desired.annotations.as_ref().unwrap_or(&empty), &found.annotations);
+    let taints = taints(desired.taints.as_deref().unwrap_or_default(), &found.taints);
     let nothing = labels.is_empty() && annotations.is_empty() && taints.is_none();
-    (!nothing).then_some(Description { labels, annotations, taints })
+    (!nothing).then_some(MetadataPatch { labels, annotations, taints })
 }
 
 /// Returns the values to set, and (none) to remove.
-fn words(wanted: &BTreeMap<String, String>, found: &crate::model::kube::Words) -> BTreeMap<String, Option<String>> {
+fn string_changes(
+    desired: &BTreeMap<String, String>,
+    found: &crate::model::kube::PackedPairs,
+) -> BTreeMap<String, Option<String>> {
     let set =
-        wanted.iter().filter(|(k, v)| found.get(k) != Some(v.as_str())).map(|(k, v)| (k.clone(), Some(v.clone())));
-    let dropped = found.iter().map(|(k, _)| k).filter(|k| dropped(k) && !wanted.contains_key(*k));
-    set.chain(dropped.map(|k| (k.to_owned(), None))).collect()
+        desired.iter().filter(|(k, v)| found.get(k) != Some(v.as_str())).map(|(k, v)| (k.clone(), Some(v.clone())));
+    let removable = found.iter().map(|(k, _)| k).filter(|k| removable(k) && !desired.contains_key(*k));
+    set.chain(removable.map(|k| (k.to_owned(), None))).collect()
 }
 
-fn dropped(key: &str) -> bool {
-    key.starts_with(OURS) && !KEPT.contains(&key)
+fn removable(key: &str) -> bool {
+    key.starts_with(CKE_PREFIX) && !KEPT_KEYS.contains(&key)
 }
 
 /// Returns the whole list of taints if it must change.
-fn taints(wanted: &[Taint], found: &[Taint]) -> Option<Vec<Taint>> {
+fn taints(desired: &[Taint], found: &[Taint]) -> Option<Vec<Taint>> {
     let same = |a: &Taint, b: &Taint| a.key == b.key && a.effect == b.effect;
     let mut list: Vec<Taint> =
-        found.iter().filter(|f| wanted.iter().any(|w| same(w, f)) || !dropped(&f.key)).cloned().collect();
-    for taint in wanted {
+        found.iter().filter(|f| desired.iter().any(|w| same(w, f)) || !removable(&f.key)).cloned().collect();
+    for taint in desired {
         match list.iter_mut().find(|f| same(f, taint)) {
             Some(there) => there.value.clone_from(&taint.value),
             None => list.push(taint.clone()),
@@ -53,9 +56,9 @@ fn taints(wanted: &[Taint], found: &[Taint]) -> Option<Vec<Taint>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::kube::Words;
+    use crate::model::kube::PackedPairs;
 
-    fn words_of(pairs: &[(&str, &str)]) -> Words {
+    fn words_of(pairs: &[(&str, &str)]) -> PackedPairs {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
@@ -68,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_are_added_and_updated_and_only_ckes_are_removed() {
-        let wanted = Node {
+    fn labels_and_annotations_are_synced_and_only_cke_keys_are_removed() {
+        let desired = Node {
             labels: Some(map(&[("cke.cybozu.com/rack", "3"), ("own", "1")])),
             annotations: Some(map(&[("cke.cybozu.com/serial", "s1")])),
             ..Node::default()
         };
-        let found = Described {
+        let found = NodeMetadata {
             labels: words_of(&[
                 ("cke.cybozu.com/rack", "2"),
                 ("cke.cybozu.com/old", ""),
@@ -85,7 +88,7 @@ mod tests {
             annotations: words_of(&[(CKE_ANNOTATION, "true"), ("cke.cybozu.com/retire-date", "x")]),
             taints: Vec::new(),
         };
-        let change = description(&wanted, &found).unwrap();
+        let change = description(&desired, &found).unwrap();
         let set = |v: &str| Some(v.to_owned());
         assert_eq!(
             change.labels,
@@ -105,10 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn a_state_taint_comes_changes_and_goes_and_foreign_taints_stay() {
+    fn a_state_taint_is_added_updated_and_removed_and_foreign_taints_stay() {
         let state = |value, effect| taint("cke.cybozu.com/state", value, effect);
         let foreign = taint("node.kubernetes.io/unreachable", "", "NoExecute");
-        let found = |taints: &[Taint]| Described { taints: taints.to_vec(), ..Described::default() };
+        let found = |taints: &[Taint]| NodeMetadata { taints: taints.to_vec(), ..NodeMetadata::default() };
         let node = |taints: &[Taint]| Node { taints: Some(taints.to_vec()), ..Node::default() };
         let unhealthy = state("unhealthy", "NoSchedule");
         let added =

@@ -110,7 +110,8 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let etcd = Poller::start(store.clock(), options.etcd_members.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
     let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
     let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));
-    let keeper = InventoryPoller::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
+    let inventory_poller =
+        InventoryPoller::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
     let (metal3, metal3_seen) = watch::channel(Arc::new(Metal3::default()));
     let (tell, seen) = watch::channel(Arc::new(Seen::default()));
     let (stop, stopped) = mpsc::channel(1);
@@ -134,13 +135,13 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         kube,
         prober,
         etcd,
-        keeper,
+        inventory_poller,
         metal3: Arc::new(metal3),
         metal3_seen,
         told: Arc::default(),
         steady,
         snap: Snapshot { engine, ..Snapshot::default() },
-        standing: None,
+        running_campaign: None,
         won: None,
         giving_up: None,
         proposing: None,
@@ -154,7 +155,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         next_try: 0.0,
         next_publish: 0.0,
         next_prune: 0.0,
-        walks: Arc::default(),
+        prune_progress: Arc::default(),
         incomplete_since: None,
         announced: None,
         registered: None,

@@ -10,9 +10,9 @@ use crate::{
     engine::{
         PreflightFault,
         act::{Actor, Repeated},
-        decide::can_ask,
+        decide::can_check_quorum,
         event_recorder::EventRecorder,
-        lead::{LeadEvent, LeadOrder, Standing},
+        lead::{Campaign, CandidacyEvent, CandidacyOrder},
         metal3::Controller,
         notices::{Delivery, NotificationWorkers, NotifierContext},
         preflight,
@@ -26,26 +26,26 @@ use crate::{
         reboot::RebootStatus::{Draining, Rebooting},
         time::after,
     },
-    store::{election::stand_back, migrate},
+    store::{election::defer_election, migrate},
 };
 
 /// Seconds that an incomplete engine waits for a complete one before it campaigns (SAF-5).
-const MODESTY: f64 = 60.0;
+const INCOMPLETE_WAIT: f64 = 60.0;
 /// Seconds after which it announces this wait. A freshly started engine sees the probes within a moment and then never
 /// announces it.
 const ANNOUNCED_AFTER: f64 = 5.0;
 /// Seconds between attempts to campaign, to propose an identity, or to create the schema.
-const AGAIN: f64 = 3.0;
+const RETRY_SECONDS: f64 = 3.0;
 
 impl Loop {
     /// Campaigns, resigns, or writes schema and identity, as policy, preflight and other candidates require.
-    pub(super) fn mind_leadership(&mut self, now: Now) {
+    pub(super) fn update_leadership(&mut self, now: Now) {
         let at = secs(now.boot);
         if self.leader.is_some() {
-            self.mind_resigning();
+            self.update_resignation();
             return;
         }
-        if self.gives_up(now) {
+        if self.is_resigning(now) {
             return;
         }
         if !self.options.campaign || !self.snap.store.synced || at < self.next_try {
@@ -56,7 +56,7 @@ impl Loop {
         }
         let (store, who) = (self.store.clone(), self.who());
         if self.snap.store.schema.is_none() {
-            self.next_try = at + AGAIN;
+            self.next_try = at + RETRY_SECONDS;
             self.proposing = Some(crate::tasks::spawn(async move {
                 if let Err(e) = store.ensure_schema(&who).await {
                     tracing::warn!(error = %e, "cketerm/schema could not be created");
@@ -67,7 +67,7 @@ impl Loop {
         if self.snap.store.identity.is_none()
             && let Some(uid) = self.snap.kube.cluster_uid.clone()
         {
-            self.next_try = at + AGAIN;
+            self.next_try = at + RETRY_SECONDS;
             self.proposing = Some(crate::tasks::spawn(async move {
                 if let Err(e) = store.propose_identity(&uid, &who).await {
                     tracing::warn!(error = %e, "cketerm/identity could not be proposed");
@@ -75,52 +75,53 @@ impl Loop {
             }));
             return;
         }
-        let fit = self.snap.engine.observing.is_empty() && preflight::may_campaign(&self.snap.store).is_ok();
+        let may_lead = self.snap.engine.observing.is_empty() && preflight::may_campaign(&self.snap.store).is_ok();
         let registration = self.registration();
-        if self.standing.is_some() {
-            if !fit {
-                self.ask(LeadOrder::Resign);
+        if self.running_campaign.is_some() {
+            if !may_lead {
+                self.ask(CandidacyOrder::Resign);
             } else if self.registered.as_ref() != Some(&registration) {
                 self.registered = Some(registration.clone());
-                self.ask(LeadOrder::Register(Box::new(registration)));
+                self.ask(CandidacyOrder::Register(Box::new(registration)));
             }
             return;
         }
-        self.snap.engine.standing_back = self.stands_back(at, &registration);
-        self.log_what_bars();
-        if !fit || self.snap.engine.standing_back.is_some() {
+        self.snap.engine.standing_back = self.standby_reason(at, &registration);
+        self.log_campaign_blockers();
+        if !may_lead || self.snap.engine.standing_back.is_some() {
             return;
         }
-        self.next_try = at + AGAIN;
+        self.next_try = at + RETRY_SECONDS;
         self.announced = None;
         self.registered = Some(registration.clone());
         let migrate = migrate::needed(&self.snap.store).then_some(who);
         let (store, ttl) = (&self.store, self.options.ttl);
-        self.standing = Some(Standing::begin(store, ttl, &self.options.host, registration, &self.heartbeat, migrate));
+        self.running_campaign =
+            Some(Campaign::begin(store, ttl, &self.options.host, registration, &self.heartbeat, migrate));
     }
 
     /// Reports whether the engine is resigning. This lasts until its lease is revoked, or half a TTL if the candidacy
     /// does not react.
-    fn gives_up(&mut self, now: Now) -> bool {
+    fn is_resigning(&mut self, now: Now) -> bool {
         let Some(until) = self.giving_up else { return false };
         if now.boot >= until {
             tracing::warn!("the lock was not released in time; it expires with its lease");
-            self.lose("its lease expires");
+            self.lose_leadership("its lease expires");
         } else {
-            self.ask(LeadOrder::Resign);
+            self.ask(CandidacyOrder::Resign);
         }
         true
     }
 
     /// Resigns: all work stops, and the candidacy stays until its lease is revoked.
     pub(super) fn give_up(&mut self, why: &str) {
-        self.lead_no_longer(why);
-        self.ask(LeadOrder::Resign);
-        self.giving_up = self.standing.is_some().then(|| self.clock.boot() + self.options.ttl / 2);
+        self.stop_leading(why);
+        self.ask(CandidacyOrder::Resign);
+        self.giving_up = self.running_campaign.is_some().then(|| self.clock.boot() + self.options.ttl / 2);
     }
 
     /// Logs the reason why this engine does not campaign, once for each reason.
-    fn log_what_bars(&mut self) {
+    fn log_campaign_blockers(&mut self) {
         let engine = &self.snap.engine;
         // The same fault with another number of seconds is not logged again.
         let kinds = engine.observing.iter().map(std::mem::discriminant).collect();
@@ -138,7 +139,7 @@ impl Loop {
 
     /// Returns the reason why this engine does not campaign now: the policy, or a complete engine that may come first.
     /// An incomplete engine campaigns only after 60 s without a registration of a complete one (SAF-5).
-    fn stands_back(&mut self, at: f64, registration: &EngineRegistration) -> Option<String> {
+    fn standby_reason(&mut self, at: f64, registration: &EngineRegistration) -> Option<String> {
         if let Err(why) = preflight::may_campaign(&self.snap.store) {
             return Some(why);
         }
@@ -147,7 +148,7 @@ impl Loop {
         }
         let settings = registration.missing_settings.iter().map(ToString::to_string);
         let missing: Vec<String> = registration.missing_programs.iter().cloned().chain(settings).collect();
-        let lacks = match can_ask(&self.snap) {
+        let lacks = match can_check_quorum(&self.snap) {
             _ if registration.unable.is_some() => {
                 format!("a working host ({})", registration.unable.as_deref().unwrap_or_default())
             }
@@ -156,13 +157,13 @@ impl Loop {
             Err(why) => format!("access to the members of the Kubernetes etcd ({why})"),
             Ok(()) => "a complete list of etcd members".to_owned(),
         };
-        let ours = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
-        if preflight::complete_one_is_there(&self.snap.store, ours) {
+        let own_lease = (self.snap.engine.lease != 0).then_some(self.snap.engine.lease);
+        if preflight::has_complete_engine(&self.snap.store, own_lease) {
             (self.incomplete_since, self.announced) = (None, None);
             return Some(format!("deferring to another candidate: this one lacks {lacks}"));
         }
-        let left = MODESTY - (at - *self.incomplete_since.get_or_insert(at));
-        if (0.0..MODESTY - ANNOUNCED_AFTER).contains(&left) && self.announced.is_none() {
+        let left = INCOMPLETE_WAIT - (at - *self.incomplete_since.get_or_insert(at));
+        if (0.0..INCOMPLETE_WAIT - ANNOUNCED_AFTER).contains(&left) && self.announced.is_none() {
             self.announce(registration, left, &lacks);
         }
         (left > 0.0)
@@ -182,12 +183,12 @@ impl Loop {
         let (hold, over) = tokio::sync::oneshot::channel();
         self.announced = Some(hold);
         let ttl = Duration::from_secs_f64(left) + Duration::from_secs(15);
-        crate::tasks::spawn(stand_back(self.store.clone(), ttl, registration, over));
+        crate::tasks::spawn(defer_election(self.store.clone(), ttl, registration, over));
     }
 
     /// Decides while leading whether to finish and resign: for a CKE candidate, a changed policy, or a failed preflight
     /// (SAF-4, SAF-5).
-    fn mind_resigning(&mut self) {
+    fn update_resignation(&mut self) {
         let store = &self.snap.store;
         let lease = self.snap.engine.lease;
         let why = match store.policy().engine {
@@ -203,7 +204,7 @@ impl Loop {
         let repairs = store.repairs.entries.values().filter_map(Stored::get);
         let queues = entries.into_iter().any(|e| matches!(e.status, Draining | Rebooting))
             || repairs.into_iter().any(|e| e.unfinished() && e.claims_machine());
-        if self.gives_way() {
+        if self.pass_lock_if_unable() {
             return;
         }
         // A machine between off and on must not stay off.
@@ -214,7 +215,7 @@ impl Loop {
         }
         let in_work = cycles.is_some() || queues;
         if self.snap.engine.resigning.is_some() && !in_work && self.tasks.is_empty() {
-            self.ask(LeadOrder::Resign);
+            self.ask(CandidacyOrder::Resign);
             self.leader = None;
             self.snap.engine.leading = None;
         }
@@ -223,11 +224,11 @@ impl Loop {
     /// Passes the lock to a complete engine if this host cannot start programs and none of its commands runs (SAF-5).
     /// The next leader continues from etcd, as after a crash. Without a complete engine, this one keeps the lock and
     /// starts nothing new.
-    fn gives_way(&mut self) -> bool {
+    fn pass_lock_if_unable(&mut self) -> bool {
         let Some(why) = self.snap.engine.unable.clone() else { return false };
         let commands = self.snap.in_flight.values().any(|flight| flight.attempt.is_some());
-        let ours = Some(self.snap.engine.lease);
-        if commands || !preflight::complete_one_is_there(&self.snap.store, ours) {
+        let own_lease = Some(self.snap.engine.lease);
+        if commands || !preflight::has_complete_engine(&self.snap.store, own_lease) {
             return false;
         }
         tracing::error!(why, "passing the lock to an engine that can start programs");
@@ -237,30 +238,30 @@ impl Loop {
         true
     }
 
-    pub(super) fn ask(&self, order: LeadOrder) {
-        if let Some(standing) = &self.standing {
-            standing.ask(order);
+    pub(super) fn ask(&self, order: CandidacyOrder) {
+        if let Some(running_campaign) = &self.running_campaign {
+            running_campaign.ask(order);
         }
     }
 
-    pub(super) fn lead_event(&mut self, event: Option<LeadEvent>) {
+    pub(super) fn lead_event(&mut self, event: Option<CandidacyEvent>) {
         match event {
-            Some(LeadEvent::Standing(lease)) => self.snap.engine.lease = lease,
-            Some(LeadEvent::Migrating(why)) => self.snap.engine.migrating = Some(why),
-            Some(LeadEvent::Won(fence)) => self.won = Some((fence, self.clock.boot() + self.options.ttl / 2)),
-            Some(LeadEvent::Lost) => self.lose("the lease or the key in leader/ is gone"),
-            Some(LeadEvent::Failed(why)) => {
+            Some(CandidacyEvent::Campaign(lease)) => self.snap.engine.lease = lease,
+            Some(CandidacyEvent::Migrating(why)) => self.snap.engine.migrating = Some(why),
+            Some(CandidacyEvent::Won(fence)) => self.won = Some((fence, self.clock.boot() + self.options.ttl / 2)),
+            Some(CandidacyEvent::Lost) => self.lose_leadership("the lease or the key in leader/ is gone"),
+            Some(CandidacyEvent::Failed(why)) => {
                 tracing::warn!(why, "could not campaign for the lock");
-                self.lose("could not campaign");
+                self.lose_leadership("could not campaign");
             }
-            Some(LeadEvent::Resigned) | None => self.lose("resigned"),
+            Some(CandidacyEvent::Resigned) | None => self.lose_leadership("resigned"),
         }
     }
 
     /// Starts leading once the live copy shows this engine as the leader (SAF-3). The deletion of the previous leader's
     /// key comes after all that its owner wrote. A comparison of revisions would show less: in a shared etcd, other
     /// programs raise the revision all the time.
-    pub(super) fn settle_win(&mut self) {
+    pub(super) fn confirm_win(&mut self) {
         let Some((fence, until)) = self.won.take() else { return };
         let lease = fence.lease();
         if self.live.borrow().leader().is_none_or(|leader| leader.lease != lease) {
@@ -268,20 +269,20 @@ impl Loop {
                 self.won = Some((fence, until));
             } else {
                 tracing::warn!("won the lock, but the copy of etcd does not show it; resigning");
-                self.ask(LeadOrder::Resign);
+                self.ask(CandidacyOrder::Resign);
             }
             return;
         }
-        self.win(fence);
+        self.start_leading(fence);
     }
 
-    fn win(&mut self, fence: Fence) {
+    fn start_leading(&mut self, fence: Fence) {
         let Some((kube, kube_live)) = self.kube.clone() else { return };
         self.steady = Steady::new(&self.clock);
         // All times of this leadership count from this moment.
         if let Some(why) = preflight::clock_was_set(&kube_live.borrow(), self.steady.now()) {
             tracing::warn!(%why, "won the lock; resigning");
-            self.ask(LeadOrder::Resign);
+            self.ask(CandidacyOrder::Resign);
             return;
         }
         let lease = fence.lease();
@@ -292,7 +293,7 @@ impl Loop {
         if self.snap.engine.migrating.take().is_some() {
             let registration = self.registration();
             self.registered = Some(registration.clone());
-            self.ask(LeadOrder::Register(Box::new(registration)));
+            self.ask(CandidacyOrder::Register(Box::new(registration)));
         }
         self.snap.engine.leading = Some(Leading {
             key: fence.key().to_owned(),
@@ -311,7 +312,7 @@ impl Loop {
             fence: fence.clone(),
             steady: self.steady.clone(),
             spawner: self.options.spawner.clone(),
-            registry: self.keeper.subscribe(),
+            registry: self.inventory_poller.subscribe(),
             etcd: self.etcd.subscribe(),
             etcd_members: self.options.etcd_members.clone(),
             who: self.who(),
@@ -325,7 +326,7 @@ impl Loop {
         let records = Arc::clone(&actor);
         crate::tasks::spawn(async move { records.cancel_running_records().await });
         let metal3 = Controller::start(Arc::clone(&actor), self.options.bmcs.clone(), Arc::clone(&self.metal3));
-        let desk = NotifierContext {
+        let context = NotifierContext {
             actor: Arc::clone(&actor),
             seen: self.tell.subscribe(),
             delivery: Delivery { http: self.options.webhooks.clone(), spawner: self.options.spawner.clone() },
@@ -333,24 +334,24 @@ impl Loop {
             counters: Arc::clone(&self.counters),
             scenes: Arc::default(),
         };
-        let workers = NotificationWorkers::start(&desk, &self.options.notices);
-        self.leader = Some(Leader { actor, fence, metal3, _criers: workers });
+        let workers = NotificationWorkers::start(&context, &self.options.notices);
+        self.leader = Some(Leader { actor, fence, metal3, _workers: workers });
         tracing::info!(lease = format!("{lease:x}"), "leads");
     }
 
     /// Handles the loss of the lock.
-    pub(super) fn lose(&mut self, why: &str) {
-        self.lead_no_longer(why);
+    pub(super) fn lose_leadership(&mut self, why: &str) {
+        self.stop_leading(why);
         self.snap.engine.lease = 0;
         self.snap.engine.migrating = None;
-        self.standing = None;
+        self.running_campaign = None;
         self.giving_up = None;
         self.registered = None;
         self.next_try = secs(self.clock.boot()) + 0.5;
     }
 
     /// Stops everything that needs the lock. Power commands run to their end by themselves; checks are aborted.
-    fn lead_no_longer(&mut self, why: &str) {
+    fn stop_leading(&mut self, why: &str) {
         if self.leader.take().is_some() {
             tracing::warn!(why, "no longer leading");
         }
@@ -389,7 +390,7 @@ impl Loop {
             migrating: self.snap.engine.migrating.clone(),
             unable: self.snap.engine.unable.clone(),
             probes_seen: by_node || good >= control_planes,
-            etcd_members_seen: can_ask(&self.snap).is_ok(),
+            etcd_members_seen: can_check_quorum(&self.snap).is_ok(),
         }
     }
 }

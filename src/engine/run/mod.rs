@@ -20,9 +20,9 @@ pub use self::{
 use super::{
     act::Actor,
     counters::Counters,
-    decide::{Decision, Effect, HEALTH, Planned, Registering, decide},
+    decide::{Decision, Effect, HEALTH_CHECK_PREFIX, Planned, Registering, decide},
     etcd_members::{self, Poller},
-    lead::{LeadEvent, Standing},
+    lead::{Campaign, CandidacyEvent},
     memory,
     metal3::{Board, Controller, Metal3},
     notices::{self, NotificationWorkers},
@@ -40,7 +40,7 @@ use crate::{
     kubernetes::{Kube, Live as KubeLive},
     model::{cketerm_records::EngineRegistration, entry::EntryId, kube::KubeView},
     power::Version,
-    store::{Store, folders::Walk, live::Live},
+    store::{Store, folders::FolderCursor, live::Live},
     tasks::held,
 };
 
@@ -54,7 +54,7 @@ struct Leader {
     actor: Arc<Actor>,
     fence: Fence,
     metal3: Controller,
-    _criers: NotificationWorkers,
+    _workers: NotificationWorkers,
 }
 
 struct Loop {
@@ -67,14 +67,14 @@ struct Loop {
     kube: Option<(Kube, Arc<KubeLive>)>,
     prober: Prober,
     etcd: Poller,
-    keeper: InventoryPoller,
+    inventory_poller: InventoryPoller,
     metal3: Board,
     metal3_seen: watch::Receiver<Arc<Metal3>>,
     /// State of the receivers of notices.
     told: notices::Board,
     steady: Steady,
     snap: Snapshot,
-    standing: Option<Standing>,
+    running_campaign: Option<Campaign>,
     /// Set after the win. The live copy of etcd must show the leader key before this boot time (SAF-3).
     won: Option<(Fence, Duration)>,
     /// Set while the engine resigns. The candidacy is dropped at this boot time at the latest.
@@ -96,7 +96,7 @@ struct Loop {
     next_publish: f64,
     next_prune: f64,
     /// Progress of the searches for old records, by folder.
-    walks: Arc<tokio::sync::Mutex<BTreeMap<String, Walk>>>,
+    prune_progress: Arc<tokio::sync::Mutex<BTreeMap<String, FolderCursor>>>,
     incomplete_since: Option<f64>,
     /// Held while the engine's registration says that it stands back.
     announced: Option<tokio::sync::oneshot::Sender<()>>,
@@ -120,10 +120,10 @@ impl Loop {
                 // The order is fixed, so that frequent changes starve no branch and a simulation is reproducible.
                 biased;
                 _ = stopped.recv() => break,
-                event = next_event(self.standing.as_mut()) => self.lead_event(event),
+                event = next_event(self.running_campaign.as_mut()) => self.lead_event(event),
                 Some(done) = self.tasks.join_next() => {
-                    let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH));
-                    self.came(done);
+                    let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH_CHECK_PREFIX));
+                    self.effect_completed(done);
                     // A thousand health checks may end at once. A pass for each of them would be most of the work.
                     if health {
                         tokio::time::sleep(GATHER).await;
@@ -133,25 +133,25 @@ impl Loop {
                 () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => {}
                 () = self.prober.changed() => {}
                 () = self.etcd.changed() => {}
-                () = self.keeper.changed() => {}
+                () = self.inventory_poller.changed() => {}
                 _ = self.metal3_seen.changed() => {}
                 () = tokio::time::sleep(wake) => {}
             }
             // Everything else that has ended meanwhile belongs to the same pass.
             while let Some(done) = self.tasks.try_join_next() {
-                self.came(done);
+                self.effect_completed(done);
             }
         }
         let heartbeat = self.heartbeat.clone();
-        Box::pin(self.farewell()).await;
+        Box::pin(self.shut_down()).await;
         heartbeat.end();
     }
 
     /// Runs one pass; returns the longest time to sleep.
     fn pass(&mut self) -> Duration {
-        self.settle_win();
+        self.confirm_win();
         let now = self.look();
-        self.mind_leadership(now);
+        self.update_leadership(now);
         memory::observe(&mut self.snap, now);
         let began = self.clock.boot();
         let mut decision = decide(&self.snap, now);
@@ -190,7 +190,7 @@ impl Loop {
         self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
         self.snap.probes = self.prober.seen();
         self.snap.etcd = self.etcd.seen();
-        self.snap.registry = self.keeper.seen();
+        self.snap.registry = self.inventory_poller.seen();
         self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
         let revision = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
         let file = self.options.bmcs.version();
@@ -224,7 +224,7 @@ impl Loop {
             live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
             live.watch_endpoints(leads);
             if leads && decision.prove_watches {
-                live.keep_proving();
+                live.require_fresh_proof();
             }
             // Hosts are watched whatever the policies are. Only the BareMetalHosts show a power cycle under way, a host
             // that is held off, and a machine that does not boot.
@@ -252,7 +252,7 @@ impl Loop {
             (false, true) => Plans::Shown,
             (false, false) => Plans::None,
         };
-        self.keeper.want(leads || console, plans, again.then(|| secs(self.steady.now().boot)));
+        self.inventory_poller.want(leads || console, plans, again.then(|| secs(self.steady.now().boot)));
     }
 
     fn tell(&self, decision: Decision, now: Now) {
@@ -290,7 +290,7 @@ impl Loop {
             let is_check = matches!(planned.effect, Effect::BootCheck { .. } | Effect::HealthCheck { .. });
             let place = machine.clone();
             let task =
-                self.tasks.spawn(held(async move { (machine, Box::pin(actor.carry_out(planned, decided)).await) }));
+                self.tasks.spawn(held(async move { (machine, Box::pin(actor.execute(planned, decided)).await) }));
             if is_check {
                 self.checks.insert(place, task);
             }
@@ -298,8 +298,8 @@ impl Loop {
     }
 
     /// Records the outcome of an effect in the memory.
-    fn came(&mut self, done: Result<(String, EffectOutcome), tokio::task::JoinError>) {
-        let (machine, came) = match done {
+    fn effect_completed(&mut self, done: Result<(String, EffectOutcome), tokio::task::JoinError>) {
+        let (machine, effect_completed) = match done {
             Ok(done) => done,
             // The task was aborted when leadership was lost; the maps were cleared then.
             Err(e) if e.is_cancelled() => return,
@@ -314,14 +314,14 @@ impl Loop {
         self.snap.in_flight.remove(&machine);
         self.checks.remove(&machine);
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
-        self.counters.ended(effect.word(), &came);
+        self.counters.ended(effect.word(), &effect_completed);
         let now = self.steady.now();
-        if !matches!(came, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
+        if !matches!(effect_completed, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
             self.stale.remove(&machine);
         }
-        let pause = match &came {
+        let pause = match &effect_completed {
             EffectOutcome::Lost => {
-                self.lose("a fenced write was refused");
+                self.lose_leadership("a fenced write was refused");
                 return;
             }
             EffectOutcome::Failed(why) => {
@@ -358,7 +358,7 @@ impl Loop {
             self.paused.insert(machine, at + seconds);
         }
         if let Some(id) = entry {
-            memory::remember(&mut self.snap.work, id, &effect, &came, now);
+            memory::remember(&mut self.snap.work, id, &effect, &effect_completed, now);
         }
     }
 
@@ -374,9 +374,9 @@ impl Loop {
     }
 }
 
-async fn next_event(standing: Option<&mut Standing>) -> Option<LeadEvent> {
-    match standing {
-        Some(standing) => standing.events.recv().await,
+async fn next_event(running_campaign: Option<&mut Campaign>) -> Option<CandidacyEvent> {
+    match running_campaign {
+        Some(running_campaign) => running_campaign.events.recv().await,
         None => std::future::pending().await,
     }
 }
@@ -400,7 +400,7 @@ mod tests {
 
     /// A change that a pass has already taken must not start another pass.
     #[tokio::test(start_paused = true)]
-    async fn a_view_that_was_looked_at_already_wakes_nobody() {
+    async fn a_view_that_was_already_read_starts_no_pass() {
         let (tell, mut told) = watch::channel(Arc::new(KubeView::default()));
         let seen = Arc::clone(&told.borrow());
         tell.send_modify(|_| {});

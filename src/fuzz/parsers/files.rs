@@ -37,7 +37,7 @@ fn private(dir: &Path, bytes: &[u8]) -> std::path::PathBuf {
 }
 
 /// Checks that an error names the file and does not repeat its password.
-fn hidden(why: &str, path: &Path) -> Result<(), String> {
+fn check_error(why: &str, path: &Path) -> Result<(), String> {
     if !why.contains(&path.display().to_string()) && !why.contains("engine.") {
         return Err(format!("the error does not name the file: {why}"));
     }
@@ -45,34 +45,34 @@ fn hidden(why: &str, path: &Path) -> Result<(), String> {
 }
 
 #[test]
-fn configurations() {
+fn fuzz_configuration_files() {
     let dir = tempfile::tempdir().unwrap();
     let default = Settings::default_yaml();
     Fuzz::new("config", 700).seeds([CONFIG, CONFIG, CKE, default]).run(|bytes| {
         let path = private(dir.path(), bytes);
         let read = Settings::load_file(&path);
         if let Err(why) = &read {
-            hidden(&why.to_string(), &path)?;
+            check_error(&why.to_string(), &path)?;
         }
         Ok(Took::of(&read))
     });
 }
 
 #[test]
-fn files_of_bmcs() {
+fn fuzz_bmc_files() {
     let dir = tempfile::tempdir().unwrap();
-    let book = "defaults: {username: root, password: hunter2, soft-seconds: 5, sign-in: basic, registry-port: 8443}\n\
+    let inventory = "defaults: {username: root, password: hunter2, soft-seconds: 5, sign-in: basic, registry-port: 8443}\n\
                 bmcs:\n  10.0.0.1: {url: \"https://10.1.0.1\", system: \"1\", insecure: true}\n  10.0.0.2: {url: \"http://b\"}\n";
-    Fuzz::new("bmcs-file", 400).seeds([book]).run(|bytes| {
+    Fuzz::new("bmcs-file", 400).seeds([inventory]).run(|bytes| {
         let path = private(dir.path(), bytes);
-        let reach = BmcClients::network(Some(path.clone()));
-        let read = reach.book();
+        let clients = BmcClients::network(Some(path.clone()));
+        let read = clients.inventory();
         match &read {
-            Err(why) => hidden(&why.to_string(), &path)?,
-            Ok(book) => {
-                let refused = book.addresses().filter_map(|a| book.find(a, &reach).err());
+            Err(why) => check_error(&why.to_string(), &path)?,
+            Ok(inventory) => {
+                let refused = inventory.addresses().filter_map(|a| inventory.find(a, &clients).err());
                 for why in refused {
-                    hidden(&why.to_string(), &path)?;
+                    check_error(&why.to_string(), &path)?;
                 }
             }
         }
@@ -81,7 +81,7 @@ fn files_of_bmcs() {
 }
 
 #[test]
-fn templates_of_notices() {
+fn fuzz_notice_templates() {
     let seeds = [
         r#"{"text": {{ kind ~ ": " ~ text }}, "n": {{ index }}, "who": {{ requested_by }}}"#,
         r#"{% if kind == "stuck" %}{"a": {{ text | upper }}}{% else %}[{% for x in [1,2] %}{{ x }},{% endfor %}0]{% endif %}"#,
@@ -104,7 +104,7 @@ fn templates_of_notices() {
 }
 
 #[test]
-fn secrets_in_texts() {
+fn fuzz_secret_masking() {
     let seeds = [
         "ipmitool -I lanplus -H 10.0.0.1 -U root -P hunter2 power cycle",
         "curl -H 'X-Auth-Token: hunter2' https://root:hunter2@bmc/redfish?token=hunter2&n=1",

@@ -13,7 +13,7 @@ use crate::{
     fuzz::{Fuzz, Took},
     model::host::Mode,
     net::Http,
-    power::redfish::{Address, Bmc, Login, Patience, SignIn},
+    power::redfish::{Address, Bmc, Login, SignIn, Timeouts},
 };
 
 const ANSWERS: &str = r##"{
@@ -65,7 +65,7 @@ fn answered(bytes: &[u8], request: &Request<Bytes>, asked: usize) -> Response<By
 }
 
 #[test]
-fn answers_of_a_bmc() {
+fn fuzz_bmc_answers() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let login = || Login { username: "u".to_owned(), password: "hunter2".to_owned() };
     let seeds = [ANSWERS, ANSWERS, "<html>", "{\"status\":307,\"location\":\"https://evil.example/\"}"];
@@ -79,24 +79,24 @@ fn answers_of_a_bmc() {
             std::future::ready(Ok(response)).boxed()
         });
         let bmc = Bmc::new(http, Address::parse("https://bmc.example").unwrap(), Some(login()), SignIn::Auto);
-        let patience = Patience {
+        let timeouts = Timeouts {
             soft: Duration::from_secs(4),
             off: Duration::from_secs(4),
             on: Duration::from_secs(4),
             poll: Duration::from_secs(1),
         };
-        let (done, told) = runtime.block_on(async {
-            let told = Mutex::new(Vec::new());
-            let tell = |line: &str| told.lock().unwrap().push(line.to_owned());
+        let (done, errors) = runtime.block_on(async {
+            let errors = Mutex::new(Vec::new());
+            let on_error = |line: &str| errors.lock().unwrap().push(line.to_owned());
             let system = bmc.system().await;
-            let off = bmc.off(Mode::Soft, &patience, &tell).await;
-            let on = bmc.on(&patience, &tell).await;
-            let cycle = bmc.cycle(Mode::Hard, &patience, &tell).await;
+            let off = bmc.off(Mode::Soft, &timeouts, &on_error).await;
+            let on = bmc.on(&timeouts, &on_error).await;
+            let cycle = bmc.cycle(Mode::Hard, &timeouts, &on_error).await;
             bmc.close().await;
-            let said = [off.map(|_| ()), on.map(|_| ()), cycle.map(|_| ())];
+            let results = [off.map(|_| ()), on.map(|_| ()), cycle.map(|_| ())];
             (
                 system.map(|_| ()),
-                said.into_iter().chain([Ok(())]).filter_map(Result::err).map(|e| e.to_string()).collect::<Vec<_>>(),
+                results.into_iter().chain([Ok(())]).filter_map(Result::err).map(|e| e.to_string()).collect::<Vec<_>>(),
             )
         });
         // The password reaches no other server and no message.
@@ -104,7 +104,7 @@ fn answers_of_a_bmc() {
             return Err(format!("somebody else was asked: {:?}", seen.lock().unwrap()));
         }
         let first = done.as_ref().err().map(ToString::to_string);
-        for why in told.iter().chain(&first) {
+        for why in errors.iter().chain(&first) {
             if !why.contains("BMC https://bmc.example") || why.contains("hunter2") {
                 return Err(format!("an error that does not name the BMC, or names its password: {why}"));
             }
@@ -114,7 +114,7 @@ fn answers_of_a_bmc() {
 }
 
 #[test]
-fn addresses_of_bmcs() {
+fn fuzz_bmc_addresses() {
     let seeds = [
         "10.0.0.1",
         "https://bmc:8443/redfish/v1/",

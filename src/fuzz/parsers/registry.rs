@@ -73,7 +73,7 @@ fn answer() -> String {
 }
 
 /// Plans with both strategies. Whatever the machines contain, the result is a plan or an error.
-fn planned(machines: &[Machine], template: &Template, constraints: &Constraints, current: Option<&Cluster>) {
+fn check_plans(machines: &[Machine], template: &Template, constraints: &Constraints, current: Option<&Cluster>) {
     for strategy in [Strategy::Weighted, Strategy::AllHealthy] {
         let made = plan(&Input {
             machines,
@@ -98,7 +98,7 @@ fn planned(machines: &[Machine], template: &Template, constraints: &Constraints,
 }
 
 #[test]
-fn answers_of_sabakan() {
+fn fuzz_sabakan_answers() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let template = Template::read(TEMPLATE).unwrap();
     let constraints: Constraints =
@@ -121,14 +121,14 @@ fn answers_of_sabakan() {
                     return Err(format!("the error names whom we asked, without a password: {why}"));
                 }
             }
-            Ok(machines) => planned(&machines.list, &template, &constraints, None),
+            Ok(machines) => check_plans(&machines.list, &template, &constraints, None),
         }
         Ok(Took::of(&asked))
     });
 }
 
 #[test]
-fn variables_of_the_question() {
+fn fuzz_query_variables() {
     let seeds = [
         r#"{"having":{"labels":[{"name":"a","value":"b"}],"racks":[0,1],"roles":["cs"],"states":["HEALTHY"],"minDaysBeforeRetire":90},"notHaving":null}"#,
         r#"{"having":null}"#,
@@ -144,7 +144,7 @@ fn variables_of_the_question() {
 }
 
 #[test]
-fn definitions() {
+fn fuzz_cluster_definitions() {
     Fuzz::new("definition", 400).seeds([DEFINITION, DEFINITION, TEMPLATE]).run(|bytes| {
         let text = String::from_utf8_lossy(bytes);
         let value = match parse(&text) {
@@ -175,7 +175,7 @@ fn definitions() {
 }
 
 #[test]
-fn templates() {
+fn fuzz_cluster_templates() {
     let machines: Vec<Machine> = machine::read(&answer()).unwrap().list;
     let constraints =
         Constraints { control_plane_count: 1, minimum_workers: Some(2), ..serde_json::from_str(CONSTRAINTS).unwrap() };
@@ -189,7 +189,7 @@ fn templates() {
             drop(check_template(&value));
         }
         match &read {
-            Ok(template) => planned(&machines, template, &constraints, None),
+            Ok(template) => check_plans(&machines, template, &constraints, None),
             Err(why) if why.to_string().is_empty() => return Err("refused without a word".to_owned()),
             Err(_) => {}
         }
@@ -198,7 +198,7 @@ fn templates() {
 }
 
 #[test]
-fn texts_of_templates() {
+fn fuzz_template_expressions() {
     let mut machines: Vec<Machine> = machine::read(&answer()).unwrap().list;
     machines[0].rack = i64::MIN;
     machines[0].serial = "\u{0}{{ }}\u{202e}".to_owned();

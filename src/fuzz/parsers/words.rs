@@ -5,7 +5,7 @@ use clap::Parser as _;
 use crate::{
     cli::Cli,
     fuzz::{Fuzz, Took},
-    model::{freeze::Groups, host::Asked, selector::Selector, time, window::Windows},
+    model::{freeze::Groups, host::RebootAnnotations, selector::Selector, time, window::Windows},
 };
 
 #[test]
@@ -63,7 +63,7 @@ fn windows() {
                         return Err(format!("at {at}: open {open}, opens {next:?}, closes {closes:?}"));
                     }
                 }
-                let _ = windows.useless(times[0]);
+                let _ = windows.unusable_reason(times[0]);
                 let again = serde_json::to_value(windows).unwrap();
                 if serde_json::from_value::<Windows>(again).ok().as_ref() != Some(windows) {
                     return Err("it is not read back as it is written".to_owned());
@@ -83,7 +83,7 @@ fn groups() {
 }
 
 #[test]
-fn spans_and_times() {
+fn fuzz_durations_and_times() {
     let seeds = ["90m", "1h30m", "7d", "2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "2026-01-01T00:00:00.5+09:00"];
     Fuzz::new("times", 600).seeds(seeds).run(|bytes| {
         let text = String::from_utf8_lossy(bytes);
@@ -118,13 +118,13 @@ fn selectors() {
 }
 
 #[test]
-fn annotations_of_reboots() {
+fn fuzz_reboot_annotations() {
     let seeds = [r#"{"mode":"hard"}"#, r#"{"mode":"soft"}"#, ""];
     Fuzz::new("host-annotation", 500).seeds(seeds).run(|bytes| {
         let value = String::from_utf8_lossy(bytes).into_owned();
         let key = format!("reboot.metal3.io/{}", value.chars().take(5).collect::<String>());
         let all = [("reboot.metal3.io".to_owned(), value.clone()), (key, value)];
-        let asked = Asked::among(all.iter().map(|(k, v)| (k, v)));
+        let asked = RebootAnnotations::from_annotations(all.iter().map(|(k, v)| (k, v)));
         let _ = asked.mode();
         Ok(Took::Accepted)
     });

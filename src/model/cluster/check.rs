@@ -47,16 +47,16 @@ impl Checked {
 
 /// Checks a parsed definition. With constraints it also checks the number of control planes.
 pub fn check(definition: &Value, constraints: Option<&Constraints>) -> Checked {
-    judge(definition, false, constraints)
+    check_definition(definition, false, constraints)
 }
 
 /// Checks the shape of a parsed template: a definition whose nodes have no addresses, and labels in Go's template
 /// syntax. `sabakan::Template` checks whether its nodes make a template.
 pub fn check_template(template: &Value) -> Checked {
-    judge(template, true, None)
+    check_definition(template, true, None)
 }
 
-fn judge(definition: &Value, template: bool, constraints: Option<&Constraints>) -> Checked {
+fn check_definition(definition: &Value, template: bool, constraints: Option<&Constraints>) -> Checked {
     let mut found = Checked::default();
     match definition {
         Value::Object(fields) => object(&CLUSTER, fields, "", &mut found),

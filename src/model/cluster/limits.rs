@@ -19,15 +19,15 @@ pub(super) fn check(
         found.fault("name", "must not be empty");
     }
     nodes(&cluster.nodes, template, found);
-    let planes = cluster.nodes.iter().filter(|n| n.control_plane).count();
-    if let Some(wanted) = constraints.map(|c| c.control_plane_count)
-        && i64::try_from(planes) != Ok(wanted)
+    let control_planes = cluster.nodes.iter().filter(|n| n.control_plane).count();
+    if let Some(required) = constraints.map(|c| c.control_plane_count)
+        && i64::try_from(control_planes) != Ok(required)
     {
         found.fault(
             "nodes",
             format!(
-                "have {planes} control planes, the constraint control-plane-count is {wanted}: \
-                 mark others with control_plane, or run `constraints set control-plane-count {planes}` first"
+                "have {control_planes} control planes, the constraint control-plane-count is {required}: \
+                 mark others with control_plane, or run `constraints set control-plane-count {control_planes}` first"
             ),
         );
     }
@@ -101,8 +101,8 @@ fn network(cluster: &Cluster, found: &mut Checked) {
     let subnet = &cluster.service_subnet;
     let cidr = |text: &str| {
         let (address, bits) = text.split_once('/')?;
-        let most = if address.parse::<IpAddr>().ok()?.is_ipv4() { 32 } else { 128 };
-        bits.parse::<u8>().ok().filter(|bits| *bits <= most)
+        let max_bits = if address.parse::<IpAddr>().ok()?.is_ipv4() { 32 } else { 128 };
+        bits.parse::<u8>().ok().filter(|bits| *bits <= max_bits)
     };
     if !subnet.is_empty() && cidr(subnet).is_none() {
         found.fault("service_subnet", format!("{subnet:?} is not a CIDR such as 10.68.0.0/16"));
@@ -113,9 +113,9 @@ fn network(cluster: &Cluster, found: &mut Checked) {
         }
     }
     let service = &cluster.dns_service;
-    let named =
+    let is_qualified =
         service.split_once('/').is_some_and(|(ns, name)| !ns.is_empty() && !name.is_empty() && !name.contains('/'));
-    if !service.is_empty() && !named {
+    if !service.is_empty() && !is_qualified {
         found.fault("dns_service", format!("{service:?} is not NAMESPACE/NAME"));
     }
 }
@@ -171,12 +171,12 @@ fn repair(r: &Repair, raw: &Value, found: &mut Checked) {
                 let what = format!("{} is also repair_operations[{first}]'s name", operation.operation);
                 found.fault(format!("{at}.operation"), what);
             }
-            one_operation(operation, &at, found);
+            check_operation(operation, &at, found);
         }
     }
 }
 
-fn one_operation(operation: &Operation, at: &str, found: &mut Checked) {
+fn check_operation(operation: &Operation, at: &str, found: &mut Checked) {
     if operation.operation.is_empty() {
         found.fault(format!("{at}.operation"), "must not be empty");
     }
@@ -193,11 +193,11 @@ fn one_operation(operation: &Operation, at: &str, found: &mut Checked) {
         found.fault(format!("{at}.repair_steps"), "must not be empty");
     }
     for (k, step) in steps.iter().enumerate() {
-        one_step(step, &format!("{at}.repair_steps[{k}]"), found);
+        check_step(step, &format!("{at}.repair_steps[{k}]"), found);
     }
 }
 
-fn one_step(step: &Step, at: &str, found: &mut Checked) {
+fn check_step(step: &Step, at: &str, found: &mut Checked) {
     let argv = step.repair_command.as_deref().unwrap_or_default();
     if argv.is_empty() {
         found.fault(format!("{at}.repair_command"), "must not be empty");
@@ -274,7 +274,8 @@ pub fn is_label_key(key: &str) -> bool {
     let prefix_good = prefix.is_none_or(|p| {
         p.len() <= 253
             && p.split('.').all(|part| {
-                edged(part, |c| c.is_ascii_lowercase() || c.is_ascii_digit(), |c| c == '-') && part.len() <= 63
+                has_valid_edges(part, |c| c.is_ascii_lowercase() || c.is_ascii_digit(), |c| c == '-')
+                    && part.len() <= 63
             })
     });
     prefix_good && name_like(name)
@@ -292,10 +293,10 @@ fn label_value(value: &str, at: &str, found: &mut Checked) {
 }
 
 fn name_like(text: &str) -> bool {
-    text.len() <= 63 && edged(text, |c| c.is_ascii_alphanumeric(), |c| matches!(c, '-' | '_' | '.'))
+    text.len() <= 63 && has_valid_edges(text, |c| c.is_ascii_alphanumeric(), |c| matches!(c, '-' | '_' | '.'))
 }
 
 /// Reports whether the text begins and ends with `edge` characters, and has only these and `inner` ones.
-fn edged(text: &str, edge: impl Fn(char) -> bool, inner: impl Fn(char) -> bool) -> bool {
+fn has_valid_edges(text: &str, edge: impl Fn(char) -> bool, inner: impl Fn(char) -> bool) -> bool {
     text.starts_with(&edge) && text.ends_with(&edge) && text.chars().all(|c| edge(c) || inner(c))
 }

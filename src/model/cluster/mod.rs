@@ -14,7 +14,7 @@ mod written;
 pub use check::{Checked, Fault, check, check_template, queue_faults};
 pub use limits::{is_label_key, is_label_value};
 pub use parse::{parse, stored};
-pub use procedures::steps_in_words;
+pub use procedures::describe_steps;
 pub use work::Eviction;
 pub use written::written;
 
@@ -309,11 +309,11 @@ impl Members {
 
     /// Returns the member with this address.
     pub fn by_address<'a>(&self, cluster: &'a Cluster, address: &str) -> Option<&'a Node> {
-        self.place_of(address).and_then(|i| cluster.nodes.get(i))
+        self.index_of(address).and_then(|i| cluster.nodes.get(i))
     }
 
     /// Returns the position of the member with this address among the definition's nodes.
-    pub fn place_of(&self, address: &str) -> Option<usize> {
+    pub fn index_of(&self, address: &str) -> Option<usize> {
         self.by_address.get(address).copied()
     }
 
@@ -323,7 +323,7 @@ impl Members {
     }
 
     /// Returns all members in the order of their Node names.
-    pub fn by_order_of_name<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Node> {
+    pub fn sorted_by_name<'a>(&'a self, cluster: &'a Cluster) -> impl Iterator<Item = &'a Node> {
         self.sorted.iter().filter_map(|&i| cluster.nodes.get(i))
     }
 

@@ -2,7 +2,7 @@
 //! JSON only, the form of CKE and `ckecli` (CLU-2).
 //!
 //! The size is limited before anything is parsed. A YAML alias costs as much as it expands to: every value is counted
-//! as it is made. A document therefore never takes more memory than [`MOST_VALUES`] allows, whatever its aliases expand
+//! as it is made. A document therefore never takes more memory than [`MAX_VALUE_BYTES`] allows, whatever its aliases expand
 //! to (CLU-3).
 
 mod yaml;
@@ -13,69 +13,69 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 
 /// Maximum size of a document in bytes: twice what etcd takes in one request by default.
-pub const MOST_TEXT: usize = 3 << 20;
-/// Maximum number of bytes of all texts with aliases expanded, plus [`EACH`] for every value.
-const MOST_VALUES: usize = 32 << 20;
+pub const MAX_TEXT_BYTES: usize = 3 << 20;
+/// Maximum number of bytes of all texts with aliases expanded, plus [`BYTES_PER_VALUE`] for every value.
+const MAX_VALUE_BYTES: usize = 32 << 20;
 /// Bytes that each value counts beside its text.
-const EACH: usize = 16;
+const BYTES_PER_VALUE: usize = 16;
 /// Maximum number of aliases in a document, and of values that they expand to.
-const MOST_ALIASES: usize = 10_000;
-const MOST_REPLAYED: usize = 500_000;
+const MAX_ALIASES: usize = 10_000;
+const MAX_REPLAYED_EVENTS: usize = 500_000;
 /// Maximum nesting, and the stack for it in bytes. An unoptimised build takes about 32 KiB a level.
-const MOST_LEVELS: usize = 64;
-const STACK: usize = 16 << 20;
+const MAX_DEPTH: usize = 64;
+const PARSER_STACK_BYTES: usize = 16 << 20;
 
 /// Reads one YAML or JSON document of a user. The error is a message with line and column, if known.
 pub fn parse(text: &str) -> Result<Value, String> {
-    fits(text)?;
+    check_size(text)?;
     // JSON has escapes that YAML lacks.
     if text.trim_start().starts_with(['{', '[']) {
-        match of_json(text) {
+        match parse_json(text) {
             Err(e) if e.is_data() => return Err(format!("cannot be read: {e}")),
             Ok(value) => return Ok(value),
             Err(_) => {}
         }
     }
-    of_yaml(text).map_err(|e| format!("is neither YAML nor JSON: {e}"))
+    parse_yaml(text).map_err(|e| format!("is neither YAML nor JSON: {e}"))
 }
 
 /// Reads one JSON document of etcd.
 pub fn stored(text: &str) -> Result<Value, String> {
-    fits(text)?;
-    of_json(text).map_err(|e| format!("is not JSON: {e}"))
+    check_size(text)?;
+    parse_json(text).map_err(|e| format!("is not JSON: {e}"))
 }
 
-fn fits(text: &str) -> Result<(), String> {
-    if text.len() > MOST_TEXT {
-        return Err(format!("is too large: {} bytes, at most {MOST_TEXT} allowed", text.len()));
+fn check_size(text: &str) -> Result<(), String> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(format!("is too large: {} bytes, at most {MAX_TEXT_BYTES} allowed", text.len()));
     }
     Ok(())
 }
 
-fn of_json(text: &str) -> Result<Value, serde_json::Error> {
-    let left = Cell::new(MOST_VALUES);
+fn parse_json(text: &str) -> Result<Value, serde_json::Error> {
+    let left = Cell::new(MAX_VALUE_BYTES);
     let mut from = serde_json::Deserializer::from_str(text);
     let value = Bounded(&left).deserialize(&mut from)?;
     from.end()?;
     Ok(value)
 }
 
-fn of_yaml(text: &str) -> Result<Value, String> {
+fn parse_yaml(text: &str) -> Result<Value, String> {
     let limits = || {
         serde_saphyr::options! {
             budget: serde_saphyr::budget! {
                 max_events: 4_000_000,
                 max_nodes: 2_000_000,
-                max_aliases: MOST_ALIASES,
-                max_anchors: MOST_ALIASES,
-                max_recorded_anchor_events: MOST_REPLAYED,
-                max_recorded_anchor_bytes: MOST_VALUES,
-                max_depth: MOST_LEVELS,
+                max_aliases: MAX_ALIASES,
+                max_anchors: MAX_ALIASES,
+                max_recorded_anchor_events: MAX_REPLAYED_EVENTS,
+                max_recorded_anchor_bytes: MAX_VALUE_BYTES,
+                max_depth: MAX_DEPTH,
                 max_documents: 1,
-                max_merge_keys: MOST_ALIASES,
+                max_merge_keys: MAX_ALIASES,
             },
             alias_limits: serde_saphyr::alias_limits! {
-                max_total_replayed_events: MOST_REPLAYED,
+                max_total_replayed_events: MAX_REPLAYED_EVENTS,
                 max_replay_stack_depth: 32,
             },
             strict_booleans: true,
@@ -83,14 +83,14 @@ fn of_yaml(text: &str) -> Result<Value, String> {
             with_snippet: false,
         }
     };
-    on_a_deep_stack(|| yaml::read(text, limits()))
+    with_deep_stack(|| yaml::read(text, limits()))
 }
 
 /// Runs a reader on a large stack. The parser recurses with every level of nesting, and the caller's stack may be
 /// small.
-fn on_a_deep_stack<T: Send>(read: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+fn with_deep_stack<T: Send>(read: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
-        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
+        let reader = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn_scoped(scope, read);
         let reader = reader.map_err(|e| format!("cannot start a parser thread: {e}"))?;
         reader.join().unwrap_or_else(|_| Err("the parser ended early".to_owned()))
     })
@@ -102,8 +102,8 @@ struct Bounded<'a>(&'a Cell<usize>);
 
 impl Bounded<'_> {
     fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
-        let left = self.0.get().checked_sub(bytes + EACH);
-        self.0.set(left.ok_or_else(|| E::custom(format!("it expands to more than {MOST_VALUES} bytes")))?);
+        let left = self.0.get().checked_sub(bytes + BYTES_PER_VALUE);
+        self.0.set(left.ok_or_else(|| E::custom(format!("it expands to more than {MAX_VALUE_BYTES} bytes")))?);
         Ok(())
     }
 }
@@ -153,8 +153,8 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
         self.take(0)?;
-        let held = Number::from_f64(number).map(Value::Number);
-        held.ok_or_else(|| E::custom(format!("holds {number}, which JSON cannot hold")))
+        let finite = Number::from_f64(number).map(Value::Number);
+        finite.ok_or_else(|| E::custom(format!("holds {number}, which JSON cannot hold")))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {

@@ -55,7 +55,7 @@ impl Operation {
 
 /// Describes the actions of each step on the machine at `address`, for display, for example `step 1: drain, then
 /// power-cycle 10.0.0.1`.
-pub fn steps_in_words(steps: &[Step], address: &str) -> Vec<String> {
+pub fn describe_steps(steps: &[Step], address: &str) -> Vec<String> {
     let words = |(i, step): (usize, &Step)| {
         let mut words = Vec::new();
         if step.need_drain.unwrap_or(false) {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operation_is_that_of_the_first_procedure_which_names_the_type() {
+    fn the_first_procedure_with_the_machine_type_supplies_the_operation() {
         let repair = repair();
         assert_eq!(repair.operation("iDRAC-9", "unreachable").unwrap().steps().len(), 2);
         assert_eq!(
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_not_there_is_none() {
+    fn a_step_out_of_range_is_none() {
         let repair = repair();
         let operation = repair.operation("QEMU", "unreachable").unwrap();
         assert_eq!(operation.step(1).and_then(|s| s.repair_command.clone()), Some(vec!["b".to_owned()]));

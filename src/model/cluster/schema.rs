@@ -47,7 +47,7 @@ pub(super) enum Absent {
     /// The zero value: `null` for lists, maps and numbers, `""`, `false`, a structure of zero values.
     Zero,
     /// This text.
-    Word(&'static str),
+    Literal(&'static str),
 }
 
 const fn always(name: &'static str, shape: Shape) -> Field {
@@ -193,7 +193,7 @@ static ETCD: Object = lenient(&[
     EXTRA_ARGS,
     EXTRA_BINDS,
     EXTRA_ENV,
-    Field { name: "volume_name", shape: Text, absent: Absent::Word("etcd-cke") },
+    Field { name: "volume_name", shape: Text, absent: Absent::Literal("etcd-cke") },
 ]);
 
 static KUBE_API: Object = lenient(&[

@@ -26,7 +26,7 @@ options:
 "#;
 
 /// Returns the faults of the good definition after `from` was replaced by `to`.
-fn after(from: &str, to: &str) -> String {
+fn faults_after_change(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     let value = parse(&GOOD.replacen(from, to, 1)).unwrap();
     let found = check(&value, Some(&Constraints::default()));
@@ -34,7 +34,7 @@ fn after(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn a_good_definition_has_no_faults_nor_has_its_written_form() {
+fn a_valid_definition_and_its_normalized_form_have_no_faults() {
     let value = parse(GOOD).unwrap();
     assert_eq!(check(&value, Some(&Constraints::default())), Checked::default());
     assert_eq!(check(&written(&value), Some(&Constraints::default())), Checked::default());
@@ -43,15 +43,18 @@ fn a_good_definition_has_no_faults_nor_has_its_written_form() {
 #[test]
 fn an_unknown_field_is_a_fault_under_nodes_reboot_and_repair() {
     assert_eq!(
-        after("control_plane: true", "control_plain: true"),
+        faults_after_change("control_plane: true", "control_plain: true"),
         "nodes[0].control_plain is not a known field; did you mean control_plane?"
     );
     assert!(
-        after("  reboot_command", "  max_concurent_reboots: 1\n  reboot_command")
+        faults_after_change("  reboot_command", "  max_concurent_reboots: 1\n  reboot_command")
             .contains("did you mean max_concurrent_reboots?")
     );
-    assert!(after("watch_seconds", "watch_second").contains("repair_steps[0].watch_second is not a known field"));
-    assert!(after("matchLabels", "matchlabels").contains("reboot.protected_namespaces.matchlabels"));
+    assert!(
+        faults_after_change("watch_seconds", "watch_second")
+            .contains("repair_steps[0].watch_second is not a known field")
+    );
+    assert!(faults_after_change("matchLabels", "matchlabels").contains("reboot.protected_namespaces.matchlabels"));
 }
 
 #[test]
@@ -70,24 +73,24 @@ fn the_field_of_the_shipped_example_is_known() {
 }
 
 #[test]
-fn words_of_yaml_1_1_are_refused_with_the_field() {
+fn yaml_1_1_booleans_are_refused_with_the_field() {
     for word in ["yes", "on", "Off", "n"] {
-        let said = after("control_plane: true", &format!("control_plane: {word}"));
-        assert!(said.starts_with("nodes[0].control_plane must be true or false"), "{said}");
+        let expected = faults_after_change("control_plane: true", &format!("control_plane: {word}"));
+        assert!(expected.starts_with("nodes[0].control_plane must be true or false"), "{expected}");
     }
 }
 
 #[test]
-fn addresses_are_valid_and_given_once() {
-    assert_eq!(after("10.0.0.13", "host13"), "nodes[2].address is an invalid IP address: host13");
-    assert_eq!(after("10.0.0.13", "10.0.0.12"), "nodes[2].address 10.0.0.12 is also nodes[1]'s address");
-    assert_eq!(after("worker13", "10.0.0.12"), "nodes[2].hostname 10.0.0.12 is also nodes[1]'s name");
-    assert_eq!(after("address: 10.0.0.13, ", ""), "nodes[2].address is an invalid IP address: ");
+fn addresses_must_be_valid_and_unique() {
+    assert_eq!(faults_after_change("10.0.0.13", "host13"), "nodes[2].address is an invalid IP address: host13");
+    assert_eq!(faults_after_change("10.0.0.13", "10.0.0.12"), "nodes[2].address 10.0.0.12 is also nodes[1]'s address");
+    assert_eq!(faults_after_change("worker13", "10.0.0.12"), "nodes[2].hostname 10.0.0.12 is also nodes[1]'s name");
+    assert_eq!(faults_after_change("address: 10.0.0.13, ", ""), "nodes[2].address is an invalid IP address: ");
 }
 
 #[test]
-fn numbers_are_refused_with_their_fields() {
-    for (section, field, number, said) in [
+fn invalid_numbers_are_refused_with_their_fields() {
+    for (section, field, number, expected) in [
         ("reboot", "max_concurrent_reboots", 0, "must be positive, is 0"),
         ("reboot", "eviction_timeout_seconds", 0, "must be positive, is 0"),
         ("reboot", "command_timeout_seconds", -1, "must not be negative, is -1"),
@@ -99,79 +102,88 @@ fn numbers_are_refused_with_their_fields() {
         ("repair", "evict_retries", -1, "must not be negative, is -1"),
         ("repair", "eviction_timeout_seconds", -5, "must be positive, is -5"),
     ] {
-        let all = after(&format!("{section}:"), &format!("{section}:\n  {field}: {number}"));
-        assert_eq!(all, format!("{section}.{field} {said}"));
+        let all = faults_after_change(&format!("{section}:"), &format!("{section}:\n  {field}: {number}"));
+        assert_eq!(all, format!("{section}.{field} {expected}"));
     }
     assert!(
-        after("watch_seconds: 60", "watch_seconds: -1")
+        faults_after_change("watch_seconds: 60", "watch_seconds: -1")
             .ends_with("repair_steps[0].watch_seconds must not be negative, is -1")
     );
-    assert!(after("watch_seconds: 60", "watch_seconds: 1.5").ends_with("must be a whole number, not 1.5"));
-    assert!(after("watch_seconds: 60", "watch_seconds: \"60\"").ends_with("must be a whole number, not \"60\""));
+    assert!(
+        faults_after_change("watch_seconds: 60", "watch_seconds: 1.5").ends_with("must be a whole number, not 1.5")
+    );
+    assert!(
+        faults_after_change("watch_seconds: 60", "watch_seconds: \"60\"")
+            .ends_with("must be a whole number, not \"60\"")
+    );
 }
 
 #[test]
-fn zero_is_no_timeout() {
-    assert_eq!(after("reboot:", "reboot:\n  command_timeout_seconds: 0"), "");
+fn a_command_timeout_of_zero_is_valid() {
+    assert_eq!(faults_after_change("reboot:", "reboot:\n  command_timeout_seconds: 0"), "");
 }
 
 #[test]
-fn a_selector_that_does_not_parse_is_refused_with_its_place() {
+fn an_invalid_selector_is_refused_with_its_path() {
     let bad = "{matchExpressions: [{key: a, operator: Within, values: [b]}]}";
     assert!(
-        after("{matchLabels: {protected: \"true\"}}", bad)
+        faults_after_change("{matchLabels: {protected: \"true\"}}", bad)
             .starts_with("reboot.protected_namespaces is not a label selector")
     );
     let bad = "{matchExpressions: [{key: a, operator: In}]}";
     assert_eq!(
-        after("{matchLabels: {protected: \"true\"}}", bad),
+        faults_after_change("{matchLabels: {protected: \"true\"}}", bad),
         "reboot.protected_namespaces.matchExpressions[0]: In needs values"
     );
-    assert!(after("{protected: \"true\"}", "{protected: true}").contains("must be text, not true; put it in quotes"));
-    assert!(after("protected: \"true\"", "\"a b\": x").contains("\"a b\" is not a valid key"));
+    assert!(
+        faults_after_change("{protected: \"true\"}", "{protected: true}")
+            .contains("must be text, not true; put it in quotes")
+    );
+    assert!(faults_after_change("protected: \"true\"", "\"a b\": x").contains("\"a b\" is not a valid key"));
 }
 
 #[test]
-fn procedures_name_each_type_and_operation_once_and_have_steps() {
+fn repair_procedures_have_unique_types_and_operations_with_steps() {
     assert!(
-        after("[QEMU]", "[QEMU, QEMU]")
+        faults_after_change("[QEMU]", "[QEMU, QEMU]")
             .contains("machine_types[1] QEMU is already listed at repair.repair_procedures[0].machine_types[0]")
     );
-    assert!(after("[QEMU]", "[]").contains("machine_types must not be empty"));
+    assert!(faults_after_change("[QEMU]", "[]").contains("machine_types must not be empty"));
     assert!(
-        after("[{repair_command: [/bin/true], need_drain: true, watch_seconds: 60}]", "[]")
+        faults_after_change("[{repair_command: [/bin/true], need_drain: true, watch_seconds: 60}]", "[]")
             .contains("repair_steps must not be empty")
     );
     let twice = "    - {operation: o, health_check_command: [x], repair_steps: [{repair_command: [x]}]}\n";
-    let said = after("    - operation: unreachable", &format!("{twice}{twice}    - operation: unreachable"));
-    assert!(said.contains("repair_operations[1].operation o is also repair_operations[0]'s name"), "{said}");
+    let expected =
+        faults_after_change("    - operation: unreachable", &format!("{twice}{twice}    - operation: unreachable"));
+    assert!(expected.contains("repair_operations[1].operation o is also repair_operations[0]'s name"), "{expected}");
 }
 
 #[test]
-fn control_planes_are_as_many_as_the_constraint_says() {
+fn the_number_of_control_planes_must_match_the_constraint() {
     assert!(
-        after("control_plane: true", "control_plane: false")
+        faults_after_change("control_plane: true", "control_plane: false")
             .starts_with("nodes have 0 control planes, the constraint control-plane-count is 1")
     );
 }
 
 #[test]
-fn options_need_the_endpoint_of_the_container_runtime() {
+fn options_require_a_cri_endpoint() {
     assert_eq!(
-        after("{cri_endpoint: /run/containerd/containerd.sock}", "{in_place_update: true}"),
+        faults_after_change("{cri_endpoint: /run/containerd/containerd.sock}", "{in_place_update: true}"),
         "options.kubelet.cri_endpoint must not be empty where there are options"
     );
-    assert_eq!(after("  kubelet: {cri_endpoint: /run/containerd/containerd.sock}", "  kubelet: {}"), "");
+    assert_eq!(faults_after_change("  kubelet: {cri_endpoint: /run/containerd/containerd.sock}", "  kubelet: {}"), "");
 }
 
 #[test]
-fn every_fault_is_told_not_only_the_first() {
+fn all_faults_are_reported_not_only_the_first() {
     let value = parse(&GOOD.replace("10.0.0.13", "x").replace("name: test", "name: ''")).unwrap();
     assert_eq!(check(&value, None).faults.len(), 2);
 }
 
 #[test]
-fn a_stored_definition_is_read_whatever_the_faults() {
+fn a_stored_definition_with_faults_is_still_readable() {
     let text = r#"{"name":null,"nodes":[{"address":"x","control_plane":null,"odd":1}],"reboot":{"protected_namespaces":{"bad":1}},"repair":null}"#;
     let cluster: Cluster = serde_json::from_str(text).unwrap();
     assert_eq!(cluster.nodes.len(), 1);

@@ -26,7 +26,7 @@ fn object(shape: &Object, given: Option<&Map<String, Value>>) -> Value {
             (Some(v), Absent::Omit) if zero(&field.shape, v) => None,
             (Some(v), _) => Some(fill(&field.shape, v)),
             (None, Absent::Omit) => None,
-            (None, Absent::Word(word)) => Some(word.into()),
+            (None, Absent::Literal(word)) => Some(word.into()),
             (None, Absent::Zero) => Some(match &field.shape {
                 Shape::Text => "".into(),
                 Shape::Flag => false.into(),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_alone_is_written_with_every_field_of_cke() {
+    fn a_minimal_definition_is_normalized_with_all_cke_fields() {
         let out = written(&json!({"name": "x"}));
         assert_eq!(out["nodes"], Value::Null);
         assert_eq!(out["reboot"]["command_retries"], Value::Null);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_twice_changes_nothing() {
+    fn normalizing_is_idempotent() {
         let once = written(
             &json!({"name": "x", "nodes": [{"address": "10.0.0.1", "taints": [{"key": "k", "effect": "NoExecute"}]}]}),
         );

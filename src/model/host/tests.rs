@@ -12,12 +12,12 @@ fn host() -> HostRow {
 
 fn with(mut host: HostRow, annotations: &[(&str, &str)]) -> HostRow {
     let all: BTreeMap<String, String> = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-    host.asked = Asked::among(&all);
+    host.asked = RebootAnnotations::from_annotations(&all);
     host
 }
 
 #[test]
-fn only_the_interfaces_own_annotations_are_its() {
+fn only_annotations_of_the_reboot_interface_are_read() {
     let all = with(
         host(),
         &[
@@ -47,11 +47,11 @@ fn the_default_mode_is_soft_and_hard_takes_priority() {
     }
     let two = with(host(), &[("reboot.metal3.io/a", ""), ("reboot.metal3.io/b", r#"{"mode":"hard"}"#)]);
     assert_eq!(two.asked.mode(), Mode::Hard);
-    assert_eq!(Asked::default().mode(), Mode::Soft);
+    assert_eq!(RebootAnnotations::default().mode(), Mode::Soft);
 }
 
 #[test]
-fn a_host_that_would_not_be_rebooted_says_why() {
+fn a_host_that_cannot_be_rebooted_names_its_hindrance() {
     assert_eq!(host().hindrance(), None);
     assert_eq!(HostRow { provisioning: "externally provisioned".to_owned(), ..host() }.hindrance(), None);
     for (host, hindrance) in [

@@ -1,7 +1,7 @@
 //! Urgency of reasons: whether and how soon an operator must act. The console, the notices and the metrics use this one
 //! list (`engine/trouble`).
 
-use super::{CommandRetry, GIVEN_UP, Reason};
+use super::{ATTENTION_BACKOFF_COUNT, CommandRetry, Reason};
 
 /// Urgency of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +21,7 @@ impl Reason {
             // whom the switch sent back nothing holds up but a timer
             Self::Backoff { count, cause, .. } => match cause.as_deref() {
                 Some(Self::QueueDisabled) => Attention::None,
-                None if *count < GIVEN_UP => Attention::None,
+                None if *count < ATTENTION_BACKOFF_COUNT => Attention::None,
                 _ => Attention::Later,
             },
             Self::CommandFailed { retry: CommandRetry::Scheduled | CommandRetry::OnceEnabled, .. }

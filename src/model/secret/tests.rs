@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn what_looks_like_a_secret_is_left_out_and_nothing_else() {
+fn only_values_that_look_like_secrets_are_masked() {
     let mut value = json!({
         "argv": ["ipmitool", "-U", "root", "-P", "hunter2", "--token=abc", "power", "cycle"],
         "url": "https://user:pw@sabakan.example:80/graphql", "plain": "http://sabakan/graphql",
@@ -28,7 +28,7 @@ fn what_looks_like_a_secret_is_left_out_and_nothing_else() {
 }
 
 #[test]
-fn every_common_form_of_a_secret_is_masked_inside_strings_and_tails() {
+fn common_forms_of_secrets_are_masked_inside_strings_and_tails() {
     for (text, shown) in [
         ("ipmitool -I lanplus -H 10.0.0.1 -U root -P hunter2 power cycle", "-P *** power cycle"),
         ("/usr/bin/ipmitool -Phunter2 power cycle", "ipmitool -P*** power"),
@@ -56,9 +56,9 @@ fn every_common_form_of_a_secret_is_masked_inside_strings_and_tails() {
         ("[\"curl\",\"--token\",\"hunter2\"", "[\"curl\",\"--token\",\"***"),
         ("--bmc-password hunter2 --verbose", "--bmc-password *** --verbose"),
     ] {
-        let said = masked(text);
-        assert!(said.contains(shown) && !said.contains("hunter2"), "{text:?} became {said:?}");
-        assert_eq!(masked(&said), said, "masked twice");
+        let output = masked(text);
+        assert!(output.contains(shown) && !output.contains("hunter2"), "{text:?} became {output:?}");
+        assert_eq!(masked(&output), output, "masked twice");
     }
     for plain in [
         "evict: 2 pods of w12 (10.0.0.12): shop/web-1",
@@ -71,7 +71,7 @@ fn every_common_form_of_a_secret_is_masked_inside_strings_and_tails() {
 }
 
 #[test]
-fn urls_are_named_without_their_user() {
+fn urls_are_shown_without_user_info() {
     assert_eq!(url("http://admin:admin@10.0.0.1:6443/x"), "http://10.0.0.1:6443/x");
     assert_eq!(url("http://admin@h"), "http://h");
     assert_eq!((url("https://10.0.0.1:6443").as_str(), url("h:1").as_str()), ("https://10.0.0.1:6443", "h:1"));
@@ -95,15 +95,15 @@ const FORMS: [&str; 12] = [
 
 /// Any text around it, and any position of the window and the cut.
 #[test]
-fn a_secret_planted_at_any_offset_never_shows() {
+fn a_secret_at_any_offset_is_masked() {
     let around = ["word ", "x", "it's ", "say \"so ", "a='b ", "n=1&", "[\"", "\n", "{\"k\":\"v\"} "];
-    let mut dice = fastrand::Rng::with_seed(15);
+    let mut rng = fastrand::Rng::with_seed(15);
     for form in FORMS {
         for most in [20, 80, 300] {
             let window = 4 * most + WINDOW;
             let places = (0..2 * most).step_by(3).chain(window - 90..window + 20).chain([2 * window]);
             for place in places {
-                let filler = around[dice.usize(..around.len())];
+                let filler = around[rng.usize(..around.len())];
                 // A word of its own, as programs print it. An open quote before it is ordinary text.
                 let before: String = filler.chars().cycle().take(place).collect::<String>() + " \n";
                 let text = format!("{before}{form} {}", filler.repeat(40));
@@ -123,7 +123,7 @@ fn a_secret_planted_at_any_offset_never_shows() {
 
 /// Steps are counted, not timed. The texts open quotes, names and lists without closing them.
 #[test]
-fn masking_costs_so_many_steps_a_byte_whatever_the_text() {
+fn masking_takes_a_bounded_number_of_steps_per_byte() {
     let pieces = [
         "=\"",
         "='",
@@ -150,19 +150,19 @@ fn masking_costs_so_many_steps_a_byte_whatever_the_text() {
         let _ = masked(text);
         steps::COUNTED.get()
     };
-    let mut dice = fastrand::Rng::with_seed(45);
+    let mut rng = fastrand::Rng::with_seed(45);
     for round in 0..300 {
-        let some: Vec<&str> = (0..dice.usize(1..5)).map(|_| pieces[dice.usize(..pieces.len())]).collect();
+        let chosen: Vec<&str> = (0..rng.usize(1..5)).map(|_| pieces[rng.usize(..pieces.len())]).collect();
         let mut text: String = if round % 2 == 0 {
-            some.concat().repeat(20_000 / some.concat().len())
+            chosen.concat().repeat(20_000 / chosen.concat().len())
         } else {
-            (0..5_000).map(|_| some[dice.usize(..some.len())]).collect()
+            (0..5_000).map(|_| chosen[rng.usize(..chosen.len())]).collect()
         };
         if round % 3 == 0 {
             text.push_str("://x");
         }
         let steps = cost(&text);
-        assert!(steps <= 40 * text.len() + 1_000, "{steps} steps for {} bytes of {some:?}", text.len());
+        assert!(steps <= 40 * text.len() + 1_000, "{steps} steps for {} bytes of {chosen:?}", text.len());
     }
     // An unreadable entry of the largest size that etcd takes: only a window of it is examined.
     let entry = format!("{{\"index\": \"1\", {}", "\"a\":\"b c\",".repeat(110_000));

@@ -6,21 +6,21 @@ use super::{MASKED, masked, names_a_secret, steps, user_part};
 const LIST: &str = "[\"";
 
 /// Programs whose `-p` is a password. In other programs it is a port.
-const SMALL_P: [&str; 5] = ["sshpass", "racadm", "redfishtool", "ipmipower", "mysql"];
+const SHORT_PASSWORD_PROGRAMS: [&str; 5] = ["sshpass", "racadm", "redfishtool", "ipmipower", "mysql"];
 
 /// Returns a text, masked; white space stays as it is.
-pub(super) fn of_text(text: &str) -> String {
+pub(super) fn mask_text(text: &str) -> String {
     of(text, false)
 }
 
 /// Masks a text. With `cut` the text goes on behind its end, where a quote may close.
 fn of(text: &str, cut: bool) -> String {
-    let (mut walk, mut out, mut rest) = (Walk::default(), String::with_capacity(text.len()), text);
+    let (mut masker, mut out, mut rest) = (Masker::default(), String::with_capacity(text.len()), text);
     while !rest.is_empty() {
         let (space, word, left) = next_word(rest, cut);
         out.push_str(space);
         if !word.is_empty() {
-            walk.put(word, &mut out);
+            masker.put(word, &mut out);
         }
         steps::add(space.len() + word.len());
         rest = left;
@@ -30,7 +30,7 @@ fn of(text: &str, cut: bool) -> String {
 
 /// Returns the masked beginning of a longer text. A quote or list that closes behind its end masks everything up to the
 /// end.
-pub(super) fn of_beginning(text: &str) -> String {
+pub(super) fn mask_truncated(text: &str) -> String {
     if text.contains("PRIVATE KEY") || text.contains("client-key-data:") {
         return MASKED.to_owned();
     }
@@ -38,9 +38,9 @@ pub(super) fn of_beginning(text: &str) -> String {
 }
 
 /// Returns the words of a command line, masked. A word with white space may be a command line itself.
-pub(super) fn of_argv<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut walk = Walk::default();
-    words.map(|word| walk.whole(word)).collect()
+pub(super) fn mask_argv<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut masker = Masker::default();
+    words.map(|word| masker.whole(word)).collect()
 }
 
 /// Splits a text into white space, the next word, and the rest. A quote at the beginning of a word, or after the `=` or
@@ -55,7 +55,7 @@ fn next_word(text: &str, cut: bool) -> (&str, &str, &str) {
             to += match closing(&rest[to..], c) {
                 Some(inside) => inside + 1,
                 // A quoted secret that closes behind the end of the examined part.
-                None if cut && names_one(&rest[..to - 1]) => rest[to..].find('\n').unwrap_or(rest.len() - to),
+                None if cut && names_secret_before(&rest[..to - 1]) => rest[to..].find('\n').unwrap_or(rest.len() - to),
                 None => 0,
             };
         }
@@ -65,10 +65,10 @@ fn next_word(text: &str, cut: bool) -> (&str, &str, &str) {
 }
 
 /// Reports whether the text before a quote, `NAME=` or `NAME:`, names a secret.
-fn names_one(before: &str) -> bool {
+fn names_secret_before(before: &str) -> bool {
     let name = before.strip_suffix(['=', ':']).unwrap_or_default();
-    let apart = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
-    names_a_secret(name.trim_end_matches(['"', '\'', '\\']).rsplit(apart).next().unwrap_or_default())
+    let is_separator = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
+    names_a_secret(name.trim_end_matches(['"', '\'', '\\']).rsplit(is_separator).next().unwrap_or_default())
 }
 
 /// Returns the position of the next closing quote on this line that no backslash precedes.
@@ -98,14 +98,14 @@ enum Next {
 }
 
 #[derive(Default)]
-struct Walk {
+struct Masker {
     next: Next,
     /// Whether its `-p` or `-P` is a password.
-    small_p: bool,
+    expects_short_password: bool,
     ipmitool: bool,
 }
 
-impl Walk {
+impl Masker {
     /// Masks a word of a text, or a list of words in JSON: `["ipmitool","-P","secret"]`, complete or cut off.
     fn put(&mut self, word: &str, out: &mut String) {
         let mut rest = word;
@@ -166,14 +166,14 @@ impl Walk {
 
     fn plain(&mut self, word: &str) -> String {
         let program = word.rsplit('/').next().unwrap_or(word);
-        if SMALL_P.contains(&program) || program.starts_with("fence_") {
-            self.small_p = true;
+        if SHORT_PASSWORD_PROGRAMS.contains(&program) || program.starts_with("fence_") {
+            self.expects_short_password = true;
         } else if program == "ipmitool" {
             self.ipmitool = true;
         }
         match word {
             "-P" | "Bearer" => self.next = Next::Secret,
-            "-p" if self.small_p => (self.next, self.small_p) = (Next::Secret, false),
+            "-p" if self.expects_short_password => (self.next, self.expects_short_password) = (Next::Secret, false),
             "-k" | "-y" if self.ipmitool => self.next = Next::Secret,
             "-u" | "-U" | "--user" | "--proxy-user" => self.next = Next::User,
             _ => return self.attached(word),
@@ -184,8 +184,10 @@ impl Walk {
     /// Masks names and values in one word: `-Psecret`, `NAME=secret`, `--token=secret`, `"password":"secret"`, a URL.
     fn attached(&mut self, word: &str) -> String {
         let short = word.len() > 2 && word.starts_with('-') && !word.starts_with("--");
-        if short && ((self.ipmitool && word.starts_with("-P")) || (self.small_p && word.starts_with("-p"))) {
-            self.small_p = false;
+        if short
+            && ((self.ipmitool && word.starts_with("-P")) || (self.expects_short_password && word.starts_with("-p")))
+        {
+            self.expects_short_password = false;
             return format!("{}{MASKED}", &word[..2]);
         }
         if short && (word.starts_with("-u") || word.starts_with("-U")) && word.contains(':') {
@@ -214,8 +216,8 @@ impl Walk {
             rest = after;
             let name = before[..at].trim_end_matches(['"', '\'', '\\']);
             let quoted = name.len() < at;
-            let apart = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
-            let name = name.rsplit(apart).next().unwrap_or_default();
+            let is_separator = |c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c));
+            let name = name.rsplit(is_separator).next().unwrap_or_default();
             let scheme = name.eq_ignore_ascii_case("authorization");
             if matches!(name, "--user" | "--proxy-user") {
                 out.push_str(&user(rest));

@@ -16,11 +16,11 @@ use super::expression::Expression;
 use crate::model::text::nearest;
 
 /// Maximum time ahead to search for an opening: 29 February may be eight years away.
-const HORIZON: SignedDuration = SignedDuration::from_hours(24 * 366 * 9);
+const OPENING_HORIZON: SignedDuration = SignedDuration::from_hours(24 * 366 * 9);
 /// Maximum time ahead to search for an end.
-const YEAR: SignedDuration = SignedDuration::from_hours(24 * 400);
+const CLOSING_HORIZON: SignedDuration = SignedDuration::from_hours(24 * 400);
 /// All minutes of an hour, one bit each.
-const WHOLE: u64 = (1 << 60) - 1;
+const FULL_HOUR: u64 = (1 << 60) - 1;
 
 /// Returns the time zone database in the program. It is the same on every host, whatever its `/usr/share/zoneinfo`
 /// holds.
@@ -53,7 +53,7 @@ pub struct Window {
 
 /// State of a window at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stands {
+pub struct WindowState {
     /// Whether work may start.
     pub open: bool,
     /// While it is open: the first moment at which it is closed; none = it stays open for a year.
@@ -73,21 +73,21 @@ impl Window {
     /// Returns the first moment from `at` on at which the window is open: `at` itself, or the beginning of a minute.
     /// `None` = not for years.
     pub fn next_open(&self, at: Timestamp) -> Option<Timestamp> {
-        self.first(at, true, HORIZON)
+        self.first(at, true, OPENING_HORIZON)
     }
 
     /// Returns the first moment from `at` on at which the window is closed; `None` = it stays open for a year.
     pub fn closes(&self, at: Timestamp) -> Option<Timestamp> {
-        self.first(at, false, YEAR)
+        self.first(at, false, CLOSING_HORIZON)
     }
 
     /// Returns its state at this moment.
-    pub fn stands(&self, at: Timestamp) -> Stands {
+    pub fn stands(&self, at: Timestamp) -> WindowState {
         if !self.open(at) {
-            return Stands { open: false, closes: None, opens: self.next_open(at) };
+            return WindowState { open: false, closes: None, opens: self.next_open(at) };
         }
         let closes = self.closes(at);
-        Stands { open: true, closes, opens: closes.and_then(|closes| self.next_open(closes)) }
+        WindowState { open: true, closes, opens: closes.and_then(|closes| self.next_open(closes)) }
     }
 
     /// Returns the openings from `at` on, each with its end. If `at` lies in an opening, that one begins with `at`.
@@ -111,7 +111,7 @@ impl Window {
         let mut hours = [0; 24];
         for (hour, minutes) in hours.iter_mut().enumerate() {
             let any = |of: &[&Expression]| of.iter().fold(0, |bits, e| bits | e.minutes(hour));
-            *minutes = (if all { WHOLE } else { any(&allow) }) & !any(&deny);
+            *minutes = (if all { FULL_HOUR } else { any(&allow) }) & !any(&deny);
         }
         Some(hours)
     }
@@ -136,24 +136,24 @@ impl Window {
     fn first_within(&self, from: DateTime, until: DateTime, open: bool) -> Option<DateTime> {
         let mut date = from.date();
         while date <= until.date() {
-            let in_there = self.day(date);
+            let open_minutes = self.day(date);
             let first_hour = if date == from.date() { from.hour() } else { 0 };
-            if open && in_there.is_none() {
+            if open && open_minutes.is_none() {
                 date = date.checked_add(1.day()).ok()?;
                 continue;
             }
             for (hour, bits) in
-                (0_i8..).zip(in_there.unwrap_or_default()).skip(usize::try_from(first_hour).unwrap_or(0))
+                (0_i8..).zip(open_minutes.unwrap_or_default()).skip(usize::try_from(first_hour).unwrap_or(0))
             {
-                let wanted = if open { bits } else { !bits & WHOLE };
-                let begun = if date == from.date() && hour == from.hour() {
+                let matching = if open { bits } else { !bits & FULL_HOUR };
+                let first_minute = if date == from.date() && hour == from.hour() {
                     u32::try_from(from.minute()).unwrap_or(0)
                 } else {
                     0
                 };
-                let left = wanted >> begun << begun;
-                if left != 0 {
-                    let found = date.at(hour, i8::try_from(left.trailing_zeros()).unwrap_or(0), 0, 0);
+                let remaining = matching >> first_minute << first_minute;
+                if remaining != 0 {
+                    let found = date.at(hour, i8::try_from(remaining.trailing_zeros()).unwrap_or(0), 0, 0);
                     return (found < until).then_some(found);
                 }
             }

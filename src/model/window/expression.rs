@@ -9,26 +9,26 @@ use jiff::civil::Date;
 /// A field: its name, its smallest and largest number, and names for the numbers from the smallest on.
 struct Field {
     name: &'static str,
-    least: u32,
-    most: u32,
+    min: u32,
+    max: u32,
     names: &'static [&'static str],
 }
 
-const MINUTE: Field = Field { name: "minute", least: 0, most: 59, names: &[] };
-const HOUR: Field = Field { name: "hour", least: 0, most: 23, names: &[] };
-const DAY: Field = Field { name: "day of month", least: 1, most: 31, names: &[] };
+const MINUTE: Field = Field { name: "minute", min: 0, max: 59, names: &[] };
+const HOUR: Field = Field { name: "hour", min: 0, max: 23, names: &[] };
+const DAY: Field = Field { name: "day of month", min: 1, max: 31, names: &[] };
 const MONTH: Field = Field {
     name: "month",
-    least: 1,
-    most: 12,
+    min: 1,
+    max: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
 /// 7 is Sunday too.
 const WEEKDAY: Field =
-    Field { name: "day of week", least: 0, most: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+    Field { name: "day of week", min: 0, max: 7, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 /// Days of each month in a leap year.
-const LONGEST: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+const DAYS_IN_MONTH: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /// `minute hour day-of-month month day-of-week`, as in cron: `*`, numbers, lists, ranges, steps, names of months and
 /// weekdays. If both fields for days are restricted, a match of one is enough, as in cron.
@@ -68,7 +68,7 @@ impl Expression {
             any_weekday: any(weekdays),
         };
         let by_weekday = !found.any_day && !found.any_weekday;
-        if !by_weekday && !found.has_such_a_day() {
+        if !by_weekday && !found.has_possible_day() {
             return Err(format!("{text:?} never matches: no month in {months:?} has a day in {days:?} (day of month)"));
         }
         Ok(found)
@@ -79,9 +79,9 @@ impl Expression {
         &self.text
     }
 
-    fn has_such_a_day(&self) -> bool {
+    fn has_possible_day(&self) -> bool {
         (1..)
-            .zip(LONGEST)
+            .zip(DAYS_IN_MONTH)
             .any(|(month, longest)| self.months >> month & 1 == 1 && (1..=longest).any(|day| self.days >> day & 1 == 1))
     }
 
@@ -123,17 +123,17 @@ impl Field {
             },
         };
         let (from, to) = match range.split_once('-') {
-            _ if any(range) => (self.least, if self.least == 0 && self.most == 7 { 6 } else { self.most }),
+            _ if any(range) => (self.min, if self.min == 0 && self.max == 7 { 6 } else { self.max }),
             Some((from, to)) => (self.number(from, part)?, self.number(to, part)?),
             None => {
                 let from = self.number(range, part)?;
-                (from, if step.is_some() { self.most } else { from })
+                (from, if step.is_some() { self.max } else { from })
             }
         };
         if from > to {
             return Err(format!(
                 "{part:?} goes backwards: write {from}-{},{}-{to} (field {})",
-                self.most, self.least, self.name
+                self.max, self.min, self.name
             ));
         }
         let step = usize::try_from(step.unwrap_or(1)).unwrap_or(usize::MAX);
@@ -143,14 +143,14 @@ impl Field {
     fn number(&self, text: &str, part: &str) -> Result<u32, String> {
         let lower = text.to_ascii_lowercase();
         if let Some(place) = self.names.iter().position(|name| *name == lower) {
-            return Ok(self.least + u32::try_from(place).unwrap_or(0));
+            return Ok(self.min + u32::try_from(place).unwrap_or(0));
         }
         match text.parse::<u32>() {
-            Ok(number) if text.bytes().all(|b| b.is_ascii_digit()) && (self.least..=self.most).contains(&number) => {
+            Ok(number) if text.bytes().all(|b| b.is_ascii_digit()) && (self.min..=self.max).contains(&number) => {
                 Ok(number)
             }
-            Ok(number) => Err(format!("{number} is not in {}-{} (field {})", self.least, self.most, self.name)),
-            Err(_) => Err(format!("{part:?} is not a number in {}-{} (field {})", self.least, self.most, self.name)),
+            Ok(number) => Err(format!("{number} is not in {}-{} (field {})", self.min, self.max, self.name)),
+            Err(_) => Err(format!("{part:?} is not a number in {}-{} (field {})", self.min, self.max, self.name)),
         }
     }
 }
@@ -194,8 +194,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_refused_with_its_field() {
-        for (text, said) in [
+    fn an_invalid_expression_is_refused_with_its_field() {
+        for (text, expected) in [
             ("", "has 0 fields"),
             ("* * * *", "expected five"),
             ("@daily", "expected five"),
@@ -214,7 +214,7 @@ mod tests {
             ("0 0 31 4,6,9,11 *", "never matches"),
         ] {
             let why = Expression::parse(text).unwrap_err();
-            assert!(why.contains(said) && why.contains(text), "{text}: {why}");
+            assert!(why.contains(expected) && why.contains(text), "{text}: {why}");
         }
         assert!(Expression::parse("30 2 30 2 1").is_ok(), "a weekday of February is enough, as in cron");
     }

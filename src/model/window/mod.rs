@@ -4,12 +4,12 @@
 //! | --- | --- |
 //! | `expression` | five cron-like fields |
 //! | `calendar` | opening times of a union of expressions, in a time zone |
-//! | `spoken` | moments and spans for display |
+//! | `human` | moments and spans for display |
 //! | this one | written form, and the machines of each window |
 
 mod calendar;
 mod expression;
-mod spoken;
+mod human;
 #[cfg(test)]
 mod tests;
 
@@ -17,9 +17,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use calendar::{Stands, Window, zone};
+pub use calendar::{Window, WindowState, zone};
 pub use expression::Expression;
-pub use spoken::{clock, length};
+pub use human::{clock, length};
 
 use super::{
     cluster::parse,
@@ -29,7 +29,7 @@ use super::{
 };
 
 /// Number of openings that are examined when windows are checked.
-const LOOKED_AT: usize = 100;
+const MAX_OPENINGS: usize = 100;
 
 /// The policy's windows, parsed and checked. There is a general window, and others for machines that labels select. The
 /// first one that selects a machine is the machine's. A minute that the general window denies is denied to all.
@@ -106,8 +106,8 @@ impl Windows {
     /// Returns the fields of a newer cketerm, by place.
     pub fn unknown_fields(&self) -> Vec<String> {
         let general = self.written.unknown.keys().cloned();
-        let of = |(i, one): (usize, &WrittenFor)| -> Vec<String> {
-            one.unknown.keys().map(|key| format!("machines[{i}].{key}")).collect()
+        let of = |(i, spec): (usize, &WrittenFor)| -> Vec<String> {
+            spec.unknown.keys().map(|key| format!("machines[{i}].{key}")).collect()
         };
         general.chain(self.written.machines.iter().enumerate().flat_map(of)).collect()
     }
@@ -123,11 +123,11 @@ impl Windows {
     }
 
     /// Returns the reason if nothing would ever start: no opening from `now` on is longer than the margin.
-    pub fn useless(&self, now: Timestamp) -> Option<String> {
+    pub fn unusable_reason(&self, now: Timestamp) -> Option<String> {
         let margin = i64::from(self.margin_seconds());
         self.all().find_map(|(name, window)| {
             let of = name.map_or_else(String::new, |name| format!(" of {name}"));
-            let mut openings = window.openings(now).take(LOOKED_AT).peekable();
+            let mut openings = window.openings(now).take(MAX_OPENINGS).peekable();
             if openings.peek().is_none() {
                 return Some(format!("windows: the window{of} never opens: deny covers everything that allow permits"));
             }
@@ -166,13 +166,13 @@ impl Windows {
     }
 
     /// Returns the position in [`Self::all`] of the window for a machine with these labels.
-    pub fn place_for(&self, labels: &Labels) -> usize {
-        let takes = |(one, selector): (&WrittenFor, &Option<Selector>)| {
-            one.role.as_ref().is_none_or(|role| attribute(labels, "role") == Some(role))
-                && one.rack().is_none_or(|rack| attribute(labels, "rack") == Some(&rack))
+    pub fn index_for(&self, labels: &Labels) -> usize {
+        let selects = |(spec, selector): (&WrittenFor, &Option<Selector>)| {
+            spec.role.as_ref().is_none_or(|role| attribute(labels, "role") == Some(role))
+                && spec.rack().is_none_or(|rack| attribute(labels, "rack") == Some(&rack))
                 && selector.as_ref().is_none_or(|selector| selector.matches(labels))
         };
-        self.written.machines.iter().zip(&self.selectors).position(takes).map_or(0, |place| place + 1)
+        self.written.machines.iter().zip(&self.selectors).position(selects).map_or(0, |place| place + 1)
     }
 }
 
@@ -189,16 +189,16 @@ impl TryFrom<Written> for Windows {
         let deny = read("deny", &written.deny)?;
         let mut all = vec![Window { zone: zone.clone(), allow: read("allow", &written.allow)?, deny: deny.clone() }];
         let mut selectors = Vec::new();
-        for (i, one) in written.machines.iter().enumerate() {
-            let at = format!("machines[{i}] ({})", one.name);
-            if one.role.is_none() && one.rack.is_none() && one.selector.is_none() {
+        for (i, spec) in written.machines.iter().enumerate() {
+            let at = format!("machines[{i}] ({})", spec.name);
+            if spec.role.is_none() && spec.rack.is_none() && spec.selector.is_none() {
                 return Err(format!("windows: {at} selects no machines: give role, rack or selector"));
             }
-            let selector = one.selector.as_ref().map(|text| text.parse::<Selector>()).transpose();
+            let selector = spec.selector.as_ref().map(|text| text.parse::<Selector>()).transpose();
             selectors.push(selector.map_err(|why| format!("windows: {at}.selector: {why}"))?);
             let mut denied = deny.clone();
-            denied.extend(read(&format!("{at}.deny"), &one.deny)?);
-            let allow = read(&format!("{at}.allow"), &one.allow)?;
+            denied.extend(read(&format!("{at}.deny"), &spec.deny)?);
+            let allow = read(&format!("{at}.allow"), &spec.allow)?;
             all.push(Window { zone: zone.clone(), allow, deny: denied });
         }
         Ok(Self { written, all, selectors })

@@ -39,13 +39,13 @@ fn i8_deny_beats_allow_and_no_allow_is_always() {
     let both = window("UTC", &["* 2 * * *"], &["* 2 1 * *"]);
     assert_eq!(both.next_open(at("2026-08-01T00:00:00Z")), Some(at("2026-08-02T02:00:00Z")));
     let never = window("UTC", &["* 2 * * *"], &["* 1-3 * * *"]);
-    assert_eq!(never.stands(at("2026-08-01T00:00:00Z")), Stands { open: false, closes: None, opens: None });
+    assert_eq!(never.stands(at("2026-08-01T00:00:00Z")), WindowState { open: false, closes: None, opens: None });
     let always = window("UTC", &[], &[]);
-    assert_eq!(always.stands(at("2026-08-01T00:00:00Z")), Stands { open: true, closes: None, opens: None });
+    assert_eq!(always.stands(at("2026-08-01T00:00:00Z")), WindowState { open: true, closes: None, opens: None });
 }
 
 #[test]
-fn a_minute_that_is_skipped_never_comes_and_one_that_comes_twice_counts_twice() {
+fn dst_changes_skip_missing_minutes_and_count_repeated_ones_twice() {
     let half_past_two = window("Europe/Berlin", &["30-34 2 * * *"], &[]);
     let openings = |from: &str, n: usize| -> Vec<String> {
         let all = half_past_two.openings(at(from)).take(n);
@@ -79,7 +79,7 @@ fn the_29th_of_february_is_found_eight_years_ahead() {
 }
 
 #[test]
-fn a_moment_within_a_minute_that_is_in_is_in() {
+fn every_second_of_an_open_minute_is_open() {
     let w = window("Asia/Tokyo", &["30 7 * * *"], &[]);
     let within = at("2026-01-01T22:30:42Z");
     assert_eq!(w.next_open(within), Some(within));
@@ -87,15 +87,15 @@ fn a_moment_within_a_minute_that_is_in_is_in() {
 }
 
 #[test]
-fn windows_are_read_judged_and_written_back() {
+fn windows_are_parsed_evaluated_and_serialized() {
     let text = "time_zone: Asia/Tokyo\nallow: ['* 22-23 * * 1-5']\ndeny: ['* * 1 * *']\nqueues: [reboot]\nmachines:\n\
                 - {name: storage, role: ss, allow: ['* 2 * * 0']}\n- {name: third, rack: 3, selector: 'a=1'}\n";
     let windows = Windows::read(text).unwrap();
     assert!(windows.bind(QueueKind::Reboot) && !windows.bind(QueueKind::Repair));
     let labels = |all: &[(&str, &str)]| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<Labels>();
-    assert_eq!(windows.place_for(&labels(&[("cke.cybozu.com/role", "ss")])), 1);
-    assert_eq!(windows.place_for(&labels(&[("cke.cybozu.com/rack", "3"), ("a", "1")])), 2);
-    assert_eq!(windows.place_for(&labels(&[("cke.cybozu.com/rack", "3")])), 0);
+    assert_eq!(windows.index_for(&labels(&[("cke.cybozu.com/role", "ss")])), 1);
+    assert_eq!(windows.index_for(&labels(&[("cke.cybozu.com/rack", "3"), ("a", "1")])), 2);
+    assert_eq!(windows.index_for(&labels(&[("cke.cybozu.com/rack", "3")])), 0);
     let (_, storage) = windows.all().nth(1).unwrap();
     assert_eq!(storage.deny.len(), 1, "what the general one denies is denied to all");
     let back: Windows = serde_json::from_value(serde_json::to_value(&windows).unwrap()).unwrap();
@@ -103,7 +103,7 @@ fn windows_are_read_judged_and_written_back() {
 }
 
 #[test]
-fn a_bad_window_is_refused_with_its_place() {
+fn an_invalid_window_is_refused_with_its_field() {
     for (text, said) in [
         ("allow: []", "missing field `time_zone`"),
         ("time_zone: Asia/Tokio", "did you mean Asia/Tokyo?"),
@@ -123,14 +123,18 @@ fn a_bad_window_is_refused_with_its_place() {
 }
 
 #[test]
-fn windows_in_which_nothing_could_start_are_found() {
+fn windows_too_short_for_any_start_are_reported() {
     let now = at("2026-08-01T00:00:00Z");
-    let useless = |text: &str| Windows::read(text).unwrap().useless(now);
-    assert_eq!(useless("time_zone: UTC\nallow: ['* 2 * * *']"), None);
-    assert!(useless("time_zone: UTC\nallow: ['0-4 2 * * *']").unwrap().contains("longer than margin_seconds (300)"));
-    assert_eq!(useless("time_zone: UTC\nallow: ['0-4 2 * * *']\nmargin_seconds: 60"), None);
-    assert!(useless("time_zone: UTC\nallow: ['* 2 * * *']\ndeny: ['* * * * *']").unwrap().contains("never opens"));
-    let of = useless("time_zone: UTC\nmachines: [{name: ss, role: ss, allow: ['0 0 * * *']}]").unwrap();
+    let unusable_reason = |text: &str| Windows::read(text).unwrap().unusable_reason(now);
+    assert_eq!(unusable_reason("time_zone: UTC\nallow: ['* 2 * * *']"), None);
+    assert!(
+        unusable_reason("time_zone: UTC\nallow: ['0-4 2 * * *']").unwrap().contains("longer than margin_seconds (300)")
+    );
+    assert_eq!(unusable_reason("time_zone: UTC\nallow: ['0-4 2 * * *']\nmargin_seconds: 60"), None);
+    assert!(
+        unusable_reason("time_zone: UTC\nallow: ['* 2 * * *']\ndeny: ['* * * * *']").unwrap().contains("never opens")
+    );
+    let of = unusable_reason("time_zone: UTC\nmachines: [{name: ss, role: ss, allow: ['0 0 * * *']}]").unwrap();
     assert!(of.contains("no opening of ss"), "{of}");
 }
 
@@ -166,7 +170,7 @@ proptest! {
         let from = at(start) + SignedDuration::from_mins(offset);
         let minute = |i: i64| from + SignedDuration::from_mins(i);
         // Three days by brute force.
-        let brute = |open: bool| (0..4320).map(minute).find(|t| in_by_hand(&w, *t) == open);
+        let brute = |open: bool| (0..4320).map(minute).find(|t| is_open_by_definition(&w, *t) == open);
         for open in [true, false] {
             let found = if open { w.next_open(from) } else { w.closes(from) };
             match brute(open) {
@@ -174,12 +178,12 @@ proptest! {
                 None => prop_assert!(found.is_none_or(|f| f >= minute(4320)), "{:?}", found),
             }
         }
-        prop_assert_eq!(w.open(from), in_by_hand(&w, from));
+        prop_assert_eq!(w.open(from), is_open_by_definition(&w, from));
     }
 }
 
 /// The obvious reference: fields of local time against each expression.
-fn in_by_hand(w: &Window, t: Timestamp) -> bool {
+fn is_open_by_definition(w: &Window, t: Timestamp) -> bool {
     let local = t.to_zoned(w.zone.clone());
     let hit = |e: &Expression| {
         let minutes = e.minutes(usize::try_from(local.hour()).unwrap());

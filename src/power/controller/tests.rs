@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::model::host::Asked;
+use crate::model::host::RebootAnnotations;
 
 const LIMITS: Limits =
     Limits { soft: Duration::from_mins(1), hard: Duration::from_secs(30), on: Duration::from_secs(30) };
@@ -15,7 +15,7 @@ fn at(second: i64) -> Timestamp {
 
 /// A provisioned host that is on, with these annotations: `""` is the basic one.
 fn host(asked: &[(&str, &str)]) -> HostRow {
-    let mut all = Asked::default();
+    let mut all = RebootAnnotations::default();
     for (key, value) in asked {
         if key.is_empty() {
             all.base = Some((*value).to_owned());
@@ -46,7 +46,7 @@ fn step(host: &HostRow, power: &Power) -> Step {
 }
 
 #[test]
-fn each_sentence_of_the_proposal() {
+fn each_rule_of_the_reboot_proposal_is_implemented() {
     let (on, off) = (Power::On, Power::Off);
     let held = |keys: &[&str]| Step::Wait(Why::Held(keys.iter().map(|k| (*k).to_owned()).collect()));
     for (sentence, host, power, expected) in [
@@ -112,7 +112,7 @@ fn each_sentence_of_the_proposal() {
             Step::Off(Mode::Soft),
         ),
         ("… and on again", HostRow { powered_on: Some(false), ..host(&[]) }, &off, Step::On),
-        ("no word of the BMC", pending(&[("", HARD)]), &Power::Unknown, Step::Wait(Why::NoWord)),
+        ("no word of the BMC", pending(&[("", HARD)]), &Power::Unknown, Step::Wait(Why::UnknownPower)),
         ("the request is noted all the same", host(&[("", "")]), &Power::Unknown, Step::Pending(at(5))),
         (
             "a button pressed while somebody's key remains: first the fact",
@@ -127,7 +127,7 @@ fn each_sentence_of_the_proposal() {
 }
 
 #[test]
-fn only_provisioned_hosts_in_our_hands_are_acted_on() {
+fn only_provisioned_unpaused_hosts_are_acted_on() {
     let asked = || pending(&[("", HARD)]);
     for host in [
         HostRow { paused: true, ..asked() },
@@ -151,7 +151,7 @@ fn only_provisioned_hosts_in_our_hands_are_acted_on() {
 }
 
 #[test]
-fn soft_becomes_hard_when_it_fails_and_nothing_is_sent_twice_within_its_time() {
+fn a_failed_soft_power_off_becomes_hard_and_no_request_repeats_before_its_timeout() {
     let seconds = |n| Some(Duration::from_secs(n));
     let soft = pending(&[("", "")]);
     let late = |sent: Sent, now| decide(&soft, &Power::On, &sent, &LIMITS, at(now));
@@ -175,7 +175,7 @@ fn soft_becomes_hard_when_it_fails_and_nothing_is_sent_twice_within_its_time() {
 }
 
 #[test]
-fn times_are_whole_seconds_and_an_older_controllers_clock_may_have_been_ahead() {
+fn times_are_whole_seconds_and_later_than_a_recorded_time_in_the_future() {
     let same = HostRow { last_powered_on: Some(at(5)), ..host(&[("", "")]) };
     assert_eq!(step(&same, &Power::On), Step::Pending(at(6)), "the request of the same second is later all the same");
     let ahead = HostRow { last_powered_on: Some(at(400)), ..host(&[("", "")]) };
@@ -190,33 +190,33 @@ fn times_are_whole_seconds_and_an_older_controllers_clock_may_have_been_ahead() 
 }
 
 #[test]
-fn another_controllers_writes_keep_us_from_running_for_ten_minutes() {
+fn a_foreign_power_write_blocks_the_controller_for_ten_minutes() {
     let by = |manager: &str, second| HostRow { power_writers: vec![(manager.to_owned(), at(second))], ..host(&[]) };
-    assert!(beside(&by("baremetal-operator", 0), at(599)).unwrap().contains("baremetal-operator wrote"));
-    assert_eq!(beside(&by("baremetal-operator", 0), at(600)), None);
-    assert_eq!(beside(&by(MANAGER, 0), at(1)), None);
-    assert_eq!(beside(&host(&[]), at(1)), None);
+    assert!(foreign_writer(&by("baremetal-operator", 0), at(599)).unwrap().contains("baremetal-operator wrote"));
+    assert_eq!(foreign_writer(&by("baremetal-operator", 0), at(600)), None);
+    assert_eq!(foreign_writer(&by(MANAGER, 0), at(1)), None);
+    assert_eq!(foreign_writer(&host(&[]), at(1)), None);
 }
 
 /// A host and its simulated machine. The steps act on both.
-struct Play {
+struct Simulation {
     host: HostRow,
     on: bool,
     sent: BTreeMap<&'static str, i64>,
     now: i64,
     /// Whether the operating system ignores a shutdown request.
-    deaf: bool,
+    ignores_soft: bool,
     boots: usize,
-    offs: usize,
+    power_offs: usize,
 }
 
-impl Play {
+impl Simulation {
     fn new(host: HostRow) -> Self {
-        Self { host, on: true, sent: BTreeMap::new(), now: 0, deaf: false, boots: 0, offs: 0 }
+        Self { host, on: true, sent: BTreeMap::new(), now: 0, ignores_soft: false, boots: 0, power_offs: 0 }
     }
 
     /// Decides and carries out one step. Returns the step.
-    fn go(&mut self) -> Step {
+    fn tick(&mut self) -> Step {
         self.now += 1;
         let ago = |what| self.sent.get(what).map(|at| Duration::from_secs((self.now - at).unsigned_abs()));
         let sent = Sent { soft: ago("soft"), hard: ago("hard"), on: ago("on") };
@@ -238,8 +238,8 @@ impl Play {
             }
             Step::Off(mode) => {
                 self.sent.insert(mode.word(), self.now);
-                if *mode == Mode::Hard || !self.deaf {
-                    self.offs += usize::from(self.on);
+                if *mode == Mode::Hard || !self.ignores_soft {
+                    self.power_offs += usize::from(self.on);
                     self.on = false;
                 }
             }
@@ -251,69 +251,75 @@ impl Play {
             }
             Step::Register => self.host.provisioning = "externally provisioned".to_owned(),
             Step::RemoveBase => self.host.asked.base = None,
-            Step::RemoveAll => self.host.asked = Asked::default(),
+            Step::RemoveAll => self.host.asked = RebootAnnotations::default(),
             Step::Wait(_) => {}
         }
         step
     }
 
-    fn settle(&mut self) {
+    fn run_to_end(&mut self) {
         for _ in 0..300 {
-            self.go();
+            self.tick();
         }
     }
 }
 
 #[test]
-fn a_crash_after_any_step_neither_loses_nor_doubles_a_cycle() {
-    for deaf in [false, true] {
+fn a_crash_after_any_step_neither_loses_nor_repeats_a_power_cycle() {
+    for ignores_soft in [false, true] {
         for crash in 0..12 {
-            let mut play = Play::new(host(&[("", "")]));
-            play.deaf = deaf;
+            let mut simulation = Simulation::new(host(&[("", "")]));
+            simulation.ignores_soft = ignores_soft;
             for n in 0..300 {
                 if n == crash {
-                    play.sent.clear();
+                    simulation.sent.clear();
                 }
-                play.go();
+                simulation.tick();
             }
-            assert_eq!((play.offs, play.boots), (1, 1), "deaf {deaf}, crash after step {crash}");
+            assert_eq!(
+                (simulation.power_offs, simulation.boots),
+                (1, 1),
+                "deaf {ignores_soft}, crash after step {crash}"
+            );
             assert!(
-                play.on && play.host.asked.is_empty() && play.host.last_powered_on > play.host.pending_reboot_since
+                simulation.on
+                    && simulation.host.asked.is_empty()
+                    && simulation.host.last_powered_on > simulation.host.pending_reboot_since
             );
         }
     }
 }
 
 #[test]
-fn i44_two_clients_hold_a_host_and_it_comes_back_when_both_have_released_it() {
-    let mut play = Play::new(host(&[("a", ""), ("b", HARD), ("", "")]));
-    play.settle();
-    assert_eq!((play.on, play.offs, play.boots), (false, 1, 0));
-    assert_eq!(play.host.asked.keys.len(), 2, "keys are removed by their originators only");
-    assert!(play.host.asked.base.is_none());
-    play.host.asked.keys.remove("a");
-    play.settle();
-    assert!(!play.on);
+fn i44_a_host_held_by_two_clients_is_powered_on_after_both_release_it() {
+    let mut simulation = Simulation::new(host(&[("a", ""), ("b", HARD), ("", "")]));
+    simulation.run_to_end();
+    assert_eq!((simulation.on, simulation.power_offs, simulation.boots), (false, 1, 0));
+    assert_eq!(simulation.host.asked.keys.len(), 2, "keys are removed by their originators only");
+    assert!(simulation.host.asked.base.is_none());
+    simulation.host.asked.keys.remove("a");
+    simulation.run_to_end();
+    assert!(!simulation.on);
     // Somebody presses the power button in between.
-    play.on = true;
-    play.settle();
-    assert!(!play.on);
-    play.host.asked.keys.remove("b");
-    play.settle();
-    assert_eq!((play.on, play.boots), (true, 1));
-    assert!(play.host.last_powered_on > play.host.pending_reboot_since);
+    simulation.on = true;
+    simulation.run_to_end();
+    assert!(!simulation.on);
+    simulation.host.asked.keys.remove("b");
+    simulation.run_to_end();
+    assert_eq!((simulation.on, simulation.boots), (true, 1));
+    assert!(simulation.host.last_powered_on > simulation.host.pending_reboot_since);
 }
 
 #[test]
-fn a_request_withdrawn_at_once_still_cycles_and_one_that_comes_while_it_boots_is_not_lost() {
-    let mut play = Play::new(host(&[("k", "")]));
-    play.go();
-    play.host.asked.keys.clear();
-    play.settle();
-    assert_eq!((play.offs, play.boots, play.on), (1, 1, true));
+fn a_withdrawn_request_still_cycles_and_one_during_boot_is_kept() {
+    let mut simulation = Simulation::new(host(&[("k", "")]));
+    simulation.tick();
+    simulation.host.asked.keys.clear();
+    simulation.run_to_end();
+    assert_eq!((simulation.power_offs, simulation.boots, simulation.on), (1, 1, true));
     // The machine is on again, but that is not recorded yet. The processes of this boot must end too.
-    let mut play = Play { on: true, ..Play::new(seen_off(&[("", "")])) };
-    play.settle();
-    assert_eq!((play.offs, play.boots, play.on), (1, 1, true));
-    assert!(play.host.asked.is_empty());
+    let mut simulation = Simulation { on: true, ..Simulation::new(seen_off(&[("", "")])) };
+    simulation.run_to_end();
+    assert_eq!((simulation.power_offs, simulation.boots, simulation.on), (1, 1, true));
+    assert!(simulation.host.asked.is_empty());
 }

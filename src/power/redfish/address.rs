@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::talk::{BmcError, ROOT, short};
+use super::client::{BmcError, ROOT, shorten};
 
 /// Origin of a BMC, and the path of a system if the address names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Address {
 /// Returns the printable part of an unreadable address, without anything that may be a password.
 pub(super) fn shown(text: &str) -> String {
     match text.rsplit_once('@') {
-        Some((_, after)) => format!("…@{}", short(after)),
-        None => short(text),
+        Some((_, after)) => format!("…@{}", shorten(after)),
+        None => shorten(text),
     }
 }

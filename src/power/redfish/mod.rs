@@ -1,13 +1,13 @@
 //! The Redfish driver.
 
 mod address;
+mod client;
 mod switch;
 mod system;
-mod talk;
 #[cfg(test)]
 mod tests;
 
 pub use address::{Address, Host};
-pub use switch::{Off, Patience};
+pub use client::{Bmc, BmcError, Login, SignIn};
+pub use switch::{Off, Timeouts};
 pub use system::{Power, System};
-pub use talk::{Bmc, BmcError, Login, SignIn};

@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{
+    client::{Bmc, BmcError},
     system::{Power, System},
-    talk::{Bmc, BmcError},
 };
 use crate::model::host::Mode;
 
 /// Deadlines and the polling interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// Time for an operating system to shut down.
     pub soft: Duration,
     /// Time for a machine after a hard power-off. The request is repeated once.
@@ -24,7 +24,7 @@ pub struct Patience {
     pub poll: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { soft: seconds(120), off: seconds(60), on: seconds(60), poll: seconds(2) }
@@ -37,7 +37,7 @@ pub enum Off {
     /// It was off already.
     Already,
     /// Its operating system shut down.
-    Softly,
+    Graceful,
     /// Its power was cut.
     Hard,
 }
@@ -46,117 +46,126 @@ pub enum Off {
 const ON_TRIES: u32 = 3;
 
 impl Bmc {
-    /// Turns the machine off and waits until it is. `tell` gets a line for the operator at each step.
-    pub async fn off(&self, mode: Mode, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<Off, BmcError> {
+    /// Turns the machine off and waits until it is. `report` gets a line for the operator at each step.
+    pub async fn off(&self, mode: Mode, timeouts: &Timeouts, report: &(dyn Fn(&str) + Sync)) -> Result<Off, BmcError> {
         let system = self.system().await?;
-        if system.power == Power::Off && self.stays(&system, &Power::Off, patience).await? {
+        if system.power == Power::Off && self.is_stable(&system, &Power::Off, timeouts).await? {
             return Ok(Off::Already);
         }
         if mode == Mode::Soft {
-            match system.first_of(&["GracefulShutdown"]) {
-                Some(kind) => match self.press(&system, kind).await {
+            match system.first_offered(&["GracefulShutdown"]) {
+                Some(kind) => match self.send_reset(&system, kind).await {
                     Ok(()) => {
-                        tell(&format!("{kind} sent; waiting up to {} s", patience.soft.as_secs()));
-                        match self.wait(&system, &Power::Off, patience.soft, patience.poll).await {
-                            Ok(()) => return Ok(Off::Softly),
-                            Err(state) => tell(&format!("the machine is {state} after {kind}; forcing it off")),
+                        report(&format!("{kind} sent; waiting up to {} s", timeouts.soft.as_secs()));
+                        match self.wait(&system, &Power::Off, timeouts.soft, timeouts.poll).await {
+                            Ok(()) => return Ok(Off::Graceful),
+                            Err(state) => report(&format!("the machine is {state} after {kind}; forcing it off")),
                         }
                     }
                     Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
-                    Err(e) => tell(&format!("{kind} failed; forcing the machine off: {e}")),
+                    Err(e) => report(&format!("{kind} failed; forcing the machine off: {e}")),
                 },
-                None => tell("the BMC offers no GracefulShutdown; forcing the machine off"),
+                None => report("the BMC offers no GracefulShutdown; forcing the machine off"),
             }
         }
-        let Some(kind) = system.first_of(&["ForceOff"]) else { return Err(self.offers(&system, "turn off")) };
+        let Some(kind) = system.first_offered(&["ForceOff"]) else {
+            return Err(self.no_reset_type(&system, "turn off"));
+        };
         let mut last = None;
         for _ in 0..2 {
-            match self.press(&system, kind).await {
-                Ok(()) => tell(&format!("{kind} sent; waiting up to {} s", patience.off.as_secs())),
+            match self.send_reset(&system, kind).await {
+                Ok(()) => report(&format!("{kind} sent; waiting up to {} s", timeouts.off.as_secs())),
                 Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
                 Err(e) => {
-                    tell(&e.to_string());
+                    report(&e.to_string());
                     last = Some(e);
                     // It may be about to shut down by itself, or be off already.
-                    if self.wait(&system, &Power::Off, patience.poll * 3, patience.poll).await.is_ok() {
+                    if self.wait(&system, &Power::Off, timeouts.poll * 3, timeouts.poll).await.is_ok() {
                         return Ok(Off::Hard);
                     }
                     continue;
                 }
             }
-            match self.wait(&system, &Power::Off, patience.off, patience.poll).await {
+            match self.wait(&system, &Power::Off, timeouts.off, timeouts.poll).await {
                 Ok(()) => return Ok(Off::Hard),
-                Err(state) => last = Some(self.late(kind, "off", patience.off, state)),
+                Err(state) => last = Some(self.late_error(kind, "off", timeouts.off, state)),
             }
         }
-        Err(last.unwrap_or_else(|| self.offers(&system, "turn off")))
+        Err(last.unwrap_or_else(|| self.no_reset_type(&system, "turn off")))
     }
 
     /// Turns the machine on and waits until it is. Returns `false` if it was on already.
-    pub async fn on(&self, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<bool, BmcError> {
+    pub async fn on(&self, timeouts: &Timeouts, report: &(dyn Fn(&str) + Sync)) -> Result<bool, BmcError> {
         let system = self.system().await?;
-        if system.power == Power::On && self.stays(&system, &Power::On, patience).await? {
+        if system.power == Power::On && self.is_stable(&system, &Power::On, timeouts).await? {
             return Ok(false);
         }
-        let Some(kind) = system.first_of(&["On", "ForceOn"]) else { return Err(self.offers(&system, "turn on")) };
+        let Some(kind) = system.first_offered(&["On", "ForceOn"]) else {
+            return Err(self.no_reset_type(&system, "turn on"));
+        };
         let mut last = None;
         for _ in 0..ON_TRIES {
-            let taken = match self.press(&system, kind).await {
+            let accepted = match self.send_reset(&system, kind).await {
                 Ok(()) => {
-                    tell(&format!("{kind} sent; waiting up to {} s", patience.on.as_secs()));
+                    report(&format!("{kind} sent; waiting up to {} s", timeouts.on.as_secs()));
                     true
                 }
                 Err(e @ BmcError::Unauthorized { .. }) => return Err(e),
                 // Some BMCs refuse it for a moment after a power-off.
                 Err(e) => {
-                    tell(&e.to_string());
+                    report(&e.to_string());
                     last = Some(e);
                     false
                 }
             };
-            let long = if taken { patience.on } else { patience.on / 4 };
-            match self.wait(&system, &Power::On, long, patience.poll).await {
+            let timeout = if accepted { timeouts.on } else { timeouts.on / 4 };
+            match self.wait(&system, &Power::On, timeout, timeouts.poll).await {
                 Ok(()) => return Ok(true),
-                Err(state) if taken => last = Some(self.late(kind, "on", patience.on, state)),
+                Err(state) if accepted => last = Some(self.late_error(kind, "on", timeouts.on, state)),
                 Err(_) => {}
             }
         }
-        Err(last.unwrap_or_else(|| self.offers(&system, "turn on")))
+        Err(last.unwrap_or_else(|| self.no_reset_type(&system, "turn on")))
     }
 
     /// Turns the machine off, waits until it is off, and turns it on again. A machine that is off is only turned on.
-    pub async fn cycle(&self, mode: Mode, patience: &Patience, tell: &(dyn Fn(&str) + Sync)) -> Result<Off, BmcError> {
+    pub async fn cycle(
+        &self,
+        mode: Mode,
+        timeouts: &Timeouts,
+        report: &(dyn Fn(&str) + Sync),
+    ) -> Result<Off, BmcError> {
         // Do not turn off a machine that cannot be turned on again.
         let system = self.system().await?;
-        if system.first_of(&["On", "ForceOn"]).is_none() {
-            return Err(self.offers(&system, "turn on"));
+        if system.first_offered(&["On", "ForceOn"]).is_none() {
+            return Err(self.no_reset_type(&system, "turn on"));
         }
-        let how = self.off(mode, patience, tell).await?;
-        tell("the machine is off");
-        self.on(patience, tell).await?;
+        let how = self.off(mode, timeouts, report).await?;
+        report("the machine is off");
+        self.on(timeouts, report).await?;
         Ok(how)
     }
 
     /// Requests a power-off once, without waiting for it. Returns the reset type that was sent. It fails if the BMC
     /// does not offer a soft one, and for every error except a missing answer, which counts as sent.
-    pub async fn ask_off(&self, system: &System, mode: Mode) -> Result<&'static str, BmcError> {
+    pub async fn request_off(&self, system: &System, mode: Mode) -> Result<&'static str, BmcError> {
         let kind = match mode {
             Mode::Soft => "GracefulShutdown",
             Mode::Hard => "ForceOff",
         };
-        let kind = system.first_of(&[kind]).ok_or_else(|| self.offers(system, "turn off"))?;
-        self.press(system, kind).await.map(|()| kind)
+        let kind = system.first_offered(&[kind]).ok_or_else(|| self.no_reset_type(system, "turn off"))?;
+        self.send_reset(system, kind).await.map(|()| kind)
     }
 
     /// Requests a power-on once, without waiting for it. Returns the reset type that was sent.
-    pub async fn ask_on(&self, system: &System) -> Result<&'static str, BmcError> {
-        let kind = system.first_of(&["On", "ForceOn"]).ok_or_else(|| self.offers(system, "turn on"))?;
-        self.press(system, kind).await.map(|()| kind)
+    pub async fn request_on(&self, system: &System) -> Result<&'static str, BmcError> {
+        let kind = system.first_offered(&["On", "ForceOn"]).ok_or_else(|| self.no_reset_type(system, "turn on"))?;
+        self.send_reset(system, kind).await.map(|()| kind)
     }
 
     /// Sends a reset. A request without an answer may have been taken, so it counts as sent and the power state
     /// decides.
-    async fn press(&self, system: &System, kind: &str) -> Result<(), BmcError> {
+    async fn send_reset(&self, system: &System, kind: &str) -> Result<(), BmcError> {
         match self.reset(system, kind).await {
             Err(BmcError::Silent { .. }) => Ok(()),
             answer => answer,
@@ -164,15 +173,15 @@ impl Bmc {
     }
 
     /// Reports whether a second read returns the same state.
-    async fn stays(&self, system: &System, wanted: &Power, patience: &Patience) -> Result<bool, BmcError> {
-        sleep(patience.poll).await;
+    async fn is_stable(&self, system: &System, wanted: &Power, timeouts: &Timeouts) -> Result<bool, BmcError> {
+        sleep(timeouts.poll).await;
         Ok(self.again(system).await?.power == *wanted)
     }
 
     /// Waits until two reads in a row return the wanted state. A read without an answer does not count. The error is
     /// the last observed state.
-    async fn wait(&self, system: &System, wanted: &Power, long: Duration, poll: Duration) -> Result<(), String> {
-        let until = Instant::now() + long;
+    async fn wait(&self, system: &System, wanted: &Power, timeout: Duration, poll: Duration) -> Result<(), String> {
+        let until = Instant::now() + timeout;
         let mut seen = 0;
         loop {
             sleep(poll).await;
@@ -197,12 +206,12 @@ impl Bmc {
         }
     }
 
-    fn late(&self, asked: &str, wanted: &'static str, after: Duration, state: String) -> BmcError {
+    fn late_error(&self, asked: &str, wanted: &'static str, after: Duration, state: String) -> BmcError {
         let (bmc, asked) = (self.origin.clone(), asked.to_owned());
         BmcError::Late { bmc, asked, wanted, seconds: after.as_secs(), state }
     }
 
-    fn offers(&self, system: &System, wanted: &'static str) -> BmcError {
+    fn no_reset_type(&self, system: &System, wanted: &'static str) -> BmcError {
         BmcError::NoResetType { bmc: self.origin.clone(), wanted, offered: system.offered().to_vec() }
     }
 }

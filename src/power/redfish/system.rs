@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::talk::{Bmc, BmcError, link, short};
+use super::client::{Bmc, BmcError, link, shorten};
 
 /// Usual path of the systems. The service root has the actual one.
 const SYSTEMS: &str = "/redfish/v1/Systems";
@@ -28,7 +28,7 @@ impl Power {
         match value.as_str() {
             Some("On") => Self::On,
             Some("Off") => Self::Off,
-            Some(other) => Self::Other(short(other)),
+            Some(other) => Self::Other(shorten(other)),
             None => Self::Unknown,
         }
     }
@@ -75,7 +75,7 @@ impl System {
     }
 
     /// Returns the first of these reset types that is on offer. Types that are not on offer are never tried.
-    pub(super) fn first_of(&self, types: &[&'static str]) -> Option<&'static str> {
+    pub(super) fn first_offered(&self, types: &[&'static str]) -> Option<&'static str> {
         self.target.as_ref()?;
         let offered = |t: &&&str| self.offered.as_ref().is_none_or(|all| all.iter().any(|o| o == *t));
         types.iter().find(offered).copied()
@@ -90,27 +90,27 @@ impl Bmc {
         let path = match &self.system {
             Some(path) if path.starts_with('/') => path.clone(),
             Some(id) => format!("{systems}/{id}"),
-            None => self.only(&systems).await?,
+            None => self.only_system(&systems).await?,
         };
-        let (value, now) = self.dated(&path).await?;
+        let (value, now) = self.get_with_date(&path).await?;
         self.read_system(path, &value, now).await
     }
 
     /// Reads the same system again without discovery.
     pub async fn again(&self, known: &System) -> Result<System, BmcError> {
-        let (value, now) = self.dated(&known.path).await?;
+        let (value, now) = self.get_with_date(&known.path).await?;
         let power = self.power_of(&known.path, &value)?;
         Ok(System { power, reset_age: age(&value, now), ..known.clone() })
     }
 
-    async fn only(&self, systems: &str) -> Result<String, BmcError> {
+    async fn only_system(&self, systems: &str) -> Result<String, BmcError> {
         let value = self.get(systems).await?;
         let Some(members) = value["Members"].as_array() else {
-            return Err(self.odd(&format!("GET {systems}"), "a collection without Members"));
+            return Err(self.not_redfish(&format!("GET {systems}"), "a collection without Members"));
         };
         let mut found: Vec<String> = members.iter().filter_map(link).map(str::to_owned).collect();
         match found.pop() {
-            Some(only) if found.is_empty() && members.len() == 1 => Ok(only),
+            Some(only_system) if found.is_empty() && members.len() == 1 => Ok(only_system),
             last => {
                 found.extend(last);
                 Err(BmcError::Systems { bmc: self.origin.clone(), found })
@@ -122,17 +122,17 @@ impl Bmc {
         if value.is_object() {
             return Ok(Power::read(&value["PowerState"]));
         }
-        Err(self.odd(&format!("GET {path}"), "a system that is not an object"))
+        Err(self.not_redfish(&format!("GET {path}"), "a system that is not an object"))
     }
 
     async fn read_system(&self, path: String, value: &Value, now: Option<Timestamp>) -> Result<System, BmcError> {
         let power = self.power_of(&path, value)?;
         let action = &value["Actions"]["#ComputerSystem.Reset"];
         let offered = match &action["ResetType@Redfish.AllowableValues"] {
-            Value::Array(values) => Some(texts(values)),
+            Value::Array(values) => Some(strings(values)),
             // Newer services report it in a resource of its own.
             _ => match action["@Redfish.ActionInfo"].as_str() {
-                Some(info) => self.get(info).await.ok().as_ref().and_then(of_action_info),
+                Some(info) => self.get(info).await.ok().as_ref().and_then(reset_types_of),
                 None => None,
             },
         };
@@ -150,7 +150,9 @@ impl Bmc {
     /// afterwards.
     pub(super) async fn reset(&self, system: &System, kind: &str) -> Result<(), BmcError> {
         let Some(target) = &system.target else {
-            return Err(self.odd(&format!("GET {}", system.path), "the system has no action ComputerSystem.Reset"));
+            return Err(
+                self.not_redfish(&format!("GET {}", system.path), "the system has no action ComputerSystem.Reset")
+            );
         };
         tracing::info!(bmc = self.origin, system = system.path, reset = kind, "requesting a reset");
         self.post(target, &json!({"ResetType": kind})).await.map(drop)
@@ -163,12 +165,12 @@ fn age(value: &Value, now: Option<Timestamp>) -> Option<Duration> {
     Duration::try_from(now?.duration_since(at)).ok()
 }
 
-fn texts(values: &[Value]) -> Vec<String> {
+fn strings(values: &[Value]) -> Vec<String> {
     values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn of_action_info(info: &Value) -> Option<Vec<String>> {
+fn reset_types_of(info: &Value) -> Option<Vec<String>> {
     let parameters = info["Parameters"].as_array()?;
     let kind = parameters.iter().find(|p| p["Name"] == "ResetType")?;
-    kind["AllowableValues"].as_array().map(|values| texts(values))
+    kind["AllowableValues"].as_array().map(|values| strings(values))
 }

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Address, Bmc, BmcError, Login, Off, Patience, Power, SignIn};
+use super::{Address, Bmc, BmcError, Login, Off, Power, SignIn, Timeouts};
 use crate::{
     model::host::Mode,
     net::{Http, NoAnswer},
@@ -23,7 +23,7 @@ struct Fake {
     pending: Option<(bool, Instant)>,
     delay: Duration,
     /// Requested resets.
-    asked: Vec<String>,
+    resets: Vec<String>,
     /// Reset types on offer. `None`: not listed.
     offered: Option<Vec<&'static str>>,
     /// Reset types that are refused, with the status and the number of times.
@@ -31,9 +31,9 @@ struct Fake {
     /// Reset types that are accepted and never carried out.
     ignored: Vec<&'static str>,
     /// Whether resets are carried out without an answer.
-    mute: bool,
+    no_reset_answer: bool,
     /// Number of requests for the state that get no answer.
-    deaf: usize,
+    unanswered: usize,
     sessions: bool,
     /// Number of requests that a session lasts for.
     session_lasts: usize,
@@ -48,12 +48,12 @@ impl Default for Fake {
             on: true,
             pending: None,
             delay: Duration::from_secs(5),
-            asked: Vec::new(),
+            resets: Vec::new(),
             offered: Some(vec!["On", "ForceOff", "GracefulShutdown", "Nmi"]),
             refused: Vec::new(),
             ignored: Vec::new(),
-            mute: false,
-            deaf: 0,
+            no_reset_answer: false,
+            unanswered: 0,
             sessions: false,
             session_lasts: usize::MAX,
             open: Vec::new(),
@@ -64,7 +64,7 @@ impl Default for Fake {
 }
 
 /// Status, body, and one header.
-type Said = (u16, Value, Option<(&'static str, String)>);
+type FakeAnswer = (u16, Value, Option<(&'static str, String)>);
 
 impl Fake {
     fn state(&mut self) -> &'static str {
@@ -74,7 +74,7 @@ impl Fake {
         if self.on { "On" } else { "Off" }
     }
 
-    fn answer(&mut self, request: &Request<Bytes>) -> Result<Said, NoAnswer> {
+    fn answer(&mut self, request: &Request<Bytes>) -> Result<FakeAnswer, NoAnswer> {
         let (method, path) = (request.method().as_str(), request.uri().path().to_owned());
         self.seen.push(format!("{method} {path}"));
         if path == "/redfish/v1/" {
@@ -124,8 +124,8 @@ impl Fake {
                 Ok((200, system, Some(("date", "Thu, 01 Jan 2026 13:00:00 GMT".to_owned()))))
             }
             "/redfish/v1/Systems/1" => {
-                if self.deaf > 0 {
-                    self.deaf -= 1;
+                if self.unanswered > 0 {
+                    self.unanswered -= 1;
                     return Err(NoAnswer("no answer in 10 s".to_owned()));
                 }
                 let mut reset = json!({"target": "/redfish/v1/Systems/1/Reset"});
@@ -137,7 +137,7 @@ impl Fake {
             }
             "/redfish/v1/Systems/1/Reset" => {
                 let kind = body["ResetType"].as_str().unwrap_or_default().to_owned();
-                self.asked.push(kind.clone());
+                self.resets.push(kind.clone());
                 if let Some((_, code, left)) = self.refused.iter_mut().find(|(k, _, left)| *k == kind && *left > 0) {
                     *left -= 1;
                     return Ok((*code, json!({"error": {"message": "not\n now"}}), None));
@@ -147,7 +147,11 @@ impl Fake {
                 if self.on != on && !self.ignored.contains(&kind.as_str()) {
                     self.pending = Some((on, Instant::now() + self.delay));
                 }
-                if self.mute { Err(NoAnswer("no answer in 10 s".to_owned())) } else { Ok((204, Value::Null, None)) }
+                if self.no_reset_answer {
+                    Err(NoAnswer("no answer in 10 s".to_owned()))
+                } else {
+                    Ok((204, Value::Null, None))
+                }
             }
             _ => Ok((404, Value::Null, None)),
         }
@@ -156,10 +160,10 @@ impl Fake {
 
 /// Returns the fake, and a BMC client that talks to it.
 fn bmc_at(fake: Fake, address: &str) -> (Arc<Mutex<Fake>>, Bmc) {
-    signed_in(fake, address, "p:w")
+    bmc_with_password(fake, address, "p:w")
 }
 
-fn signed_in(fake: Fake, address: &str, password: &str) -> (Arc<Mutex<Fake>>, Bmc) {
+fn bmc_with_password(fake: Fake, address: &str, password: &str) -> (Arc<Mutex<Fake>>, Bmc) {
     let fake = Arc::new(Mutex::new(fake));
     let to = fake.clone();
     let http = Http::by(move |request| {
@@ -185,14 +189,14 @@ fn bmc(fake: Fake) -> (Arc<Mutex<Fake>>, Bmc) {
     bmc_at(fake, "https://bmc.example")
 }
 
-fn asked(fake: &Mutex<Fake>) -> Vec<String> {
-    fake.lock().unwrap().asked.clone()
+fn resets(fake: &Mutex<Fake>) -> Vec<String> {
+    fake.lock().unwrap().resets.clone()
 }
 
-const QUIET: &(dyn Fn(&str) + Sync) = &|_| {};
+const NO_REPORT: &(dyn Fn(&str) + Sync) = &|_| {};
 
 #[test]
-fn addresses_are_read_as_files_and_bare_metal_hosts_write_them() {
+fn addresses_are_parsed_in_the_forms_of_files_and_bare_metal_hosts() {
     let system = Some("/redfish/v1/Systems/1".to_owned());
     for (text, origin, path) in [
         ("10.0.0.1", "https://10.0.0.1", None),
@@ -212,7 +216,7 @@ fn addresses_are_read_as_files_and_bare_metal_hosts_write_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_only_system_is_found_and_several_are_an_error_that_names_them() {
+async fn a_single_system_is_found_and_several_are_an_error_that_names_them() {
     let (_, one) = bmc(Fake::default());
     assert_eq!(one.system().await.unwrap().path, "/redfish/v1/Systems/1");
     let (_, two) = bmc(Fake { members: vec!["/redfish/v1/Systems/1", "/redfish/v1/Systems/2"], ..Fake::default() });
@@ -226,7 +230,7 @@ async fn the_only_system_is_found_and_several_are_an_error_that_names_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_is_redirected_and_a_redirect_never_takes_the_password_elsewhere() {
+async fn redirects_are_followed_on_the_same_server_only() {
     let (_, named) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/name");
     assert_eq!(named.system().await.unwrap().power, Power::On);
     let (fake, away) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/away");
@@ -235,32 +239,32 @@ async fn a_name_is_redirected_and_a_redirect_never_takes_the_password_elsewhere(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_used_renewed_and_closed() {
+async fn a_session_is_reused_renewed_and_closed() {
     let (fake, bmc) = bmc(Fake { sessions: true, session_lasts: 3, ..Fake::default() });
-    bmc.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap();
+    bmc.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
     bmc.close().await;
     let fake = fake.lock().unwrap();
-    assert_eq!(fake.asked, ["ForceOff"]);
+    assert_eq!(fake.resets, ["ForceOff"]);
     assert_eq!(fake.seen.iter().filter(|s| *s == "POST /redfish/v1/S").count(), 2);
     assert_eq!(fake.seen.last().unwrap(), "DELETE /redfish/v1/S/1");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_password_is_said_at_once_and_never_shown() {
-    let (fake, wrong) = signed_in(Fake::default(), "https://bmc.example", "hunter2");
-    let e = wrong.off(Mode::Soft, &Patience::default(), QUIET).await.unwrap_err();
+async fn a_wrong_password_is_reported_at_once_and_never_shown() {
+    let (fake, wrong) = bmc_with_password(Fake::default(), "https://bmc.example", "hunter2");
+    let e = wrong.off(Mode::Soft, &Timeouts::default(), NO_REPORT).await.unwrap_err();
     assert!(matches!(e, BmcError::Unauthorized { code: 401, .. }));
     assert!(
         !format!("{e} {e:?} {wrong:?} {:?}", Login { username: "u".to_owned(), password: "hunter2".to_owned() })
             .contains("hunter2")
     );
-    assert!(asked(&fake).is_empty());
+    assert!(resets(&fake).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn soft_is_tried_first_and_then_hard_where_it_fails_is_refused_or_is_not_on_offer() {
+async fn hard_follows_a_soft_power_off_that_fails_is_refused_or_is_not_offered() {
     for (what, fake, expected, how) in [
-        ("works", Fake::default(), vec!["GracefulShutdown"], Off::Softly),
+        ("works", Fake::default(), vec!["GracefulShutdown"], Off::Graceful),
         (
             "ignored",
             Fake { ignored: vec!["GracefulShutdown"], ..Fake::default() },
@@ -279,71 +283,71 @@ async fn soft_is_tried_first_and_then_hard_where_it_fails_is_refused_or_is_not_o
             vec!["ForceOff"],
             Off::Hard,
         ),
-        ("nothing said", Fake { offered: None, ..Fake::default() }, vec!["GracefulShutdown"], Off::Softly),
+        ("nothing said", Fake { offered: None, ..Fake::default() }, vec!["GracefulShutdown"], Off::Graceful),
         ("off already", Fake { on: false, ..Fake::default() }, vec![], Off::Already),
     ] {
         let (fake, bmc) = bmc(fake);
-        assert_eq!(bmc.off(Mode::Soft, &Patience::default(), QUIET).await, Ok(how), "{what}");
-        assert_eq!(asked(&fake), expected, "{what}");
+        assert_eq!(bmc.off(Mode::Soft, &Timeouts::default(), NO_REPORT).await, Ok(how), "{what}");
+        assert_eq!(resets(&fake), expected, "{what}");
         assert_eq!(fake.lock().unwrap().state(), "Off", "{what}");
     }
     let (fake, hard) = bmc(Fake::default());
-    assert_eq!(hard.off(Mode::Hard, &Patience::default(), QUIET).await, Ok(Off::Hard));
-    assert_eq!(asked(&fake), ["ForceOff"]);
+    assert_eq!(hard.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await, Ok(Off::Hard));
+    assert_eq!(resets(&fake), ["ForceOff"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_repeated_after_its_deadline_only_and_a_lie_ends_as_an_error() {
+async fn a_reset_repeats_only_after_its_timeout_and_a_false_success_is_an_error() {
     // A repeated ForceOff restarts this BMC's delay: repeating it at each poll would never end.
     let (fake, slow) = bmc(Fake { delay: Duration::from_secs(50), ..Fake::default() });
-    slow.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap();
-    assert_eq!(asked(&fake), ["ForceOff"]);
+    slow.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
+    assert_eq!(resets(&fake), ["ForceOff"]);
     let (fake, liar) = bmc(Fake { ignored: vec!["ForceOff"], ..Fake::default() });
-    let e = liar.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap_err();
+    let e = liar.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err();
     assert!(matches!(&e, BmcError::Late { wanted: "off", state, .. } if state == "on"), "{e}");
-    assert_eq!(asked(&fake), ["ForceOff", "ForceOff"]);
+    assert_eq!(resets(&fake), ["ForceOff", "ForceOff"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_counts_as_sent_and_silence_is_no_state() {
-    let (fake, bmc) = bmc(Fake { mute: true, ..Fake::default() });
-    bmc.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap();
-    fake.lock().unwrap().deaf = 0;
-    assert_eq!(asked(&fake), ["ForceOff"]);
+async fn a_reset_without_an_answer_counts_as_sent_and_no_answer_is_no_power_state() {
+    let (fake, bmc) = bmc(Fake { no_reset_answer: true, ..Fake::default() });
+    bmc.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap();
+    fake.lock().unwrap().unanswered = 0;
+    assert_eq!(resets(&fake), ["ForceOff"]);
     let (fake, late) = self::bmc(Fake::default());
     let system = late.system().await.unwrap();
-    fake.lock().unwrap().deaf = 4;
+    fake.lock().unwrap().unanswered = 4;
     late.reset(&system, "ForceOff").await.unwrap();
-    let e = late.off(Mode::Hard, &Patience::default(), QUIET).await.unwrap_err();
+    let e = late.off(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err();
     assert!(e.to_string().contains("does not answer"), "{e}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cycle_sees_the_machine_off_and_does_not_leave_it_off() {
+async fn a_cycle_waits_for_off_and_turns_the_machine_on_again() {
     let (fake, bmc) = bmc(Fake { refused: vec![("On", 503, 2)], ..Fake::default() });
-    assert_eq!(bmc.cycle(Mode::Soft, &Patience::default(), QUIET).await, Ok(Off::Softly));
-    assert_eq!(asked(&fake), ["GracefulShutdown", "On", "On", "On"]);
+    assert_eq!(bmc.cycle(Mode::Soft, &Timeouts::default(), NO_REPORT).await, Ok(Off::Graceful));
+    assert_eq!(resets(&fake), ["GracefulShutdown", "On", "On", "On"]);
     assert_eq!(fake.lock().unwrap().state(), "On");
     // A machine that cannot be turned on again is not turned off.
     let (fake, bmc) = self::bmc(Fake { offered: Some(vec!["ForceOff"]), ..Fake::default() });
-    let text = bmc.cycle(Mode::Hard, &Patience::default(), QUIET).await.unwrap_err().to_string();
+    let text = bmc.cycle(Mode::Hard, &Timeouts::default(), NO_REPORT).await.unwrap_err().to_string();
     assert!(text.contains("no reset type to turn on the machine; it offers: ForceOff"), "{text}");
-    assert!(asked(&fake).is_empty());
+    assert!(resets(&fake).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn turning_on_what_is_about_to_go_off_is_seen_through() {
+async fn on_waits_for_a_machine_that_is_about_to_go_off_and_turns_it_on_again() {
     // `On` during a pending off is lost: the machine goes off afterwards.
     let (fake, bmc) = bmc(Fake { pending: None, delay: Duration::from_secs(1), ..Fake::default() });
     let system = bmc.system().await.unwrap();
     bmc.reset(&system, "ForceOff").await.unwrap();
-    assert_eq!(bmc.on(&Patience::default(), QUIET).await, Ok(true));
-    assert_eq!(asked(&fake), ["ForceOff", "On"]);
+    assert_eq!(bmc.on(&Timeouts::default(), NO_REPORT).await, Ok(true));
+    assert_eq!(resets(&fake), ["ForceOff", "On"]);
     assert_eq!(fake.lock().unwrap().state(), "On");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_the_last_reset_is_an_age_by_the_bmcs_own_clock() {
+async fn the_age_of_the_last_reset_uses_the_bmcs_clock() {
     let (_, bmc) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/2");
     let age = bmc.system().await.unwrap().reset_age.unwrap();
     assert_eq!(age.as_secs(), 90 * 60);

@@ -21,9 +21,9 @@ pub(super) fn run(nodes: &[Node], machine: &Machine, out: &mut String) -> Result
     for node in nodes {
         match node {
             Node::Text(text) => out.push_str(text),
-            Node::Show(expr) => out.push_str(&shown(expr, &eval(expr, machine)?)?),
+            Node::Show(expr) => out.push_str(&to_text(expr, &eval(expr, machine)?)?),
             Node::If { test, yes, no } => {
-                let branch = if truth(&eval(test, machine)?) { yes } else { no };
+                let branch = if is_truthy(&eval(test, machine)?) { yes } else { no };
                 run(branch, machine, out)?;
             }
         }
@@ -31,7 +31,7 @@ pub(super) fn run(nodes: &[Node], machine: &Machine, out: &mut String) -> Result
     Ok(())
 }
 
-fn shown<'a>(expr: &Expr, value: &'a Value<'_>) -> Result<Cow<'a, str>, Fault> {
+fn to_text<'a>(expr: &Expr, value: &'a Value<'_>) -> Result<Cow<'a, str>, Fault> {
     match value {
         Value::Text(text) => Ok(Cow::Borrowed(text)),
         Value::Number(n) => Ok(n.to_string().into()),
@@ -43,7 +43,7 @@ fn shown<'a>(expr: &Expr, value: &'a Value<'_>) -> Result<Cow<'a, str>, Fault> {
     }
 }
 
-fn truth(value: &Value<'_>) -> bool {
+fn is_truthy(value: &Value<'_>) -> bool {
     match value {
         Value::Text(text) => !text.is_empty(),
         Value::Number(n) => *n != 0,
@@ -127,15 +127,15 @@ fn call<'a>(
         let mut last = Value::Flag(false);
         for argument in arguments {
             last = eval(argument, machine)?;
-            if truth(&last) == (function == Function::Or) {
+            if is_truthy(&last) == (function == Function::Or) {
                 break;
             }
         }
         return Ok(last);
     }
     let values = arguments.iter().map(|a| eval(a, machine)).collect::<Result<Vec<_>, _>>()?;
-    let compared = |wanted: fn(Ordering) -> bool| match values.as_slice() {
-        [a, b] => Ok(Value::Flag(wanted(order(expr, a, b)?))),
+    let compared = |predicate: fn(Ordering) -> bool| match values.as_slice() {
+        [a, b] => Ok(Value::Flag(predicate(order(expr, a, b)?))),
         _ => Err(Fault::new(expr.at, "comparing needs two values")),
     };
     match function {
@@ -158,7 +158,7 @@ fn call<'a>(
         Function::Le => compared(Ordering::is_le),
         Function::Gt => compared(Ordering::is_gt),
         Function::Ge => compared(Ordering::is_ge),
-        Function::Not => Ok(Value::Flag(!values.first().is_some_and(truth))),
+        Function::Not => Ok(Value::Flag(!values.first().is_some_and(is_truthy))),
         Function::And | Function::Or => Ok(Value::Flag(false)),
     }
 }
@@ -205,7 +205,7 @@ fn index<'a>(expr: &Expr, values: &[Value<'a>]) -> Result<Value<'a>, Fault> {
 }
 
 /// Limit of a rendered text in bytes, more than any label or annotation may have.
-const LONGEST: usize = 256 << 10;
+const MAX_TEXT_BYTES: usize = 256 << 10;
 
 fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
     let bad = |what: String| Fault::new(expr.at, what);
@@ -260,8 +260,8 @@ fn printf(expr: &Expr, values: &[Value<'_>]) -> Result<String, Fault> {
         };
         done.map_err(|e| bad(e.to_string()))?;
         // a %q of a %q can double the length each time
-        if out.len() > LONGEST {
-            return Err(bad(format!("printf: the text has more than {LONGEST} bytes")));
+        if out.len() > MAX_TEXT_BYTES {
+            return Err(bad(format!("printf: the text has more than {MAX_TEXT_BYTES} bytes")));
         }
     }
     match rest.len() {

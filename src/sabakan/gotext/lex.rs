@@ -6,11 +6,11 @@ use super::Fault;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) at: usize,
-    pub(super) what: What,
+    pub(super) what: TokenKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum TokenKind {
     /// Text outside of actions, as it is printed.
     Text(String),
     /// `{{`
@@ -52,7 +52,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, Fault> {
             inside += 1;
         }
         if !piece.is_empty() {
-            out.push(Token { at, what: What::Text(piece) });
+            out.push(Token { at, what: TokenKind::Text(piece) });
         }
         if open == chars.len() {
             break;
@@ -77,10 +77,10 @@ fn action(chars: &[char], open: usize, inside: usize, out: &mut Vec<Token>) -> R
         let end = find(chars, at + 2, "*/").ok_or_else(|| Fault::new(open, "the comment does not end"))? + 2;
         return closing(chars, end).ok_or_else(|| Fault::new(end, "a comment must be followed by }} and nothing else"));
     }
-    out.push(Token { at: open, what: What::Open });
+    out.push(Token { at: open, what: TokenKind::Open });
     loop {
         if let Some(closed) = closing(chars, at) {
-            out.push(Token { at, what: What::Close });
+            out.push(Token { at, what: TokenKind::Close });
             return Ok(closed);
         }
         let Some(&c) = chars.get(at) else { return Err(Fault::new(open, "the action {{ does not end with }}")) };
@@ -108,45 +108,45 @@ fn closing(chars: &[char], at: usize) -> Option<(usize, bool)> {
     None
 }
 
-fn piece(chars: &[char], at: usize, c: char) -> Result<(What, usize), Fault> {
+fn piece(chars: &[char], at: usize, c: char) -> Result<(TokenKind, usize), Fault> {
     match c {
-        '|' => Ok((What::Pipe, at + 1)),
-        '(' => Ok((What::Left, at + 1)),
-        ')' => Ok((What::Right, at + 1)),
+        '|' => Ok((TokenKind::Pipe, at + 1)),
+        '(' => Ok((TokenKind::Left, at + 1)),
+        ')' => Ok((TokenKind::Right, at + 1)),
         '"' => quoted(chars, at),
         '`' => {
             let end = find(chars, at + 1, "`").ok_or_else(|| Fault::new(at, "the string does not end"))?;
-            Ok((What::Quoted(chars[at + 1..end].iter().collect()), end + 1))
+            Ok((TokenKind::Quoted(chars[at + 1..end].iter().collect()), end + 1))
         }
         '.' => field(chars, at),
         '$' => Err(Fault::new(at, "variables are not supported in labels")),
         '+' | '-' | '0'..='9' => {
-            let word: String = chars[at..].iter().take_while(|c| !ends_word(**c)).collect();
+            let word: String = chars[at..].iter().take_while(|c| !is_delimiter(**c)).collect();
             let number = word.strip_prefix('+').unwrap_or(&word).parse();
             let number = number.map_err(|_| Fault::new(at, format!("{word:?} is not a whole number")))?;
-            Ok((What::Number(number), at + word.chars().count()))
+            Ok((TokenKind::Number(number), at + word.chars().count()))
         }
         c if c.is_alphabetic() || c == '_' => {
             let word: String = chars[at..].iter().take_while(|c| c.is_alphanumeric() || **c == '_').collect();
             let next = at + word.chars().count();
-            Ok((What::Word(word), next))
+            Ok((TokenKind::Word(word), next))
         }
         other => Err(Fault::new(at, format!("unexpected {other:?}"))),
     }
 }
 
-fn ends_word(c: char) -> bool {
+fn is_delimiter(c: char) -> bool {
     c.is_whitespace() || matches!(c, '|' | '(' | ')' | '}' | '"' | '`')
 }
 
-fn field(chars: &[char], start: usize) -> Result<(What, usize), Fault> {
+fn field(chars: &[char], start: usize) -> Result<(TokenKind, usize), Fault> {
     let mut names = Vec::new();
     let mut at = start;
     while chars.get(at) == Some(&'.') {
         let name: String = chars[at + 1..].iter().take_while(|c| c.is_alphanumeric() || **c == '_').collect();
         if name.is_empty() {
-            if names.is_empty() && chars.get(at + 1).is_none_or(|c| ends_word(*c)) {
-                return Ok((What::Field(names), at + 1));
+            if names.is_empty() && chars.get(at + 1).is_none_or(|c| is_delimiter(*c)) {
+                return Ok((TokenKind::Field(names), at + 1));
             }
             return Err(Fault::new(at, "a dot must be followed by the name of a field"));
         }
@@ -154,18 +154,18 @@ fn field(chars: &[char], start: usize) -> Result<(What, usize), Fault> {
         names.push(name);
     }
     match chars.get(at) {
-        Some(&c) if !ends_word(c) => Err(Fault::new(at, format!("{c:?} is not allowed in the name of a field"))),
-        _ => Ok((What::Field(names), at)),
+        Some(&c) if !is_delimiter(c) => Err(Fault::new(at, format!("{c:?} is not allowed in the name of a field"))),
+        _ => Ok((TokenKind::Field(names), at)),
     }
 }
 
-fn quoted(chars: &[char], start: usize) -> Result<(What, usize), Fault> {
+fn quoted(chars: &[char], start: usize) -> Result<(TokenKind, usize), Fault> {
     let mut text = String::new();
     let mut at = start + 1;
     loop {
         match chars.get(at) {
             None | Some('\n') => return Err(Fault::new(start, "the string does not end")),
-            Some('"') => return Ok((What::Quoted(text), at + 1)),
+            Some('"') => return Ok((TokenKind::Quoted(text), at + 1)),
             Some('\\') => {
                 let c = match chars.get(at + 1) {
                     Some('n') => '\n',

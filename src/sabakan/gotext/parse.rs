@@ -3,7 +3,7 @@
 
 use super::{
     Fault,
-    lex::{Token, What},
+    lex::{Token, TokenKind},
 };
 use crate::model::text::nearest;
 
@@ -86,11 +86,11 @@ const FUNCTIONS: [(&str, Function, usize, usize); 11] = [
 ];
 const FIELDS: [&str; 9] =
     ["Serial", "Rack", "IndexInRack", "Role", "IPv4", "RegisterDate", "RetireDate", "Labels", "BMC"];
-const OTHER_WORDS: [&str; 8] = ["range", "with", "define", "template", "block", "break", "continue", "nil"];
+const UNSUPPORTED_KEYWORDS: [&str; 8] = ["range", "with", "define", "template", "block", "break", "continue", "nil"];
 
 pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Node>, Fault> {
     let end = tokens.last().map_or(0, |t| t.at);
-    let mut reader = Reader { tokens: tokens.into_iter().peekable(), end, branches: 0, parentheses: 0 };
+    let mut reader = Parser { tokens: tokens.into_iter().peekable(), end, branches: 0, parentheses: 0 };
     let (nodes, stop) = reader.list()?;
     match stop {
         None => Ok(nodes),
@@ -100,9 +100,9 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Node>, Fault> {
 
 /// Limit of nested ifs, of nested parentheses, and of commands in a pipeline. A template in etcd must not be able to
 /// crash every engine that reads it.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
-struct Reader {
+struct Parser {
     tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
     end: usize,
     branches: usize,
@@ -110,21 +110,21 @@ struct Reader {
 }
 
 /// Enters one more level, or fails.
-fn deeper(depth: &mut usize, at: usize, what: &str) -> Result<(), Fault> {
+fn check_depth(depth: &mut usize, at: usize, what: &str) -> Result<(), Fault> {
     *depth += 1;
-    if *depth > DEEPEST { Err(Fault::new(at, format!("more than {DEEPEST} {what}"))) } else { Ok(()) }
+    if *depth > MAX_DEPTH { Err(Fault::new(at, format!("more than {MAX_DEPTH} {what}"))) } else { Ok(()) }
 }
 
 /// End of a list of nodes: the place and the keyword, `else` or `end`.
 type Stop = (usize, String);
 
-impl Reader {
+impl Parser {
     /// Reads nodes up to `else`, `end` or the end of the text.
     fn list(&mut self) -> Result<(Vec<Node>, Option<Stop>), Fault> {
         let mut nodes = Vec::new();
         while let Some(token) = self.tokens.next() {
             match token.what {
-                What::Text(text) => nodes.push(Node::Text(text)),
+                TokenKind::Text(text) => nodes.push(Node::Text(text)),
                 _ => match self.keyword() {
                     Some((at, word)) if word == "if" => nodes.push(self.branch(at)?),
                     Some((at, word)) if word == "else" || word == "end" => return Ok((nodes, Some((at, word)))),
@@ -143,24 +143,26 @@ impl Reader {
     /// Reads a keyword that is no function.
     fn keyword(&mut self) -> Option<(usize, String)> {
         let is = |t: &Token| match &t.what {
-            What::Word(word) => matches!(word.as_str(), "if" | "else" | "end") || OTHER_WORDS.contains(&word.as_str()),
+            TokenKind::Word(word) => {
+                matches!(word.as_str(), "if" | "else" | "end") || UNSUPPORTED_KEYWORDS.contains(&word.as_str())
+            }
             _ => false,
         };
         let token = self.tokens.next_if(is)?;
         match token.what {
-            What::Word(word) => Some((token.at, word)),
+            TokenKind::Word(word) => Some((token.at, word)),
             _ => None,
         }
     }
 
     fn branch(&mut self, at: usize) -> Result<Node, Fault> {
-        deeper(&mut self.branches, at, "ifs within each other")?;
-        let branch = self.whole_branch(at);
+        check_depth(&mut self.branches, at, "ifs within each other")?;
+        let branch = self.parse_branch(at);
         self.branches -= 1;
         branch
     }
 
-    fn whole_branch(&mut self, at: usize) -> Result<Node, Fault> {
+    fn parse_branch(&mut self, at: usize) -> Result<Node, Fault> {
         let test = self.pipeline()?;
         self.close()?;
         let (yes, stop) = self.list()?;
@@ -189,7 +191,7 @@ impl Reader {
 
     fn close(&mut self) -> Result<(), Fault> {
         match self.tokens.next() {
-            Some(Token { what: What::Close, .. }) => Ok(()),
+            Some(Token { what: TokenKind::Close, .. }) => Ok(()),
             Some(other) => Err(Fault::new(other.at, "expected }}")),
             None => Err(Fault::new(self.end, "expected }}")),
         }
@@ -197,8 +199,8 @@ impl Reader {
 
     fn pipeline(&mut self) -> Result<Expr, Fault> {
         let (mut value, mut pipes) = (self.command(None)?, 0);
-        while let Some(pipe) = self.tokens.next_if(|t| t.what == What::Pipe) {
-            deeper(&mut pipes, pipe.at, "commands in a pipeline")?;
+        while let Some(pipe) = self.tokens.next_if(|t| t.what == TokenKind::Pipe) {
+            check_depth(&mut pipes, pipe.at, "commands in a pipeline")?;
             value = self.command(Some(value))?;
         }
         Ok(value)
@@ -208,7 +210,7 @@ impl Reader {
     fn command(&mut self, piped: Option<Expr>) -> Result<Expr, Fault> {
         let end = self.end;
         let at = self.tokens.peek().map_or(end, |t| t.at);
-        let function = self.tokens.next_if(|t| matches!(&t.what, What::Word(w) if w != "true" && w != "false"));
+        let function = self.tokens.next_if(|t| matches!(&t.what, TokenKind::Word(w) if w != "true" && w != "false"));
         let Some(token) = function else {
             let first = self.operand(at)?;
             let mut arguments = self.operands()?;
@@ -218,7 +220,7 @@ impl Reader {
                 Some(argument) => Err(Fault::new(argument.at, "only a function takes arguments")),
             };
         };
-        let What::Word(name) = token.what else { return Err(Fault::new(at, "expected a function")) };
+        let TokenKind::Word(name) = token.what else { return Err(Fault::new(at, "expected a function")) };
         let Some(&(_, function, least, most)) = FUNCTIONS.iter().find(|f| f.0 == name) else {
             let known = FUNCTIONS.map(|f| f.0);
             let hint = nearest(&name, known)
@@ -237,7 +239,7 @@ impl Reader {
     fn operands(&mut self) -> Result<Vec<Expr>, Fault> {
         let mut out = Vec::new();
         while let Some(token) = self.tokens.peek() {
-            if matches!(token.what, What::Pipe | What::Right | What::Close) {
+            if matches!(token.what, TokenKind::Pipe | TokenKind::Right | TokenKind::Close) {
                 break;
             }
             let at = token.at;
@@ -249,30 +251,30 @@ impl Reader {
     fn operand(&mut self, at: usize) -> Result<Expr, Fault> {
         let token = self.tokens.next().ok_or_else(|| Fault::new(at, "something is missing"))?;
         let kind = match token.what {
-            What::Quoted(text) => Kind::Text(text),
-            What::Number(n) => Kind::Number(n),
-            What::Word(word) if word == "true" || word == "false" => Kind::Flag(word == "true"),
-            What::Word(word) if FUNCTIONS.iter().any(|f| f.0 == word) => {
+            TokenKind::Quoted(text) => Kind::Text(text),
+            TokenKind::Number(n) => Kind::Number(n),
+            TokenKind::Word(word) if word == "true" || word == "false" => Kind::Flag(word == "true"),
+            TokenKind::Word(word) if FUNCTIONS.iter().any(|f| f.0 == word) => {
                 return Err(Fault::new(at, format!("put {word} and its arguments in parentheses")));
             }
-            What::Word(word) => return Err(Fault::new(at, format!("unexpected {word}"))),
-            What::Left => {
-                deeper(&mut self.parentheses, at, "parentheses within each other")?;
+            TokenKind::Word(word) => return Err(Fault::new(at, format!("unexpected {word}"))),
+            TokenKind::Left => {
+                check_depth(&mut self.parentheses, at, "parentheses within each other")?;
                 let inner = self.pipeline()?;
                 self.parentheses -= 1;
                 return match self.tokens.next() {
-                    Some(Token { what: What::Right, .. }) => Ok(inner),
+                    Some(Token { what: TokenKind::Right, .. }) => Ok(inner),
                     _ => Err(Fault::new(at, "the parenthesis is not closed")),
                 };
             }
-            What::Field(names) => {
+            TokenKind::Field(names) => {
                 let field = self.field(at, &names)?;
                 Kind::Field(field)
             }
-            What::Close => return Err(Fault::new(at, "something is missing before }}")),
-            What::Pipe => return Err(Fault::new(at, "something is missing before |")),
-            What::Right => return Err(Fault::new(at, "a closing parenthesis has no opening one")),
-            What::Text(_) | What::Open => return Err(Fault::new(at, "an action within an action")),
+            TokenKind::Close => return Err(Fault::new(at, "something is missing before }}")),
+            TokenKind::Pipe => return Err(Fault::new(at, "something is missing before |")),
+            TokenKind::Right => return Err(Fault::new(at, "a closing parenthesis has no opening one")),
+            TokenKind::Text(_) | TokenKind::Open => return Err(Fault::new(at, "an action within an action")),
         };
         Ok(Expr { at, kind })
     }
@@ -312,8 +314,8 @@ impl Reader {
     fn date_part(&mut self, at: usize, part: &str) -> Result<DatePart, Fault> {
         match part {
             "Year" => Ok(DatePart::Year),
-            "Format" => match self.tokens.next_if(|t| matches!(t.what, What::Quoted(_))).map(|t| t.what) {
-                Some(What::Quoted(layout)) => Ok(DatePart::Format(layout)),
+            "Format" => match self.tokens.next_if(|t| matches!(t.what, TokenKind::Quoted(_))).map(|t| t.what) {
+                Some(TokenKind::Quoted(layout)) => Ok(DatePart::Format(layout)),
                 _ => Err(Fault::new(at, "Format needs a layout such as \"2006-01\"")),
             },
             other => Err(Fault::new(at, format!("a date has Year and Format, not {other}"))),

@@ -13,16 +13,16 @@ pub fn read(text: &str) -> Result<Machines, MachineError> {
     let raw = match serde_json::from_str::<Answer>(text) {
         Ok(answer) => answer.machines()?,
         // Slow second parse, only to name the machine with the fault.
-        Err(_) => named(serde_json::from_str::<Value>(text).map_err(shape)?)?,
+        Err(_) => parse_with_names(serde_json::from_str::<Value>(text).map_err(shape)?)?,
     };
-    understood(raw)
+    validate(raw)
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
     List(Vec<RawMachine>),
-    Whole {
+    Object {
         #[serde(default)]
         data: Option<Data>,
         #[serde(default, rename = "searchMachines")]
@@ -42,11 +42,11 @@ impl Answer {
     fn machines(self) -> Result<Vec<RawMachine>, MachineError> {
         match self {
             Self::List(list) => Ok(list),
-            Self::Whole { errors: Some(errors), .. } if !errors.is_empty() => {
-                let said: Vec<String> = errors.iter().map(message).collect();
-                Err(MachineError::Answered(said.join("; ")))
+            Self::Object { errors: Some(errors), .. } if !errors.is_empty() => {
+                let messages: Vec<String> = errors.iter().map(message).collect();
+                Err(MachineError::Answered(messages.join("; ")))
             }
-            Self::Whole { data, machines, .. } => data
+            Self::Object { data, machines, .. } => data
                 .and_then(|d| d.machines)
                 .or(machines)
                 .ok_or_else(|| MachineError::Shape("it has no data.searchMachines".to_owned())),
@@ -59,7 +59,7 @@ fn message(error: &Value) -> String {
 }
 
 /// Parses each machine by itself, so that an error can name it.
-fn named(value: Value) -> Result<Vec<RawMachine>, MachineError> {
+fn parse_with_names(value: Value) -> Result<Vec<RawMachine>, MachineError> {
     let errors = value.get("errors").and_then(Value::as_array).filter(|list| !list.is_empty());
     if let Some(errors) = errors {
         return Err(MachineError::Answered(errors.iter().map(message).collect::<Vec<_>>().join("; ")));
@@ -132,12 +132,12 @@ fn none_is_empty<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Res
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-fn understood(raw: Vec<RawMachine>) -> Result<Machines, MachineError> {
+fn validate(raw: Vec<RawMachine>) -> Result<Machines, MachineError> {
     let mut out = Machines { list: Vec::with_capacity(raw.len()), warnings: Vec::new() };
     for (i, machine) in raw.into_iter().enumerate() {
         let serial = machine.spec.serial.clone();
         let name = || if serial.is_empty() { format!("[{i}] of the list") } else { serial.clone() };
-        match one(machine) {
+        match parse_machine(machine) {
             Ok(Some(machine)) => out.list.push(machine),
             Ok(None) => out.warnings.push(format!("machine {} has no IPv4 address and is ignored", name())),
             Err(why) => return Err(MachineError::Machine { machine: name(), why }),
@@ -156,7 +156,7 @@ fn understood(raw: Vec<RawMachine>) -> Result<Machines, MachineError> {
     Ok(out)
 }
 
-fn one(raw: RawMachine) -> Result<Option<Machine>, String> {
+fn parse_machine(raw: RawMachine) -> Result<Option<Machine>, String> {
     let (spec, status) = (raw.spec, raw.status);
     let Some(address) = spec.ipv4.iter().find(|a| !a.is_empty()) else { return Ok(None) };
     // in canonical form, so that it compares equal to the definition's

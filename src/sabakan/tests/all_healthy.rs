@@ -41,7 +41,7 @@ fn the_fill_leaves_a_machine_for_each_control_plane_that_is_not_healthy() {
 
 /// SAB-50: healthy machines of any role count.
 #[test]
-fn machines_of_any_role_count_when_workers_are_wanted() {
+fn machines_of_any_role_count_towards_the_worker_target() {
     let machines = vec![machine(1).is(Unhealthy), machine(3), machine(4).role("odd")];
     scene(&["cs", "cs"], 1, machines).with(&[1], &[]).gives(Action::IncreaseWorkers, &[1], &[3]);
     let machines = vec![machine(1).is(Unhealthy), machine(3)];
@@ -50,7 +50,7 @@ fn machines_of_any_role_count_when_workers_are_wanted() {
 
 /// SAB-51, SAB-52, SAB-53: the template's turn.
 #[test]
-fn templates_take_turns_by_the_part_of_their_machines_that_they_have() {
+fn the_template_with_the_smallest_share_of_its_machines_is_next() {
     let ss = |n| machine(n).role("ss");
     let kinds = ["cs", "cs", "ss"];
     let machines = vec![machine(1), machine(2), machine(3), machine(4), ss(5), ss(6)];
@@ -73,7 +73,7 @@ fn control_planes_without_a_role_beside_workers_with_roles() {
 
 /// SAB-54: a foreign taint excludes a machine as a control plane.
 #[test]
-fn foreign_taints_keep_a_machine_from_being_a_control_plane() {
+fn a_machine_with_foreign_taints_cannot_be_a_control_plane() {
     for (key, free) in [
         ("site/user", false),
         ("node.kubernetes.io/unschedulable", true),
@@ -93,7 +93,7 @@ fn foreign_taints_keep_a_machine_from_being_a_control_plane() {
 
 /// SAB-55: spare nodes are preferred.
 #[test]
-fn spare_nodes_are_preferred() {
+fn nodes_with_the_spare_taint_are_preferred_as_control_planes() {
     let mut s = scene(&["cs", "cs"], 2, vec![machine(1), machine(2).days(2000), machine(3)]).with(&[1], &[2, 3]);
     s.template.cluster.sabakan = serde_json::json!({"spare_node_taint_key": "site/spare"});
     tainted(&mut s, 3, "site/spare");
@@ -114,7 +114,7 @@ fn racks_count_more_than_lifetimes_and_health_most_for_staying() {
 
 /// SAB-58: the rate and the wait.
 #[test]
-fn retired_workers_leave_down_to_the_rate() {
+fn retired_workers_are_removed_down_to_the_minimum_rate() {
     for (state, duration, rate, leaves) in [
         (Retired, 300.1, 50, true),
         (Retired, 300.0, 50, false),
@@ -135,7 +135,7 @@ fn retired_workers_leave_down_to_the_rate() {
 
 /// SAB-63: no taint `unhealthy` with `all-healthy`.
 #[test]
-fn unhealthy_ones_are_not_tainted() {
+fn unhealthy_machines_are_not_tainted() {
     let mut s = scene(&["cs", "cs"], 1, vec![machine(1), machine(2), machine(3)]).with(&[1], &[2, 3]);
     s.machines[1].state = Unhealthy;
     s.gives(Action::None, &[1], &[2, 3]);
@@ -148,7 +148,7 @@ fn unhealthy_ones_are_not_tainted() {
 
 /// SAB-61: labels of `all-healthy`.
 #[test]
-fn nodes_have_the_labels_of_today() {
+fn nodes_have_the_current_labels() {
     let plan = scene(&["cs", "cs"], 1, vec![machine(1).rack(3), machine(2)]).plan().unwrap();
     let nodes = &plan.cluster.as_ref().unwrap().nodes;
     let label = |i: usize, key: &str| nodes[i].labels.as_ref().unwrap().get(key).cloned();

@@ -24,7 +24,7 @@ fn machines(of: &Cluster) -> Vec<Machine> {
 }
 
 fn judged(current: &Cluster, next: &Cluster, list: &[Machine]) -> Gate {
-    between(Some(current), next).gate(Some(current), list, 10)
+    diff(Some(current), next).gate(Some(current), list, 10)
 }
 
 fn taint(effect: &str) -> Vec<Taint> {
@@ -49,7 +49,7 @@ fn the_gate_counts_removals_replacements_and_new_noexecute_taints_in_one_change(
 }
 
 #[test]
-fn any_control_plane_that_is_removed_or_replaced_waits_however_large_the_cluster() {
+fn removing_or_replacing_any_control_plane_needs_approval_in_any_cluster() {
     let current = cluster(3, 197);
     let list = machines(&current);
     let mut demoted = current.clone();
@@ -62,11 +62,11 @@ fn any_control_plane_that_is_removed_or_replaced_waits_however_large_the_cluster
     let mut promoted = current.clone();
     promoted.nodes[170].control_plane = true;
     assert_eq!(judged(&current, &promoted, &list).why, None, "one more is no replacement");
-    assert_eq!(between(Some(&current), &promoted).new_control_planes(), [current.nodes[170].address.clone()]);
+    assert_eq!(diff(Some(&current), &promoted).new_control_planes(), [current.nodes[170].address.clone()]);
 }
 
 #[test]
-fn a_list_that_is_suddenly_empty_or_has_lost_many_is_held_even_if_little_would_happen_now() {
+fn the_gate_holds_a_list_that_lost_many_machines_even_if_few_would_change() {
     let current = cluster(3, 17);
     let list = machines(&current);
     let mut next = current.clone();
@@ -77,15 +77,15 @@ fn a_list_that_is_suddenly_empty_or_has_lost_many_is_held_even_if_little_would_h
 }
 
 #[test]
-fn a_first_definition_passes() {
+fn a_first_definition_passes_the_gate() {
     let next = cluster(3, 17);
-    let change = between(None, &next);
+    let change = diff(None, &next);
     assert_eq!((change.nodes.len(), change.gate(None, &machines(&next), 10).why), (20, None));
     assert_eq!(change.new_control_planes().len(), 3);
 }
 
 #[test]
-fn what_happens_to_everybody_is_folded_and_the_rest_is_told_by_field() {
+fn changes_common_to_many_nodes_are_folded_and_others_listed_by_field() {
     let current = cluster(1, 9);
     let mut next = current.clone();
     for (i, node) in (0..).zip(&mut next.nodes) {
@@ -93,7 +93,7 @@ fn what_happens_to_everybody_is_folded_and_the_rest_is_told_by_field() {
     }
     next.nodes[3].taints = Some(taint("NoSchedule"));
     next.service_subnet = "10.68.0.0/16".to_owned();
-    let change = between(Some(&current), &next);
+    let change = diff(Some(&current), &next);
     let folds = change.folded();
     assert_eq!(folds.len(), 1);
     assert_eq!((folds[0].0.as_str(), folds[0].1.len()), ("labels[cke.cybozu.com/rack] added", 10));
@@ -109,11 +109,11 @@ fn null_and_an_empty_map_are_no_change() {
     let mut next = current.clone();
     next.nodes[0].labels = Some(BTreeMap::new());
     next.nodes[1].taints = Some(Vec::new());
-    assert!(between(Some(&current), &next).is_empty());
+    assert!(diff(Some(&current), &next).is_empty());
 }
 
 #[test]
-fn a_digest_dies_with_any_change_of_plan_template_or_machines_but_not_with_the_order_or_the_time() {
+fn the_digest_changes_with_plan_template_or_machines_but_not_with_order_or_time() {
     let list = machines(&cluster(1, 2));
     let own = digest("c", "t", &list);
     let mut other = list.clone();

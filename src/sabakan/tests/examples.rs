@@ -7,7 +7,7 @@ const MACHINES: &str = include_str!("../../../docs/examples/sabakan/machines.jso
 const CONSTRAINTS: &str = include_str!("../../../docs/examples/sabakan/constraints.json");
 
 #[test]
-fn six_to_three_to_one_over_200_machines_spread_over_racks_with_reasons() {
+fn weights_6_3_1_over_200_machines_are_spread_over_racks_with_reasons() {
     let machines = super::super::machine::read(MACHINES).unwrap();
     assert_eq!((machines.list.len(), machines.warnings.len()), (200, 0));
     let template = Template::read(SEED).unwrap();

@@ -22,7 +22,7 @@ fn why(list: &Value) -> String {
 }
 
 #[test]
-fn a_real_answer_is_read_in_all_its_forms() {
+fn every_form_of_a_sabakan_answer_is_parsed() {
     let list = json!([raw("c2", "10.64.0.196")]);
     let machines = read(&list.to_string()).unwrap();
     let m = &machines.list[0];
@@ -40,7 +40,7 @@ fn a_real_answer_is_read_in_all_its_forms() {
 }
 
 #[test]
-fn dates_keep_their_zone_and_lose_their_fraction_as_in_go() {
+fn dates_keep_their_zone_and_drop_fractions_like_go() {
     for (text, written, month) in [
         ("2026-11-21T02:48:51.939561894Z", "2026-11-21T02:48:51Z", "2026-11"),
         ("2025-12-31T00:00:00+09:00", "2025-12-31T00:00:00+09:00", "2025-12"),
@@ -63,13 +63,13 @@ fn a_machine_without_ipv4_is_ignored_with_a_warning() {
 }
 
 #[test]
-fn two_machines_with_one_address_are_an_error_that_names_both() {
+fn two_machines_with_the_same_address_are_an_error_that_names_both() {
     let text = why(&json!([raw("c2", "10.0.0.1"), raw("c3", "10.0.0.1")]));
     assert!(text.contains("c2 and c3 both have the address 10.0.0.1"), "{text}");
 }
 
 #[test]
-fn what_cannot_be_understood_is_an_error_that_names_the_machine_and_the_field() {
+fn an_unparsable_machine_is_an_error_with_its_serial_and_field() {
     for (pointer, value, word) in [
         ("/spec/retireDate", json!("06/05/2030"), "retireDate: \"06/05/2030\""),
         ("/spec/retireDate", json!(null), "retireDate is missing"),
@@ -85,7 +85,7 @@ fn what_cannot_be_understood_is_an_error_that_names_the_machine_and_the_field() 
 }
 
 #[test]
-fn errors_of_sabakan_are_told_and_never_taken_for_an_empty_list() {
+fn errors_of_sabakan_are_reported_and_never_read_as_an_empty_list() {
     let text = why(&json!({"errors": [{"message": "boom"}], "data": {"searchMachines": [raw("c2", "10.0.0.1")]}}));
     assert!(text.contains("boom"), "{text}");
     for odd in
@@ -98,7 +98,7 @@ fn errors_of_sabakan_are_told_and_never_taken_for_an_empty_list() {
 
 /// SAB-26: whole days, truncated toward zero. A threshold must be exceeded.
 #[test]
-fn lifetimes_are_whole_days_toward_zero() {
+fn lifetimes_are_whole_days_rounded_toward_zero() {
     let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
     let mut m = read(&json!([raw("c2", "10.0.0.1")]).to_string()).unwrap().list.remove(0);
     for (days, steps) in [

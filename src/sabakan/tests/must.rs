@@ -2,14 +2,14 @@
 
 use State::{Healthy, Retired, Unhealthy, Unreachable};
 
-use super::{super::others::unused, *};
+use super::{super::unused_machines::unused, *};
 
 const ANY: [&str; 2] = ["", ""];
 
 /// SAB-24: "Rebooting machines should not be removed from the cluster nor be tainted". They are not replaced either for
 /// looking unreachable.
 #[test]
-fn a_machine_in_the_middle_of_a_reboot_is_left_alone() {
+fn a_rebooting_machine_is_not_changed() {
     for state in [Unreachable, Unhealthy, Retired] {
         let mut scene = Scene::new(&ANY, 3, (2, 0), (1..=7).map(machine).collect()).with(&[1, 2, 3], &[4, 5]);
         scene.machines[1].state = state;
@@ -54,7 +54,7 @@ fn a_rebooting_machine_that_is_not_in_the_answer_is_kept() {
 
 /// A rebooting machine is neither promoted nor demoted.
 #[test]
-fn a_rebooting_machine_does_not_change_its_place() {
+fn a_rebooting_machine_keeps_its_role() {
     let machines: Vec<Machine> = vec![machine(1), machine(2).days(-2000), machine(3).days(2000), machine(4)];
     Scene::new(&ANY, 1, (0, 0), machines.clone()).with(&[1, 2], &[3, 4]).rebooting(&[2]).gives(
         Action::DecreaseControlPlane,

@@ -87,7 +87,7 @@ proptest! {
 
     /// Repeated passes over unchanged machines reach a fixpoint and stay there.
     #[test]
-    fn a_fixpoint_is_reached_and_stays(scene in scenes()) {
+    fn repeated_planning_reaches_a_stable_definition(scene in scenes()) {
         let mut scene = scene;
         for _ in 0..60 {
             match scene.plan() {

@@ -44,7 +44,7 @@ fn run(
 
 /// REP-53: the entry's fields come from sabakan's machine.
 #[test]
-fn an_entry_says_what_sabakan_says_of_the_machine() {
+fn a_repair_entry_takes_its_fields_from_sabakans_machine() {
     let machines = [machine(2, State::Unreachable, 900.0), machine(1, State::Unhealthy, 0.0)];
     let plan = run(&machines, &[], &[], &["10.0.0.1"], 9);
     let text = serde_json::to_string(&plan.entries[0]).unwrap();
@@ -87,7 +87,7 @@ fn a_young_unreachable_machine_is_skipped_where_there_is_another_cause() {
 
 /// REP-52, I42: above the limit none is added, and the plan says so.
 #[test]
-fn above_the_cap_none_is_added_and_it_is_said() {
+fn above_the_cap_no_repair_is_added_and_the_reason_is_given() {
     let machines = [machine(1, State::Unhealthy, 1.0), machine(2, State::Unhealthy, 1.0)];
     let old = [repair("10.9.9.9", RepairStatus::Succeeded, false)];
     assert_eq!(run(&machines, &old, &[], &[], 3).entries.len(), 2);
@@ -100,7 +100,7 @@ fn above_the_cap_none_is_added_and_it_is_said() {
 
 /// REP-49: CKE looks at the first entry only (I42).
 #[test]
-fn a_young_machine_that_any_of_its_entries_reboots_is_not_added() {
+fn a_young_machine_with_a_rebooting_entry_is_not_added() {
     let entry = |index, status| RebootEntry { status, ..RebootEntry::queued(index, "10.0.0.1") };
     let reboots = [entry(2, RebootStatus::Rebooting), entry(0, RebootStatus::Cancelled)];
     let machines = [machine(1, State::Unreachable, 10.0), machine(2, State::Unhealthy, 1.0)];
@@ -113,7 +113,7 @@ fn a_young_machine_that_any_of_its_entries_reboots_is_not_added() {
 
 /// REP-47, I44: a repair could power on a machine that a client holds off through Metal3.
 #[test]
-fn i44_a_machine_that_its_host_explains_is_not_repaired_and_takes_no_place_below_the_cap() {
+fn i44_a_machine_held_by_its_host_is_not_repaired_and_does_not_count_to_the_cap() {
     let held = Machine { address: "10.0.0.77".to_owned(), ..machine(1, State::Unreachable, 9000.0) };
     let plan = run(&[held, machine(2, State::Unreachable, 9000.0)], &[], &[], &["10.0.0.77", "10.0.0.2"], 1);
     assert_eq!(plan.entries.iter().map(|e| e.address.as_str()).collect::<Vec<_>>(), ["10.0.0.2"]);

@@ -30,7 +30,7 @@ fn refused(list: &str, words: &[&str]) {
 }
 
 #[test]
-fn the_example_of_the_seed_is_read() {
+fn the_example_template_is_parsed() {
     let t = Template::read(SEED).unwrap();
     assert_eq!(t.control_plane.role.as_deref(), Some("compute"));
     let kinds: Vec<_> = t.workers.iter().map(|k| (k.role.as_deref().unwrap(), k.weight)).collect();
@@ -41,17 +41,17 @@ fn the_example_of_the_seed_is_read() {
 /// SAB-15, SAB-16: "If a non-control plane node template lacks cke.cybozu.com/weight label, its weight becomes 1.0";
 /// "If a node template lacks cke.cybozu.com/role label, any servers can match it".
 #[test]
-fn the_minimal_template_takes_any_machine_with_weight_one() {
+fn the_minimal_template_accepts_any_role_with_weight_one() {
     let t = nodes("- {user: cybozu, control_plane: true}\n- {user: cybozu, control_plane: false}\n").unwrap();
     assert_eq!(t.workers.len(), 1);
     assert!((t.workers[0].weight - 1.0).abs() < f64::EPSILON);
-    assert!(t.workers[0].takes("anything") && t.control_plane.takes("anything"));
+    assert!(t.workers[0].accepts_role("anything") && t.control_plane.accepts_role("anything"));
     assert_eq!(t.worker_kind("anything"), Some(0));
 }
 
 /// SAB-14: exactly one control-plane template and at least one worker template.
 #[test]
-fn one_control_plane_and_at_least_one_worker() {
+fn a_template_needs_exactly_one_control_plane_and_at_least_one_worker() {
     refused("- {user: a, control_plane: true}\n", &["no template for workers"]);
     refused("- {user: a}\n", &["no template for control planes"]);
     let two = "- {user: a, control_plane: true}\n- {user: a}\n- {user: a, control_plane: true}\n";
@@ -61,7 +61,7 @@ fn one_control_plane_and_at_least_one_worker() {
 /// SAB-15: "If there are more than two templates for non-control plane nodes, they must have cke.cybozu.com/role
 /// label".
 #[test]
-fn several_workers_need_roles_of_their_own() {
+fn several_worker_templates_need_distinct_roles() {
     let plane = "- {user: a, control_plane: true}\n";
     let worker = |role: &str| format!("- {{user: a, labels: {{cke.cybozu.com/role: {role}}}}}\n");
     refused(&format!("{plane}{}- {{user: a}}\n", worker("cs")), &["nodes[2].labels[cke.cybozu.com/role] is missing"]);
@@ -81,7 +81,7 @@ fn a_weight_is_a_positive_number() {
 }
 
 #[test]
-fn what_a_definition_may_not_have_a_template_may_not_have_either() {
+fn a_template_is_validated_like_a_definition() {
     let plane = "- {user: a, control_plane: true}\n";
     refused(&format!("{plane}- {{user: a, address: 10.0.0.1}}\n"), &["nodes[1].address must not be set"]);
     refused(&format!("{plane}- {{}}\n"), &["nodes[1].user must not be empty"]);
@@ -96,7 +96,7 @@ fn what_a_definition_may_not_have_a_template_may_not_have_either() {
 
 /// SAB-18, SAB-19: errors name the label, its text and the character.
 #[test]
-fn a_label_template_that_cannot_be_right_is_refused_with_its_place() {
+fn an_invalid_label_template_is_refused_with_its_position() {
     let with =
         |value: &str| format!("- {{user: a, control_plane: true}}\n- {{user: a, labels: {{zone: '{value}'}}}}\n");
     let t = nodes(&with("rack{{ .Rack }}")).unwrap();

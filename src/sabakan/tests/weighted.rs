@@ -49,7 +49,7 @@ fn newer_machines_are_preferred_in_steps_of_lifetime() {
 
 /// "If the cluster contains n machines in the same rack, - min(n, 10)": counted by kind, in the definition being built.
 #[test]
-fn racks_are_spread_and_counted_for_each_kind_apart() {
+fn racks_are_counted_separately_for_control_planes_and_workers() {
     let machines = vec![machine(1), machine(2), machine(3).rack(1), machine(4).rack(1), machine(5).rack(2)];
     let plan = Scene::new(&ANY, 3, (2, 0), machines).gives(Action::Initialize, &[1, 3, 5], &[2, 4]);
     assert_eq!(of(&plan, 2).score, Some(0), "control planes in its rack do not count for a worker");
@@ -102,7 +102,7 @@ fn workers_are_in_the_ratio_of_the_weights() {
 
 /// "The algorithm fails when available healthy nodes are not enough to satisfy constraints."
 #[test]
-fn too_few_machines_fail_with_names_and_numbers() {
+fn too_few_machines_are_an_error_with_names_and_numbers() {
     Scene::new(&ANY, 3, (1, 0), vec![machine(1), machine(2), machine(3).is(Unhealthy)])
         .fails(&["3 control planes wanted, 2 present", "1 not healthy"]);
     Scene::new(&["cs", "cs:1", "ss:1"], 1, (2, 0), vec![machine(1), machine(2), machine(3)]).fails(&[
@@ -193,7 +193,7 @@ fn demoted_control_planes_leave_where_there_may_be_no_more_workers() {
 
 /// SAB-29: the order in which control planes leave.
 #[test]
-fn equal_control_planes_go_in_the_definitions_order_which_each_choice_keeps() {
+fn control_planes_with_equal_scores_are_demoted_in_definition_order() {
     Scene::new(&ANY, 1, (0, 0), all(1..=3)).with(&[3, 1, 2], &[]).gives(Action::DecreaseControlPlane, &[2], &[3, 1]);
     // 2 and 3 share a rack: 2 leaves. Then 3 and 1 are equal, and 3 is before 1 in the sorted list.
     let machines = vec![machine(1), machine(2).rack(1), machine(3).rack(1)];
@@ -202,21 +202,21 @@ fn equal_control_planes_go_in_the_definitions_order_which_each_choice_keeps() {
 
 /// SAB-29: of workers to promote, the first in the definition's order is taken.
 #[test]
-fn of_equal_workers_the_first_of_the_definition_is_promoted() {
+fn of_workers_with_equal_scores_the_first_in_the_definition_is_promoted() {
     let machines = vec![machine(1), machine(3), machine(4)];
     Scene::new(&ANY, 2, (1, 0), machines).with(&[1], &[4, 3]).gives(Action::IncreaseControlPlane, &[1, 4], &[3]);
 }
 
 /// SAB-30: a control plane that leaves no longer counts in its rack.
 #[test]
-fn a_bad_control_plane_no_longer_counts_in_its_rack_when_its_successor_is_ranked() {
+fn a_bad_control_plane_is_not_counted_in_its_rack_when_its_successor_is_scored() {
     let machines = vec![machine(1).rack(1).is(Unreachable), machine(2), machine(3).rack(1), machine(4)];
     Scene::new(&ANY, 2, (1, 2), machines).with(&[1, 2], &[4, 3]).gives(Action::ReplaceControlPlane, &[2, 3], &[4, 1]);
 }
 
 /// SAB-42: a bad control plane without a successor is skipped, also if no more workers are allowed.
 #[test]
-fn a_bad_control_plane_without_a_successor_is_passed_over_at_the_maximum_of_workers() {
+fn a_bad_control_plane_without_a_successor_is_kept_at_the_worker_maximum() {
     let machines = vec![machine(1), machine(2).is(Unreachable), machine(3).is(Unhealthy)];
     let plan = Scene::new(&ANY, 2, (1, 1), machines).with(&[1, 2], &[3]).gives(Action::None, &[1, 2], &[3]);
     assert!(plan.reason.contains("no healthy machine can take its place"), "{}", plan.reason);
@@ -225,7 +225,7 @@ fn a_bad_control_plane_without_a_successor_is_passed_over_at_the_maximum_of_work
 /// "If a control plane node is neither healthy, updating, or uninitialized, the node is demoted to a worker, and a new
 /// machine is added as a control plane node."
 #[test]
-fn a_bad_control_plane_is_replaced_one_a_pass() {
+fn one_bad_control_plane_is_replaced_per_pass() {
     for state in State::ALL {
         let bad = !matches!(state, Healthy | Updating | Uninitialized);
         let machines = vec![machine(1), machine(2).is(state), machine(3).is(state), machine(4), machine(5)];
@@ -265,7 +265,7 @@ fn a_worker_is_promoted_where_no_machine_is_unused() {
 
 /// SAB-41: at `maximum-workers` the bad control plane and a healthy worker change places, or the bad one leaves.
 #[test]
-fn at_the_maximum_of_workers_the_bad_one_changes_places_or_leaves() {
+fn at_the_worker_maximum_a_bad_control_plane_is_swapped_or_removed() {
     let machines = vec![machine(1), machine(2).is(Unreachable), machine(3), machine(4)];
     Scene::new(&ANY, 2, (1, 1), machines).with(&[1, 2], &[3]).gives(Action::ReplaceControlPlane, &[1, 3], &[2]);
     let machines = vec![machine(1), machine(2).is(Unreachable), machine(3).is(Unhealthy), machine(4)];
@@ -292,7 +292,7 @@ fn workers_are_added_for_those_that_are_not_healthy() {
 /// "If a worker node is either retiring or retired for a while, it is removed if the number of workers is greater than
 /// minimum-workers, or replaced with a new machine if available, otherwise it is left untouched."
 #[test]
-fn retired_workers_leave_are_replaced_or_stay() {
+fn retired_workers_are_removed_replaced_or_kept() {
     for (state, duration, leaves) in
         [(Retiring, 300.0, true), (Retired, 300.0, true), (Retired, 299.9, false), (Unhealthy, 9e9, false)]
     {
@@ -359,7 +359,7 @@ fn a_newer_template_regenerates_the_same_nodes_when_nothing_else_is_to_do() {
 
 /// The order of the seven actions. In each of these scenes two conditions hold, and the first action is taken.
 #[test]
-fn the_first_action_whose_condition_holds_is_taken() {
+fn the_first_applicable_action_is_taken() {
     let bad = |n: u8, state| machine(n).is(state);
     let scene = Scene::new(&ANY, 3, (1, 0), all(1..=8)).with(&[1, 2, 20], &[3]);
     scene.gives(Action::RemoveNonExistent, &[1, 2, 4], &[3]);
@@ -387,7 +387,7 @@ fn the_first_action_whose_condition_holds_is_taken() {
 /// SAB-31: the CKE of 2019 counts the workers of the current definition, cketerm those of the definition being built.
 /// Recorded scenarios w215, w225 and w465 differ by this.
 #[test]
-fn shares_are_those_of_the_definition_being_built() {
+fn shares_are_counted_in_the_definition_being_built() {
     let machines = vec![machine(1), machine(2), machine(3).role("ss")];
     let mut scene = Scene::new(&["cs", "cs:1", "ss:1"], 1, (1, 0), machines).with(&[1], &[9]);
     let vanished = &mut scene.current.as_mut().unwrap().nodes[1];

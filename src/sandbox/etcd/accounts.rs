@@ -1,4 +1,4 @@
-//! The service of users, roles and tokens (`etcdserverpb.Auth`), with hand-written messages (see `plain`).
+//! The service of users, roles and tokens (`etcdserverpb.Auth`), with hand-written messages (see `protobuf`).
 
 use std::{
     convert::Infallible,
@@ -15,22 +15,22 @@ use tonic::{
 use tower::Service;
 
 use super::{
-    Etcd, Refusal,
-    auth::Allowed,
-    plain::{self, Raw},
-    span::Span,
+    Etcd, RpcError,
+    auth::Access,
+    key_range::KeyRange,
+    protobuf::{self, Raw},
 };
-use crate::sandbox::plain::{Fields, Message};
+use crate::sandbox::protobuf::{Fields, Message};
 
 /// The service.
 #[derive(Clone)]
-pub(super) struct Accounts(pub Etcd);
+pub(super) struct AuthService(pub Etcd);
 
-impl NamedService for Accounts {
+impl NamedService for AuthService {
     const NAME: &'static str = "etcdserverpb.Auth";
 }
 
-impl Service<http::Request<tonic::body::Body>> for Accounts {
+impl Service<http::Request<tonic::body::Body>> for AuthService {
     type Response = http::Response<tonic::body::Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
@@ -64,18 +64,18 @@ impl UnaryService<Bytes> for Call {
 impl Call {
     fn answer(&self, request: Request<Bytes>) -> Result<Bytes, Status> {
         let (metadata, _, message) = request.into_parts();
-        let r = Fields::read(message).ok_or_else(|| Status::internal("failed to decode Protobuf message"))?;
+        let fields = Fields::read(message).ok_or_else(|| Status::internal("failed to decode Protobuf message"))?;
         if self.method == "Authenticate" {
             let mut state = self.etcd.state();
-            let token = state.auth.authenticate(&r.text(1), &r.text(2))?;
-            return Ok(plain::answer(state.revisions.revision()).bytes(2, token.as_bytes()).done());
+            let token = state.auth.authenticate(&fields.text(1), &fields.text(2))?;
+            return Ok(protobuf::answer(state.revisions.revision()).bytes(2, token.as_bytes()).into_bytes());
         }
-        match self.read(&metadata, &r) {
+        match self.read(&metadata, &fields) {
             Some(answer) => Ok(answer?),
-            None => match self.change(&metadata, &r) {
+            None => match self.change(&metadata, &fields) {
                 Some(changed) => {
                     changed?;
-                    Ok(plain::answer(self.etcd.revision()).done())
+                    Ok(protobuf::answer(self.etcd.revision()).into_bytes())
                 }
                 None => Err(Status::unimplemented(format!("unknown method {}", self.method))),
             },
@@ -83,26 +83,30 @@ impl Call {
     }
 
     /// Handles a method that reads. Returns `None` if the method does not read.
-    fn read(&self, metadata: &MetadataMap, r: &Fields) -> Option<Result<Bytes, Refusal>> {
+    fn read(&self, metadata: &MetadataMap, fields: &Fields) -> Option<Result<Bytes, RpcError>> {
         let mut state = self.etcd.state();
         let revision = state.revisions.revision();
-        let answer = || plain::answer(revision);
-        let names = |names: Vec<String>| names.iter().fold(answer(), |all, name| all.bytes(2, name.as_bytes())).done();
+        let answer = || protobuf::answer(revision);
+        let names =
+            |names: Vec<String>| names.iter().fold(answer(), |all, name| all.bytes(2, name.as_bytes())).into_bytes();
         let auth = &mut state.auth;
-        let who = match auth.who(metadata) {
-            Ok(who) => who,
-            Err(refusal) => return Some(Err(refusal)),
+        let principal = match auth.principal(metadata) {
+            Ok(principal) => principal,
+            Err(rpc_error) => return Some(Err(rpc_error)),
         };
         Some(match self.method.as_str() {
-            "AuthStatus" => auth.must_be_root(&who).map(|()| {
+            "AuthStatus" => auth.check_root(&principal).map(|()| {
                 let (enabled, revision) = auth.status();
-                answer().number(2, u64::from(enabled)).number(3, revision).done()
+                answer().number(2, u64::from(enabled)).number(3, revision).into_bytes()
             }),
-            "UserGet" => auth.user_roles(&who, &r.text(1)).map(names),
-            "UserList" => auth.must_be_root(&who).map(|()| names(auth.users())),
-            "RoleList" => auth.must_be_root(&who).map(|()| names(auth.roles())),
-            "RoleGet" => auth.role(&who, &r.text(1)).map(|held| {
-                held.iter().fold(answer(), |all, (span, allowed)| all.message(2, &permission(span, *allowed))).done()
+            "UserGet" => auth.user_roles(&principal, &fields.text(1)).map(names),
+            "UserList" => auth.check_root(&principal).map(|()| names(auth.users())),
+            "RoleList" => auth.check_root(&principal).map(|()| names(auth.roles())),
+            "RoleGet" => auth.role(&principal, &fields.text(1)).map(|permissions| {
+                permissions
+                    .iter()
+                    .fold(answer(), |all, (key_range, allowed)| all.message(2, &permission(key_range, *allowed)))
+                    .into_bytes()
             }),
             _ => return None,
         })
@@ -110,13 +114,13 @@ impl Call {
 
     /// Handles a method that changes something. Returns `None` if the method is none of these. Only root may change
     /// anything.
-    fn change(&self, metadata: &MetadataMap, r: &Fields) -> Option<Result<(), Refusal>> {
+    fn change(&self, metadata: &MetadataMap, fields: &Fields) -> Option<Result<(), RpcError>> {
         let mut state = self.etcd.state();
         let auth = &mut state.auth;
-        if let Err(refusal) = auth.who(metadata).and_then(|who| auth.must_be_root(&who)) {
-            return Some(Err(refusal));
+        if let Err(rpc_error) = auth.principal(metadata).and_then(|principal| auth.check_root(&principal)) {
+            return Some(Err(rpc_error));
         }
-        let (first, second) = (r.text(1), r.text(2));
+        let (first, second) = (fields.text(1), fields.text(2));
         Some(match self.method.as_str() {
             "AuthEnable" => auth.enable(),
             "AuthDisable" => {
@@ -124,7 +128,7 @@ impl Call {
                 Ok(())
             }
             "UserAdd" => {
-                let options = r.message(3).and_then(Fields::read).unwrap_or_default();
+                let options = fields.message(3).and_then(Fields::read).unwrap_or_default();
                 auth.add_user(&first, (options.number(1) == 0).then_some(second))
             }
             "UserDelete" => auth.delete_user(&first),
@@ -133,31 +137,33 @@ impl Call {
             "UserRevokeRole" => auth.revoke_role(&first, &second),
             "RoleAdd" => auth.add_role(&first),
             "RoleDelete" => auth.delete_role(&first),
-            "RoleGrantPermission" => match r.message(2).and_then(Fields::read) {
-                None => Err(Refusal::PermissionNotGiven),
+            "RoleGrantPermission" => match fields.message(2).and_then(Fields::read) {
+                None => Err(RpcError::PermissionNotGiven),
                 // Permission types: read, write, both.
-                Some(held) => {
-                    let kind = held.number(1);
-                    let allowed = Allowed { read: kind != 1, write: kind != 0 };
-                    auth.grant_permission(&first, Span::new(&held.bytes(2), &held.bytes(3)), allowed)
+                Some(permissions) => {
+                    let kind = permissions.number(1);
+                    let allowed = Access { read: kind != 1, write: kind != 0 };
+                    auth.grant_permission(&first, KeyRange::new(&permissions.bytes(2), &permissions.bytes(3)), allowed)
                 }
             },
-            "RoleRevokePermission" => auth.revoke_permission(&first, &Span::new(&r.bytes(2), &r.bytes(3))),
+            "RoleRevokePermission" => {
+                auth.revoke_permission(&first, &KeyRange::new(&fields.bytes(2), &fields.bytes(3)))
+            }
             _ => return None,
         })
     }
 }
 
-fn permission(span: &Span, allowed: Allowed) -> Message {
+fn permission(key_range: &KeyRange, allowed: Access) -> Message {
     let kind = match (allowed.read, allowed.write) {
         (true, true) => 2,
         (false, _) => 1,
         (true, false) => 0,
     };
-    let message = Message::default().number(1, kind).bytes(2, span.start());
-    match span {
-        Span::One(_) => message,
-        Span::Until(_, to) => message.bytes(3, to),
-        Span::From(_) => message.bytes(3, &[0]),
+    let message = Message::default().number(1, kind).bytes(2, key_range.start());
+    match key_range {
+        KeyRange::One(_) => message,
+        KeyRange::Until(_, to) => message.bytes(3, to),
+        KeyRange::From(_) => message.bytes(3, &[0]),
     }
 }

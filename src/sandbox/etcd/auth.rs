@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::{Duration, Instant};
 use tonic::metadata::MetadataMap;
 
-use super::{Refusal, span::Span};
+use super::{RpcError, key_range::KeyRange};
 
 /// Name of the user, and of the role, that may do everything.
 const ROOT: &str = "root";
 /// A token expires after this time without use.
-const TOKEN_LIFE: Duration = Duration::from_mins(5);
+const TOKEN_TTL: Duration = Duration::from_mins(5);
 
 /// Operations that a permission allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowed {
+pub struct Access {
     /// Read and watch.
     pub read: bool,
     /// Put and delete.
@@ -23,11 +23,11 @@ pub struct Allowed {
 
 /// Sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Principal {
     /// Authentication is disabled.
-    Anyone,
+    Unchecked,
     /// A sender without a token.
-    Nobody,
+    Anonymous,
     /// The holder of a token.
     User(String),
 }
@@ -39,7 +39,7 @@ struct User {
     roles: BTreeSet<String>,
 }
 
-type Role = BTreeMap<Span, Allowed>;
+type Role = BTreeMap<KeyRange, Access>;
 
 /// Users, roles and their permissions.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct Auth {
     roles: BTreeMap<String, Role>,
     /// User and expiry of each token.
     tokens: BTreeMap<String, (String, Instant)>,
-    given: u64,
+    tokens_issued: u64,
     /// Number of changes.
     revision: u64,
 }
@@ -57,7 +57,7 @@ pub struct Auth {
 impl Default for Auth {
     fn default() -> Self {
         let (users, roles, tokens) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { enabled: false, users, roles, tokens, given: 0, revision: 1 }
+        Self { enabled: false, users, roles, tokens, tokens_issued: 0, revision: 1 }
     }
 }
 
@@ -68,13 +68,13 @@ impl Auth {
     }
 
     /// Enables authentication. A root user with the root role must exist.
-    pub fn enable(&mut self) -> Result<(), Refusal> {
+    pub fn enable(&mut self) -> Result<(), RpcError> {
         if self.enabled {
             return Ok(());
         }
-        let root = self.users.get(ROOT).ok_or(Refusal::RootUserNotFound)?;
+        let root = self.users.get(ROOT).ok_or(RpcError::RootUserNotFound)?;
         if !root.roles.contains(ROOT) {
-            return Err(Refusal::RootRoleNotGranted);
+            return Err(RpcError::RootRoleNotGranted);
         }
         self.enabled = true;
         Ok(())
@@ -88,96 +88,101 @@ impl Auth {
     }
 
     /// Exchanges a password for a token.
-    pub fn authenticate(&mut self, name: &str, password: &str) -> Result<String, Refusal> {
+    pub fn authenticate(&mut self, name: &str, password: &str) -> Result<String, RpcError> {
         if !self.enabled {
-            return Err(Refusal::AuthNotEnabled);
+            return Err(RpcError::AuthNotEnabled);
         }
-        let user = self.users.get(name).ok_or(Refusal::AuthFailed)?;
-        if *user.password.as_ref().ok_or(Refusal::NoPassword)? != password {
-            return Err(Refusal::AuthFailed);
+        let user = self.users.get(name).ok_or(RpcError::AuthFailed)?;
+        if *user.password.as_ref().ok_or(RpcError::NoPassword)? != password {
+            return Err(RpcError::AuthFailed);
         }
         let now = Instant::now();
         self.tokens.retain(|_, (_, end)| *end > now);
-        self.given += 1;
+        self.tokens_issued += 1;
         // Same form as etcd's tokens: letters, a dot, a number.
-        let mut letters = self.given.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut letters = self.tokens_issued.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut token = String::new();
         for _ in 0..16 {
             token.push(char::from(b'A' + u8::try_from(letters % 26).unwrap_or_default()));
             letters = letters / 26 + 977;
         }
-        let token = format!("{token}.{}", self.given);
-        self.tokens.insert(token.clone(), (name.to_owned(), now + TOKEN_LIFE));
+        let token = format!("{token}.{}", self.tokens_issued);
+        self.tokens.insert(token.clone(), (name.to_owned(), now + TOKEN_TTL));
         Ok(token)
     }
 
     /// Returns the sender of a request. An unknown token is refused.
-    pub fn who(&mut self, metadata: &MetadataMap) -> Result<Who, Refusal> {
+    pub fn principal(&mut self, metadata: &MetadataMap) -> Result<Principal, RpcError> {
         if !self.enabled {
-            return Ok(Who::Anyone);
+            return Ok(Principal::Unchecked);
         }
         let Some(token) = metadata.get("token").or_else(|| metadata.get("authorization")) else {
-            return Ok(Who::Nobody);
+            return Ok(Principal::Anonymous);
         };
         let now = Instant::now();
         match token.to_str().ok().and_then(|token| self.tokens.get_mut(token)) {
             Some((name, end)) if *end > now => {
-                *end = now + TOKEN_LIFE;
-                Ok(Who::User(name.clone()))
+                *end = now + TOKEN_TTL;
+                Ok(Principal::User(name.clone()))
             }
-            _ => Err(Refusal::InvalidToken),
+            _ => Err(RpcError::InvalidToken),
         }
     }
 
     /// Checks that the sender is known. It does not check permissions.
-    pub fn must_be_known(&self, who: &Who) -> Result<(), Refusal> {
-        self.user(who).map(|_| ())
+    pub fn check_authenticated(&self, principal: &Principal) -> Result<(), RpcError> {
+        self.user(principal).map(|_| ())
     }
 
-    fn user(&self, who: &Who) -> Result<Option<&User>, Refusal> {
-        match who {
-            Who::Anyone => Ok(None),
-            Who::Nobody => Err(Refusal::UserEmpty),
-            Who::User(name) => self.users.get(name).map(Some).ok_or(Refusal::PermissionDenied),
+    fn user(&self, principal: &Principal) -> Result<Option<&User>, RpcError> {
+        match principal {
+            Principal::Unchecked => Ok(None),
+            Principal::Anonymous => Err(RpcError::UserEmpty),
+            Principal::User(name) => self.users.get(name).map(Some).ok_or(RpcError::PermissionDenied),
         }
     }
 
     /// Checks that the sender has the root role.
-    pub fn must_be_root(&self, who: &Who) -> Result<(), Refusal> {
-        match self.user(who)? {
-            Some(user) if !user.roles.contains(ROOT) => Err(Refusal::PermissionDenied),
+    pub fn check_root(&self, principal: &Principal) -> Result<(), RpcError> {
+        match self.user(principal)? {
+            Some(user) if !user.roles.contains(ROOT) => Err(RpcError::PermissionDenied),
             _ => Ok(()),
         }
     }
 
     /// Checks that the sender may read this range.
-    pub fn may_read(&self, who: &Who, span: &Span) -> Result<(), Refusal> {
-        self.may(who, span, |allowed| allowed.read)
+    pub fn check_read_access(&self, principal: &Principal, key_range: &KeyRange) -> Result<(), RpcError> {
+        self.check_access(principal, key_range, |allowed| allowed.read)
     }
 
     /// Checks that the sender may write this range.
-    pub fn may_write(&self, who: &Who, span: &Span) -> Result<(), Refusal> {
-        self.may(who, span, |allowed| allowed.write)
+    pub fn check_write_access(&self, principal: &Principal, key_range: &KeyRange) -> Result<(), RpcError> {
+        self.check_access(principal, key_range, |allowed| allowed.write)
     }
 
-    fn may(&self, who: &Who, span: &Span, what: fn(&Allowed) -> bool) -> Result<(), Refusal> {
-        let Some(user) = self.user(who)? else { return Ok(()) };
+    fn check_access(
+        &self,
+        principal: &Principal,
+        key_range: &KeyRange,
+        what: fn(&Access) -> bool,
+    ) -> Result<(), RpcError> {
+        let Some(user) = self.user(principal)? else { return Ok(()) };
         if user.roles.contains(ROOT) {
             return Ok(());
         }
         let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
-        let spans: BTreeSet<&Span> =
-            roles.flatten().filter(|(_, allowed)| what(allowed)).map(|(span, _)| span).collect();
-        if covered(span, &spans) { Ok(()) } else { Err(Refusal::PermissionDenied) }
+        let spans: BTreeSet<&KeyRange> =
+            roles.flatten().filter(|(_, allowed)| what(allowed)).map(|(key_range, _)| key_range).collect();
+        if is_covered(key_range, &spans) { Ok(()) } else { Err(RpcError::PermissionDenied) }
     }
 
     /// Adds a user. Without a password, the user cannot log in with one.
-    pub fn add_user(&mut self, name: &str, password: Option<String>) -> Result<(), Refusal> {
+    pub fn add_user(&mut self, name: &str, password: Option<String>) -> Result<(), RpcError> {
         if name.is_empty() {
-            return Err(Refusal::UserEmpty);
+            return Err(RpcError::UserEmpty);
         }
         if self.users.contains_key(name) {
-            return Err(Refusal::UserExists);
+            return Err(RpcError::UserExists);
         }
         self.users.insert(name.to_owned(), User { password, roles: BTreeSet::new() });
         self.revision += 1;
@@ -185,33 +190,33 @@ impl Auth {
     }
 
     /// Deletes a user and the user's tokens. The root user cannot be deleted while authentication is enabled.
-    pub fn delete_user(&mut self, name: &str) -> Result<(), Refusal> {
+    pub fn delete_user(&mut self, name: &str) -> Result<(), RpcError> {
         if self.enabled && name == ROOT {
-            return Err(Refusal::InvalidAuthManagement);
+            return Err(RpcError::InvalidAuthManagement);
         }
-        self.users.remove(name).ok_or(Refusal::UserNotFound)?;
-        self.forget(name);
+        self.users.remove(name).ok_or(RpcError::UserNotFound)?;
+        self.drop_tokens(name);
         Ok(())
     }
 
     /// Changes a user's password and drops the user's tokens.
-    pub fn change_password(&mut self, name: &str, password: String) -> Result<(), Refusal> {
-        self.users.get_mut(name).ok_or(Refusal::UserNotFound)?.password = Some(password);
-        self.forget(name);
+    pub fn change_password(&mut self, name: &str, password: String) -> Result<(), RpcError> {
+        self.users.get_mut(name).ok_or(RpcError::UserNotFound)?.password = Some(password);
+        self.drop_tokens(name);
         Ok(())
     }
 
-    fn forget(&mut self, name: &str) {
+    fn drop_tokens(&mut self, name: &str) {
         self.tokens.retain(|_, (user, _)| user != name);
         self.revision += 1;
     }
 
     /// Returns the roles of a user. Users may list their own roles; others need the root role.
-    pub fn user_roles(&self, who: &Who, name: &str) -> Result<Vec<String>, Refusal> {
-        if *who != Who::User(name.to_owned()) {
-            self.must_be_root(who)?;
+    pub fn user_roles(&self, principal: &Principal, name: &str) -> Result<Vec<String>, RpcError> {
+        if *principal != Principal::User(name.to_owned()) {
+            self.check_root(principal)?;
         }
-        let user = self.users.get(name).ok_or(Refusal::UserNotFound)?;
+        let user = self.users.get(name).ok_or(RpcError::UserNotFound)?;
         Ok(user.roles.iter().cloned().collect())
     }
 
@@ -221,35 +226,35 @@ impl Auth {
     }
 
     /// Grants a role to a user. The root role exists without being added.
-    pub fn grant_role(&mut self, name: &str, role: &str) -> Result<(), Refusal> {
-        let user = self.users.get_mut(name).ok_or(Refusal::UserNotFound)?;
+    pub fn grant_role(&mut self, name: &str, role: &str) -> Result<(), RpcError> {
+        let user = self.users.get_mut(name).ok_or(RpcError::UserNotFound)?;
         if role != ROOT && !self.roles.contains_key(role) {
-            return Err(Refusal::RoleNotFound);
+            return Err(RpcError::RoleNotFound);
         }
         self.revision += u64::from(user.roles.insert(role.to_owned()));
         Ok(())
     }
 
     /// Revokes a role from a user. The root user keeps the root role while authentication is enabled.
-    pub fn revoke_role(&mut self, name: &str, role: &str) -> Result<(), Refusal> {
+    pub fn revoke_role(&mut self, name: &str, role: &str) -> Result<(), RpcError> {
         if self.enabled && name == ROOT && role == ROOT {
-            return Err(Refusal::InvalidAuthManagement);
+            return Err(RpcError::InvalidAuthManagement);
         }
-        let user = self.users.get_mut(name).ok_or(Refusal::UserNotFound)?;
+        let user = self.users.get_mut(name).ok_or(RpcError::UserNotFound)?;
         if !user.roles.remove(role) {
-            return Err(Refusal::RoleNotGranted);
+            return Err(RpcError::RoleNotGranted);
         }
         self.revision += 1;
         Ok(())
     }
 
     /// Adds a role.
-    pub fn add_role(&mut self, role: &str) -> Result<(), Refusal> {
+    pub fn add_role(&mut self, role: &str) -> Result<(), RpcError> {
         if role.is_empty() {
-            return Err(Refusal::RoleEmpty);
+            return Err(RpcError::RoleEmpty);
         }
         if self.roles.contains_key(role) {
-            return Err(Refusal::RoleExists);
+            return Err(RpcError::RoleExists);
         }
         self.roles.insert(role.to_owned(), Role::new());
         self.revision += 1;
@@ -257,11 +262,11 @@ impl Auth {
     }
 
     /// Deletes a role, also from its users. The root role cannot be deleted while authentication is enabled.
-    pub fn delete_role(&mut self, role: &str) -> Result<(), Refusal> {
+    pub fn delete_role(&mut self, role: &str) -> Result<(), RpcError> {
         if self.enabled && role == ROOT {
-            return Err(Refusal::InvalidAuthManagement);
+            return Err(RpcError::InvalidAuthManagement);
         }
-        self.roles.remove(role).ok_or(Refusal::RoleNotFound)?;
+        self.roles.remove(role).ok_or(RpcError::RoleNotFound)?;
         for user in self.users.values_mut() {
             user.roles.remove(role);
         }
@@ -270,15 +275,15 @@ impl Auth {
     }
 
     /// Returns the permissions of a role, sorted by key. Holders of the role may see them; others need the root role.
-    pub fn role(&self, who: &Who, role: &str) -> Result<Vec<(Span, Allowed)>, Refusal> {
-        if !self.user(who)?.is_none_or(|user| user.roles.contains(role)) {
-            self.must_be_root(who)?;
+    pub fn role(&self, principal: &Principal, role: &str) -> Result<Vec<(KeyRange, Access)>, RpcError> {
+        if !self.user(principal)?.is_none_or(|user| user.roles.contains(role)) {
+            self.check_root(principal)?;
         }
-        let found = self.roles.get(role).ok_or(Refusal::RoleNotFound)?;
+        let found = self.roles.get(role).ok_or(RpcError::RoleNotFound)?;
         if role == ROOT {
-            return Ok(vec![(Span::From(Vec::new()), Allowed { read: true, write: true })]);
+            return Ok(vec![(KeyRange::From(Vec::new()), Access { read: true, write: true })]);
         }
-        let mut found: Vec<_> = found.iter().map(|(span, allowed)| (span.clone(), *allowed)).collect();
+        let mut found: Vec<_> = found.iter().map(|(key_range, allowed)| (key_range.clone(), *allowed)).collect();
         found.sort_by(|(a, _), (b, _)| a.start().cmp(b.start()).then(a.stop().cmp(&b.stop())));
         Ok(found)
     }
@@ -289,32 +294,32 @@ impl Auth {
     }
 
     /// Grants a role a permission on a range, or changes it.
-    pub fn grant_permission(&mut self, role: &str, span: Span, allowed: Allowed) -> Result<(), Refusal> {
-        if span.is_empty() || span.start().is_empty() {
-            return Err(Refusal::InvalidAuthManagement);
+    pub fn grant_permission(&mut self, role: &str, key_range: KeyRange, allowed: Access) -> Result<(), RpcError> {
+        if key_range.is_empty() || key_range.start().is_empty() {
+            return Err(RpcError::InvalidAuthManagement);
         }
-        self.roles.get_mut(role).ok_or(Refusal::RoleNotFound)?.insert(span, allowed);
+        self.roles.get_mut(role).ok_or(RpcError::RoleNotFound)?.insert(key_range, allowed);
         self.revision += 1;
         Ok(())
     }
 
     /// Revokes a permission on a range. It must have been granted for exactly that range.
-    pub fn revoke_permission(&mut self, role: &str, span: &Span) -> Result<(), Refusal> {
-        let found = self.roles.get_mut(role).ok_or(Refusal::RoleNotFound)?.remove(span);
-        found.ok_or(Refusal::PermissionNotGranted)?;
+    pub fn revoke_permission(&mut self, role: &str, key_range: &KeyRange) -> Result<(), RpcError> {
+        let found = self.roles.get_mut(role).ok_or(RpcError::RoleNotFound)?.remove(key_range);
+        found.ok_or(RpcError::PermissionNotGranted)?;
         self.revision += 1;
         Ok(())
     }
 }
 
 /// Reports whether the union of the ranges contains this range.
-fn covered(span: &Span, by: &BTreeSet<&Span>) -> bool {
-    if span.is_empty() {
+fn is_covered(key_range: &KeyRange, ranges_granted: &BTreeSet<&KeyRange>) -> bool {
+    if key_range.is_empty() {
         return true;
     }
-    let mut ranges: Vec<(&[u8], Option<Vec<u8>>)> = by.iter().map(|s| (s.start(), s.stop())).collect();
+    let mut ranges: Vec<(&[u8], Option<Vec<u8>>)> = ranges_granted.iter().map(|s| (s.start(), s.stop())).collect();
     ranges.sort_unstable();
-    let (mut reached, end) = (span.start().to_vec(), span.stop());
+    let (mut reached, end) = (key_range.start().to_vec(), key_range.stop());
     for (from, to) in ranges {
         if from > reached.as_slice() {
             return false;
@@ -336,21 +341,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_add_up_and_a_gap_is_one() {
-        let held = [Span::new(b"a", b"c"), Span::new(b"c", b"e"), Span::new(b"f", b"\0"), Span::new(b"/x", b"")];
-        let held: BTreeSet<&Span> = held.iter().collect();
-        for (span, yes) in [
-            (Span::new(b"a", b""), true),
-            (Span::new(b"b", b"d"), true),
-            (Span::new(b"b", b"e"), true),
-            (Span::new(b"b", b"f"), false),
-            (Span::new(b"e", b""), false),
-            (Span::new(b"g", b"\0"), true),
-            (Span::new(b"a", b"\0"), false),
-            (Span::new(b"/x", b""), true),
-            (Span::new(b"/x", b"/y"), false),
+    fn adjacent_ranges_are_joined_and_a_gap_is_not_covered() {
+        let held = [
+            KeyRange::new(b"a", b"c"),
+            KeyRange::new(b"c", b"e"),
+            KeyRange::new(b"f", b"\0"),
+            KeyRange::new(b"/x", b""),
+        ];
+        let held: BTreeSet<&KeyRange> = held.iter().collect();
+        for (key_range, yes) in [
+            (KeyRange::new(b"a", b""), true),
+            (KeyRange::new(b"b", b"d"), true),
+            (KeyRange::new(b"b", b"e"), true),
+            (KeyRange::new(b"b", b"f"), false),
+            (KeyRange::new(b"e", b""), false),
+            (KeyRange::new(b"g", b"\0"), true),
+            (KeyRange::new(b"a", b"\0"), false),
+            (KeyRange::new(b"/x", b""), true),
+            (KeyRange::new(b"/x", b"/y"), false),
         ] {
-            assert_eq!(covered(&span, &held), yes, "{span:?}");
+            assert_eq!(is_covered(&key_range, &held), yes, "{key_range:?}");
         }
     }
 }

@@ -7,19 +7,19 @@ use tokio::time::sleep_until;
 use super::{Etcd, Shared, state::State};
 
 /// Makes sure that a task waits for the next deadline, or that the waiting task checks the deadlines again.
-pub(super) fn attend(etcd: &Etcd, mut state: MutexGuard<'_, State>) {
+pub(super) fn schedule_expiry(etcd: &Etcd, mut state: MutexGuard<'_, State>) {
     if std::mem::replace(&mut state.expiring, true) {
         etcd.0.leases_changed.notify_one();
     } else {
         drop(state);
-        tokio::spawn(wait(Attending(std::sync::Arc::downgrade(&etcd.0))));
+        tokio::spawn(wait(ExpiryTask(std::sync::Arc::downgrade(&etcd.0))));
     }
 }
 
 /// Held by the waiting task. If the runtime of a test drops that task, the next grant starts another one.
-struct Attending(Weak<Shared>);
+struct ExpiryTask(Weak<Shared>);
 
-impl Drop for Attending {
+impl Drop for ExpiryTask {
     fn drop(&mut self) {
         if let Some(shared) = self.0.upgrade() {
             Etcd(shared).state().expiring = false;
@@ -27,13 +27,13 @@ impl Drop for Attending {
     }
 }
 
-async fn wait(attending: Attending) {
-    let Some(changed) = attending.0.upgrade().map(|shared| std::sync::Arc::clone(&shared.leases_changed)) else {
+async fn wait(expiry_task: ExpiryTask) {
+    let Some(changed) = expiry_task.0.upgrade().map(|shared| std::sync::Arc::clone(&shared.leases_changed)) else {
         return;
     };
     loop {
         let next = {
-            let Some(shared) = attending.0.upgrade() else { return };
+            let Some(shared) = expiry_task.0.upgrade() else { return };
             let etcd = Etcd(shared);
             let mut state = etcd.state();
             state.expire();

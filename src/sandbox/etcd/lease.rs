@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use tokio::time::{Duration, Instant};
 
-use super::Refusal;
+use super::RpcError;
 
 /// Shortest TTL in seconds: one and a half times the longest election, rounded to whole seconds.
-const SHORTEST: i64 = 2;
+const MIN_TTL: i64 = 2;
 /// Longest TTL in seconds that etcd grants.
-const LONGEST: i64 = 9_000_000_000;
+const MAX_TTL: i64 = 9_000_000_000;
 /// Start of the generated ids, which are as long as etcd's.
 const FIRST_ID: i64 = 0x694d_6b3a_5c10_a000;
 
@@ -27,7 +27,7 @@ pub struct Lease {
 
 impl Lease {
     /// Returns the remaining time in whole seconds.
-    pub fn left(&self) -> i64 {
+    pub fn remaining_seconds(&self) -> i64 {
         self.deadline.map_or(self.ttl, |d| {
             i64::try_from(d.saturating_duration_since(Instant::now()).as_secs()).unwrap_or(i64::MAX)
         })
@@ -38,28 +38,28 @@ impl Lease {
 #[derive(Debug, Default)]
 pub struct Leases {
     all: BTreeMap<i64, Lease>,
-    given: i64,
+    ids_issued: i64,
 }
 
 impl Leases {
     /// Grants a lease. Generates an id if `id` is 0. Returns the id and the granted seconds.
-    pub fn grant(&mut self, id: i64, ttl: i64) -> Result<(i64, i64), Refusal> {
-        if ttl > LONGEST {
-            return Err(Refusal::LeaseTooLong);
+    pub fn grant(&mut self, id: i64, ttl: i64) -> Result<(i64, i64), RpcError> {
+        if ttl > MAX_TTL {
+            return Err(RpcError::LeaseTooLong);
         }
         let mut id = id;
         if id == 0 {
-            self.given += 1;
-            while self.all.contains_key(&(FIRST_ID + self.given)) {
-                self.given += 1;
+            self.ids_issued += 1;
+            while self.all.contains_key(&(FIRST_ID + self.ids_issued)) {
+                self.ids_issued += 1;
             }
-            id = FIRST_ID + self.given;
+            id = FIRST_ID + self.ids_issued;
         }
         if self.all.contains_key(&id) {
-            return Err(Refusal::LeaseExists);
+            return Err(RpcError::LeaseExists);
         }
-        let ttl = ttl.max(SHORTEST);
-        self.all.insert(id, Lease { ttl, deadline: after(ttl), keys: BTreeSet::new() });
+        let ttl = ttl.max(MIN_TTL);
+        self.all.insert(id, Lease { ttl, deadline: deadline_after(ttl), keys: BTreeSet::new() });
         Ok((id, ttl))
     }
 
@@ -68,7 +68,7 @@ impl Leases {
     pub fn keep_alive(&mut self, id: i64) -> Option<i64> {
         let now = Instant::now();
         let lease = self.all.get_mut(&id).filter(|lease| lease.deadline.is_none_or(|d| d > now))?;
-        lease.deadline = after(lease.ttl);
+        lease.deadline = deadline_after(lease.ttl);
         Some(lease.ttl)
     }
 
@@ -103,7 +103,7 @@ impl Leases {
     }
 
     /// Returns the expired leases, earliest deadline first.
-    pub fn run_out(&self, now: Instant) -> Vec<i64> {
+    pub fn expired_leases(&self, now: Instant) -> Vec<i64> {
         let mut out: Vec<(Instant, i64)> =
             self.all.iter().filter_map(|(id, l)| l.deadline.filter(|d| *d <= now).map(|d| (d, *id))).collect();
         out.sort_unstable();
@@ -111,6 +111,6 @@ impl Leases {
     }
 }
 
-fn after(ttl: i64) -> Option<Instant> {
+fn deadline_after(ttl: i64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_secs(ttl.unsigned_abs()))
 }

@@ -4,28 +4,28 @@
 //! | --- | --- |
 //! | `revisions` | every version of every key: pure |
 //! | `txn` | reads, writes, transactions |
-//! | `watch`, `watching` | progress of each watch; the stream |
+//! | `watch`, `watch_service` | progress of each watch; the stream |
 //! | `lease`, `expiry` | leases and their expiry |
 //! | `auth`, `permission` | users, roles, tokens; permissions that a request needs |
 //! | `state` | the whole state, behind one lock |
-//! | `services`, `upkeep`, `accounts` | services for keys and leases, for the member, for users |
-//! | `wire`, `plain`, `span`, `refusal` | etcd's messages, ranges and errors |
+//! | `services`, `maintenance`, `accounts` | services for keys and leases, for the member, for users |
+//! | `wire`, `protobuf`, `key_range`, `rpc_error` | etcd's messages, ranges and errors |
 
 mod accounts;
 mod auth;
 mod expiry;
+mod key_range;
 mod lease;
+mod maintenance;
 mod permission;
-mod plain;
-mod refusal;
+mod protobuf;
 mod revisions;
+mod rpc_error;
 mod services;
-mod span;
 mod state;
 mod txn;
-mod upkeep;
 mod watch;
-mod watching;
+mod watch_service;
 mod wire;
 
 #[cfg(test)]
@@ -46,11 +46,11 @@ use tokio::sync::Notify;
 use tonic::service::Routes;
 use tower::{BoxError, ServiceExt, util::BoxCloneSyncService};
 
+use self::{key_range::KeyRange, state::State};
 pub use self::{
-    refusal::Refusal,
-    state::{Sent, Written},
+    rpc_error::RpcError,
+    state::{KeyChange, RecordedTxn},
 };
-use self::{span::Span, state::State};
 use crate::clock::Clock;
 
 /// A connection to an etcd: gRPC requests in, responses out. A layer that delays, loses or duplicates them fits between
@@ -83,11 +83,11 @@ impl Etcd {
     /// Returns every service, for a server on a port.
     pub fn routes(&self) -> Routes {
         Routes::new(PbKvServer::new(services::Kv(self.clone())).max_decoding_message_size(usize::MAX))
-            .add_service(PbWatchServer::new(watching::Watch(self.clone())))
+            .add_service(PbWatchServer::new(watch_service::Watch(self.clone())))
             .add_service(PbLeaseServer::new(services::Lease(self.clone())))
-            .add_service(PbMaintenanceServer::new(upkeep::Maintenance(self.clone())))
-            .add_service(PbClusterServer::new(upkeep::Cluster(self.clone())))
-            .add_service(accounts::Accounts(self.clone()))
+            .add_service(PbMaintenanceServer::new(maintenance::Maintenance(self.clone())))
+            .add_service(PbClusterServer::new(maintenance::Cluster(self.clone())))
+            .add_service(accounts::AuthService(self.clone()))
             .prepare()
     }
 
@@ -127,7 +127,7 @@ impl Etcd {
     /// Deletes a key. Returns the revision, which does not move if there was no such key.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> i64 {
         let mut state = self.state();
-        state.delete(&Span::One(key.as_ref().to_vec()));
+        state.delete(&KeyRange::One(key.as_ref().to_vec()));
         state.finish();
         state.revisions.revision()
     }
@@ -138,36 +138,36 @@ impl Etcd {
     }
 
     /// Compacts: drops the versions that no read at this revision or later can see.
-    pub fn compact(&self, revision: i64) -> Result<(), Refusal> {
+    pub fn compact(&self, revision: i64) -> Result<(), RpcError> {
         self.state().compact(revision)
     }
 
-    /// Returns every change of every key, oldest first, including compacted ones. Only [`Self::keep`] bounds it.
-    pub fn history(&self) -> Vec<Written> {
+    /// Returns every change of every key, oldest first, including compacted ones. Only [`Self::limit_history`] bounds it.
+    pub fn history(&self) -> Vec<KeyChange> {
         self.state().history.iter().cloned().collect()
     }
 
     /// Returns the changes after a revision.
-    pub fn history_since(&self, revision: i64) -> Vec<Written> {
+    pub fn history_since(&self, revision: i64) -> Vec<KeyChange> {
         let state = self.state();
         let from = state.history.partition_point(|w| w.revision <= revision);
         state.history.range(from..).cloned().collect()
     }
 
-    /// Limits the history to about the last `most` changes and compacts the store accordingly, for a sandbox that runs
+    /// Limits the history to about the last `max_history` changes and compacts the store accordingly, for a sandbox that runs
     /// for long. `None`, the default, keeps everything.
-    pub fn keep(&self, most: Option<usize>) {
-        self.state().most = most;
+    pub fn limit_history(&self, max_history: Option<usize>) {
+        self.state().max_history = max_history;
     }
 
     /// Starts to record transactions for [`Self::sent`].
-    pub fn listen(&self) {
+    pub fn record_txns(&self) {
         self.state().sent.get_or_insert_default();
     }
 
-    /// Returns the transactions since [`Self::listen`], oldest first: those that were executed, and those that were
+    /// Returns the transactions since [`Self::record_txns`], oldest first: those that were executed, and those that were
     /// refused for their size.
-    pub fn sent(&self) -> Vec<Sent> {
+    pub fn sent(&self) -> Vec<RecordedTxn> {
         self.state().sent.clone().unwrap_or_default()
     }
 
@@ -184,7 +184,7 @@ impl Etcd {
     /// Ends every watch stream with UNAVAILABLE, like a member that lost its leader.
     pub fn cut_watches(&self) {
         for session in self.state().sessions.values_mut() {
-            session.end(Refusal::NoLeader.into());
+            session.end(RpcError::NoLeader.into());
         }
     }
 
@@ -198,7 +198,7 @@ impl Etcd {
     }
 
     /// Raises or disarms the alarm NOSPACE. While it is raised, puts are refused; reads and deletions work.
-    pub fn fill(&self, full: bool) {
+    pub fn set_nospace(&self, full: bool) {
         self.state().full = full;
     }
 
@@ -206,6 +206,6 @@ impl Etcd {
     pub fn stall_watches(&self, stalled: bool) {
         let mut state = self.state();
         state.stalled = stalled;
-        state.tell();
+        state.notify_watches();
     }
 }

@@ -2,38 +2,38 @@
 
 use etcd_client::proto::{PbDeleteRequest, PbPutRequest, PbTxnOpRequest, PbTxnRequest};
 
-use super::{Refusal, auth::Who, span::Span, state::State};
+use super::{RpcError, auth::Principal, key_range::KeyRange, state::State};
 
 impl State {
     /// Checks the permissions of a put. A put writes its key; with `prev_kv` it also reads it. A sender may use a lease
     /// if it may write every key attached to the lease, because it can revoke the lease.
-    pub fn may_put(&self, who: &Who, r: &PbPutRequest) -> Result<(), Refusal> {
-        let span = Span::One(r.key.clone());
-        self.auth.may_write(who, &span)?;
-        self.may_revoke(who, r.lease)?;
-        if r.prev_kv { self.auth.may_read(who, &span) } else { Ok(()) }
+    pub fn check_put_access(&self, principal: &Principal, request: &PbPutRequest) -> Result<(), RpcError> {
+        let key_range = KeyRange::One(request.key.clone());
+        self.auth.check_write_access(principal, &key_range)?;
+        self.check_revoke_access(principal, request.lease)?;
+        if request.prev_kv { self.auth.check_read_access(principal, &key_range) } else { Ok(()) }
     }
 
     /// Checks the permissions of a deletion. A deletion writes its range; with `prev_kv` it also reads it.
-    pub fn may_delete(&self, who: &Who, r: &PbDeleteRequest) -> Result<(), Refusal> {
-        let span = Span::new(&r.key, &r.range_end);
-        self.auth.may_write(who, &span)?;
-        if r.prev_kv { self.auth.may_read(who, &span) } else { Ok(()) }
+    pub fn check_delete_access(&self, principal: &Principal, request: &PbDeleteRequest) -> Result<(), RpcError> {
+        let key_range = KeyRange::new(&request.key, &request.range_end);
+        self.auth.check_write_access(principal, &key_range)?;
+        if request.prev_kv { self.auth.check_read_access(principal, &key_range) } else { Ok(()) }
     }
 
     /// Checks the permissions of a transaction. It needs the permissions of both branches, and reads what it compares.
-    pub fn may_txn(&self, who: &Who, r: &PbTxnRequest) -> Result<(), Refusal> {
-        for compare in &r.compare {
-            self.auth.may_read(who, &Span::new(&compare.key, &compare.range_end))?;
+    pub fn check_txn_access(&self, principal: &Principal, request: &PbTxnRequest) -> Result<(), RpcError> {
+        for compare in &request.compare {
+            self.auth.check_read_access(principal, &KeyRange::new(&compare.key, &compare.range_end))?;
         }
-        for op in r.success.iter().chain(&r.failure) {
+        for op in request.success.iter().chain(&request.failure) {
             match &op.request {
-                Some(PbTxnOpRequest::RequestRange(r)) => {
-                    self.auth.may_read(who, &Span::new(&r.key, &r.range_end))?;
+                Some(PbTxnOpRequest::RequestRange(request)) => {
+                    self.auth.check_read_access(principal, &KeyRange::new(&request.key, &request.range_end))?;
                 }
-                Some(PbTxnOpRequest::RequestPut(r)) => self.may_put(who, r)?,
-                Some(PbTxnOpRequest::RequestDeleteRange(r)) => self.may_delete(who, r)?,
-                Some(PbTxnOpRequest::RequestTxn(r)) => self.may_txn(who, r)?,
+                Some(PbTxnOpRequest::RequestPut(request)) => self.check_put_access(principal, request)?,
+                Some(PbTxnOpRequest::RequestDeleteRange(request)) => self.check_delete_access(principal, request)?,
+                Some(PbTxnOpRequest::RequestTxn(request)) => self.check_txn_access(principal, request)?,
                 None => {}
             }
         }
@@ -41,8 +41,8 @@ impl State {
     }
 
     /// Checks the permissions to revoke a lease, which deletes its keys.
-    pub fn may_revoke(&self, who: &Who, lease: i64) -> Result<(), Refusal> {
+    pub fn check_revoke_access(&self, principal: &Principal, lease: i64) -> Result<(), RpcError> {
         let keys = self.leases.get(lease).into_iter().flat_map(|lease| &lease.keys);
-        keys.map(|key| Span::One(key.to_vec())).try_for_each(|key| self.auth.may_write(who, &key))
+        keys.map(|key| KeyRange::One(key.to_vec())).try_for_each(|key| self.auth.check_write_access(principal, &key))
     }
 }

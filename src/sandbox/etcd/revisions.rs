@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Refusal, span::Span};
+use super::{RpcError, key_range::KeyRange};
 
 /// One version of a key, or its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Revisions {
     }
 
     /// Returns the number of changes in the log.
-    pub fn changes(&self) -> usize {
+    pub fn log_len(&self) -> usize {
         self.log.len()
     }
 
@@ -74,21 +74,21 @@ impl Revisions {
     }
 
     /// Reports whether a write is in progress that has changed something.
-    pub fn writing(&self) -> bool {
+    pub fn has_pending_write(&self) -> bool {
         self.log.back().is_some_and(|last| last.mod_revision > self.revision)
     }
 
     /// Returns the revision that a read sees. It includes the writes of the read's own transaction.
-    pub fn visible(&self) -> i64 {
-        self.revision + i64::from(self.writing())
+    pub fn visible_revision(&self) -> i64 {
+        self.revision + i64::from(self.has_pending_write())
     }
 
     /// Checks that this revision can be read; 0 and below mean the current one.
-    pub fn check(&self, revision: i64) -> Result<(), Refusal> {
+    pub fn check(&self, revision: i64) -> Result<(), RpcError> {
         match revision {
             ..=0 => Ok(()),
-            r if r > self.visible() => Err(Refusal::Future),
-            r if r < self.compacted => Err(Refusal::Compacted),
+            r if r > self.visible_revision() => Err(RpcError::Future),
+            r if r < self.compacted => Err(RpcError::Compacted),
             _ => Ok(()),
         }
     }
@@ -104,8 +104,8 @@ impl Revisions {
     }
 
     /// Returns the keys of a range in order, now or as of a revision that [`Self::check`] allows.
-    pub fn range(&self, span: &Span, revision: i64) -> impl Iterator<Item = &Arc<Version>> {
-        let found = (!span.is_empty()).then(|| self.keys.range::<[u8], _>(span.bounds()));
+    pub fn range(&self, key_range: &KeyRange, revision: i64) -> impl Iterator<Item = &Arc<Version>> {
+        let found = (!key_range.is_empty()).then(|| self.keys.range::<[u8], _>(key_range.bounds()));
         let revision = if revision <= 0 { i64::MAX } else { revision };
         found.into_iter().flatten().filter_map(move |(_, versions)| at(versions, revision))
     }
@@ -120,7 +120,7 @@ impl Revisions {
     pub fn put(&mut self, key: &[u8], value: Bytes, lease: i64) -> (Option<Arc<Version>>, Arc<Version>) {
         let before = self.get(key).cloned();
         let mod_revision = self.revision + 1;
-        let made = Arc::new(Version {
+        let after = Arc::new(Version {
             key: before.as_ref().map_or_else(|| Bytes::copy_from_slice(key), |b| b.key.clone()),
             value: Some(value),
             create_revision: before.as_ref().map_or(mod_revision, |b| b.create_revision),
@@ -128,8 +128,8 @@ impl Revisions {
             version: before.as_ref().map_or(0, |b| b.version) + 1,
             lease,
         });
-        self.append(&made);
-        (before, made)
+        self.append(&after);
+        (before, after)
     }
 
     /// Deletes a key within the write in progress, or begins a write. Returns the previous version and the deletion, or
@@ -137,31 +137,31 @@ impl Revisions {
     pub fn delete(&mut self, key: &[u8]) -> Option<(Arc<Version>, Arc<Version>)> {
         let before = Arc::clone(self.get(key)?);
         let (key, mod_revision) = (before.key.clone(), self.revision + 1);
-        let made = Arc::new(Version { key, value: None, create_revision: 0, mod_revision, version: 0, lease: 0 });
-        self.append(&made);
-        Some((before, made))
+        let after = Arc::new(Version { key, value: None, create_revision: 0, mod_revision, version: 0, lease: 0 });
+        self.append(&after);
+        Some((before, after))
     }
 
-    fn append(&mut self, made: &Arc<Version>) {
-        self.keys.entry(made.key.clone()).or_default().push(Arc::clone(made));
-        self.log.push_back(Arc::clone(made));
+    fn append(&mut self, after: &Arc<Version>) {
+        self.keys.entry(after.key.clone()).or_default().push(Arc::clone(after));
+        self.log.push_back(Arc::clone(after));
     }
 
     /// Ends the write in progress. All its changes share one revision; without changes there is none. Returns whether
     /// the revision moved.
     pub fn finish(&mut self) -> bool {
-        let writing = self.writing();
-        self.revision += i64::from(writing);
-        writing
+        let has_pending_write = self.has_pending_write();
+        self.revision += i64::from(has_pending_write);
+        has_pending_write
     }
 
     /// Drops the versions that no read at this revision or later can see.
-    pub fn compact(&mut self, revision: i64) -> Result<(), Refusal> {
+    pub fn compact(&mut self, revision: i64) -> Result<(), RpcError> {
         if revision <= self.compacted {
-            return Err(Refusal::Compacted);
+            return Err(RpcError::Compacted);
         }
         if revision > self.revision {
-            return Err(Refusal::Future);
+            return Err(RpcError::Future);
         }
         self.compacted = revision;
         let old = self.log.partition_point(|v| v.mod_revision < revision);
@@ -202,11 +202,11 @@ mod tests {
     }
 
     #[test]
-    fn a_write_has_one_revision_and_one_that_changes_nothing_has_none() {
+    fn a_write_has_one_revision_and_a_no_op_write_has_none() {
         let mut all = Revisions::default();
         all.put(b"a", Bytes::new(), 0);
         all.put(b"b", Bytes::new(), 0);
-        assert_eq!((all.revision(), all.visible()), (1, 2));
+        assert_eq!((all.revision(), all.visible_revision()), (1, 2));
         assert!(all.finish());
         assert!(all.delete(b"none").is_none() && !all.finish());
         assert_eq!(all.revision(), 2);
@@ -219,30 +219,30 @@ mod tests {
             write(&mut all, key, value);
         }
         let read = |all: &Revisions, revision| -> Vec<(i64, i64)> {
-            all.range(&Span::From(vec![0]), revision).map(|v| (v.mod_revision, v.version)).collect()
+            all.range(&KeyRange::From(vec![0]), revision).map(|v| (v.mod_revision, v.version)).collect()
         };
         assert_eq!(read(&all, 2), [(2, 1)]);
         assert_eq!(read(&all, 4), [(3, 2), (4, 1)]);
         assert_eq!(read(&all, 5), [(4, 1)]);
         assert_eq!(read(&all, 0), [(6, 1), (4, 1)]);
         all.compact(5).unwrap();
-        assert_eq!(all.check(4), Err(Refusal::Compacted));
-        assert_eq!(all.check(7), Err(Refusal::Future));
+        assert_eq!(all.check(4), Err(RpcError::Compacted));
+        assert_eq!(all.check(7), Err(RpcError::Future));
         assert_eq!(read(&all, 5), [(4, 1)]);
         assert_eq!(all.since(0).map(|v| v.mod_revision).collect::<Vec<_>>(), [5, 6]);
         assert_eq!(all.keys.values().map(Vec::len).sum::<usize>(), 2);
-        assert_eq!(all.compact(5), Err(Refusal::Compacted));
-        assert_eq!(all.compact(9), Err(Refusal::Future));
+        assert_eq!(all.compact(5), Err(RpcError::Compacted));
+        assert_eq!(all.compact(9), Err(RpcError::Future));
     }
 
     #[test]
-    fn nothing_is_left_of_what_was_deleted_and_compacted() {
+    fn compaction_removes_deleted_keys_completely() {
         let mut all = Revisions::default();
         for round in 0..100 {
             write(&mut all, &format!("k{round}"), Some("x"));
             write(&mut all, &format!("k{round}"), None);
         }
         all.compact(all.revision()).unwrap();
-        assert_eq!((all.keys.len(), all.changes()), (0, 1));
+        assert_eq!((all.keys.len(), all.log_len()), (0, 1));
     }
 }

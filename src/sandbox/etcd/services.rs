@@ -14,19 +14,19 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{
     Etcd,
-    auth::Who,
+    auth::Principal,
     expiry,
-    span::Span,
-    state::{Sent, State},
+    key_range::KeyRange,
+    state::{RecordedTxn, State},
     txn, wire,
 };
 use crate::sandbox::faults::USER_HEADER;
 
-type Answer<T> = Result<Response<T>, Status>;
-pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type RpcResult<T> = Result<Response<T>, Status>;
+pub(super) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Number of keys in one page of a streamed read.
-const PAGE: usize = 1000;
+const PAGE_SIZE: usize = 1000;
 
 pub(super) struct Kv(pub Etcd);
 
@@ -36,24 +36,24 @@ impl Kv {
         wire::check_message(wire::range_size(r))?;
         txn::check_range(r)?;
         let mut state = self.0.state();
-        let who = state.auth.who(request.metadata())?;
-        state.auth.may_read(&who, &Span::new(&r.key, &r.range_end))?;
+        let principal = state.auth.principal(request.metadata())?;
+        state.auth.check_read_access(&principal, &KeyRange::new(&r.key, &r.range_end))?;
         Ok(PbRangeResponse { header: state.header(), ..txn::range(&state.revisions, r)? })
     }
 }
 
 #[tonic::async_trait]
 impl PbKvService for Kv {
-    type RangeStreamStream = Answers<PbRangeStreamResponse>;
+    type RangeStreamStream = ResponseStream<PbRangeStreamResponse>;
 
-    async fn range(&self, request: Request<PbRangeRequest>) -> Answer<PbRangeResponse> {
+    async fn range(&self, request: Request<PbRangeRequest>) -> RpcResult<PbRangeResponse> {
         Ok(Response::new(self.read(&request)?))
     }
 
-    async fn range_stream(&self, request: Request<PbRangeRequest>) -> Answer<Self::RangeStreamStream> {
+    async fn range_stream(&self, request: Request<PbRangeRequest>) -> RpcResult<Self::RangeStreamStream> {
         let PbRangeResponse { header, kvs, more, count } = self.read(&request)?;
         let mut pages: Vec<PbRangeResponse> =
-            kvs.chunks(PAGE).map(|kvs| PbRangeResponse { header, kvs: kvs.to_vec(), more: true, count }).collect();
+            kvs.chunks(PAGE_SIZE).map(|kvs| PbRangeResponse { header, kvs: kvs.to_vec(), more: true, count }).collect();
         if pages.is_empty() {
             pages.push(PbRangeResponse { header, count, ..PbRangeResponse::default() });
         }
@@ -64,59 +64,59 @@ impl PbKvService for Kv {
         Ok(Response::new(stream::iter(pages.collect::<Vec<_>>()).boxed()))
     }
 
-    async fn put(&self, request: Request<PbPutRequest>) -> Answer<PbPutResponse> {
+    async fn put(&self, request: Request<PbPutRequest>) -> RpcResult<PbPutResponse> {
         let size = wire::put_size(request.get_ref());
         wire::check_message(size)?;
         txn::check_put(request.get_ref())?;
         let mut state = self.0.state();
-        let who = state.auth.who(request.metadata())?;
+        let principal = state.auth.principal(request.metadata())?;
         wire::check_write(size)?;
         let r = request.into_inner();
-        state.may_put(&who, &r)?;
+        state.check_put_access(&principal, &r)?;
         Ok(Response::new(state.put_request(r)?))
     }
 
-    async fn delete_range(&self, request: Request<PbDeleteRequest>) -> Answer<PbDeleteResponse> {
+    async fn delete_range(&self, request: Request<PbDeleteRequest>) -> RpcResult<PbDeleteResponse> {
         let size = wire::delete_size(request.get_ref());
         wire::check_message(size)?;
         txn::check_delete(request.get_ref())?;
         let mut state = self.0.state();
-        let who = state.auth.who(request.metadata())?;
+        let principal = state.auth.principal(request.metadata())?;
         wire::check_write(size)?;
         let r = request.into_inner();
-        state.may_delete(&who, &r)?;
+        state.check_delete_access(&principal, &r)?;
         Ok(Response::new(state.delete_request(&r)))
     }
 
-    async fn txn(&self, request: Request<PbTxnRequest>) -> Answer<PbTxnResponse> {
+    async fn txn(&self, request: Request<PbTxnRequest>) -> RpcResult<PbTxnResponse> {
         let size = wire::txn_size(request.get_ref());
         wire::check_message(size)?;
         let mut state = self.0.state();
-        if let Err(refusal) = txn::check_txn(request.get_ref()) {
-            state.note_refused(&request);
-            return Err(refusal.into());
+        if let Err(rpc_error) = txn::check_txn(request.get_ref()) {
+            state.record_refused_txn(&request);
+            return Err(rpc_error.into());
         }
-        let who = state.auth.who(request.metadata())?;
+        let principal = state.auth.principal(request.metadata())?;
         let by = sender(&request);
         let r = request.into_inner();
-        if txn::writes(&r)
-            && let Err(refusal) = wire::check_write(size)
+        if txn::is_write(&r)
+            && let Err(rpc_error) = wire::check_write(size)
         {
-            state.note_sent(by, &r, false);
-            return Err(refusal.into());
+            state.record_txn(by, &r, false);
+            return Err(rpc_error.into());
         }
-        state.may_txn(&who, &r)?;
-        let heard = state.sent.is_some().then(|| r.clone());
+        state.check_txn_access(&principal, &r)?;
+        let recorded = state.sent.is_some().then(|| r.clone());
         let answer = state.txn_request(r)?;
-        if let Some(request) = heard {
-            state.note_sent(by, &request, answer.succeeded);
+        if let Some(request) = recorded {
+            state.record_txn(by, &request, answer.succeeded);
         }
         Ok(Response::new(answer))
     }
 
-    async fn compact(&self, request: Request<PbCompactionRequest>) -> Answer<PbCompactionResponse> {
+    async fn compact(&self, request: Request<PbCompactionRequest>) -> RpcResult<PbCompactionResponse> {
         let mut state = self.0.state();
-        state.auth.who(request.metadata())?;
+        state.auth.principal(request.metadata())?;
         state.compact(request.get_ref().revision)?;
         Ok(Response::new(PbCompactionResponse { header: state.header() }))
     }
@@ -129,16 +129,16 @@ fn sender(request: &Request<PbTxnRequest>) -> String {
 
 impl State {
     /// Records a transaction while an observer listens.
-    fn note_sent(&mut self, by: String, request: &PbTxnRequest, succeeded: bool) {
+    fn record_txn(&mut self, by: String, request: &PbTxnRequest, succeeded: bool) {
         let (at, revision) = (self.clock.wall(), self.revisions.revision());
         if let Some(sent) = &mut self.sent {
-            sent.push(Sent { at, by, request: request.clone(), succeeded, revision });
+            sent.push(RecordedTxn { at, by, request: request.clone(), succeeded, revision });
         }
     }
 
     /// Records a transaction that was refused before it was evaluated.
-    fn note_refused(&mut self, request: &Request<PbTxnRequest>) {
-        self.note_sent(sender(request), request.get_ref(), false);
+    fn record_refused_txn(&mut self, request: &Request<PbTxnRequest>) {
+        self.record_txn(sender(request), request.get_ref(), false);
     }
 }
 
@@ -146,26 +146,26 @@ pub(super) struct Lease(pub Etcd);
 
 #[tonic::async_trait]
 impl PbLeaseService for Lease {
-    type LeaseKeepAliveStream = Answers<PbLeaseKeepAliveResponse>;
+    type LeaseKeepAliveStream = ResponseStream<PbLeaseKeepAliveResponse>;
 
-    async fn lease_grant(&self, request: Request<PbLeaseGrantRequest>) -> Answer<PbLeaseGrantResponse> {
+    async fn lease_grant(&self, request: Request<PbLeaseGrantRequest>) -> RpcResult<PbLeaseGrantResponse> {
         let mut state = self.0.state();
-        state.auth.who(request.metadata())?;
+        state.auth.principal(request.metadata())?;
         let r = request.get_ref();
-        state.must_have_space()?;
+        state.check_space()?;
         let (id, ttl) = state.leases.grant(r.id, r.ttl)?;
         let header = state.header();
-        expiry::attend(&self.0, state);
+        expiry::schedule_expiry(&self.0, state);
         Ok(Response::new(PbLeaseGrantResponse { header, id, ttl, error: String::new() }))
     }
 
-    async fn lease_revoke(&self, request: Request<PbLeaseRevokeRequest>) -> Answer<PbLeaseRevokeResponse> {
+    async fn lease_revoke(&self, request: Request<PbLeaseRevokeRequest>) -> RpcResult<PbLeaseRevokeResponse> {
         let mut state = self.0.state();
-        let who = state.auth.who(request.metadata())?;
+        let principal = state.auth.principal(request.metadata())?;
         let id = request.get_ref().id;
-        state.may_revoke(&who, id)?;
+        state.check_revoke_access(&principal, id)?;
         if !state.revoke(id) {
-            return Err(super::Refusal::LeaseNotFound.into());
+            return Err(super::RpcError::LeaseNotFound.into());
         }
         Ok(Response::new(PbLeaseRevokeResponse { header: state.header() }))
     }
@@ -173,10 +173,10 @@ impl PbLeaseService for Lease {
     async fn lease_keep_alive(
         &self,
         request: Request<Streaming<PbLeaseKeepAliveRequest>>,
-    ) -> Answer<Self::LeaseKeepAliveStream> {
+    ) -> RpcResult<Self::LeaseKeepAliveStream> {
         let etcd = self.0.clone();
-        let answers = request.into_inner().map(move |asked| {
-            let id = asked?.id;
+        let answers = request.into_inner().map(move |message| {
+            let id = message?.id;
             let mut state = etcd.state();
             let ttl = state.leases.keep_alive(id).unwrap_or(0);
             Ok(PbLeaseKeepAliveResponse { header: state.header(), id, ttl })
@@ -187,12 +187,12 @@ impl PbLeaseService for Lease {
     async fn lease_time_to_live(
         &self,
         request: Request<PbLeaseTimeToLiveRequest>,
-    ) -> Answer<PbLeaseTimeToLiveResponse> {
+    ) -> RpcResult<PbLeaseTimeToLiveResponse> {
         let mut state = self.0.state();
         let PbLeaseTimeToLiveRequest { id, keys } = *request.get_ref();
         // As in etcd: a caller that does not request the keys is not authenticated.
-        let who = if keys { state.auth.who(request.metadata())? } else { Who::Anyone };
-        state.auth.must_be_known(&who)?;
+        let principal = if keys { state.auth.principal(request.metadata())? } else { Principal::Unchecked };
+        state.auth.check_authenticated(&principal)?;
         let header = state.header();
         let Some(lease) = state.leases.get(id) else {
             let unknown = PbLeaseTimeToLiveResponse { header, id, ttl: -1, ..PbLeaseTimeToLiveResponse::default() };
@@ -200,15 +200,15 @@ impl PbLeaseService for Lease {
         };
         if keys {
             for key in &lease.keys {
-                state.auth.may_read(&who, &Span::One(key.to_vec()))?;
+                state.auth.check_read_access(&principal, &KeyRange::One(key.to_vec()))?;
             }
         }
         let keys = if keys { lease.keys.iter().map(|k| k.to_vec()).collect() } else { Vec::new() };
-        let (ttl, granted_ttl) = (lease.left(), lease.ttl);
+        let (ttl, granted_ttl) = (lease.remaining_seconds(), lease.ttl);
         Ok(Response::new(PbLeaseTimeToLiveResponse { header, id, ttl, granted_ttl, keys }))
     }
 
-    async fn lease_leases(&self, _: Request<PbLeaseLeasesRequest>) -> Answer<PbLeaseLeasesResponse> {
+    async fn lease_leases(&self, _: Request<PbLeaseLeasesRequest>) -> RpcResult<PbLeaseLeasesResponse> {
         let state = self.0.state();
         let mut all: Vec<_> = state.leases.iter().map(|(id, lease)| (lease.deadline, id)).collect();
         // As in etcd: sorted by deadline, earliest first.

@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
-    Refusal,
+    RpcError,
     auth::Auth,
+    key_range::KeyRange,
     lease::Leases,
     revisions::{Revisions, Version},
-    span::Span,
     watch::Session,
 };
 use crate::clock::Clock;
@@ -30,7 +30,7 @@ pub(super) const TERM: u64 = 2;
 
 /// One change of one key, as an observer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct KeyChange {
     /// Revision of the change; changes of one transaction share it.
     pub revision: i64,
     /// The key.
@@ -45,7 +45,7 @@ pub struct Written {
 
 /// One transaction, as an observer sees it.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub struct RecordedTxn {
     /// Wall time by the sandbox's clock.
     pub at: Timestamp,
     /// Sender, from the header [`USER_HEADER`](crate::sandbox::faults::USER_HEADER); empty without that header.
@@ -60,14 +60,14 @@ pub struct Sent {
 
 pub(super) struct State {
     /// Transactions, recorded while an observer listens.
-    pub sent: Option<Vec<Sent>>,
+    pub sent: Option<Vec<RecordedTxn>>,
     pub clock: Clock,
     pub revisions: Revisions,
     pub leases: Leases,
     pub auth: Auth,
-    pub history: VecDeque<Written>,
+    pub history: VecDeque<KeyChange>,
     /// Maximum number of changes to keep.
-    pub most: Option<usize>,
+    pub max_history: Option<usize>,
     /// Watch streams, by number.
     pub sessions: BTreeMap<u64, Session>,
     pub next_session: u64,
@@ -90,7 +90,7 @@ impl State {
             leases: Leases::default(),
             auth: Auth::default(),
             history: VecDeque::new(),
-            most: None,
+            max_history: None,
             sessions: BTreeMap::new(),
             next_session: 0,
             stalled: false,
@@ -114,17 +114,17 @@ impl State {
 
     /// Puts a key within the write in progress. The lease must exist. Returns the previous version.
     pub fn put(&mut self, key: &[u8], value: Bytes, lease: i64) -> Option<Arc<Version>> {
-        let (before, made) = self.revisions.put(key, value, lease);
+        let (before, after) = self.revisions.put(key, value, lease);
         let held = before.as_ref().map_or(0, |b| b.lease);
         if held != lease {
-            self.leases.attach(&made.key, held, lease);
+            self.leases.attach(&after.key, held, lease);
         }
         before
     }
 
     /// Deletes a range within the write in progress. Returns the previous versions.
-    pub fn delete(&mut self, span: &Span) -> Vec<Arc<Version>> {
-        let found: Vec<Arc<Version>> = self.revisions.range(span, 0).cloned().collect();
+    pub fn delete(&mut self, key_range: &KeyRange) -> Vec<Arc<Version>> {
+        let found: Vec<Arc<Version>> = self.revisions.range(key_range, 0).cloned().collect();
         for version in &found {
             self.revisions.delete(&version.key);
             self.leases.attach(&version.key, version.lease, 0);
@@ -133,8 +133,8 @@ impl State {
     }
 
     /// Checks that puts are allowed.
-    pub fn must_have_space(&self) -> Result<(), Refusal> {
-        if self.full { Err(Refusal::NoSpace) } else { Ok(()) }
+    pub fn check_space(&self) -> Result<(), RpcError> {
+        if self.full { Err(RpcError::NoSpace) } else { Ok(()) }
     }
 
     /// Ends the write in progress and notifies observers and watchers.
@@ -144,19 +144,19 @@ impl State {
             return;
         }
         let at = self.clock.wall();
-        self.history.extend(self.revisions.since(revision + 1).map(|v| Written {
+        self.history.extend(self.revisions.since(revision + 1).map(|v| KeyChange {
             revision: v.mod_revision,
             key: v.key.clone(),
             value: v.value.clone(),
             lease: v.lease,
             at,
         }));
-        self.tell();
+        self.notify_watches();
         self.trim();
     }
 
     /// Brings every watch up to date, unless watches are stalled.
-    pub fn tell(&mut self) {
+    pub fn notify_watches(&mut self) {
         if !self.stalled {
             for session in self.sessions.values_mut() {
                 session.catch_up(&self.revisions);
@@ -167,19 +167,19 @@ impl State {
     /// Limits the history to the requested number of changes. It runs rarely, so that its cost does not grow with the
     /// number of writes.
     fn trim(&mut self) {
-        let Some(most) = self.most else { return };
-        if self.history.len() > most.saturating_mul(2) {
-            self.history.drain(..self.history.len() - most);
+        let Some(max_history) = self.max_history else { return };
+        if self.history.len() > max_history.saturating_mul(2) {
+            self.history.drain(..self.history.len() - max_history);
         }
-        if self.revisions.changes() > most.saturating_mul(2)
-            && let Some(revision) = self.revisions.revision_of_change(self.revisions.changes() - most)
+        if self.revisions.log_len() > max_history.saturating_mul(2)
+            && let Some(revision) = self.revisions.revision_of_change(self.revisions.log_len() - max_history)
         {
             // Fails if a later revision has already been compacted, which is fine.
             _ = self.compact(revision);
         }
     }
 
-    pub fn compact(&mut self, revision: i64) -> Result<(), Refusal> {
+    pub fn compact(&mut self, revision: i64) -> Result<(), RpcError> {
         self.revisions.compact(revision)
     }
 
@@ -195,7 +195,7 @@ impl State {
 
     /// Revokes the expired leases, each in its own revision.
     pub fn expire(&mut self) {
-        for id in self.leases.run_out(Instant::now()) {
+        for id in self.leases.expired_leases(Instant::now()) {
             self.revoke(id);
         }
     }

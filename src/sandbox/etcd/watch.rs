@@ -14,24 +14,24 @@ use tokio::sync::Notify;
 use tonic::Status;
 
 use super::{
-    Refusal,
+    RpcError,
+    key_range::KeyRange,
     revisions::{Revisions, Version},
-    span::Span,
     state::State,
     wire::event,
 };
 
 /// Maximum number of revisions in one message of a replay.
-const REPLAY: usize = 1000;
+const MAX_REPLAY_REVISIONS: usize = 1000;
 /// Watch id of messages that concern the whole stream, or a watch that was not created.
 const NO_WATCH: i64 = -1;
 
 /// A watch request.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)] // as in etcd's request
-pub struct Asked {
+pub struct WatchOptions {
     /// Watched keys.
-    pub span: Span,
+    pub key_range: KeyRange,
     /// Start revision; 0 and below mean changes from now on.
     pub start: i64,
     /// Id chosen by the client; 0 for a generated id.
@@ -48,7 +48,7 @@ pub struct Asked {
 
 #[derive(Debug)]
 struct Watch {
-    asked: Asked,
+    options: WatchOptions,
     /// First revision that has not been delivered.
     next: i64,
     /// Whether nothing was delivered since the last periodic progress.
@@ -63,10 +63,10 @@ pub struct Session {
     /// Messages that wait for the stream.
     queue: VecDeque<Result<PbWatchResponse, Status>>,
     /// Whether a progress request arrived while watches were stalled.
-    owed: bool,
+    progress_pending: bool,
     /// Whether the stream has ended: no more messages are added.
     ended: bool,
-    woken: Arc<Notify>,
+    notifier: Arc<Notify>,
 }
 
 fn message(revision: i64, watch_id: i64) -> PbWatchResponse {
@@ -75,8 +75,8 @@ fn message(revision: i64, watch_id: i64) -> PbWatchResponse {
 
 impl Session {
     /// Returns the notifier for waiting messages.
-    pub fn woken(&self) -> Arc<Notify> {
-        Arc::clone(&self.woken)
+    pub fn notifier(&self) -> Arc<Notify> {
+        Arc::clone(&self.notifier)
     }
 
     /// Returns the next message, or the end of the stream, if either is available.
@@ -88,14 +88,14 @@ impl Session {
     }
 
     /// Reports whether any watch requested periodic progress.
-    pub fn wants_progress(&self) -> bool {
-        self.watches.values().any(|w| w.asked.progress)
+    pub fn progress_requested(&self) -> bool {
+        self.watches.values().any(|w| w.options.progress)
     }
 
     fn push(&mut self, message: PbWatchResponse) {
         if !self.ended {
             self.queue.push_back(Ok(message));
-            self.woken.notify_one();
+            self.notifier.notify_one();
         }
     }
 
@@ -105,17 +105,17 @@ impl Session {
             self.queue.push_back(Err(with));
             self.watches.clear();
             self.ended = true;
-            self.woken.notify_one();
+            self.notifier.notify_one();
         }
     }
 
     /// Creates a watch and delivers the changes that it missed, unless watches are stalled.
-    pub fn create(&mut self, asked: Asked, revisions: &Revisions, stalled: bool) {
+    pub fn create(&mut self, options: WatchOptions, revisions: &Revisions, stalled: bool) {
         let revision = revisions.revision();
-        if asked.span.is_empty() {
+        if options.key_range.is_empty() {
             return self.refuse(revision, "mvcc: watcher range is empty");
         }
-        let id = match asked.id {
+        let id = match options.id {
             0 => {
                 while self.watches.contains_key(&self.next_id) {
                     self.next_id += 1;
@@ -129,8 +129,8 @@ impl Session {
             id => id,
         };
         self.push(PbWatchResponse { created: true, ..message(revision, id) });
-        let next = if asked.start <= 0 { revision + 1 } else { asked.start };
-        self.watches.insert(id, Watch { asked, next, quiet: true });
+        let next = if options.start <= 0 { revision + 1 } else { options.start };
+        self.watches.insert(id, Watch { options, next, quiet: true });
         if !stalled {
             self.catch_up(revisions);
         }
@@ -152,21 +152,21 @@ impl Session {
     /// Answers a progress request as etcd does since 3.5.8: only if the stream has a watch, and every watch has begun
     /// and is up to date. While watches are stalled, the answer waits with the other messages.
     pub fn progress(&mut self, revision: i64, stalled: bool) {
-        self.owed = stalled;
+        self.progress_pending = stalled;
         if stalled {
             return;
         }
-        let told = |w: &Watch| w.next > revision && w.asked.start <= revision;
-        if !self.watches.is_empty() && self.watches.values().all(told) {
+        let up_to_date = |w: &Watch| w.next > revision && w.options.start <= revision;
+        if !self.watches.is_empty() && self.watches.values().all(up_to_date) {
             self.push(message(revision, NO_WATCH));
         }
     }
 
     /// Sends periodic progress to the watches that requested it and that received nothing since the last time.
-    pub fn regular_progress(&mut self, revision: i64) {
+    pub fn send_periodic_progress(&mut self, revision: i64) {
         let mut quiet = Vec::new();
         for (id, watch) in &mut self.watches {
-            if watch.asked.progress && watch.quiet && watch.next > revision {
+            if watch.options.progress && watch.quiet && watch.next > revision {
                 quiet.push(*id);
             }
             watch.quiet = true;
@@ -179,14 +179,14 @@ impl Session {
     /// Brings every watch up to date.
     pub fn catch_up(&mut self, revisions: &Revisions) {
         let now = revisions.revision();
-        let mut gone = Vec::new();
+        let mut canceled_ids = Vec::new();
         let mut out = Vec::new();
         for (id, watch) in &mut self.watches {
             if watch.next < revisions.compacted() {
                 let compact_revision = revisions.compacted();
                 // etcd's header carries no revision here.
                 out.push(PbWatchResponse { canceled: true, compact_revision, ..message(0, *id) });
-                gone.push(*id);
+                canceled_ids.push(*id);
                 continue;
             }
             while watch.next <= now {
@@ -198,13 +198,13 @@ impl Session {
                 }
             }
         }
-        for id in gone {
+        for id in canceled_ids {
             self.watches.remove(&id);
         }
         for message in out {
             self.push(message);
         }
-        if self.owed {
+        if self.progress_pending {
             self.progress(now, false);
         }
     }
@@ -215,17 +215,17 @@ impl Watch {
     fn events(&self, revisions: &Revisions) -> (Vec<PbEvent>, i64) {
         let (mut events, mut last, mut seen) = (Vec::new(), 0, 0);
         for version in revisions.since(self.next) {
-            if !self.asked.span.contains(&version.key) || self.filtered(version) {
+            if !self.options.key_range.contains(&version.key) || self.filtered(version) {
                 continue;
             }
             if version.mod_revision != last {
-                if seen == REPLAY {
+                if seen == MAX_REPLAY_REVISIONS {
                     return (events, version.mod_revision);
                 }
                 (last, seen) = (version.mod_revision, seen + 1);
             }
             let created = version.create_revision == version.mod_revision;
-            let before = (self.asked.prev_kv && !created && version.mod_revision > revisions.compacted())
+            let before = (self.options.prev_kv && !created && version.mod_revision > revisions.compacted())
                 .then(|| revisions.get_at(&version.key, version.mod_revision - 1))
                 .flatten();
             events.push(event(version, before.map(Arc::as_ref)));
@@ -234,11 +234,11 @@ impl Watch {
     }
 
     fn filtered(&self, version: &Version) -> bool {
-        if version.value.is_some() { self.asked.no_put } else { self.asked.no_delete }
+        if version.value.is_some() { self.options.no_put } else { self.options.no_delete }
     }
 }
 
 /// Returns the cancel reason of a watch without permission, in the form of Go's errors.
-pub fn denied(refusal: Refusal) -> String {
-    format!("rpc error: code = {:?} desc = {}", refusal.code(), refusal.text())
+pub fn denial_reason(rpc_error: RpcError) -> String {
+    format!("rpc error: code = {:?} desc = {}", rpc_error.code(), rpc_error.text())
 }

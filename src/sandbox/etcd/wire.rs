@@ -4,14 +4,14 @@ use etcd_client::proto::{
     PbDeleteRequest, PbEvent, PbKeyValue, PbPutRequest, PbRangeRequest, PbTargetUnion, PbTxnOpRequest, PbTxnRequest,
 };
 
-use super::{Refusal, revisions::Version};
+use super::{RpcError, revisions::Version};
 
 /// etcd's default limit for a write (`--max-request-bytes`).
-const LARGEST: usize = 1536 << 10;
+const MAX_REQUEST_BYTES: usize = 1536 << 10;
 /// Bytes that gRPC allows beyond that limit before it refuses the message.
-const FRAME: usize = 512 << 10;
+const GRPC_OVERHEAD: usize = 512 << 10;
 /// Bytes that Raft's entry adds to a request.
-const ENTRY: usize = 18;
+const RAFT_ENTRY_OVERHEAD: usize = 18;
 
 /// Returns a key in the form that reads return.
 pub(super) fn key_value(version: &Version) -> PbKeyValue {
@@ -32,16 +32,16 @@ pub(super) fn event(version: &Version, before: Option<&Version>) -> PbEvent {
 
 /// Refuses a message that is larger than gRPC's limit.
 pub(super) fn check_message(size: usize) -> Result<(), tonic::Status> {
-    if size <= LARGEST + FRAME {
+    if size <= MAX_REQUEST_BYTES + GRPC_OVERHEAD {
         return Ok(());
     }
-    let text = format!("grpc: received message larger than max ({size} vs. {})", LARGEST + FRAME);
+    let text = format!("grpc: received message larger than max ({size} vs. {})", MAX_REQUEST_BYTES + GRPC_OVERHEAD);
     Err(tonic::Status::resource_exhausted(text))
 }
 
 /// Refuses a write that is too large, as late as etcd does.
-pub(super) fn check_write(size: usize) -> Result<(), Refusal> {
-    if size + ENTRY > LARGEST { Err(Refusal::TooLarge) } else { Ok(()) }
+pub(super) fn check_write(size: usize) -> Result<(), RpcError> {
+    if size + RAFT_ENTRY_OVERHEAD > MAX_REQUEST_BYTES { Err(RpcError::TooLarge) } else { Ok(()) }
 }
 
 /// Returns the encoded size of a put in bytes.

@@ -12,12 +12,12 @@ use tokio_stream::wrappers::WatchStream;
 use tower::BoxError;
 
 use super::{
-    link::broken,
+    link::connection_reset,
     status::{Status, Stream},
 };
 
 /// Body of a request or a response that goes over a link.
-pub(super) struct Over<B> {
+pub(super) struct LinkBody<B> {
     inner: Pin<Box<B>>,
     status: watch::Receiver<Status>,
     changes: Pin<Box<WatchStream<Status>>>,
@@ -25,7 +25,7 @@ pub(super) struct Over<B> {
     stream: Option<Stream>,
 }
 
-impl<B> Over<B> {
+impl<B> LinkBody<B> {
     pub(super) fn new(inner: B, status: watch::Receiver<Status>, stream: Option<Stream>) -> Self {
         let epoch = status.borrow().epoch;
         let changes = Box::pin(WatchStream::from_changes(status.clone()));
@@ -33,7 +33,7 @@ impl<B> Over<B> {
     }
 }
 
-impl<B> Body for Over<B>
+impl<B> Body for LinkBody<B>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -47,9 +47,9 @@ where
         while let Poll::Ready(Some(_)) = self.changes.as_mut().poll_next(cx) {}
         let now = *self.status.borrow();
         if now.epoch != self.epoch {
-            return Poll::Ready(Some(Err(broken())));
+            return Poll::Ready(Some(Err(connection_reset())));
         }
-        if now.silences(self.stream.as_ref()) {
+        if now.is_silent(self.stream.as_ref()) {
             return Poll::Pending;
         }
         let frame = ready!(self.inner.as_mut().poll_frame(cx));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Fate, Hits, Odds};
+use super::{FaultCounts, Odds, RequestFault};
 
 /// Random state and fault settings of one link.
 pub(super) struct Dice {
@@ -12,10 +12,10 @@ pub(super) struct Dice {
     pub(super) odds: Odds,
     /// Crashes and pauses that may still occur.
     pub(super) crashes_left: u32,
-    pub(super) hits: Hits,
-    pub(super) met: Vec<Met>,
-    pub(super) forced: Option<(String, Fate)>,
-    pub(super) aimed: Vec<(Aim, Fate)>,
+    pub(super) hits: FaultCounts,
+    pub(super) met: Vec<FaultHit>,
+    pub(super) forced: Option<(String, RequestFault)>,
+    pub(super) aimed: Vec<(FaultTarget, RequestFault)>,
     /// Shortest and longest delay of every request, with a random generator of its own.
     pub(super) slow: Option<(Duration, Duration, fastrand::Rng)>,
     /// Number of streams opened so far.
@@ -24,7 +24,7 @@ pub(super) struct Dice {
 
 /// Description of the request that meets a fate: the first one with this path and this body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aim {
+pub struct FaultTarget {
     /// Purpose of such a request.
     pub what: &'static str,
     /// Part of the path, optionally after a method: `PATCH /api/v1/nodes/`.
@@ -33,7 +33,7 @@ pub struct Aim {
     pub body: &'static str,
 }
 
-impl Aim {
+impl FaultTarget {
     pub(super) fn meets(&self, parts: &http::request::Parts, body: &[u8]) -> bool {
         let (method, path) = self.path.split_once(' ').unwrap_or(("", self.path));
         (method.is_empty() || parts.method == method)
@@ -44,18 +44,18 @@ impl Aim {
 
 /// One fate that a request met.
 #[derive(Clone, Copy, Debug)]
-pub struct Met {
+pub struct FaultHit {
     /// Time, by tokio's clock.
     pub at: Instant,
     /// The fate.
-    pub fate: Fate,
+    pub request_fault: RequestFault,
     /// Purpose of the aim, if the fate was aimed.
     pub aim: Option<&'static str>,
 }
 
 impl Dice {
-    pub(super) fn count(&mut self, fate: Fate, aim: Option<&'static str>) {
-        *self.hits.entry(fate.word()).or_default() += 1;
-        self.met.push(Met { at: Instant::now(), fate, aim });
+    pub(super) fn count(&mut self, request_fault: RequestFault, aim: Option<&'static str>) {
+        *self.hits.entry(request_fault.word()).or_default() += 1;
+        self.met.push(FaultHit { at: Instant::now(), request_fault, aim });
     }
 }

@@ -14,9 +14,9 @@ use tokio::{sync::watch, time::sleep};
 use tower::{BoxError, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use super::{
-    Fate, Hits, Odds,
-    body::Over,
-    dice::{Aim, Dice, Met},
+    FaultCounts, Odds, RequestFault,
+    body::LinkBody,
+    dice::{Dice, FaultHit, FaultTarget},
     status::{Muted, State, Status, Stream},
 };
 use crate::tasks::Gate;
@@ -33,7 +33,7 @@ struct Inner {
 }
 
 /// Returns the error of a broken connection.
-pub(super) fn broken() -> BoxError {
+pub(super) fn connection_reset() -> BoxError {
     Box::new(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by the sandbox"))
 }
 
@@ -45,7 +45,7 @@ impl Link {
             rng: fastrand::Rng::with_seed(seed),
             odds: Odds::default(),
             crashes_left: 0,
-            hits: Hits::new(),
+            hits: FaultCounts::new(),
             met: Vec::new(),
             forced: None,
             aimed: Vec::new(),
@@ -65,7 +65,7 @@ impl Link {
     }
 
     /// Cuts the link, silences it, or opens it again. A cut ends all open streams and requests.
-    pub fn turn(&self, state: State) {
+    pub fn set_state(&self, state: State) {
         self.0.status.send_modify(|status| {
             status.state = state;
             status.epoch += u64::from(state == State::Cut);
@@ -92,7 +92,7 @@ impl Link {
     }
 
     /// Draws the delay of a request.
-    fn on_its_way(&self) -> Duration {
+    fn draw_delay(&self) -> Duration {
         let mut dice = self.dice();
         let Some((least, most, rng)) = &mut dice.slow else { return Duration::ZERO };
         let (least, most) = (least.as_millis(), most.as_millis());
@@ -113,13 +113,13 @@ impl Link {
     }
 
     /// Applies this fate to the next write whose path contains `path`.
-    pub fn next(&self, path: &str, fate: Fate) {
-        self.dice().forced = Some((path.to_owned(), fate));
+    pub fn next(&self, path: &str, request_fault: RequestFault) {
+        self.dice().forced = Some((path.to_owned(), request_fault));
     }
 
     /// Applies this fate to the first request, read or write, that matches `aim`.
-    pub fn aim(&self, aim: Aim, fate: Fate) {
-        self.dice().aimed.push((aim, fate));
+    pub fn aim(&self, aim: FaultTarget, request_fault: RequestFault) {
+        self.dice().aimed.push((aim, request_fault));
     }
 
     /// Drops all aimed fates that were not met.
@@ -128,35 +128,35 @@ impl Link {
     }
 
     /// Returns the number of hits of each fate so far.
-    pub fn hits(&self) -> Hits {
+    pub fn hits(&self) -> FaultCounts {
         self.dice().hits.clone()
     }
 
     /// Returns the fates met so far, in order of time.
-    pub fn met(&self) -> Vec<Met> {
+    pub fn met(&self) -> Vec<FaultHit> {
         self.dice().met.clone()
     }
 
     /// Wraps a service in this link. The functions create the bodies of the transport.
-    pub fn over<B, R>(
+    pub fn wrap<B, R>(
         &self,
         inner: BoxCloneSyncService<Request<B>, Response<R>, BoxError>,
-        request_body: fn(Boxed) -> B,
-        answer_body: fn(Boxed) -> R,
+        request_body: fn(BoxBody) -> B,
+        answer_body: fn(BoxBody) -> R,
     ) -> BoxCloneSyncService<Request<B>, Response<R>, BoxError>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        BoxCloneSyncService::new(Disturbed { line: self.clone(), inner, request_body, answer_body })
+        BoxCloneSyncService::new(FaultyService { link: self.clone(), inner, request_body, answer_body })
     }
 
     /// Wraps a transport whose requests are not streamed.
-    pub fn over_whole<R>(&self, wire: Whole<R>, answer_body: fn(Boxed) -> R) -> Whole<R>
+    pub fn wrap_unary<R>(&self, wire: UnaryTransport<R>, answer_body: fn(BoxBody) -> R) -> UnaryTransport<R>
     where
         R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let inner = BoxCloneSyncService::new(service_fn(move |request: Request<Boxed>| {
+        let inner = BoxCloneSyncService::new(service_fn(move |request: Request<BoxBody>| {
             let wire = wire.clone();
             async move {
                 let (parts, body) = request.into_parts();
@@ -164,41 +164,41 @@ impl Link {
                 wire.oneshot(Request::from_parts(parts, body)).await
             }
         }));
-        let over = self.over(inner, |body| body, answer_body);
+        let wrap = self.wrap(inner, |body| body, answer_body);
         BoxCloneSyncService::new(service_fn(move |request: Request<Bytes>| {
-            over.clone().oneshot(request.map(|body| full(&body)))
+            wrap.clone().oneshot(request.map(|body| full(&body)))
         }))
     }
 
-    fn fate(&self, parts: &http::request::Parts, body: &[u8]) -> Fate {
-        let (path, write) = (parts.uri.path(), writes(parts));
+    fn request_fault(&self, parts: &http::request::Parts, body: &[u8]) -> RequestFault {
+        let (path, write) = (parts.uri.path(), is_write(parts));
         let mut dice = self.dice();
         let dice = &mut *dice;
         if let Some(at) = dice.aimed.iter().position(|(aim, _)| aim.meets(parts, body)) {
-            let (aim, fate) = dice.aimed.remove(at);
-            dice.count(fate, Some(aim.what));
-            return fate;
+            let (aim, request_fault) = dice.aimed.remove(at);
+            dice.count(request_fault, Some(aim.what));
+            return request_fault;
         }
-        if let Some((part, fate)) = &dice.forced
+        if let Some((part, request_fault)) = &dice.forced
             && write
             && path.contains(part.as_str())
         {
-            let fate = *fate;
+            let request_fault = *request_fault;
             dice.forced = None;
-            dice.count(fate, None);
-            return fate;
+            dice.count(request_fault, None);
+            return request_fault;
         }
-        let mut fate = dice.odds.draw(&mut dice.rng, write);
-        if fate.of_the_process() {
+        let mut request_fault = dice.odds.draw(&mut dice.rng, write);
+        if request_fault.affects_process() {
             match dice.crashes_left.checked_sub(1) {
                 Some(left) => dice.crashes_left = left,
-                None => fate = Fate::Pass,
+                None => request_fault = RequestFault::Pass,
             }
         }
-        if fate != Fate::Pass {
-            dice.count(fate, None);
+        if request_fault != RequestFault::Pass {
+            dice.count(request_fault, None);
         }
-        fate
+        request_fault
     }
 
     /// Freezes the process behind this link for the given time.
@@ -214,41 +214,41 @@ impl Link {
     }
 
     /// Waits while the link is silent. Fails if the link is cut.
-    async fn passable(&self, stream: Option<&Stream>) -> Result<(), BoxError> {
+    async fn wait_until_open(&self, stream: Option<&Stream>) -> Result<(), BoxError> {
         let mut status = self.0.status.subscribe();
         let epoch = status.borrow().epoch;
-        let open = status.wait_for(|now| !now.silences(stream) || now.epoch != epoch).await;
+        let open = status.wait_for(|now| !now.is_silent(stream) || now.epoch != epoch).await;
         match open.map(|now| now.state) {
             Ok(State::Open) => Ok(()),
-            _ => Err(broken()),
+            _ => Err(connection_reset()),
         }
     }
 }
 
 /// A type-erased body.
-pub type Boxed = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
+pub type BoxBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
 /// A transport whose requests are not streamed.
-pub type Whole<R> = BoxCloneSyncService<Request<Bytes>, Response<R>, BoxError>;
+pub type UnaryTransport<R> = BoxCloneSyncService<Request<Bytes>, Response<R>, BoxError>;
 
 /// Header from which the sandbox's servers read the sender.
 pub const USER_HEADER: &str = "x-sandbox-user";
 
-fn full(bytes: &Bytes) -> Boxed {
+fn full(bytes: &Bytes) -> BoxBody {
     Full::new(bytes.clone()).map_err(|never| match never {}).boxed_unsync()
 }
 
-struct Disturbed<B, R> {
-    line: Link,
+struct FaultyService<B, R> {
+    link: Link,
     inner: BoxCloneSyncService<Request<B>, Response<R>, BoxError>,
-    request_body: fn(Boxed) -> B,
-    answer_body: fn(Boxed) -> R,
+    request_body: fn(BoxBody) -> B,
+    answer_body: fn(BoxBody) -> R,
 }
 
-impl<B, R> Clone for Disturbed<B, R> {
+impl<B, R> Clone for FaultyService<B, R> {
     fn clone(&self) -> Self {
         Self {
-            line: self.line.clone(),
+            link: self.link.clone(),
             inner: self.inner.clone(),
             request_body: self.request_body,
             answer_body: self.answer_body,
@@ -256,7 +256,7 @@ impl<B, R> Clone for Disturbed<B, R> {
     }
 }
 
-impl<B, R> Service<Request<B>> for Disturbed<B, R>
+impl<B, R> Service<Request<B>> for FaultyService<B, R>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -271,76 +271,76 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let this = self.clone();
-        Box::pin(async move { this.carry(request).await })
+        Box::pin(async move { this.forward(request).await })
     }
 }
 
-impl<B, R> Disturbed<B, R>
+impl<B, R> FaultyService<B, R>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    async fn carry(self, mut request: Request<B>) -> Result<Response<R>, BoxError> {
-        if let Some(name) = &self.line.0.name {
+    async fn forward(self, mut request: Request<B>) -> Result<Response<R>, BoxError> {
+        if let Some(name) = &self.link.0.name {
             request.headers_mut().insert(USER_HEADER, name.clone());
         }
-        self.line.passable(None).await?;
-        let late = self.line.on_its_way();
-        if !late.is_zero() {
-            sleep(late).await;
-            self.line.passable(None).await?;
+        self.link.wait_until_open(None).await?;
+        let delay = self.link.draw_delay();
+        if !delay.is_zero() {
+            sleep(delay).await;
+            self.link.wait_until_open(None).await?;
         }
         if streams(&request) {
             let (parts, body) = request.into_parts();
-            let stream = self.line.stream(parts.uri.path());
-            self.line.passable(Some(&stream)).await?;
-            let body = (self.request_body)(self.over(body, Some(&stream)));
+            let stream = self.link.stream(parts.uri.path());
+            self.link.wait_until_open(Some(&stream)).await?;
+            let body = (self.request_body)(self.wrap(body, Some(&stream)));
             let answer = self.inner.clone().oneshot(Request::from_parts(parts, body)).await?;
-            return Ok(answer.map(|body| (self.answer_body)(self.over(body, Some(&stream)))));
+            return Ok(answer.map(|body| (self.answer_body)(self.wrap(body, Some(&stream)))));
         }
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(Into::into)?.to_bytes();
-        let fate = self.line.fate(&parts, &body);
-        match fate {
-            Fate::Pass => self.send(&parts, &body).await,
-            Fate::DelayRequest(by) => {
+        let request_fault = self.link.request_fault(&parts, &body);
+        match request_fault {
+            RequestFault::Pass => self.send(&parts, &body).await,
+            RequestFault::DelayRequest(by) => {
                 sleep(by).await;
                 self.send(&parts, &body).await
             }
-            Fate::DelayReply(by) => {
+            RequestFault::DelayReply(by) => {
                 let answer = self.apply(&parts, &body).await;
                 sleep(by).await;
                 answer
             }
-            Fate::LoseRequest => Err(broken()),
-            Fate::LoseReply => {
+            RequestFault::LoseRequest => Err(connection_reset()),
+            RequestFault::LoseReply => {
                 drop(self.apply(&parts, &body).await);
-                Err(broken())
+                Err(connection_reset())
             }
-            Fate::Swallow => {
+            RequestFault::DropReply => {
                 drop(self.apply(&parts, &body).await);
                 std::future::pending().await
             }
-            Fate::Double => {
+            RequestFault::Duplicate => {
                 drop(self.apply(&parts, &body).await);
                 self.send(&parts, &body).await
             }
-            Fate::CrashBefore => {
-                self.line.0.gate.kill();
+            RequestFault::CrashBefore => {
+                self.link.0.gate.kill();
                 std::future::pending().await
             }
-            Fate::CrashAfter => {
+            RequestFault::CrashAfter => {
                 drop(self.apply(&parts, &body).await);
-                self.line.0.gate.kill();
+                self.link.0.gate.kill();
                 std::future::pending().await
             }
-            Fate::PauseBefore(by) => {
-                self.line.pause(by).await;
+            RequestFault::PauseBefore(by) => {
+                self.link.pause(by).await;
                 self.send(&parts, &body).await
             }
-            Fate::PauseAfter(by) => {
+            RequestFault::PauseAfter(by) => {
                 let answer = self.apply(&parts, &body).await;
-                self.line.pause(by).await;
+                self.link.pause(by).await;
                 answer
             }
         }
@@ -351,9 +351,9 @@ where
         let answer = self.apply(parts, body);
         tokio::select! {
             biased;
-            () = ended(self.line.0.status.subscribe()) => Err(broken()),
+            () = wait_until_cut(self.link.0.status.subscribe()) => Err(connection_reset()),
             answer = answer => {
-                self.line.passable(None).await?;
+                self.link.wait_until_open(None).await?;
                 answer
             }
         }
@@ -368,19 +368,19 @@ where
     }
 
     fn answer(&self, answer: Response<R>) -> Response<R> {
-        answer.map(|body| (self.answer_body)(self.over(body, None)))
+        answer.map(|body| (self.answer_body)(self.wrap(body, None)))
     }
 
-    fn over<X>(&self, body: X, stream: Option<&Stream>) -> Boxed
+    fn wrap<X>(&self, body: X, stream: Option<&Stream>) -> BoxBody
     where
         X: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Over::new(body, self.line.0.status.subscribe(), stream.cloned()).boxed_unsync()
+        LinkBody::new(body, self.link.0.status.subscribe(), stream.cloned()).boxed_unsync()
     }
 }
 
 /// Resolves when everything that is open now has ended.
-async fn ended(mut status: watch::Receiver<Status>) {
+async fn wait_until_cut(mut status: watch::Receiver<Status>) {
     let epoch = status.borrow().epoch;
     // The sender lives as long as the link.
     let _ = status.wait_for(|now| now.epoch != epoch).await;
@@ -397,7 +397,7 @@ fn streams<B>(request: &Request<B>) -> bool {
 }
 
 /// Returns true for requests that change something.
-fn writes(parts: &http::request::Parts) -> bool {
+fn is_write(parts: &http::request::Parts) -> bool {
     let path = parts.uri.path();
     if path.starts_with("/etcdserverpb.") {
         return ["/Put", "/Txn", "/DeleteRange", "/LeaseGrant", "/LeaseRevoke"].iter().any(|w| path.ends_with(w));
@@ -416,28 +416,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_aimed_waits_for_its_method_path_and_body_and_hits_once() {
-        let line = Link::new("engine-0", Gate::default(), 1);
-        let cordon = Aim { what: "cordon", path: "PATCH /api/v1/nodes/", body: "unschedulable" };
-        line.aim(cordon, Fate::CrashAfter);
+    fn a_targeted_fault_hits_once_when_method_path_and_body_match() {
+        let link = Link::new("engine-0", Gate::default(), 1);
+        let cordon = FaultTarget { what: "cordon", path: "PATCH /api/v1/nodes/", body: "unschedulable" };
+        link.aim(cordon, RequestFault::CrashAfter);
         let get = Request::get("/api/v1/nodes/w1").body(()).unwrap().into_parts().0;
-        assert_eq!(line.fate(&get, b"unschedulable"), Fate::Pass);
-        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{}"), Fate::Pass);
-        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{\"unschedulable\":true}"), Fate::CrashAfter);
-        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"{\"unschedulable\":true}"), Fate::Pass);
-        assert_eq!(line.met().len(), 1);
-        line.aim(cordon, Fate::CrashAfter);
-        line.disarm();
-        assert_eq!(line.fate(&patch("/api/v1/nodes/w1"), b"unschedulable"), Fate::Pass);
+        assert_eq!(link.request_fault(&get, b"unschedulable"), RequestFault::Pass);
+        assert_eq!(link.request_fault(&patch("/api/v1/nodes/w1"), b"{}"), RequestFault::Pass);
+        assert_eq!(
+            link.request_fault(&patch("/api/v1/nodes/w1"), b"{\"unschedulable\":true}"),
+            RequestFault::CrashAfter
+        );
+        assert_eq!(link.request_fault(&patch("/api/v1/nodes/w1"), b"{\"unschedulable\":true}"), RequestFault::Pass);
+        assert_eq!(link.met().len(), 1);
+        link.aim(cordon, RequestFault::CrashAfter);
+        link.disarm();
+        assert_eq!(link.request_fault(&patch("/api/v1/nodes/w1"), b"unschedulable"), RequestFault::Pass);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_holds_the_process_and_lets_it_go_on() {
+    async fn a_paused_process_resumes_after_the_pause() {
         let gate = Gate::default();
-        let line = Link::new("engine-0", gate.clone(), 1);
+        let link = Link::new("engine-0", gate.clone(), 1);
         let long = Duration::from_secs(40);
         let task = tokio::spawn(gate.hold(async move {
-            line.pause(long).await;
+            link.pause(long).await;
             Instant::now()
         }));
         let began = Instant::now();

@@ -1,7 +1,7 @@
 //! Faults between an engine and the servers: seeded, counted, on the wire.
 //!
 //! Each engine (or console, or writer) of a simulation has its own [`Link`] to etcd and to Kubernetes. A link can be
-//! cut, silent or slow. Single requests meet a [`Fate`]: lost before or after they were applied, delayed, or applied
+//! cut, silent or slow. Single requests meet a [`RequestFault`]: lost before or after they were applied, delayed, or applied
 //! twice. A fate can also end or pause the engine's process right before or after the request. The servers know nothing
 //! of it.
 
@@ -10,7 +10,7 @@ mod dice;
 mod link;
 mod status;
 
-pub use dice::{Aim, Met};
+pub use dice::{FaultHit, FaultTarget};
 pub use link::{Link, USER_HEADER};
 pub use status::State;
 
@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Fault that a request meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum RequestFault {
     /// None: the request passes normally.
     Pass,
     /// The request reaches the server late.
@@ -30,9 +30,9 @@ pub enum Fate {
     /// The request is applied. The caller sees a broken connection.
     LoseReply,
     /// The request is applied. The caller gets no response at all.
-    Swallow,
+    DropReply,
     /// The request is applied twice, as by a proxy that retries. The caller gets the second response.
-    Double,
+    Duplicate,
     /// The caller's process ends before the request is sent.
     CrashBefore,
     /// The request is applied, and the caller's process ends before it gets the response.
@@ -44,9 +44,9 @@ pub enum Fate {
     PauseAfter(Duration),
 }
 
-impl Fate {
+impl RequestFault {
     /// Returns true if the fault affects the caller's process and not the request.
-    pub fn of_the_process(self) -> bool {
+    pub fn affects_process(self) -> bool {
         matches!(self, Self::CrashBefore | Self::CrashAfter | Self::PauseBefore(_) | Self::PauseAfter(_))
     }
 
@@ -58,8 +58,8 @@ impl Fate {
             Self::DelayReply(_) => "delayed-reply",
             Self::LoseRequest => "lost-request",
             Self::LoseReply => "lost-reply",
-            Self::Swallow => "swallowed",
-            Self::Double => "doubled",
+            Self::DropReply => "swallowed",
+            Self::Duplicate => "doubled",
             Self::CrashBefore => "crash-before",
             Self::CrashAfter => "crash-after",
             Self::PauseBefore(_) => "pause-before",
@@ -71,54 +71,54 @@ impl Fate {
 /// Probability of each fate, in requests per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Odds {
-    /// [`Fate::DelayRequest`], by up to two seconds.
+    /// [`RequestFault::DelayRequest`], by up to two seconds.
     pub delay_request: u32,
-    /// [`Fate::DelayReply`], by up to two seconds.
+    /// [`RequestFault::DelayReply`], by up to two seconds.
     pub delay_reply: u32,
-    /// [`Fate::LoseRequest`].
+    /// [`RequestFault::LoseRequest`].
     pub lose_request: u32,
-    /// [`Fate::LoseReply`].
+    /// [`RequestFault::LoseReply`].
     pub lose_reply: u32,
-    /// [`Fate::Swallow`].
+    /// [`RequestFault::DropReply`].
     pub swallow: u32,
-    /// [`Fate::Double`].
+    /// [`RequestFault::Duplicate`].
     pub double: u32,
-    /// [`Fate::CrashBefore`]; writes only.
+    /// [`RequestFault::CrashBefore`]; writes only.
     pub crash_before: u32,
-    /// [`Fate::CrashAfter`]; writes only.
+    /// [`RequestFault::CrashAfter`]; writes only.
     pub crash_after: u32,
-    /// [`Fate::PauseBefore`], for up to 90 seconds; writes only.
+    /// [`RequestFault::PauseBefore`], for up to 90 seconds; writes only.
     pub pause_before: u32,
-    /// [`Fate::PauseAfter`], for up to 90 seconds; writes only.
+    /// [`RequestFault::PauseAfter`], for up to 90 seconds; writes only.
     pub pause_after: u32,
 }
 
 impl Odds {
     /// Draws the fate of one request.
-    pub fn draw(&self, dice: &mut fastrand::Rng, write: bool) -> Fate {
-        let (mut at, late) = (dice.u32(0..1000), Duration::from_millis(dice.u64(5..2000)));
-        let still = late * 45;
+    pub fn draw(&self, dice: &mut fastrand::Rng, write: bool) -> RequestFault {
+        let (mut at, delay) = (dice.u32(0..1000), Duration::from_millis(dice.u64(5..2000)));
+        let pause = delay * 45;
         let fates = [
-            (self.delay_request, Fate::DelayRequest(late)),
-            (self.delay_reply, Fate::DelayReply(late)),
-            (self.lose_request, Fate::LoseRequest),
-            (self.lose_reply, Fate::LoseReply),
-            (self.swallow, Fate::Swallow),
-            (self.double, Fate::Double),
-            (self.crash_before, Fate::CrashBefore),
-            (self.crash_after, Fate::CrashAfter),
-            (self.pause_before, Fate::PauseBefore(still)),
-            (self.pause_after, Fate::PauseAfter(still)),
+            (self.delay_request, RequestFault::DelayRequest(delay)),
+            (self.delay_reply, RequestFault::DelayReply(delay)),
+            (self.lose_request, RequestFault::LoseRequest),
+            (self.lose_reply, RequestFault::LoseReply),
+            (self.swallow, RequestFault::DropReply),
+            (self.double, RequestFault::Duplicate),
+            (self.crash_before, RequestFault::CrashBefore),
+            (self.crash_after, RequestFault::CrashAfter),
+            (self.pause_before, RequestFault::PauseBefore(pause)),
+            (self.pause_after, RequestFault::PauseAfter(pause)),
         ];
-        for (odds, fate) in fates {
+        for (odds, request_fault) in fates {
             if at < odds {
-                return if fate.of_the_process() && !write { Fate::Pass } else { fate };
+                return if request_fault.affects_process() && !write { RequestFault::Pass } else { request_fault };
             }
             at -= odds;
         }
-        Fate::Pass
+        RequestFault::Pass
     }
 }
 
 /// Number of hits of each fate, by name.
-pub type Hits = BTreeMap<&'static str, u32>;
+pub type FaultCounts = BTreeMap<&'static str, u32>;

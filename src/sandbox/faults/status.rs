@@ -39,7 +39,7 @@ pub(super) struct Stream {
 
 impl Status {
     /// Reports whether this stream is silent.
-    pub(super) fn silences(&self, stream: Option<&Stream>) -> bool {
+    pub(super) fn is_silent(&self, stream: Option<&Stream>) -> bool {
         let muted = self.muted.zip(stream).is_some_and(|(m, s)| s.number <= m.until && s.path.contains(m.part));
         self.state == State::Silent || muted
     }

@@ -2,10 +2,10 @@
 
 pub mod api;
 pub mod controllers;
+pub mod object_error;
 pub mod objects;
-pub mod refusal;
 pub mod resource;
 
+pub use object_error::ObjectError;
 pub use objects::{Change, Objects, Verb};
-pub use refusal::Refusal;
 pub use resource::Resource;

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 pub use page::Page;
 
-use super::{Refusal, Resource};
+use super::{ObjectError, Resource};
 use crate::clock::Clock;
 
 /// Number of changes to keep; older ones are compacted automatically.
@@ -64,7 +64,7 @@ pub struct Objects {
 #[derive(Default)]
 struct Inner {
     /// Maximum number of changes to keep.
-    most: usize,
+    max_history: usize,
     revision: u64,
     /// Last revision that is no longer in the history.
     compacted: u64,
@@ -76,7 +76,7 @@ struct Inner {
 impl Objects {
     /// Creates an empty store. `clock` provides all timestamps.
     pub fn new(clock: Clock) -> Self {
-        let inner = Inner { revision: 1, most: HISTORY, ..Inner::default() };
+        let inner = Inner { revision: 1, max_history: HISTORY, ..Inner::default() };
         Self { clock, inner: Arc::new(Mutex::new(inner)), changed: Arc::new(watch::Sender::new(1)) }
     }
 
@@ -131,7 +131,7 @@ impl Objects {
 
     /// Keeps every change, for observers.
     pub fn keep_everything(&self) {
-        self.lock().most = usize::MAX;
+        self.lock().max_history = usize::MAX;
     }
 
     /// Returns every stored change, compacted or not, oldest first.
@@ -143,7 +143,7 @@ impl Objects {
     pub fn compact(&self) {
         let mut inner = self.lock();
         inner.compacted = inner.revision;
-        if inner.most != usize::MAX {
+        if inner.max_history != usize::MAX {
             inner.history.clear();
         }
     }
@@ -155,7 +155,7 @@ impl Objects {
         resource: &'static Resource,
         namespace: &str,
         mut object: Value,
-    ) -> Result<Arc<Value>, Refusal> {
+    ) -> Result<Arc<Value>, ObjectError> {
         let mut inner = self.lock();
         inner.uids += 1;
         let count = inner.uids;
@@ -166,14 +166,14 @@ impl Objects {
         if meta["name"].as_str().is_none_or(str::is_empty) {
             let Some(stem) = meta["generateName"].as_str() else {
                 let text = format!("{} \"\" is invalid: metadata.name: Required value", resource.kind);
-                return Err(Refusal::new(422, "Invalid", text));
+                return Err(ObjectError::new(422, "Invalid", text));
             };
             meta["name"] = json!(format!("{stem}{}", suffix(count)));
         }
         let name = meta["name"].as_str().unwrap_or_default().to_owned();
         let key = (namespace.to_owned(), name.clone());
         if inner.kinds.get(&place(resource)).is_some_and(|kind| kind.contains_key(&key)) {
-            return Err(Refusal::exists(resource, &name));
+            return Err(ObjectError::exists(resource, &name));
         }
         if resource.namespaced {
             meta["namespace"] = json!(namespace);
@@ -199,12 +199,12 @@ impl Objects {
         resource: &'static Resource,
         namespace: &str,
         name: &str,
-        change: impl FnOnce(&mut Value) -> Result<(), Refusal>,
-    ) -> Result<Arc<Value>, Refusal> {
+        change: impl FnOnce(&mut Value) -> Result<(), ObjectError>,
+    ) -> Result<Arc<Value>, ObjectError> {
         let mut inner = self.lock();
         let key = (namespace.to_owned(), name.to_owned());
         let found = inner.kinds.get(&place(resource)).and_then(|kind| kind.get(&key)).cloned();
-        let before = found.ok_or_else(|| Refusal::not_found(resource, name))?;
+        let before = found.ok_or_else(|| ObjectError::not_found(resource, name))?;
         let mut object = Value::clone(&before);
         change(&mut object)?;
         for field in ["name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation"] {
@@ -217,8 +217,8 @@ impl Objects {
             return Ok(before);
         }
         let deleted = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
-        let counts = object.get("spec") != before.get("spec") || deleted(&object) && !deleted(&before);
-        if resource.generations && counts {
+        let bumps_generation = object.get("spec") != before.get("spec") || deleted(&object) && !deleted(&before);
+        if resource.generations && bumps_generation {
             object["metadata"]["generation"] = json!(before["metadata"]["generation"].as_u64().unwrap_or(0) + 1);
         }
         let finalizers =
@@ -236,12 +236,12 @@ impl Objects {
         resource: &'static Resource,
         namespace: &str,
         name: &str,
-        check: impl FnOnce(&Value) -> Result<(), Refusal>,
-    ) -> Result<Arc<Value>, Refusal> {
+        check: impl FnOnce(&Value) -> Result<(), ObjectError>,
+    ) -> Result<Arc<Value>, ObjectError> {
         let mut inner = self.lock();
         let key = (namespace.to_owned(), name.to_owned());
         let found = inner.kinds.get(&place(resource)).and_then(|kind| kind.get(&key)).cloned();
-        let before = found.ok_or_else(|| Refusal::not_found(resource, name))?;
+        let before = found.ok_or_else(|| ObjectError::not_found(resource, name))?;
         check(&before)?;
         let object = Value::clone(&before);
         Ok(self.commit(&mut inner, resource, key, Verb::Deleted, object, Some(before)))
@@ -274,10 +274,10 @@ impl Objects {
             object: Arc::clone(&object),
             before,
         });
-        if inner.history.len() > inner.most
-            && let Some(gone) = inner.history.pop_front()
+        if inner.history.len() > inner.max_history
+            && let Some(dropped) = inner.history.pop_front()
         {
-            inner.compacted = gone.revision;
+            inner.compacted = dropped.revision;
         }
         self.changed.send_replace(revision);
         object
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_has_a_revision_and_nothing_is_a_change_that_changes_nothing() {
+    fn every_change_has_a_revision_and_a_no_op_update_has_none() {
         let objects = objects();
         let made = objects.create(&NODES, "", json!({"metadata": {"name": "a"}})).unwrap();
         assert_eq!((made["kind"].as_str(), made["metadata"]["resourceVersion"].as_str()), (Some("Node"), Some("2")));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generation_follows_the_spec_and_identity_cannot_be_changed() {
+    fn the_generation_grows_with_the_spec_and_the_uid_is_immutable() {
         let objects = objects();
         objects.create(&BUDGETS, "x", json!({"metadata": {"name": "b"}, "spec": {}})).unwrap();
         let changed = objects.update(&BUDGETS, "x", "b", |b| {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_generated_and_two_of_the_same_are_refused() {
+    fn names_are_generated_and_duplicates_are_refused() {
         let objects = objects();
         let make = || objects.create(&PODS, "x", json!({"metadata": {"generateName": "p-"}})).unwrap();
         assert_ne!(make()["metadata"]["name"], make()["metadata"]["name"]);

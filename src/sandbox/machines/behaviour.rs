@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scenario_names_only_what_is_wrong() {
+    fn missing_behaviour_fields_are_healthy_and_unknown_ones_are_rejected() {
         let of = |text: &str| serde_yaml::from_str::<Behaviour>(text);
         assert_eq!(of("{}").unwrap(), Behaviour::default());
         let late = of("{fails: 2, exit_code: 7, boot: same_id, late_seconds: 60, check: silent}").unwrap();

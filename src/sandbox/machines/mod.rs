@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::watch, time::Instant};
 
 pub use self::behaviour::{Behaviour, OnBmc, OnBoot, OnCheck, OnCommand};
-use super::durations::{Durations, Span, length};
+use super::durations::{Durations, RandomDuration, duration_from_secs};
 use crate::clock::Clock;
 
 /// One machine of the data centre.
@@ -39,7 +39,7 @@ pub struct Machine {
     pub rack: u32,
     /// Boot duration, if it differs from the pace's.
     #[serde(default)]
-    pub boot: Option<Span>,
+    pub boot: Option<RandomDuration>,
     /// Initial behaviour.
     #[serde(default)]
     pub behaviour: Behaviour,
@@ -58,7 +58,7 @@ pub enum State {
 
 /// Current state of a machine.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct MachineStatus {
     /// Power state.
     pub state: State,
     /// Boot id of the last successful boot.
@@ -71,7 +71,7 @@ pub struct Seen {
 
 /// Event of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum PowerEvent {
     /// A power or repair command began.
     Begin,
     /// The command ended by itself with this code; `None` if it was killed.
@@ -88,7 +88,7 @@ pub struct Power {
     /// Wall time.
     pub at: Timestamp,
     /// The event.
-    pub what: What,
+    pub what: PowerEvent,
     /// The machine's address.
     pub address: String,
     /// `CKETERM_ENTRY` of the command that caused it; empty if there was none.
@@ -102,7 +102,7 @@ pub struct Power {
 /// All machines. Cheap to clone; all clones share one state. Commands and boots run as tasks of the tokio runtime.
 #[derive(Clone)]
 pub struct Machines {
-    pace: Arc<Durations>,
+    durations: Arc<Durations>,
     clock: Clock,
     inner: Arc<Mutex<Inner>>,
     changed: Arc<watch::Sender<usize>>,
@@ -110,7 +110,7 @@ pub struct Machines {
 
 struct Inner {
     /// Machines by address.
-    racks: BTreeMap<String, Standing>,
+    by_address: BTreeMap<String, MachineRuntime>,
     by_name: BTreeMap<String, String>,
     log: Vec<Power>,
     /// Addresses that received a login, with the time of the first one.
@@ -120,7 +120,7 @@ struct Inner {
     frozen: bool,
 }
 
-struct Standing {
+struct MachineRuntime {
     machine: Machine,
     behaviour: Behaviour,
     state: State,
@@ -134,7 +134,7 @@ struct Standing {
     rng: Rng,
 }
 
-impl Standing {
+impl MachineRuntime {
     /// Creates a machine that is up and has settled.
     fn new(machine: Machine, mut rng: Rng, booted_at: Timestamp) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Standing {
             boot_id: uuid(&mut rng),
             booted_at,
             cycle: 0,
-            up_since: Instant::now().checked_sub(length(86_400.0)).unwrap_or_else(Instant::now),
+            up_since: Instant::now().checked_sub(duration_from_secs(86_400.0)).unwrap_or_else(Instant::now),
             trouble_until: None,
             rng,
             machine,
@@ -153,19 +153,19 @@ impl Standing {
 
 impl Machines {
     /// Creates machines that have been up for a day. `seed` determines boot ids and jitter.
-    pub fn new(machines: Vec<Machine>, pace: Durations, clock: Clock, seed: u64) -> Self {
-        let (mut racks, mut by_name) = (BTreeMap::new(), BTreeMap::new());
+    pub fn new(machines: Vec<Machine>, durations: Durations, clock: Clock, seed: u64) -> Self {
+        let (mut by_address, mut by_name) = (BTreeMap::new(), BTreeMap::new());
         let mut seeds = Rng::with_seed(seed);
         let day = jiff::SignedDuration::from_hours(24);
         let booted_at = clock.wall().checked_sub(day).unwrap_or_default();
         for machine in machines {
             by_name.insert(machine.name.clone(), machine.address.clone());
-            let standing = Standing::new(machine, seeds.fork(), booted_at);
-            racks.insert(standing.machine.address.clone(), standing);
+            let runtime = MachineRuntime::new(machine, seeds.fork(), booted_at);
+            by_address.insert(runtime.machine.address.clone(), runtime);
         }
-        let inner = Inner { racks, by_name, log: Vec::new(), logins: BTreeMap::new(), seeds, frozen: false };
+        let inner = Inner { by_address, by_name, log: Vec::new(), logins: BTreeMap::new(), seeds, frozen: false };
         Self {
-            pace: Arc::new(pace),
+            durations: Arc::new(durations),
             clock,
             inner: Arc::new(Mutex::new(inner)),
             changed: Arc::new(watch::Sender::new(0)),
@@ -178,12 +178,12 @@ impl Machines {
 
     /// Returns all machines as they were described, sorted by the text of their addresses.
     pub fn list(&self) -> Vec<Machine> {
-        self.lock().racks.values().map(|s| s.machine.clone()).collect()
+        self.lock().by_address.values().map(|s| s.machine.clone()).collect()
     }
 
     /// Returns the machine with this address.
     pub fn machine(&self, address: &str) -> Option<Machine> {
-        self.lock().racks.get(address).map(|s| s.machine.clone())
+        self.lock().by_address.get(address).map(|s| s.machine.clone())
     }
 
     /// Returns the address of the machine with this name.
@@ -192,8 +192,8 @@ impl Machines {
     }
 
     /// Returns the current state of the machine.
-    pub fn look(&self, address: &str) -> Option<Seen> {
-        self.lock().racks.get(address).map(|s| Seen {
+    pub fn machine_status(&self, address: &str) -> Option<MachineStatus> {
+        self.lock().by_address.get(address).map(|s| MachineStatus {
             state: s.state,
             boot_id: s.boot_id.clone(),
             booted_at: s.booted_at,
@@ -203,26 +203,26 @@ impl Machines {
 
     /// Returns the current behaviour of the machine.
     pub fn behaviour(&self, address: &str) -> Option<Behaviour> {
-        self.lock().racks.get(address).map(|s| s.behaviour.clone())
+        self.lock().by_address.get(address).map(|s| s.behaviour.clone())
     }
 
     /// Changes the machine's behaviour from now on. Returns false if there is no such machine.
     pub fn behave(&self, address: &str, behaviour: Behaviour) -> bool {
-        self.lock().racks.get_mut(address).map(|s| s.behaviour = behaviour).is_some()
+        self.lock().by_address.get_mut(address).map(|s| s.behaviour = behaviour).is_some()
     }
 
     /// Returns the status code of the machine's API server for `/readyz`: 500 until it has settled. `None` means no
     /// connection.
     pub fn readyz(&self, address: &str) -> Option<u16> {
         let inner = self.lock();
-        let standing = inner.racks.get(address).filter(|s| s.machine.control_plane && s.state == State::Up)?;
-        Some(if standing.up_since.elapsed() < length(self.pace.api_settle) { 500 } else { 200 })
+        let runtime = inner.by_address.get(address).filter(|s| s.machine.control_plane && s.state == State::Up)?;
+        Some(if runtime.up_since.elapsed() < duration_from_secs(self.durations.api_settle) { 500 } else { 200 })
     }
 
     /// Reports whether any API server's machine is up. Returns `None` if no machine runs an API server.
     pub fn any_api_server(&self) -> Option<bool> {
         let inner = self.lock();
-        let mut planes = inner.racks.values().filter(|s| s.machine.control_plane).peekable();
+        let mut planes = inner.by_address.values().filter(|s| s.machine.control_plane).peekable();
         planes.peek()?;
         Some(planes.any(|s| s.state == State::Up))
     }
@@ -231,22 +231,22 @@ impl Machines {
     pub fn rack(&self, machine: Machine) -> bool {
         let mut inner = self.lock();
         let address = machine.address.clone();
-        if inner.racks.contains_key(&address) || inner.by_name.contains_key(&machine.name) {
+        if inner.by_address.contains_key(&address) || inner.by_name.contains_key(&machine.name) {
             return false;
         }
         let rng = inner.seeds.fork();
         inner.by_name.insert(machine.name.clone(), address.clone());
-        inner.racks.insert(address.clone(), Standing::new(machine, rng, self.clock.wall()));
-        self.note(&mut inner, &Order::default(), &address, What::Up);
+        inner.by_address.insert(address.clone(), MachineRuntime::new(machine, rng, self.clock.wall()));
+        self.log_event(&mut inner, &CommandOrigin::default(), &address, PowerEvent::Up);
         true
     }
 
     /// Removes a machine for good. Returns false if there is none.
     pub fn unrack(&self, address: &str) -> bool {
         let mut inner = self.lock();
-        let Some(standing) = inner.racks.remove(address) else { return false };
-        inner.by_name.remove(&standing.machine.name);
-        self.note(&mut inner, &Order::default(), address, What::Down);
+        let Some(runtime) = inner.by_address.remove(address) else { return false };
+        inner.by_name.remove(&runtime.machine.name);
+        self.log_event(&mut inner, &CommandOrigin::default(), address, PowerEvent::Down);
         true
     }
 
@@ -254,43 +254,46 @@ impl Machines {
     /// is no such machine.
     pub fn promote(&self, address: &str, control_plane: bool) -> bool {
         let mut inner = self.lock();
-        let Some(standing) = inner.racks.get_mut(address) else { return false };
-        if standing.machine.control_plane != control_plane {
-            standing.machine.control_plane = control_plane;
-            standing.up_since = Instant::now();
+        let Some(runtime) = inner.by_address.get_mut(address) else { return false };
+        if runtime.machine.control_plane != control_plane {
+            runtime.machine.control_plane = control_plane;
+            runtime.up_since = Instant::now();
         }
         true
     }
 
     /// Handles a reset that the BMC accepted (`On`, `ForceOff`, `GracefulShutdown`). The power changes a little later.
-    pub fn press(&self, address: &str, kind: &str) {
+    pub fn request_reset(&self, address: &str, kind: &str) {
         let takes = {
             let mut inner = self.lock();
-            let Some(standing) = inner.racks.get_mut(address) else { return };
-            self.pace.command.draw(&mut standing.rng) + length(standing.behaviour.bmc_seconds)
+            let Some(runtime) = inner.by_address.get_mut(address) else { return };
+            self.durations.command.draw(&mut runtime.rng) + duration_from_secs(runtime.behaviour.bmc_seconds)
         };
-        let order = Order { argv: vec!["redfish".to_owned(), kind.to_owned(), address.to_owned()], ..Order::default() };
+        let origin = CommandOrigin {
+            argv: vec!["redfish".to_owned(), kind.to_owned(), address.to_owned()],
+            ..CommandOrigin::default()
+        };
         let (machines, address, on) = (self.clone(), address.to_owned(), kind == "On");
         tokio::spawn(async move {
             tokio::time::sleep(takes).await;
-            if on { machines.boot(&address, &order) } else { machines.down(&address, &order) }
+            if on { machines.boot(&address, &origin) } else { machines.down(&address, &origin) }
         });
     }
 
     /// Reports whether the BMC refuses this request, and decrements the number of pending failures.
     pub fn bmc_fails(&self, address: &str) -> bool {
         let mut inner = self.lock();
-        let Some(standing) = inner.racks.get_mut(address) else { return true };
-        let fails = standing.behaviour.fails > 0;
-        standing.behaviour.fails = standing.behaviour.fails.saturating_sub(1);
+        let Some(runtime) = inner.by_address.get_mut(address) else { return true };
+        let fails = runtime.behaviour.fails > 0;
+        runtime.behaviour.fails = runtime.behaviour.fails.saturating_sub(1);
         fails
     }
 
     /// Cuts the machine's power for good. Only another behaviour brings it back.
-    pub fn die(&self, address: &str) {
+    pub fn fail_permanently(&self, address: &str) {
         let behaviour = self.behaviour(address).unwrap_or_default();
         self.behave(address, Behaviour { boot: OnBoot::Never, ..behaviour });
-        self.down(address, &Order::default());
+        self.down(address, &CommandOrigin::default());
     }
 
     /// Freezes or thaws the kubelets of all machines. Frozen kubelets neither start nor stop pods, and report nothing.
@@ -306,7 +309,7 @@ impl Machines {
     }
 
     /// Records that a login was sent to this address, which may or may not be a BMC.
-    pub fn note_login(&self, to: IpAddr) {
+    pub fn record_login(&self, to: IpAddr) {
         let now = self.clock.wall();
         self.lock().logins.entry(to).or_insert(now);
     }
@@ -331,68 +334,68 @@ impl Machines {
         self.changed.subscribe()
     }
 
-    fn note(&self, inner: &mut Inner, order: &Order, address: &str, what: What) {
-        let Order { argv, entry, attempt } = order.clone();
+    fn log_event(&self, inner: &mut Inner, origin: &CommandOrigin, address: &str, what: PowerEvent) {
+        let CommandOrigin { argv, entry, attempt } = origin.clone();
         let at = self.clock.wall();
         inner.log.push(Power { at, what, address: address.to_owned(), entry, attempt, argv });
         self.changed.send_replace(inner.log.len());
     }
 
     /// Cuts the machine's power.
-    fn down(&self, address: &str, order: &Order) {
+    fn down(&self, address: &str, origin: &CommandOrigin) {
         let mut inner = self.lock();
-        let Some(standing) = inner.racks.get_mut(address) else { return };
-        standing.cycle += 1;
-        if std::mem::replace(&mut standing.state, State::Off) != State::Off {
-            self.note(&mut inner, order, address, What::Down);
+        let Some(runtime) = inner.by_address.get_mut(address) else { return };
+        runtime.cycle += 1;
+        if std::mem::replace(&mut runtime.state, State::Off) != State::Off {
+            self.log_event(&mut inner, origin, address, PowerEvent::Down);
         }
     }
 
     /// Powers the machine on and boots it.
-    fn boot(&self, address: &str, order: &Order) {
+    fn boot(&self, address: &str, origin: &CommandOrigin) {
         let (cycle, takes) = {
             let mut inner = self.lock();
-            let Some(standing) = inner.racks.get_mut(address) else { return };
-            if standing.state != State::Off {
+            let Some(runtime) = inner.by_address.get_mut(address) else { return };
+            if runtime.state != State::Off {
                 return;
             }
-            standing.state = State::Booting;
-            standing.cycle += 1;
-            let span = standing.machine.boot.unwrap_or(self.pace.boot);
-            let takes = span.draw(&mut standing.rng) + length(standing.behaviour.late_seconds);
-            (standing.cycle, takes)
+            runtime.state = State::Booting;
+            runtime.cycle += 1;
+            let span = runtime.machine.boot.unwrap_or(self.durations.boot);
+            let takes = span.draw(&mut runtime.rng) + duration_from_secs(runtime.behaviour.late_seconds);
+            (runtime.cycle, takes)
         };
-        let (machines, address, order) = (self.clone(), address.to_owned(), order.clone());
+        let (machines, address, origin) = (self.clone(), address.to_owned(), origin.clone());
         tokio::spawn(async move {
             tokio::time::sleep(takes).await;
-            machines.up(&address, cycle, &order);
+            machines.up(&address, cycle, &origin);
         });
     }
 
-    fn up(&self, address: &str, cycle: u64, order: &Order) {
+    fn up(&self, address: &str, cycle: u64, origin: &CommandOrigin) {
         let mut inner = self.lock();
         let wall = self.clock.wall();
-        let Some(standing) = inner.racks.get_mut(address) else { return };
+        let Some(runtime) = inner.by_address.get_mut(address) else { return };
         // The power was switched again meanwhile, or the machine hangs in its firmware.
-        if standing.cycle != cycle || standing.behaviour.boot == OnBoot::Never {
+        if runtime.cycle != cycle || runtime.behaviour.boot == OnBoot::Never {
             return;
         }
-        let id = uuid(&mut standing.rng);
-        if standing.behaviour.boot != OnBoot::SameId {
-            standing.boot_id = id;
+        let id = uuid(&mut runtime.rng);
+        if runtime.behaviour.boot != OnBoot::SameId {
+            runtime.boot_id = id;
         }
-        standing.state = State::Up;
-        standing.booted_at = wall;
-        standing.up_since = Instant::now();
-        let trouble = standing.behaviour.disk_trouble_seconds;
-        standing.trouble_until = (trouble > 0.0).then(|| Instant::now() + length(trouble));
-        self.note(&mut inner, order, address, What::Up);
+        runtime.state = State::Up;
+        runtime.booted_at = wall;
+        runtime.up_since = Instant::now();
+        let trouble = runtime.behaviour.disk_trouble_seconds;
+        runtime.trouble_until = (trouble > 0.0).then(|| Instant::now() + duration_from_secs(trouble));
+        self.log_event(&mut inner, origin, address, PowerEvent::Up);
     }
 }
 
 /// The command behind an event.
 #[derive(Clone, Debug, Default)]
-struct Order {
+struct CommandOrigin {
     argv: Vec<String>,
     entry: String,
     attempt: String,

@@ -27,13 +27,13 @@ use super::machines::{self, Machines};
 use crate::clock::Clock;
 
 /// Endpoint at which any member that is up answers, inside the process.
-pub const FRONT: &str = "http://etcd.sandbox:2379";
+pub const ANY_MEMBER_URL: &str = "http://etcd.sandbox:2379";
 
 /// Faults of a member as data. By default there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools)] // independent faults
-pub struct Trouble {
+pub struct MemberFaults {
     /// Its process has ended, although its machine runs.
     pub stopped: bool,
     /// It applies no more entries.
@@ -48,7 +48,7 @@ pub struct Trouble {
 
 /// Current state of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct MemberStatus {
     /// Member id.
     pub id: u64,
     /// Name of its machine.
@@ -58,7 +58,7 @@ pub struct Seen {
     /// Whether it runs. A member that clients cannot reach still runs.
     pub up: bool,
     /// Its faults.
-    pub trouble: Trouble,
+    pub trouble: MemberFaults,
     /// Raft index that it has applied.
     pub applied: u64,
 }
@@ -71,7 +71,7 @@ pub struct Change {
     /// Address of its machine.
     pub address: String,
     /// Faults from then on.
-    pub trouble: Trouble,
+    pub trouble: MemberFaults,
 }
 
 /// All members. Cheap to clone; all clones share one state.
@@ -83,11 +83,11 @@ pub struct Members {
 }
 
 struct Inner {
-    began: Instant,
+    started_at: Instant,
     /// Faults by address.
-    troubles: BTreeMap<String, Trouble>,
+    faults: BTreeMap<String, MemberFaults>,
     /// Raft index at which each lagging member stopped, by address.
-    stuck: BTreeMap<String, u64>,
+    lagging_at: BTreeMap<String, u64>,
     /// Address of the last leader.
     leader: Option<String>,
     /// URLs at which members are served outside the process, by address.
@@ -105,9 +105,9 @@ impl Members {
     /// Creates healthy members on these machines.
     pub fn new(machines: Machines, clock: Clock) -> Self {
         let inner = Inner {
-            began: Instant::now(),
-            troubles: BTreeMap::new(),
-            stuck: BTreeMap::new(),
+            started_at: Instant::now(),
+            faults: BTreeMap::new(),
+            lagging_at: BTreeMap::new(),
             leader: None,
             urls: BTreeMap::new(),
             log: Vec::new(),
@@ -120,18 +120,18 @@ impl Members {
     }
 
     /// Sets the faults of the member on this machine. Returns false if there is no such member.
-    pub fn trouble(&self, address: &str, trouble: Trouble) -> bool {
+    pub fn trouble(&self, address: &str, trouble: MemberFaults) -> bool {
         if !self.machines.machine(address).is_some_and(|machine| machine.control_plane) {
             return false;
         }
         let mut inner = self.lock();
         let index = inner.index();
         if trouble.behind {
-            inner.stuck.entry(address.to_owned()).or_insert(index);
+            inner.lagging_at.entry(address.to_owned()).or_insert(index);
         } else {
-            inner.stuck.remove(address);
+            inner.lagging_at.remove(address);
         }
-        inner.troubles.insert(address.to_owned(), trouble);
+        inner.faults.insert(address.to_owned(), trouble);
         inner.log.push(Change { at: self.clock.wall(), address: address.to_owned(), trouble });
         true
     }
@@ -147,18 +147,19 @@ impl Members {
     }
 
     /// Returns the current state of all members, sorted by the text of their addresses.
-    pub fn list(&self) -> Vec<Seen> {
+    pub fn list(&self) -> Vec<MemberStatus> {
         let machines = self.machines.list();
         let inner = self.lock();
         let members = machines.into_iter().filter(|machine| machine.control_plane).map(|machine| {
-            let running = self.machines.look(&machine.address).is_some_and(|m| m.state == machines::State::Up);
-            let trouble = inner.troubles.get(&machine.address).copied().unwrap_or_default();
-            Seen {
+            let running =
+                self.machines.machine_status(&machine.address).is_some_and(|m| m.state == machines::State::Up);
+            let trouble = inner.faults.get(&machine.address).copied().unwrap_or_default();
+            MemberStatus {
                 id: id(&machine.address),
                 name: machine.name,
                 up: running && !trouble.stopped,
                 trouble,
-                applied: inner.stuck.get(&machine.address).copied().unwrap_or_else(|| inner.index()),
+                applied: inner.lagging_at.get(&machine.address).copied().unwrap_or_else(|| inner.index()),
                 address: machine.address,
             }
         });
@@ -169,7 +170,7 @@ impl Members {
     pub fn leader(&self) -> Option<String> {
         let all = self.list();
         let voters = all.iter().filter(|member| !member.trouble.learner);
-        let up: Vec<&Seen> = voters.clone().filter(|member| member.up).collect();
+        let up: Vec<&MemberStatus> = voters.clone().filter(|member| member.up).collect();
         let mut inner = self.lock();
         if up.len() * 2 <= voters.count() {
             return None;
@@ -182,8 +183,8 @@ impl Members {
     }
 
     /// Makes the member on this machine the leader. Returns false if it cannot lead.
-    pub fn lead(&self, address: &str) -> bool {
-        let able = |member: &Seen| member.address == address && member.up && !member.trouble.learner;
+    pub fn set_leader(&self, address: &str) -> bool {
+        let able = |member: &MemberStatus| member.address == address && member.up && !member.trouble.learner;
         let able = self.leader().is_some() && self.list().iter().any(able);
         if able {
             self.lock().leader = Some(address.to_owned());
@@ -198,7 +199,7 @@ impl Members {
 
     /// Returns the client URL of a member.
     fn url(&self, address: &str) -> String {
-        self.lock().urls.get(address).cloned().unwrap_or_else(|| format!("http://{}:2379", bracketed(address)))
+        self.lock().urls.get(address).cloned().unwrap_or_else(|| format!("http://{}:2379", url_host(address)))
     }
 
     /// Returns the services of the member on this machine, or of any member that is up.
@@ -210,7 +211,7 @@ impl Members {
     /// Returns a client of the member at this URL, without a socket.
     pub fn client_at(&self, url: &str) -> Option<Client> {
         let address = self.list().into_iter().find(|member| self.url(&member.address) == url).map(|m| m.address);
-        if address.is_none() && url != FRONT {
+        if address.is_none() && url != ANY_MEMBER_URL {
             return None;
         }
         let routes = self.routes(address.as_deref());
@@ -223,7 +224,7 @@ impl Members {
 impl Inner {
     /// Returns the committed raft index, which grows by a hundred per second.
     fn index(&self) -> u64 {
-        1000 + u64::try_from(self.began.elapsed().as_millis() / 10).unwrap_or(u64::MAX / 2)
+        1000 + u64::try_from(self.started_at.elapsed().as_millis() / 10).unwrap_or(u64::MAX / 2)
     }
 }
 
@@ -236,6 +237,6 @@ pub fn id(address: &str) -> u64 {
         | 1
 }
 
-fn bracketed(address: &str) -> String {
+fn url_host(address: &str) -> String {
     if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
 }

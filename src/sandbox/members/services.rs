@@ -12,7 +12,7 @@ use etcd_client::proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Members, Seen, bracketed, id};
+use super::{MemberStatus, Members, id, url_host};
 
 /// `NOSPACE` among etcd's alarms.
 const NOSPACE: i32 = 1;
@@ -20,9 +20,9 @@ const NOSPACE: i32 = 1;
 const CLUSTER: u64 = 0x6574_6364;
 const TERM: u64 = 2;
 
-type Answer<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 
-fn missing<T>(what: &str) -> Answer<T> {
+fn not_supported<T>(what: &str) -> RpcResult<T> {
     Err(Status::unimplemented(format!("the sandbox's members of etcd have no {what}")))
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Service {
 
 impl Service {
     /// Returns the member that answers.
-    fn here(&self) -> Result<Seen, Status> {
+    fn responder(&self) -> Result<MemberStatus, Status> {
         let mut all = self.members.list().into_iter();
         let one = all.find(|m| {
             m.up && !m.trouble.unreachable && self.address.as_ref().is_none_or(|address| *address == m.address)
@@ -58,13 +58,13 @@ fn header(member: u64) -> Option<PbResponseHeader> {
 impl PbMaintenanceService for Service {
     type SnapshotStream = Pin<Box<dyn futures::Stream<Item = Result<PbSnapshotResponse, Status>> + Send>>;
 
-    async fn alarm(&self, _: Request<PbAlarmRequest>) -> Answer<PbAlarmResponse> {
-        let here = self.here()?;
-        Ok(Response::new(PbAlarmResponse { header: header(here.id), alarms: self.alarms() }))
+    async fn alarm(&self, _: Request<PbAlarmRequest>) -> RpcResult<PbAlarmResponse> {
+        let responder = self.responder()?;
+        Ok(Response::new(PbAlarmResponse { header: header(responder.id), alarms: self.alarms() }))
     }
 
-    async fn status(&self, _: Request<PbStatusRequest>) -> Answer<PbStatusResponse> {
-        let here = self.here()?;
+    async fn status(&self, _: Request<PbStatusRequest>) -> RpcResult<PbStatusResponse> {
+        let responder = self.responder()?;
         let leader = self.members.leader();
         let mut errors: Vec<String> =
             self.alarms().iter().map(|alarm| format!("memberID:{} alarm:NOSPACE ", alarm.member_id)).collect();
@@ -72,84 +72,88 @@ impl PbMaintenanceService for Service {
             errors.insert(0, "etcdserver: no leader".to_owned());
         }
         Ok(Response::new(PbStatusResponse {
-            header: header(here.id),
+            header: header(responder.id),
             version: "3.6.5".to_owned(),
             leader: leader.as_deref().map_or(0, id),
             // A leader that applies slowly still commits.
-            raft_index: if leader.as_ref() == Some(&here.address) { self.members.committed() } else { here.applied },
+            raft_index: if leader.as_ref() == Some(&responder.address) {
+                self.members.committed()
+            } else {
+                responder.applied
+            },
             raft_term: TERM,
-            raft_applied_index: here.applied,
+            raft_applied_index: responder.applied,
             errors,
-            is_learner: here.trouble.learner,
+            is_learner: responder.trouble.learner,
             ..PbStatusResponse::default()
         }))
     }
 
-    async fn move_leader(&self, request: Request<PbMoveLeaderRequest>) -> Answer<PbMoveLeaderResponse> {
-        let here = self.here()?;
-        if self.members.leader().as_ref() != Some(&here.address) {
+    async fn move_leader(&self, request: Request<PbMoveLeaderRequest>) -> RpcResult<PbMoveLeaderResponse> {
+        let responder = self.responder()?;
+        if self.members.leader().as_ref() != Some(&responder.address) {
             return Err(Status::failed_precondition("etcdserver: not leader"));
         }
         let to = request.get_ref().target_id;
         let to = self.members.list().into_iter().find(|member| member.id == to);
-        if to.is_some_and(|member| self.members.lead(&member.address)) {
-            return Ok(Response::new(PbMoveLeaderResponse { header: header(here.id) }));
+        if to.is_some_and(|member| self.members.set_leader(&member.address)) {
+            return Ok(Response::new(PbMoveLeaderResponse { header: header(responder.id) }));
         }
         Err(Status::failed_precondition("etcdserver: bad leader transferee"))
     }
 
-    async fn defragment(&self, _: Request<PbDefragmentRequest>) -> Answer<PbDefragmentResponse> {
-        missing("file")
+    async fn defragment(&self, _: Request<PbDefragmentRequest>) -> RpcResult<PbDefragmentResponse> {
+        not_supported("file")
     }
 
-    async fn hash(&self, _: Request<PbHashRequest>) -> Answer<PbHashResponse> {
-        missing("hash")
+    async fn hash(&self, _: Request<PbHashRequest>) -> RpcResult<PbHashResponse> {
+        not_supported("hash")
     }
 
-    async fn hash_kv(&self, _: Request<PbHashKvRequest>) -> Answer<PbHashKvResponse> {
-        missing("hash")
+    async fn hash_kv(&self, _: Request<PbHashKvRequest>) -> RpcResult<PbHashKvResponse> {
+        not_supported("hash")
     }
 
-    async fn snapshot(&self, _: Request<PbSnapshotRequest>) -> Answer<Self::SnapshotStream> {
-        missing("snapshot")
+    async fn snapshot(&self, _: Request<PbSnapshotRequest>) -> RpcResult<Self::SnapshotStream> {
+        not_supported("snapshot")
     }
 
-    async fn downgrade(&self, _: Request<PbDowngradeRequest>) -> Answer<PbDowngradeResponse> {
-        missing("other version")
+    async fn downgrade(&self, _: Request<PbDowngradeRequest>) -> RpcResult<PbDowngradeResponse> {
+        not_supported("other version")
     }
 }
 
 #[tonic::async_trait]
 impl PbClusterService for Service {
-    async fn member_list(&self, request: Request<PbMemberListRequest>) -> Answer<PbMemberListResponse> {
-        let here = self.here()?;
+    async fn member_list(&self, request: Request<PbMemberListRequest>) -> RpcResult<PbMemberListResponse> {
+        let responder = self.responder()?;
         if request.get_ref().linearizable && self.members.leader().is_none() {
             return Err(Status::unavailable("etcdserver: no leader"));
         }
-        let member = |member: Seen| PbMember {
+        let member = |member: MemberStatus| PbMember {
             id: member.id,
             name: member.name,
-            peer_ur_ls: vec![format!("http://{}:2380", bracketed(&member.address))],
+            peer_ur_ls: vec![format!("http://{}:2380", url_host(&member.address))],
             client_ur_ls: vec![self.members.url(&member.address)],
             is_learner: member.trouble.learner,
         };
         let members = self.members.list().into_iter().map(member).collect();
-        Ok(Response::new(PbMemberListResponse { header: header(here.id), members }))
+        Ok(Response::new(PbMemberListResponse { header: header(responder.id), members }))
     }
 
-    async fn member_add(&self, _: Request<PbMemberAddRequest>) -> Answer<PbMemberAddResponse> {
-        missing("change of members")
+    async fn member_add(&self, _: Request<PbMemberAddRequest>) -> RpcResult<PbMemberAddResponse> {
+        not_supported("change of members")
     }
 
-    async fn member_remove(&self, _: Request<PbMemberRemoveRequest>) -> Answer<PbMemberRemoveResponse> {
-        missing("change of members")
+    async fn member_remove(&self, _: Request<PbMemberRemoveRequest>) -> RpcResult<PbMemberRemoveResponse> {
+        not_supported("change of members")
     }
 
-    async fn member_update(&self, _: Request<PbMemberUpdateRequest>) -> Answer<PbMemberUpdateResponse> {
-        missing("change of members")
+    async fn member_update(&self, _: Request<PbMemberUpdateRequest>) -> RpcResult<PbMemberUpdateResponse> {
+        not_supported("change of members")
     }
 
-    async fn member_promote(&self, _: Request<PbMemberPromoteRequest>) -> Answer<PbMemberPromoteResponse> {
-        missing("change of members")
+    async fn member_promote(&self, _: Request<PbMemberPromoteRequest>) -> RpcResult<PbMemberPromoteResponse> {
+        not_supported("change of members")
     }
 }

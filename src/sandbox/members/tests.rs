@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     sandbox::{durations::Durations, machines::Machine},
-    store::members::{EtcdMembers, Whose},
+    store::members::{EtcdCluster, EtcdMembers},
 };
 
 fn members() -> Members {
@@ -19,9 +19,9 @@ fn members() -> Members {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_sees_three_members_of_which_one_leads() {
+async fn a_client_lists_three_members_with_one_leader() {
     let members = members();
-    let mut client = members.client_at(FRONT).unwrap();
+    let mut client = members.client_at(ANY_MEMBER_URL).unwrap();
     let list = client.member_list().await.unwrap();
     assert_eq!(list.members().len(), 3);
     let url = list.members()[1].client_urls()[0].clone();
@@ -31,7 +31,7 @@ async fn a_client_sees_three_members_of_which_one_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_leader_hands_over_and_nobody_else_does() {
+async fn only_the_leader_can_move_leadership() {
     let members = members();
     let to = id("10.0.0.3");
     let mut follower = members.client_at("http://10.0.0.2:2379").unwrap();
@@ -41,10 +41,10 @@ async fn the_leader_hands_over_and_nobody_else_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_behind_stays_where_it_is_and_one_that_is_stopped_is_silent() {
+async fn a_lagging_member_stops_applying_and_a_stopped_one_does_not_answer() {
     let members = members();
-    assert!(members.trouble("10.0.0.2", Trouble { behind: true, ..Trouble::default() }));
-    assert!(members.trouble("10.0.0.3", Trouble { stopped: true, ..Trouble::default() }));
+    assert!(members.trouble("10.0.0.2", MemberFaults { behind: true, ..MemberFaults::default() }));
+    assert!(members.trouble("10.0.0.3", MemberFaults { stopped: true, ..MemberFaults::default() }));
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let mut leader = members.client_at("http://10.0.0.1:2379").unwrap();
     let mut behind = members.client_at("http://10.0.0.2:2379").unwrap();
@@ -52,27 +52,27 @@ async fn one_that_is_behind_stays_where_it_is_and_one_that_is_stopped_is_silent(
     assert!(second.raft_applied_index() + 90 < first.raft_index());
     assert!(members.client_at("http://10.0.0.3:2379").unwrap().status().await.is_err());
     // Two members are down, so there is no leader. A member still returns its own list.
-    members.trouble("10.0.0.2", Trouble { stopped: true, ..Trouble::default() });
+    members.trouble("10.0.0.2", MemberFaults { stopped: true, ..MemberFaults::default() });
     assert!(leader.status().await.unwrap().errors()[0].contains("no leader"));
     assert_eq!(leader.member_list().await.unwrap().members().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_of_a_member_is_none_of_another_that_answers_at_its_url() {
+async fn a_status_from_another_member_at_the_same_url_is_rejected() {
     let members = members();
-    let asked = members.clone();
-    let clients = EtcdMembers::within(Vec::new(), move |url| asked.client_at(url));
+    let source = members.clone();
+    let clients = EtcdMembers::in_process(Vec::new(), move |url| source.client_at(url));
     let status =
-        async |address: &str, url: &str| clients.status(Whose::Kubernetes, id(address), &[url.to_owned()]).await;
-    assert!(status("10.0.0.1", FRONT).await.is_ok());
-    let why = status("10.0.0.2", FRONT).await.unwrap_err();
+        async |address: &str, url: &str| clients.status(EtcdCluster::Kubernetes, id(address), &[url.to_owned()]).await;
+    assert!(status("10.0.0.1", ANY_MEMBER_URL).await.is_ok());
+    let why = status("10.0.0.2", ANY_MEMBER_URL).await.unwrap_err();
     assert!(why.contains("answers there"), "{why}");
     assert!(status("10.0.0.2", "http://10.0.0.2:2379").await.is_ok());
     // It works, but clients cannot reach it.
-    members.trouble("10.0.0.2", Trouble { unreachable: true, ..Trouble::default() });
+    members.trouble("10.0.0.2", MemberFaults { unreachable: true, ..MemberFaults::default() });
     assert!(status("10.0.0.2", "http://10.0.0.2:2379").await.is_err());
     assert!(members.leader().is_some());
     // A URL that hangs delays the others only briefly.
     let both = ["http://10.0.0.2:2379".to_owned(), "http://10.0.0.1:2379".to_owned()];
-    assert!(clients.status(Whose::Kubernetes, id("10.0.0.1"), &both).await.is_ok());
+    assert!(clients.status(EtcdCluster::Kubernetes, id("10.0.0.1"), &both).await.is_ok());
 }

@@ -5,19 +5,19 @@ use http::{Request, Response};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Refused, Sabakan,
-    graphql::{self, Field, Operation, Place},
+    Sabakan, StateError,
+    graphql::{self, Field, Operation, Position},
     params::Params,
     record::State,
 };
 
 /// Error response: status and error.
-struct Failed {
+struct ErrorResponse {
     status: u16,
     error: Value,
 }
 
-impl Failed {
+impl ErrorResponse {
     fn invalid(message: impl Into<String>, more: &[(&str, Value)]) -> Self {
         Self::new(422, &message.into(), more, "GRAPHQL_VALIDATION_FAILED")
     }
@@ -34,7 +34,7 @@ impl Failed {
     }
 }
 
-fn places(at: Place) -> (&'static str, Value) {
+fn locations(at: Position) -> (&'static str, Value) {
     ("locations", json!([{"line": at.line, "column": at.column}]))
 }
 
@@ -49,13 +49,13 @@ impl Sabakan {
                     let body = json!({"errors": [{"message": "transport not supported"}], "data": null});
                     return response(400, "text/plain; charset=utf-8", body.to_string());
                 }
-                match question(request.body()) {
+                match parse_body(request.body()) {
                     Ok((query, variables)) => self.graphql(&query, &variables),
-                    Err(why) => failed(&why),
+                    Err(why) => error_response(&why),
                 }
             }
             ("GET", "/graphql") => {
-                let query = pair(request.uri().query().unwrap_or_default(), "query").unwrap_or_default();
+                let query = query_param(request.uri().query().unwrap_or_default(), "query").unwrap_or_default();
                 self.graphql(&query, &Map::new())
             }
             ("GET", "/health") => response(200, JSON, "{\"health\":\"healthy\"}\n".to_owned()),
@@ -66,16 +66,16 @@ impl Sabakan {
     }
 
     fn graphql(&self, query: &str, variables: &Map<String, Value>) -> Response<Bytes> {
-        match self.carry_out(query, variables) {
+        match self.execute(query, variables) {
             Ok(data) => response(200, JSON, json!({"data": data}).to_string()),
-            Err(why) => failed(&why),
+            Err(why) => error_response(&why),
         }
     }
 
-    fn carry_out(&self, query: &str, given: &Map<String, Value>) -> Result<Value, Failed> {
-        let operations =
-            graphql::parse(query).map_err(|e| Failed::new(422, &e.message, &[places(e.at)], "GRAPHQL_PARSE_FAILED"))?;
-        let operation = operations.first().ok_or_else(|| Failed::invalid("no operation provided", &[]))?;
+    fn execute(&self, query: &str, given: &Map<String, Value>) -> Result<Value, ErrorResponse> {
+        let operations = graphql::parse(query)
+            .map_err(|e| ErrorResponse::new(422, &e.message, &[locations(e.at)], "GRAPHQL_PARSE_FAILED"))?;
+        let operation = operations.first().ok_or_else(|| ErrorResponse::invalid("no operation provided", &[]))?;
         for field in &operation.fields {
             check(field, if operation.mutation { "Mutation" } else { "Query" })?;
         }
@@ -87,22 +87,21 @@ impl Sabakan {
         Ok(Value::Object(data))
     }
 
-    fn field(&self, field: &Field, variables: &Map<String, Value>) -> Result<Value, Failed> {
+    fn field(&self, field: &Field, variables: &Map<String, Value>) -> Result<Value, ErrorResponse> {
         let argument =
             |name: &str| field.arguments.iter().find(|(n, _)| n == name).and_then(|(_, l)| l.json(variables));
         let text = |name: &str| argument(name).and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
         let params = |name: &str| match argument(name) {
             None => Ok(None),
-            Some(value) => {
-                Params::read(name, &value).map_err(|w| Failed::invalid(w.message, &[("path", Value::Array(w.path))]))
-            }
+            Some(value) => Params::read(name, &value)
+                .map_err(|w| ErrorResponse::invalid(w.message, &[("path", Value::Array(w.path))])),
         };
-        let refused = |message: &str, extensions: Value| {
-            let mut error = json!({"message": message, "path": [field.alias], "locations": places(field.at).1});
+        let field_error = |message: &str, extensions: Value| {
+            let mut error = json!({"message": message, "path": [field.alias], "locations": locations(field.at).1});
             if !extensions.is_null() {
                 error["extensions"] = extensions;
             }
-            Failed { status: 200, error }
+            ErrorResponse { status: 200, error }
         };
         match field.name.as_str() {
             "searchMachines" => {
@@ -110,29 +109,29 @@ impl Sabakan {
                 let now = self.clock.wall();
                 let found = self.search(|record| {
                     let days = record.days(now);
-                    having.as_ref().is_none_or(|p| p.has(record, days))
-                        && !not_having.as_ref().is_some_and(|p| p.touches(record, days))
+                    having.as_ref().is_none_or(|p| p.matches_all(record, days))
+                        && !not_having.as_ref().is_some_and(|p| p.matches_any(record, days))
                 });
-                Ok(found.iter().map(|record| chosen(&field.fields, &record.answer(now))).collect())
+                Ok(found.iter().map(|record| select_fields(&field.fields, &record.answer(now))).collect())
             }
             "machine" => {
-                let record = self.get(&text("serial")).ok_or_else(|| refused("not found", Value::Null))?;
-                Ok(chosen(&field.fields, &record.answer(self.clock.wall())))
+                let record = self.get(&text("serial")).ok_or_else(|| field_error("not found", Value::Null))?;
+                Ok(select_fields(&field.fields, &record.answer(self.clock.wall())))
             }
             "setMachineState" => {
-                let state = State::named(&text("state")).unwrap_or_default();
+                let state = State::from_name(&text("state")).unwrap_or_default();
                 let serial = text("serial");
                 match self.set_state(&serial, state) {
-                    Ok(record) => Ok(chosen(&field.fields, &record.answer(self.clock.wall())["status"])),
-                    Err(Refused::NotFound) => Err(refused("not found", Value::Null)),
-                    Err(Refused::Transition(from)) => {
+                    Ok(record) => Ok(select_fields(&field.fields, &record.answer(self.clock.wall())["status"])),
+                    Err(StateError::NotFound) => Err(field_error("not found", Value::Null)),
+                    Err(StateError::Transition(from)) => {
                         let why = format!("transition from [ {} ] to [ {} ] is forbidden", from.word(), state.word());
-                        Err(refused(&why, json!({"serial": serial, "type": "INVALID_STATE_TRANSITION"})))
+                        Err(field_error(&why, json!({"serial": serial, "type": "INVALID_STATE_TRANSITION"})))
                     }
                 }
             }
             // Introspection supports only the names of the query and mutation types.
-            _ => Ok(chosen(
+            _ => Ok(select_fields(
                 &field.fields,
                 &json!({"queryType": {"name": "Query"}, "mutationType": {"name": "Mutation"}}),
             )),
@@ -140,14 +139,14 @@ impl Sabakan {
     }
 
     fn rest_list(&self, query: &str) -> Response<Bytes> {
-        let wanted = |name: &str| pair(query, name);
-        let (serial, role, rack, state) = (wanted("serial"), wanted("role"), wanted("rack"), wanted("state"));
+        let param = |name: &str| query_param(query, name);
+        let (serial, role, rack, state) = (param("serial"), param("role"), param("rack"), param("state"));
         let now = self.clock.wall();
         let found = self.search(|m| {
             serial.as_ref().is_none_or(|s| *s == m.serial)
                 && role.as_ref().is_none_or(|r| *r == m.role)
                 && rack.as_ref().is_none_or(|r| *r == m.rack.to_string())
-                && state.as_ref().is_none_or(|s| State::named(s) == Some(m.state))
+                && state.as_ref().is_none_or(|s| State::from_name(s) == Some(m.state))
         });
         if found.is_empty() {
             return not_found();
@@ -168,7 +167,7 @@ impl Sabakan {
         }
         let word = String::from_utf8_lossy(body).trim().to_owned();
         let bad = |why: String| response(400, JSON, format!("{}\n", json!({"error": why, "status": 400})));
-        let Some(state) = State::named(&word) else {
+        let Some(state) = State::from_name(&word) else {
             return Some(bad(format!("invalid request: invalid state: {word}")));
         };
         Some(match self.set_state(serial, state) {
@@ -189,7 +188,7 @@ fn response(status: u16, kind: &str, body: String) -> Response<Bytes> {
     response
 }
 
-fn failed(why: &Failed) -> Response<Bytes> {
+fn error_response(why: &ErrorResponse) -> Response<Bytes> {
     response(why.status, JSON, json!({"errors": [why.error], "data": null}).to_string())
 }
 
@@ -199,12 +198,13 @@ fn not_found() -> Response<Bytes> {
 }
 
 /// Parses the query and the variables of a body.
-fn question(body: &Bytes) -> Result<(String, Map<String, Value>), Failed> {
+fn parse_body(body: &Bytes) -> Result<(String, Map<String, Value>), ErrorResponse> {
     let text = String::from_utf8_lossy(body);
-    let undecoded =
-        |why: &str| Failed::new(400, &format!("json request body could not be decoded: {why} body:{text}"), &[], "");
+    let decode_error = |why: &str| {
+        ErrorResponse::new(400, &format!("json request body could not be decoded: {why} body:{text}"), &[], "")
+    };
     if body.is_empty() {
-        return Err(undecoded("EOF"));
+        return Err(decode_error("EOF"));
     }
     match serde_json::from_slice::<Value>(body) {
         Ok(Value::Object(mut fields)) => {
@@ -215,18 +215,19 @@ fn question(body: &Bytes) -> Result<(String, Map<String, Value>), Failed> {
             };
             Ok((query, variables))
         }
-        Ok(_) => Err(undecoded("json: cannot unmarshal array into Go value of type graphql.RawParams")),
-        Err(e) => Err(undecoded(&e.to_string())),
+        Ok(_) => Err(decode_error("json: cannot unmarshal array into Go value of type graphql.RawParams")),
+        Err(e) => Err(decode_error(&e.to_string())),
     }
 }
 
 /// Returns the given variables, or else their defaults. Variables that the operation does not declare are ignored.
-fn variables(operation: &Operation, given: &Map<String, Value>) -> Result<Map<String, Value>, Failed> {
+fn variables(operation: &Operation, given: &Map<String, Value>) -> Result<Map<String, Value>, ErrorResponse> {
     let mut all = Map::new();
     for (name, default) in &operation.variables {
         let value = given.get(name).cloned().or_else(|| default.as_ref().and_then(|d| d.json(&Map::new())));
         if let Some(value) = value {
-            Params::read(name, &value).map_err(|w| Failed::invalid(w.message, &[("path", Value::Array(w.path))]))?;
+            Params::read(name, &value)
+                .map_err(|w| ErrorResponse::invalid(w.message, &[("path", Value::Array(w.path))]))?;
             all.insert(name.clone(), value);
         }
     }
@@ -263,16 +264,16 @@ fn fields_of(kind: &str) -> &'static [(&'static str, &'static str)] {
 }
 
 /// Checks that a field exists in this type, and checks its arguments and subfields.
-fn check(field: &Field, kind: &str) -> Result<(), Failed> {
-    let at = places(field.at);
+fn check(field: &Field, kind: &str) -> Result<(), ErrorResponse> {
+    let at = locations(field.at);
     let Some((_, inner)) = fields_of(kind).iter().find(|(name, _)| *name == field.name) else {
         let why = format!("Cannot query field {:?} on type {kind:?}.", field.name);
-        return Err(Failed::invalid(why, &[at]));
+        return Err(ErrorResponse::invalid(why, &[at]));
     };
     for (_, literal) in &field.arguments {
-        if let Some((word, at)) = literal.words().into_iter().find(|(word, _)| State::named(word).is_none()) {
+        if let Some((word, at)) = literal.enum_values().into_iter().find(|(word, _)| State::from_name(word).is_none()) {
             let why = format!("Value {word:?} does not exist in \"MachineState!\" enum.");
-            return Err(Failed::invalid(why, &[places(at)]));
+            return Err(ErrorResponse::invalid(why, &[locations(at)]));
         }
     }
     if inner.is_empty() != field.fields.is_empty() {
@@ -281,18 +282,19 @@ fn check(field: &Field, kind: &str) -> Result<(), Failed> {
         } else {
             format!("Field {:?} of type {inner:?} must have a selection of subfields.", field.name)
         };
-        return Err(Failed::invalid(why, &[at]));
+        return Err(ErrorResponse::invalid(why, &[at]));
     }
     field.fields.iter().try_for_each(|f| check(f, inner))
 }
 
 /// Returns the selected fields in the order of the query.
-fn chosen(fields: &[Field], from: &Value) -> Value {
+fn select_fields(fields: &[Field], from: &Value) -> Value {
     match from {
-        Value::Array(items) => items.iter().map(|i| chosen(fields, i)).collect(),
+        Value::Array(items) => items.iter().map(|i| select_fields(fields, i)).collect(),
         Value::Object(all) if !fields.is_empty() => {
-            let each =
-                fields.iter().map(|f| (f.alias.clone(), chosen(&f.fields, all.get(&f.name).unwrap_or(&Value::Null))));
+            let each = fields
+                .iter()
+                .map(|f| (f.alias.clone(), select_fields(&f.fields, all.get(&f.name).unwrap_or(&Value::Null))));
             Value::Object(each.collect())
         }
         other => other.clone(),
@@ -300,7 +302,7 @@ fn chosen(fields: &[Field], from: &Value) -> Value {
 }
 
 /// Returns one value of a URL's query.
-fn pair(query: &str, name: &str) -> Option<String> {
+fn query_param(query: &str, name: &str) -> Option<String> {
     let raw = query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('='))?;
     let (mut out, mut bytes) = (Vec::new(), raw.bytes());
     while let Some(b) = bytes.next() {

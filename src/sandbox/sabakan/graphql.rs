@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// Position in the document, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub line: usize,
     pub column: usize,
 }
@@ -14,7 +14,7 @@ pub(super) struct Place {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     pub message: String,
-    pub at: Place,
+    pub at: Position,
 }
 
 /// An operation.
@@ -34,7 +34,7 @@ pub(super) struct Field {
     pub name: String,
     pub arguments: Vec<(String, Literal)>,
     pub fields: Vec<Field>,
-    pub at: Place,
+    pub at: Position,
 }
 
 /// A value in a document.
@@ -42,7 +42,7 @@ pub(super) struct Field {
 pub(super) enum Literal {
     Variable(String),
     /// A word that is not true, false or null.
-    Enum(String, Place),
+    Enum(String, Position),
     List(Vec<Literal>),
     Object(Vec<(String, Literal)>),
     /// Numbers, strings, booleans and null.
@@ -64,11 +64,11 @@ impl Literal {
     }
 
     /// Returns every enum value in it.
-    pub fn words(&self) -> Vec<(&str, Place)> {
+    pub fn enum_values(&self) -> Vec<(&str, Position)> {
         match self {
             Self::Enum(word, at) => vec![(word, *at)],
-            Self::List(items) => items.iter().flat_map(Self::words).collect(),
-            Self::Object(fields) => fields.iter().flat_map(|(_, l)| l.words()).collect(),
+            Self::List(items) => items.iter().flat_map(Self::enum_values).collect(),
+            Self::Object(fields) => fields.iter().flat_map(|(_, l)| l.enum_values()).collect(),
             Self::Variable(_) | Self::Plain(_) => Vec::new(),
         }
     }
@@ -76,7 +76,7 @@ impl Literal {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Token {
-    Mark(char),
+    Punctuator(char),
     Name(String),
     Value(Value),
     End,
@@ -85,7 +85,7 @@ enum Token {
 impl std::fmt::Display for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Mark(mark) => write!(f, "{mark}"),
+            Self::Punctuator(punctuator) => write!(f, "{punctuator}"),
             Self::Name(name) => write!(f, "Name {name:?}"),
             Self::Value(Value::String(text)) => write!(f, "String {text:?}"),
             Self::Value(value) => write!(f, "Int {value:?}"),
@@ -104,11 +104,11 @@ pub(super) fn parse(text: &str) -> Result<Vec<Operation>, SyntaxError> {
     Ok(operations)
 }
 
-fn tokens(text: &str) -> Result<Vec<(Token, Place)>, SyntaxError> {
-    let (mut out, mut at) = (Vec::new(), Place { line: 1, column: 1 });
+fn tokens(text: &str) -> Result<Vec<(Token, Position)>, SyntaxError> {
+    let (mut out, mut at) = (Vec::new(), Position { line: 1, column: 1 });
     let mut rest = text.chars().peekable();
     while let Some(&c) = rest.peek() {
-        let begins = at;
+        let start = at;
         let mut taken = String::new();
         let mut take = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>, good: &dyn Fn(char) -> bool| {
             while let Some(c) = rest.next_if(|c| good(*c)) {
@@ -120,19 +120,19 @@ fn tokens(text: &str) -> Result<Vec<(Token, Place)>, SyntaxError> {
         match c {
             '\n' => {
                 rest.next();
-                at = Place { line: at.line + 1, column: 1 };
+                at = Position { line: at.line + 1, column: 1 };
             }
             '#' => drop(take(&mut rest, &|c| c != '\n')),
             ' ' | '\t' | '\r' | ',' | '\u{feff}' => drop(take(&mut rest, &|c| " \t\r,\u{feff}".contains(c))),
             '_' | 'a'..='z' | 'A'..='Z' => {
                 let name = take(&mut rest, &|c| c == '_' || c.is_ascii_alphanumeric());
-                out.push((Token::Name(name), begins));
+                out.push((Token::Name(name), start));
             }
             '-' | '0'..='9' => {
                 let number = take(&mut rest, &|c| c.is_ascii_digit() || "-+.eE".contains(c));
                 let value = serde_json::from_str(&number);
-                let bad = |_| SyntaxError { message: format!("Invalid number, {number:?}."), at: begins };
-                out.push((Token::Value(value.map_err(bad)?), begins));
+                let bad = |_| SyntaxError { message: format!("Invalid number, {number:?}."), at: start };
+                out.push((Token::Value(value.map_err(bad)?), start));
             }
             '"' => {
                 rest.next();
@@ -148,17 +148,17 @@ fn tokens(text: &str) -> Result<Vec<(Token, Place)>, SyntaxError> {
                 }
                 at.column += raw.chars().count();
                 let value = serde_json::from_str(&raw).ok().filter(|_| closed);
-                let bad = || SyntaxError { message: "Unterminated string.".to_owned(), at: begins };
-                out.push((Token::Value(value.ok_or_else(bad)?), begins));
+                let bad = || SyntaxError { message: "Unterminated string.".to_owned(), at: start };
+                out.push((Token::Value(value.ok_or_else(bad)?), start));
             }
             '{' | '}' | '(' | ')' | '[' | ']' | ':' | '=' | '!' | '$' => {
                 rest.next();
                 at.column += 1;
-                out.push((Token::Mark(c), begins));
+                out.push((Token::Punctuator(c), start));
             }
             other => {
                 let message = format!("Cannot parse the unexpected character {:?}.", other.to_string());
-                return Err(SyntaxError { message, at: begins });
+                return Err(SyntaxError { message, at: start });
             }
         }
     }
@@ -167,7 +167,7 @@ fn tokens(text: &str) -> Result<Vec<(Token, Place)>, SyntaxError> {
 }
 
 struct Parser {
-    tokens: Vec<(Token, Place)>,
+    tokens: Vec<(Token, Position)>,
     next: usize,
 }
 
@@ -176,7 +176,7 @@ impl Parser {
         &self.tokens[self.next].0
     }
 
-    fn at(&self) -> Place {
+    fn at(&self) -> Position {
         self.tokens[self.next].1
     }
 
@@ -187,20 +187,20 @@ impl Parser {
         token
     }
 
-    fn is(&mut self, mark: char) -> bool {
-        let yes = self.peek() == &Token::Mark(mark);
+    fn is(&mut self, punctuator: char) -> bool {
+        let yes = self.peek() == &Token::Punctuator(punctuator);
         if yes {
             self.take();
         }
         yes
     }
 
-    fn wrong<T>(&self, wanted: &str) -> Result<T, SyntaxError> {
-        Err(SyntaxError { message: format!("Expected {wanted}, found {}", self.peek()), at: self.at() })
+    fn wrong<T>(&self, expected: &str) -> Result<T, SyntaxError> {
+        Err(SyntaxError { message: format!("Expected {expected}, found {}", self.peek()), at: self.at() })
     }
 
-    fn mark(&mut self, mark: char) -> Result<(), SyntaxError> {
-        if self.is(mark) { Ok(()) } else { self.wrong(&mark.to_string()) }
+    fn punctuator(&mut self, punctuator: char) -> Result<(), SyntaxError> {
+        if self.is(punctuator) { Ok(()) } else { self.wrong(&punctuator.to_string()) }
     }
 
     fn name(&mut self) -> Result<String, SyntaxError> {
@@ -212,7 +212,7 @@ impl Parser {
 
     fn operation(&mut self) -> Result<Operation, SyntaxError> {
         let (mut mutation, mut variables) = (false, Vec::new());
-        if self.peek() != &Token::Mark('{') {
+        if self.peek() != &Token::Punctuator('{') {
             let at = self.at();
             match self.name()?.as_str() {
                 "query" => {}
@@ -224,9 +224,9 @@ impl Parser {
             }
             if self.is('(') {
                 while !self.is(')') {
-                    self.mark('$')?;
+                    self.punctuator('$')?;
                     let variable = self.name()?;
-                    self.mark(':')?;
+                    self.punctuator(':')?;
                     self.kind()?;
                     let default = if self.is('=') { Some(self.literal()?) } else { None };
                     variables.push((variable, default));
@@ -241,7 +241,7 @@ impl Parser {
     fn kind(&mut self) -> Result<(), SyntaxError> {
         if self.is('[') {
             self.kind()?;
-            self.mark(']')?;
+            self.punctuator(']')?;
         } else {
             self.name()?;
         }
@@ -250,7 +250,7 @@ impl Parser {
     }
 
     fn selection(&mut self) -> Result<Vec<Field>, SyntaxError> {
-        self.mark('{')?;
+        self.punctuator('{')?;
         let mut fields = Vec::new();
         loop {
             let at = self.at();
@@ -260,11 +260,11 @@ impl Parser {
             if self.is('(') {
                 while !self.is(')') {
                     let argument = self.name()?;
-                    self.mark(':')?;
+                    self.punctuator(':')?;
                     arguments.push((argument, self.literal()?));
                 }
             }
-            let inner = if self.peek() == &Token::Mark('{') { self.selection()? } else { Vec::new() };
+            let inner = if self.peek() == &Token::Punctuator('{') { self.selection()? } else { Vec::new() };
             fields.push(Field { alias, name, arguments, fields: inner, at });
             if self.is('}') {
                 return Ok(fields);
@@ -275,19 +275,19 @@ impl Parser {
     fn literal(&mut self) -> Result<Literal, SyntaxError> {
         let at = self.at();
         match self.take() {
-            Token::Mark('$') => Ok(Literal::Variable(self.name()?)),
-            Token::Mark('[') => {
+            Token::Punctuator('$') => Ok(Literal::Variable(self.name()?)),
+            Token::Punctuator('[') => {
                 let mut items = Vec::new();
                 while !self.is(']') {
                     items.push(self.literal()?);
                 }
                 Ok(Literal::List(items))
             }
-            Token::Mark('{') => {
+            Token::Punctuator('{') => {
                 let mut fields = Vec::new();
                 while !self.is('}') {
                     let name = self.name()?;
-                    self.mark(':')?;
+                    self.punctuator(':')?;
                     fields.push((name, self.literal()?));
                 }
                 Ok(Literal::Object(fields))

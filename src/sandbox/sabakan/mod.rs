@@ -3,10 +3,10 @@
 
 mod answer;
 mod graphql;
+mod initial_records;
 mod params;
 mod record;
 mod site;
-mod stock;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +20,9 @@ use http::{Request, Response};
 use tokio::sync::watch;
 
 pub use self::{
+    initial_records::initial_records,
     record::{Record, State},
-    site::Site,
-    stock::stock,
+    site::SiteOperators,
 };
 use super::machines::Machines;
 use crate::clock::Clock;
@@ -30,7 +30,7 @@ use crate::clock::Clock;
 /// Injected fault of sabakan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Misbehaviour {
+pub enum InjectedFault {
     /// None.
     #[default]
     None,
@@ -54,12 +54,12 @@ pub struct Sabakan {
 struct Inner {
     /// Machines by serial.
     machines: BTreeMap<String, Record>,
-    misbehaviour: Misbehaviour,
+    injected_fault: InjectedFault,
 }
 
 /// Reason why a state was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum StateError {
     /// There is no such machine.
     NotFound,
     /// The transition from this state is not allowed.
@@ -111,7 +111,7 @@ impl Sabakan {
         let gone = self.search(|m| m.rack == rack);
         for record in &gone {
             if let Some(address) = record.ipv4.first() {
-                machines.die(address);
+                machines.fail_permanently(address);
             }
             self.remove(&record.serial);
         }
@@ -120,12 +120,12 @@ impl Sabakan {
 
     /// Sets a state if sabakan allows the transition. Returns the machine afterwards. Setting the same state changes
     /// nothing.
-    pub fn set_state(&self, serial: &str, state: State) -> Result<Record, Refused> {
+    pub fn set_state(&self, serial: &str, state: State) -> Result<Record, StateError> {
         let mut inner = self.lock();
         let now = self.clock.wall();
-        let machine = inner.machines.get_mut(serial).ok_or(Refused::NotFound)?;
-        if !machine.state.may_become(state) {
-            return Err(Refused::Transition(machine.state));
+        let machine = inner.machines.get_mut(serial).ok_or(StateError::NotFound)?;
+        if !machine.state.can_become(state) {
+            return Err(StateError::Transition(machine.state));
         }
         if machine.state != state {
             (machine.state, machine.since) = (state, now);
@@ -137,8 +137,8 @@ impl Sabakan {
     }
 
     /// Sets the injected fault.
-    pub fn misbehave(&self, how: Misbehaviour) {
-        self.lock().misbehaviour = how;
+    pub fn inject_fault(&self, how: InjectedFault) {
+        self.lock().injected_fault = how;
     }
 
     /// Subscribes to changes of machines.
@@ -148,17 +148,17 @@ impl Sabakan {
 
     /// Returns the response to a request, or applies the injected fault.
     pub async fn serve(&self, request: Request<Bytes>) -> Response<Bytes> {
-        let how = self.lock().misbehaviour.clone();
+        let how = self.lock().injected_fault.clone();
         match how {
-            Misbehaviour::None => self.answer(&request),
-            Misbehaviour::Silent => std::future::pending().await,
-            Misbehaviour::Says(status, body) => {
+            InjectedFault::None => self.answer(&request),
+            InjectedFault::Silent => std::future::pending().await,
+            InjectedFault::Says(status, body) => {
                 let mut response = Response::new(Bytes::from(body));
                 *response.status_mut() =
                     http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
                 response
             }
-            Misbehaviour::Half => self.answer(&request).map(|body| body.slice(..body.len() / 2)),
+            InjectedFault::Half => self.answer(&request).map(|body| body.slice(..body.len() / 2)),
         }
     }
 }

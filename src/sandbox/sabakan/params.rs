@@ -16,26 +16,26 @@ pub(super) struct Params {
 
 /// Validation error: message, and path in the variable.
 #[derive(Debug, PartialEq)]
-pub(super) struct Wrong {
+pub(super) struct ParamError {
     pub message: String,
     pub path: Vec<Value>,
 }
 
 impl Params {
     /// Parses a variable or a literal of this name; `null` means no condition.
-    pub fn read(name: &str, value: &Value) -> Result<Option<Self>, Wrong> {
+    pub fn read(name: &str, value: &Value) -> Result<Option<Self>, ParamError> {
         let path = vec![json!("variable"), json!(name)];
         match value {
             Value::Null => Ok(None),
             Value::Object(fields) => Self::fields(fields, &path).map(Some),
-            _ => Err(Wrong { message: "must be a MachineParams".to_owned(), path }),
+            _ => Err(ParamError { message: "must be a MachineParams".to_owned(), path }),
         }
     }
 
-    fn fields(fields: &Map<String, Value>, path: &[Value]) -> Result<Self, Wrong> {
+    fn fields(fields: &Map<String, Value>, path: &[Value]) -> Result<Self, ParamError> {
         let mut params = Self::default();
         let at = |more: &[Value]| path.iter().chain(more).cloned().collect::<Vec<_>>();
-        let wrong = |message: &str, more: &[Value]| Wrong { message: message.to_owned(), path: at(more) };
+        let wrong = |message: &str, more: &[Value]| ParamError { message: message.to_owned(), path: at(more) };
         for (field, value) in fields {
             // A single value stands for a list of one.
             let each: Vec<&Value> = match value {
@@ -54,19 +54,19 @@ impl Params {
                         };
                         params.labels.push((text("name")?, text("value")?));
                     }
-                    "racks" => params.racks.push(whole(item).ok_or_else(|| wrong("cannot use as Int", &place))?),
+                    "racks" => params.racks.push(as_integer(item).ok_or_else(|| wrong("cannot use as Int", &place))?),
                     "roles" => {
                         let role = item.as_str().ok_or_else(|| wrong("cannot use as String", &place))?;
                         params.roles.push(role.to_owned());
                     }
                     "states" => {
                         let word = item.as_str().unwrap_or_default();
-                        let state = State::named(word);
+                        let state = State::from_name(word);
                         let bad = || wrong(&format!("{word} is not a valid MachineState"), &place);
                         params.states.push(state.ok_or_else(bad)?);
                     }
                     "minDaysBeforeRetire" => {
-                        let days = whole(item).ok_or_else(|| wrong("cannot use as Int", &place[..1]))?;
+                        let days = as_integer(item).ok_or_else(|| wrong("cannot use as Int", &place[..1]))?;
                         params.days = Some(days);
                     }
                     _ => return Err(wrong("unknown field", &place[..1])),
@@ -77,7 +77,7 @@ impl Params {
     }
 
     /// Reports whether the record has every label, and one value of each non-empty list.
-    pub fn has(&self, record: &Record, days: i64) -> bool {
+    pub fn matches_all(&self, record: &Record, days: i64) -> bool {
         self.labels.iter().all(|l| record.labels.contains(l))
             && (self.racks.is_empty() || self.racks.contains(&record.rack))
             && (self.roles.is_empty() || self.roles.contains(&record.role))
@@ -86,7 +86,7 @@ impl Params {
     }
 
     /// Reports whether the record matches any condition.
-    pub fn touches(&self, record: &Record, days: i64) -> bool {
+    pub fn matches_any(&self, record: &Record, days: i64) -> bool {
         self.labels.iter().any(|l| record.labels.contains(l))
             || self.racks.contains(&record.rack)
             || self.roles.contains(&record.role)
@@ -95,6 +95,6 @@ impl Params {
     }
 }
 
-fn whole(value: &Value) -> Option<i64> {
+fn as_integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }

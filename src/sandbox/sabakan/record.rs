@@ -37,7 +37,7 @@ const STATES: [(State, &str); 7] = [
 
 impl State {
     /// Parses a state name in either case.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         STATES.iter().find(|(_, n)| n.eq_ignore_ascii_case(name)).map(|(state, _)| *state)
     }
 
@@ -52,7 +52,7 @@ impl State {
     }
 
     /// Reports whether sabakan allows the transition from this state to that one.
-    pub fn may_become(self, next: Self) -> bool {
+    pub fn can_become(self, next: Self) -> bool {
         if self == next {
             return true;
         }
@@ -108,7 +108,7 @@ impl Record {
     /// Returns every field that a GraphQL query can select.
     pub fn answer(&self, now: Timestamp) -> Value {
         let labels: Vec<Value> = self.labels.iter().map(|(n, v)| json!({"name": n, "value": v})).collect();
-        let network: Vec<Value> = self.ipv4.iter().map(|a| place(a, 26)).collect();
+        let network: Vec<Value> = self.ipv4.iter().map(|a| nic_config(a, 26)).collect();
         json!({
             "spec": {
                 "serial": self.serial,
@@ -122,7 +122,7 @@ impl Record {
                 "timestamp": self.since.to_string(),
                 "duration": now.duration_since(self.since).as_secs_f64(),
             },
-            "info": {"network": {"ipv4": network}, "bmc": {"ipv4": place(&self.bmc_ipv4, 20)}},
+            "info": {"network": {"ipv4": network}, "bmc": {"ipv4": nic_config(&self.bmc_ipv4, 20)}},
         })
     }
 
@@ -146,7 +146,7 @@ impl Record {
 }
 
 /// Returns an address with its network.
-fn place(address: &str, bits: u32) -> Value {
+fn nic_config(address: &str, bits: u32) -> Value {
     let number = address.parse::<std::net::Ipv4Addr>().map_or(0, u32::from);
     let mask = u32::MAX << (32 - bits);
     let text = |n: u32| std::net::Ipv4Addr::from(n).to_string();

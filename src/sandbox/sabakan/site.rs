@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Sabakan, State};
 use crate::sandbox::{
-    durations::length,
+    durations::duration_from_secs,
     etcd::Etcd,
     kubernetes::{Objects, resource::NODES},
     machines::{self, Machine, Machines},
@@ -20,10 +20,10 @@ use crate::sandbox::{
 };
 
 /// Interval between two passes.
-const LOOK: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Operators and programs of the site. They stop when their task is dropped.
-pub struct Site {
+pub struct SiteOperators {
     sabakan: Sabakan,
     machines: Machines,
     objects: Objects,
@@ -38,13 +38,13 @@ pub struct Site {
     joining: BTreeMap<String, Instant>,
     leaving: BTreeMap<String, Instant>,
     /// Whether a machine is up, and since when, by serial.
-    noticed: BTreeMap<String, (bool, Instant)>,
+    power_changes: BTreeMap<String, (bool, Instant)>,
     /// Machines that this site reported unreachable, and machines that it made ill, by serial.
     unreachable: BTreeSet<String>,
     ill: BTreeSet<String>,
 }
 
-impl Site {
+impl SiteOperators {
     /// Creates the site around these components.
     pub fn new(
         sabakan: Sabakan,
@@ -65,7 +65,7 @@ impl Site {
             members: BTreeMap::new(),
             joining: BTreeMap::new(),
             leaving: BTreeMap::new(),
-            noticed: BTreeMap::new(),
+            power_changes: BTreeMap::new(),
             unreachable: BTreeSet::new(),
             ill: BTreeSet::new(),
         }
@@ -76,8 +76,8 @@ impl Site {
         loop {
             self.read_definition();
             self.join_and_leave();
-            self.tell_states();
-            sleep(LOOK).await;
+            self.report_states();
+            sleep(INTERVAL).await;
         }
     }
 
@@ -97,8 +97,8 @@ impl Site {
         }
         let now = Instant::now();
         for (address, (_, plane)) in &self.members {
-            let as_it_is = self.machines.machine(address).is_some_and(|m| m.control_plane == *plane);
-            if as_it_is {
+            let is_unchanged = self.machines.machine(address).is_some_and(|m| m.control_plane == *plane);
+            if is_unchanged {
                 self.joining.remove(address);
             } else {
                 let takes = self.registry.joins.draw(&mut self.rng);
@@ -114,7 +114,7 @@ impl Site {
     }
 
     fn join_and_leave(&mut self) {
-        for address in due(&mut self.joining) {
+        for address in take_due(&mut self.joining) {
             let Some((name, plane)) = self.members.get(&address) else { continue };
             if self.machines.promote(&address, *plane) {
                 continue;
@@ -125,7 +125,7 @@ impl Site {
             let machine = Machine { name: name.clone(), address, control_plane: *plane, rack, ..Machine::default() };
             self.machines.rack(machine);
         }
-        for address in due(&mut self.leaving) {
+        for address in take_due(&mut self.leaving) {
             let (nodes, _) = self.objects.list(&NODES, "");
             for node in nodes {
                 let here =
@@ -139,18 +139,18 @@ impl Site {
         }
     }
 
-    fn tell_states(&mut self) {
+    fn report_states(&mut self) {
         let now = Instant::now();
         for record in self.sabakan.search(|_| true) {
             let Some(address) = record.ipv4.first() else { continue };
-            let Some(seen) = self.machines.look(address) else { continue };
+            let Some(seen) = self.machines.machine_status(address) else { continue };
             let up = seen.state == machines::State::Up;
             let serial = record.serial.clone();
-            let noticed = self.noticed.entry(serial.clone()).or_insert((up, now));
-            if noticed.0 != up {
-                *noticed = (up, now);
+            let power_changes = self.power_changes.entry(serial.clone()).or_insert((up, now));
+            if power_changes.0 != up {
+                *power_changes = (up, now);
             }
-            if now.duration_since(noticed.1) < length(self.registry.notices) {
+            if now.duration_since(power_changes.1) < duration_from_secs(self.registry.notices) {
                 continue;
             }
             let next = if !up {
@@ -159,7 +159,7 @@ impl Site {
             } else if record.state == State::Unreachable && self.unreachable.remove(&serial) {
                 Some(State::Healthy)
             } else {
-                self.cured(&serial, address, record.state)
+                self.next_repair_state(&serial, address, record.state)
             };
             if let Some(next) = next {
                 // sabakan may refuse the transition.
@@ -169,7 +169,7 @@ impl Site {
     }
 
     /// Makes a machine in the state unhealthy ill until a repair has fixed it.
-    fn cured(&mut self, serial: &str, address: &str, state: State) -> Option<State> {
+    fn next_repair_state(&mut self, serial: &str, address: &str, state: State) -> Option<State> {
         let behaviour = self.machines.behaviour(address).unwrap_or_default();
         if state != State::Unhealthy {
             self.ill.remove(serial);
@@ -184,11 +184,11 @@ impl Site {
 }
 
 /// Removes and returns the addresses whose time has come.
-fn due(all: &mut BTreeMap<String, Instant>) -> Vec<String> {
+fn take_due(all: &mut BTreeMap<String, Instant>) -> Vec<String> {
     let now = Instant::now();
-    let over: Vec<String> = all.iter().filter(|(_, at)| **at <= now).map(|(a, _)| a.clone()).collect();
-    for address in &over {
+    let expired: Vec<String> = all.iter().filter(|(_, at)| **at <= now).map(|(a, _)| a.clone()).collect();
+    for address in &expired {
         all.remove(address);
     }
-    over
+    expired
 }

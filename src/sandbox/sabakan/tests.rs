@@ -53,7 +53,7 @@ fn recorded() -> Sabakan {
             retire_date: text(&spec["retireDate"]),
             bmc_type: text(&spec["bmc"]["bmcType"]),
             bmc_ipv4: text(&spec["bmc"]["ipv4"]),
-            state: State::named(machine["status"]["state"].as_str().unwrap()).unwrap(),
+            state: State::from_name(machine["status"]["state"].as_str().unwrap()).unwrap(),
             odd_state: None,
             since: machine["status"]["timestamp"].as_str().unwrap().parse().unwrap(),
         });
@@ -83,7 +83,7 @@ fn comparable(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_recorded_request_is_answered_as_sabakan_did() {
+async fn every_recorded_request_gets_the_recorded_sabakan_response() {
     let sabakan = recorded();
     let (mut compared, mut wrong) = (0, Vec::new());
     for case in cases().into_iter().filter(|c| c.sabactl.is_none() && c.name != "no machine yet") {
@@ -104,7 +104,7 @@ async fn every_recorded_request_is_answered_as_sabakan_did() {
 }
 
 #[tokio::test]
-async fn sabactl_sets_a_state_by_rest_and_a_forbidden_one_is_refused() {
+async fn the_rest_api_sets_a_state_and_refuses_forbidden_transitions() {
     let sabakan = recorded();
     let put = |path: &str, body: &'static str| Request::put(path).body(Bytes::from_static(body.as_bytes())).unwrap();
     assert_eq!(sabakan.serve(put("/api/v1/state/c0", "unhealthy")).await.status(), 200);

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::{Amount, Kind, PROTECTED, Population, Workload};
 use crate::sandbox::{
     kubernetes::{
-        Objects, Refusal, Resource,
-        controllers::{self, daemons, deployments, kubelet, nodes, shape, stateful},
+        ObjectError, Objects, Resource,
+        controllers::{self, daemons, deployments, kubelet, nodes, object_fields, stateful},
         resource::{
             BUDGETS, DAEMON_SETS, DEPLOYMENTS, ENDPOINT_SLICES, ENDPOINTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS,
             SERVICES, STATEFUL_SETS,
@@ -22,10 +22,10 @@ use crate::sandbox::{
 };
 
 /// Names of the Deployments that fill the workers.
-const FILLING: [&str; 12] =
+const FILLER_NAMES: [&str; 12] =
     ["web", "api", "cart", "search", "mail", "auth", "media", "feed", "chat", "ads", "maps", "pay"];
 /// Pods of one such Deployment.
-const FILL: u32 = 24;
+const FILLER_REPLICAS: u32 = 24;
 
 struct Builder<'a> {
     objects: &'a Objects,
@@ -39,7 +39,7 @@ struct Builder<'a> {
 impl Population {
     /// Creates Nodes, namespaces, workloads and running pods. The machines must be those of [`Population::machines`].
     /// Start the controllers afterwards. Fails if a name already exists.
-    pub fn settle(&self, objects: &Objects, machines: &Machines) -> Result<(), Refusal> {
+    pub fn create_objects(&self, objects: &Objects, machines: &Machines) -> Result<(), ObjectError> {
         let list = machines.list();
         let mut builder = Builder {
             objects,
@@ -58,10 +58,13 @@ impl Population {
         let wanted = self.pods_per_node * u32::try_from(builder.workers.len()).unwrap_or(u32::MAX);
         let mut round = 0;
         while builder.placed < wanted {
-            let stem = FILLING[round % FILLING.len()];
-            let name =
-                if round < FILLING.len() { stem.to_owned() } else { format!("{stem}-{}", round / FILLING.len() + 1) };
-            let replicas = FILL.min(wanted - builder.placed);
+            let stem = FILLER_NAMES[round % FILLER_NAMES.len()];
+            let name = if round < FILLER_NAMES.len() {
+                stem.to_owned()
+            } else {
+                format!("{stem}-{}", round / FILLER_NAMES.len() + 1)
+            };
+            let replicas = FILLER_REPLICAS.min(wanted - builder.placed);
             builder.workload(&Workload { name, replicas, ..Workload::default() })?;
             round += 1;
         }
@@ -70,15 +73,18 @@ impl Population {
 }
 
 impl Builder<'_> {
-    fn create(&self, resource: &'static Resource, namespace: &str, object: Value) -> Result<Arc<Value>, Refusal> {
+    fn create(&self, resource: &'static Resource, namespace: &str, object: Value) -> Result<Arc<Value>, ObjectError> {
         self.objects.create(resource, namespace, object)
     }
 
-    fn namespaces(&self, population: &Population) -> Result<(), Refusal> {
-        let usual = ["default", "kube-node-lease", "kube-public", "kube-system"].map(str::to_owned);
-        let theirs = population.workloads.iter().map(|w| place(w).to_owned());
-        let all: BTreeSet<String> =
-            usual.into_iter().chain(theirs).chain(population.protected_namespaces.iter().cloned()).collect();
+    fn namespaces(&self, population: &Population) -> Result<(), ObjectError> {
+        let system_namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"].map(str::to_owned);
+        let workload_namespaces = population.workloads.iter().map(|w| place(w).to_owned());
+        let all: BTreeSet<String> = system_namespaces
+            .into_iter()
+            .chain(workload_namespaces)
+            .chain(population.protected_namespaces.iter().cloned())
+            .collect();
         for name in all {
             let mut labels = json!({"kubernetes.io/metadata.name": name});
             if population.protected_namespaces.contains(&name) {
@@ -93,11 +99,11 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn nodes(&self, machines: &Machines) -> Result<(), Refusal> {
+    fn nodes(&self, machines: &Machines) -> Result<(), ObjectError> {
         let stamp = self.objects.stamp();
         for machine in self.machines.values() {
             let mut node = nodes::node_of(machine);
-            if let Some(seen) = machines.look(&machine.address).filter(|seen| seen.state == State::Up) {
+            if let Some(seen) = machines.machine_status(&machine.address).filter(|seen| seen.state == State::Up) {
                 nodes::report(&mut node, &stamp, &seen.boot_id, None);
             }
             self.create(&NODES, "", node)?;
@@ -106,7 +112,7 @@ impl Builder<'_> {
     }
 
     /// Creates the endpoints of the API servers, and those of CKE's etcd if requested.
-    fn endpoints(&self, cke: bool) -> Result<(), Refusal> {
+    fn endpoints(&self, cke: bool) -> Result<(), ObjectError> {
         let planes: Vec<&str> =
             self.machines.values().filter(|m| m.control_plane).map(|m| m.address.as_str()).collect();
         let services = [("default", "kubernetes", "https", 6443), ("kube-system", "cke-etcd", "etcd", 2379)];
@@ -134,11 +140,11 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn workload(&mut self, workload: &Workload) -> Result<(), Refusal> {
+    fn workload(&mut self, workload: &Workload) -> Result<(), ObjectError> {
         let copies = workload.copies.max(1);
         for copy in 1..=copies {
             let name = if copies == 1 { workload.name.clone() } else { format!("{}-{copy}", workload.name) };
-            self.one(workload, &name, copy)?;
+            self.create_owner(workload, &name, copy)?;
             if let Some(budget) = &workload.budget {
                 let mut spec = json!({"selector": {"matchLabels": {"app": name}}});
                 let amount = |amount: &Amount| match amount {
@@ -161,7 +167,7 @@ impl Builder<'_> {
     }
 
     /// Creates one owner with its pods.
-    fn one(&mut self, workload: &Workload, name: &str, copy: u32) -> Result<(), Refusal> {
+    fn create_owner(&mut self, workload: &Workload, name: &str, copy: u32) -> Result<(), ObjectError> {
         let (namespace, replicas) = (place(workload), workload.replicas.max(1));
         let template = template(workload, name, copy);
         let labels = json!({"app": name});
@@ -179,22 +185,22 @@ impl Builder<'_> {
                 let set = self.create(&REPLICA_SETS, namespace, deployments::replica_set_of(&deployment))?;
                 let stem = format!("{}-", set["metadata"]["name"].as_str().unwrap_or_default());
                 for _ in 0..replicas {
-                    self.put(namespace, shape::from_template(&set, &stem))?;
+                    self.create_pod(namespace, object_fields::from_template(&set, &stem))?;
                 }
             }
             Kind::StatefulSet => {
                 let set = self.create(&STATEFUL_SETS, namespace, owner(json!({"spec": {"serviceName": name}})))?;
                 for ordinal in 0..replicas as usize {
-                    self.put(namespace, stateful::replica(&set, name, ordinal))?;
+                    self.create_pod(namespace, stateful::replica(&set, name, ordinal))?;
                 }
             }
             Kind::DaemonSet => {
                 let strategy = if workload.on_delete { "OnDelete" } else { "RollingUpdate" };
                 let more = json!({"spec": {"replicas": null, "updateStrategy": {"type": strategy}}});
                 let set = self.create(&DAEMON_SETS, namespace, owner(more))?;
-                let nodes: Vec<String> = self.machines.keys().filter(|n| takes(workload, n)).cloned().collect();
+                let nodes: Vec<String> = self.machines.keys().filter(|n| runs_on(workload, n)).cloned().collect();
                 for node in nodes {
-                    self.put(namespace, daemons::daemon(&set, name, &node))?;
+                    self.create_pod(namespace, daemons::daemon(&set, name, &node))?;
                 }
             }
             Kind::Job => {
@@ -202,7 +208,7 @@ impl Builder<'_> {
                     "parallelism": replicas, "backoffLimit": 6, "completionMode": "NonIndexed"}});
                 let job = self.create(&JOBS, namespace, owner(more))?;
                 for _ in 0..replicas {
-                    self.put(namespace, shape::from_template(&job, &format!("{name}-")))?;
+                    self.create_pod(namespace, object_fields::from_template(&job, &format!("{name}-")))?;
                 }
             }
             Kind::Static => {
@@ -213,7 +219,7 @@ impl Builder<'_> {
                     pod["metadata"]["name"] = json!(format!("{name}-{node}"));
                     pod["metadata"]["annotations"][controllers::MIRROR] = json!("static");
                     pod["spec"]["nodeName"] = json!(node);
-                    self.put(namespace, pod)?;
+                    self.create_pod(namespace, pod)?;
                 }
             }
             Kind::Bare => {
@@ -221,7 +227,7 @@ impl Builder<'_> {
                     let mut pod = json!({"metadata": template["metadata"], "spec": template["spec"]});
                     pod["metadata"]["name"] =
                         json!(if replicas == 1 { name.to_owned() } else { format!("{name}-{number}") });
-                    self.put(namespace, pod)?;
+                    self.create_pod(namespace, pod)?;
                 }
             }
         }
@@ -229,7 +235,7 @@ impl Builder<'_> {
     }
 
     /// Creates a running pod on the node it is bound to, or on the worker with the fewest pods.
-    fn put(&mut self, namespace: &str, mut pod: Value) -> Result<(), Refusal> {
+    fn create_pod(&mut self, namespace: &str, mut pod: Value) -> Result<(), ObjectError> {
         let wanted = pod["spec"]["nodeName"].as_str().or(pod["spec"]["nodeSelector"][HOST].as_str()).map(str::to_owned);
         let place = match &wanted {
             Some(node) => self.workers.iter().find(|(_, name)| name == node).cloned(),
@@ -262,7 +268,7 @@ fn place(workload: &Workload) -> &str {
     if workload.namespace.is_empty() { "default" } else { &workload.namespace }
 }
 
-fn takes(workload: &Workload, node: &str) -> bool {
+fn runs_on(workload: &Workload, node: &str) -> bool {
     workload.node.as_ref().is_none_or(|only| only == node)
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    durations::Span,
+    durations::RandomDuration,
     machines::{Behaviour, Machine},
     metal3::Metal3,
 };
@@ -36,7 +36,7 @@ pub struct Population {
     /// Initial behaviour of machines, by name (`cp1`, `w007` …).
     pub behaviours: BTreeMap<String, Behaviour>,
     /// Boot durations of machines, by name, if they differ from the pace's.
-    pub boots: BTreeMap<String, Span>,
+    pub boots: BTreeMap<String, RandomDuration>,
     /// Whether CKE manages the endpoints of its etcd: the objects `cke-etcd` exist in `kube-system`.
     pub cke_endpoints: bool,
     /// The machine registry, if there is one.
@@ -62,7 +62,7 @@ pub struct Registry {
     /// The constraint `maximum-repair-queue-entries`.
     pub repairs: u32,
     /// Time from a machine's entry in the definition until it boots as a node.
-    pub joins: Span,
+    pub joins: RandomDuration,
     /// Seconds until a machine's outage or recovery is reported to sabakan.
     pub notices: f64,
 }
@@ -76,7 +76,7 @@ impl Default for Registry {
             enabled: false,
             minimum_workers: None,
             repairs: 3,
-            joins: Span::between(3.0, 6.0),
+            joins: RandomDuration::between(3.0, 6.0),
             notices: 2.0,
         }
     }
@@ -166,7 +166,7 @@ impl Default for Population {
             racks: 4,
             pods_per_node: 10,
             protected_namespaces: ["kube-system", "db", "infra"].map(str::to_owned).into(),
-            workloads: Workload::usual(),
+            workloads: Workload::typical(),
             behaviours: BTreeMap::new(),
             boots: BTreeMap::new(),
             cke_endpoints: false,
@@ -178,7 +178,7 @@ impl Default for Population {
 
 impl Workload {
     /// Returns the workloads of a typical cluster: agents on all nodes, cluster services, databases with budgets, Jobs.
-    pub fn usual() -> Vec<Self> {
+    pub fn typical() -> Vec<Self> {
         let one = |namespace: &str, name: &str, kind, replicas| Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::rig::{Rig, run};
 
 #[tokio::test]
-async fn a_screenshot_shows_what_is_there_and_never_writes() {
+async fn a_screenshot_shows_the_current_state_and_writes_nothing() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
@@ -32,12 +32,12 @@ async fn a_screenshot_shows_what_is_there_and_never_writes() {
 }
 
 #[test]
-fn pictures_are_made_of_a_sandbox_without_any_server() {
+fn screenshots_of_a_sandbox_need_no_server() {
     let shot = |args: &[&str]| {
         let after = if args.contains(&"--after") { &[][..] } else { &["--after", "0.5"] };
-        let ran = run(&[&["screenshot", "--sandbox", "--nodes", "12"], after, args].concat(), "");
-        assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{args:?}");
-        ran.stdout
+        let output = run(&[&["screenshot", "--sandbox", "--nodes", "12"], after, args].concat(), "");
+        assert_eq!((output.status, output.stderr.as_str()), (0, ""), "{args:?}");
+        output.stdout
     };
     for view in ["overview", "reboots", "nodes", "repairs", "machines", "diff", "hosts", "history", "audit"] {
         let text = shot(&["--view", view]);
@@ -55,8 +55,8 @@ fn pictures_are_made_of_a_sandbox_without_any_server() {
 }
 
 #[test]
-fn a_screenshot_that_was_asked_for_wrongly_is_misuse() {
-    for (args, said) in [
+fn a_screenshot_with_bad_arguments_is_a_usage_error() {
+    for (args, message) in [
         (&["--view", "nope"][..], "there is no view \"nope\""),
         (&["--size", "80"], "expected COLUMNSxROWS"),
         (&["--size", "9999x9"], "expected COLUMNSxROWS"),
@@ -68,9 +68,9 @@ fn a_screenshot_that_was_asked_for_wrongly_is_misuse() {
         (&["--sandbox", "--scenario", "clam"], "unknown scenario \"clam\""),
         (&["--sandbox", "--nodes", "9", "--after", "0", "--keys", "q y"], "these keys quit the console"),
     ] {
-        let ran = run(&[&["screenshot"], args].concat(), "");
-        assert_eq!((ran.status, ran.stdout.as_str()), (2, ""), "{args:?}: {ran:?}");
-        assert!(ran.stderr.contains(said), "{args:?}: {}", ran.stderr);
+        let output = run(&[&["screenshot"], args].concat(), "");
+        assert_eq!((output.status, output.stdout.as_str()), (2, ""), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
     }
 }
 
@@ -79,15 +79,15 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
     let Some(rig) = Rig::start().await else { return };
     let default = run(&["config", "default"], "").stdout;
     let good = rig.file("default.yaml", &default);
-    let ran = run(&["config", "check", &good], "");
-    assert_eq!(ran.status, 0, "{ran:?}");
+    let output = run(&["config", "check", &good], "");
+    assert_eq!(output.status, 0, "{output:?}");
     assert!(
-        ran.stdout.contains("warning: no engine can run with these settings: no Kubernetes is configured"),
-        "{ran:?}"
+        output.stdout.contains("warning: no engine can run with these settings: no Kubernetes is configured"),
+        "{output:?}"
     );
-    assert!(ran.stdout.ends_with(&format!("{good}: ok\n")), "{ran:?}");
+    assert!(output.stdout.ends_with(&format!("{good}: ok\n")), "{output:?}");
 
-    for (text, said) in [
+    for (text, message) in [
         ("etcd: {endpoint: [x]}\n", "the nearest key is etcd.endpoints"),
         ("etcd: {endpoints: [\"10.0.0.1\"]}\n", "etcd.endpoints: \"10.0.0.1\" is not a URL"),
         ("console: {view: nope}\n", "console.view: there is no view \"nope\""),
@@ -99,18 +99,18 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
         ("power: {bmcs: /no/such/file}\n", "/no/such/file"),
         ("[1]\n", "expected keys and values"),
     ] {
-        let ran = run(&["config", "check", &rig.file("bad.yaml", text)], "");
-        assert_eq!(ran.status, 1, "{text}: {ran:?}");
-        assert!(ran.stdout.contains(said) && ran.stdout.starts_with("error: "), "{text}: {ran:?}");
+        let output = run(&["config", "check", &rig.file("bad.yaml", text)], "");
+        assert_eq!(output.status, 1, "{text}: {output:?}");
+        assert!(output.stdout.contains(message) && output.stdout.starts_with("error: "), "{text}: {output:?}");
         let json = run(&["config", "check", &rig.file("bad.yaml", text), "-o", "json"], "");
         let json: Value = serde_json::from_str(&json.stdout).unwrap();
-        assert!(json["errors"][0].as_str().unwrap().contains(said), "{json}");
+        assert!(json["errors"][0].as_str().unwrap().contains(message), "{json}");
     }
     let text = "etcd: {endpoints: [\"http://127.0.0.1:1\"]}\nengine: {state_directory: /etc/passwd/x}\n";
-    let ran = run(&["config", "check", &rig.file("state.yaml", text)], "");
-    assert_eq!(ran.status, 0, "{ran:?}");
-    let said = "warning: engine.state_directory: an engine of user ";
-    assert!(ran.stdout.contains(said) && ran.stdout.contains("/etc/passwd/x`, or set another"), "{ran:?}");
+    let output = run(&["config", "check", &rig.file("state.yaml", text)], "");
+    assert_eq!(output.status, 0, "{output:?}");
+    let message = "warning: engine.state_directory: an engine of user ";
+    assert!(output.stdout.contains(message) && output.stdout.contains("/etc/passwd/x`, or set another"), "{output:?}");
     let shown = run(&["--config", &rig.file("state.yaml", text), "config", "show"], "").stdout;
     let row = shown.lines().find(|line| line.starts_with("engine.state_directory")).unwrap();
     assert!(row.contains("/etc/passwd/x") && row.contains("state.yaml"), "{row}");
@@ -120,8 +120,8 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
 
     let text = format!("etcd: {{endpoints: [\"{}\"], username: root, password: hunter2}}\n", rig.url);
     let secret = rig.file("secret.yaml", &text);
-    let ran = run(&["config", "check", &secret], "");
-    assert!(ran.status == 1 && ran.stdout.contains("can be read by everyone; chmod o-r"), "{ran:?}");
+    let output = run(&["config", "check", &secret], "");
+    assert!(output.status == 1 && output.stdout.contains("can be read by everyone; chmod o-r"), "{output:?}");
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let shown = run(&["--config", &secret, "config", "show", "-o", "json"], "");
     assert!(shown.status == 0 && !shown.stdout.contains("hunter2"), "{shown:?}");
@@ -131,13 +131,13 @@ async fn a_configuration_is_checked_and_shown_without_its_secrets() {
 }
 
 #[tokio::test]
-async fn info_tells_what_a_bug_report_begins_with() {
+async fn info_prints_what_a_bug_report_needs() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     rig.put("/cke/leader//7a", "boot-0").await;
-    let ran = rig.run(&["info", "-o", "json"]);
-    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{ran:?}");
-    let info: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let output = rig.run(&["info", "-o", "json"]);
+    assert_eq!((output.status, output.stderr.as_str()), (0, ""), "{output:?}");
+    let info: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(info["cketerm"], env!("CARGO_PKG_VERSION"));
     assert!(info["etcd"][&rig.url].as_str().unwrap().starts_with("etcd 3."), "{info}");
     assert_eq!(
@@ -156,15 +156,15 @@ async fn info_tells_what_a_bug_report_begins_with() {
 }
 
 #[test]
-fn man_pages_are_written_into_a_folder() {
+fn man_writes_the_pages_into_a_directory() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("man1");
-    let ran = run(&["man", pages.to_str().unwrap()], "");
-    assert_eq!(ran.status, 0, "{ran:?}");
+    let output = run(&["man", pages.to_str().unwrap()], "");
+    assert_eq!(output.status, 0, "{output:?}");
     let page = std::fs::read_to_string(pages.join("cketerm-reboot-queue-add.1")).unwrap();
     assert!(page.contains(".TH") && page.contains("selector"), "{page}");
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let ran = run(&["man", file.to_str().unwrap()], "");
-    assert!(ran.status == 1 && ran.stderr.contains("file: "), "{ran:?}");
+    let output = run(&["man", file.to_str().unwrap()], "");
+    assert!(output.status == 1 && output.stderr.contains("file: "), "{output:?}");
 }

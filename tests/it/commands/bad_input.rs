@@ -2,43 +2,47 @@
 
 use std::time::{Duration, Instant};
 
-use super::rig::{DEFINITION, Ran, Rig, run};
+use super::rig::{DEFINITION, Rig, RunOutput, run};
 
 /// Asserts that it failed with `status` and that its message has all these words.
-fn said(ran: &Ran, status: i32, words: &[&str]) {
-    assert_eq!(ran.status, status, "{ran:?}");
+fn assert_message(output: &RunOutput, status: i32, words: &[&str]) {
+    assert_eq!(output.status, status, "{output:?}");
     for word in words {
-        assert!(ran.stderr.contains(word), "{word:?} is missing: {}", ran.stderr);
+        assert!(output.stderr.contains(word), "{word:?} is missing: {}", output.stderr);
     }
 }
 
 #[tokio::test]
-async fn an_unknown_address_bars_all_of_the_list() {
+async fn an_unknown_address_rejects_the_whole_list() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     let before = rig.keys().await;
-    let ran = rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.99 worker13");
-    said(&ran, 1, &["10.0.0.99", "worker13 (a name; its address is 10.0.0.13)", "nothing was written", "cluster get"]);
+    let output = rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.99 worker13");
+    assert_message(
+        &output,
+        1,
+        &["10.0.0.99", "worker13 (a name; its address is 10.0.0.13)", "nothing was written", "cluster get"],
+    );
     assert_eq!(rig.keys().await, before);
 }
 
 #[tokio::test]
-async fn without_a_definition_the_remedy_is_named() {
+async fn without_a_definition_the_message_names_the_remedy() {
     let Some(rig) = Rig::start().await else { return };
-    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &["no cluster definition", "cluster set FILE"]);
-    said(&rig.run(&["cluster", "get"]), 1, &["no cluster definition"]);
+    assert_message(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &["no cluster definition", "cluster set FILE"]);
+    assert_message(&rig.run(&["cluster", "get"]), 1, &["no cluster definition"]);
 }
 
 #[tokio::test]
-async fn a_duplicate_is_queued_as_ckecli_does_and_told() {
+async fn a_duplicate_is_queued_like_ckecli_does_with_a_warning() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
-    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.12"), 0, &["10.0.0.12 is given twice"]);
-    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 0, &["10.0.0.12 already has entry 0"]);
+    assert_message(&rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.12"), 0, &["10.0.0.12 is given twice"]);
+    assert_message(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 0, &["10.0.0.12 already has entry 0"]);
 }
 
 #[tokio::test]
-async fn a_definition_with_a_fault_is_refused_and_the_stored_one_stays() {
+async fn an_invalid_definition_is_refused_and_the_stored_one_stays() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     let before = rig.keys().await;
@@ -58,9 +62,9 @@ async fn a_definition_with_a_fault_is_refused_and_the_stored_one_stays() {
         ("nodes:", "nodes: [", &["neither YAML nor JSON", "line"]),
     ] {
         let file = rig.file("bad.yml", &DEFINITION.replacen(from, to, 1));
-        let ran = rig.run(&["cluster", "set", &file]);
-        said(&ran, 1, words);
-        assert!(ran.stderr.contains("bad.yml"), "{}", ran.stderr);
+        let output = rig.run(&["cluster", "set", &file]);
+        assert_message(&output, 1, words);
+        assert!(output.stderr.contains("bad.yml"), "{}", output.stderr);
         assert_eq!(rig.keys().await, before, "{to}");
     }
 }
@@ -69,29 +73,37 @@ async fn a_definition_with_a_fault_is_refused_and_the_stored_one_stays() {
 async fn a_definition_without_commands_is_stored_with_a_warning() {
     let Some(rig) = Rig::start().await else { return };
     let text = &DEFINITION[..DEFINITION.find("reboot:").unwrap()];
-    let ran = rig.run(&["cluster", "set", &rig.file("c.yml", text)]);
-    said(&ran, 0, &["warning: reboot.reboot_command is not given", "boot_check_command"]);
+    let output = rig.run(&["cluster", "set", &rig.file("c.yml", text)]);
+    assert_message(&output, 0, &["warning: reboot.reboot_command is not given", "boot_check_command"]);
 }
 
 #[tokio::test]
-async fn an_entry_that_is_not_json_is_named_and_the_others_go_on() {
+async fn an_entry_that_is_not_json_is_reported_and_does_not_stop_the_others() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
     rig.put("/cke/reboots/data/0000000000000000", "{oops").await;
-    let ran = rig.run(&["rq", "list"]);
-    said(&ran, 5, &["/cke/reboots/data/0000000000000000 cannot be read", "it begins with {oops", "rq cancel 0"]);
-    assert_eq!(ran.stderr.matches("0000000000000000").count(), 1, "the key once: {}", ran.stderr);
-    assert!(ran.stdout.contains("10.0.0.13"), "{}", ran.stdout);
+    let output = rig.run(&["rq", "list"]);
+    assert_message(
+        &output,
+        5,
+        &["/cke/reboots/data/0000000000000000 cannot be read", "it begins with {oops", "rq cancel 0"],
+    );
+    assert_eq!(output.stderr.matches("0000000000000000").count(), 1, "the key once: {}", output.stderr);
+    assert!(output.stdout.contains("10.0.0.13"), "{}", output.stdout);
     let table = rig.run(&["rq", "list", "-o", "table"]);
     assert!(table.status == 5 && table.stdout.contains("BROKEN"), "{}", table.stdout);
     let first = table.stdout.lines().nth(1).unwrap_or_default();
     assert!(first.starts_with('0') && first.contains("it begins with {oops"), "in the order of the indexes: {first}");
     assert!(!rig.run(&["rq", "list", "-o", "simple"]).stdout.contains("BROKEN"), "as `ckecli` prints it");
     let refused = rig.run(&["rq", "cancel", "0"]);
-    said(&refused, 3, &["reboots/0 cannot be read", "it begins with {oops", "a newer program may have written it"]);
+    assert_message(
+        &refused,
+        3,
+        &["reboots/0 cannot be read", "it begins with {oops", "a newer program may have written it"],
+    );
     assert_eq!(rig.run(&["rq", "cancel", "1"]).status, 0);
-    said(&rig.run(&["rq", "cancel-all"]), 5, &["unreadable entries are left: 0", "rq cancel 0"]);
+    assert_message(&rig.run(&["rq", "cancel-all"]), 5, &["unreadable entries are left: 0", "rq cancel 0"]);
     assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await.as_deref(), Some("{oops"), "left alone");
     assert_eq!(rig.run_with(&["rq", "add", "-"], "10.0.0.14").status, 0);
     assert!(rig.run(&["rq", "why", "0"]).stdout.contains("cannot be read"));
@@ -100,43 +112,47 @@ async fn an_entry_that_is_not_json_is_named_and_the_others_go_on() {
     let words: Vec<&str> = word.split_whitespace().skip(1).collect();
     assert_eq!(words[..4], ["rq", "cancel", "0", "--unreadable"], "{}", refused.stderr);
     rig.put("/cke/reboots/data/0000000000000000", "{newer").await;
-    said(&rig.run(&words), 3, &["reboots/0 has changed meanwhile"]);
+    assert_message(&rig.run(&words), 3, &["reboots/0 has changed meanwhile"]);
     let again = rig.run(&["rq", "cancel", "0"]);
     let word = again.stderr.rsplit('`').nth(1).unwrap_or_default().to_owned();
-    said(&rig.run(&word.split_whitespace().skip(1).collect::<Vec<_>>()), 0, &["removed: 0", "stays cordoned"]);
+    assert_message(
+        &rig.run(&word.split_whitespace().skip(1).collect::<Vec<_>>()),
+        0,
+        &["removed: 0", "stays cordoned"],
+    );
     assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await, None);
     assert_eq!(rig.run(&["rq", "list"]).status, 0);
     assert!(rig.run(&["audit"]).stdout.contains("reboot remove unreadable"));
     rig.put("/cke/repairs/data/0000000000000003", r#"{"a":1}"#).await;
     let refused = rig.run(&["repair-queue", "delete", "3"]);
-    said(&refused, 3, &["repairs/3 cannot be read", "missing field", "repair-queue delete 3 --unreadable"]);
+    assert_message(&refused, 3, &["repairs/3 cannot be read", "missing field", "repair-queue delete 3 --unreadable"]);
     let word = refused.stderr.rsplit('`').nth(1).unwrap_or_default().to_owned();
-    said(&rig.run(&word.split_whitespace().skip(1).collect::<Vec<_>>()), 0, &["removed: 3"]);
+    assert_message(&rig.run(&word.split_whitespace().skip(1).collect::<Vec<_>>()), 0, &["removed: 3"]);
     assert_eq!(rig.get("/cke/repairs/data/0000000000000003").await, None);
 }
 
 #[tokio::test]
-async fn a_write_index_that_is_no_number_is_named_with_the_remedy() {
+async fn an_invalid_write_index_is_reported_with_the_remedy() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     rig.put("/cke/reboots/write-index", "x").await;
-    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &["/cke/reboots/write-index", "etcdctl put"]);
+    assert_message(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &["/cke/reboots/write-index", "etcdctl put"]);
     assert_eq!(rig.run(&["rq", "list"]).status, 0);
 }
 
 #[tokio::test]
-async fn a_foreign_value_in_a_switch_counts_as_enabled_and_is_told() {
+async fn an_unknown_value_of_a_switch_counts_as_enabled_with_a_warning() {
     let Some(rig) = Rig::start().await else { return };
     rig.put("/cke/reboots/disabled", "True").await;
-    let ran = rig.run(&["rq", "is-enabled"]);
-    said(&ran, 0, &["/cke/reboots/disabled", "\"True\"", "counts as enabled"]);
-    assert_eq!(ran.stdout, "true\n");
+    let output = rig.run(&["rq", "is-enabled"]);
+    assert_message(&output, 0, &["/cke/reboots/disabled", "\"True\"", "counts as enabled"]);
+    assert_eq!(output.stdout, "true\n");
 }
 
 #[tokio::test]
-async fn numbers_and_names_of_constraints_and_policy_are_judged() {
+async fn names_and_values_of_constraints_and_policy_are_validated() {
     let Some(rig) = Rig::start().await else { return };
-    for (words, told) in [
+    for (words, fragments) in [
         (&["constraints", "set", "control-plane-count", "-1"][..], &["control-plane-count must not be negative"][..]),
         (&["constraints", "set", "control-plane-count", "x"], &["must be a whole number, not \"x\""]),
         (&["constraints", "set", "control-plane-cuont", "1"], &["did you mean control-plane-count?"]),
@@ -144,32 +160,32 @@ async fn numbers_and_names_of_constraints_and_policy_are_judged() {
         (&["policy", "set", "settle_second", "1"], &["did you mean settle_seconds?"]),
         (&["policy", "set", "engine", "ours"], &["policy engine", "`cke`, `cketerm`, `always`"]),
     ] {
-        said(&rig.run(words), 2, told);
+        assert_message(&rig.run(words), 2, fragments);
     }
     assert!(rig.keys().await.is_empty());
     assert_eq!(rig.get("/cke/cketerm/policy").await, None);
 }
 
 #[tokio::test]
-async fn an_order_that_does_not_fit_the_entry_is_refused() {
+async fn an_order_that_the_entry_does_not_allow_is_refused() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     rig.run_with(&["rq", "add", "-"], "10.0.0.12");
-    said(
+    assert_message(
         &rig.run(&["rq", "retry", "0", "--reason", "x"]),
         3,
         &["reboots/0 (10.0.0.12) is queued", "retry works only after"],
     );
-    said(&rig.run(&["rq", "force", "0"]), 2, &["needs a reason", "--reason TEXT"]);
-    said(&rig.run(&["rq", "done", "7", "--reason", "x"]), 1, &["reboots/7 does not exist", "rq list"]);
-    said(&rig.run(&["rq", "cancel", "7"]), 1, &["reboots/7"]);
-    said(&rig.run(&["rq", "why", "7"]), 1, &["reboots/7 does not exist"]);
-    said(&rig.run(&["rq", "wait", "7"]), 1, &["reboots/7 does not exist"]);
+    assert_message(&rig.run(&["rq", "force", "0"]), 2, &["needs a reason", "--reason TEXT"]);
+    assert_message(&rig.run(&["rq", "done", "7", "--reason", "x"]), 1, &["reboots/7 does not exist", "rq list"]);
+    assert_message(&rig.run(&["rq", "cancel", "7"]), 1, &["reboots/7"]);
+    assert_message(&rig.run(&["rq", "why", "7"]), 1, &["reboots/7 does not exist"]);
+    assert_message(&rig.run(&["rq", "wait", "7"]), 1, &["reboots/7 does not exist"]);
     assert_eq!(rig.get("/cke/cketerm/orders/reboots/0").await, None);
 }
 
 #[tokio::test]
-async fn a_retry_beside_a_running_command_is_refused() {
+async fn a_retry_is_refused_while_the_command_runs() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     rig.put("/cke/reboots/data/0000000000000000", r#"{"index":"0","node":"10.0.0.12","status":"rebooting"}"#).await;
@@ -180,13 +196,13 @@ async fn a_retry_beside_a_running_command_is_refused() {
     });
     rig.put("/cke/cketerm/attempts/reboots/0/1", &attempt.to_string()).await;
     let retry = ["rq", "retry", "0", "--reason", "x"];
-    said(&rig.run(&retry), 3, &["reboots/0 (10.0.0.12) runs on boot-0", "at most 60 s", "cancel"]);
+    assert_message(&rig.run(&retry), 3, &["reboots/0 (10.0.0.12) runs on boot-0", "at most 60 s", "cancel"]);
     rig.delete("/cke/leader//7a").await;
     assert_eq!(rig.run(&retry).status, 0, "a dead leader's attempt is a person's to settle");
 }
 
 #[tokio::test]
-async fn words_that_touch_only_etcd_never_ask_kubernetes() {
+async fn commands_that_use_only_etcd_never_contact_kubernetes() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     let nowhere = rig.file("kubeconfig", KUBECONFIG);
@@ -198,39 +214,39 @@ async fn words_that_touch_only_etcd_never_ask_kubernetes() {
     assert_eq!(with(&["rq", "add", "-"], "10.0.0.12").status, 0);
     assert_eq!(with(&["rq", "cancel", "0"], "").status, 0);
     assert_eq!(with(&["rq", "disable"], "").status, 0);
-    said(&with(&["nodes", "list"], ""), 1, &["nodes list", "127.0.0.1:1"]);
-    said(&with(&["cluster", "identify"], ""), 1, &["127.0.0.1:1"]);
-    said(&rig.run(&["nodes", "list"]), 2, &["which is not configured", "--kubeconfig FILE"]);
+    assert_message(&with(&["nodes", "list"], ""), 1, &["nodes list", "127.0.0.1:1"]);
+    assert_message(&with(&["cluster", "identify"], ""), 1, &["127.0.0.1:1"]);
+    assert_message(&rig.run(&["nodes", "list"]), 2, &["which is not configured", "--kubeconfig FILE"]);
 }
 
 #[tokio::test]
-async fn an_etcd_that_answers_with_an_error_or_not_at_all_is_named() {
+async fn an_etcd_that_fails_or_does_not_answer_is_named() {
     let begun = Instant::now();
-    let ran = run(&["--etcd-endpoints", "http://127.0.0.1:1", "rq", "list"], "");
-    said(&ran, 1, &["http://127.0.0.1:1"]);
+    let output = run(&["--etcd-endpoints", "http://127.0.0.1:1", "rq", "list"], "");
+    assert_message(&output, 1, &["http://127.0.0.1:1"]);
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 
-    let Some(rig) = Rig::alone().await else { return };
+    let Some(rig) = Rig::dedicated().await else { return };
     let mut auth = rig.client.auth_client();
     auth.user_add("root", "secret", None).await.unwrap();
     auth.user_grant_role("root", "root").await.unwrap();
     auth.auth_enable().await.unwrap();
-    said(&rig.run(&["rq", "list"]), 1, &[&rig.url, "user"]);
-    said(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &[&rig.url]);
+    assert_message(&rig.run(&["rq", "list"]), 1, &[&rig.url, "user"]);
+    assert_message(&rig.run_with(&["rq", "add", "-"], "10.0.0.12"), 1, &[&rig.url]);
 }
 
 #[test]
-fn a_daemon_without_its_servers_says_which_are_missing() {
-    said(&run(&["--daemon", "--http", "127.0.0.1:0"], ""), 1, &["no etcd is configured"]);
+fn a_daemon_without_its_servers_names_the_missing_ones() {
+    assert_message(&run(&["--daemon", "--http", "127.0.0.1:0"], ""), 1, &["no etcd is configured"]);
     let etcd = ["--etcd-endpoints", "http://127.0.0.1:1", "--daemon", "--http", "127.0.0.1:0"];
-    said(&run(&etcd, ""), 1, &["no Kubernetes is configured", "--kubeconfig"]);
+    assert_message(&run(&etcd, ""), 1, &["no Kubernetes is configured", "--kubeconfig"]);
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
-    said(&run(&["cluster", "check", "/nowhere.yml"], ""), 1, &["/nowhere.yml: cannot be read"]);
-    said(&run(&["rq", "add", "/nowhere.txt"], ""), 1, &["/nowhere.txt: cannot be read"]);
-    said(&run(&["--config", "/nowhere.yaml", "rq", "list"], ""), 2, &["/nowhere.yaml"]);
+fn a_missing_file_is_named() {
+    assert_message(&run(&["cluster", "check", "/nowhere.yml"], ""), 1, &["/nowhere.yml: cannot be read"]);
+    assert_message(&run(&["rq", "add", "/nowhere.txt"], ""), 1, &["/nowhere.txt: cannot be read"]);
+    assert_message(&run(&["--config", "/nowhere.yaml", "rq", "list"], ""), 2, &["/nowhere.yaml"]);
 }
 
 const KUBECONFIG: &str = "\
@@ -245,7 +261,7 @@ current-context: x
 /// Forty kilobytes that expand to gigabytes. cketerm expands an operator's file only up to the reading limit, and a
 /// value in etcd not at all.
 #[tokio::test]
-async fn a_document_whose_aliases_expand_without_end_is_refused() {
+async fn a_yaml_alias_bomb_is_refused() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     let list = |of: &str| vec![of; 300].join(", ");
@@ -254,9 +270,9 @@ async fn a_document_whose_aliases_expand_without_end_is_refused() {
     assert!(bomb.len() < 50_000, "{}", bomb.len());
     let before = rig.keys().await;
     let file = rig.file("bomb.yml", &bomb);
-    said(&rig.run(&["cluster", "set", &file]), 1, &["bomb.yml", "neither YAML nor JSON"]);
-    said(&rig.run(&["cluster", "check", &file]), 1, &["bomb.yml"]);
+    assert_message(&rig.run(&["cluster", "set", &file]), 1, &["bomb.yml", "neither YAML nor JSON"]);
+    assert_message(&rig.run(&["cluster", "check", &file]), 1, &["bomb.yml"]);
     assert_eq!(rig.keys().await, before, "nothing was written");
     rig.put("/cke/sabakan/template", &bomb).await;
-    said(&rig.run(&["sabakan", "get-template"]), 1, &["set-template FILE"]);
+    assert_message(&rig.run(&["sabakan", "get-template"]), 1, &["set-template FILE"]);
 }

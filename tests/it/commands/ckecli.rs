@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::rig::{DEFINITION, Rig};
 
-const WITHOUT: &str = "\
+const WITHOUT_CRI_ENDPOINT: &str = "\
 name: test
 nodes:
 - {address: 10.0.0.11, user: root, control_plane: true}
@@ -16,12 +16,12 @@ reboot:
 
 /// CKE exits at its start with such a definition, and its leader stops working (CLI-30).
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_without_the_runtimes_endpoint_is_refused_where_cke_was_and_noted_elsewhere() {
+async fn a_definition_without_cri_endpoint_is_refused_beside_cke_and_warned_about_elsewhere() {
     let Some(rig) = Rig::start().await else { return };
-    let without = rig.file("without.yml", WITHOUT);
-    let ran = rig.run(&["cluster", "set", &without]);
-    assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.stderr.contains("note: options.kubelet.cri_endpoint is empty"), "{}", ran.stderr);
+    let without = rig.file("without.yml", WITHOUT_CRI_ENDPOINT);
+    let output = rig.run(&["cluster", "set", &without]);
+    assert_eq!(output.status, 0, "{output:?}");
+    assert!(output.stderr.contains("note: options.kubelet.cri_endpoint is empty"), "{}", output.stderr);
     for (key, value) in [
         ("/cke/leader//10", "boot-0"),
         ("/cke/status", "{}"),
@@ -30,8 +30,11 @@ async fn a_definition_without_the_runtimes_endpoint_is_refused_where_cke_was_and
     ] {
         rig.clear().await;
         rig.put(key, value).await;
-        let ran = rig.run(&["cluster", "set", &without]);
-        assert!(ran.status == 1 && ran.stderr.contains("kubelet.cri_endpoint should not be empty"), "{key}: {ran:?}");
+        let output = rig.run(&["cluster", "set", &without]);
+        assert!(
+            output.status == 1 && output.stderr.contains("kubelet.cri_endpoint should not be empty"),
+            "{key}: {output:?}"
+        );
         assert_eq!(rig.get("/cke/cluster").await, None, "{key}");
         let with = rig.run(&["cluster", "set", &rig.file("with.yml", DEFINITION)]);
         assert_eq!((with.status, with.stderr.as_str()), (0, ""), "{key}");
@@ -47,12 +50,12 @@ async fn a_definition_without_the_runtimes_endpoint_is_refused_where_cke_was_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_states_are_refused_with_ckes_words() {
+async fn unknown_states_are_refused_with_ckes_message() {
     let Some(rig) = Rig::start().await else { return };
     let file = rig.file("v.json", r#"{"having": {"states": ["healthy"]}}"#);
     for noun in ["sabakan", "auto-repair"] {
-        let ran = rig.run(&[noun, "set-variables", &file]);
-        assert!(ran.status == 1 && ran.stderr.contains("invalid state: healthy"), "{ran:?}");
+        let output = rig.run(&[noun, "set-variables", &file]);
+        assert!(output.status == 1 && output.stderr.contains("invalid state: healthy"), "{output:?}");
         assert_eq!(rig.get(&format!("/cke/{noun}/query-variables")).await, None);
     }
 }

@@ -3,9 +3,9 @@
 use super::rig::run;
 
 #[test]
-fn the_help_is_as_it_was() {
+fn the_help_matches_its_snapshot() {
     let mut all = String::new();
-    for words in [
+    for args in [
         &["--help"][..],
         &["rq", "--help"],
         &["rq", "add", "--help"],
@@ -18,22 +18,22 @@ fn the_help_is_as_it_was() {
         &["constraints", "--help"],
         &["policy", "--help"],
     ] {
-        let ran = run(words, "");
-        assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{words:?}");
+        let output = run(args, "");
+        assert_eq!((output.status, output.stderr.as_str()), (0, ""), "{args:?}");
         all += "$ cketerm ";
-        all += &words.join(" ");
+        all += &args.join(" ");
         all += "\n";
-        all += &ran.stdout;
+        all += &output.stdout;
         all += "\n";
     }
     insta::with_settings!({snapshot_path => "../snapshots"}, { insta::assert_snapshot!("help", all) });
 }
 
 #[test]
-fn the_scenarios_are_listed_with_a_sentence_each() {
-    let ran = run(&["sandbox", "scenarios"], "");
-    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""));
-    let names: Vec<&str> = ran.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
+fn each_scenario_is_listed_with_a_description() {
+    let output = run(&["sandbox", "scenarios"], "");
+    assert_eq!((output.status, output.stderr.as_str()), (0, ""));
+    let names: Vec<&str> = output.stdout.lines().filter_map(|l| l.split(' ').next()).collect();
     assert_eq!(
         names,
         [
@@ -51,12 +51,12 @@ fn the_scenarios_are_listed_with_a_sentence_each() {
             "hosts"
         ]
     );
-    assert!(ran.stdout.lines().all(|l| l.len() > 40 && l.ends_with('.')), "{}", ran.stdout);
+    assert!(output.stdout.lines().all(|l| l.len() > 40 && l.ends_with('.')), "{}", output.stdout);
 }
 
 #[test]
-fn misuse_is_told_with_exit_status_2_before_any_server_is_asked() {
-    for (words, said) in [
+fn a_usage_error_exits_with_2_before_any_server_is_contacted() {
+    for (args, message) in [
         (&["nope"][..], "unrecognized subcommand 'nope'"),
         (&["rq", "enable", "x"], "unexpected argument 'x'"),
         (&["rq", "cancel", "x"], "invalid value 'x' for '<INDEX>'"),
@@ -79,9 +79,9 @@ fn misuse_is_told_with_exit_status_2_before_any_server_is_asked() {
         (&["--etcd-endpoints", "http://127.0.0.1:1"], "needs a terminal"),
         (&["--daemon", "--http", "x"], "invalid value"),
     ] {
-        let ran = run(words, "");
-        assert_eq!(ran.status, 2, "{words:?}: {ran:?}");
-        assert!(ran.stderr.contains(said), "{words:?}: {}", ran.stderr);
-        assert_eq!(ran.stdout, "", "{words:?}");
+        let output = run(args, "");
+        assert_eq!(output.status, 2, "{args:?}: {output:?}");
+        assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
+        assert_eq!(output.stdout, "", "{args:?}");
     }
 }

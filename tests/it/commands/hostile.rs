@@ -16,15 +16,15 @@ use cketerm::{cli::Cli, model::text::steers};
 use clap::{Command, CommandFactory};
 use serde_json::{Map, Value};
 
-use self::site::{Site, evil};
+use self::site::{Site, hostile_value};
 use crate::world::program::command;
 
 /// Every subcommand without further subcommands, including hidden ones.
-fn leaves(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
+fn collect_subcommands(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
     for inner in command.get_subcommands().filter(|c| c.get_name() != "help") {
         let path = format!("{path} {}", inner.get_name()).trim().to_owned();
         if inner.has_subcommands() {
-            leaves(inner, &path, found);
+            collect_subcommands(inner, &path, found);
         } else {
             found.push((path, inner.clone()));
         }
@@ -80,12 +80,12 @@ fn wrong(text: &str, picture: bool, lines: bool) -> Option<String> {
 }
 
 #[test]
-fn no_subcommand_prints_what_steers_a_terminal() {
+fn no_subcommand_prints_terminal_escape_sequences() {
     let site = Site::new();
-    site.spoil();
-    site.plant(false);
+    site.inject_hostile_values();
+    site.restore_values(false);
     let file = |name: &str, text: &str| std::fs::write(site.served.dir.join(name), text).unwrap();
-    let raw = evil("file").replace(['\n', '\r'], "");
+    let raw = hostile_value("file").replace(['\n', '\r'], "");
     file(
         "hostile-file.yaml",
         &format!("name: \"{}\"\nstrange: x\n", raw.escape_default().to_string().replace("\\u{", "\\U{")),
@@ -98,7 +98,7 @@ fn no_subcommand_prints_what_steers_a_terminal() {
     let mut found = Vec::new();
     let mut tree = Cli::command();
     tree.build();
-    leaves(&tree, "", &mut found);
+    collect_subcommands(&tree, "", &mut found);
     assert!(found.len() > 90, "{}", found.len());
     // these change the output of the others, or use their full four seconds
     let late = |path: &str| {
@@ -118,7 +118,7 @@ fn no_subcommand_prints_what_steers_a_terminal() {
                             if late(&path).0 { &[None] } else { &[None, Some("table"), Some("json"), Some("yaml")] };
                         let with = |config| forms.iter().map(move |form| (config, *form));
                         for (config, form) in with(&site.config).chain([(&site.broken, None)]) {
-                            site.plant(config == &site.broken);
+                            site.restore_values(config == &site.broken);
                             let (out, err) = run(config, &call, form);
                             let picture = path == "screenshot" && call.iter().any(|word| word == "ansi");
                             // it stands for a command of the definition, and prints that command's output

@@ -22,7 +22,7 @@ fn add_node(world: &World, name: &str, address: &str, labels: &Value) {
 }
 
 #[tokio::test]
-async fn a_first_definition_is_made_from_the_nodes_and_can_be_set() {
+async fn a_first_definition_is_generated_from_the_nodes_and_can_be_set() {
     let Some(world) = World::start(Options::default()) else { return };
     let rig = Rig::on(&world.etcd).await;
     add_node(&world, "cp0", "10.0.0.1", &json!({"node-role.kubernetes.io/control-plane": ""}));
@@ -55,7 +55,7 @@ async fn a_first_definition_is_made_from_the_nodes_and_can_be_set() {
 }
 
 #[tokio::test]
-async fn etcd_and_kubernetes_are_confirmed_once_and_another_cluster_is_refused() {
+async fn the_cluster_identity_is_confirmed_once_and_another_cluster_is_refused() {
     let Some(world) = World::start(Options::default()) else { return };
     let rig = Rig::on(&world.etcd).await;
     let kubeconfig = world.kubeconfig.to_str().unwrap();
@@ -78,7 +78,7 @@ async fn etcd_and_kubernetes_are_confirmed_once_and_another_cluster_is_refused()
 }
 
 #[tokio::test]
-async fn an_operator_with_kubernetes_notes_the_node_and_starts_nothing_in_another_cluster() {
+async fn a_request_records_the_nodes_uid_and_another_cluster_is_refused() {
     let Some(world) = World::start(Options::default()) else { return };
     let rig = Rig::on(&world.etcd).await;
     rig.define();

@@ -5,26 +5,27 @@ use cketerm::{
     actions::Operator,
     clock::Clock,
     model::{cketerm_records::Verb, entry::EntryId},
-    store::{EtcdSettings, Store, StoreError, leadership::Under},
+    store::{EtcdSettings, Store, StoreError, leadership::LeaderGuard},
 };
 use serde_json::{Value, json};
 
-use super::rig::{Ran, Rig};
+use super::rig::{Rig, RunOutput};
 
 const LEADERS: [&str; 5] = ["cketerm", "cketerm, CKE waits", "CKE", "nobody", "unknown"];
 
 /// Creates the leader and removes every other one.
-async fn leads(rig: &Rig, leader: &str) {
+async fn set_leader(rig: &Rig, leader: &str) {
     for key in ["leader//10", "leader//20", "leader//of-another-form", "cketerm/engines/20"] {
         rig.delete(&format!("/cke/{key}")).await;
     }
-    let ours = json!({"host": "admin1", "pid": 1, "version": "0", "mode": "daemon", "probes_seen": true}).to_string();
+    let cketerm_state =
+        json!({"host": "admin1", "pid": 1, "version": "0", "mode": "daemon", "probes_seen": true}).to_string();
     match leader {
         "nobody" => {}
         "unknown" => rig.put("/cke/leader//of-another-form", "x").await,
         "CKE" => rig.put("/cke/leader//10", "boot-0").await,
         _ => {
-            rig.put("/cke/cketerm/engines/20", &ours).await;
+            rig.put("/cke/cketerm/engines/20", &cketerm_state).await;
             rig.put("/cke/leader//20", "admin1").await;
             if leader != "cketerm" {
                 rig.put("/cke/leader//10", "boot-0").await;
@@ -34,7 +35,7 @@ async fn leads(rig: &Rig, leader: &str) {
 }
 
 /// Restores the usual state: entry 0 is queued, 1 draining, 2 rebooting; no orders, no settings.
-async fn usual(rig: &Rig) {
+async fn reset_state(rig: &Rig) {
     for (index, status) in ["queued", "draining", "rebooting"].iter().enumerate() {
         let entry = json!({"index": index.to_string(), "node": format!("10.0.0.1{}", index + 2), "status": status,
             "last_transition_time": "2026-08-01T12:00:00Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"});
@@ -49,7 +50,7 @@ async fn usual(rig: &Rig) {
 }
 
 /// Keys below `cketerm/`, except audit records.
-async fn ours(rig: &Rig) -> (Vec<Option<String>>, Option<String>, Option<String>) {
+async fn cketerm_state(rig: &Rig) -> (Vec<Option<String>>, Option<String>, Option<String>) {
     let mut orders = Vec::new();
     for index in 0..3 {
         orders.push(rig.get(&format!("/cke/cketerm/orders/reboots/{index}")).await);
@@ -57,7 +58,7 @@ async fn ours(rig: &Rig) -> (Vec<Option<String>>, Option<String>, Option<String>
     (orders, rig.get("/cke/cketerm/policy").await, rig.get("/cke/cketerm/approvals/hold").await)
 }
 
-fn refused(ran: &Ran, what: &str) {
+fn refused(ran: &RunOutput, what: &str) {
     assert_eq!(ran.status, 3, "{what}: {ran:?}");
     for words in ["nothing was written", "Instead:"] {
         assert!(ran.stderr.contains(words), "{what}: {}", ran.stderr);
@@ -97,18 +98,18 @@ const COMMANDS: &[(&[&str], [i32; 5])] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i52_each_command_under_each_leader_is_honoured_or_refused_with_3_and_nothing_written() {
+async fn i52_under_each_leader_a_command_is_accepted_or_refused_with_3_and_writes_nothing() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     for (at, leader) in LEADERS.iter().enumerate() {
         for (command, statuses) in COMMANDS {
-            usual(&rig).await;
-            leads(&rig, leader).await;
-            let before = ours(&rig).await;
+            reset_state(&rig).await;
+            set_leader(&rig, leader).await;
+            let before = cketerm_state(&rig).await;
             let (ran, what) = (rig.run(command), format!("{command:?} under {leader}"));
             if statuses[at] == 3 {
                 refused(&ran, &what);
-                assert_eq!(ours(&rig).await, before, "{what}");
+                assert_eq!(cketerm_state(&rig).await, before, "{what}");
                 let who = match *leader {
                     "CKE" => "CKE on boot-0 leads",
                     "unknown" => "neither CKE nor cketerm",
@@ -126,19 +127,23 @@ async fn i52_each_command_under_each_leader_is_honoured_or_refused_with_3_and_no
 
 /// An unhold is accepted under any leader: it withdraws an order that has no effect.
 #[tokio::test(flavor = "multi_thread")]
-async fn i52_a_hold_from_before_needs_attention_once_cke_leads_and_can_be_withdrawn() {
+async fn i52_an_earlier_hold_needs_attention_once_cke_leads_and_can_be_withdrawn() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
-    usual(&rig).await;
-    leads(&rig, "cketerm").await;
+    reset_state(&rig).await;
+    set_leader(&rig, "cketerm").await;
     assert_eq!(rig.run(&["rq", "hold", "0", "--reason", "rack is open"]).status, 0);
     let why =
         |rig: &Rig| -> Value { serde_json::from_str(&rig.run(&["rq", "why", "0", "-o", "json"]).stdout).unwrap() };
     assert_eq!((&why(&rig)["reason"]["reason"], &why(&rig)["needs_attention"]), (&json!("OnHold"), &json!(false)));
-    leads(&rig, "CKE").await;
-    let said = why(&rig);
-    assert_eq!((&said["reason"]["reason"], &said["needs_attention"]), (&json!("OrderIgnored"), &json!(true)), "{said}");
-    assert!(said["text"].as_str().unwrap().contains("NOT IN FORCE: CKE on boot-0 leads"), "{said}");
+    set_leader(&rig, "CKE").await;
+    let output = why(&rig);
+    assert_eq!(
+        (&output["reason"]["reason"], &output["needs_attention"]),
+        (&json!("OrderIgnored"), &json!(true)),
+        "{output}"
+    );
+    assert!(output["text"].as_str().unwrap().contains("NOT IN FORCE: CKE on boot-0 leads"), "{output}");
     let unheld = rig.run(&["rq", "unhold", "0"]);
     assert_eq!(unheld.status, 0, "{unheld:?}");
     assert_eq!(why(&rig)["reason"]["reason"], "EngineElsewhere");
@@ -149,14 +154,14 @@ async fn i52_a_hold_from_before_needs_attention_once_cke_leads_and_can_be_withdr
 async fn i52_rules_that_cke_does_not_know_are_shown_as_not_in_force() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
-    usual(&rig).await;
-    leads(&rig, "CKE").await;
+    reset_state(&rig).await;
+    set_leader(&rig, "CKE").await;
     assert_eq!(rig.run(&["freeze", "--until", "2h", "--reason", "move", "--for-handover"]).status, 0);
     for command in [&["policy", "show"][..], &["windows"], &["rq", "list", "-o", "table"]] {
         let ran = rig.run(command);
         assert!(ran.stderr.contains("NOT IN FORCE: CKE on boot-0 leads"), "{command:?}: {ran:?}");
     }
-    leads(&rig, "cketerm").await;
+    set_leader(&rig, "cketerm").await;
     for command in [&["policy", "show"][..], &["windows"], &["rq", "list", "-o", "table"]] {
         assert!(!rig.run(command).stderr.contains("NOT IN FORCE"), "{command:?}");
     }
@@ -166,11 +171,11 @@ async fn i52_rules_that_cke_does_not_know_are_shown_as_not_in_force() {
 
 /// `resume` enables what `stop` disabled, nothing else.
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
+async fn stop_disables_both_queues_and_resume_enables_only_those_that_stop_disabled() {
     let Some(rig) = Rig::start().await else { return };
     for leader in LEADERS {
-        usual(&rig).await;
-        leads(&rig, leader).await;
+        reset_state(&rig).await;
+        set_leader(&rig, leader).await;
         let switches = async || {
             (
                 rig.get("/cke/reboots/disabled").await.unwrap_or_default(),
@@ -207,23 +212,23 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
         assert_eq!(switches().await, both("false", "false"), "{leader}");
     }
     // other work goes on, and the message names the command that stops it
-    usual(&rig).await;
-    let said = rig.run(&["stop"]).stderr;
-    assert!(!said.contains("still"), "nothing else is set up: {said}");
+    reset_state(&rig).await;
+    let output = rig.run(&["stop"]).stderr;
+    assert!(!output.contains("still"), "nothing else is set up: {output}");
     rig.put("/cke/sabakan/template", "{}").await;
     rig.put("/cke/sabakan/url", "http://127.0.0.1:1").await;
     assert_eq!(rig.run(&["constraints", "set", "maximum-repair-queue-entries", "2"]).status, 0);
     rig.put("/cke/cketerm/policy", r#"{"engine": "cketerm", "metal3_controller": true}"#).await;
-    let said = rig.run(&["stop"]).stderr;
+    let output = rig.run(&["stop"]).stderr;
     for stops in
         ["`cketerm sabakan disable`", "`cketerm auto-repair disable`", "`cketerm policy set metal3_controller false`"]
     {
-        assert!(said.contains(stops), "{said}");
+        assert!(output.contains(stops), "{output}");
     }
     assert_eq!(rig.run(&["auto-repair", "disable"]).status, 0);
     assert_eq!(rig.run(&["sabakan", "disable"]).status, 0);
-    let said = rig.run(&["stop"]).stderr;
-    assert!(!said.contains("sabakan") && !said.contains("auto-repair") && said.contains("Metal3"), "{said}");
+    let output = rig.run(&["stop"]).stderr;
+    assert!(!output.contains("sabakan") && !output.contains("auto-repair") && output.contains("Metal3"), "{output}");
     let audit = rig.run(&["audit", "-o", "json"]).stdout;
     assert!(audit.contains(r#""stop""#) && audit.contains(r#""resume""#) && audit.contains("power"), "{audit}");
     // an unreadable record does not prevent a stop
@@ -236,18 +241,18 @@ async fn stop_disables_both_queues_and_resume_enables_only_what_it_disabled() {
 
 /// The write itself compares the leader: between the read and the write another program may become leader.
 #[tokio::test(flavor = "multi_thread")]
-async fn i52_an_order_is_written_only_under_the_leader_that_was_looked_at() {
-    let Some(rig) = Rig::alone().await else { return };
+async fn i52_an_order_is_written_only_if_the_leader_has_not_changed_since_the_check() {
+    let Some(rig) = Rig::dedicated().await else { return };
     rig.define();
-    usual(&rig).await;
+    reset_state(&rig).await;
     let settings = EtcdSettings { endpoints: vec![rig.url.clone()], ..EtcdSettings::default() };
     let store = Store::connect(&settings, Clock::Host).await.unwrap();
     let who = Operator::new(store.clone(), None).who;
     let id = EntryId::reboot(0);
-    let hold = async |under: &Under| store.give_order(id, Verb::Hold, None, &who, None, Some(under)).await;
+    let hold = async |under: &LeaderGuard| store.put_order(id, Verb::Hold, None, &who, None, Some(under)).await;
     let mut seen = Vec::new();
     for leader in ["cketerm", "nobody", "CKE"] {
-        leads(&rig, leader).await;
+        set_leader(&rig, leader).await;
         seen.push(store.leadership().await.unwrap().under);
     }
     // now CKE leads: the leader of the earlier read leads no longer
@@ -255,10 +260,10 @@ async fn i52_an_order_is_written_only_under_the_leader_that_was_looked_at() {
         assert_eq!(hold(under).await, Err(StoreError::LeaderChanged), "{under:?}");
         assert_eq!(rig.get("/cke/cketerm/orders/reboots/0").await, None);
     }
-    leads(&rig, "nobody").await;
+    set_leader(&rig, "nobody").await;
     assert_eq!(hold(&seen[0]).await, Err(StoreError::LeaderChanged));
-    assert_eq!(hold(&Under::Nobody).await, Ok(()));
-    leads(&rig, "cketerm").await;
-    assert_eq!(hold(&Under::Nobody).await, Err(StoreError::LeaderChanged));
+    assert_eq!(hold(&LeaderGuard::Nobody).await, Ok(()));
+    set_leader(&rig, "cketerm").await;
+    assert_eq!(hold(&LeaderGuard::Nobody).await, Err(StoreError::LeaderChanged));
     assert_eq!(hold(&store.leadership().await.unwrap().under).await, Ok(()));
 }

@@ -16,10 +16,10 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kcm: true, kwok: true, audit: false, etcd34: false };
-    a_node_is_drained_by_hand_and_stays_cordoned_for_its_administrator,
-    i15_a_budget_that_refuses_is_named_with_its_numbers_and_no_pod_is_touched,
-    a_drain_that_is_interrupted_leaves_the_node_cordoned_and_says_so,
-    nothing_is_done_by_hand_while_an_entry_works_on_the_node,
+    a_manual_drain_leaves_the_node_cordoned,
+    i15_a_refusing_budget_is_named_with_its_numbers_and_no_pod_is_evicted,
+    an_interrupted_manual_drain_leaves_the_node_cordoned_and_reports_it,
+    manual_actions_are_refused_while_an_entry_processes_the_node,
 }
 
 /// Number of pods in the namespace without a requested deletion.
@@ -32,16 +32,19 @@ fn kept(world: &World) -> bool {
     world.node("w1")["metadata"]["annotations"].get("cketerm.io/keep-cordoned").is_some()
 }
 
-fn a_node_is_drained_by_hand_and_stays_cordoned_for_its_administrator(world: &World) {
+fn a_manual_drain_leaves_the_node_cordoned(world: &World) {
     world.set_up_web(1);
-    let said = world.word(&["nodes", "drain", "10.0.1.11", "--reason", "new disk"]);
-    assert!(said.contains("/2 pods gone") && said.ends_with("10.0.1.11 is drained and stays cordoned\n"), "{said}");
+    let output = world.run(&["nodes", "drain", "10.0.1.11", "--reason", "new disk"]);
+    assert!(
+        output.contains("/2 pods gone") && output.ends_with("10.0.1.11 is drained and stays cordoned\n"),
+        "{output}"
+    );
     assert_eq!((pods(world), world.cordoned(), kept(world)), (0, vec!["w1".to_owned()], true));
-    let audit = world.word(&["audit", "-o", "json", "-n", "3"]);
+    let audit = world.run(&["audit", "-o", "json", "-n", "3"]);
     let audit: Vec<Value> = serde_json::Deserializer::from_str(&audit).into_iter().map(Result::unwrap).collect();
-    let told: Vec<(&str, &str)> =
+    let records: Vec<(&str, &str)> =
         audit.iter().map(|a| (a["what"].as_str().unwrap(), a["result"].as_str().unwrap())).collect();
-    assert_eq!(told, [("node drain", "drained, 2 pods"), ("node drain", "begun"), ("node cordon", "done")]);
+    assert_eq!(records, [("node drain", "drained, 2 pods"), ("node drain", "begun"), ("node cordon", "done")]);
     assert!(audit.iter().all(|a| a["on"] == "node w1" && a["reason"] == "new disk"), "{audit:?}");
 
     // an engine that leads does not touch the node
@@ -56,7 +59,7 @@ fn a_node_is_drained_by_hand_and_stays_cordoned_for_its_administrator(world: &Wo
     let free = cketerm(&world.config(), &["nodes", "uncordon", "w1"]);
     assert_eq!((free.code, free.stderr.as_str()), (0, "w1 is uncordoned\n"));
     assert_eq!((world.cordoned().len(), kept(world)), (0, false));
-    let empty = world.word(&["nodes", "drain", "w1", "-o", "json"]);
+    let empty = world.run(&["nodes", "drain", "w1", "-o", "json"]);
     let empty: Value = serde_json::from_str(&empty).unwrap();
     assert_eq!((&empty["pods_at_start"], &empty["blockers"]), (&json!(0), &json!([])));
 
@@ -65,7 +68,7 @@ fn a_node_is_drained_by_hand_and_stays_cordoned_for_its_administrator(world: &Wo
     assert!(nobody.stderr.contains("Kubernetes has no Node w7"), "{}", nobody.stderr);
 }
 
-fn i15_a_budget_that_refuses_is_named_with_its_numbers_and_no_pod_is_touched(world: &World) {
+fn i15_a_refusing_budget_is_named_with_its_numbers_and_no_pod_is_evicted(world: &World) {
     world.set_up_web(1);
     world.add_budget("default", "web", "web", 2);
     let ran = cketerm(&world.config(), &["nodes", "drain", "w1"]);
@@ -75,7 +78,7 @@ fn i15_a_budget_that_refuses_is_named_with_its_numbers_and_no_pod_is_touched(wor
     assert_eq!((pods(world), world.cordoned(), kept(world)), (2, vec!["w1".to_owned()], true));
 }
 
-fn a_drain_that_is_interrupted_leaves_the_node_cordoned_and_says_so(world: &World) {
+fn an_interrupted_manual_drain_leaves_the_node_cordoned_and_reports_it(world: &World) {
     world.set_up_web(1);
     // one of the two may be evicted: the preview, which judges each pod alone, passes both
     world.add_budget("default", "web", "web", 1);
@@ -95,13 +98,13 @@ fn a_drain_that_is_interrupted_leaves_the_node_cordoned_and_says_so(world: &Worl
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     drop(lines);
     let out = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(1), "{said}");
-    assert!(said.contains("interrupted: w1 stays cordoned") && said.contains("nodes uncordon w1"), "{said}");
+    let output = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{output}");
+    assert!(output.contains("interrupted: w1 stays cordoned") && output.contains("nodes uncordon w1"), "{output}");
     assert_eq!((pods(world), world.cordoned()), (1, vec!["w1".to_owned()]));
 }
 
-fn nothing_is_done_by_hand_while_an_entry_works_on_the_node(world: &World) {
+fn manual_actions_are_refused_while_an_entry_processes_the_node(world: &World) {
     world.set_up_web(1);
     let entry = json!({
         "index": "0", "node": "10.0.1.11", "status": "rebooting", "last_transition_time": "2026-06-01T00:00:00Z",
@@ -126,7 +129,7 @@ fn nothing_is_done_by_hand_while_an_entry_works_on_the_node(world: &World) {
 }
 
 #[test]
-fn without_kubernetes_nothing_can_be_done_by_hand() {
+fn manual_actions_need_kubernetes() {
     let ran = super::rig::run(&["--etcd-endpoints", "http://127.0.0.1:1", "nodes", "cordon", "w1"], "");
     assert_eq!((ran.status, ran.stdout.as_str()), (2, ""), "{ran:?}");
     assert!(ran.stderr.contains("--kubeconfig FILE"), "{}", ran.stderr);

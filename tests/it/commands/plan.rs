@@ -34,7 +34,7 @@ fn plan(machines: &str, template: &str, constraints: &str, more: &[&str]) -> (i3
 }
 
 #[test]
-fn the_example_of_the_seed_over_200_machines() {
+fn the_example_inventory_of_200_machines_gives_a_stable_plan() {
     let files = [example("machines.json"), example("template.yml"), example("constraints.json")];
     let (status, made, _) = plan(&files[0], &files[1], &files[2], &[]);
     assert_eq!((status, &made["action"], &made["changed"]), (0, &json!("initialize"), &json!(true)));
@@ -67,11 +67,11 @@ fn the_example_of_the_seed_over_200_machines() {
 }
 
 #[test]
-fn bad_input_is_an_error_that_names_the_object_and_keeps_the_definition() {
+fn a_plan_from_bad_input_fails_names_the_object_and_keeps_the_definition() {
     let dir = Files(tempfile::tempdir().unwrap());
     let machines: Value = serde_json::from_str(&std::fs::read_to_string(example("machines.json")).unwrap()).unwrap();
     let (template, constraints) = (example("template.yml"), example("constraints.json"));
-    for (pointer, value, word) in [
+    for (pointer, value, message) in [
         ("/3/spec/retireDate", json!("soon"), "machine SN00003: retireDate: \"soon\""),
         ("/3/status/state", json!("BROKEN"), "machine SN00003: state: \"BROKEN\" is not known"),
         ("/3/spec/ipv4", json!(["10.69.0.4"]), "machines SN00000 and SN00003 both have the address 10.69.0.4"),
@@ -80,7 +80,7 @@ fn bad_input_is_an_error_that_names_the_object_and_keeps_the_definition() {
         *bad.pointer_mut(pointer).unwrap() = value;
         let (status, made, err) = plan(&dir.file("bad.json", &bad), &template, &constraints, &[]);
         assert_eq!((status, &made["changed"], &made["cluster"]), (1, &json!(false), &Value::Null));
-        assert!(made["error"].as_str().unwrap().contains(word) && err.contains(word), "{made} {err}");
+        assert!(made["error"].as_str().unwrap().contains(message) && err.contains(message), "{made} {err}");
     }
     let mut without = machines.clone();
     *without.pointer_mut("/3/spec/ipv4").unwrap() = json!([]);
@@ -94,7 +94,7 @@ fn bad_input_is_an_error_that_names_the_object_and_keeps_the_definition() {
 }
 
 #[test]
-fn automatic_repair_says_what_it_would_add_and_why_not_the_others() {
+fn auto_repair_plan_lists_its_repairs_and_why_other_machines_get_none() {
     let dir = Files(tempfile::tempdir().unwrap());
     let machine = |serial: &str, state: &str, n: u8| {
         json!({"spec": {"serial": serial, "rack": 0, "indexInRack": n, "role": "cs", "ipv4": [format!("10.0.0.{n}")],
@@ -132,7 +132,7 @@ fn automatic_repair_says_what_it_would_add_and_why_not_the_others() {
 /// A misspelt constraint has no effect: the message names it with the nearest known one, and the plan is made without
 /// it.
 #[test]
-fn a_constraint_that_nobody_knows_is_named_with_the_nearest_one() {
+fn an_unknown_constraint_is_reported_with_the_nearest_known_name() {
     let dir = Files(tempfile::tempdir().unwrap());
     let constraints = json!({"control-plane-count": 3, "minimum-worker": 90, "colour": 1});
     let file = dir.file("constraints.json", &constraints);

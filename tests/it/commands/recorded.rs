@@ -64,7 +64,7 @@ fn same(got: &str, want: &str) -> bool {
 }
 
 #[tokio::test]
-async fn recorded_runs_of_ckecli_are_answered_alike() {
+async fn recorded_ckecli_runs_give_the_same_results() {
     let Some(rig) = Rig::start().await else { return };
     let (mut compared, mut other) = (0, 0);
     let mut wrong = Vec::new();
@@ -87,22 +87,22 @@ async fn recorded_runs_of_ckecli_are_answered_alike() {
             .map(|word| word.strip_prefix('@').map_or(word.clone(), |name| rig.file(name, text(&case.files[name]))))
             .collect();
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let ran = rig.run_with(&argv, &case.stdin);
+        let output = rig.run_with(&argv, &case.stdin);
         let after = rig.keys().await;
 
         let mut bad = Vec::new();
-        if (ran.status == 0) != (case.exit == 0) {
-            bad.push(format!("exit {}, recorded {}: {}", ran.status, case.exit, ran.stderr));
+        if (output.status == 0) != (case.exit == 0) {
+            bad.push(format!("exit {}, recorded {}: {}", output.status, case.exit, output.stderr));
         }
-        if case.exit == 0 && !same(&ran.stdout, &case.stdout) {
-            bad.push(format!("stdout {:?}, recorded {:?}", ran.stdout, case.stdout));
+        if case.exit == 0 && !same(&output.stdout, &case.stdout) {
+            bad.push(format!("stdout {:?}, recorded {:?}", output.stdout, case.stdout));
         }
         let written: Vec<&String> =
             after.iter().filter(|(k, v)| before.get(*k).is_none_or(|b| b.1 != v.1)).map(|(k, _)| k).collect();
-        let mut wanted: Vec<&String> = case.puts.keys().collect();
-        wanted.sort();
-        if written != wanted {
-            bad.push(format!("wrote {written:?}, recorded {wanted:?}"));
+        let mut expected: Vec<&String> = case.puts.keys().collect();
+        expected.sort();
+        if written != expected {
+            bad.push(format!("wrote {written:?}, recorded {expected:?}"));
         }
         for (key, want) in &case.puts {
             if let Some((got, _)) = after.get(key)

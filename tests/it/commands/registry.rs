@@ -3,7 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use super::rig::{Ran, Rig};
+use super::rig::{Rig, RunOutput};
 
 const TEMPLATE: &str = "\
 name: cluster
@@ -19,7 +19,7 @@ service_subnet: 10.68.0.0/16
 ";
 
 #[tokio::test]
-async fn what_was_set_is_printed_and_lies_where_cke_reads_it() {
+async fn template_and_variables_are_stored_in_ckes_keys_and_printed_back() {
     let Some(rig) = Rig::start().await else { return };
     assert_eq!(rig.run(&["sabakan", "set-template", &rig.file("t.yml", TEMPLATE)]).status, 0);
     let stored: serde_json::Value = serde_json::from_str(&rig.get("/cke/sabakan/template").await.unwrap()).unwrap();
@@ -36,7 +36,7 @@ async fn what_was_set_is_printed_and_lies_where_cke_reads_it() {
 }
 
 #[tokio::test]
-async fn a_template_that_cannot_be_used_is_refused_with_the_reason() {
+async fn an_unusable_template_is_refused_with_the_reason() {
     let Some(rig) = Rig::start().await else { return };
     for (from, to, words) in [
         ("  control_plane: true\n", "", "no template for control planes"),
@@ -58,13 +58,13 @@ async fn a_template_that_cannot_be_used_is_refused_with_the_reason() {
     ] {
         let text = TEMPLATE.replacen(from, to, 1);
         assert_ne!(text, TEMPLATE);
-        let ran = rig.run(&["sabakan", "set-template", &rig.file("bad.yml", &text)]);
-        assert_eq!(ran.status, 1, "{ran:?}");
-        assert!(ran.stderr.contains("bad.yml") && ran.stderr.contains(words), "{words}: {}", ran.stderr);
+        let output = rig.run(&["sabakan", "set-template", &rig.file("bad.yml", &text)]);
+        assert_eq!(output.status, 1, "{output:?}");
+        assert!(output.stderr.contains("bad.yml") && output.stderr.contains(words), "{words}: {}", output.stderr);
         assert_eq!(rig.get("/cke/sabakan/template").await, None);
     }
-    let ran = rig.run(&["auto-repair", "set-variables", &rig.file("v", r#"{"having": {"states": ["BAD"]}}"#)]);
-    assert!(ran.status == 1 && ran.stderr.contains("invalid state: BAD"), "{ran:?}");
+    let output = rig.run(&["auto-repair", "set-variables", &rig.file("v", r#"{"having": {"states": ["BAD"]}}"#)]);
+    assert!(output.status == 1 && output.stderr.contains("invalid state: BAD"), "{output:?}");
     assert_eq!(rig.get("/cke/auto-repair/query-variables").await, None);
 }
 
@@ -87,12 +87,12 @@ fn sabakan(machines: &[(u8, &str)]) -> String {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut asked = Vec::new();
+            let mut request = Vec::new();
             let mut some = [0; 4096];
             // the request is complete once its braces are: it is one JSON object
-            while !asked.windows(4).any(|w| w == b"\r\n\r\n") || !asked.ends_with(b"}") {
+            while !request.windows(4).any(|w| w == b"\r\n\r\n") || !request.ends_with(b"}") {
                 match stream.read(&mut some) {
-                    Ok(n) if n > 0 => asked.extend_from_slice(&some[..n]),
+                    Ok(n) if n > 0 => request.extend_from_slice(&some[..n]),
                     _ => break,
                 }
             }
@@ -107,7 +107,7 @@ const SMALL: &str = "name: test\nnodes:\n- {user: root, control_plane: true}\n- 
 
 /// The rig's cluster with a sabakan that knows its machines, and one change that waits at the gate: two of three
 /// workers are gone from sabakan.
-async fn gated() -> Option<Rig> {
+async fn rig_with_pending_change() -> Option<Rig> {
     let rig = Rig::start().await?;
     rig.define();
     let url = sabakan(&[(11, "HEALTHY"), (12, "HEALTHY")]);
@@ -119,72 +119,75 @@ async fn gated() -> Option<Rig> {
         &["constraints", "set", "control-plane-count", "1"],
         &["sabakan", "enable"],
     ] {
-        let ran = rig.run(args);
-        assert_eq!(ran.status, 0, "{ran:?}");
+        let output = rig.run(args);
+        assert_eq!(output.status, 0, "{output:?}");
     }
     Some(rig)
 }
 
-fn says(ran: &Ran, words: &str) {
-    assert!(ran.stdout.contains(words) || ran.stderr.contains(words), "{words:?} is missing: {ran:?}");
+fn assert_output(output: &RunOutput, words: &str) {
+    assert!(output.stdout.contains(words) || output.stderr.contains(words), "{words:?} is missing: {output:?}");
 }
 
 /// `diff` and `approve` report what the leader would do with a change.
 #[tokio::test]
-async fn diff_and_approve_say_what_applying_waits_for_and_approve_is_refused_where_nobody_is_asked() {
-    let Some(rig) = gated().await else { return };
+async fn diff_and_approve_report_why_a_change_waits_and_approve_needs_a_pending_approval() {
+    let Some(rig) = rig_with_pending_change().await else { return };
     let (diff, approve) = (|| rig.run(&["sabakan", "diff"]), || rig.run(&["sabakan", "approve"]));
-    says(&diff(), "waits for approval of ");
+    assert_output(&diff(), "waits for approval of ");
     // a hold
     assert_eq!(rig.run(&["sabakan", "hold", "--reason", "moving racks"]).status, 0);
-    says(&diff(), "waits: on hold by ");
-    says(&diff(), "moving racks");
-    let ran = approve();
-    assert_eq!(ran.status, 3, "{ran:?}");
-    says(&ran, "while applying is on hold by ");
+    assert_output(&diff(), "waits: on hold by ");
+    assert_output(&diff(), "moving racks");
+    let output = approve();
+    assert_eq!(output.status, 3, "{output:?}");
+    assert_output(&output, "while applying is on hold by ");
     assert_eq!(rig.run(&["sabakan", "unhold"]).status, 0);
     // the switch
     assert_eq!(rig.run(&["sabakan", "disable"]).status, 0);
-    says(&diff(), "is not applied: disabled: `cketerm sabakan enable`");
-    let ran = approve();
-    assert_eq!(ran.status, 3, "{ran:?}");
-    says(&ran, "no change waits for approval: disabled");
+    assert_output(&diff(), "is not applied: disabled: `cketerm sabakan enable`");
+    let output = approve();
+    assert_eq!(output.status, 3, "{output:?}");
+    assert_output(&output, "no change waits for approval: disabled");
     assert_eq!(rig.run(&["sabakan", "enable"]).status, 0);
     // an API server in progress
     let entry =
         r#"{"index":"0","node":"10.0.0.11","status":"rebooting","last_transition_time":"2026-11-21T10:00:00Z"}"#;
     rig.put("/cke/reboots/data/0000000000000000", entry).await;
-    says(&diff(), "waits: API server 10.0.0.11 is in work (reboots/0)");
-    says(&diff(), "waits for approval of ");
+    assert_output(&diff(), "waits: API server 10.0.0.11 is in work (reboots/0)");
+    assert_output(&diff(), "waits for approval of ");
     rig.delete("/cke/reboots/data/0000000000000000").await;
     // a policy without approval
     assert_eq!(rig.run(&["policy", "set", "approval", "never"]).status, 0);
-    let ran = diff();
-    assert!(!ran.stdout.contains("waits for approval"), "{ran:?}");
-    says(&ran, "start `cketerm --daemon`");
+    let output = diff();
+    assert!(!output.stdout.contains("waits for approval"), "{output:?}");
+    assert_output(&output, "start `cketerm --daemon`");
     let json: serde_json::Value = serde_json::from_str(&rig.run(&["sabakan", "diff", "-o", "json"]).stdout).unwrap();
     assert_eq!((&json["gate"], &json["applying"]["state"]), (&serde_json::Value::Null, &"waits".into()), "{json}");
-    let ran = approve();
-    assert_eq!(ran.status, 3, "{ran:?}");
-    says(&ran, "policy approval is never");
+    let output = approve();
+    assert_eq!(output.status, 3, "{output:?}");
+    assert_output(&output, "policy approval is never");
     // a policy with approval again: one approval passes the change, and no second one is needed
     assert_eq!(rig.run(&["policy", "set", "approval", "gate"]).status, 0);
     assert_eq!(approve().status, 0);
-    says(&diff(), "start `cketerm --daemon`");
+    assert_output(&diff(), "start `cketerm --daemon`");
     assert_eq!(approve().status, 3);
 }
 
 /// A list without plans states the reason; a template that was never set is no error.
 #[tokio::test]
-async fn machines_list_says_why_there_is_no_plan() {
-    let Some(rig) = gated().await else { return };
-    let ran = rig.run(&["machines", "list"]);
-    assert!(ran.status == 0 && ran.stdout.contains("10.0.0.12") && !ran.stderr.contains("no plan"), "{ran:?}");
+async fn machines_list_explains_why_there_is_no_plan() {
+    let Some(rig) = rig_with_pending_change().await else { return };
+    let output = rig.run(&["machines", "list"]);
+    assert!(
+        output.status == 0 && output.stdout.contains("10.0.0.12") && !output.stderr.contains("no plan"),
+        "{output:?}"
+    );
     assert_eq!(rig.run(&["policy", "set", "strategy", "all-healthy"]).status, 0);
-    let ran = rig.run(&["machines", "list"]);
-    assert!(ran.status == 0 && ran.stdout.contains("10.0.0.12"), "{ran:?}");
-    assert!(ran.stderr.contains("warning: no plan: strategy all-healthy"), "{ran:?}");
+    let output = rig.run(&["machines", "list"]);
+    assert!(output.status == 0 && output.stdout.contains("10.0.0.12"), "{output:?}");
+    assert!(output.stderr.contains("warning: no plan: strategy all-healthy"), "{output:?}");
     rig.delete("/cke/sabakan/template").await;
-    let ran = rig.run(&["machines", "list"]);
-    assert!(ran.status == 0 && !ran.stderr.contains("no plan"), "{ran:?}");
+    let output = rig.run(&["machines", "list"]);
+    assert!(output.status == 0 && !output.stderr.contains("no plan"), "{output:?}");
 }

@@ -33,36 +33,36 @@ async fn rig() -> Option<Rig> {
 const ADD: [&str; 5] = ["repair-queue", "add", "unreachable", "QEMU", "10.0.0.12"];
 
 #[tokio::test]
-async fn a_repair_is_added_with_who_and_why_and_a_machine_outside_the_cluster_is_welcome() {
+async fn a_repair_records_user_and_reason_and_may_be_outside_the_cluster() {
     let Some(rig) = rig().await else { return };
-    let ran = rig.run(&[&ADD[..], &["--reason", "INC-9"]].concat());
-    assert_eq!((ran.status, ran.stdout.as_str(), ran.stderr.as_str()), (0, "", "added: 0\n"));
+    let output = rig.run(&[&ADD[..], &["--reason", "INC-9"]].concat());
+    assert_eq!((output.status, output.stdout.as_str(), output.stderr.as_str()), (0, "", "added: 0\n"));
     let request = json_of(&rig.get("/cke/cketerm/requests/repairs/0").await.unwrap());
     assert_eq!(request["reason"], "INC-9");
-    let ran = rig.run(&["repair-queue", "add", "unhealthy", "iDRAC-9", "10.9.9.9", "SN7"]);
-    assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.stderr.contains("10.9.9.9 is not in the cluster definition; it is not drained"), "{ran:?}");
+    let output = rig.run(&["repair-queue", "add", "unhealthy", "iDRAC-9", "10.9.9.9", "SN7"]);
+    assert_eq!(output.status, 0, "{output:?}");
+    assert!(output.stderr.contains("10.9.9.9 is not in the cluster definition; it is not drained"), "{output:?}");
     let again = rig.run(&ADD);
     assert!(again.stderr.contains("10.0.0.12 already has repair entry 0"), "{again:?}");
     let listed = json_of(&rig.run(&["repair-queue", "list"]).stdout);
-    let told: Vec<(&Value, &Value)> =
+    let rows: Vec<(&Value, &Value)> =
         listed.as_array().unwrap().iter().map(|e| (&e["address"], &e["serial"])).collect();
     let (twelve, nine) = (json!("10.0.0.12"), json!("10.9.9.9"));
-    assert_eq!(told, [(&twelve, &Value::Null), (&nine, &json!("SN7")), (&twelve, &Value::Null)]);
+    assert_eq!(rows, [(&twelve, &Value::Null), (&nine, &json!("SN7")), (&twelve, &Value::Null)]);
 }
 
 /// REP-7: an operation that the definition does not have is refused with the known types or operations.
 #[tokio::test]
-async fn what_the_definition_cannot_do_is_refused_with_what_it_can_and_nothing_is_written() {
+async fn an_undefined_repair_operation_is_refused_with_the_defined_ones() {
     let Some(rig) = rig().await else { return };
-    for (words, status, said) in [
+    for (words, status, text) in [
         (["unreachable", "qemu", "10.0.0.12"], 3, "known types: QEMU, iDRAC-9"),
         (["reachable", "QEMU", "10.0.0.12"], 3, "known operations: unreachable, unhealthy"),
         (["unreachable", "QEMU", "worker13"], 2, "\"worker13\" is not an IP address"),
     ] {
-        let ran = rig.run(&[&["repair-queue", "add"][..], &words].concat());
-        assert_eq!(ran.status, status, "{ran:?}");
-        assert!(ran.stderr.contains(said), "{ran:?}");
+        let output = rig.run(&[&["repair-queue", "add"][..], &words].concat());
+        assert_eq!(output.status, status, "{output:?}");
+        assert!(output.stderr.contains(text), "{output:?}");
     }
     assert_eq!(rig.run(&["repair-queue", "list"]).stdout, "[]\n");
     assert_eq!(rig.get("/cke/repairs/write-index").await, None);
@@ -98,7 +98,7 @@ async fn deletion_marks_the_entries_and_prints_their_indexes() {
 }
 
 #[tokio::test]
-async fn orders_are_taken_where_they_make_sense_and_refused_with_the_state_where_not() {
+async fn repair_orders_are_accepted_or_refused_depending_on_the_entrys_state() {
     let Some(rig) = rig().await else { return };
     put(&rig, 0, "processing", "watching").await;
     put(&rig, 1, "queued", "waiting").await;
@@ -106,40 +106,40 @@ async fn orders_are_taken_where_they_make_sense_and_refused_with_the_state_where
     let order = |verb: &str, index: &str| rig.run(&["repair-queue", verb, index, "--reason", "seen by eye"]);
     assert_eq!(rig.run(&["repair-queue", "done", "0"]).status, 2, "a reason is needed");
     for (verb, index) in [("done", "0"), ("retry", "0"), ("hold", "1"), ("unhold", "1"), ("force", "1")] {
-        let ran = order(verb, index);
-        assert_eq!(ran.status, 0, "{verb}: {ran:?}");
+        let output = order(verb, index);
+        assert_eq!(output.status, 0, "{verb}: {output:?}");
     }
     let given = json_of(&rig.get("/cke/cketerm/orders/repairs/1").await.unwrap());
     assert_eq!((&given["verb"], &given["reason"]), (&json!("force"), &json!("seen by eye")));
-    for (verb, index, said) in [
+    for (verb, index, text) in [
         ("hold", "0", "is processing, step 1 watching"),
         ("retry", "1", "is queued"),
         ("done", "2", "a failed repair is final: delete it and add it again"),
         ("retry", "9", "entry repairs/9 does not exist"),
     ] {
-        let ran = order(verb, index);
-        assert_ne!(ran.status, 0, "{verb} {index}");
-        assert!(ran.stderr.contains(said), "{ran:?}");
+        let output = order(verb, index);
+        assert_ne!(output.status, 0, "{verb} {index}");
+        assert!(output.stderr.contains(text), "{output:?}");
     }
 }
 
 #[tokio::test]
-async fn wait_prints_ckecli_s_lines_and_looks_once_with_a_timeout_of_nothing() {
+async fn wait_prints_ckeclis_lines_and_checks_once_with_timeout_0() {
     let Some(rig) = rig().await else { return };
     assert_eq!(rig.run(&["repair-queue", "wait"]).stdout, "repair queue is empty\n");
     put(&rig, 0, "succeeded", "watching").await;
-    let ran = rig.run(&["repair-queue", "wait", "--timeout-seconds", "0"]);
-    assert_eq!((ran.status, ran.stdout.as_str()), (1, "repair queue entries: 1\n"), "finished entries count");
-    assert!(ran.stderr.contains("timed out waiting for repair queue to become empty after 0s"), "{ran:?}");
+    let output = rig.run(&["repair-queue", "wait", "--timeout-seconds", "0"]);
+    assert_eq!((output.status, output.stdout.as_str()), (1, "repair queue entries: 1\n"), "finished entries count");
+    assert!(output.stderr.contains("timed out waiting for repair queue to become empty after 0s"), "{output:?}");
 }
 
 #[tokio::test]
 async fn why_names_machine_operation_and_step() {
     let Some(rig) = rig().await else { return };
     put(&rig, 2, "processing", "watching").await;
-    let ran = rig.run(&["repair-queue", "why", "2"]);
+    let output = rig.run(&["repair-queue", "why", "2"]);
     let named = "repairs/2 (10.0.0.12 QEMU unreachable, processing, step 1 watching): ";
-    assert!(ran.status == 0 && ran.stdout.starts_with(named), "{ran:?}");
+    assert!(output.status == 0 && output.stdout.starts_with(named), "{output:?}");
     assert_eq!(rig.run(&["repair-queue", "why", "3"]).status, 1);
 }
 
@@ -148,17 +148,17 @@ async fn a_plan_shows_the_steps_and_writes_nothing() {
     let Some(rig) = rig().await else { return };
     put(&rig, 2, "processing", "watching").await;
     let before = rig.keys().await;
-    let ran = rig.run(&["repair-queue", "plan", "unreachable", "QEMU", "10.0.0.12"]);
-    assert_eq!(ran.status, 0, "{ran:?}");
+    let output = rig.run(&["repair-queue", "plan", "unreachable", "QEMU", "10.0.0.12"]);
+    assert_eq!(output.status, 0, "{output:?}");
     assert_eq!(
-        ran.stdout,
+        output.stdout,
         "unreachable of QEMU 10.0.0.12: 10.0.0.12\n  \
          step 1: /bin/true 10.0.0.12, then check its health for 60s\n  \
          step 2: drain, then /bin/false 10.0.0.12, then check its health for 60s\n  \
          healthy once `/bin/echo true 10.0.0.12` prints true\n\
          ahead of it: repairs/2 (processing, step 1 watching)\n"
     );
-    assert!(ran.stderr.contains("no preview of the drain"), "no Kubernetes is asked: {ran:?}");
+    assert!(output.stderr.contains("no preview of the drain"), "no Kubernetes is asked: {output:?}");
     let outside = rig.run(&["repair-queue", "plan", "unhealthy", "QEMU", "10.9.9.9"]);
     assert!(outside.stdout.contains("10.9.9.9: not a member of the cluster: nothing is drained"), "{outside:?}");
     let unknown = rig.run(&["repair-queue", "plan", "unhealthy", "R640", "10.9.9.9"]);
@@ -168,7 +168,7 @@ async fn a_plan_shows_the_steps_and_writes_nothing() {
 
 /// A finished repair stays until a user deletes it: `why` reports how it ended, never that something is next.
 #[tokio::test]
-async fn why_of_a_finished_repair_says_how_it_ended() {
+async fn why_of_a_finished_repair_reports_how_it_ended() {
     let Some(rig) = rig().await else { return };
     put(&rig, 1, "failed", "waiting").await;
     put(&rig, 2, "succeeded", "waiting").await;
@@ -177,16 +177,16 @@ async fn why_of_a_finished_repair_says_how_it_ended() {
         "at": "2026-06-01T01:02:03Z", "last": {"index": "1"},
     });
     rig.put("/cke/cketerm/history/repairs-0000000000000001", &ending.to_string()).await;
-    let said = rig.run(&["repair-queue", "why", "1"]).stdout;
-    let wanted = "ended at 2026-06-01T01:02:03Z: failed: the command of step 1: exit 3";
-    assert!(said.contains("10.0.0.11 QEMU unreachable") && said.contains(wanted), "{said}");
-    assert!(!said.contains("next"), "{said}");
-    let said = json_of(&rig.run(&["repair-queue", "why", "1", "-o", "json"]).stdout);
-    assert_eq!(said["outcome"], "failed: the command of step 1: exit 3", "{said}");
+    let text = rig.run(&["repair-queue", "why", "1"]).stdout;
+    let expected = "ended at 2026-06-01T01:02:03Z: failed: the command of step 1: exit 3";
+    assert!(text.contains("10.0.0.11 QEMU unreachable") && text.contains(expected), "{text}");
+    assert!(!text.contains("next"), "{text}");
+    let text = json_of(&rig.run(&["repair-queue", "why", "1", "-o", "json"]).stdout);
+    assert_eq!(text["outcome"], "failed: the command of step 1: exit 3", "{text}");
     // ended by CKE, which keeps no such record
-    let said = rig.run(&["repair-queue", "why", "2"]).stdout;
-    assert!(said.contains("ended at 2026-06-01T01:02:03Z: succeeded; no record says why"), "{said}");
-    let said = json_of(&rig.run(&["repair-queue", "why", "2", "-o", "json"]).stdout);
-    assert_eq!((&said["entry"], &said["at"]), (&json!("repairs/2"), &json!("2026-06-01T01:02:03Z")), "{said}");
-    assert_eq!(said["last"]["status"], "succeeded", "{said}");
+    let text = rig.run(&["repair-queue", "why", "2"]).stdout;
+    assert!(text.contains("ended at 2026-06-01T01:02:03Z: succeeded; no record says why"), "{text}");
+    let text = json_of(&rig.run(&["repair-queue", "why", "2", "-o", "json"]).stdout);
+    assert_eq!((&text["entry"], &text["at"]), (&json!("repairs/2"), &json!("2026-06-01T01:02:03Z")), "{text}");
+    assert_eq!(text["last"]["status"], "succeeded", "{text}");
 }

@@ -17,7 +17,7 @@ use crate::world::{Etcd, EtcdVersion, program};
 
 /// Result of a run of the program.
 #[derive(Debug)]
-pub struct Ran {
+pub struct RunOutput {
     pub status: i32,
     pub stdout: String,
     pub stderr: String,
@@ -56,7 +56,7 @@ impl Rig {
     }
 
     /// Starts an etcd for this test alone, under `/cke/`.
-    pub async fn alone() -> Option<Self> {
+    pub async fn dedicated() -> Option<Self> {
         let etcd = Etcd::start(EtcdVersion::V34)?;
         let url = etcd.url.clone();
         Some(Self { _etcd: Some(Arc::new(etcd)), ..Self::on(&url).await })
@@ -81,19 +81,23 @@ impl Rig {
     }
 
     /// Runs the program on this etcd with CKE's configuration file, as a script of CKE's operators would.
-    pub fn run(&self, args: &[&str]) -> Ran {
+    pub fn run(&self, args: &[&str]) -> RunOutput {
         self.run_with(args, "")
     }
 
     /// Same as [`Self::run`], with this text on standard input.
-    pub fn run_with(&self, args: &[&str], stdin: &str) -> Ran {
+    pub fn run_with(&self, args: &[&str], stdin: &str) -> RunOutput {
         let text = format!("endpoints: [\"{}\"]\nprefix: {}\n", self.url, self.prefix);
         let config = self.file("cke.yml", &text);
         let mut all = vec!["--config", &config];
         all.extend(args);
-        let ran = run(&all, stdin);
-        let as_seen = |text: String| text.replace(&self.prefix, "/cke/");
-        Ran { status: ran.status, stdout: as_seen(ran.stdout), stderr: as_seen(ran.stderr) }
+        let output = run(&all, stdin);
+        let with_cke_prefix = |text: String| text.replace(&self.prefix, "/cke/");
+        RunOutput {
+            status: output.status,
+            stdout: with_cke_prefix(output.stdout),
+            stderr: with_cke_prefix(output.stderr),
+        }
     }
 
     pub async fn put(&self, key: &str, value: &str) {
@@ -136,7 +140,7 @@ impl Rig {
 }
 
 /// Runs the program without this machine's environment variables that could name a server.
-pub fn run(args: &[&str], stdin: &str) -> Ran {
+pub fn run(args: &[&str], stdin: &str) -> RunOutput {
     let mut child: Child = program::command()
         .args(args)
         .env_remove("COLUMNS")
@@ -150,7 +154,7 @@ pub fn run(args: &[&str], stdin: &str) -> Ran {
     drop(input);
     let out = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { status: out.status.code().unwrap_or(-1), stdout: text(out.stdout), stderr: text(out.stderr) }
+    RunOutput { status: out.status.code().unwrap_or(-1), stdout: text(out.stdout), stderr: text(out.stderr) }
 }
 
 pub const DEFINITION: &str = "\

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rig::{DEFINITION, Ran, Rig, run};
+use super::rig::{DEFINITION, Rig, RunOutput, run};
 
 /// The secret.
 const SECRET: &str = "hunter2";
@@ -56,7 +56,7 @@ async fn a_secret_in_any_common_form_is_in_no_output() {
 
     let state = rig.run(&["state"]);
     let file = rig.file("state.json", &state.stdout);
-    let words: [&[&str]; 18] = [
+    let commands: [&[&str]; 18] = [
         &["state"],
         &["decide", "--from", &file, "--as-leader"],
         &["decide", "--from", &file, "--as-leader", "-o", "json"],
@@ -76,11 +76,11 @@ async fn a_secret_in_any_common_form_is_in_no_output() {
         &["repair-queue", "plan", "unreachable", "QEMU", "10.0.0.13", "-o", "json"],
         &["info"],
     ];
-    for word in words {
-        let ran: Ran = rig.run(word);
-        assert_eq!(ran.status, 0, "{word:?}: {ran:?}");
-        assert!(!ran.stdout.is_empty(), "{word:?}");
-        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{word:?}: {ran:?}");
+    for arguments in commands {
+        let output: RunOutput = rig.run(arguments);
+        assert_eq!(output.status, 0, "{arguments:?}: {output:?}");
+        assert!(!output.stdout.is_empty(), "{arguments:?}");
+        assert!(!output.stdout.contains(SECRET) && !output.stderr.contains(SECRET), "{arguments:?}: {output:?}");
     }
     let detail = rig.run(&["screenshot", "--view", "reboots", "--size", "200x60", "--keys", "enter"]).stdout;
     assert!(detail.contains("-P *** power cycle") && detail.contains("\"Password\": \"***\""), "{detail}");
@@ -88,14 +88,14 @@ async fn a_secret_in_any_common_form_is_in_no_output() {
 
 /// Messages do not print the credentials in the kubeconfig's server URL.
 #[test]
-fn the_user_part_of_a_url_is_named_nowhere() {
+fn credentials_in_a_url_are_never_printed() {
     let dir = tempfile::TempDir::new().unwrap();
     let kubeconfig = dir.path().join("kubeconfig");
     let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
                 users: [{name: a, user: {}}]\nclusters: [{name: a, cluster: {server: 'http://admin:hunter2@127.0.0.1:1'}}]\n";
     std::fs::write(&kubeconfig, text).unwrap();
     let all = ["--etcd-endpoints", "http://root:hunter2@127.0.0.1:1", "--kubeconfig", kubeconfig.to_str().unwrap()];
-    let words: [&[&str]; 7] = [
+    let commands: [&[&str]; 7] = [
         &["info"],
         &["config", "show"],
         &["config", "show", "-o", "json"],
@@ -104,10 +104,10 @@ fn the_user_part_of_a_url_is_named_nowhere() {
         &["rq", "list"],
         &["nodes", "cordon", "w1"],
     ];
-    for word in words {
-        let ran = run(&[&all, word].concat(), "");
-        assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{word:?}: {ran:?}");
-        let named = format!("{}{}", ran.stdout, ran.stderr).contains("127.0.0.1:1");
-        assert!(named || word == ["config", "check"], "{word:?}: {ran:?}");
+    for arguments in commands {
+        let output = run(&[&all, arguments].concat(), "");
+        assert!(!output.stdout.contains(SECRET) && !output.stderr.contains(SECRET), "{arguments:?}: {output:?}");
+        let named = format!("{}{}", output.stdout, output.stderr).contains("127.0.0.1:1");
+        assert!(named || arguments == ["config", "check"], "{arguments:?}: {output:?}");
     }
 }

@@ -36,7 +36,7 @@ async fn passes(name: &str, minutes: u64) -> Vec<Arc<Seen>> {
 
 /// I45, and `decide --from`: a bug report can be replayed.
 #[tokio::test(start_paused = true)]
-async fn every_pass_of_a_running_engine_is_decided_alike_from_what_state_writes() {
+async fn decide_replays_every_pass_of_an_engine_from_its_saved_state() {
     let mut effects = 0;
     for (name, minutes) in [("budget", 10), ("repairs", 10), ("registry", 5), ("hosts", 2), ("api-servers", 10)] {
         let all = Box::pin(passes(name, minutes)).await;
@@ -55,7 +55,7 @@ async fn every_pass_of_a_running_engine_is_decided_alike_from_what_state_writes(
 }
 
 #[tokio::test]
-async fn state_prints_what_decide_reads_and_neither_writes() {
+async fn decide_reads_the_output_of_state_and_neither_writes_to_etcd() {
     let Some(rig) = Rig::start().await else { return };
     rig.define();
     rig.run_with(&["rq", "add", "-"], "10.0.0.12 10.0.0.13");
@@ -82,28 +82,28 @@ async fn state_prints_what_decide_reads_and_neither_writes() {
     assert!(value["reasons"]["reboots/0"]["text"].as_str().unwrap().contains("Kubernetes is not configured"));
     assert_eq!(rig.run(&["decide", "--from", &file, "--as-leader"]).status, 0);
 
-    for (text, said) in [
+    for (text, message) in [
         ("{", "is not a cketerm state: EOF"),
         ("", "is not a cketerm state"),
         ("{}", "it has no cketerm_state"),
         (r#"{"cketerm_state":9,"version":"7.0.0"}"#, "was written by cketerm 7.0.0 (form 9)"),
         (r#"{"cketerm_state":1,"version":"0.1.0","now":1}"#, "is not a cketerm state"),
     ] {
-        let ran = rig.run_with(&["decide", "--from", "-"], text);
-        assert_eq!((ran.status, ran.stdout.as_str()), (1, ""), "{text}: {ran:?}");
-        assert!(ran.stderr.contains(said), "{text}: {}", ran.stderr);
+        let output = rig.run_with(&["decide", "--from", "-"], text);
+        assert_eq!((output.status, output.stdout.as_str()), (1, ""), "{text}: {output:?}");
+        assert!(output.stderr.contains(message), "{text}: {}", output.stderr);
     }
     let mut odd = document.clone();
     odd["snapshot"]["store"]["of_tomorrow"] = json!(1);
-    let ran = rig.run_with(&["decide", "--from", "-"], &odd.to_string());
-    assert!(ran.status == 1 && ran.stderr.contains("/snapshot/store/of_tomorrow"), "{ran:?}");
+    let output = rig.run_with(&["decide", "--from", "-"], &odd.to_string());
+    assert!(output.status == 1 && output.stderr.contains("/snapshot/store/of_tomorrow"), "{output:?}");
     assert_eq!(rig.run(&["decide"]).status, 2);
     assert_eq!(rig.run(&["state", "-o", "table"]).status, 2);
     assert_eq!(rig.keys().await, before, "I45: it wrote");
 }
 
 #[tokio::test]
-async fn state_sees_kubernetes_too_and_a_leader_in_its_place_would_start_a_drain() {
+async fn state_includes_kubernetes_and_decide_as_leader_starts_a_drain() {
     let Some(world) = World::start(Servers::default()) else { return };
     let rig = Rig::on(&world.etcd).await;
     rig.define();

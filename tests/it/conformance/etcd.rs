@@ -5,7 +5,7 @@ mod election;
 mod etcdctl;
 mod kv;
 mod lease;
-mod talk;
+mod session;
 mod txn;
 mod watch;
 mod watch_streams;
@@ -14,7 +14,7 @@ use super::Case;
 
 /// All cases in the order in which they run: one at a time, because they count revisions.
 pub fn cases() -> Vec<Case> {
-    let ctl = if etcdctl::is_there() { etcdctl::cases() } else { Vec::new() };
+    let ctl = if etcdctl::is_installed() { etcdctl::cases() } else { Vec::new() };
     if ctl.is_empty() {
         crate::world::skipped::<()>("etcdctl is missing (Debian: etcd-client)");
     }

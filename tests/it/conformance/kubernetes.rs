@@ -1,6 +1,5 @@
 //! Cases for an API server without controllers: the cases write budgets' status themselves.
 
-mod ask;
 mod budgets;
 mod controllers;
 mod creates;
@@ -11,6 +10,7 @@ mod kubectl;
 mod lists;
 mod patches;
 mod server;
+mod session;
 mod watches;
 
 use super::Case;

@@ -17,7 +17,7 @@ pub struct Answers {
     /// Name of the world.
     pub world: &'static str,
     /// Case and answer.
-    pub heard: Vec<(&'static str, Value)>,
+    pub results: Vec<(&'static str, Value)>,
     /// Duration in seconds.
     pub seconds: f64,
 }
@@ -36,29 +36,29 @@ impl Report {
 
     /// Writes the table, prints the summary, fails on a difference.
     pub fn show(&self) {
-        let Some(truth) = self.worlds.first() else { return };
+        let Some(reference) = self.worlds.first() else { return };
         let sandbox = self.worlds.iter().any(|w| w.world == SANDBOX);
         let mut table = format!("# Conformance: {}\n\n| case |", self.part);
         for world in &self.worlds {
             let _ = write!(table, " {} |", world.world);
         }
         let _ = writeln!(table, "\n| --- |{}", " --- |".repeat(self.worlds.len()));
-        let (mut differ, mut details, mut expected_ones, mut mended) = (Vec::new(), String::new(), 0, 0);
-        for (i, (case, expected)) in truth.heard.iter().enumerate() {
+        let (mut differ, mut details, mut expected_ones, mut fixed) = (Vec::new(), String::new(), 0, 0);
+        for (i, (case, expected)) in reference.results.iter().enumerate() {
             let _ = write!(table, "| {case} |");
             for world in &self.worlds {
-                let answer = &world.heard[i].1;
+                let answer = &world.results[i].1;
                 let broken = answer.get(BROKEN).is_some();
                 let same = answer == expected;
                 let known = KNOWN.iter().find(|(name, _)| name == case && world.world == SANDBOX);
-                let word = match known {
+                let verdict = match known {
                     _ if broken => "broke",
                     None if same => "agrees",
                     None => "differs",
                     Some(_) if same => "agrees now",
                     Some((_, why)) => why,
                 };
-                let _ = write!(table, " {word} |");
+                let _ = write!(table, " {verdict} |");
                 if broken || !same {
                     let _ = writeln!(details, "\n## {case}: {}\n", world.world);
                     for line in differences(expected, answer) {
@@ -67,7 +67,7 @@ impl Report {
                 }
                 if known.is_some() && !broken {
                     expected_ones += usize::from(!same);
-                    mended += usize::from(same);
+                    fixed += usize::from(same);
                 } else if broken || (!same && world.world == SANDBOX) {
                     differ.push(format!("{case} ({})\n  {}", world.world, differences(expected, answer).join("\n  ")));
                 }
@@ -75,11 +75,11 @@ impl Report {
             table.push('\n');
         }
         let times: Vec<String> = self.worlds.iter().map(|w| format!("{} {:.1} s", w.world, w.seconds)).collect();
-        let cases = truth.heard.len();
+        let cases = reference.results.len();
         let summary = if self.worlds.len() > 1 && sandbox {
             let agree = cases - expected_ones - differ.len();
             format!(
-                "{cases} cases, {agree} agree, {} differ, {expected_ones} are known to differ ({mended} no more)",
+                "{cases} cases, {agree} agree, {} differ, {expected_ones} are known to differ ({fixed} no more)",
                 differ.len()
             )
         } else {
@@ -91,32 +91,32 @@ impl Report {
         let file = dir.join(format!("conformance-{}.md", self.part));
         std::fs::write(&file, table).expect("the report");
         let parts = ["etcd", "kubernetes", "controllers"].map(|part| dir.join(format!("conformance-{part}.md")));
-        let whole: Vec<String> = parts.iter().filter_map(|part| std::fs::read_to_string(part).ok()).collect();
-        std::fs::write(dir.join("conformance.md"), whole.join("\n")).expect("the whole report");
+        let full_report: Vec<String> = parts.iter().filter_map(|part| std::fs::read_to_string(part).ok()).collect();
+        std::fs::write(dir.join("conformance.md"), full_report.join("\n")).expect("the whole report");
         for world in &self.worlds {
             let all: serde_json::Map<String, Value> =
-                world.heard.iter().map(|(case, answer)| ((*case).to_owned(), answer.clone())).collect();
+                world.results.iter().map(|(case, answer)| ((*case).to_owned(), answer.clone())).collect();
             let name = format!("conformance-{}-{}.json", self.part, world.world.replace(' ', "-"));
             let _ = std::fs::write(dir.join(name), format!("{:#}", Value::Object(all)));
         }
         // written past the test harness's capture, because it is the result
-        let said = std::fs::OpenOptions::new().append(true).open("/dev/stderr");
-        let _ = said.and_then(|mut err| writeln!(err, "{summary}: {}", file.display()));
+        let stderr = std::fs::OpenOptions::new().append(true).open("/dev/stderr");
+        let _ = stderr.and_then(|mut err| writeln!(err, "{summary}: {}", file.display()));
         assert!(differ.is_empty(), "{} differences:\n{}", differ.len(), differ.join("\n"));
     }
 }
 
 /// Differences of two answers: path, reference, actual value.
-fn differences(truth: &Value, here: &Value) -> Vec<String> {
+fn differences(reference: &Value, actual: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    walk("", truth, here, &mut found);
+    walk("", reference, actual, &mut found);
     found.truncate(25);
     found
 }
 
-fn walk(path: &str, truth: &Value, here: &Value, found: &mut Vec<String>) {
+fn walk(path: &str, reference: &Value, actual: &Value, found: &mut Vec<String>) {
     let missing = Value::from("nothing");
-    match (truth, here) {
+    match (reference, actual) {
         (Value::Object(a), Value::Object(b)) => {
             for (key, value) in a {
                 walk(&format!("{path}/{key}"), value, b.get(key).unwrap_or(&missing), found);
@@ -131,7 +131,7 @@ fn walk(path: &str, truth: &Value, here: &Value, found: &mut Vec<String>) {
                 walk(&format!("{path}/{i}"), a, b, found);
             }
         }
-        _ if truth != here => found.push(format!("`{path}`: real `{truth}`, here `{here}`")),
+        _ if reference != actual => found.push(format!("`{path}`: real `{reference}`, here `{actual}`")),
         _ => {}
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cketerm::{
     clock::Clock,
     sandbox::{
-        durations::{Durations, Span},
+        durations::{Durations, RandomDuration},
         etcd::Etcd,
         kubernetes::{
             Objects,
@@ -47,7 +47,7 @@ pub fn serve_with(workers: &[Worker]) -> Served {
     let machine = |w: &Worker| Machine { name: w.name.clone(), address: w.address.clone(), ..Machine::default() };
     let machines: Vec<Machine> = workers.iter().map(machine).collect();
     let (end, ended) = oneshot::channel::<()>();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let objects = Objects::new(Clock::Host);
     // the token of the kubeconfig below
     let tokens = [("admin".to_owned(), "admin".to_owned())].into();
@@ -56,18 +56,18 @@ pub fn serve_with(workers: &[Worker]) -> Served {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let _controllers = (!machines.is_empty()).then(|| {
-                let machines = Machines::new(machines, pace(), Clock::Host, 1);
-                Controllers::start(api.objects().clone(), machines, pace(), 1)
+                let machines = Machines::new(machines, short_durations(), Clock::Host, 1);
+                Controllers::start(api.objects().clone(), machines, short_durations(), 1)
             });
             let etcd = serve_etcd(&Etcd::new(Clock::Host)).await;
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
             tokio::spawn(axum::serve(listener, api.router()).into_future());
-            tell.send((etcd, format!("http://{address}"))).expect("somebody listens");
+            sender.send((etcd, format!("http://{address}"))).expect("somebody listens");
             let _ = ended.await;
         });
     });
-    let (etcd, server) = told.recv().expect("the sandbox begins");
+    let (etcd, server) = receiver.recv().expect("the sandbox begins");
     let dir = tempfile::tempdir().expect("a folder");
     let kubeconfig = dir.path().join("kubeconfig");
     // without TLS kubectl sends no token except one in the URL
@@ -81,8 +81,8 @@ pub fn serve_with(workers: &[Worker]) -> Served {
 }
 
 /// Short durations: nobody watches this sandbox.
-fn pace() -> Durations {
-    let quick = Span::between(0.05, 0.2);
+fn short_durations() -> Durations {
+    let quick = RandomDuration::between(0.05, 0.2);
     Durations { pod_start: quick, pod_stop: quick, lag: 0.02, budget_lag: 0.05, ..Durations::demo() }
 }
 

@@ -88,7 +88,7 @@ impl Console {
     }
 
     /// Waits until this was written.
-    pub fn wrote(&self, what: &str) {
+    pub fn wait_for_output(&self, what: &str) {
         crate::world::wait_for(&format!("{what:?} is written"), TIMEOUT.as_secs(), || {
             self.raw().contains(what).then_some(())
         });
@@ -102,7 +102,7 @@ impl Console {
     }
 
     /// Waits for a colour: that of the first character of this text, in the last line that has the text.
-    pub fn coloured(&self, what: &str, colour: vt100::Color) {
+    pub fn wait_for_colour(&self, what: &str, colour: vt100::Color) {
         let at = || {
             let screen = self.screen.lock().expect("the screen");
             let screen = screen.0.screen();
@@ -119,7 +119,7 @@ impl Console {
 
     /// Waits until the program has taken the terminal (the alternate screen, no cursor), or until it has restored it.
     /// Its output may still be on its way when its process has ended or stopped.
-    pub fn holds_the_terminal(&self, held: bool) {
+    pub fn wait_for_terminal_mode(&self, held: bool) {
         let began = Instant::now();
         loop {
             let modes = {
@@ -143,15 +143,15 @@ impl Console {
     }
 
     /// Waits until the screen contains this text, for this many seconds and at least 30. Returns the screen.
-    pub fn shows(&self, what: &str, seconds: u64) -> String {
-        let patience = TIMEOUT.max(Duration::from_secs(seconds));
+    pub fn wait_for_text(&self, what: &str, seconds: u64) -> String {
+        let timeout = TIMEOUT.max(Duration::from_secs(seconds));
         let began = Instant::now();
         loop {
             let text = self.text();
             if text.contains(what) {
                 return text;
             }
-            assert!(began.elapsed() < patience, "waited {patience:?} for {what:?}:\n{text}");
+            assert!(began.elapsed() < timeout, "waited {timeout:?} for {what:?}:\n{text}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -178,7 +178,7 @@ impl Console {
     }
 
     /// Waits for the end; returns the exit status.
-    pub fn ended(&mut self, seconds: u64) -> u32 {
+    pub fn wait_for_end(&mut self, seconds: u64) -> u32 {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a status") {

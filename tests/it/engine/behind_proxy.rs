@@ -30,7 +30,7 @@ struct Connection {
     /// Whether the client gets no more bytes.
     silent: AtomicBool,
     /// Number of bytes sent to the client.
-    answered: AtomicU64,
+    bytes_sent: AtomicU64,
 }
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct Shared {
     /// Delay of the client's bytes in milliseconds.
     delay: AtomicU64,
     /// Whether new connections are silent from the start.
-    deaf: AtomicBool,
+    silent_from_start: AtomicBool,
 }
 
 struct Proxy {
@@ -53,14 +53,14 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
-        let of = Arc::clone(&shared);
+        let shared_copy = Arc::clone(&shared);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(upstream) = TcpStream::connect(&server) else { continue };
                 let connection = Arc::new(Connection::default());
-                connection.silent.store(of.deaf.load(Ordering::SeqCst), Ordering::SeqCst);
-                of.connections.lock().unwrap().push(Arc::clone(&connection));
-                carry(&client, &upstream, &of, &connection);
+                connection.silent.store(shared_copy.silent_from_start.load(Ordering::SeqCst), Ordering::SeqCst);
+                shared_copy.connections.lock().unwrap().push(Arc::clone(&connection));
+                forward(&client, &upstream, &shared_copy, &connection);
             }
         });
         Self { port, shared }
@@ -86,25 +86,25 @@ impl Proxy {
     fn watch_of_nodes(&self, world: &World) -> Arc<Connection> {
         wait_for("the watch of Nodes is found", 30, || {
             let all = self.shared.connections.lock().unwrap().clone();
-            let before: Vec<u64> = all.iter().map(|c| c.answered.load(Ordering::SeqCst)).collect();
+            let before: Vec<u64> = all.iter().map(|c| c.bytes_sent.load(Ordering::SeqCst)).collect();
             for i in 0..10 {
                 let note = json!({"metadata": {"annotations": {"example.org/note": i.to_string()}}});
                 world.ok("PATCH", "/api/v1/nodes/w2", Some(&note));
             }
             sleep(Duration::from_millis(300));
-            let came = all.iter().zip(before).map(|(c, b)| (c.answered.load(Ordering::SeqCst) - b, c));
-            came.max_by_key(|(bytes, _)| *bytes).filter(|(bytes, _)| *bytes > 8_000).map(|(_, c)| Arc::clone(c))
+            let received = all.iter().zip(before).map(|(c, b)| (c.bytes_sent.load(Ordering::SeqCst) - b, c));
+            received.max_by_key(|(bytes, _)| *bytes).filter(|(bytes, _)| *bytes > 8_000).map(|(_, c)| Arc::clone(c))
         })
     }
 }
 
-fn carry(client: &TcpStream, upstream: &TcpStream, shared: &Arc<Shared>, connection: &Arc<Connection>) {
+fn forward(client: &TcpStream, upstream: &TcpStream, shared: &Arc<Shared>, connection: &Arc<Connection>) {
     let (mut from, mut to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
-    let of = Arc::clone(shared);
+    let shared_copy = Arc::clone(shared);
     std::thread::spawn(move || {
         let mut bytes = vec![0; 65_536];
         while let Ok(n @ 1..) = from.read(&mut bytes) {
-            sleep(Duration::from_millis(of.delay.load(Ordering::SeqCst)));
+            sleep(Duration::from_millis(shared_copy.delay.load(Ordering::SeqCst)));
             if to.write_all(&bytes[..n]).is_err() {
                 break;
             }
@@ -120,7 +120,7 @@ fn carry(client: &TcpStream, upstream: &TcpStream, shared: &Arc<Shared>, connect
             if connection.silent.load(Ordering::SeqCst) {
                 continue;
             }
-            connection.answered.fetch_add(n as u64, Ordering::SeqCst);
+            connection.bytes_sent.fetch_add(n as u64, Ordering::SeqCst);
             if to.write_all(&bytes[..n]).is_err() {
                 break;
             }
@@ -137,7 +137,7 @@ fn ready(world: &World, node: &str, status: &str) {
 }
 
 #[test]
-fn nothing_starts_on_a_copy_whose_connection_is_dead_while_all_others_live() {
+fn nothing_starts_on_a_stale_copy_when_only_its_watch_connection_is_dead() {
     let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
     let all = machines(1, 2);
     world.add_nodes(&all);
@@ -148,16 +148,16 @@ fn nothing_starts_on_a_copy_whose_connection_is_dead_while_all_others_live() {
     world.act("freeze", "kwok");
     let watch = proxy.watch_of_nodes(&world);
     watch.silent.store(true, Ordering::SeqCst);
-    proxy.shared.deaf.store(true, Ordering::SeqCst);
+    proxy.shared.silent_from_start.store(true, Ordering::SeqCst);
     // the dead watch does not report this: a worker is down, and the limit of unreachable nodes is 0
     ready(&world, "w2", "Unknown");
     // until that watch's last proof of freshness is older than 10 s
     sleep(Duration::from_secs(11));
     world.queue(&[&all[1]]);
-    let why = || world.word(&["rq", "why", "0", "-o", "json"]);
-    world.or_why(0, "it says that its copy is old", 60, || why().contains("\"Stale\"").then_some(()));
-    proxy.shared.deaf.store(false, Ordering::SeqCst);
-    world.or_why(0, "the gate is seen", 60, || why().contains("UnreachableGate").then_some(()));
+    let why = || world.run(&["rq", "why", "0", "-o", "json"]);
+    world.wait_or_explain(0, "it says that its copy is old", 60, || why().contains("\"Stale\"").then_some(()));
+    proxy.shared.silent_from_start.store(false, Ordering::SeqCst);
+    world.wait_or_explain(0, "the gate is seen", 60, || why().contains("UnreachableGate").then_some(()));
     let drained = |c: &crate::world::history::Change| c.value.as_ref().is_some_and(|v| v.contains("draining"));
     assert!(!changes(&world.etcd, "/cke/reboots/data/").iter().any(drained), "nothing started on the old copy");
     ready(&world, "w2", "True");
@@ -167,18 +167,18 @@ fn nothing_starts_on_a_copy_whose_connection_is_dead_while_all_others_live() {
 }
 
 #[test]
-fn a_reboot_goes_through_where_every_request_takes_three_seconds() {
+fn a_reboot_succeeds_through_a_proxy_that_delays_requests_by_three_seconds() {
     let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.add_pod("default", "web", "w1", "web", None);
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     world.set_up(&all, &json!({"eviction_timeout_seconds": 240}));
     let proxy = Proxy::before(&world.api);
     let daemon = proxy.daemon(&world, "60");
     proxy.shared.delay.store(3_000, Ordering::SeqCst);
     world.queue(&[&all[1]]);
-    world.or_why(0, "it is rebooted", 300, || world.entries().is_empty().then_some(()));
+    world.wait_or_explain(0, "it is rebooted", 300, || world.entries().is_empty().then_some(()));
     let begun = world.power().iter().filter(|p| p.what == "begin" && p.address == all[1].address).count();
     assert_eq!(begun, 1, "once");
     assert!(!daemon.logged().contains("panicked"), "{}", daemon.logged());

@@ -6,16 +6,16 @@ use crate::world::{Options, World, cluster::machines, in_both_worlds, wait_for};
 
 in_both_worlds! {
     Options { kcm: true, kwok: true, audit: true, etcd34: false };
-    i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gives_way,
-    i15_a_budget_found_by_the_preview_backs_off_before_any_pod_is_touched,
-    i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched,
+    i32_a_budget_that_blocks_a_running_drain_is_named_until_it_allows_the_eviction,
+    i15_a_budget_found_by_the_preview_backs_off_before_any_eviction,
+    i18_a_protected_running_job_backs_the_drain_off_and_is_never_evicted,
 }
 
 fn why(world: &World) -> String {
-    world.word(&["rq", "why", "0", "-o", "json"])
+    world.run(&["rq", "why", "0", "-o", "json"])
 }
 
-fn i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gives_way(world: &World) {
+fn i32_a_budget_that_blocks_a_running_drain_is_named_until_it_allows_the_eviction(world: &World) {
     world.set_up_web(1);
     // one of the two may be evicted: the preview, which judges each pod alone, passes both
     world.add_budget("default", "web", "web", 1);
@@ -26,15 +26,15 @@ fn i32_a_budget_that_refuses_in_mid_drain_is_named_and_the_drain_ends_when_it_gi
         let why = why(world);
         (why.contains("BlockedByPDB") && why.contains("default/web")).then_some(())
     });
-    world.entry_is(0, "draining", 1);
+    world.wait_for_entry_status(0, "draining", 1);
     assert!(world.power().is_empty());
     let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web";
     world.ok("PATCH", path, Some(&json!({"spec": {"minAvailable": 0}})));
-    world.queue_is_empty(40);
+    world.wait_for_empty_queue(40);
     wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
 }
 
-fn i15_a_budget_found_by_the_preview_backs_off_before_any_pod_is_touched(world: &World) {
+fn i15_a_budget_found_by_the_preview_backs_off_before_any_eviction(world: &World) {
     world.set_up_web(1);
     world.add_budget("default", "web", "web", 2);
     let daemon = world.daemon("engine");
@@ -44,18 +44,18 @@ fn i15_a_budget_found_by_the_preview_backs_off_before_any_pod_is_touched(world: 
         let backed_off = world.entries().get(&0)?["drain_backoff_count"].as_i64()? >= 1;
         (backed_off && why(world).contains("default/web")).then_some(())
     });
-    untouched(world);
+    assert_no_eviction(world);
     wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
     world.ok("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", None);
-    world.word(&["rq", "reset-backoff"]);
-    world.queue_is_empty(40);
+    world.run(&["rq", "reset-backoff"]);
+    world.wait_for_empty_queue(40);
 }
 
-fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched(world: &World) {
+fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_evicted(world: &World) {
     world.set_up_web(1);
     let job = world.add_job("default", "nightly");
     world.add_pod("default", "nightly-1", "w1", "batch", Some(&job));
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines(1, 1)[1]]);
@@ -63,14 +63,14 @@ fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_touched(world: &
         let backed_off = world.entries().get(&0)?["drain_backoff_count"].as_i64()? >= 1;
         (backed_off && why(world).contains("default/nightly")).then_some(())
     });
-    untouched(world);
+    assert_no_eviction(world);
     world.ok("DELETE", "/api/v1/namespaces/default/pods/nightly-1", None);
-    world.word(&["rq", "reset-backoff"]);
-    world.queue_is_empty(40);
+    world.run(&["rq", "reset-backoff"]);
+    world.wait_for_empty_queue(40);
 }
 
 /// Asserts that no pod has been evicted or deleted so far, and no power command has run.
-fn untouched(world: &World) {
+fn assert_no_eviction(world: &World) {
     let list = world.ok("GET", "/api/v1/namespaces/default/pods", None);
     let going: Vec<_> =
         list["items"].as_array().unwrap().iter().filter(|p| !p["metadata"]["deletionTimestamp"].is_null()).collect();

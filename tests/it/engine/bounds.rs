@@ -19,9 +19,9 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
-    i49_an_entry_whose_command_failed_two_hundred_times_ends_and_is_committed,
-    i49_a_taint_is_applied_while_hundreds_of_entries_wait,
-    a_layout_of_a_newer_version_is_only_observed_and_why_is_said,
+    i49_an_entry_with_two_hundred_failed_attempts_ends_and_is_committed,
+    i49_a_taint_is_applied_while_hundreds_of_entries_are_queued,
+    an_engine_only_observes_a_newer_schema_and_reports_why,
 }
 
 /// Keys and values below a prefix.
@@ -51,26 +51,26 @@ fn on_etcd<T>(world: &World, ask: impl AsyncFnOnce(&mut Client) -> T) -> T {
 
 /// The tries except the first are written as an engine writes them, with their output. Version 0.1 could commit no end
 /// of more than about 120 tries.
-fn i49_an_entry_whose_command_failed_two_hundred_times_ends_and_is_committed(world: &World) {
-    const TRIES: usize = 200;
+fn i49_an_entry_with_two_hundred_failed_attempts_ends_and_is_committed(world: &World) {
+    const ATTEMPTS: usize = 200;
     let all = machines(1, 1);
     world.add_nodes(&all);
     let works = world.dir().join("works");
     let mut command = vec![json!("bash"), json!("-c"), json!("test -e $0 || exit 1; exec \"$@\""), json!(works)];
     let plain = world.definition(&all, &json!({}))["reboot"]["reboot_command"].clone();
     command.extend(plain.as_array().cloned().unwrap());
-    world.set_up(&all, &json!({"reboot_command": command, "command_retries": TRIES + 50, "command_interval": 1}));
+    world.set_up(&all, &json!({"reboot_command": command, "command_retries": ATTEMPTS + 50, "command_interval": 1}));
     world.queue(&[&all[1]]);
     let daemon = world.daemon("first");
     daemon.ready();
     let attempts = || below(world, "/cke/cketerm/attempts/reboots/0/");
     let ended = |text: &str| !serde_json::from_str::<Value>(text).unwrap()["outcome"].is_null();
-    world.or_why(0, "the command fails", 60, || attempts().iter().any(|(_, text)| ended(text)).then_some(()));
+    world.wait_or_explain(0, "the command fails", 60, || attempts().iter().any(|(_, text)| ended(text)).then_some(()));
     daemon.terminate();
 
     let first = attempts().into_iter().find(|(_, text)| ended(text)).unwrap();
     let first: Value = serde_json::from_str(&first.1).unwrap();
-    let written = (1..=TRIES).map(|number| {
+    let written = (1..=ATTEMPTS).map(|number| {
         let mut attempt = first.clone();
         (attempt["number"], attempt["id"]) = (json!(number), json!(format!("reboots-0-{number}")));
         (attempt["outcome"]["stdout"], attempt["outcome"]["stderr"]) =
@@ -78,7 +78,7 @@ fn i49_an_entry_whose_command_failed_two_hundred_times_ends_and_is_committed(wor
         (format!("/cke/cketerm/attempts/reboots/0/{number}"), attempt.to_string())
     });
     put_all(world, &written.collect::<Vec<_>>());
-    assert_eq!(attempts().len(), TRIES);
+    assert_eq!(attempts().len(), ATTEMPTS);
     std::fs::write(&works, "").unwrap();
     let daemon = world.daemon("second");
     daemon.ready();
@@ -144,7 +144,7 @@ impl Sabakan {
 }
 
 /// Two numbers of waiting entries. A transaction that compares every entry would be refused from 119 comparisons on.
-fn i49_a_taint_is_applied_while_hundreds_of_entries_wait(world: &World) {
+fn i49_a_taint_is_applied_while_hundreds_of_entries_are_queued(world: &World) {
     let all = machines(1, 4);
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));
@@ -154,17 +154,17 @@ fn i49_a_taint_is_applied_while_hundreds_of_entries_wait(world: &World) {
         {"user": "root", "control_plane": true, "labels": labels}, {"user": "root", "labels": labels}]});
     let file = world.dir().join("template.json");
     std::fs::write(&file, template.to_string()).unwrap();
-    world.word(&["sabakan", "set-template", &file.display().to_string()]);
+    world.run(&["sabakan", "set-template", &file.display().to_string()]);
     let sabakan = Sabakan::start(&all);
-    world.word(&["sabakan", "set-url", &sabakan.url]);
+    world.run(&["sabakan", "set-url", &sabakan.url]);
     for (name, value) in [("minimum-workers", "3"), ("maximum-workers", "4")] {
-        world.word(&["constraints", "set", name, value]);
+        world.run(&["constraints", "set", name, value]);
     }
     for (name, value) in [("approval", "never"), ("sabakan_poll_seconds", "1")] {
-        world.word(&["policy", "set", name, value]);
+        world.run(&["policy", "set", name, value]);
     }
-    world.word(&["rq", "disable"]);
-    world.word(&["sabakan", "enable"]);
+    world.run(&["rq", "disable"]);
+    world.run(&["sabakan", "enable"]);
     let daemon = world.daemon("engine");
     daemon.ready();
     let cluster = || serde_json::from_str::<Value>(&value(&world.etcd, "/cke/cluster").unwrap()).unwrap();
@@ -172,7 +172,7 @@ fn i49_a_taint_is_applied_while_hundreds_of_entries_wait(world: &World) {
         let nodes = cluster()["nodes"].as_array().cloned().unwrap();
         nodes.into_iter().find(|n| n["address"] == address)
     };
-    let registry = || world.word(&["state", "-o", "json"]);
+    let registry = || world.run(&["state", "-o", "json"]);
     let mut last = String::new();
     let mut applied = |what: &str, good: &dyn Fn() -> bool| {
         let began = std::time::Instant::now();
@@ -212,23 +212,23 @@ fn i49_a_taint_is_applied_while_hundreds_of_entries_wait(world: &World) {
 }
 
 /// An older version observes only: 0.1 beside this version, and this one beside the next.
-fn a_layout_of_a_newer_version_is_only_observed_and_why_is_said(world: &World) {
+fn an_engine_only_observes_a_newer_schema_and_reports_why(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));
-    let ours: u32 = value(&world.etcd, "/cke/cketerm/schema").unwrap().parse().unwrap();
-    put_all(world, &[("/cke/cketerm/schema".to_owned(), (ours + 1).to_string())]);
+    let schema: u32 = value(&world.etcd, "/cke/cketerm/schema").unwrap().parse().unwrap();
+    put_all(world, &[("/cke/cketerm/schema".to_owned(), (schema + 1).to_string())]);
     world.queue(&[&all[1]]);
     let daemon = world.daemon("engine");
-    let says = daemon.ready();
-    let why = format!("cketerm/schema is {}, newer than {ours}", ours + 1);
+    let page = daemon.ready();
+    let why = format!("cketerm/schema is {}, newer than {schema}", schema + 1);
     wait_for("it says why", 20, || daemon.page("/readyz").1.contains(&why).then_some(()));
-    assert!(says.contains("observing"), "{says}");
+    assert!(page.contains("observing"), "{page}");
     let refused = crate::world::program::cketerm(&world.config(), &["policy", "set", "settle_seconds", "7"]);
     assert!(refused.code != 0 && refused.stderr.contains("newer"), "{refused:?}");
     assert!(world.cordoned().is_empty() && world.power().is_empty());
     assert_eq!(world.entries()[&0]["status"], "queued");
     let led = crate::world::history::changes(&world.etcd, "/cke/leader/");
     assert_eq!(led, [], "nobody stood for the lock");
-    assert_eq!(value(&world.etcd, "/cke/cketerm/schema"), Some((ours + 1).to_string()), "and nobody lowered it");
+    assert_eq!(value(&world.etcd, "/cke/cketerm/schema"), Some((schema + 1).to_string()), "and nobody lowered it");
 }

@@ -11,10 +11,10 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
-    a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_other_entry,
+    a_missing_hanging_noisy_or_killed_command_is_named_and_blocks_no_other_entry,
 }
 
-fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_other_entry(world: &World) {
+fn a_missing_hanging_noisy_or_killed_command_is_named_and_blocks_no_other_entry(world: &World) {
     let all = machines(1, 5);
     world.add_nodes(&all);
     // the address is appended: $0 of the shell
@@ -32,9 +32,9 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
     let workers: Vec<_> = all.iter().filter(|m| !m.control_plane).take(4).collect();
     world.queue(&workers);
     wait_for("the good one is done", 30, || (!world.entries().contains_key(&3)).then_some(()));
-    let why = |index: &str| world.word(&["rq", "why", index, "-o", "json"]);
+    let why = |index: &str| world.run(&["rq", "why", index, "-o", "json"]);
     for (index, words) in [("0", "after 3 s"), ("1", "3"), ("2", "signal")] {
-        world.or_why(index.parse().unwrap(), words, 30, || {
+        world.wait_or_explain(index.parse().unwrap(), words, 30, || {
             let why = why(index);
             (why.contains("CommandFailed") && why.contains(words)).then_some(())
         });
@@ -55,11 +55,11 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
     let mut missing = reboot.clone();
     missing["reboot_command"] = json!(["/no/such/program"]);
     for index in ["0", "1", "2"] {
-        world.word(&["rq", "cancel", index]);
+        world.run(&["rq", "cancel", index]);
     }
     set(world, &all, &missing);
     world.queue(&[&all[5]]);
-    world.or_why(4, "the missing program is named", 30, || {
+    world.wait_or_explain(4, "the missing program is named", 30, || {
         let why = why("4");
         (why.contains("ProgramMissing") && why.contains("/no/such/program")).then_some(())
     });
@@ -69,5 +69,5 @@ fn a_command_that_is_missing_hangs_babbles_or_dies_is_named_and_holds_up_no_othe
 fn set(world: &World, all: &[Machine], reboot: &Value) {
     let file = world.dir().join("cluster.yaml");
     std::fs::write(&file, world.definition(all, reboot).to_string()).unwrap();
-    world.word(&["cluster", "set", &file.display().to_string()]);
+    world.run(&["cluster", "set", &file.display().to_string()]);
 }

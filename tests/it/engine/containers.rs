@@ -96,7 +96,7 @@ fn between_off_and_on(world: &World, seconds: u32) -> Container {
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.set_up(&all, &json!({"command_timeout_seconds": 300}));
-    world.commands_take(seconds);
+    world.set_command_seconds(seconds);
     world.queue(&[&all[1]]);
     let container = Container::start(world);
     wait_for("the machine is off", 60, || powered(world, "begin").then_some(()));
@@ -108,7 +108,7 @@ fn powered(world: &World, what: &str) -> bool {
 }
 
 #[test]
-fn a_sigterm_for_pid_1_between_off_and_on_waits_for_the_machine_and_gives_the_lock_back_before() {
+fn on_sigterm_pid_1_releases_the_lock_and_waits_until_the_machine_is_on_again() {
     let Some(world) = world() else { return };
     let mut container = between_off_and_on(&world, 20);
     let next = world.daemon("next");
@@ -118,12 +118,12 @@ fn a_sigterm_for_pid_1_between_off_and_on_waits_for_the_machine_and_gives_the_lo
     assert!(!powered(&world, "end"), "the lock is given back after 10 s, whatever still runs");
     assert_eq!(container.ends(), 0, "the engine's own status");
     assert!(powered(&world, "end"), "PID 1 ended while the machine was off: {:?}", world.power());
-    world.queue_is_empty(60);
+    world.wait_for_empty_queue(60);
     assert_eq!(world.power().len(), 2, "one command, once: {:?}", world.power());
 }
 
 #[test]
-fn a_sigkill_for_the_engine_between_off_and_on_leaves_pid_1_to_wait_for_the_machine() {
+fn after_sigkill_of_the_engine_pid_1_waits_until_the_machine_is_on_again() {
     let Some(world) = world() else { return };
     let mut container = between_off_and_on(&world, 6);
     signal("KILL", container.engine());
@@ -131,6 +131,6 @@ fn a_sigkill_for_the_engine_between_off_and_on_leaves_pid_1_to_wait_for_the_mach
     assert!(powered(&world, "end"), "PID 1 ended while the machine was off: {:?}", world.power());
     let next = world.daemon("next");
     next.ready();
-    world.queue_is_empty(60);
+    world.wait_for_empty_queue(60);
     assert_eq!(world.power().len(), 2, "one command, once: {:?}", world.power());
 }

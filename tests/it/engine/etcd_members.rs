@@ -25,7 +25,7 @@ use crate::world::{
 };
 
 #[test]
-fn i46_no_control_plane_goes_down_while_another_etcd_member_is_not_well() {
+fn i46_a_control_plane_waits_while_another_etcd_member_is_unhealthy() {
     let Some(program) = built("etcd") else { return };
     let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
     let mut members = Members::start(&program, world.dir());
@@ -33,7 +33,7 @@ fn i46_no_control_plane_goes_down_while_another_etcd_member_is_not_well() {
         machines(3, 0).into_iter().zip(1_u8..).map(|(machine, i)| Machine { address: address(i), ..machine }).collect();
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));
-    world.word(&["policy", "set", "etcd_members", "check"]);
+    world.run(&["policy", "set", "etcd_members", "check"]);
     let config = world.dir().join("members.yaml");
     let text = std::fs::read_to_string(world.config()).expect("a configuration");
     let endpoints = json!([members.url(1), members.url(2)]);
@@ -62,20 +62,20 @@ fn i46_no_control_plane_goes_down_while_another_etcd_member_is_not_well() {
     members.alarm(AlarmAction::Deactivate, second);
     let writes = members.keep_writing();
     world.queue(&[&all[1], &all[2]]);
-    world.queue_is_empty(150);
+    world.wait_for_empty_queue(150);
     assert!(writes.load(SeqCst) > 3000, "{} writes", writes.load(SeqCst));
     let begun: Vec<String> = world.power().into_iter().filter(|p| p.what == "begin").map(|p| p.address).collect();
     assert_eq!(begun, [address(1), address(2), address(3)]);
     // the leading member handed over before its machine went down
-    let audit = world.word(&["audit", "-o", "json"]);
+    let audit = world.run(&["audit", "-o", "json"]);
     assert!(audit.contains("move etcd leader"), "{audit}");
 }
 
 /// Waits until the first entry waits for this reason, with these words in its text.
 fn waits(world: &World, reason: &str, words: &[&str]) {
     wait_for(&format!("{reason} with {words:?}"), 60, || {
-        let why = world.word(&["rq", "why", "0", "-o", "json"]);
-        (why.contains(reason) && words.iter().all(|word| why.contains(word))).then_some(())
+        let why = world.run(&["rq", "why", "0", "-o", "json"]);
+        (why.contains(reason) && words.iter().all(|run| why.contains(run))).then_some(())
     });
 }
 

@@ -15,7 +15,7 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kcm: true, kwok: true, ..Options::default() };
-    kubectl_shows_what_was_done_to_a_node,
+    kubectl_shows_the_engines_actions_on_a_node,
 }
 
 fn kubectl(world: &World, args: &[&str]) -> String {
@@ -44,14 +44,14 @@ fn reasons(world: &World, node: &str) -> Vec<String> {
     all.iter().map(|e| e["reason"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn kubectl_shows_what_was_done_to_a_node(world: &World) {
+fn kubectl_shows_the_engines_actions_on_a_node(world: &World) {
     if built("kubectl").is_none() {
         return;
     }
     let machines = machines(1, 2);
     world.add_nodes(&machines);
     world.add_pod("default", "web-0", "w2", "web", None);
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     world.add_budget("default", "web", "web", 1);
     world.set_up(&machines, &json!({"evict_retries": 0, "eviction_timeout_seconds": 5}));
     let daemon = world.daemon("engine");
@@ -60,7 +60,7 @@ fn kubectl_shows_what_was_done_to_a_node(world: &World) {
 
     // a whole reboot
     world.queue(&[worker("w1")]);
-    world.queue_is_empty(90);
+    world.wait_for_empty_queue(90);
     wait_for("the last event", 20, || (reasons(world, "w1").len() >= 4).then_some(()));
     assert_eq!(reasons(world, "w1"), ["DrainStarted", "RebootOrdered", "Rebooted", "Uncordoned"]);
     let described = kubectl(world, &["describe", "node", "w1"]);
@@ -77,7 +77,7 @@ fn kubectl_shows_what_was_done_to_a_node(world: &World) {
     wait_for("the drain is given up", 60, || reasons(world, "w2").contains(&"DrainBackedOff".to_owned()).then_some(()));
     let got = kubectl(world, &["get", "events", "--field-selector", "involvedObject.name=w2,type=Warning"]);
     assert!(got.contains("DrainBackedOff") && got.contains("default/web-0 blocked by pdb default/web"), "{got}");
-    world.word(&["rq", "cancel", "1"]);
+    world.run(&["rq", "cancel", "1"]);
     wait_for("the cancel is told", 20, || reasons(world, "w2").contains(&"Cancelled".to_owned()).then_some(()));
     let uid = world.node("w2")["metadata"]["uid"].clone();
     assert!(events(world, "w2").iter().all(|e| e["regarding"]["uid"] == uid));
@@ -85,7 +85,7 @@ fn kubectl_shows_what_was_done_to_a_node(world: &World) {
 
 /// Without the right to write Events only the Events are missing.
 #[test]
-fn without_the_right_it_is_said_once_and_the_rest_goes_on() {
+fn without_the_right_to_write_events_one_warning_is_logged_and_the_rest_works() {
     let Some(world) = World::start(Options { kwok: true, audit: true, ..Options::default() }) else { return };
     let machines = machines(1, 2);
     world.add_nodes(&machines);
@@ -101,10 +101,10 @@ fn without_the_right_it_is_said_once_and_the_rest_goes_on() {
     daemon.ready();
     let workers: Vec<&Machine> = machines.iter().filter(|m| !m.control_plane).collect();
     world.queue(&workers);
-    world.queue_is_empty(90);
+    world.wait_for_empty_queue(90);
     wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
-    let said = daemon.logged().matches("no right to write Events on Nodes").count();
-    assert_eq!(said, 1, "{}", daemon.logged());
+    let warnings = daemon.logged().matches("no right to write Events on Nodes").count();
+    assert_eq!(warnings, 1, "{}", daemon.logged());
     assert!(events(&world, "w1").is_empty());
     // and it is not tried again and again
     let refused = world.refused("quiet");

@@ -34,11 +34,11 @@ struct Drained {
 }
 
 async fn drained(protected: bool, behaviour: Behaviour) -> Drained {
-    Box::pin(drained_where_one_is(protected, behaviour, None)).await
+    Box::pin(drain_with_behaviours(protected, behaviour, None)).await
 }
 
 /// Drains a machine on which one pod meets this behaviour before the other.
-async fn drained_where_one_is(protected: bool, behaviour: Behaviour, other: Option<Behaviour>) -> Drained {
+async fn drain_with_behaviours(protected: bool, behaviour: Behaviour, other: Option<Behaviour>) -> Drained {
     let namespaces = if protected { "null" } else { "{matchLabels: {kept: 'yes'}}" };
     let text = format!(
         "name: test\nabout: A test.\npopulation: {{nodes: 8, pods_per_node: 3, workloads: []}}\n\
@@ -97,15 +97,15 @@ async fn drained_where_one_is(protected: bool, behaviour: Behaviour, other: Opti
         (pods && !dry).then(|| format!("{} {}", asked.verb, asked.code))
     };
     let store = stage.operator("ann").store;
-    let told = store.newest::<Audit>(&store.keys().audit_prefix(), 1000).await.unwrap();
-    drained.tries = told.iter().filter_map(Stored::get).filter(|a| a.what == "evict").map(Audit::count).collect();
+    let records = store.newest::<Audit>(&store.keys().audit_prefix(), 1000).await.unwrap();
+    drained.tries = records.iter().filter_map(Stored::get).filter(|a| a.what == "evict").map(Audit::count).collect();
     drained.changes = stage.sandbox.api.audit().iter().filter_map(change).collect();
     drained
 }
 
 /// While a webhook's or the server's answer is no refusal, the drain goes on until its deadline.
 #[tokio::test(start_paused = true)]
-async fn i18_i20_evictions_that_are_deferred_or_fail_are_sent_again_until_the_pods_are_gone() {
+async fn i18_i20_deferred_or_failed_evictions_are_retried_until_the_pods_are_deleted() {
     let seconds = Duration::from_secs;
     for (behaviour, shown) in [
         (Behaviour::Defer(2), "DeferredToWebhook"),
@@ -129,8 +129,8 @@ async fn i18_i20_evictions_that_are_deferred_or_fail_are_sent_again_until_the_po
 /// The evictions that a webhook deferred form one audit record, whichever pods are due together. A record for each
 /// subset of pods would displace the engine's other records.
 #[tokio::test(start_paused = true)]
-async fn i48_the_evictions_of_one_entry_are_one_record_whichever_pods_come_due() {
-    let drained = Box::pin(drained_where_one_is(true, Behaviour::Defer(2), Some(Behaviour::Defer(4)))).await;
+async fn i48_all_evictions_of_an_entry_share_one_audit_record() {
+    let drained = Box::pin(drain_with_behaviours(true, Behaviour::Defer(2), Some(Behaviour::Defer(4)))).await;
     assert!(drained.ended && drained.backoffs == 0, "{drained:?}");
     assert_eq!(drained.tries.len(), 1, "{drained:?}");
     assert!(drained.tries[0] >= 4, "{drained:?}");
@@ -138,7 +138,7 @@ async fn i48_the_evictions_of_one_entry_are_one_record_whichever_pods_come_due()
 
 /// I15: the preview finds a denial, and nothing is evicted.
 #[tokio::test(start_paused = true)]
-async fn i15_a_webhook_that_denies_the_dry_run_backs_the_drain_off_with_no_eviction_sent() {
+async fn i15_a_webhook_that_denies_the_dry_run_backs_the_drain_off_without_an_eviction() {
     for protected in [true, false] {
         let drained = Box::pin(drained(protected, Behaviour::Deny(403))).await;
         assert_eq!((drained.backoffs, drained.ended), (1, false), "{drained:?}");
@@ -148,7 +148,7 @@ async fn i15_a_webhook_that_denies_the_dry_run_backs_the_drain_off_with_no_evict
 
 /// The deadline ends a failure that never ends by itself, and the reason names the failure.
 #[tokio::test(start_paused = true)]
-async fn i20_a_failure_that_lasts_backs_the_drain_off_at_its_deadline_and_not_before() {
+async fn i20_a_lasting_eviction_failure_backs_the_drain_off_at_its_deadline() {
     for behaviour in [Behaviour::Fail(u32::MAX), Behaviour::Overload(u32::MAX), Behaviour::Defer(u32::MAX)] {
         let drained = Box::pin(drained(false, behaviour.clone())).await;
         assert_eq!((drained.backoffs, drained.ended), (1, false), "{behaviour:?}: {drained:?}");

@@ -16,22 +16,22 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kcm: true, kwok: true, audit: true, etcd34: false };
-    i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_mid_command,
-    whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd,
+    i01_i25_six_machines_reboot_once_each_although_two_leaders_are_killed,
+    the_election_winner_leads_at_once_while_other_programs_write_to_etcd,
 }
 
 /// A winner waits only for its own key in its live copy. Other programs raise etcd's revision all the time, so a wait
 /// for the latest revision would never end.
-fn whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd(world: &World) {
+fn the_election_winner_leads_at_once_while_other_programs_write_to_etcd(world: &World) {
     world.set_up(&machines(1, 1), &json!({}));
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !over.load(Ordering::SeqCst) {
+            while !stop.load(Ordering::SeqCst) {
                 put(&world.etcd, "/other/lease", "renewed");
             }
         });
-        let _end = Over(&over);
+        let _end = StopOnDrop(&stop);
         let first = world.daemon("first");
         first.ready();
         let second = world.daemon("second");
@@ -43,15 +43,15 @@ fn whoever_wins_leads_at_once_whatever_other_programs_write_to_the_same_etcd(wor
 }
 
 /// Stops the other program when dropped, also after a panic.
-struct Over<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
-fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_mid_command(world: &World) {
+fn i01_i25_six_machines_reboot_once_each_although_two_leaders_are_killed(world: &World) {
     let machines = machines(3, 3);
     world.add_nodes(&machines);
     for m in &machines {
@@ -62,7 +62,7 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
     }
     let job = world.add_job("default", "nightly");
     world.add_pod("default", "nightly-1", "w2", "batch", Some(&job));
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     world.add_budget("default", "web", "web", 0);
     // an administrator's own cordon, from before
     world.ok("PATCH", "/api/v1/nodes/w3", Some(&json!({"spec": {"unschedulable": true}})));
@@ -70,7 +70,7 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
         &machines,
         &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 8, "protected_job_pods": {"matchLabels": {"keep": "yes"}}}),
     );
-    world.commands_take(4);
+    world.set_command_seconds(4);
 
     let before: Vec<String> = machines.iter().map(|m| world.boot_id(&m.name)).collect();
     // without kubelets pods stay Terminating, so the drain lasts until kwok is thawed
@@ -98,14 +98,14 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
     wait_for("a reboot command runs", 60, || open(world).then_some(()));
     second.kill();
     let third = world.daemon("third");
-    world.queue_is_empty(240);
+    world.wait_for_empty_queue(240);
     wait_for("only the administrator's cordon is left", 30, || (world.cordoned() == ["w3"]).then_some(()));
     let marks = world.node("w3")["metadata"]["annotations"].to_string();
     assert!(!marks.contains("cke.cybozu.com/reboot") && !marks.contains("cketerm.io/owner"), "{marks}");
 
-    once_each(&world.power(), &machines);
-    one_at_a_time(&changes(&world.etcd, "/cke/reboots/data/"), &machines, 2);
-    cordoned_before_power(world, &machines);
+    assert_rebooted_once_each(&world.power(), &machines);
+    assert_concurrency_limit(&changes(&world.etcd, "/cke/reboots/data/"), &machines, 2);
+    assert_cordoned_before_power(world, &machines);
     for (m, before) in machines.iter().zip(before) {
         assert_ne!(world.boot_id(&m.name), before, "{} has booted", m.name);
     }
@@ -114,7 +114,7 @@ fn i01_i25_six_machines_reboot_once_each_through_a_kill_in_mid_drain_and_one_in_
 }
 
 /// Asserts by the machines' own log that each machine was powered once, under all leaders.
-fn once_each(power: &[Power], machines: &[Machine]) {
+fn assert_rebooted_once_each(power: &[Power], machines: &[Machine]) {
     for m in machines {
         let of = |what: &str| power.iter().filter(|p| p.address == m.address && p.what == what).count();
         assert_eq!((of("begin"), of("end")), (1, 1), "{}: {power:?}", m.name);
@@ -126,7 +126,7 @@ fn once_each(power: &[Power], machines: &[Machine]) {
 
 /// Asserts by etcd's revisions that at no revision too many machines are in progress. API servers go alone and last,
 /// and every step of an entry is a permitted one.
-fn one_at_a_time(changes: &[Change], machines: &[Machine], limit: usize) {
+fn assert_concurrency_limit(changes: &[Change], machines: &[Machine], limit: usize) {
     let api_server = |address: &str| machines.iter().any(|m| m.address == address && m.control_plane);
     let (mut status, mut left): (BTreeMap<String, (String, String)>, BTreeSet<String>) = Default::default();
     for change in changes {
@@ -166,7 +166,7 @@ fn one_at_a_time(changes: &[Change], machines: &[Machine], limit: usize) {
 
 /// Asserts by the audit log that a patch cordons each Node before its power command (the administrator's was cordoned
 /// before). No patch between `begin` and `end` uncordons it.
-fn cordoned_before_power(world: &World, machines: &[Machine]) {
+fn assert_cordoned_before_power(world: &World, machines: &[Machine]) {
     let audit = world.audit();
     let power = world.power();
     for m in machines {
@@ -185,8 +185,9 @@ fn cordoned_before_power(world: &World, machines: &[Machine]) {
         if m.name != "w3" {
             assert!(cordons >= 1, "{}: {patches:?}", m.name);
         }
-        let lets_go = |body: &str| body.contains("\"unschedulable\":null") || body.contains("\"unschedulable\":false");
-        let during = patches.iter().filter(|(t, body)| *t >= at("begin") && *t <= at("end") && lets_go(body)).count();
+        let uncordons =
+            |body: &str| body.contains("\"unschedulable\":null") || body.contains("\"unschedulable\":false");
+        let during = patches.iter().filter(|(t, body)| *t >= at("begin") && *t <= at("end") && uncordons(body)).count();
         assert_eq!(during, 0, "{}: uncordoned in mid-reboot: {patches:?}", m.name);
     }
 }

@@ -11,18 +11,16 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kcm: true, kwok: true, audit: false, etcd34: false };
-    i23_i25_a_lease_revoked_a_leader_stopped_and_the_api_server_killed_cost_no_reboot_and_make_none_twice,
+    i23_i25_each_machine_reboots_once_despite_lease_leader_and_api_server_faults,
 }
 
-fn i23_i25_a_lease_revoked_a_leader_stopped_and_the_api_server_killed_cost_no_reboot_and_make_none_twice(
-    world: &World,
-) {
+fn i23_i25_each_machine_reboots_once_despite_lease_leader_and_api_server_faults(world: &World) {
     let machines = machines(1, 3);
     world.add_nodes(&machines);
     world.add_pod("default", "held", "w1", "plain", None);
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     world.set_up(&machines, &json!({"max_concurrent_reboots": 2, "command_timeout_seconds": 8}));
-    world.commands_take(3);
+    world.set_command_seconds(3);
     // without kubelets pods stay Terminating: the drain lasts until kwok is thawed
     world.act("freeze", "kwok");
     world.queue(&machines.iter().collect::<Vec<_>>());
@@ -41,10 +39,10 @@ fn i23_i25_a_lease_revoked_a_leader_stopped_and_the_api_server_killed_cost_no_re
     };
     wait_for("a reboot command runs", 60, open);
     let (lease, pid) = wait_for("somebody leads", 30, || leader::now(&world.etcd));
-    let stopped = if pid == Some(first.pid()) { &first } else { &second };
-    stopped.signal("STOP");
+    let stopped_daemon = if pid == Some(first.pid()) { &first } else { &second };
+    stopped_daemon.signal("STOP");
     wait_for("the other leads", 60, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
-    stopped.signal("CONT");
+    stopped_daemon.signal("CONT");
 
     world.act("kill", "apiserver");
     std::thread::sleep(std::time::Duration::from_secs(2));

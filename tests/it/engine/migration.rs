@@ -15,7 +15,7 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
-    a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked,
+    a_leader_that_cannot_migrate_reports_it_and_resigns_on_request,
 }
 
 const SAID: &str = "migrates the records of an older version";
@@ -34,7 +34,7 @@ fn attempt(world: &World, number: u32, output: usize) {
 
 /// The schema was manually set back to 1 while the record of an unfinished migration existed. One attempt is so large
 /// that etcd takes no transaction with it. With a TTL of ten minutes only a resignation frees the lock.
-fn a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked(world: &World) {
+fn a_leader_that_cannot_migrate_reports_it_and_resigns_on_request(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.set_up(&all, &json!({}));
@@ -56,7 +56,7 @@ fn a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked(world: 
     wait_for("and why it is not done", 60, || first.page("/readyz").1.contains("too large").then_some(()));
     assert_eq!(value(&world.etcd, "/cke/cketerm/schema").as_deref(), Some("2"), "the note is no obstacle");
     wait_for("so do words that see etcd alone", 30, || {
-        let why = world.word(&["rq", "why", "0"]);
+        let why = world.run(&["rq", "why", "0"]);
         (why.contains(SAID) && why.contains("too large")).then_some(())
     });
     let status = cketerm(&world.config(), &["status"]);
@@ -68,9 +68,9 @@ fn a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked(world: 
     assert!(first.logged().contains("too large"), "{}", first.logged());
     assert!(world.cordoned().is_empty() && world.power().is_empty());
 
-    world.word(&["policy", "set", "engine", "cke"]);
+    world.run(&["policy", "set", "engine", "cke"]);
     wait_for("the policy frees the lock", 60, || leader::now(&world.etcd).is_none().then_some(()));
-    world.word(&["policy", "set", "engine", "cketerm", "--for-handover"]);
+    world.run(&["policy", "set", "engine", "cketerm", "--for-handover"]);
     wait_for("it takes the lock again", 60, || leader::now(&world.etcd));
     wait_for("and tries again", 60, || first.page("/readyz").1.contains("too large").then_some(()));
     let (status, _) = first.terminate();
@@ -87,5 +87,5 @@ fn a_leader_that_cannot_migrate_says_so_and_gives_the_lock_up_when_asked(world: 
         let registered = value(&world.etcd, &format!("/cke/cketerm/engines/{lease:x}"))?;
         (!registered.contains("too large")).then_some(())
     });
-    world.queue_is_empty(120);
+    world.wait_for_empty_queue(120);
 }

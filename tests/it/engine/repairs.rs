@@ -15,10 +15,10 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
-    i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_step_one_outside,
-    i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on,
-    i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_name,
-    i25_a_leader_killed_in_mid_command_the_outcome_is_unknown_and_the_health_check_settles_it,
+    i40_i41_a_member_and_an_outside_machine_are_repaired_concurrently,
+    i10_disabling_unwinds_a_repairs_drain_but_health_checks_continue,
+    i8_a_freeze_unwinds_a_repairs_drain_and_windows_apply_only_to_their_queues,
+    i25_after_a_kill_during_a_repair_command_the_health_check_decides_the_outcome,
 }
 
 const OUTSIDE: &str = "10.9.9.9";
@@ -55,15 +55,15 @@ fn set_up(world: &World, all: &[Machine]) {
                 {"repair_command": step(world, "move"), "need_drain": true, "watch_seconds": 60}]}]}]});
     let file = world.dir().join("cluster.yaml");
     std::fs::write(&file, definition.to_string()).unwrap();
-    world.word(&["cluster", "set", &file.display().to_string()]);
+    world.run(&["cluster", "set", &file.display().to_string()]);
 }
 
 /// Makes this step heal from now on.
-fn heals(world: &World, name: &str) {
+fn set_healing_step(world: &World, name: &str) {
     std::fs::write(world.dir().join(format!("heals-{name}")), "").unwrap();
 }
 
-fn well(world: &World, address: &str) {
+fn set_healthy(world: &World, address: &str) {
     std::fs::write(world.dir().join(format!("well-{address}")), "").unwrap();
 }
 
@@ -78,7 +78,7 @@ fn entry(world: &World, index: u64) -> Value {
     text.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default()
 }
 
-fn is(world: &World, index: u64, status: &str, step_status: &str, seconds: u64) {
+fn wait_for_status(world: &World, index: u64, status: &str, step_status: &str, seconds: u64) {
     wait_for(&format!("repair {index} is {status}/{step_status}"), seconds, || {
         let e = entry(world, index);
         (e["status"] == status && (step_status.is_empty() || e["step_status"] == step_status)).then_some(())
@@ -86,11 +86,11 @@ fn is(world: &World, index: u64, status: &str, step_status: &str, seconds: u64) 
 }
 
 fn why(world: &World, index: u64) -> String {
-    world.word(&["repair-queue", "why", &index.to_string(), "-o", "json"]).replace(char::is_whitespace, "")
+    world.run(&["repair-queue", "why", &index.to_string(), "-o", "json"]).replace(char::is_whitespace, "")
 }
 
 /// Every state of an entry, each once: `status/step/step_status`.
-fn story(world: &World, index: u64) -> Vec<String> {
+fn states(world: &World, index: u64) -> Vec<String> {
     let mut all: Vec<String> = changes(&world.etcd, &format!("/cke/repairs/data/{index:016x}"))
         .iter()
         .filter(|c| c.value.is_some())
@@ -110,21 +110,21 @@ fn with_pods(world: &World) -> Vec<Machine> {
     for m in all.iter().filter(|m| !m.control_plane) {
         world.add_pod("default", &format!("{}-web", m.name), &m.name, "plain", None);
     }
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     set_up(world, &all);
     all
 }
 
-fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_step_one_outside(world: &World) {
+fn i40_i41_a_member_and_an_outside_machine_are_repaired_concurrently(world: &World) {
     let all = with_pods(world);
     let daemon = world.daemon("engine");
     daemon.ready();
-    heals(world, "on");
-    heals(world, "reset");
-    world.word(&["repair-queue", "add", "power", "blade", &all[1].address]);
-    world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
+    set_healing_step(world, "on");
+    set_healing_step(world, "reset");
+    world.run(&["repair-queue", "add", "power", "blade", &all[1].address]);
+    world.run(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     for index in [0, 1] {
-        is(world, index, "succeeded", "", 60);
+        wait_for_status(world, index, "succeeded", "", 60);
     }
     let inside = &all[1].address;
     let log = log(world);
@@ -139,7 +139,7 @@ fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_ste
     }
     assert_eq!(count("begin"), 3, "{log:?}");
     assert_eq!(
-        story(world, 0),
+        states(world, 0),
         [
             "queued/0/waiting",
             "processing/0/watching",
@@ -148,7 +148,7 @@ fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_ste
             "succeeded/1/waiting"
         ]
     );
-    assert_eq!(story(world, 1), ["queued/0/waiting", "processing/0/watching", "succeeded/0/waiting"]);
+    assert_eq!(states(world, 1), ["queued/0/waiting", "processing/0/watching", "succeeded/0/waiting"]);
     assert_eq!((entry(world, 0)["nodename"].clone(), entry(world, 1)["nodename"].clone()), (json!("w1"), json!("")));
     wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
     let pods = world.ok("GET", "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3Dw1", None);
@@ -159,10 +159,10 @@ fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_ste
         .filter(|c| c.value.is_some())
         .map(|c| (c.key.clone(), c.json()))
         .collect();
-    let told: Vec<_> = attempts.values().map(|a| (a["step"].as_i64(), a["success"] == true)).collect();
-    assert_eq!(told, [(Some(0), false), (Some(1), false), (Some(1), true)], "{attempts:?}");
+    let steps: Vec<_> = attempts.values().map(|a| (a["step"].as_i64(), a["success"] == true)).collect();
+    assert_eq!(steps, [(Some(0), false), (Some(1), false), (Some(1), true)], "{attempts:?}");
     // finished entries stay until they are deleted
-    world.word(&["repair-queue", "delete", "0"]);
+    world.run(&["repair-queue", "delete", "0"]);
     wait_for("it is removed", 20, || entry(world, 0).is_null().then_some(()));
     assert_eq!(entry(world, 1)["status"], "succeeded");
     let left = changes(&world.etcd, "/cke/cketerm/attempts/repairs/0/");
@@ -172,58 +172,58 @@ fn i40_i41_two_machines_side_by_side_one_in_the_cluster_healed_by_its_second_ste
 }
 
 /// An engine that leads, and a repair of w1 whose drain does not end, because its pods stay Terminating.
-fn repairs_without_end(world: &World) -> (Vec<Machine>, Daemon) {
+fn blocked_repair(world: &World) -> (Vec<Machine>, Daemon) {
     let all = with_pods(world);
     world.act("freeze", "kwok");
     let daemon = world.daemon("engine");
     daemon.ready();
-    heals(world, "move");
-    world.word(&["repair-queue", "add", "move", "box", &all[1].address]);
+    set_healing_step(world, "move");
+    world.run(&["repair-queue", "add", "move", "box", &all[1].address]);
     (all, daemon)
 }
 
-fn i10_disabling_abandons_a_drain_goes_on_checking_health_and_enabling_goes_on(world: &World) {
-    let (_, _daemon) = repairs_without_end(world);
-    is(world, 0, "processing", "draining", 20);
+fn i10_disabling_unwinds_a_repairs_drain_but_health_checks_continue(world: &World) {
+    let (_, _daemon) = blocked_repair(world);
+    wait_for_status(world, 0, "processing", "draining", 20);
     wait_for("its node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
-    world.word(&["repair-queue", "disable"]);
-    is(world, 0, "processing", "waiting", 20);
+    world.run(&["repair-queue", "disable"]);
+    wait_for_status(world, 0, "processing", "waiting", 20);
     wait_for("its node is let go of", 20, || world.cordoned().is_empty().then_some(()));
     assert_eq!(entry(world, 0)["drain_backoff_count"], 1);
     // health checks go on while the queue is disabled
-    world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
+    world.run(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     wait_for("it says why", 20, || why(world, 1).contains("QueueDisabled").then_some(()));
-    well(world, OUTSIDE);
-    is(world, 1, "succeeded", "", 20);
+    set_healthy(world, OUTSIDE);
+    wait_for_status(world, 1, "succeeded", "", 20);
     assert!(log(world).is_empty(), "no command ran: {:?}", log(world));
 
     world.act("thaw", "kwok");
-    world.word(&["repair-queue", "enable"]);
+    world.run(&["repair-queue", "enable"]);
     wait_for("it backs off", 20, || why(world, 0).contains("Backoff").then_some(()));
-    world.word(&["repair-queue", "reset-backoff"]);
-    is(world, 0, "succeeded", "", 60);
+    world.run(&["repair-queue", "reset-backoff"]);
+    wait_for_status(world, 0, "succeeded", "", 60);
     assert_eq!(log(world).iter().filter(|l| l.starts_with("begin")).count(), 1, "{:?}", log(world));
     wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
 }
 
-fn i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_name(world: &World) {
-    let (all, _daemon) = repairs_without_end(world);
-    world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
-    is(world, 0, "processing", "draining", 20);
-    is(world, 1, "processing", "watching", 20);
+fn i8_a_freeze_unwinds_a_repairs_drain_and_windows_apply_only_to_their_queues(world: &World) {
+    let (all, _daemon) = blocked_repair(world);
+    world.run(&["repair-queue", "add", "reset", "box", OUTSIDE]);
+    wait_for_status(world, 0, "processing", "draining", 20);
+    wait_for_status(world, 1, "processing", "watching", 20);
     wait_for("its node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
     wait_for("the command has run", 20, || log(world).contains(&format!("end {OUTSIDE} reset")).then_some(()));
 
-    world.word(&["freeze", "--until", "1h", "--reason", "CHG-8"]);
-    is(world, 0, "processing", "waiting", 20);
+    world.run(&["freeze", "--until", "1h", "--reason", "CHG-8"]);
+    wait_for_status(world, 0, "processing", "waiting", 20);
     wait_for("its node is let go of", 20, || world.cordoned().is_empty().then_some(()));
     assert!(entry(world, 0)["drain_backoff_count"].as_i64().unwrap_or(0) == 0, "not its fault: {}", entry(world, 0));
     wait_for("it says why", 20, || why(world, 0).contains("Frozen").then_some(()));
     // a step whose command ran before goes on to its end
     assert_eq!(entry(world, 1)["step_status"], "watching");
-    well(world, OUTSIDE);
-    is(world, 1, "succeeded", "", 20);
-    world.word(&["repair-queue", "add", "reset", "box", "10.9.9.8"]);
+    set_healthy(world, OUTSIDE);
+    wait_for_status(world, 1, "succeeded", "", 20);
+    world.run(&["repair-queue", "add", "reset", "box", "10.9.9.8"]);
     wait_for("a new one waits, too", 20, || why(world, 2).contains("Frozen").then_some(()));
     let begun = |address: &str| log(world).iter().filter(|l| l.starts_with(&format!("begin {address}"))).count();
     assert_eq!((begun(&all[1].address), begun(OUTSIDE), begun("10.9.9.8")), (0, 1, 0), "{:?}", log(world));
@@ -231,27 +231,27 @@ fn i8_a_freeze_takes_a_repairs_drain_back_and_windows_bind_the_queues_that_they_
     // windows of the other queue, closed for half a day
     let hour = (jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour() + 12) % 24;
     let windows = json!({"time_zone": "UTC", "allow": [format!("* {hour} * * *")], "queues": ["reboot"]});
-    world.word(&["policy", "set", "windows", &windows.to_string()]);
+    world.run(&["policy", "set", "windows", &windows.to_string()]);
     world.act("thaw", "kwok");
-    world.word(&["unfreeze"]);
-    heals(world, "reset");
+    world.run(&["unfreeze"]);
+    set_healing_step(world, "reset");
     for index in [0, 2] {
-        is(world, index, "succeeded", "", 60);
+        wait_for_status(world, index, "succeeded", "", 60);
     }
     let both = json!({"time_zone": "UTC", "allow": [format!("* {hour} * * *")]});
-    world.word(&["policy", "set", "windows", &both.to_string()]);
-    world.word(&["repair-queue", "add", "reset", "box", "10.9.9.7"]);
+    world.run(&["policy", "set", "windows", &both.to_string()]);
+    world.run(&["repair-queue", "add", "reset", "box", "10.9.9.7"]);
     wait_for("outside the window of both", 20, || why(world, 3).contains("OutsideWindow").then_some(()));
     assert_eq!((begun("10.9.9.8"), begun("10.9.9.7")), (1, 0), "{:?}", log(world));
     wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
 }
 
-fn i25_a_leader_killed_in_mid_command_the_outcome_is_unknown_and_the_health_check_settles_it(world: &World) {
+fn i25_after_a_kill_during_a_repair_command_the_health_check_decides_the_outcome(world: &World) {
     with_pods(world);
     std::fs::write(world.dir().join("takes"), "4").unwrap();
     let first = world.daemon("first");
     first.ready();
-    world.word(&["repair-queue", "add", "reset", "box", OUTSIDE]);
+    world.run(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     wait_for("the command runs", 30, || log(world).iter().any(|l| l.starts_with("begin")).then_some(()));
     first.kill();
     // the host's record of the command's result is lost, too
@@ -272,8 +272,8 @@ fn i25_a_leader_killed_in_mid_command_the_outcome_is_unknown_and_the_health_chec
         (why.contains("OutcomeUnknown") && !why.contains("\"until\":\"")).then_some(())
     });
     assert_eq!(entry(world, 0)["step_status"], "watching");
-    well(world, OUTSIDE);
-    is(world, 0, "succeeded", "", 20);
+    set_healthy(world, OUTSIDE);
+    wait_for_status(world, 0, "succeeded", "", 20);
     assert_eq!(log(world).iter().filter(|l| l.starts_with("begin")).count(), 1, "no command twice: {:?}", log(world));
     let attempt = value(&world.etcd, "/cke/cketerm/attempts/repairs/0/1").unwrap_or_default();
     assert!(attempt.contains("unknown") && attempt.contains("settled by the health check"), "{attempt}");

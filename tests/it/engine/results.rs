@@ -6,17 +6,17 @@ use crate::world::{Options, World, cluster::machines, history::changes, in_both_
 
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
-    i25_i47_after_a_kill_in_mid_command_the_entry_ends_soon_after_the_machine_is_back,
-    i25_i47_a_command_that_failed_after_its_leader_was_killed_is_tried_again_as_often_as_the_definition_says,
-    i14_done_ends_the_entry_at_once_and_the_cordon_stays_until_the_command_of_the_killed_leader_has_ended,
+    i25_i47_after_a_kill_during_the_command_the_entry_ends_once_the_machine_is_back,
+    i25_i47_a_command_that_fails_after_its_leader_was_killed_is_retried,
+    i14_done_ends_the_entry_and_the_cordon_stays_until_the_orphaned_command_ends,
 }
 
 /// The command may take an hour. Without its result it would be unknown for an hour whether it still runs.
-fn i25_i47_after_a_kill_in_mid_command_the_entry_ends_soon_after_the_machine_is_back(world: &World) {
+fn i25_i47_after_a_kill_during_the_command_the_entry_ends_once_the_machine_is_back(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);
     world.set_up(&all, &json!({"command_timeout_seconds": 3600}));
-    world.commands_take(6);
+    world.set_command_seconds(6);
     world.queue(&[&all[1]]);
     let first = world.daemon("first");
     wait_for("the command runs", 60, || world.power().iter().any(|p| p.what == "begin").then_some(()));
@@ -27,7 +27,7 @@ fn i25_i47_after_a_kill_in_mid_command_the_entry_ends_soon_after_the_machine_is_
     let second = world.daemon("second");
     second.ready();
     first.kill();
-    world.queue_is_empty(90);
+    world.wait_for_empty_queue(90);
     let once = world.power().iter().map(|p| p.what.clone()).collect::<Vec<_>>();
     assert_eq!(once, ["begin", "end"], "one command, once");
     wait_for("the node is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
@@ -39,13 +39,11 @@ fn i25_i47_after_a_kill_in_mid_command_the_entry_ends_soon_after_the_machine_is_
     let left: Vec<_> = std::fs::read_dir(&results).unwrap().map(|f| f.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "the file is gone, what is not ours stays: {left:?}");
     assert!(second.logged().contains("notes.txt"), "{}", second.logged());
-    let audit = world.word(&["audit", "-o", "json"]);
+    let audit = world.run(&["audit", "-o", "json"]);
     assert!(audit.contains("report result") && audit.contains("take result"), "{audit}");
 }
 
-fn i25_i47_a_command_that_failed_after_its_leader_was_killed_is_tried_again_as_often_as_the_definition_says(
-    world: &World,
-) {
+fn i25_i47_a_command_that_fails_after_its_leader_was_killed_is_retried(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);
     let log = world.dir().join("commands.log");
@@ -61,15 +59,13 @@ fn i25_i47_a_command_that_failed_after_its_leader_was_killed_is_tried_again_as_o
     second.ready();
     first.kill();
     wait_for("the second try has ended", 90, || (seen() == ["begin", "end", "begin", "end"]).then_some(()));
-    world.or_why(0, "the entry says that its command failed", 60, || {
-        world.word(&["rq", "why", "0", "-o", "json"]).contains("exit 7").then_some(())
+    world.wait_or_explain(0, "the entry says that its command failed", 60, || {
+        world.run(&["rq", "why", "0", "-o", "json"]).contains("exit 7").then_some(())
     });
     assert_eq!(seen().len(), 4, "one retry, and no more");
 }
 
-fn i14_done_ends_the_entry_at_once_and_the_cordon_stays_until_the_command_of_the_killed_leader_has_ended(
-    world: &World,
-) {
+fn i14_done_ends_the_entry_and_the_cordon_stays_until_the_orphaned_command_ends(world: &World) {
     let all = machines(1, 1);
     world.add_nodes(&all);
     let (log, go) = (world.dir().join("commands.log"), world.dir().join("go"));
@@ -88,10 +84,10 @@ fn i14_done_ends_the_entry_at_once_and_the_cordon_stays_until_the_command_of_the
     second.ready();
     first.kill();
     wait_for("the second leads", 60, || (second.page("/readyz").1 == "leading\n").then_some(()));
-    world.word(&["rq", "done", "0", "--reason", "the machine is back"]);
-    world.queue_is_empty(60);
+    world.run(&["rq", "done", "0", "--reason", "the machine is back"]);
+    world.wait_for_empty_queue(60);
     assert_eq!((seen(), world.cordoned()), (vec!["begin".to_owned()], vec!["w1".to_owned()]), "it may still run");
-    let history = world.word(&["history", "--ended", "-o", "json"]);
+    let history = world.run(&["history", "--ended", "-o", "json"]);
     assert!(history.contains("done by"), "{history}");
     std::fs::write(&go, "").unwrap();
     wait_for("the node is uncordoned", 60, || world.cordoned().is_empty().then_some(()));

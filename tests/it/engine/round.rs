@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::{
     observers::{
         self, Record, View,
-        record::{Acknowledged, What, Word},
+        record::{Acknowledged, AcknowledgedCommand, PowerEvent},
     },
     world::{
         Options, World,
@@ -30,10 +30,10 @@ use crate::{
 };
 
 /// Seconds after the last fault within which the queue must be empty.
-const BOUND: u64 = 150;
+const DEADLINE_SECONDS: u64 = 150;
 
 #[test]
-fn i01_i10_i25_twenty_machines_reboot_once_each_whatever_dies() {
+fn i01_i10_i25_twenty_machines_reboot_once_each_despite_random_faults() {
     let options = Options { kcm: true, kwok: true, audit: true, etcd34: false };
     let Some(world) = World::start_with(options, &[AS_JSON]) else { return };
     let seed = std::env::var("ROUND_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(5);
@@ -48,8 +48,12 @@ fn i01_i10_i25_twenty_machines_reboot_once_each_whatever_dies() {
     let calm = Timestamp::now();
     let waiting = Instant::now();
     while !round.empty() {
-        assert!(waiting.elapsed().as_secs() < BOUND, "not empty {BOUND} s after the last fault; {:#?}", round.notes);
-        round.pass(1);
+        assert!(
+            waiting.elapsed().as_secs() < DEADLINE_SECONDS,
+            "not empty {DEADLINE_SECONDS} s after the last fault; {:#?}",
+            round.notes
+        );
+        round.wait(1);
     }
     wait_for("no cordon is left", 30, || world.cordoned().is_empty().then_some(()));
     let mut record = recorder.finish(&world);
@@ -57,24 +61,24 @@ fn i01_i10_i25_twenty_machines_reboot_once_each_whatever_dies() {
     record.ttl_seconds = 5;
     // the engines are one process in the audit log, and have no name in etcd's history
     let both = |(from, to): &(Timestamp, Timestamp)| ["engine-0", ""].map(|by| (by.to_owned(), *from, *to));
-    record.frozen = round.frozen.iter().flat_map(both).collect();
-    record.acknowledged.clone_from(&round.told);
-    round.table(&record);
-    sees(&record);
+    record.paused = round.paused.iter().flat_map(both).collect();
+    record.acknowledged.clone_from(&round.acknowledged);
+    round.print_summary(&record);
+    assert_not_vacuous(&record);
     let breaches = observers::observe(&record);
     assert!(breaches.is_empty(), "{breaches:#?}\n{:#?}", round.notes);
 }
 
 /// Asserts that the observers have data to judge: without it they would find nothing either.
-fn sees(record: &Record) {
+fn assert_not_vacuous(record: &Record) {
     let view = View::of(record);
-    let starts = view.moves().iter().filter(|m| m.starts()).count();
+    let starts = view.entry_changes().iter().filter(|m| m.starts()).count();
     assert!(starts >= 20 && view.attempts.len() >= 20, "{starts} starts, {} attempts", view.attempts.len());
     let patches = view.node_writes.iter().filter(|w| w.engine).count();
     assert!(patches >= 40, "each Node is cordoned and uncordoned: {patches} patches");
     let evictions = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.node.is_some()).count();
     assert!(evictions >= 13, "each pod is evicted once at least: {evictions}");
-    assert!(view.candidates.iter().any(|c| !c.ours) && view.candidates.len() >= 7, "{:?}", view.candidates);
+    assert!(view.candidates.iter().any(|c| !c.registered) && view.candidates.len() >= 7, "{:?}", view.candidates);
 }
 
 /// Creates Nodes, pods under a budget that a drain of two of them satisfies, and some pods without.
@@ -86,7 +90,7 @@ fn prepare(world: &World, machines: &[Machine]) {
     for m in machines.iter().step_by(2) {
         world.add_pod("default", &format!("plain-{}", m.name), &m.name, "plain", None);
     }
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     world.add_budget("default", "web", "web", 1);
     let reboot = serde_json::json!({"max_concurrent_reboots": 3, "command_timeout_seconds": 6});
     world.set_up(machines, &reboot);
@@ -96,7 +100,7 @@ fn prepare(world: &World, machines: &[Machine]) {
 struct Round<'w> {
     world: &'w World,
     machines: &'w [Machine],
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     began: Instant,
     daemons: Vec<Daemon>,
     started: usize,
@@ -104,17 +108,18 @@ struct Round<'w> {
     deaths: usize,
     /// Entries that cannot go on without a person, with the time since when.
     stuck: BTreeMap<u64, Instant>,
-    told: Vec<Acknowledged>,
-    frozen: Vec<(Timestamp, Timestamp)>,
+    acknowledged: Vec<Acknowledged>,
+    paused: Vec<(Timestamp, Timestamp)>,
     notes: Vec<String>,
 }
 
 impl<'w> Round<'w> {
     fn new(world: &'w World, machines: &'w [Machine], seed: u64) -> Self {
-        let (daemons, told, frozen, notes) = (Vec::new(), Vec::new(), Vec::new(), vec![format!("ROUND_SEED={seed}")]);
-        let (dice, stuck) = (fastrand::Rng::with_seed(seed), BTreeMap::new());
+        let (daemons, acknowledged, paused, notes) =
+            (Vec::new(), Vec::new(), Vec::new(), vec![format!("ROUND_SEED={seed}")]);
+        let (rng, stuck) = (fastrand::Rng::with_seed(seed), BTreeMap::new());
         let (began, started, pods, deaths) = (Instant::now(), 0, 0, 0);
-        Self { world, machines, dice, began, daemons, started, pods, deaths, stuck, told, frozen, notes }
+        Self { world, machines, rng, began, daemons, started, pods, deaths, stuck, acknowledged, paused, notes }
     }
 
     fn note(&mut self, what: &str) {
@@ -123,10 +128,10 @@ impl<'w> Round<'w> {
 
     /// Queues all machines at once.
     fn queue(&mut self) {
-        let asked = Timestamp::now();
+        let requested = Timestamp::now();
         self.world.queue(&self.machines.iter().collect::<Vec<_>>());
-        let word = Word::Add((0..).zip(self.machines.iter().map(|m| m.address.clone())).collect());
-        self.told.push(Acknowledged { asked, at: Timestamp::now(), by: "person".to_owned(), word });
+        let command = AcknowledgedCommand::Add((0..).zip(self.machines.iter().map(|m| m.address.clone())).collect());
+        self.acknowledged.push(Acknowledged { requested, at: Timestamp::now(), by: "person".to_owned(), command });
     }
 
     fn daemon(&mut self) {
@@ -136,19 +141,19 @@ impl<'w> Round<'w> {
 
     /// Injects faults: five deaths of leaders, 15 to 25 s apart, and between them every other fault of a leader.
     fn faults(&mut self) {
-        self.pass(8);
+        self.wait(8);
         for between in ["freeze", "revoke", "etcd", "foreign", "apiserver"] {
-            let gap = self.dice.u64(15..=25);
+            let gap = self.rng.u64(15..=25);
             let due = Instant::now() + Duration::from_secs(gap);
-            self.kill_the_leader();
-            self.pass(gap / 3);
+            self.kill_leader();
+            self.wait(gap / 3);
             match between {
                 "freeze" => self.freeze(),
                 "revoke" => self.revoke(),
-                "foreign" => self.foreign(),
+                "foreign" => self.campaign_as_cke(),
                 server => self.restart(server),
             }
-            self.pass(due.saturating_duration_since(Instant::now()).as_secs());
+            self.wait(due.saturating_duration_since(Instant::now()).as_secs());
         }
     }
 
@@ -160,25 +165,25 @@ impl<'w> Round<'w> {
         })
     }
 
-    fn kill_the_leader(&mut self) {
-        let (place, _) = self.leading();
+    fn kill_leader(&mut self) {
+        let (leader_index, _) = self.leading();
         let left = self.world.entries().len();
-        self.daemons.remove(place).kill();
+        self.daemons.remove(leader_index).kill();
         self.deaths += 1;
         self.note(&format!("leader {} killed, {left} entries left", self.deaths));
-        let pause = self.dice.u64(2..=4);
-        self.pass(pause);
+        let pause = self.rng.u64(2..=4);
+        self.wait(pause);
         self.daemon();
     }
 
     fn freeze(&mut self) {
-        let (place, _) = self.leading();
-        self.daemons[place].signal("STOP");
+        let (leader_index, _) = self.leading();
+        self.daemons[leader_index].signal("STOP");
         let from = Timestamp::now();
         self.note("leader stopped");
-        self.pass(8);
-        self.daemons[place].signal("CONT");
-        self.frozen.push((from, Timestamp::now()));
+        self.wait(8);
+        self.daemons[leader_index].signal("CONT");
+        self.paused.push((from, Timestamp::now()));
         self.note("continued");
     }
 
@@ -196,11 +201,11 @@ impl<'w> Round<'w> {
     }
 
     /// Puts an imitated CKE behind the cketerm leader for 10 s.
-    fn foreign(&mut self) {
+    fn campaign_as_cke(&mut self) {
         self.leading();
-        let lease = leader::foreign(&self.world.etcd);
+        let lease = leader::campaign_as_cke(&self.world.etcd);
         self.note("a foreign candidate");
-        self.pass(10);
+        self.wait(10);
         leader::revoke(&self.world.etcd, lease);
         self.note("it goes");
     }
@@ -211,17 +216,17 @@ impl<'w> Round<'w> {
 
     /// The queue; none while etcd is away.
     fn list(&self) -> Option<Vec<Value>> {
-        let ran = cketerm(&self.world.config(), &["rq", "list", "-o", "json"]);
-        (ran.code == 0).then(|| serde_json::from_str(&ran.stdout).ok())?
+        let output = cketerm(&self.world.config(), &["rq", "list", "-o", "json"]);
+        (output.code == 0).then(|| serde_json::from_str(&output.stdout).ok())?
     }
 
     /// Lets time pass, in which people and other programs act.
-    fn pass(&mut self, seconds: u64) {
+    fn wait(&mut self, seconds: u64) {
         let until = Instant::now() + Duration::from_secs(seconds);
         while Instant::now() < until {
-            self.world.commands_take(self.dice.u32(2..=4));
+            self.world.set_command_seconds(self.rng.u32(2..=4));
             self.replace_pods();
-            self.mend();
+            self.unblock_entries();
             let left = until.saturating_duration_since(Instant::now());
             std::thread::sleep(left.min(Duration::from_secs(1)));
         }
@@ -250,30 +255,34 @@ impl<'w> Round<'w> {
 
     /// Acts as an operator. If an outcome is unknown or a command failed, and the machine has not booted for 10 s, it
     /// orders a retry. After a drain that backed off it resets the backoff.
-    fn mend(&mut self) {
+    fn unblock_entries(&mut self) {
         let Some(all) = self.list() else { return };
         for entry in all {
             let Some(index) = entry["index"].as_str().and_then(|i| i.parse::<u64>().ok()) else { continue };
             if entry["status"] == "queued" && entry["drain_backoff_count"].as_i64().is_some_and(|n| n > 0) {
-                let asked = Timestamp::now();
-                self.person(asked, &["rq", "reset-backoff"], Word::Other("reset-backoff".to_owned()));
+                let requested = Timestamp::now();
+                self.run_as_operator(
+                    requested,
+                    &["rq", "reset-backoff"],
+                    AcknowledgedCommand::Other("reset-backoff".to_owned()),
+                );
                 continue;
             }
-            if entry["status"] != "rebooting" || !self.needs_a_person(index, entry["node"].as_str().unwrap_or_default())
+            if entry["status"] != "rebooting" || !self.needs_operator(index, entry["node"].as_str().unwrap_or_default())
             {
                 self.stuck.remove(&index);
                 continue;
             }
             if self.stuck.entry(index).or_insert_with(Instant::now).elapsed().as_secs() >= 10 {
                 self.stuck.remove(&index);
-                let asked = Timestamp::now();
+                let requested = Timestamp::now();
                 let words = ["rq", "retry", &index.to_string(), "--reason", "it has not booted"];
-                self.person(asked, &words, Word::Order(index, "retry".to_owned()));
+                self.run_as_operator(requested, &words, AcknowledgedCommand::Order(index, "retry".to_owned()));
             }
         }
     }
 
-    fn needs_a_person(&self, index: u64, address: &str) -> bool {
+    fn needs_operator(&self, index: u64, address: &str) -> bool {
         if self.world.power().iter().rev().find(|p| p.address == address).is_some_and(|p| p.what == "end") {
             return false; // it has booted: the boot check will report it
         }
@@ -282,25 +291,30 @@ impl<'w> Round<'w> {
         matches!(why["reason"]["reason"].as_str(), Some("OutcomeUnknown" | "CommandFailed"))
     }
 
-    fn person(&mut self, asked: Timestamp, words: &[&str], word: Word) {
-        let ran = cketerm(&self.world.config(), words);
-        if ran.code == 0 {
-            self.told.push(Acknowledged { asked, at: Timestamp::now(), by: "person".to_owned(), word });
+    fn run_as_operator(&mut self, requested: Timestamp, words: &[&str], command: AcknowledgedCommand) {
+        let output = cketerm(&self.world.config(), words);
+        if output.code == 0 {
+            self.acknowledged.push(Acknowledged { requested, at: Timestamp::now(), by: "person".to_owned(), command });
         }
-        self.note(&format!("{}: {} {}", words.join(" "), ran.code, ran.stderr.trim()));
+        self.note(&format!("{}: {} {}", words.join(" "), output.code, output.stderr.trim()));
     }
 
     /// Prints the round, and asserts that no machine was powered more often than ordered.
-    fn table(&self, record: &Record) {
+    fn print_summary(&self, record: &Record) {
         let mut text = format!("ROUND {} machines, {} deaths of leaders\n", self.machines.len(), self.deaths);
         for note in &self.notes {
             let _ = writeln!(text, "  {note}");
         }
         let mut wrong = Vec::new();
         for (index, m) in (0..).zip(self.machines) {
-            let of = |what: What| record.power.iter().filter(|p| p.address == m.address && p.what == what).count();
-            let (begun, ended) = (of(What::Begin), of(What::End(Some(0))));
-            let retried = self.told.iter().filter(|t| t.word == Word::Order(index, "retry".to_owned())).count();
+            let of =
+                |what: PowerEvent| record.power.iter().filter(|p| p.address == m.address && p.what == what).count();
+            let (begun, ended) = (of(PowerEvent::Begin), of(PowerEvent::End(Some(0))));
+            let retried = self
+                .acknowledged
+                .iter()
+                .filter(|t| t.command == AcknowledgedCommand::Order(index, "retry".to_owned()))
+                .count();
             let _ =
                 writeln!(text, "  {:4} {begun} commands run, {ended} to their end, {retried} ordered again", m.name);
             if ended == 0 || begun > 1 + retried {
@@ -311,7 +325,7 @@ impl<'w> Round<'w> {
             self.machines.iter().filter(|m| m.control_plane).map(|m| m.address.as_str()).collect();
         let (mut at_once, mut most) = (std::collections::BTreeSet::new(), 0);
         for p in record.power.iter().filter(|p| api_servers.contains(&p.address.as_str())) {
-            if p.what == What::Begin {
+            if p.what == PowerEvent::Begin {
                 at_once.insert(&p.address)
             } else {
                 at_once.remove(&p.address)
@@ -320,7 +334,7 @@ impl<'w> Round<'w> {
         }
         let cordons = self.world.cordoned();
         let _ = writeln!(text, "  API servers at once: {most}; cordons left: {cordons:?}");
-        let counts = (record.keys.len(), record.objects.len(), record.asked.len(), record.power.len());
+        let counts = (record.keys.len(), record.objects.len(), record.requested.len(), record.power.len());
         let _ =
             writeln!(text, "  keys, objects, requests, power lines: {counts:?}; {} s", self.began.elapsed().as_secs());
         say(&text);

@@ -14,7 +14,7 @@ use cketerm::{
     engine::run::Handle,
     model::entry::Stored,
     sandbox::faults::State,
-    scenario::{self, Lines, Scenario, Stage, backends},
+    scenario::{self, Links, Scenario, Stage, backends},
     store::Store,
     tasks::Gate,
 };
@@ -33,7 +33,7 @@ struct Site {
 /// One engine behind a gate of its own.
 struct Engine {
     gate: Gate,
-    lines: Lines,
+    lines: Links,
     handle: Handle,
 }
 
@@ -49,7 +49,7 @@ impl Site {
 
     async fn engine(&self, name: &str) -> Engine {
         let gate = Gate::default();
-        let lines = Lines::new(name, &gate, 1);
+        let lines = Links::new(name, &gate, 1);
         let mut backends = backends(&self.stage.sandbox, name, self.store.clock().clone(), &lines);
         backends.ttl = TTL;
         let handle = gate.hold(async move { backends.start("daemon", true, None) }).await;
@@ -68,13 +68,13 @@ impl Site {
 }
 
 impl Engine {
-    async fn leads(&self) {
+    async fn becomes_leader(&self) {
         let mut seen = self.handle.seen();
-        let leads = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());
-        timeout(Duration::from_mins(5), leads).await.expect("it leads").unwrap();
+        let becomes_leader = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());
+        timeout(Duration::from_mins(5), becomes_leader).await.expect("it leads").unwrap();
     }
 
-    async fn stands_by(&self, site: &Site, candidates: usize) {
+    async fn wait_for_standby(&self, site: &Site, candidates: usize) {
         let there = async {
             while site.candidates().await < candidates {
                 sleep(Duration::from_secs(1)).await;
@@ -105,27 +105,27 @@ impl Engine {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_whose_main_loop_is_stuck_makes_room_for_the_next() {
+async fn a_leader_with_a_stuck_main_loop_gives_up_the_lock() {
     let site = Site::new().await;
     let first = site.engine("first").await;
-    first.leads().await;
+    first.becomes_leader().await;
     let second = site.engine("second").await;
-    second.stands_by(&site, 2).await;
+    second.wait_for_standby(&site, 2).await;
     first.gate.freeze_main();
     let took = first.stuck().await;
     assert!((TTL / 2..TTL / 2 + Duration::from_secs(10)).contains(&took), "{took:?}");
-    second.leads().await;
+    second.becomes_leader().await;
     assert_eq!(site.leader().await.as_deref(), Some("second"));
     assert_eq!(site.candidates().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_whose_main_loop_is_stuck_leaves_the_line_and_one_that_ends_has_to_end() {
+async fn a_stuck_standby_withdraws_and_a_stuck_shutdown_is_detected() {
     let site = Site::new().await;
     let first = site.engine("first").await;
-    first.leads().await;
+    first.becomes_leader().await;
     let second = site.engine("second").await;
-    second.stands_by(&site, 2).await;
+    second.wait_for_standby(&site, 2).await;
     second.gate.freeze_main();
     second.stuck().await;
     assert_eq!((site.leader().await.as_deref(), site.candidates().await), (Some("first"), 1));
@@ -141,12 +141,12 @@ async fn a_standby_whose_main_loop_is_stuck_leaves_the_line_and_one_that_ends_ha
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_stands_by_or_ends_is_not_stuck() {
+async fn a_standby_and_an_engine_that_shuts_down_are_not_stuck() {
     let site = Site::new().await;
     let first = site.engine("first").await;
-    first.leads().await;
+    first.becomes_leader().await;
     let second = site.engine("second").await;
-    second.stands_by(&site, 2).await;
+    second.wait_for_standby(&site, 2).await;
     second.beats(Duration::from_mins(5)).await;
     let heartbeat = second.handle.heartbeat();
     second.handle.stop().await;
@@ -155,19 +155,19 @@ async fn an_engine_that_stands_by_or_ends_is_not_stuck() {
 
 /// 20 s of latency cost no beat. While they are shorter than the lease, they do not cost the lock either.
 #[tokio::test(start_paused = true)]
-async fn a_slow_etcd_and_a_slow_api_server_are_no_missing_beat() {
+async fn slow_servers_do_not_count_as_a_stuck_main_loop() {
     let site = Site::new().await;
     let engine = site.engine("first").await;
-    engine.leads().await;
+    engine.becomes_leader().await;
     let lease = engine.handle.seen().borrow().snapshot.engine.lease;
     // answers come 20 s late
     for _ in 0..5 {
         for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
-            line.turn(State::Silent);
+            line.set_state(State::Silent);
         }
         engine.beats(Duration::from_secs(20)).await;
         for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
-            line.turn(State::Open);
+            line.set_state(State::Open);
         }
         engine.beats(Duration::from_secs(25)).await;
     }
@@ -183,12 +183,12 @@ async fn a_slow_etcd_and_a_slow_api_server_are_no_missing_beat() {
         line.slow(None, 0);
         line.interrupt();
     }
-    engine.leads().await;
+    engine.becomes_leader().await;
 }
 
 /// The loop does not block on the steps towards the lock: schema, identity, the live copy that shows the win.
 #[tokio::test(start_paused = true)]
-async fn an_engine_on_its_way_to_the_lock_beats_whatever_etcd_does() {
+async fn the_main_loop_sends_heartbeats_while_etcd_delays_the_campaign() {
     let site = Site::new().await;
     for key in ["/cke/cketerm/schema", "/cke/cketerm/identity"] {
         site.stage.sandbox.etcd.delete(key);
@@ -206,12 +206,12 @@ async fn an_engine_on_its_way_to_the_lock_beats_whatever_etcd_does() {
     site.stage.sandbox.etcd.stall_watches(true);
     engine.beats(Duration::from_mins(3)).await;
     site.stage.sandbox.etcd.stall_watches(false);
-    engine.leads().await;
+    engine.becomes_leader().await;
 }
 
 in_both_worlds! {
     Options { kcm: false, kwok: true, audit: false, etcd34: false };
-    a_daemon_whose_main_loop_is_stuck_gives_up_the_lock_and_exits_with_1,
+    a_daemon_with_a_stuck_main_loop_gives_up_the_lock_and_exits_with_1,
 }
 
 /// Environment variable that selects how the main loop of [`the_daemon_of_these_tests`] gets stuck.
@@ -226,22 +226,22 @@ fn start(config: &Path, dir: &Path, how: &str) -> Child {
     command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
 }
 
-fn a_daemon_whose_main_loop_is_stuck_gives_up_the_lock_and_exits_with_1(world: &World) {
+fn a_daemon_with_a_stuck_main_loop_gives_up_the_lock_and_exits_with_1(world: &World) {
     let machines = machines(1, 2);
     world.add_nodes(&machines);
     world.set_up(&machines, &serde_json::json!({}));
     for how in ["waits", "busy", "busy-alone"] {
         let mut child = start(&world.config(), world.dir(), how);
-        let leads = || leader::now(&world.etcd).filter(|(_, pid)| *pid == Some(child.id()));
-        let (lease, _) = wait_for("the daemon leads", 60, leads);
+        let becomes_leader = || leader::now(&world.etcd).filter(|(_, pid)| *pid == Some(child.id()));
+        let (lease, _) = wait_for("the daemon leads", 60, becomes_leader);
         // its standard input ends, and its main loop gets stuck now
         drop(child.stdin.take());
         let next = world.daemon("next");
         wait_for("the other leads", 90, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
         let status = wait_for("the stuck one exits", 90, || child.try_wait().unwrap());
-        let said = std::fs::read_to_string(world.dir().join(format!("{how}.log"))).unwrap();
-        assert_eq!(status.code(), Some(1), "{how}: {status} {said}");
-        assert!(said.contains("stuck"), "{how}: {said}");
+        let log_text = std::fs::read_to_string(world.dir().join(format!("{how}.log"))).unwrap();
+        assert_eq!(status.code(), Some(1), "{how}: {status} {log_text}");
+        assert!(log_text.contains("stuck"), "{how}: {log_text}");
         assert!(next.terminate().0.success());
     }
 }

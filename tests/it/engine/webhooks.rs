@@ -15,11 +15,11 @@ const OPTIONS: Options = Options { kcm: true, kwok: true, audit: true, etcd34: f
 
 in_both_worlds! {
     OPTIONS;
-    i18_two_budgets_on_a_pod_delete_it_where_its_namespace_is_not_protected_and_block_where_it_is,
+    i18_a_pod_with_two_budgets_is_deleted_unless_its_namespace_is_protected,
 }
 
 fn why(world: &World, index: u64) -> String {
-    world.word(&["rq", "why", &index.to_string(), "-o", "json"])
+    world.run(&["rq", "why", &index.to_string(), "-o", "json"])
 }
 
 /// Pod requests of the engine's user that changed something, as `verb subresource name`.
@@ -38,7 +38,7 @@ fn changes(world: &World) -> Vec<String> {
 
 /// Every behaviour of a webhook at once, a worker and a pod for each; `evict_retries` has its default, 0.
 #[test]
-fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_servers() {
+fn i15_i18_i20_a_webhook_may_deny_defer_migrate_delay_or_fail_on_real_servers() {
     let Some(world) = World::start(OPTIONS) else { return };
     let pods = ["denied", "deferred", "migrates", "late", "broken"];
     let machines = machines(1, pods.len());
@@ -48,7 +48,7 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     }
     // beside the pod with the denial, a pod that no webhook denies
     world.add_pod("default", "beside", &machines[1].name, "beside", None);
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     world.set_up(&machines, &json!({"max_concurrent_reboots": pods.len()}));
     let webhook = Webhook::register(
         &world,
@@ -66,7 +66,7 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     world.queue(&machines[1..].iter().collect::<Vec<_>>());
 
     // the preview finds a denial other than 429 before anything on that node is evicted
-    world.or_why(0, "the denial backs the drain off", 40, || {
+    world.wait_or_explain(0, "the denial backs the drain off", 40, || {
         let count = world.entries().get(&0)?["drain_backoff_count"].as_i64()?;
         let why = why(&world, 0);
         (count == 1 && why.contains(NAME) && why.contains("denied stays")).then_some(())
@@ -74,7 +74,7 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     assert_eq!((webhook.evictions("denied"), webhook.evictions("beside")), (0, 0), "{:?}", webhook.asked());
 
     // 429 means that the webhook migrates the pod itself: shown, and sent again
-    world.or_why(2, "the migration is shown", 40, || {
+    world.wait_or_explain(2, "the migration is shown", 40, || {
         let why = why(&world, 2);
         (why.contains("DeferredToWebhook") && why.contains(NAME) && why.contains("migrates stays")).then_some(())
     });
@@ -83,7 +83,7 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     world.ok("DELETE", "/api/v1/namespaces/default/pods/migrates", Some(&json!({"gracePeriodSeconds": 0})));
 
     for (index, pod) in [(1, "deferred"), (2, "migrates"), (3, "late"), (4, "broken")] {
-        world.or_why(index, &format!("{pod} is drained and its machine rebooted"), 60, || {
+        world.wait_or_explain(index, &format!("{pod} is drained and its machine rebooted"), 60, || {
             let entry = world.entries().get(&index).cloned();
             if let Some(entry) = &entry {
                 assert_eq!(entry["drain_backoff_count"].as_i64().unwrap_or(0), 0, "{pod}: {}", why(&world, index));
@@ -97,20 +97,20 @@ fn i15_i18_i20_a_webhook_that_denies_defers_migrates_is_late_or_fails_on_real_se
     assert!(!changes.iter().any(|c| c.ends_with(" denied") || c.ends_with(" beside")), "{changes:?}");
 
     webhook.behave("denied", Behaviour::Allow);
-    world.word(&["rq", "reset-backoff"]);
-    world.queue_is_empty(40);
+    world.run(&["rq", "reset-backoff"]);
+    world.wait_for_empty_queue(40);
     wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
 }
 
 /// A registration from before `v1` may declare side effects. The server then refuses every dry run of an eviction, and
 /// calls the webhook for the eviction itself.
 #[test]
-fn i15_a_webhook_with_side_effects_keeps_no_drain_from_its_evictions_on_a_real_server() {
+fn i15_a_webhook_with_side_effects_does_not_block_evictions_on_a_real_server() {
     let Some(world) = World::start(OPTIONS) else { return };
     let machines = machines(1, 1);
     world.add_nodes(&machines);
     world.add_pod("default", "pod", &machines[1].name, "pod", None);
-    world.pods_run("default");
+    world.wait_for_running_pods("default");
     world.set_up(&machines, &json!({}));
     let webhook = Webhook::register(&world, &[], "pod");
     let name = "validatingwebhookconfigurations/evictions";
@@ -130,19 +130,19 @@ fn i15_a_webhook_with_side_effects_keeps_no_drain_from_its_evictions_on_a_real_s
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines[1]]);
-    world.or_why(0, "it is drained and rebooted", 60, || (!world.entries().contains_key(&0)).then_some(()));
+    world.wait_or_explain(0, "it is drained and rebooted", 60, || (!world.entries().contains_key(&0)).then_some(()));
     assert!(webhook.evictions("pod") >= 1, "{:?}", webhook.asked());
     assert!(webhook.asked().iter().skip(before).all(|asked| !asked.dry_run), "{:?}", webhook.asked());
 }
 
-fn i18_two_budgets_on_a_pod_delete_it_where_its_namespace_is_not_protected_and_block_where_it_is(world: &World) {
+fn i18_a_pod_with_two_budgets_is_deleted_unless_its_namespace_is_protected(world: &World) {
     let machines = machines(1, 2);
     world.add_nodes(&machines);
     for (namespace, team, node) in [("free", "other", "w1"), ("safe", "kept", "w2")] {
         let labels = json!({"metadata": {"name": namespace, "labels": {"team": team}}});
         world.ok("POST", "/api/v1/namespaces", Some(&labels));
         world.add_pod(namespace, "db-0", node, "db", None);
-        world.pods_run(namespace);
+        world.wait_for_running_pods(namespace);
         for budget in ["one", "two"] {
             world.add_budget(namespace, budget, "db", 0);
         }
@@ -152,10 +152,10 @@ fn i18_two_budgets_on_a_pod_delete_it_where_its_namespace_is_not_protected_and_b
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines[1], &machines[2]]);
-    world.or_why(0, "the unprotected pod is deleted and its machine rebooted", 40, || {
+    world.wait_or_explain(0, "the unprotected pod is deleted and its machine rebooted", 40, || {
         (!world.entries().contains_key(&0)).then_some(())
     });
-    world.or_why(1, "the protected pod blocks, with both budgets", 30, || {
+    world.wait_or_explain(1, "the protected pod blocks, with both budgets", 30, || {
         let count = world.entries().get(&1)?["drain_backoff_count"].as_i64()?;
         let why = why(world, 1);
         (count >= 1 && why.contains("safe/one") && why.contains("safe/two")).then_some(())
@@ -163,6 +163,6 @@ fn i18_two_budgets_on_a_pod_delete_it_where_its_namespace_is_not_protected_and_b
     let kept = world.ok("GET", "/api/v1/namespaces/safe/pods/db-0", None);
     assert!(kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
     world.ok("DELETE", "/apis/policy/v1/namespaces/safe/poddisruptionbudgets/two", None);
-    world.word(&["rq", "reset-backoff"]);
-    world.queue_is_empty(40);
+    world.run(&["rq", "reset-backoff"]);
+    world.wait_for_empty_queue(40);
 }

@@ -11,7 +11,7 @@ use cketerm::{
 };
 use serde_json::json;
 
-use super::servers::{both, fresh, permit};
+use super::servers::{both, permit, unique_name};
 
 fn owner(node: &NodeRow) -> Owner {
     Owner {
@@ -28,7 +28,7 @@ fn owner(node: &NodeRow) -> Owner {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i9_a_cordon_and_its_record_are_one_patch_that_a_stale_reader_cannot_make() {
+async fn i9_cordon_and_owner_record_are_one_patch_that_fails_on_a_stale_version() {
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
         let name = api.node("10.1.0.1").await;
@@ -44,10 +44,10 @@ async fn i9_a_cordon_and_its_record_are_one_patch_that_a_stale_reader_cannot_mak
         // I23: a late patch of an older leader, or any patch in between.
         let late = kube.stamp(&permit(), &before, &owner(&before), true, true).await;
         assert_eq!(late, Err(WriteError::Conflict));
-        let whole = Release { uncordon: true, drop_keep: false };
-        assert_eq!(kube.release(&permit(), &before, whole).await, Err(WriteError::Conflict));
+        let full_release = Release { uncordon: true, drop_keep: false };
+        assert_eq!(kube.release(&permit(), &before, full_release).await, Err(WriteError::Conflict));
 
-        let free = kube.release(&permit(), &after, whole).await.unwrap();
+        let free = kube.release(&permit(), &after, full_release).await.unwrap();
         assert!(!free.unschedulable && !free.cke_mark && free.owner.is_none());
         let object = api.get(&format!("/api/v1/nodes/{name}")).await;
         assert_eq!(object["spec"].get("unschedulable"), None);
@@ -56,29 +56,29 @@ async fn i9_a_cordon_and_its_record_are_one_patch_that_a_stale_reader_cannot_mak
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i11_an_administrators_cordon_outlives_ours() {
+async fn i11_an_administrators_cordon_outlives_cketerms() {
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
         let name = api.node("10.1.0.2").await;
         let path = format!("/api/v1/nodes/{name}");
         api.merge(&path, json!({"spec": {"unschedulable": true}})).await;
         let before = kube.node(&name).await.unwrap().unwrap();
-        let ours = kube.stamp(&permit(), &before, &owner(&before), false, false).await.unwrap();
-        assert!(ours.unschedulable && !ours.cke_mark && !ours.owner().unwrap().schedulable_before);
-        let after = kube.release(&permit(), &ours, Release::default()).await.unwrap();
+        let stamped = kube.stamp(&permit(), &before, &owner(&before), false, false).await.unwrap();
+        assert!(stamped.unschedulable && !stamped.cke_mark && !stamped.owner().unwrap().schedulable_before);
+        let after = kube.release(&permit(), &stamped, Release::default()).await.unwrap();
         assert!(after.unschedulable && after.owner.is_none());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i12_a_cordon_that_an_administrator_keeps_is_kept() {
+async fn i12_uncordoning_a_node_with_keep_cordoned_is_reported() {
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
         let name = api.node("10.1.0.3").await;
         let before = kube.node(&name).await.unwrap().unwrap();
-        let ours = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
+        let stamped = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
         kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &name, true).await.unwrap();
-        let stale = kube.release(&permit(), &ours, Release { uncordon: true, drop_keep: false }).await;
+        let stale = kube.release(&permit(), &stamped, Release { uncordon: true, drop_keep: false }).await;
         assert_eq!(stale, Err(WriteError::Conflict), "decided before the administrator's word");
         let kept = kube.node(&name).await.unwrap().unwrap();
         assert!(kept.keep_cordoned);
@@ -91,10 +91,10 @@ async fn i12_a_cordon_that_an_administrator_keeps_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_gone_and_an_unreadable_record_are_said_so() {
+async fn a_deleted_node_and_an_unreadable_owner_record_are_reported() {
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
-        let ghost = NodeRow { name: fresh("ghost"), resource_version: "1".into(), ..NodeRow::default() };
+        let ghost = NodeRow { name: unique_name("ghost"), resource_version: "1".into(), ..NodeRow::default() };
         assert_eq!(kube.stamp(&permit(), &ghost, &owner(&ghost), true, true).await, Err(WriteError::NotFound));
         assert_eq!(
             kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &ghost.name, true).await,
@@ -106,14 +106,14 @@ async fn a_node_that_is_gone_and_an_unreadable_record_are_said_so() {
         api.merge(&format!("/api/v1/nodes/{name}"), broken).await;
         let row = kube.node(&name).await.unwrap().unwrap();
         assert!(row.owner.as_ref().unwrap().as_ref().unwrap_err().contains("cketerm.io/owner"));
-        let right = super::places::impersonating(server, "nobody").await;
+        let right = super::connections::impersonating(server, "nobody").await;
         let refused = right.stamp(&permit(), &row, &owner(&row), true, true).await.unwrap_err().to_string();
         assert!(refused.contains("403") && refused.contains(&name) && refused.contains("docs/rbac.yaml"), "{refused}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoints_lose_an_address_and_get_it_back_but_never_the_last() {
+async fn an_address_is_removed_from_endpoints_and_restored_but_never_the_last_one() {
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
         for (ns, name, port) in [("default", "kubernetes", 6443), ("kube-system", "cke-etcd", 2379)] {

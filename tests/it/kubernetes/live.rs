@@ -18,7 +18,7 @@ use crate::{
     world::wait_for,
 };
 
-use super::servers::{Server, both, own, permit, until};
+use super::servers::{Server, both, dedicated, permit, until};
 
 async fn follow(server: &Server, streaming: Streaming) -> Live {
     let live = Live::follow(&server.kube().await, streaming);
@@ -27,7 +27,7 @@ async fn follow(server: &Server, streaming: Streaming) -> Live {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_stream_where_the_server_can_and_come_in_pages_where_it_cannot() {
+async fn lists_are_streamed_if_the_server_supports_it_and_paged_otherwise() {
     for server in both() {
         let (api, ns) = (server.api().await, server.api().await.namespace().await);
         let node = api.node("10.3.0.1").await;
@@ -68,7 +68,7 @@ async fn lists_stream_where_the_server_can_and_come_in_pages_where_it_cannot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_marks_and_deletions_show_at_once() {
+async fn changes_owner_records_and_deletions_reach_the_copy_at_once() {
     for server in both() {
         let (api, kube) = (server.api().await, server.kube().await);
         let live = follow(server, Streaming::Auto).await;
@@ -105,7 +105,7 @@ async fn changes_marks_and_deletions_show_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_are_watched_on_exactly_the_nodes_that_are_asked_for() {
+async fn pods_are_watched_on_exactly_the_requested_nodes() {
     for server in both() {
         let (api, ns) = (server.api().await, server.api().await.namespace().await);
         let (a, b) = (api.node("10.3.2.1").await, api.node("10.3.2.2").await);
@@ -137,7 +137,7 @@ async fn pods_are_watched_on_exactly_the_nodes_that_are_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quiet_healthy_server_never_looks_stale() {
+async fn an_idle_healthy_server_never_looks_stale() {
     for server in both() {
         let live = follow(server, Streaming::Auto).await;
         for _ in 0..24 {
@@ -153,27 +153,27 @@ async fn a_quiet_healthy_server_never_looks_stale() {
 
 /// Objects that were deleted during the gap are gone afterwards, and requests in the meantime are answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_and_a_gap_in_the_history_the_copy_is_whole_again() {
+async fn the_copy_is_complete_again_after_a_restart_and_a_compaction() {
     for old in [false, true] {
-        let Some((world, server)) = own(old) else { continue };
+        let Some((world, server)) = dedicated(old) else { continue };
         let api = server.api().await;
-        let (stays, goes) = (api.node("10.3.3.1").await, api.node("10.3.3.2").await);
+        let (kept_node, deleted_node) = (api.node("10.3.3.1").await, api.node("10.3.3.2").await);
         let live = follow(&server, Streaming::Auto).await;
         world.act("kill", "apiserver");
         until("an error", || live.borrow().sources["nodes"].error.is_some()).await;
-        assert!(live.borrow().nodes.contains_key(&goes), "what was known stays");
+        assert!(live.borrow().nodes.contains_key(&deleted_node), "what was known stays");
         let mut etcd = etcd_client::Client::connect([&server.etcd], None).await.unwrap();
-        etcd.delete(format!("/registry/minions/{goes}"), None).await.unwrap();
+        etcd.delete(format!("/registry/minions/{deleted_node}"), None).await.unwrap();
         let revision = etcd.put("/noise", "1", None).await.unwrap().header().unwrap().revision();
         etcd.compact(revision, None).await.unwrap();
         world.act("start", "apiserver");
         let mut left = 600;
-        while live.borrow().nodes.contains_key(&goes) || live.borrow().sources["nodes"].error.is_some() {
+        while live.borrow().nodes.contains_key(&deleted_node) || live.borrow().sources["nodes"].error.is_some() {
             tokio::time::sleep(Duration::from_millis(50)).await;
             left -= 1;
             assert!(left > 0, "{:?}", live.borrow().sources);
         }
-        assert!(live.borrow().nodes.contains_key(&stays));
+        assert!(live.borrow().nodes.contains_key(&kept_node));
         let api = server.api().await;
         let new = api.node("10.3.3.3").await;
         until("a new node", || live.borrow().nodes.get(&new).is_some_and(|n| n.ready)).await;
@@ -189,7 +189,7 @@ async fn after_a_restart_and_a_gap_in_the_history_the_copy_is_whole_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
-    let Some((_world, server)) = own(false) else { return };
+    let Some((_world, server)) = dedicated(false) else { return };
     let (api, kube) = (server.api().await, server.kube().await);
     let (ns, node) = (api.namespace().await, api.node("10.3.4.1").await);
     for i in 0..10 {
@@ -214,8 +214,8 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
     kube.stamp(&permit(), &row, &owner, true, true).await.unwrap();
     until("the pods", || live.borrow().pods[&node].synced).await;
     let view = live.borrow();
-    let leave = permit();
-    let evictions = view.pods[&node].pods.values().map(|pod| kube.evict(&leave, pod, &[], false));
+    let write_permit = permit();
+    let evictions = view.pods[&node].pods.values().map(|pod| kube.evict(&write_permit, pod, &[], false));
     for verdict in futures::future::join_all(evictions).await {
         assert_eq!(verdict, Verdict::Accepted);
     }
@@ -244,8 +244,8 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_whose_resource_definition_is_removed_are_none_and_no_fault() {
-    let Some((world, server)) = own(false) else { return };
+async fn without_the_baremetalhost_crd_there_are_no_hosts_and_no_error() {
+    let Some((world, server)) = dedicated(false) else { return };
     define(&world);
     let api = server.api().await;
     let host = json!({
@@ -261,8 +261,8 @@ async fn hosts_whose_resource_definition_is_removed_are_none_and_no_fault() {
     let none = || {
         let view = live.borrow();
         let source = &view.sources[HOSTS_SOURCE];
-        let said = source.error.as_ref().is_some_and(|error| error.contains("CRD is not installed"));
-        view.hosts.is_empty() && source.synced && said
+        let crd_missing = source.error.as_ref().is_some_and(|error| error.contains("CRD is not installed"));
+        view.hosts.is_empty() && source.synced && crd_missing
     };
     wait_for("the answer that there are none", 60, || none().then_some(()));
 }

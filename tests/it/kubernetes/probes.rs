@@ -7,12 +7,12 @@ use std::{
 
 use cketerm::{
     clock::Clock,
-    kubernetes::{Asked, Kube, KubeSettings},
+    kubernetes::{Kube, KubeSettings, ProbeResult},
 };
 
 use super::servers::both;
 
-const WITHIN: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Leads to the server under another address of this host, which its certificate does not name.
 fn under_another_address(server: &str) -> String {
@@ -38,14 +38,14 @@ async fn credentials_are_sent_only_where_the_certificate_verifies() {
     for server in both() {
         let kube = server.kube().await;
         let url = format!("{}/readyz", kube.server());
-        assert_eq!(kube.ask_at(&url, WITHIN).await, Some(Asked::Answered(200)));
-        let elsewhere = kube.ask_at(&under_another_address(kube.server()), WITHIN).await;
-        let Some(Asked::Untrusted(why)) = elsewhere else {
+        assert_eq!(kube.probe_at(&url, TIMEOUT).await, Some(ProbeResult::Answered(200)));
+        let elsewhere = kube.probe_at(&under_another_address(kube.server()), TIMEOUT).await;
+        let Some(ProbeResult::Untrusted(why)) = elsewhere else {
             panic!("the certificate does not name 127.0.0.2: {elsewhere:?}")
         };
         assert!(why.contains("SAN"), "{why}");
-        assert_eq!(kube.ask_at("http://127.0.0.1:1/readyz", WITHIN).await, None, "never in the clear");
-        assert!(matches!(kube.ask_at("https://127.0.0.1:1/readyz", WITHIN).await, Some(Asked::Silent(_))));
+        assert_eq!(kube.probe_at("http://127.0.0.1:1/readyz", TIMEOUT).await, None, "never in the clear");
+        assert!(matches!(kube.probe_at("https://127.0.0.1:1/readyz", TIMEOUT).await, Some(ProbeResult::Silent(_))));
         // unknown credentials are refused, whatever anonymous callers may see
         let text = std::fs::read_to_string(server.kubeconfig()).unwrap();
         let token = text.split("token: \"").nth(1).and_then(|t| t.split('"').next()).unwrap().to_owned();
@@ -53,6 +53,6 @@ async fn credentials_are_sent_only_where_the_certificate_verifies() {
         std::fs::write(&file, text.replace(&token, "nobody")).unwrap();
         let settings = KubeSettings { kubeconfig: Some(file), ..KubeSettings::default() };
         let stranger = Kube::connect(&settings, Clock::Host).await.unwrap();
-        assert_eq!(stranger.ask_at(&url, WITHIN).await, Some(Asked::Answered(401)));
+        assert_eq!(stranger.probe_at(&url, TIMEOUT).await, Some(ProbeResult::Answered(401)));
     }
 }

@@ -49,7 +49,7 @@ fn shared(old: bool) -> Option<Server> {
 }
 
 /// A server for a test that stops it or counts its requests.
-pub(crate) fn own(old: bool) -> Option<(World, Server)> {
+pub(crate) fn dedicated(old: bool) -> Option<(World, Server)> {
     let world = World::start(Options { audit: true, etcd34: old, ..Options::default() })?;
     let server = Server { dir: world.dir().to_owned(), etcd: world.etcd.clone(), old };
     Some((world, server))
@@ -100,7 +100,7 @@ pub(crate) fn permit() -> Permit {
 }
 
 /// Returns a name that no other test has.
-pub(crate) fn fresh(what: &str) -> String {
+pub(crate) fn unique_name(what: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
@@ -161,14 +161,14 @@ impl Api {
 
     /// Creates a namespace for the test.
     pub(crate) async fn namespace(&self) -> String {
-        let name = fresh("t");
+        let name = unique_name("t");
         self.post("/api/v1/namespaces", json!({"metadata": {"name": name, "labels": {"team": "a"}}})).await;
         name
     }
 
     /// Creates a Ready node with an address.
     pub(crate) async fn node(&self, address: &str) -> String {
-        let name = fresh("node");
+        let name = unique_name("node");
         let labels = json!({"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "rack1",
             "node-role.kubernetes.io/worker": "", "cke.cybozu.com/role": "ss", "noise": "x"});
         self.post("/api/v1/nodes", json!({"metadata": {"name": name, "labels": labels}})).await;

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::post::{Habit, Post};
+use super::receiver::{Behaviour, Receiver};
 use crate::world::{found, program::cketerm};
 
 /// Blocks of one language, in the document's order.
@@ -29,28 +29,31 @@ fn config(dir: &Path, name: &str, block: &str) -> PathBuf {
     path
 }
 
-fn one_of(language: &str, word: &str) -> String {
-    blocks(language).into_iter().find(|b| b.contains(word)).unwrap_or_else(|| panic!("no block with {word}"))
+fn block_containing(language: &str, text_fragment: &str) -> String {
+    blocks(language)
+        .into_iter()
+        .find(|b| b.contains(text_fragment))
+        .unwrap_or_else(|| panic!("no block with {text_fragment}"))
 }
 
 #[test]
-fn the_chat_gets_text_and_its_secret_url_is_never_said() {
+fn the_chat_receives_text_and_its_secret_url_is_never_printed() {
     let dir = tempfile::tempdir().unwrap();
-    let post = Post::start(|_, _| Habit::Status(200));
-    write(&dir.path().join("chat-url"), &format!("{}?secret=SECRET", post.url.replace("/hook", "/hook ")), 0o600);
-    let config = config(dir.path(), "chat.yaml", &one_of("yaml", "name: chat"));
+    let receiver = Receiver::start(|_, _| Behaviour::Status(200));
+    write(&dir.path().join("chat-url"), &format!("{}?secret=SECRET", receiver.url.replace("/hook", "/hook ")), 0o600);
+    let config = config(dir.path(), "chat.yaml", &block_containing("yaml", "name: chat"));
     // a URL with a space is invalid, and messages do not repeat it
-    let ran = cketerm(&config, &["config", "check"]);
-    assert!(ran.code == 1 && ran.stdout.contains("url_file") && !ran.stdout.contains("SECRET"), "{ran:?}");
-    write(&dir.path().join("chat-url"), &post.url, 0o644);
-    let ran = cketerm(&config, &["config", "check"]);
-    assert!(ran.stdout.contains("chmod o-r"), "everyone could read it: {ran:?}");
-    write(&dir.path().join("chat-url"), &post.url, 0o600);
-    let ran = cketerm(&config, &["config", "check"]);
-    assert!(ran.stdout.contains(": ok"), "{ran:?}");
-    let ran = cketerm(&config, &["notices", "test", "chat", "--kind", "stuck"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "chat: received: 200 OK: ok\n"), "{ran:?}");
-    let text = post.got()[0]["text"].as_str().unwrap().to_owned();
+    let output = cketerm(&config, &["config", "check"]);
+    assert!(output.code == 1 && output.stdout.contains("url_file") && !output.stdout.contains("SECRET"), "{output:?}");
+    write(&dir.path().join("chat-url"), &receiver.url, 0o644);
+    let output = cketerm(&config, &["config", "check"]);
+    assert!(output.stdout.contains("chmod o-r"), "everyone could read it: {output:?}");
+    write(&dir.path().join("chat-url"), &receiver.url, 0o600);
+    let output = cketerm(&config, &["config", "check"]);
+    assert!(output.stdout.contains(": ok"), "{output:?}");
+    let output = cketerm(&config, &["notices", "test", "chat", "--kind", "stuck"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "chat: received: 200 OK: ok\n"), "{output:?}");
+    let text = receiver.received()[0]["text"].as_str().unwrap().to_owned();
     assert!(
         text.starts_with(":warning: *cluster* TEST: reboots/12 on w12 needs an operator: BlockedByPDB\npod"),
         "{text}"
@@ -58,25 +61,28 @@ fn the_chat_gets_text_and_its_secret_url_is_never_said() {
 }
 
 #[test]
-fn the_pager_gets_incidents_that_are_resolved() {
+fn the_pager_receives_triggered_and_resolved_incidents() {
     let dir = tempfile::tempdir().unwrap();
-    let post = Post::start(|_, _| Habit::Status(202));
-    let block = one_of("yaml", "name: pager").replace("https://events.example.com/v2/enqueue", &post.url);
+    let receiver = Receiver::start(|_, _| Behaviour::Status(202));
+    let block = block_containing("yaml", "name: pager").replace("https://events.example.com/v2/enqueue", &receiver.url);
     let config = config(dir.path(), "pager.yaml", &block);
     for kind in ["stuck", "cleared", "many"] {
-        let ran = cketerm(&config, &["notices", "test", "--all", "--kind", kind]);
-        assert_eq!(ran.code, 0, "{ran:?}");
+        let output = cketerm(&config, &["notices", "test", "--all", "--kind", kind]);
+        assert_eq!(output.code, 0, "{output:?}");
     }
-    let got = post.got();
-    let events: Vec<&str> = got.iter().map(|e| e["event_action"].as_str().unwrap()).collect();
+    let received = receiver.received();
+    let events: Vec<&str> = received.iter().map(|e| e["event_action"].as_str().unwrap()).collect();
     assert_eq!(events, ["trigger", "resolve", "trigger"]);
-    assert_eq!(got[0]["dedup_key"], got[1]["dedup_key"], "one incident");
-    assert_eq!((&got[0]["payload"]["severity"], &got[0]["payload"]["source"]), (&"warning".into(), &"w12".into()));
-    assert_eq!(got[2]["payload"]["severity"], "error");
+    assert_eq!(received[0]["dedup_key"], received[1]["dedup_key"], "one incident");
+    assert_eq!(
+        (&received[0]["payload"]["severity"], &received[0]["payload"]["source"]),
+        (&"warning".into(), &"w12".into())
+    );
+    assert_eq!(received[2]["payload"]["severity"], "error");
 }
 
 #[test]
-fn the_program_mails_with_a_message_id_that_stays() {
+fn the_mail_script_sends_with_a_stable_message_id() {
     if found("jq").is_none() {
         return;
     }
@@ -84,14 +90,15 @@ fn the_program_mails_with_a_message_id_that_stays() {
     let (script, mailed) = (dir.path().join("mail-notice"), dir.path().join("mailed"));
     let sendmail = format!("#!/bin/sh\n[ \"$1\" = -t ] && cat > {}\n", mailed.display());
     write(&dir.path().join("sendmail"), &sendmail, 0o755);
-    let text = one_of("sh", "mail-notice")
+    let text = block_containing("sh", "mail-notice")
         .replace("#!/bin/sh\n", &format!("#!/bin/sh\nPATH={}:$PATH\n", dir.path().display()));
     write(&script, &text, 0o755);
-    let block = one_of("yaml", "name: mail").replace("/usr/local/bin/mail-notice", &script.display().to_string());
+    let block =
+        block_containing("yaml", "name: mail").replace("/usr/local/bin/mail-notice", &script.display().to_string());
     let config = config(dir.path(), "mail.yaml", &block);
     assert!(cketerm(&config, &["config", "check"]).stdout.contains(": ok"));
-    let ran = cketerm(&config, &["notices", "test", "mail", "--kind", "failed"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "mail: received\n"), "{ran:?}");
+    let output = cketerm(&config, &["notices", "test", "mail", "--kind", "failed"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "mail: received\n"), "{output:?}");
     let mail = std::fs::read_to_string(&mailed).unwrap();
     assert!(mail.starts_with(
         "To: ops@example.com\nSubject: [cketerm] TEST: reboot command of reboots/12 on w12 failed: exit 1\n"
@@ -100,23 +107,23 @@ fn the_program_mails_with_a_message_id_that_stays() {
 }
 
 #[test]
-fn a_test_says_what_went_wrong_and_fails() {
+fn notices_test_reports_failed_deliveries_and_exits_with_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let post = Post::start(|n, _| if n == 0 { Habit::Status(500) } else { Habit::Close });
+    let receiver = Receiver::start(|n, _| if n == 0 { Behaviour::Status(500) } else { Behaviour::Close });
     let block = format!(
         "notices:\n- {{name: hook, url: \"{}\"}}\n- {{name: none, program: [/no/such/program]}}\n- {{name: bad, program: [sh, -c, \
          \"cat >/dev/null; echo no route >&2; exit 7\"]}}\n- {{name: slow, program: [sleep, \"60\"], timeout: 1s}}\n",
-        post.url
+        receiver.url
     );
     let config = config(dir.path(), "bad.yaml", &block);
-    let ran = cketerm(&config, &["notices", "test", "--all"]);
-    let lines: Vec<&str> = ran.stdout.lines().collect();
+    let output = cketerm(&config, &["notices", "test", "--all"]);
+    let lines: Vec<&str> = output.stdout.lines().collect();
     assert_eq!(lines[0], "hook: NOT received: 500 Internal Server Error: ok");
-    assert!(lines[1].starts_with("none: NOT received: ") && lines[1].contains("/no/such/program"), "{ran:?}");
+    assert!(lines[1].starts_with("none: NOT received: ") && lines[1].contains("/no/such/program"), "{output:?}");
     assert_eq!(lines[2], "bad: NOT received: exit 7: no route");
-    assert!(lines[3].starts_with("slow: NOT received: ") && lines[3].contains("1 s"), "{ran:?}");
-    assert_eq!((ran.code, ran.stderr.as_str()), (1, "cketerm: 4 of 4 did not receive it\n"));
-    let ran = cketerm(&config, &["notices", "test", "hok"]);
-    assert!(ran.code == 2 && ran.stderr.contains("did you mean hook?"), "{ran:?}");
-    assert_eq!(post.got()[0]["kind"], Value::from("test"));
+    assert!(lines[3].starts_with("slow: NOT received: ") && lines[3].contains("1 s"), "{output:?}");
+    assert_eq!((output.code, output.stderr.as_str()), (1, "cketerm: 4 of 4 did not receive it\n"));
+    let output = cketerm(&config, &["notices", "test", "hok"]);
+    assert!(output.code == 2 && output.stderr.contains("did you mean hook?"), "{output:?}");
+    assert_eq!(receiver.received()[0]["kind"], Value::from("test"));
 }

@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::post::{Habit, Post};
+use super::receiver::{Behaviour, Receiver};
 use crate::world::{
     Options, World,
     cluster::{Machine, machines},
@@ -27,8 +27,8 @@ use crate::world::{
 
 in_both_worlds! {
     Options { kwok: true, ..Options::default() };
-    each_receiver_is_told_at_least_once_whatever_its_habits_are,
-    a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_again_with_the_same_id,
+    each_receiver_gets_each_notice_at_least_once_despite_its_faults,
+    after_a_leaders_death_unrecorded_deliveries_are_repeated_with_the_same_id,
 }
 
 /// Writes a configuration of this world with these receivers.
@@ -44,31 +44,32 @@ fn workers(world: &World, workers: usize) -> Vec<Machine> {
     let machines = machines(1, workers);
     world.add_nodes(&machines);
     world.set_up(&machines, &json!({}));
-    world.word(&["rq", "disable"]);
+    world.run(&["rq", "disable"]);
     machines.into_iter().filter(|m| !m.control_plane).collect()
 }
 
 /// Queues and cancels an entry, which then ends.
-fn end_one(world: &World, machine: &Machine, index: usize) {
+fn end_entry(world: &World, machine: &Machine, index: usize) {
     world.queue(&[machine]);
-    world.word(&["rq", "cancel", &index.to_string()]);
+    world.run(&["rq", "cancel", &index.to_string()]);
 }
 
-fn titles(post: &Post, kind: &str) -> Vec<String> {
-    post.of(kind).iter().map(|n| n["title"].as_str().expect("a title").to_owned()).collect()
+fn titles(receiver: &Receiver, kind: &str) -> Vec<String> {
+    receiver.of(kind).iter().map(|n| n["title"].as_str().expect("a title").to_owned()).collect()
 }
 
-fn each_receiver_is_told_at_least_once_whatever_its_habits_are(world: &World) {
+fn each_receiver_gets_each_notice_at_least_once_despite_its_faults(world: &World) {
     let machines = workers(world, 1);
     let port = free_port();
-    let good = Post::start(|_, _| Habit::Status(200));
-    let angry = Post::start(|n, _| Habit::Status(if n < 2 { 500 } else { 200 }));
-    let rude = Post::start(|n, _| if n < 2 { Habit::Close } else { Habit::Status(200) });
-    let slow = Post::start(|n, _| if n < 2 { Habit::Slow(Duration::from_secs(4)) } else { Habit::Status(204) });
+    let good = Receiver::start(|_, _| Behaviour::Status(200));
+    let failing = Receiver::start(|n, _| Behaviour::Status(if n < 2 { 500 } else { 200 }));
+    let closing = Receiver::start(|n, _| if n < 2 { Behaviour::Close } else { Behaviour::Status(200) });
+    let slow =
+        Receiver::start(|n, _| if n < 2 { Behaviour::Slow(Duration::from_secs(4)) } else { Behaviour::Status(204) });
     let receivers = json!([
         {"name": "good", "url": good.url},
-        {"name": "angry", "url": angry.url, "kinds": ["finished"]},
-        {"name": "rude", "url": rude.url, "kinds": ["finished"]},
+        {"name": "angry", "url": failing.url, "kinds": ["finished"]},
+        {"name": "rude", "url": closing.url, "kinds": ["finished"]},
         {"name": "slow", "url": slow.url, "kinds": ["finished"], "timeout": "1s"},
         {"name": "down", "url": format!("http://127.0.0.1:{port}/hook"), "kinds": ["finished"]},
         {"name": "program", "program": ["sh", "-c", "cat >> \"$0\"; echo >> \"$0\"; yes | head -c 1000000", world.dir().join("program")],
@@ -77,7 +78,7 @@ fn each_receiver_is_told_at_least_once_whatever_its_habits_are(world: &World) {
     let config = config(world, &receivers);
     let daemon = Daemon::start(world.dir(), &config, "engine");
     wait_for("a leader is told of", 30, || (!good.of("leader").is_empty()).then_some(()));
-    end_one(world, &machines[0], 0);
+    end_entry(world, &machines[0], 0);
     let title = format!("reboots/0 on {} ended: cancelled", machines[0].name);
     wait_for("the good one is told", 20, || (titles(&good, "finished") == [title.clone()]).then_some(()));
     // its server is not up yet
@@ -92,13 +93,15 @@ fn each_receiver_is_told_at_least_once_whatever_its_habits_are(world: &World) {
     let page = daemon.page("/metrics").1;
     assert!(page.contains("cketerm_notices_receiver_down{receiver=\"down\"} 1"), "{page}");
     assert!(page.contains("cketerm_notices_total{receiver=\"good\",outcome=\"delivered\"}"), "{page}");
-    let down = Post::on(&TcpListener::bind(("127.0.0.1", port)).expect("the port"), |_, _| Habit::Status(200));
-    for (name, post, tries) in [("angry", &angry, 3), ("rude", &rude, 3), ("slow", &slow, 3), ("down", &down, 1)] {
+    let down = Receiver::on(&TcpListener::bind(("127.0.0.1", port)).expect("the port"), |_, _| Behaviour::Status(200));
+    for (name, receiver, tries) in
+        [("angry", &failing, 3), ("rude", &closing, 3), ("slow", &slow, 3), ("down", &down, 1)]
+    {
         wait_for(&format!("{name} has it"), 40, || {
-            (of(name)["pending"] == 0 && post.got().len() >= tries).then_some(())
+            (of(name)["pending"] == 0 && receiver.received().len() >= tries).then_some(())
         });
-        let ids: BTreeSet<String> = post.got().iter().map(|n| n["id"].to_string()).collect();
-        assert_eq!((ids.len(), titles(post, "finished").len() >= tries), (1, true), "{name}: {ids:?}");
+        let ids: BTreeSet<String> = receiver.received().iter().map(|n| n["id"].to_string()).collect();
+        assert_eq!((ids.len(), titles(receiver, "finished").len() >= tries), (1, true), "{name}: {ids:?}");
     }
     let program = std::fs::read_to_string(world.dir().join("program")).expect("it ran");
     assert_eq!(program.trim(), format!("{{\"title\": \"{title}\"}}"));
@@ -107,29 +110,29 @@ fn each_receiver_is_told_at_least_once_whatever_its_habits_are(world: &World) {
     assert_eq!(good.of("finished").len(), 1);
 }
 
-fn a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_again_with_the_same_id(world: &World) {
+fn after_a_leaders_death_unrecorded_deliveries_are_repeated_with_the_same_id(world: &World) {
     const ENTRIES: usize = 12;
     let machines = workers(world, 1);
     let (leader, killed) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (pid, count) = (Arc::clone(&leader), Arc::clone(&killed));
     // every third delivery is received, and its sender dies before it can record that
-    let post = Post::start(move |n, _| {
+    let receiver = Receiver::start(move |n, _| {
         let pid = pid.load(SeqCst);
         if n % 3 == 2 && pid != 0 && count.load(SeqCst) < 4 {
             count.fetch_add(1, SeqCst);
             let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
-        Habit::Status(200)
+        Behaviour::Status(200)
     });
-    let receivers = json!([{"name": "hook", "url": post.url, "per_minute": 600}]);
+    let receivers = json!([{"name": "hook", "url": receiver.url, "per_minute": 600}]);
     let config = config(world, &receivers);
     let (mut daemon, mut started) = (Daemon::start(world.dir(), &config, "engine-0"), 0);
     leader.store(daemon.pid(), SeqCst);
     // from now on a new receiver gets notices of ends
-    wait_for("the receiver is known", 60, || (!post.of("leader").is_empty()).then_some(()));
+    wait_for("the receiver is known", 60, || (!receiver.of("leader").is_empty()).then_some(()));
     let mut ended = 0;
-    let told = |post: &Post| -> BTreeSet<String> {
-        titles(post, "finished").into_iter().filter_map(|t| Some(t.split_whitespace().next()?.to_owned())).collect()
+    let delivered = |receiver: &Receiver| -> BTreeSet<String> {
+        titles(receiver, "finished").into_iter().filter_map(|t| Some(t.split_whitespace().next()?.to_owned())).collect()
     };
     wait_for("every entry that ended is told of", 180, || {
         if !daemon.alive() {
@@ -138,14 +141,14 @@ fn a_leader_that_dies_before_it_notes_a_delivery_is_followed_by_one_that_tells_a
             leader.store(daemon.pid(), SeqCst);
         }
         if ended < ENTRIES {
-            end_one(world, &machines[0], ended);
+            end_entry(world, &machines[0], ended);
             ended += 1;
         }
-        (ended == ENTRIES && told(&post).len() == ENTRIES).then_some(())
+        (ended == ENTRIES && delivered(&receiver).len() == ENTRIES).then_some(())
     });
     assert!(killed.load(SeqCst) >= 2, "leaders were killed in between");
     let mut by_id: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for notice in post.got() {
+    for notice in receiver.received() {
         by_id.entry(notice["id"].to_string()).or_default().push(notice);
     }
     assert!(by_id.values().any(|all| all.len() > 1), "what was received by a dead leader's hand came again");

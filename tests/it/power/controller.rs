@@ -34,7 +34,7 @@ impl Site {
         let world = World::start(Options::default())?;
         define_with(&world, change);
         world.set_up(&machines(1, 0), &json!({}));
-        world.word(&["policy", "set", "metal3_controller", "true"]);
+        world.run(&["policy", "set", "metal3_controller", "true"]);
         let dir = world.dir();
         std::fs::copy(&bmc.ca, dir.join("bmc-ca.crt")).unwrap();
         let text = "networks: [127.0.0.1]\ndefaults: {ca-file: bmc-ca.crt, soft-seconds: 40, poll-seconds: 1}\n";
@@ -85,14 +85,14 @@ impl Site {
     }
 
     /// Times of the last request and of the last power-on.
-    fn times(&self, name: &str) -> (String, String) {
+    fn reboot_times(&self, name: &str) -> (String, String) {
         let provisioning = self.status(name)["provisioning"].clone();
         let text = |field: &str| provisioning[field].as_str().unwrap_or_default().to_owned();
         (text("pendingRebootSince"), text("lastPoweredOn"))
     }
 
     /// Actions on the host in the audit, oldest first: each is recorded before it is carried out.
-    fn told(&self) -> Vec<String> {
+    fn audited_actions(&self) -> Vec<String> {
         let begun = changes(&self.world.etcd, "/cke/cketerm/audit/").into_iter().map(|change| change.json());
         begun
             .filter(|r| r["on"] == "host default/h1" && r["result"] == "begun")
@@ -102,7 +102,7 @@ impl Site {
 }
 
 #[test]
-fn a_plain_annotation_reboots_a_host_once_and_everything_that_was_done_is_told() {
+fn a_plain_annotation_reboots_a_host_once_and_every_action_is_audited() {
     let Some(site) = Site::start() else { return };
     site.add("h1");
     let _engine = site.engine("engine");
@@ -111,14 +111,14 @@ fn a_plain_annotation_reboots_a_host_once_and_everything_that_was_done_is_told()
     assert!(site.bmc.resets().is_empty(), "nothing was asked for");
     site.annotate("h1", "reboot.metal3.io", Some(""));
     wait_for("the host is on again", 90, || {
-        let (asked, on) = site.times("h1");
+        let (asked, on) = site.reboot_times("h1");
         (on > asked && !asked.is_empty()).then_some(())
     });
     // Metal3's proposal: "the controller removes the annotation once it restores power to the Host"
     assert!(annotations(&site.world, "h1").get("reboot.metal3.io").is_none());
     assert_eq!(site.bmc.resets(), ["GracefulShutdown", "On"], "each was asked for once");
     assert_eq!(
-        site.told(),
+        site.audited_actions(),
         [
             "host register",
             "host seen on",
@@ -133,7 +133,7 @@ fn a_plain_annotation_reboots_a_host_once_and_everything_that_was_done_is_told()
 }
 
 #[test]
-fn i44_two_clients_hold_a_host_off_until_both_release_it_and_hard_overtakes_soft() {
+fn i44_two_clients_keep_a_host_off_until_both_release_it_and_hard_overrides_soft() {
     let Some(site) = Site::start() else { return };
     site.add("h1");
     let _engine = site.engine("engine");
@@ -158,7 +158,7 @@ fn i44_two_clients_hold_a_host_off_until_both_release_it_and_hard_overtakes_soft
     site.power_is("h1", true);
     let resets = site.bmc.resets();
     assert_eq!(resets.iter().filter(|r| *r == "On").count(), 1, "{resets:?}");
-    let (asked, on) = site.times("h1");
+    let (asked, on) = site.reboot_times("h1");
     assert!(on > asked, "{asked} {on}");
     // Hard at once, if that was requested from the start.
     site.annotate("h1", "reboot.metal3.io/a", Some(""));
@@ -168,21 +168,21 @@ fn i44_two_clients_hold_a_host_off_until_both_release_it_and_hard_overtakes_soft
 }
 
 #[test]
-fn a_controller_that_is_killed_at_any_step_neither_loses_nor_doubles_a_cycle() {
+fn a_controller_killed_at_any_step_neither_loses_nor_repeats_a_power_cycle() {
     let Some(site) = Site::start() else { return };
     site.add("h1");
     let mut engine = site.engine("engine-0");
     site.power_is("h1", true);
     let steps = ["host reboot asked", "host off (hard)", "host seen off", "host reboot request removed", "host on"];
     for (n, step) in steps.into_iter().enumerate() {
-        let seen = |what: &str| site.told().iter().filter(|t| *t == what).count();
-        let (before, resets, last) = (seen(step), site.bmc.resets().len(), site.times("h1").1);
+        let seen = |what: &str| site.audited_actions().iter().filter(|t| *t == what).count();
+        let (before, resets, last) = (seen(step), site.bmc.resets().len(), site.reboot_times("h1").1);
         site.annotate("h1", "reboot.metal3.io", Some(HARD));
         wait_for(step, 60, || (seen(step) > before).then_some(()));
         engine.kill();
         engine = site.engine(&format!("engine-{}", n + 1));
         wait_for("the cycle ends", 90, || {
-            let (asked, on) = site.times("h1");
+            let (asked, on) = site.reboot_times("h1");
             (on > asked && on > last && !asked.is_empty()).then_some(())
         });
         assert!(annotations(&site.world, "h1").get("reboot.metal3.io").is_none(), "killed at {step}");
@@ -195,7 +195,7 @@ fn a_controller_that_is_killed_at_any_step_neither_loses_nor_doubles_a_cycle() {
 }
 
 #[test]
-fn where_the_server_drops_the_timestamps_our_annotation_keeps_them() {
+fn if_the_crd_drops_the_timestamps_an_annotation_keeps_them() {
     let upstream = |crd: &mut Value| {
         let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
         let provisioning = schema["properties"]["provisioning"].as_object_mut().unwrap();
@@ -208,20 +208,20 @@ fn where_the_server_drops_the_timestamps_our_annotation_keeps_them() {
     let engine = site.engine("engine");
     site.power_is("h1", true);
     site.annotate("h1", "reboot.metal3.io", Some(HARD));
-    let times = wait_for("the host is on again", 90, || {
+    let reboot_times = wait_for("the host is on again", 90, || {
         let annotations = annotations(&site.world, "h1");
-        let times: Value = serde_json::from_str(annotations["cketerm.io/reboot-times"].as_str()?).ok()?;
-        times.get("lastPoweredOn")?;
-        (site.status("h1")["poweredOn"] == true).then_some(times)
+        let reboot_times: Value = serde_json::from_str(annotations["cketerm.io/reboot-times"].as_str()?).ok()?;
+        reboot_times.get("lastPoweredOn")?;
+        (site.status("h1")["poweredOn"] == true).then_some(reboot_times)
     });
-    assert!(times["lastPoweredOn"].as_str() > times["pendingRebootSince"].as_str(), "{times}");
-    assert_eq!(site.times("h1"), (String::new(), String::new()), "the server has no place for them");
+    assert!(reboot_times["lastPoweredOn"].as_str() > reboot_times["pendingRebootSince"].as_str(), "{reboot_times}");
+    assert_eq!(site.reboot_times("h1"), (String::new(), String::new()), "the server has no place for them");
     assert_eq!(site.bmc.resets(), ["ForceOff", "On"], "one cycle all the same");
     assert!(engine.logged().contains("drops timestamps"), "it is said");
 }
 
 #[test]
-fn power_finds_the_bmc_of_a_node_among_bare_metal_hosts() {
+fn power_finds_a_nodes_bmc_among_baremetalhosts() {
     let Some(site) = Site::start() else { return };
     site.add("h1");
     let address = json!([{"type": "InternalIP", "address": "10.0.0.50"}]);
@@ -229,16 +229,19 @@ fn power_finds_the_bmc_of_a_node_among_bare_metal_hosts() {
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "h1"}, "status": {"addresses": address}});
     site.world.ok("POST", "/api/v1/nodes", Some(&node));
     let file = site.world.dir().join("engine.yaml");
-    let ran = cketerm(&file, &["-v", "power", "status", "10.0.0.50"]);
-    assert!(ran.code == 0 && ran.stdout == "on\n", "{ran:?}");
-    assert!(ran.stderr.contains("BareMetalHost default/h1") && !format!("{ran:?}").contains("hunter2"), "{ran:?}");
-    let ran = cketerm(&file, &["power", "cycle", "10.0.0.51"]);
-    let said = ["names no BMC for 10.0.0.51", "none of 1 BareMetalHosts has 10.0.0.51", "sabakan's URL is not set"];
-    assert!(ran.code == 2 && said.iter().all(|s| ran.stderr.contains(s)), "{ran:?}");
+    let output = cketerm(&file, &["-v", "power", "status", "10.0.0.50"]);
+    assert!(output.code == 0 && output.stdout == "on\n", "{output:?}");
+    assert!(
+        output.stderr.contains("BareMetalHost default/h1") && !format!("{output:?}").contains("hunter2"),
+        "{output:?}"
+    );
+    let output = cketerm(&file, &["power", "cycle", "10.0.0.51"]);
+    let messages = ["names no BMC for 10.0.0.51", "none of 1 BareMetalHosts has 10.0.0.51", "sabakan's URL is not set"];
+    assert!(output.code == 2 && messages.iter().all(|s| output.stderr.contains(s)), "{output:?}");
 }
 
 #[test]
-fn it_refuses_to_run_beside_the_baremetal_operator() {
+fn the_controller_refuses_to_run_beside_the_baremetal_operator() {
     let Some(site) = Site::start() else { return };
     let now = jiff::Timestamp::now().to_string();
     let lease = json!({
@@ -266,7 +269,7 @@ fn it_refuses_to_run_beside_the_baremetal_operator() {
 }
 
 #[test]
-fn i44_fencing_deletes_the_node_only_after_the_proof_and_leaves_the_host_held_without_one() {
+fn i44_fencing_deletes_the_node_only_after_proof_of_power_off() {
     let Some(site) = Site::start() else { return };
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "h1"}});
     let first = site.world.ok("POST", "/api/v1/nodes", Some(&node))["metadata"]["uid"].clone();
@@ -275,11 +278,14 @@ fn i44_fencing_deletes_the_node_only_after_the_proof_and_leaves_the_host_held_wi
     site.add("h1");
     let _engine = site.engine("engine");
     site.power_is("h1", true);
-    let ran = cketerm(&site.world.config(), &["hosts", "fence", "h1", "w9"]);
-    assert!(ran.code == 3 && ran.stderr.contains("is node h1 by its own name alone, not w9"), "{ran:?}");
+    let output = cketerm(&site.world.config(), &["hosts", "fence", "h1", "w9"]);
+    assert!(output.code == 3 && output.stderr.contains("is node h1 by its own name alone, not w9"), "{output:?}");
     assert!(annotations(&site.world, "h1").is_null(), "nothing was done");
-    let ran = cketerm(&site.world.config(), &["hosts", "fence", "h1", "h1"]);
-    assert!(ran.code == 0 && ran.stderr.contains("was off, node h1 is deleted, the host is released"), "{ran:?}");
+    let output = cketerm(&site.world.config(), &["hosts", "fence", "h1", "h1"]);
+    assert!(
+        output.code == 0 && output.stderr.contains("was off, node h1 is deleted, the host is released"),
+        "{output:?}"
+    );
     assert_eq!(site.world.call("GET", "/api/v1/nodes/h1", None).0, 404, "{first}");
     site.power_is("h1", true);
     assert_eq!(site.bmc.resets(), ["ForceOff", "On"]);
@@ -291,8 +297,8 @@ fn i44_fencing_deletes_the_node_only_after_the_proof_and_leaves_the_host_held_wi
             wait_for("our key", 30, || annotations(&site.world, "h1").get(key).cloned());
             site.annotate("h1", key, None);
         });
-        let ran = cketerm(&site.world.config(), &["hosts", "fence", "h1", "h1"]);
-        assert!(ran.code == 1 && ran.stderr.contains("node h1 was NOT deleted"), "{ran:?}");
+        let output = cketerm(&site.world.config(), &["hosts", "fence", "h1", "h1"]);
+        assert!(output.code == 1 && output.stderr.contains("node h1 was NOT deleted"), "{output:?}");
     });
     assert_eq!(site.world.call("GET", "/api/v1/nodes/h1", None).0, 200);
 }

@@ -26,7 +26,7 @@ const LOGIN: &str = "YWRtaW46aHVudGVyMg==";
 /// A listener that answers as a BMC does, with every request that it got.
 struct Listener {
     port: u16,
-    heard: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 trait Stream: Read + Write {}
@@ -34,15 +34,15 @@ impl<T: Read + Write> Stream for T {}
 
 impl Listener {
     /// Starts it on this address: over TLS with an untrusted certificate, or with a redirect of every request to
-    /// `away`.
-    fn start(ip: &str, tls: Option<Arc<rustls::ServerConfig>>, away: Option<String>) -> Self {
+    /// `redirect`.
+    fn start(ip: &str, tls: Option<Arc<rustls::ServerConfig>>, redirect: Option<String>) -> Self {
         let listener = TcpListener::bind((ip, 0)).unwrap();
-        let (port, heard) = (listener.local_addr().unwrap().port(), Arc::default());
-        let kept: Arc<Mutex<Vec<String>>> = Arc::clone(&heard);
+        let (port, requests) = (listener.local_addr().unwrap().port(), Arc::default());
+        let kept: Arc<Mutex<Vec<String>>> = Arc::clone(&requests);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
-                let (tls, kept, away) = (tls.clone(), Arc::clone(&kept), away.clone());
+                let (tls, kept, redirect) = (tls.clone(), Arc::clone(&kept), redirect.clone());
                 std::thread::spawn(move || {
                     let mut stream: Box<dyn Stream> = match tls {
                         None => Box::new(stream),
@@ -51,15 +51,15 @@ impl Listener {
                             Box::new(rustls::StreamOwned::new(session, stream))
                         }
                     };
-                    serve(stream.as_mut(), &kept, away.as_deref());
+                    serve(stream.as_mut(), &kept, redirect.as_deref());
                 });
             }
         });
-        Self { port, heard }
+        Self { port, requests }
     }
 
-    fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// Received requests that contain a login.
@@ -68,12 +68,12 @@ impl Listener {
             let lower = head.to_lowercase();
             ["authorization:", "x-auth-token:", "password"].iter().any(|name| lower.contains(name))
         };
-        self.heard().iter().filter(secret).cloned().collect()
+        self.requests().iter().filter(secret).cloned().collect()
     }
 }
 
 /// Serves the requests of one connection until it closes.
-fn serve(stream: &mut dyn Stream, heard: &Mutex<Vec<String>>, away: Option<&str>) {
+fn serve(stream: &mut dyn Stream, requests: &Mutex<Vec<String>>, redirect: Option<&str>) {
     let (mut kept, mut part) = (Vec::new(), [0; 4096]);
     loop {
         match stream.read(&mut part) {
@@ -82,16 +82,16 @@ fn serve(stream: &mut dyn Stream, heard: &Mutex<Vec<String>>, away: Option<&str>
         }
         let text = String::from_utf8_lossy(&kept).into_owned();
         let Some((request, _)) = text.split_once("\r\n\r\n") else { continue };
-        heard.lock().unwrap().push(text.clone());
+        requests.lock().unwrap().push(text.clone());
         let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
         let body = if path.contains("/Systems/") {
             json!({"PowerState": "On", "Actions": {"#ComputerSystem.Reset": {"target": "/redfish/v1/Systems/1/Reset"}}})
         } else {
             json!({"Systems": {"@odata.id": "/redfish/v1/Systems"}, "Members": [{"@odata.id": "/redfish/v1/Systems/1"}]})
         };
-        let (status, more) = match away {
-            Some(away) if path.contains("/Systems") => {
-                ("307 Temporary Redirect", format!("location: {away}{path}\r\n"))
+        let (status, more) = match redirect {
+            Some(redirect) if path.contains("/Systems") => {
+                ("307 Temporary Redirect", format!("location: {redirect}{path}\r\n"))
             }
             _ => ("200 OK", String::new()),
         };
@@ -124,17 +124,17 @@ fn tls(dir: &Path) -> Option<Arc<rustls::ServerConfig>> {
 }
 
 /// A world with the resource definition, and an engine's configuration whose file of BMCs has this text.
-fn site(book: &str, kwok: bool) -> Option<World> {
+fn site(bmcs_yaml: &str, kwok: bool) -> Option<World> {
     let world = World::start(Options { kwok, ..Options::default() })?;
     define(&world);
-    write_book(&world, book);
+    write_bmcs(&world, bmcs_yaml);
     let settings = config(world.dir(), "engine.yaml", &world.etcd, Some(&world.kubeconfig), 5);
     let text = std::fs::read_to_string(&settings).unwrap() + "power: {bmcs: bmcs.yaml}\n";
     std::fs::write(settings, text).unwrap();
     Some(world)
 }
 
-fn write_book(world: &World, text: &str) {
+fn write_bmcs(world: &World, text: &str) {
     let file = world.dir().join("bmcs.yaml");
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -152,19 +152,19 @@ fn add(world: &World, name: &str, node: &str, bmc: &str, secret: &str) {
     world.ok("PATCH", &format!("{HOSTS}/{name}/status"), Some(&status));
 }
 
-fn trouble(world: &World, name: &str) -> Option<String> {
+fn host_error(world: &World, name: &str) -> Option<String> {
     let host = world.ok("GET", &format!("{HOSTS}/{name}"), None);
     host["status"]["errorMessage"].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 #[test]
-fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
-    let book = "networks: [{cidr: 127.0.0.3, http: true}, 127.0.0.4]\n\
+fn i50_no_credentials_are_sent_to_a_bmc_outside_the_allowed_networks() {
+    let bmcs_yaml = "networks: [{cidr: 127.0.0.3, http: true}, 127.0.0.4]\n\
                 defaults: {username: admin, password: hunter2, sign-in: basic}\n";
-    let Some(world) = site(book, false) else { return };
+    let Some(world) = site(bmcs_yaml, false) else { return };
     let Some(tls) = tls(world.dir()) else { return };
     world.set_up(&machines(1, 0), &json!({}));
-    world.word(&["policy", "set", "metal3_controller", "true"]);
+    world.run(&["policy", "set", "metal3_controller", "true"]);
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": "kube-system"},
         "stringData": {"username": "foreign", "password": "namespace"},
@@ -172,9 +172,9 @@ fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
     world.ok("POST", "/api/v1/namespaces/kube-system/secrets", Some(&secret));
     let (http, https) = (Listener::start("127.0.0.1", None, None), Listener::start("127.0.0.1", Some(tls), None));
     let allowed = Listener::start("127.0.0.3", None, None);
-    let away = Listener::start("127.0.0.3", None, Some(format!("http://127.0.0.1:{}", http.port)));
+    let redirect = Listener::start("127.0.0.3", None, Some(format!("http://127.0.0.1:{}", http.port)));
     let tls_only = Listener::start("127.0.0.4", None, None);
-    for (name, node, bmc, secret, said) in [
+    for (name, node, bmc, secret, expected) in [
         ("https", "10.0.0.1", format!("https://127.0.0.1:{}", https.port), "", "outside the networks"),
         ("http", "10.0.0.2", format!("redfish+http://127.0.0.1:{}", http.port), "", "outside the networks"),
         ("name", "10.0.0.3", format!("https://localhost:{}", https.port), "", "outside the allowed BMC networks"),
@@ -187,7 +187,7 @@ fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
         ),
         ("odd", "10.0.0.5", format!("https://2130706433:{}", https.port), "", "unusual"),
         ("plain", "10.0.0.6", format!("redfish+http://127.0.0.4:{}", tls_only.port), "", "plain HTTP"),
-        ("away", "10.0.0.7", format!("redfish+http://127.0.0.3:{}", away.port), "", "another server"),
+        ("away", "10.0.0.7", format!("redfish+http://127.0.0.3:{}", redirect.port), "", "another server"),
         (
             "secret",
             "10.0.0.8",
@@ -197,13 +197,13 @@ fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
         ),
     ] {
         add(&world, name, node, &bmc, secret);
-        let ran = cketerm(&world.dir().join("engine.yaml"), &["power", "status", node]);
+        let output = cketerm(&world.dir().join("engine.yaml"), &["power", "status", node]);
         // the command says `lacks` of a Secret
-        let said = if said == "is missing" { "lacks" } else { said };
-        assert!(ran.code != 0 && ran.stderr.contains(said), "{name}: {ran:?}");
+        let expected = if expected == "is missing" { "lacks" } else { expected };
+        assert!(output.code != 0 && output.stderr.contains(expected), "{name}: {output:?}");
     }
     let engine = Daemon::start(world.dir(), &world.dir().join("engine.yaml"), "engine");
-    for (name, said) in [
+    for (name, expected) in [
         ("https", "outside the networks"),
         ("http", "outside the networks"),
         ("name", "outside the allowed BMC networks"),
@@ -213,31 +213,34 @@ fn i50_a_host_that_names_a_foreign_address_gets_no_login_there() {
         ("away", "another server"),
         ("secret", "is missing"),
     ] {
-        let why = wait_for(&format!("{name}: an error"), 90, || trouble(&world, name));
-        assert!(why.contains(said), "{name}: {why}");
+        let why = wait_for(&format!("{name}: an error"), 90, || host_error(&world, name));
+        assert!(why.contains(expected), "{name}: {why}");
     }
     for (name, listener) in [("http", &http), ("https", &https), ("plain", &tls_only)] {
-        assert_eq!(listener.heard(), Vec::<String>::new(), "{name}: nothing at all was sent");
+        assert_eq!(listener.requests(), Vec::<String>::new(), "{name}: nothing at all was sent");
     }
-    assert!(allowed.logins().is_empty(), "another namespace's Secret: {:?}", allowed.heard());
-    assert!(away.logins().iter().all(|head| head.contains(LOGIN)) && !away.logins().is_empty(), "inside, it is sent");
+    assert!(allowed.logins().is_empty(), "another namespace's Secret: {:?}", allowed.requests());
+    assert!(
+        redirect.logins().iter().all(|head| head.contains(LOGIN)) && !redirect.logins().is_empty(),
+        "inside, it is sent"
+    );
     // The list changes while the engine runs: the networks of open connections are checked again.
     add(&world, "good", "10.0.0.9", &format!("redfish+http://127.0.0.3:{}", allowed.port), "");
     wait_for("the good host is on", 60, || {
         (world.ok("GET", &format!("{HOSTS}/good"), None)["status"]["poweredOn"] == true).then_some(())
     });
     assert!(allowed.logins().iter().all(|head| head.contains(LOGIN)), "{:?}", allowed.logins());
-    write_book(&world, &book.replace("127.0.0.3, http: true", "127.0.0.9, http: true"));
+    write_bmcs(&world, &bmcs_yaml.replace("127.0.0.3, http: true", "127.0.0.9, http: true"));
     let hard = json!({"metadata": {"annotations": {"reboot.metal3.io/x": "{\"mode\": \"hard\"}"}}});
     world.ok("PATCH", &format!("{HOSTS}/good?fieldManager=kubectl-annotate"), Some(&hard));
-    let why = wait_for("good: an error", 60, || trouble(&world, "good"));
+    let why = wait_for("good: an error", 60, || host_error(&world, "good"));
     assert!(why.contains("outside the networks"), "{why}");
-    assert!(!allowed.heard().iter().any(|head| head.starts_with("POST ")), "no reset went there any more");
+    assert!(!allowed.requests().iter().any(|head| head.starts_with("POST ")), "no reset went there any more");
     assert!(!engine.logged().contains("hunter2") && !engine.logged().contains(LOGIN));
 }
 
 #[test]
-fn i50_without_an_allow_list_the_engine_registers_what_it_lacks_and_no_drain_starts() {
+fn i50_without_bmc_networks_the_engine_registers_the_lack_and_starts_no_drain() {
     let Some(world) = site("defaults: {username: admin, password: hunter2}\n", true) else { return };
     let machines = machines(1, 1);
     let program = env!("CARGO_BIN_EXE_cketerm");
@@ -261,8 +264,8 @@ fn i50_without_an_allow_list_the_engine_registers_what_it_lacks_and_no_drain_sta
     world.queue(&[&machines[1]]);
     let _engine = Daemon::start(world.dir(), &file, "engine");
     // it defers to a complete engine for a minute
-    world.or_why(0, "the entry names the missing list", 120, || {
-        let why = world.word(&["rq", "why", "0"]);
+    world.wait_or_explain(0, "the entry names the missing list", 120, || {
+        let why = world.run(&["rq", "why", "0"]);
         why.contains("no BMC network is allowed").then_some(())
     });
     let registered = crate::world::history::changes(&world.etcd, "/cke/cketerm/engines/");
@@ -273,7 +276,7 @@ fn i50_without_an_allow_list_the_engine_registers_what_it_lacks_and_no_drain_sta
     // The file is corrected while the engine runs, and the engine goes on by itself.
     let text =
         "networks: [{cidr: 127.0.0.1, http: true}]\ndefaults: {username: admin, password: hunter2, poll-seconds: 1}\n";
-    write_book(&world, text);
-    world.entry_is(0, "rebooting", 60);
+    write_bmcs(&world, text);
+    world.wait_for_entry_status(0, "rebooting", 60);
     assert!(value(&world.etcd, "/cke/reboots/data/0000000000000000").is_some());
 }

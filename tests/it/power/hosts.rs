@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    commands::rig::{Ran, run},
+    commands::rig::{RunOutput, run},
     world::{Options, World, wait_for},
 };
 
@@ -46,17 +46,17 @@ fn mode(world: &World, name: &str, annotation: &str) -> String {
     serde_json::from_str::<Value>(&value).unwrap()["mode"].as_str().unwrap().to_owned()
 }
 
-fn hosts(world: &World, words: &[&str]) -> Ran {
+fn hosts(world: &World, args: &[&str]) -> RunOutput {
     let mut all = vec!["--kubeconfig", world.kubeconfig.to_str().unwrap(), "hosts"];
-    all.extend(words);
+    all.extend(args);
     run(&all, "")
 }
 
 #[test]
-fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
+fn i44_a_client_changes_only_its_own_key_and_trusts_only_observed_power_changes() {
     let Some(world) = World::start(Options::default()) else { return };
-    let ran = hosts(&world, &["list"]);
-    assert!(ran.status == 1 && ran.stderr.contains("it has no BareMetalHosts"), "{ran:?}");
+    let output = hosts(&world, &["list"]);
+    assert!(output.status == 1 && output.stderr.contains("it has no BareMetalHosts"), "{output:?}");
     define(&world);
     add(&world, "h1", "provisioned", &json!({"reboot.metal3.io/other": "uid-7", "x": "y"}));
     add(&world, "h2", "available", &json!({}));
@@ -68,22 +68,22 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
     assert!(listed[2]["hindrance"].as_str().unwrap().contains("paused"), "{listed}");
 
     // A refusal with its reason, not a wait.
-    for (words, said) in [
+    for (args, message) in [
         (&["hold", "h2"][..], "the host is available"),
         (&["reboot", "default/h3"], "paused"),
         (&["release", "h1"], "not held under the key cketerm; held by other"),
     ] {
-        let ran = hosts(&world, words);
-        assert!(ran.status == 3 && ran.stderr.contains(said), "{words:?}: {ran:?}");
+        let output = hosts(&world, args);
+        assert!(output.status == 3 && output.stderr.contains(message), "{args:?}: {output:?}");
     }
     assert_eq!(hosts(&world, &["hold", "nobody"]).status, 1);
 
     // cketerm's key is added to the other one. Soft becomes hard, never the other way.
-    for (words, expected) in
+    for (args, expected) in
         [(&["hold", "h1"][..], "soft"), (&["hold", "--hard", "h1"], "hard"), (&["hold", "h1"], "hard")]
     {
-        assert_eq!(hosts(&world, words).status, 0, "{words:?}");
-        assert_eq!(mode(&world, "h1", "reboot.metal3.io/cketerm"), expected, "{words:?}");
+        assert_eq!(hosts(&world, args).status, 0, "{args:?}");
+        assert_eq!(mode(&world, "h1", "reboot.metal3.io/cketerm"), expected, "{args:?}");
     }
     assert_eq!(annotations(&world, "h1")["reboot.metal3.io/other"], "uid-7", "content is preserved");
 
@@ -93,56 +93,56 @@ fn i44_a_client_sets_and_removes_its_own_key_only_and_believes_what_it_saw() {
             wait_for("the second key", 30, || annotations(&world, "h1").get("reboot.metal3.io/cketerm-fence").cloned());
             status(&world, "h1", &json!({"poweredOn": false}));
         });
-        let ran = hosts(&world, &["hold", "--hard", "--as", "fence", "--wait", "60", "h1"]);
-        assert!(ran.status == 0 && ran.stderr.contains("went off, and is held off"), "{ran:?}");
+        let output = hosts(&world, &["hold", "--hard", "--as", "fence", "--wait", "60", "h1"]);
+        assert!(output.status == 0 && output.stderr.contains("went off, and is held off"), "{output:?}");
     });
     // The same state is no proof for a later key.
-    let ran = hosts(&world, &["hold", "--as", "late", "--wait", "2", "h1"]);
-    assert!(ran.status == 1 && ran.stderr.contains("not proven off after 2 s"), "{ran:?}");
+    let output = hosts(&world, &["hold", "--as", "late", "--wait", "2", "h1"]);
+    assert!(output.status == 1 && output.stderr.contains("not proven off after 2 s"), "{output:?}");
 
-    for (words, held) in [
+    for (args, held) in [
         (&["release", "h1"][..], "still held by cketerm-fence, cketerm-late, other"),
         (&["release", "--as", "fence", "h1"], "still held by cketerm-late, other"),
         (&["release", "--as", "late", "h1"], "still held by other"),
     ] {
-        let ran = hosts(&world, words);
-        assert!(ran.status == 0 && ran.stderr.contains(held), "{words:?}: {ran:?}");
+        let output = hosts(&world, args);
+        assert!(output.status == 0 && output.stderr.contains(held), "{args:?}: {output:?}");
     }
     assert_eq!(annotations(&world, "h1"), json!({"reboot.metal3.io/other": "uid-7", "x": "y"}));
 }
 
 #[test]
-fn a_reboot_is_confirmed_by_what_was_seen_and_never_by_the_annotations_going() {
+fn a_reboot_is_confirmed_by_observed_power_never_by_the_annotations_removal() {
     let Some(world) = World::start(Options::default()) else { return };
     define(&world);
     add(&world, "h1", "externally provisioned", &json!({}));
     assert_eq!(hosts(&world, &["reboot", "h1"]).status, 0);
     assert_eq!(mode(&world, "h1", "reboot.metal3.io"), "soft");
-    let ran = hosts(&world, &["reboot", "h1"]);
-    assert!(ran.status == 0 && ran.stderr.contains("requested already"), "{ran:?}");
-    let ran = hosts(&world, &["reboot", "--hard", "h1"]);
-    assert!(ran.status == 3 && ran.stderr.contains("already requested and is left as it is"), "{ran:?}");
+    let output = hosts(&world, &["reboot", "h1"]);
+    assert!(output.status == 0 && output.stderr.contains("requested already"), "{output:?}");
+    let output = hosts(&world, &["reboot", "--hard", "h1"]);
+    assert!(output.status == 3 && output.stderr.contains("already requested and is left as it is"), "{output:?}");
     assert_eq!(mode(&world, "h1", "reboot.metal3.io"), "soft");
 
     let gone = json!({"metadata": {"annotations": {"reboot.metal3.io": null}}});
-    let take_off = || world.ok("PATCH", &format!("{HOSTS}/h1"), Some(&gone));
-    take_off();
+    let remove_annotation = || world.ok("PATCH", &format!("{HOSTS}/h1"), Some(&gone));
+    remove_annotation();
     let asked = || wait_for("the request", 30, || annotations(&world, "h1").get("reboot.metal3.io").cloned());
     std::thread::scope(|scope| {
-        scope.spawn(|| (asked(), take_off()));
-        let ran = hosts(&world, &["reboot", "--wait", "3", "h1"]);
-        assert!(ran.status == 1 && ran.stderr.contains("was not seen off after 3 s"), "{ran:?}");
+        scope.spawn(|| (asked(), remove_annotation()));
+        let output = hosts(&world, &["reboot", "--wait", "3", "h1"]);
+        assert!(output.status == 1 && output.stderr.contains("was not seen off after 3 s"), "{output:?}");
     });
     std::thread::scope(|scope| {
         scope.spawn(|| {
             asked();
             status(&world, "h1", &json!({"poweredOn": false}));
-            take_off();
+            remove_annotation();
             // long enough for one look a second
             std::thread::sleep(std::time::Duration::from_secs(4));
             status(&world, "h1", &json!({"poweredOn": true}));
         });
-        let ran = hosts(&world, &["reboot", "--wait", "60", "h1"]);
-        assert!(ran.status == 0 && ran.stderr.contains("was off and is on again"), "{ran:?}");
+        let output = hosts(&world, &["reboot", "--wait", "60", "h1"]);
+        assert!(output.status == 0 && output.stderr.contains("was off and is on again"), "{output:?}");
     });
 }

@@ -10,23 +10,23 @@ use cketerm::{
     model::host::{HostRow, Mode},
     sandbox::{
         kubernetes::resource::{BARE_METAL_HOSTS, NODES},
-        machines::{Behaviour, OnBmc, State, What},
+        machines::{Behaviour, OnBmc, PowerEvent, State},
         metal3::NAMESPACE,
     },
-    scenario::{Lines, Options, Scenario, Stage, backends},
+    scenario::{Links, Options, Scenario, Stage, backends},
     tasks::Gate,
 };
 use serde_json::{Value, json};
 
-pub struct Place {
+pub struct Site {
     pub stage: Stage,
     pub engine: Handle,
     pub operator: Operator,
     /// Connections of the engine to the servers.
-    pub lines: Lines,
+    pub links: Links,
 }
 
-impl Place {
+impl Site {
     /// Three API servers, four workers, and their hosts under `operator`. The flag `policy` enables cketerm's
     /// controller. The engine is a console's, which watches hosts whether it leads or not.
     pub async fn new(operator: &str, policy: bool) -> Self {
@@ -41,10 +41,10 @@ impl Place {
         );
         let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock.clone()).await.unwrap();
-        let lines = Lines::new("engine-host", &Gate::default(), 1);
-        let engine = backends(&stage.sandbox, "engine-host", clock, &lines).start(mode, true, None);
+        let links = Links::new("engine-host", &Gate::default(), 1);
+        let engine = backends(&stage.sandbox, "engine-host", clock, &links).start(mode, true, None);
         let operator = stage.operator("ann");
-        Self { stage, engine, operator, lines }
+        Self { stage, engine, operator, links }
     }
 
     /// Waits until the condition holds. The clock is paused, so this takes no time.
@@ -84,11 +84,11 @@ impl Place {
 
     pub fn state(&self, name: &str) -> State {
         let machines = &self.stage.sandbox.machines;
-        machines.look(&machines.address_of(name).unwrap()).unwrap().state
+        machines.machine_status(&machines.address_of(name).unwrap()).unwrap().state
     }
 
     /// History of the machine: `down` and `up`, with the reset that caused each.
-    pub fn went(&self, name: &str) -> Vec<String> {
+    pub fn power_events(&self, name: &str) -> Vec<String> {
         let address = self.stage.sandbox.machines.address_of(name).unwrap();
         let log = self.stage.sandbox.machines.power_log().into_iter().filter(|p| p.address == address);
         log.map(|p| format!("{:?} by {}", p.what, p.argv.get(1).map_or("", String::as_str))).collect()
@@ -98,8 +98,8 @@ impl Place {
         let uid = self.host(name)["metadata"]["uid"].as_str().unwrap().to_owned();
         let node = self.stage.sandbox.objects.get(&NODES, "", name).unwrap();
         let node_uid = node["metadata"]["uid"].as_str().unwrap().to_owned();
-        let deed = HostAction::Fence(name.to_owned(), node_uid);
-        let done = self.operator.host(&format!("{NAMESPACE}/{name}"), &uid, deed, Some("dead")).await;
+        let action = HostAction::Fence(name.to_owned(), node_uid);
+        let done = self.operator.host(&format!("{NAMESPACE}/{name}"), &uid, action, Some("dead")).await;
         done.map_err(|e| e.text)
     }
 
@@ -124,12 +124,11 @@ pub fn cycled(seen: &Seen, name: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_habit_of_a_bmc_ends_in_one_cycle() {
-    let place = Place::new("none", true).await;
-    place
-        .until("hosts are on", |s| s.snapshot.kube.hosts.values().filter(|h| h.powered_on == Some(true)).count() == 7)
+async fn each_bmc_behaviour_ends_in_one_power_cycle() {
+    let site = Site::new("none", true).await;
+    site.until("hosts are on", |s| s.snapshot.kube.hosts.values().filter(|h| h.powered_on == Some(true)).count() == 7)
         .await;
-    for (habit, behaviour, value, expected) in [
+    for (case, behaviour, value, expected) in [
         ("none", Behaviour::default(), "", ["Down by GracefulShutdown", "Up by On"]),
         ("late", Behaviour { bmc_seconds: 40.0, ..Behaviour::default() }, "", ["Down by GracefulShutdown", "Up by On"]),
         (
@@ -147,84 +146,84 @@ async fn each_habit_of_a_bmc_ends_in_one_cycle() {
             ["Down by ForceOff", "Up by On"],
         ),
     ] {
-        let before = place.went("w1").len();
-        let last = row(&place.engine.seen().borrow(), "w1").last_powered_on;
-        place.behave("w1", behaviour);
-        place.annotate("w1", "reboot.metal3.io", value);
-        place.until(habit, |s| cycled(s, "w1") && row(s, "w1").last_powered_on > last).await;
-        place.behave("w1", Behaviour::default());
+        let before = site.power_events("w1").len();
+        let last = row(&site.engine.seen().borrow(), "w1").last_powered_on;
+        site.behave("w1", behaviour);
+        site.annotate("w1", "reboot.metal3.io", value);
+        site.until(case, |s| cycled(s, "w1") && row(s, "w1").last_powered_on > last).await;
+        site.behave("w1", Behaviour::default());
         // a boot takes a little longer than the power-on
         tokio::time::sleep(Duration::from_mins(5)).await;
-        assert_eq!(place.went("w1")[before..], expected, "{habit}");
+        assert_eq!(site.power_events("w1")[before..], expected, "{case}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn i44_a_silent_bmc_is_an_error_of_the_host_until_it_answers_and_a_liar_is_not_believed() {
-    let place = Place::new("none", true).await;
-    place
-        .until("hosts are on", |s| s.snapshot.kube.hosts.values().filter(|h| h.powered_on == Some(true)).count() == 7)
+async fn i44_a_silent_bmc_sets_the_hosts_error_and_a_false_report_is_not_trusted() {
+    let site = Site::new("none", true).await;
+    site.until("hosts are on", |s| s.snapshot.kube.hosts.values().filter(|h| h.powered_on == Some(true)).count() == 7)
         .await;
-    place.behave("w1", Behaviour { bmc: OnBmc::Mute, ..Behaviour::default() });
-    place.behave("w2", Behaviour { bmc: OnBmc::Lies, ..Behaviour::default() });
+    site.behave("w1", Behaviour { bmc: OnBmc::Mute, ..Behaviour::default() });
+    site.behave("w2", Behaviour { bmc: OnBmc::Lies, ..Behaviour::default() });
     for name in ["w1", "w2"] {
-        place.annotate(name, "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
+        site.annotate(name, "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
     }
-    let seen = place.until("the error", |s| row(s, "w1").error_type == "power management error").await;
+    let seen = site.until("the error", |s| row(s, "w1").error_type == "power management error").await;
     assert!(row(&seen, "w1").error.contains("does not answer"), "{:?}", row(&seen, "w1"));
     tokio::time::sleep(Duration::from_mins(10)).await;
-    assert_eq!(place.host("w2")["status"]["poweredOn"], true, "accepted is not done");
-    assert_eq!((place.state("w1"), place.state("w2")), (State::Up, State::Up));
-    place.behave("w1", Behaviour::default());
-    place.behave("w2", Behaviour::default());
-    place.until("both are off", |s| ["w1", "w2"].iter().all(|n| row(s, n).powered_on == Some(false))).await;
-    place.until("the error is over", |s| row(s, "w1").error_type.is_empty()).await;
+    assert_eq!(site.host("w2")["status"]["poweredOn"], true, "accepted is not done");
+    assert_eq!((site.state("w1"), site.state("w2")), (State::Up, State::Up));
+    site.behave("w1", Behaviour::default());
+    site.behave("w2", Behaviour::default());
+    site.until("both are off", |s| ["w1", "w2"].iter().all(|n| row(s, n).powered_on == Some(false))).await;
+    site.until("the error is over", |s| row(s, "w1").error_type.is_empty()).await;
     tokio::time::sleep(Duration::from_mins(30)).await;
-    assert_eq!((place.state("w1"), place.state("w2")), (State::Off, State::Off), "I44: a key remains");
+    assert_eq!((site.state("w1"), site.state("w2")), (State::Off, State::Off), "I44: a key remains");
     for name in ["w1", "w2"] {
-        assert_eq!(place.went(name), ["Down by ForceOff"], "I44: never powered on while anybody's key remains");
+        assert_eq!(site.power_events(name), ["Down by ForceOff"], "I44: never powered on while anybody's key remains");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_the_upstream_operator_the_controller_does_not_run_and_a_client_fences() {
-    let place = Place::new("upstream", true).await;
-    let seen = place.until("it refuses", |s| s.snapshot.metal3.barred.is_some()).await;
+async fn beside_the_upstream_operator_the_controller_is_barred_but_fencing_works() {
+    let site = Site::new("upstream", true).await;
+    let seen = site.until("it refuses", |s| s.snapshot.metal3.barred.is_some()).await;
     let why = seen.snapshot.metal3.barred.clone().unwrap();
     assert!(why.contains("Lease baremetal-operator-system/baremetal-operator"), "{why}");
-    let (done, state) = place.fence_and_look("w1").await;
+    let (done, state) = site.fence_and_look("w1").await;
     assert!(done.as_ref().is_ok_and(|said| said.contains("node w1 is deleted, the host is released")), "{done:?}");
     assert_eq!(state, Some(State::Off), "the Node went while the machine was off");
-    assert!(place.host("w1")["metadata"]["annotations"]["reboot.metal3.io/cketerm-fence"].is_null());
+    assert!(site.host("w1")["metadata"]["annotations"]["reboot.metal3.io/cketerm-fence"].is_null());
 }
 
 #[tokio::test(start_paused = true)]
-async fn i44_powered_off_that_was_there_before_our_key_is_no_proof() {
-    let place = Place::new("upstream", false).await;
-    place.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
+async fn i44_powered_off_from_before_cketerms_key_is_no_proof() {
+    let site = Site::new("upstream", false).await;
+    site.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
     // The operator has sent `On`, the machine runs, and `poweredOn` is still false.
-    let running = || place.host("w1")["status"]["poweredOn"] == false && place.state("w1") != State::Off;
+    let running = || site.host("w1")["status"]["poweredOn"] == false && site.state("w1") != State::Off;
     while !running() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let (done, state) = place.fence_and_look("w1").await;
+    let (done, state) = site.fence_and_look("w1").await;
     assert!(done.is_ok(), "{done:?}");
     assert_eq!(state, Some(State::Off), "the Node went while the machine was off");
-    let downs = place.went("w1").iter().filter(|line| line.starts_with(&format!("{:?}", What::Down))).count();
+    let downs =
+        site.power_events("w1").iter().filter(|line| line.starts_with(&format!("{:?}", PowerEvent::Down))).count();
     assert_eq!(downs, 2, "it went off once for the reboot and once for our key");
 }
 
 #[tokio::test(start_paused = true)]
-async fn i44_an_old_operator_that_clears_our_key_early_gives_no_proof_and_the_node_stays() {
-    let place = Place::new("old", false).await;
-    let (done, gone) = place.fence_and_look("w1").await;
+async fn i44_an_old_operator_that_clears_cketerms_key_early_gives_no_proof() {
+    let site = Site::new("old", false).await;
+    let (done, gone) = site.fence_and_look("w1").await;
     let why = done.unwrap_err();
     assert!(why.contains("node w1 was NOT deleted") && why.contains("removed the key cketerm-fence"), "{why}");
     assert_eq!(gone, None);
-    let uid = place.host("w2")["metadata"]["uid"].as_str().unwrap().to_owned();
+    let uid = site.host("w2")["metadata"]["uid"].as_str().unwrap().to_owned();
     let name = format!("{NAMESPACE}/w2");
-    let held = place.operator.host(&name, &uid, HostAction::Hold(Mode::Soft), None).await;
+    let held = site.operator.host(&name, &uid, HostAction::Hold(Mode::Soft), None).await;
     assert!(held.is_ok());
-    let other = place.operator.host(&name, "another", HostAction::Hold(Mode::Soft), None).await.unwrap_err();
+    let other = site.operator.host(&name, "another", HostAction::Hold(Mode::Soft), None).await.unwrap_err();
     assert!(other.text.contains("replaced by another host"), "{}", other.text);
 }

@@ -20,15 +20,15 @@ fn workers(served: &Served) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_served_sandboxs_bmcs_are_turned_off_and_on_by_curl_and_by_the_words() {
+fn a_served_sandboxs_bmcs_are_controlled_by_redfish_and_by_power_commands() {
     let served = Served::start(&["--nodes", "5"]);
     let config = served.dir.join("config.yaml");
     let redfish = text(&served.facts["redfish"]);
     let (name, address) = workers(&served).remove(0);
     let status = |expected: &str| {
         wait_for(&format!("{name} is {expected}"), 30, || {
-            let ran = cketerm(&config, &["power", "status", &address]);
-            (ran.code == 0 && ran.stdout.trim() == expected).then_some(())
+            let output = cketerm(&config, &["power", "status", &address]);
+            (output.code == 0 && output.stdout.trim() == expected).then_some(())
         });
     };
     status("on");
@@ -46,8 +46,8 @@ fn a_served_sandboxs_bmcs_are_turned_off_and_on_by_curl_and_by_the_words() {
     assert_eq!(off.0, 204, "{off:?}");
     status("off");
     assert_eq!(get(&system)["PowerState"], "Off");
-    let ran = cketerm(&config, &["power", "on", &address]);
-    assert!(ran.code == 0, "{ran:?}");
+    let output = cketerm(&config, &["power", "on", &address]);
+    assert!(output.code == 0, "{output:?}");
     assert_eq!(get(&system)["PowerState"], "On");
     assert_eq!(http("GET", &format!("{redfish}/redfish/v1/Systems/nobody"), &[], "").0, 404);
 }
@@ -56,46 +56,46 @@ fn a_served_sandboxs_bmcs_are_turned_off_and_on_by_curl_and_by_the_words() {
 fn a_served_sandboxs_queue_reboots_by_power_cycle_and_its_hosts_by_the_controller() {
     let served = Served::start(&["--nodes", "5"]);
     let config = served.dir.join("config.yaml");
-    let word = |words: &[&str]| {
-        let ran = cketerm(&config, words);
-        assert_eq!(ran.code, 0, "{words:?}: {ran:?}");
-        ran.stdout
+    let run_ok = |words: &[&str]| {
+        let output = cketerm(&config, words);
+        assert_eq!(output.code, 0, "{words:?}: {output:?}");
+        output.stdout
     };
     let program = env!("CARGO_BIN_EXE_cketerm");
-    let mut cluster: Value = serde_yaml::from_str(&word(&["cluster", "get"])).unwrap();
+    let mut cluster: Value = serde_yaml::from_str(&run_ok(&["cluster", "get"])).unwrap();
     cluster["reboot"]["reboot_command"] = json!([program, "power", "cycle", "--hard"]);
     cluster["reboot"]["boot_check_command"] = json!([program, "power", "booted"]);
     cluster["reboot"]["command_timeout_seconds"] = json!(60);
     let file = served.dir.join("cluster.yaml");
     std::fs::write(&file, cluster.to_string()).unwrap();
-    word(&["cluster", "set", file.to_str().unwrap()]);
+    run_ok(&["cluster", "set", file.to_str().unwrap()]);
     let mut workers = workers(&served);
     let (_, address) = workers.remove(0);
     let nodes = served.dir.join("nodes");
     std::fs::write(&nodes, format!("{address}\n")).unwrap();
     let _engine = Daemon::start(&served.dir, &config, "engine");
-    word(&["rq", "add", nodes.to_str().unwrap()]);
-    wait_for("the queue is empty", 120, || word(&["rq", "list", "-o", "json"]).trim().eq("[]").then_some(()));
+    run_ok(&["rq", "add", nodes.to_str().unwrap()]);
+    wait_for("the queue is empty", 120, || run_ok(&["rq", "list", "-o", "json"]).trim().eq("[]").then_some(()));
     let log = served.get("/machines/log");
-    let went: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
-    assert_eq!(went, ["down", "up"], "one cycle for one entry");
+    let events: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
+    assert_eq!(events, ["down", "up"], "one cycle for one entry");
     // The same data centre through the reboot interface: its configuration permits the controller.
     let (name, address) = workers.remove(0);
     // sabakan calls a machine that is off unreachable, and no entry shows that it is off on purpose
-    word(&["auto-repair", "disable"]);
-    word(&["policy", "set", "metal3_controller", "true"]);
+    run_ok(&["auto-repair", "disable"]);
+    run_ok(&["policy", "set", "metal3_controller", "true"]);
     wait_for("the host is known to be on", 60, || {
-        let hosts: Vec<Value> = serde_json::from_str(&word(&["hosts", "list", "-o", "json"])).unwrap();
+        let hosts: Vec<Value> = serde_json::from_str(&run_ok(&["hosts", "list", "-o", "json"])).unwrap();
         hosts.iter().any(|h| h["name"] == *name && h["powered_on"] == true).then_some(())
     });
-    word(&["hosts", "reboot", "--hard", "--wait", "60", &name]);
+    run_ok(&["hosts", "reboot", "--hard", "--wait", "60", &name]);
     let log = served.get("/machines/log");
-    let went: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
-    assert_eq!(went, ["down", "up"], "one cycle for one request");
+    let events: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
+    assert_eq!(events, ["down", "up"], "one cycle for one request");
 }
 
 #[test]
-fn power_finds_the_bmc_of_a_machine_in_sabakans_answer() {
+fn power_finds_a_machines_bmc_in_sabakan() {
     let Some(bmc) = Emulator::start(true) else { return };
     let served = Served::start(&["--nodes", "5"]);
     let machine = |serial: &str, address: &str, kind: &str, bmc: &str| {
@@ -113,7 +113,7 @@ fn power_finds_the_bmc_of_a_machine_in_sabakans_answer() {
     std::fs::write(dir.join("password"), "hunter2\n").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(dir.join("password"), mode).unwrap();
-    let book = |system: &str| {
+    let write_bmcs = |system: &str| {
         let text = format!(
             "networks: [127.0.0.0/8]\ndefaults: {{username: admin, password-file: password, ca-file: ca.crt, registry-port: {port}{system}}}\n"
         );
@@ -121,24 +121,24 @@ fn power_finds_the_bmc_of_a_machine_in_sabakans_answer() {
     };
     let config = dir.join("config.yaml");
     let ask = |address: &str| {
-        let ran = cketerm(&config, &["-v", "power", "status", address]);
-        assert!(!format!("{ran:?}").contains("hunter2"), "{ran:?}");
-        ran
+        let output = cketerm(&config, &["-v", "power", "status", address]);
+        assert!(!format!("{output:?}").contains("hunter2"), "{output:?}");
+        output
     };
-    book("");
+    write_bmcs("");
     // The emulator has two systems, and the registry does not name one: cketerm does not guess.
-    let ran = ask("10.9.0.1");
-    assert!(ran.code == 1 && ran.stderr.contains("has 2 systems"), "{ran:?}");
-    book(", system: two");
-    let ran = ask("10.9.0.1");
-    assert!(ran.code == 0 && ran.stdout == "off\n", "{ran:?}");
-    assert!(ran.stderr.contains("using the BMC of r1 from sabakan"), "{ran:?}");
-    let ran = ask("10.9.0.2");
-    assert!(ran.code == 2 && ran.stderr.contains("machine r2: its BMC is of type IPMI-2.0"), "{ran:?}");
-    let ran = ask("10.9.0.3");
-    assert!(ran.code == 2 && ran.stderr.contains("machines has that address"), "{ran:?}");
+    let output = ask("10.9.0.1");
+    assert!(output.code == 1 && output.stderr.contains("has 2 systems"), "{output:?}");
+    write_bmcs(", system: two");
+    let output = ask("10.9.0.1");
+    assert!(output.code == 0 && output.stdout == "off\n", "{output:?}");
+    assert!(output.stderr.contains("using the BMC of r1 from sabakan"), "{output:?}");
+    let output = ask("10.9.0.2");
+    assert!(output.code == 2 && output.stderr.contains("machine r2: its BMC is of type IPMI-2.0"), "{output:?}");
+    let output = ask("10.9.0.3");
+    assert!(output.code == 2 && output.stderr.contains("machines has that address"), "{output:?}");
     // An incomplete answer of the registry is an error.
     served.send("POST", "/sabakan/behave", &json!("half"));
-    let ran = ask("10.9.0.1");
-    assert!(ran.code == 1 && ran.stderr.contains("sabakan at"), "{ran:?}");
+    let output = ask("10.9.0.1");
+    assert!(output.code == 1 && output.stderr.contains("sabakan at"), "{output:?}");
 }

@@ -15,7 +15,7 @@ use cketerm::{
         Store,
         commit::{Change, CommitError, Put, Ranged},
         election::Candidacy,
-        folders::{KeptAudit, Walk},
+        folders::{AuditRetention, FolderCursor},
         keys::SwitchName,
         migrate,
     },
@@ -29,7 +29,7 @@ use super::{
 
 async fn lead(store: &Store) -> (Candidacy, Fence) {
     let ttl = Duration::from_secs(5);
-    let mut candidacy = Candidacy::stand(store, ttl, "first", registration(), &Heartbeat::new(ttl)).await.unwrap();
+    let mut candidacy = Candidacy::campaign(store, ttl, "first", registration(), &Heartbeat::new(ttl)).await.unwrap();
     let fence = tokio::time::timeout(Duration::from_secs(5), candidacy.elected()).await.unwrap().unwrap();
     (candidacy, fence)
 }
@@ -81,7 +81,7 @@ async fn i49_a_range_of_any_size_is_compared_and_deleted_in_one_small_transactio
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i49_etcds_own_smaller_limits_are_told_as_what_they_are() {
+async fn i49_a_smaller_transaction_limit_of_etcd_is_reported_as_such() {
     let Some(version) = versions().into_iter().next() else { return };
     let etcd = Etcd::start(&version, &["--max-txn-ops".to_owned(), "8".to_owned()]);
     let store = etcd.store().await;
@@ -93,7 +93,7 @@ async fn i49_etcds_own_smaller_limits_are_told_as_what_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_the_engines() {
+async fn i48_engine_audit_records_never_displace_those_of_operators() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let (candidacy, fence) = lead(&store).await;
@@ -119,11 +119,11 @@ async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_t
         let key = store.keys().audit(&format!("{:020}-{:x}-reboots-3-{i}", at.as_nanosecond(), candidacy.lease()));
         client.put(key, serde_json::to_string(&audit).unwrap(), None).await.unwrap();
     }
-    let (ages_ago, mut walk) = (jiff::Timestamp::UNIX_EPOCH, Walk::default());
-    let keep = KeptAudit { engine: 20, people: 20 };
+    let (ages_ago, mut walk) = (jiff::Timestamp::UNIX_EPOCH, FolderCursor::default());
+    let keep = AuditRetention { engine: 20, people: 20 };
     let gone = store.outdated_audit(keep, ages_ago, &mut walk).await.unwrap();
     assert_eq!(gone.len(), 180);
-    assert!(gone.iter().all(|key| !store.keys().audit_of_person(key)), "{gone:?}");
+    assert!(gone.iter().all(|key| !store.keys().is_person_audit(key)), "{gone:?}");
     for some in gone.chunks(64) {
         let change = Change { deletes: some.to_vec(), ..Change::default() };
         store.commit(&fence.permit_record().unwrap(), change).await.unwrap();
@@ -133,7 +133,7 @@ async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_t
     let of_people = left.iter().filter(|s| s.get().is_some_and(|a| !a.by_engine())).count();
     assert_eq!((left.len(), of_people), (25, 5));
     // the number of people's records, and the age of both kinds
-    let gone = store.outdated_audit(KeptAudit { engine: 20, people: 3 }, ages_ago, &mut walk).await.unwrap();
+    let gone = store.outdated_audit(AuditRetention { engine: 20, people: 3 }, ages_ago, &mut walk).await.unwrap();
     assert_eq!(gone.len(), 2);
     assert!(etcd.value(&gone[0]).contains("person 0") && etcd.value(&gone[1]).contains("person 1"), "the oldest");
     assert_eq!(store.outdated_audit(keep, jiff::Timestamp::now(), &mut walk).await.unwrap().len(), 25);
@@ -142,7 +142,7 @@ async fn i48_peoples_audit_records_are_counted_for_themselves_and_never_go_for_t
     let tried = Audit::clone(oldest).again(jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60), None, "x");
     let key = left.iter().find(|s| s.get().is_some_and(|a| a == oldest)).unwrap().key.clone();
     client.put(key.as_str(), serde_json::to_string(&tried).unwrap(), None).await.unwrap();
-    let aged = store.outdated_audit(keep, jiff::Timestamp::now(), &mut Walk::default()).await.unwrap();
+    let aged = store.outdated_audit(keep, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap();
     assert!(aged.len() == 24 && !aged.contains(&key), "{} of 25", aged.len());
 }
 
@@ -155,7 +155,7 @@ fn failed(number: u32) -> String {
     text.replace(r#"{"withheld":"the entry has changed meanwhile"}"#, r#"{"exit":1}"#)
 }
 
-async fn as_0_1_left_it(etcd: &Etcd, store: &Store) {
+async fn write_records_of_0_1(etcd: &Etcd, store: &Store) {
     let (mut client, keys) = (client(etcd).await, store.keys());
     client.put(keys.schema(), "1", None).await.unwrap();
     let id = EntryId::reboot(4);
@@ -173,10 +173,10 @@ async fn attempts(store: &Store) -> BTreeMap<u32, Attempt> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it() {
+async fn records_of_0_1_are_migrated_once_by_the_first_leader_despite_interruptions() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    as_0_1_left_it(&etcd, &store).await;
+    write_records_of_0_1(&etcd, &store).await;
     let before = store.read_view().await.unwrap();
     assert!(migrate::needed(&before) && before.attempts.len() == 402);
     assert_eq!(before.attempts.values().filter(|s| s.get().is_none()).count(), 1, "0.1's fixtures can be read");
@@ -221,19 +221,19 @@ async fn what_0_1_wrote_is_migrated_once_by_the_first_leader_whatever_stops_it()
     let revision = view.revision;
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     assert_eq!(store.read_view().await.unwrap().revision, revision, "idempotent");
-    let told = store.newest::<Audit>(&store.keys().audit_prefix(), 10).await.unwrap();
-    let told: Vec<&Audit> = told.iter().filter_map(Stored::get).filter(|a| a.what == "migrate").collect();
-    assert_eq!(told.iter().map(|a| a.result.as_str()).collect::<Vec<_>>(), ["done"]);
+    let records = store.newest::<Audit>(&store.keys().audit_prefix(), 10).await.unwrap();
+    let records: Vec<&Audit> = records.iter().filter_map(Stored::get).filter(|a| a.what == "migrate").collect();
+    assert_eq!(records.iter().map(|a| a.result.as_str()).collect::<Vec<_>>(), ["done"]);
 }
 
 /// The author of an audit record decides its kind. An engine's migration and reported results count as the engine's,
 /// although they are written in the way of a user's commands.
 #[tokio::test(flavor = "multi_thread")]
-async fn i48_whose_an_audit_record_is_is_told_by_its_author() {
+async fn i48_an_audit_record_is_classified_by_its_author() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let engine = Who { user: "engine".to_owned(), host: "boot-0".to_owned(), ssh_client: None };
-    as_0_1_left_it(&etcd, &store).await;
+    write_records_of_0_1(&etcd, &store).await;
     let (_candidacy, fence) = lead(&store).await;
     store.migrate(&fence, &engine, |why| panic!("{why}")).await;
     let attempt = store.read_view().await.unwrap().attempts_of(EntryId::reboot(5)).next().unwrap().clone();
@@ -241,18 +241,18 @@ async fn i48_whose_an_audit_record_is_is_told_by_its_author() {
     let result = CommandResult { label, argv: "0".to_owned(), outcome };
     assert!(store.publish_result(&attempt, &result, &engine).await.unwrap());
     store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
-    let told = store.newest::<Audit>(&store.keys().audit_prefix(), 100).await.unwrap();
-    let whose: BTreeMap<&str, bool> =
-        told.iter().map(|s| (s.get().unwrap().what.as_str(), store.keys().audit_of_person(&s.key))).collect();
-    assert_eq!(whose, BTreeMap::from([("migrate", false), ("report result", false), ("disable", true)]));
+    let records = store.newest::<Audit>(&store.keys().audit_prefix(), 100).await.unwrap();
+    let by_operator: BTreeMap<&str, bool> =
+        records.iter().map(|s| (s.get().unwrap().what.as_str(), store.keys().is_person_audit(&s.key))).collect();
+    assert_eq!(by_operator, BTreeMap::from([("migrate", false), ("report result", false), ("disable", true)]));
 }
 
 /// The schema number was manually set back, as the document describes, while the record of a migration existed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_migration_that_was_not_finished_is_done_again_where_the_number_was_put_back() {
+async fn an_unfinished_migration_is_repeated_after_the_schema_was_set_back() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
-    as_0_1_left_it(&etcd, &store).await;
+    write_records_of_0_1(&etcd, &store).await;
     let note = migrate::Migration { from: 1, at: jiff::Timestamp::UNIX_EPOCH, by: who() };
     let note = serde_json::to_string(&note).unwrap();
     client(&etcd).await.put(store.keys().migration(), note.as_str(), None).await.unwrap();
@@ -264,7 +264,7 @@ async fn a_migration_that_was_not_finished_is_done_again_where_the_number_was_pu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_0_1_never_was_nothing_is_migrated() {
+async fn without_records_of_0_1_nothing_is_migrated() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     assert_eq!(store.ensure_schema(&who()).await, Ok(SCHEMA));

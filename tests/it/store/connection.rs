@@ -46,7 +46,7 @@ pub fn authority(dir: &Path, names: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_with_our_own_certificate_works_and_a_foreign_authority_is_named() {
+async fn tls_with_a_client_certificate_works_and_an_untrusted_ca_is_named() {
     for version in versions() {
         let dir = tempfile::tempdir().unwrap();
         certificates(dir.path());
@@ -82,7 +82,7 @@ async fn tls_with_our_own_certificate_works_and_a_foreign_authority_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy() {
+async fn user_and_password_work_and_wrong_ones_are_reported_with_the_remedy() {
     for version in versions() {
         let mut etcd = Etcd::start(&version, &[]);
         let (plain, url) = (etcd.settings(), etcd.url.clone());
@@ -104,7 +104,7 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
         let store = connect(&settings("cke", "secret")).await.unwrap();
         store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
         let live = Live::follow(&store);
-        super::etcd::soon("the copy is read with rights on the prefix alone", Duration::from_secs(5), || {
+        super::etcd::wait_until("the copy is read with rights on the prefix alone", Duration::from_secs(5), || {
             live.borrow().synced && live.borrow().error.is_none()
         })
         .await;
@@ -130,20 +130,21 @@ async fn user_and_password_work_and_a_wrong_one_is_said_with_endpoint_and_remedy
         // a restart of etcd forgets every token
         let candidacy = {
             let ttl = Duration::from_secs(20);
-            Candidacy::stand(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap()
+            Candidacy::campaign(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap()
         };
         etcd.down();
-        super::etcd::soon("the fault is shown", Duration::from_secs(5), || live.borrow().error.is_some()).await;
+        super::etcd::wait_until("the fault is shown", Duration::from_secs(5), || live.borrow().error.is_some()).await;
         etcd.up();
         store.set_switch(SwitchName::Reboots, true, &who(), None).await.unwrap();
-        super::etcd::soon("the copy goes on", Duration::from_secs(8), || live.borrow().reboots.switch.enabled()).await;
+        super::etcd::wait_until("the copy goes on", Duration::from_secs(8), || live.borrow().reboots.switch.enabled())
+            .await;
         let kept = tokio::time::timeout(Duration::from_secs(8), candidacy.lost()).await;
         assert!(kept.is_err() && candidacy.life().remaining() > Duration::from_secs(10));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_is_away_is_named_with_the_cause_and_what_to_check() {
+async fn an_unreachable_endpoint_is_named_with_cause_and_remedy() {
     let url = format!("http://127.0.0.1:{}", free_port());
     let settings = EtcdSettings { endpoints: vec![url.clone()], ..EtcdSettings::default() };
     let store = connect(&settings).await.unwrap();
@@ -162,7 +163,7 @@ async fn an_endpoint_that_is_away_is_named_with_the_cause_and_what_to_check() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_endpoint_of_three_that_is_away_is_not_noticed() {
+async fn one_unreachable_endpoint_of_three_causes_no_error() {
     let Some(etcd) = any() else { return };
     let away = format!("http://127.0.0.1:{}", free_port());
     let endpoints = vec![away.clone(), etcd.url.clone(), etcd.url.replace("127.0.0.1", "localhost")];
@@ -174,7 +175,7 @@ async fn one_endpoint_of_three_that_is_away_is_not_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_that_cannot_work_are_refused_by_name() {
+async fn invalid_settings_are_refused_by_name() {
     for endpoint in ["ftp://x:1", "http://", "http://a b:1"] {
         let settings = EtcdSettings { endpoints: vec![endpoint.to_owned()], ..EtcdSettings::default() };
         let error = connect(&settings).await.unwrap_err();
@@ -184,13 +185,13 @@ async fn settings_that_cannot_work_are_refused_by_name() {
 
 /// Each member dies in turn, and one hangs: requests that went through it continue through the others.
 #[tokio::test(flavor = "multi_thread")]
-async fn with_three_members_the_loss_of_any_one_costs_neither_the_lock_nor_the_copy_nor_a_write() {
+async fn the_loss_of_one_of_three_members_costs_neither_lock_nor_copy_nor_writes() {
     let Some(version) = versions().pop() else { return };
     let mut members = Etcd::cluster(&version);
     let endpoints: Vec<String> = members.iter().map(|m| m.url.clone()).collect();
     let store = connect(&EtcdSettings { endpoints, ..EtcdSettings::default() }).await.unwrap();
     let ttl = Duration::from_secs(20);
-    let mut candidacy = Candidacy::stand(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap();
+    let mut candidacy = Candidacy::campaign(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap();
     let fence = candidacy.elected().await.unwrap();
     let live = Live::follow(&store);
     let mut added = 0;
@@ -211,7 +212,7 @@ async fn with_three_members_the_loss_of_any_one_costs_neither_the_lock_nor_the_c
             }
         }
         assert!(!fence.life().remaining().is_zero(), "round {round}");
-        super::etcd::soon("the copy goes on", Duration::from_secs(14), || {
+        super::etcd::wait_until("the copy goes on", Duration::from_secs(14), || {
             live.borrow().reboots.entries.len() >= added && live.borrow().error.is_none()
         })
         .await;

@@ -199,7 +199,7 @@ impl Drop for Etcd {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum LinkState {
     /// Forwards both ways.
     Open,
     /// The client's bytes arrive, the answers do not.
@@ -211,7 +211,7 @@ pub enum Line {
 /// A proxy in front of an etcd.
 pub struct Proxy {
     pub url: String,
-    state: watch::Sender<Line>,
+    state: watch::Sender<LinkState>,
     _task: JoinSet<()>,
 }
 
@@ -220,25 +220,25 @@ impl Proxy {
         let target = etcd.url.split("://").nth(1).unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (state, line) = watch::channel(Line::Open);
+        let (state, link) = watch::channel(LinkState::Open);
         let mut task = JoinSet::new();
         task.spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (client, _) = listener.accept().await.unwrap();
-                if *line.borrow() == Line::Cut {
+                if *link.borrow() == LinkState::Cut {
                     continue;
                 }
                 let Ok(server) = TcpStream::connect(&target).await else { continue };
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
-                let mut cut = line.clone();
-                let (up, down) = (pump(from_client, to_server, None), pump(from_server, to_client, Some(line.clone())));
+                let mut cut = link.clone();
+                let (up, down) = (pump(from_client, to_server, None), pump(from_server, to_client, Some(link.clone())));
                 connections.spawn(async move {
                     tokio::select! {
                         () = up => {}
                         () = down => {}
-                        _ = cut.wait_for(|l| *l == Line::Cut) => {}
+                        _ = cut.wait_for(|l| *l == LinkState::Cut) => {}
                     }
                 });
             }
@@ -246,8 +246,8 @@ impl Proxy {
         Self { url, state, _task: task }
     }
 
-    pub fn set(&self, line: Line) {
-        self.state.send_replace(line);
+    pub fn set(&self, link: LinkState) {
+        self.state.send_replace(link);
     }
 
     pub async fn store(&self) -> Store {
@@ -259,12 +259,12 @@ impl Proxy {
 async fn pump(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
-    mut line: Option<watch::Receiver<Line>>,
+    mut link: Option<watch::Receiver<LinkState>>,
 ) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
-        if let Some(line) = &mut line {
-            let _ = line.wait_for(|l| *l == Line::Open).await;
+        if let Some(link) = &mut link {
+            let _ = link.wait_for(|l| *l == LinkState::Open).await;
         }
         if to.write_all(&buffer[..n]).await.is_err() {
             return;
@@ -273,7 +273,7 @@ async fn pump(
 }
 
 /// Waits for a condition that must hold soon; names it on a timeout.
-pub async fn soon(what: &str, bound: Duration, mut true_now: impl FnMut() -> bool) {
+pub async fn wait_until(what: &str, bound: Duration, mut true_now: impl FnMut() -> bool) {
     let began = Instant::now();
     while !true_now() {
         assert!(began.elapsed() < bound, "not within {bound:?}: {what}");

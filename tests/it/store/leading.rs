@@ -15,18 +15,18 @@ use tokio::time::timeout;
 
 use super::{
     addresses,
-    etcd::{Etcd, Line, Proxy, any, versions},
+    etcd::{Etcd, LinkState, Proxy, any, versions},
     registration, request, who,
 };
 
 const TTL: Duration = Duration::from_secs(5);
 
-async fn stand(store: &Store, host: &str) -> Candidacy {
-    Candidacy::stand(store, TTL, host, registration(), &Heartbeat::new(TTL)).await.unwrap()
+async fn campaign(store: &Store, host: &str) -> Candidacy {
+    Candidacy::campaign(store, TTL, host, registration(), &Heartbeat::new(TTL)).await.unwrap()
 }
 
 async fn lead(store: &Store) -> (Candidacy, Fence) {
-    let mut candidacy = stand(store, "first").await;
+    let mut candidacy = campaign(store, "first").await;
     let fence = timeout(TTL, candidacy.elected()).await.unwrap().unwrap();
     (candidacy, fence)
 }
@@ -36,7 +36,7 @@ fn put(key: &str, value: &str) -> Put {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_second_candidate_leads_when_the_first_resigns_and_not_before() {
+async fn the_second_candidate_leads_only_after_the_first_resigns() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
@@ -48,7 +48,7 @@ async fn the_second_candidate_leads_when_the_first_resigns_and_not_before() {
         assert!(view.leader().is_some_and(|c| !view.is_cke(c)));
 
         let other = etcd.store().await;
-        let mut second = stand(&other, "second").await;
+        let mut second = campaign(&other, "second").await;
         assert!(timeout(Duration::from_millis(500), second.elected()).await.is_err(), "the first one still leads");
         let began = Instant::now();
         first.resign().await;
@@ -61,7 +61,7 @@ async fn the_second_candidate_leads_when_the_first_resigns_and_not_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ckes_election_and_ours_are_the_same_one() {
+async fn cke_and_cketerm_share_one_election() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
@@ -69,27 +69,27 @@ async fn ckes_election_and_ours_are_the_same_one() {
         let mut cke = store.client();
         let lease = cke.lease_grant(60, None).await.unwrap().id();
         cke.campaign("/cke/leader/", "cke-host", lease).await.unwrap();
-        let mut ours = stand(&store, "ours").await;
-        assert!(timeout(Duration::from_millis(500), ours.elected()).await.is_err());
+        let mut candidate = campaign(&store, "ours").await;
+        assert!(timeout(Duration::from_millis(500), candidate.elected()).await.is_err());
         let leader = store.leader().await.unwrap().unwrap();
         assert_eq!((leader.host.as_str(), leader.lease), ("cke-host", lease));
         let view = store.read_view().await.unwrap();
         assert!(view.leader().is_some_and(|c| view.is_cke(c)));
         cke.lease_revoke(lease).await.unwrap();
-        timeout(TTL, ours.elected()).await.unwrap().unwrap();
+        timeout(TTL, candidate.elected()).await.unwrap().unwrap();
         // and the other way round
         let lease = cke.lease_grant(60, None).await.unwrap().id();
         let mut behind = store.client();
         let campaign = tokio::spawn(async move { behind.campaign("/cke/leader/", "cke-host", lease).await });
         tokio::time::sleep(Duration::from_millis(300)).await;
         assert!(!campaign.is_finished(), "CKE waits for us");
-        ours.resign().await;
+        candidate.resign().await;
         timeout(TTL, campaign).await.unwrap().unwrap().unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i23_a_deposed_leader_commits_nothing_and_learns_it() {
+async fn i23_a_deposed_leader_cannot_commit_and_notices() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let (candidacy, fence) = lead(&store).await;
@@ -105,16 +105,16 @@ async fn i23_a_deposed_leader_commits_nothing_and_learns_it() {
     assert_eq!(etcd.value("/cke/x"), "");
     timeout(TTL, candidacy.lost()).await.unwrap();
     assert!(fence.permit_record().is_err());
-    assert!(matches!(candidacy.register_again(registration()).await, Err(StoreError::LeaseLost { .. })));
+    assert!(matches!(candidacy.update_registration(registration()).await, Err(StoreError::LeaseLost { .. })));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i23_another_leader_between_permit_and_write_wins() {
+async fn i23_a_write_fails_if_the_leader_changed_after_the_permit() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let (old, fence) = lead(&store).await;
     let permit = fence.permit_record().unwrap();
-    let mut new = stand(&store, "second").await;
+    let mut new = campaign(&store, "second").await;
     old.resign().await;
     new.elected().await.unwrap();
     let change = Change { puts: vec![put("/cke/x", "late")], deletes: vec!["/cke/y".to_owned()], ..Change::default() };
@@ -123,7 +123,7 @@ async fn i23_another_leader_between_permit_and_write_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_whose_key_is_deleted_by_hand_stops() {
+async fn a_leader_whose_key_is_deleted_stops() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let (mut candidacy, fence) = lead(&store).await;
@@ -177,12 +177,12 @@ async fn a_commit_compares_absence_deletes_and_leases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_without_an_answer_is_of_unknown_outcome() {
+async fn a_commit_without_an_answer_has_an_unknown_outcome() {
     let Some(etcd) = any() else { return };
-    let line = Proxy::before(&etcd).await;
-    let store = line.store().await;
+    let proxy = Proxy::before(&etcd).await;
+    let store = proxy.store().await;
     let (_candidacy, fence) = lead(&store).await;
-    line.set(Line::NoAnswers);
+    proxy.set(LinkState::NoAnswers);
     let permit = fence.permit_record().unwrap();
     let answer = store.commit(&permit, Change { puts: vec![put("/cke/x", "1")], ..Change::default() }).await;
     assert!(matches!(answer, Err(CommitError::Unknown(_))), "{answer:?}");
@@ -190,10 +190,10 @@ async fn a_commit_without_an_answer_is_of_unknown_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lease_is_kept_alive_and_is_lost_by_our_own_reckoning_when_etcd_is_silent() {
+async fn the_lease_is_kept_alive_and_counts_as_lost_when_etcd_is_silent() {
     let Some(etcd) = any() else { return };
-    let line = Proxy::before(&etcd).await;
-    let store = line.store().await;
+    let proxy = Proxy::before(&etcd).await;
+    let store = proxy.store().await;
     let (candidacy, fence) = lead(&store).await;
     let kept = tokio::time::sleep(TTL + Duration::from_secs(1));
     tokio::select! {
@@ -202,13 +202,13 @@ async fn the_lease_is_kept_alive_and_is_lost_by_our_own_reckoning_when_etcd_is_s
     }
     assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
     // a short outage costs nothing
-    line.set(Line::Cut);
+    proxy.set(LinkState::Cut);
     tokio::time::sleep(TTL / 5).await;
-    line.set(Line::Open);
+    proxy.set(LinkState::Open);
     tokio::time::sleep(TTL / 2).await;
     assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
     // a long one ends the leadership, before etcd gives the lock to another
-    line.set(Line::Cut);
+    proxy.set(LinkState::Cut);
     let began = Instant::now();
     timeout(TTL + Duration::from_secs(1), candidacy.lost()).await.unwrap();
     assert!(began.elapsed() <= TTL + Duration::from_millis(300), "{:?}", began.elapsed());

@@ -16,14 +16,14 @@ use cketerm::{
 
 use super::{
     addresses,
-    etcd::{Etcd, Line, Proxy, any, soon, versions},
+    etcd::{Etcd, LinkState, Proxy, any, versions, wait_until},
     request, who,
 };
 
 const SOON: Duration = Duration::from_secs(10);
 
 async fn until(live: &Live, what: &str, holds: impl Fn(&StoreView) -> bool) -> Arc<StoreView> {
-    soon(what, SOON, || holds(&live.borrow())).await;
+    wait_until(what, SOON, || holds(&live.borrow())).await;
     live.borrow()
 }
 
@@ -63,7 +63,7 @@ async fn the_copy_follows_pages_of_keys_changes_and_deletions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_written_lately_is_read_by_its_keys_and_is_what_the_whole_folder_would_say() {
+async fn recent_records_read_by_key_equal_a_read_of_the_whole_prefix() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
@@ -90,7 +90,7 @@ async fn what_was_written_lately_is_read_by_its_keys_and_is_what_the_whole_folde
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_writes_with_a_clock_behind_is_among_the_newest() {
+async fn a_record_written_with_a_slow_clock_is_among_the_newest() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
@@ -113,7 +113,7 @@ async fn who_writes_with_a_clock_behind_is_among_the_newest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_copy_survives_a_cut_line_and_a_compaction_meanwhile() {
+async fn the_copy_survives_a_lost_connection_and_a_compaction_meanwhile() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let proxy = Proxy::before(&etcd).await;
@@ -122,22 +122,22 @@ async fn the_copy_survives_a_cut_line_and_a_compaction_meanwhile() {
         let live = Live::follow(&proxy.store().await);
         until(&live, "the first read", |v| v.synced).await;
         // a gap that can be bridged
-        proxy.set(Line::Cut);
+        proxy.set(LinkState::Cut);
         until(&live, "the fault is shown", |v| v.error.is_some()).await;
         let error = live.borrow().error.clone().unwrap();
         assert!(error.contains(&proxy.url), "{error}");
         direct.cancel_reboot(1, None, &who(), None).await.unwrap();
-        proxy.set(Line::Open);
+        proxy.set(LinkState::Open);
         until(&live, "the copy goes on", |v| v.error.is_none()).await;
         agrees(&live, &direct).await;
         // one that cannot: deletions and changes are compacted
-        proxy.set(Line::Cut);
+        proxy.set(LinkState::Cut);
         until(&live, "the fault is shown", |v| v.error.is_some()).await;
         etcd.ctl(&["del", "--prefix", "/cke/reboots/data/000000000000000"]);
         etcd.ctl(&["put", "/cke/reboots/disabled", "true"]);
         let revision = direct.read_view().await.unwrap().revision;
         etcd.ctl(&["compact", &revision.to_string()]);
-        proxy.set(Line::Open);
+        proxy.set(LinkState::Open);
         let view = until(&live, "the copy is read again", |v| v.error.is_none() && !v.reboots.switch.enabled()).await;
         assert_eq!(view.reboots.entries.len(), 600 - 16);
         agrees(&live, &direct).await;
@@ -165,7 +165,7 @@ async fn the_copy_survives_a_restart_and_an_etcd_that_was_rebuilt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_copy_is_known_to_be_fresh_while_nothing_happens_and_known_to_be_old_when_etcd_is_silent() {
+async fn the_copy_is_fresh_while_idle_and_stale_when_etcd_is_silent() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
@@ -180,12 +180,12 @@ async fn the_copy_is_known_to_be_fresh_while_nothing_happens_and_known_to_be_old
         tokio::time::sleep(Duration::from_secs(6)).await;
         assert!(age() > 5.0, "{} s old on a stopped etcd", age());
         etcd.signal("-CONT");
-        soon("it is heard again", SOON, || age() < 2.0).await;
+        wait_until("it is heard again", SOON, || age() < 2.0).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn broken_keys_are_shown_while_the_others_are_followed() {
+async fn unreadable_keys_are_listed_while_the_others_are_followed() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let live = Live::follow(&store);
@@ -204,7 +204,7 @@ async fn broken_keys_are_shown_while_the_others_are_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_begun_without_etcd_says_so_and_fills_when_it_comes() {
+async fn a_copy_started_without_etcd_reports_it_and_fills_once_etcd_is_up() {
     let Some(mut etcd) = any() else { return };
     etcd.down();
     let live = Live::follow(&etcd.store().await);

@@ -10,14 +10,14 @@ use cketerm::{
         cketerm_records::{Audit, Verb},
         entry::{EntryId, QueueKind},
     },
-    store::{StoreError, folders::Walk, keys::SwitchName, view::Switch},
+    store::{StoreError, folders::FolderCursor, keys::SwitchName, view::Switch},
 };
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::{
     addresses,
-    etcd::{Etcd, Line, Proxy, any, versions},
+    etcd::{Etcd, LinkState, Proxy, any, versions},
     request, who,
 };
 
@@ -32,7 +32,7 @@ fn json(etcd: &Etcd, key: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_enqueue_is_one_transaction_that_writes_what_ckecli_writes_and_who_asked() {
+async fn an_enqueue_is_one_transaction_that_also_records_the_requester() {
     for version in versions() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
@@ -61,13 +61,13 @@ async fn i29_concurrent_enqueues_never_share_or_skip_an_index() {
         for task in 0..6 {
             let store = etcd.store().await;
             tasks.spawn(async move {
-                let mut mine = Vec::new();
+                let mut own_indexes = Vec::new();
                 for round in 0..5 {
                     // now and then more than fits in one transaction
                     let n = if (task + round) % 7 == 0 { 70 } else { 1 + round };
-                    mine.extend(store.add_reboots(&addresses(n), &request(), &none()).await.unwrap());
+                    own_indexes.extend(store.add_reboots(&addresses(n), &request(), &none()).await.unwrap());
                 }
-                mine
+                own_indexes
             });
         }
         let all: Vec<u64> = tasks.join_all().await.into_iter().flatten().collect();
@@ -115,12 +115,12 @@ async fn two_thousand_addresses_are_queued_in_few_transactions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i28_a_write_whose_answer_was_lost_is_carried_out_once() {
+async fn i28_a_write_with_a_lost_answer_is_carried_out_once() {
     // on a busy machine the lost answer may be that to a read: that is an error, and nothing was written
     for _ in 0..5 {
         let Some(etcd) = any() else { return };
-        let line = Proxy::before(&etcd).await;
-        let store = line.store().await;
+        let proxy = Proxy::before(&etcd).await;
+        let store = proxy.store().await;
         store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
         // the answer to the read of the index passes, then nothing does for longer than one timeout
         let writing = {
@@ -130,9 +130,9 @@ async fn i28_a_write_whose_answer_was_lost_is_carried_out_once() {
                 store.add_reboots(&addresses(2), &request(), &none()).await
             })
         };
-        line.set(Line::NoAnswers);
+        proxy.set(LinkState::NoAnswers);
         tokio::time::sleep(Duration::from_millis(2500)).await;
-        line.set(Line::Open);
+        proxy.set(LinkState::Open);
         let written = writing.await.unwrap();
         let index = etcd.value("/cke/reboots/write-index");
         if written.is_err() {
@@ -147,12 +147,12 @@ async fn i28_a_write_whose_answer_was_lost_is_carried_out_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_without_any_answer_says_that_it_may_have_happened() {
+async fn a_write_without_an_answer_reports_that_it_may_have_succeeded() {
     let Some(etcd) = any() else { return };
-    let line = Proxy::before(&etcd).await;
-    let store = line.store().await;
+    let proxy = Proxy::before(&etcd).await;
+    let store = proxy.store().await;
     store.read_view().await.unwrap();
-    line.set(Line::NoAnswers);
+    proxy.set(LinkState::NoAnswers);
     let error = store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
     assert!(error.to_string().contains("check before you repeat it"), "{error}");
@@ -175,7 +175,7 @@ async fn a_cancel_changes_only_the_status_and_keeps_unknown_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_of_what_was_shown_is_refused_once_it_has_changed() {
+async fn a_cancel_is_refused_if_the_entry_has_changed_since_it_was_shown() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
@@ -192,12 +192,12 @@ async fn a_cancel_of_what_was_shown_is_refused_once_it_has_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_an_entry_that_cannot_be_read_is_removed_as_it_was_shown_and_nothing_else_is() {
+async fn i5_an_unreadable_entry_is_removed_only_in_the_shown_revision() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
     let key = |index: u64| format!("/cke/reboots/data/{index:016x}");
-    let lies = || etcd.ctl(&["get", "--prefix", "/cke/reboots/data/", "--keys-only"]);
+    let stored_keys = || etcd.ctl(&["get", "--prefix", "/cke/reboots/data/", "--keys-only"]);
     etcd.ctl(&["put", &key(9), r#"{"index":"9","node":12"#]);
     let id = EntryId::reboot(9);
     let shown = store.unreadable(id).await.unwrap().unwrap();
@@ -209,15 +209,15 @@ async fn i5_an_entry_that_cannot_be_read_is_removed_as_it_was_shown_and_nothing_
     etcd.ctl(&["put", &key(9), "garbage"]);
     let error = store.remove_unreadable(id, shown.revision, &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
-    assert!(lies().contains(&key(9)));
+    assert!(stored_keys().contains(&key(9)));
     // a readable one is cancelled, never removed
     let readable = store.read_view().await.unwrap().reboots.entries[&0].mod_revision;
     assert!(store.remove_unreadable(EntryId::reboot(0), readable, &who(), None).await.is_err());
-    assert!(lies().contains(&key(0)));
+    assert!(stored_keys().contains(&key(0)));
 
     let shown = store.unreadable(id).await.unwrap().unwrap();
     store.remove_unreadable(id, shown.revision, &who(), Some("INC-5")).await.unwrap();
-    assert!(!lies().contains(&key(9)) && lies().contains(&key(0)));
+    assert!(!stored_keys().contains(&key(9)) && stored_keys().contains(&key(0)));
     let audit = etcd.ctl(&["get", "--prefix", "/cke/cketerm/audit/", "--print-value-only"]);
     for said in ["reboot remove unreadable", "reboots/9", "INC-5", "it begins with garbage"] {
         assert!(audit.contains(said), "{said}: {audit}");
@@ -228,7 +228,7 @@ async fn i5_an_entry_that_cannot_be_read_is_removed_as_it_was_shown_and_nothing_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i27_cancel_all_cancels_everything_however_busy_the_queue_is() {
+async fn i27_cancel_all_cancels_every_entry_despite_concurrent_writes() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     store.add_reboots(&addresses(300), &request(), &none()).await.unwrap();
@@ -279,7 +279,7 @@ async fn a_reset_writes_only_entries_with_a_backoff_and_keeps_unknown_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_switches_hold_the_bytes_of_ckecli_and_foreign_values_are_enabled_and_shown() {
+async fn switches_use_ckeclis_values_and_unknown_values_count_as_enabled() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     for (name, key) in [
@@ -305,43 +305,43 @@ async fn the_switches_hold_the_bytes_of_ckecli_and_foreign_values_are_enabled_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_notes_the_revision_that_it_was_given_for() {
+async fn an_order_records_the_revision_that_it_was_given_for() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
     let (id, seen) = (EntryId::reboot(0), store.read_view().await.unwrap().reboots.entries[&0].mod_revision);
-    store.give_order(id, Verb::Retry, Some(seen), &who(), Some("fan was stuck"), None).await.unwrap();
+    store.put_order(id, Verb::Retry, Some(seen), &who(), Some("fan was stuck"), None).await.unwrap();
     let order = json(&etcd, "/cke/cketerm/orders/reboots/0");
     assert_eq!((&order["verb"], &order["entry_revision"]), (&"retry".into(), &seen.into()));
-    let error = store.give_order(id, Verb::Done, Some(seen - 1), &who(), None, None).await.unwrap_err();
+    let error = store.put_order(id, Verb::Done, Some(seen - 1), &who(), None, None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     let gone = EntryId::reboot(7);
-    let error = store.give_order(gone, Verb::Hold, None, &who(), None, None).await.unwrap_err();
+    let error = store.put_order(gone, Verb::Hold, None, &who(), None, None).await.unwrap_err();
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
-    store.give_order(gone, Verb::Uncordon, None, &who(), None, None).await.unwrap();
+    store.put_order(gone, Verb::Uncordon, None, &who(), None, None).await.unwrap();
     assert_eq!(store.read_view().await.unwrap().orders.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unhold_takes_a_hold_away_and_nothing_else() {
+async fn unhold_removes_a_hold_and_nothing_else() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
     let id = EntryId::reboot(0);
-    let error = store.give_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap_err();
+    let error = store.put_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap_err();
     assert_eq!(error.to_string(), "reboots/0 is not on hold");
-    store.give_order(id, Verb::Hold, None, &who(), Some("rack is open"), None).await.unwrap();
+    store.put_order(id, Verb::Hold, None, &who(), Some("rack is open"), None).await.unwrap();
     // a hold survives changes of the entry
     etcd.ctl(&["put", "/cke/reboots/data/0000000000000000", &ENTRY.replace("queued", "draining")]);
-    store.give_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap();
+    store.put_order(id, Verb::Unhold, None, &who(), None, None).await.unwrap();
     assert_eq!(etcd.value("/cke/cketerm/orders/reboots/0"), "");
-    store.give_order(id, Verb::Force, None, &who(), None, None).await.unwrap();
-    assert!(store.give_order(id, Verb::Unhold, None, &who(), None, None).await.is_err());
+    store.put_order(id, Verb::Force, None, &who(), None, None).await.unwrap();
+    assert!(store.put_order(id, Verb::Unhold, None, &who(), None, None).await.is_err());
     assert!(etcd.value("/cke/cketerm/orders/reboots/0").contains("force"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn records_sort_by_time_and_the_oldest_beyond_the_limit_are_named() {
+async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     for index in 0..5 {
@@ -352,11 +352,14 @@ async fn records_sort_by_time_and_the_oldest_beyond_the_limit_are_named() {
     let reasons: Vec<_> = newest.iter().map(|s| s.get().unwrap().reason.clone().unwrap()).collect();
     assert_eq!(reasons, ["4", "3"]);
     let ages_ago = jiff::Timestamp::UNIX_EPOCH;
-    assert_eq!(store.outdated(&folder, 5, ages_ago, &mut Walk::default()).await, Ok(vec![]));
-    let two = store.outdated(&folder, 3, ages_ago, &mut Walk::default()).await.unwrap();
+    assert_eq!(store.outdated(&folder, 5, ages_ago, &mut FolderCursor::default()).await, Ok(vec![]));
+    let two = store.outdated(&folder, 3, ages_ago, &mut FolderCursor::default()).await.unwrap();
     assert_eq!(two.len(), 2);
     assert!(etcd.value(&two[1]).contains("\"reason\":\"1\""));
-    assert_eq!(store.outdated(&folder, 5, jiff::Timestamp::now(), &mut Walk::default()).await.unwrap().len(), 5);
+    assert_eq!(
+        store.outdated(&folder, 5, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
+        5
+    );
     // the history's keys contain no time: two queues, the younger record first in the order of keys
     let folder = store.keys().history_prefix();
     let ending = |at: &str| {
@@ -369,14 +372,14 @@ async fn records_sort_by_time_and_the_oldest_beyond_the_limit_are_named() {
     }
     etcd.ctl(&["put", &store.keys().history("broken"), "x"]);
     let key = |id: &str| store.keys().history(id);
-    assert_eq!(store.outdated(&folder, 4, ages_ago, &mut Walk::default()).await.unwrap(), [key("repairs-0")]);
+    assert_eq!(store.outdated(&folder, 4, ages_ago, &mut FolderCursor::default()).await.unwrap(), [key("repairs-0")]);
     let february = "2026-02-01T00:00:00Z".parse().unwrap();
     assert_eq!(
-        store.outdated(&folder, 9, february, &mut Walk::default()).await.unwrap(),
+        store.outdated(&folder, 9, february, &mut FolderCursor::default()).await.unwrap(),
         [key("reboots-8"), key("repairs-0")]
     );
     assert_eq!(
-        store.outdated(&folder, 9, jiff::Timestamp::now(), &mut Walk::default()).await.unwrap().len(),
+        store.outdated(&folder, 9, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
         3,
         "a broken one keeps its place"
     );

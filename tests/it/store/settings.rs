@@ -16,7 +16,7 @@ fn set_by<'a>(who: &'a cketerm::model::cketerm_records::Who, reason: Option<&'a 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_policy_campaigns_only_where_cke_left_no_trace() {
+async fn the_first_policy_campaigns_only_without_traces_of_cke() {
     for (trace, choice) in [
         (None, EngineChoice::Cketerm),
         (Some("/cke/leader//7a"), EngineChoice::Cke),
@@ -44,17 +44,17 @@ async fn the_first_policy_campaigns_only_where_cke_left_no_trace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn our_own_candidate_is_no_trace_of_cke() {
+async fn a_cketerm_candidate_is_no_trace_of_cke() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let ttl = std::time::Duration::from_secs(5);
-    let _candidacy = Candidacy::stand(&store, ttl, "ours", registration(), &Heartbeat::new(ttl)).await.unwrap();
+    let _candidacy = Candidacy::campaign(&store, ttl, "ours", registration(), &Heartbeat::new(ttl)).await.unwrap();
     store.ensure_schema(&who()).await.unwrap();
     assert_eq!(store.policy().await.unwrap().unwrap().get().unwrap().engine, EngineChoice::Cketerm);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newer_schema_is_left_alone() {
+async fn a_newer_schema_is_never_written() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     etcd.ctl(&["put", "/cke/cketerm/schema", "3"]);
@@ -84,7 +84,7 @@ async fn the_policy_changes_by_field_keeps_unknown_ones_and_is_audited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn constraints_are_written_as_ckecli_does_and_what_it_drops_is_kept_beside() {
+async fn constraints_are_written_like_ckecli_and_extra_fields_are_kept_separately() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     assert_eq!(store.constraints().await, Ok(None));
@@ -123,7 +123,7 @@ async fn constraints_are_written_as_ckecli_does_and_what_it_drops_is_kept_beside
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_identity_is_proposed_once_confirmed_by_a_person_and_replaced_only_by_name() {
+async fn the_identity_is_proposed_once_confirmed_by_an_operator_and_replaced_explicitly() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let proposed = store.propose_identity("uid-1", &who()).await.unwrap();
@@ -139,7 +139,7 @@ async fn the_identity_is_proposed_once_confirmed_by_a_person_and_replaced_only_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_definition_beyond_etcds_limit_is_refused_with_bytes_limit_and_remedy() {
+async fn a_definition_beyond_etcds_size_limit_is_refused_with_the_remedy() {
     let Some(etcd) = any() else { return };
     let store = etcd.store().await;
     let error = store.set_cluster(&"x".repeat(1_700_000), None, &who(), None).await.unwrap_err().to_string();
@@ -154,7 +154,7 @@ async fn a_definition_beyond_etcds_limit_is_refused_with_bytes_limit_and_remedy(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_etcd_without_space_is_said_with_what_to_do() {
+async fn an_etcd_without_space_is_reported_with_the_remedy() {
     let Some(version) = versions().pop() else { return };
     let etcd = Etcd::start(&version, &["--quota-backend-bytes=4000000".to_owned()]);
     let store = etcd.store().await;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::{Value, json};
 
-use super::{Place, World, wait_for};
+use super::{Backend, World, wait_for};
 
 /// One machine of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,12 @@ pub struct Power {
 impl World {
     /// Command of a definition for that verb. cketerm appends the address and, for a check, the time.
     fn command(&self, verb: &str) -> Value {
-        match &self.place {
-            Place::Real(..) => {
+        match &self.backend {
+            Backend::Real(..) => {
                 let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/fake-reboot");
                 json!([script, self.dir(), verb])
             }
-            Place::Sandbox(served) => {
+            Backend::Sandbox(served) => {
                 json!([env!("CARGO_BIN_EXE_cketerm"), "sandbox", "machine", "--at", served.machines, verb])
             }
         }
@@ -75,10 +75,10 @@ impl World {
     }
 
     /// Sets the duration of every reboot command from now on, in seconds.
-    pub fn commands_take(&self, seconds: u32) {
-        match &self.place {
-            Place::Real(..) => std::fs::write(self.dir().join("seconds"), seconds.to_string()).expect("a file"),
-            Place::Sandbox(served) => served.behave(&json!({"command_seconds": seconds})),
+    pub fn set_command_seconds(&self, seconds: u32) {
+        match &self.backend {
+            Backend::Real(..) => std::fs::write(self.dir().join("seconds"), seconds.to_string()).expect("a file"),
+            Backend::Sandbox(served) => served.behave(&json!({"command_seconds": seconds})),
         }
     }
 
@@ -90,9 +90,9 @@ impl World {
     /// Adds machines and waits until their Nodes are Ready.
     pub fn add_nodes(&self, machines: &[Machine]) {
         for m in machines {
-            if let Place::Sandbox(served) = &self.place {
+            if let Backend::Sandbox(served) = &self.backend {
                 // their kubelets register the Nodes
-                served.rack(m);
+                served.add_machine(m);
                 continue;
             }
             let role = if m.control_plane {
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Waits until every pod of the namespace runs.
-    pub fn pods_run(&self, namespace: &str) {
+    pub fn wait_for_running_pods(&self, namespace: &str) {
         wait_for("the pods run", 60, || {
             let list = self.ok("GET", &format!("/api/v1/namespaces/{namespace}/pods"), None);
             let pods = list["items"].as_array()?;
@@ -191,17 +191,17 @@ impl World {
         let file = self.dir().join("cluster.yaml");
         std::fs::write(&file, self.definition(machines, reboot).to_string()).expect("a file");
         let control_planes = machines.iter().filter(|m| m.control_plane).count().to_string();
-        self.word(&["constraints", "set", "control-plane-count", &control_planes]);
-        self.word(&["cluster", "set", &file.display().to_string()]);
-        self.word(&["policy", "set", "settle_seconds", "5", "--for-handover"]);
+        self.run(&["constraints", "set", "control-plane-count", &control_planes]);
+        self.run(&["cluster", "set", &file.display().to_string()]);
+        self.run(&["policy", "set", "settle_seconds", "5", "--for-handover"]);
         // these control planes have no etcd behind them, so the operator is responsible for its quorum
-        self.word(&["policy", "set", "etcd_members", "none", "--for-handover"]);
-        let probe = match &self.place {
-            Place::Real(..) => format!("{}/readyz?of={{address}}", self.api),
-            Place::Sandbox(served) => format!("{}/machines/{{address}}/readyz", served.machines),
+        self.run(&["policy", "set", "etcd_members", "none", "--for-handover"]);
+        let probe = match &self.backend {
+            Backend::Real(..) => format!("{}/readyz?of={{address}}", self.api),
+            Backend::Sandbox(served) => format!("{}/machines/{{address}}/readyz", served.machines),
         };
-        self.word(&["policy", "set", "control_plane_probe", &probe, "--for-handover"]);
-        self.word(&["cluster", "identify", "--confirm"]);
+        self.run(&["policy", "set", "control_plane_probe", &probe, "--for-handover"]);
+        self.run(&["cluster", "identify", "--confirm"]);
     }
 
     /// One API server and this many workers, with two pods of the app `web` on the first, everything set up.
@@ -211,7 +211,7 @@ impl World {
         for i in 0..2 {
             self.add_pod("default", &format!("web-{i}"), "w1", "web", None);
         }
-        self.pods_run("default");
+        self.wait_for_running_pods("default");
         self.set_up(&machines, &json!({}));
     }
 
@@ -220,32 +220,32 @@ impl World {
         let file = self.dir().join("addresses");
         let text: Vec<&str> = machines.iter().map(|m| m.address.as_str()).collect();
         std::fs::write(&file, text.join("\n")).expect("a file");
-        self.word(&["rq", "add", &file.display().to_string()]);
+        self.run(&["rq", "add", &file.display().to_string()]);
     }
 
     /// The reboot queue as stored in etcd, by index; unreadable values as strings.
     pub fn entries(&self) -> BTreeMap<u64, Value> {
-        let list: Vec<Value> = serde_json::from_str(&self.word(&["rq", "list", "-o", "json"])).expect("a list");
+        let list: Vec<Value> = serde_json::from_str(&self.run(&["rq", "list", "-o", "json"])).expect("a list");
         list.into_iter().filter_map(|e| Some((e["index"].as_str()?.parse().ok()?, e))).collect()
     }
 
     /// Waits until the queue is empty.
-    pub fn queue_is_empty(&self, seconds: u64) {
+    pub fn wait_for_empty_queue(&self, seconds: u64) {
         wait_for("the reboot queue is empty", seconds, || self.entries().is_empty().then_some(()));
     }
 
     /// Waits until the entry has this status.
-    pub fn entry_is(&self, index: u64, status: &str, seconds: u64) {
-        self.or_why(index, &format!("entry {index} is {status}"), seconds, || {
+    pub fn wait_for_entry_status(&self, index: u64, status: &str, seconds: u64) {
+        self.wait_or_explain(index, &format!("entry {index} is {status}"), seconds, || {
             (self.entries().get(&index)?["status"] == status).then_some(())
         });
     }
 
     /// Waits for a condition of an entry; on a timeout it prints the entry's reason.
-    pub fn or_why<T>(&self, index: u64, what: &str, seconds: u64, mut look: impl FnMut() -> Option<T>) -> T {
+    pub fn wait_or_explain<T>(&self, index: u64, what: &str, seconds: u64, mut poll: impl FnMut() -> Option<T>) -> T {
         let began = std::time::Instant::now();
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = poll() {
                 return found;
             }
             if began.elapsed().as_secs() >= seconds {
@@ -258,7 +258,7 @@ impl World {
 
     /// Log of the machines.
     pub fn power(&self) -> Vec<Power> {
-        if let Place::Sandbox(served) = &self.place {
+        if let Backend::Sandbox(served) = &self.backend {
             return served.power();
         }
         let text = std::fs::read_to_string(self.dir().join("reboots.log")).unwrap_or_default();

@@ -50,8 +50,8 @@ pub fn put(etcd: &str, key: &str, value: &str) {
 async fn read(etcd: &str, prefix: &str) -> Vec<Change> {
     let mut client = Client::connect([etcd], None).await.expect("etcd");
     // a write of the test, so that the watch has a last event at which to stop
-    let mark = format!("{prefix}~end");
-    let last = client.put(mark.as_str(), "", None).await.expect("a write").header().expect("a header").revision();
+    let end_marker = format!("{prefix}~end");
+    let last = client.put(end_marker.as_str(), "", None).await.expect("a write").header().expect("a header").revision();
     let options = WatchOptions::new().with_prefix().with_start_revision(1);
     let mut stream = client.watch(prefix, Some(options)).await.expect("a watch");
     let mut all = Vec::new();
@@ -64,7 +64,7 @@ async fn read(etcd: &str, prefix: &str) -> Vec<Change> {
             if revision >= last {
                 return all;
             }
-            if key != mark {
+            if key != end_marker {
                 let put = event.event_type() == EventType::Put;
                 let value = put.then(|| String::from_utf8_lossy(kv.value()).into_owned());
                 all.push(Change { revision, key, value });

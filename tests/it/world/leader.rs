@@ -28,12 +28,12 @@ pub fn revoke(etcd: &str, lease: i64) {
 }
 
 /// Campaigns as CKE does, without a cketerm registration; returns the lease of the key.
-pub fn foreign(etcd: &str) -> i64 {
-    let stand = async |mut client: Client| {
+pub fn campaign_as_cke(etcd: &str) -> i64 {
+    let campaign = async |mut client: Client| {
         let lease = client.lease_grant(60, None).await.ok()?.id();
         let options = PutOptions::new().with_lease(lease);
         client.put(format!("/cke/leader//{lease:x}"), "cke-host", Some(options)).await.ok()?;
         Some(lease)
     };
-    with(etcd, stand).expect("a candidate")
+    with(etcd, campaign).expect("a candidate")
 }

@@ -11,7 +11,7 @@ use super::{World, free_port, wait_for};
 
 /// Result of a command.
 #[derive(Debug)]
-pub struct Ran {
+pub struct RunOutput {
     /// Exit status; -1 = by a signal.
     pub code: i32,
     /// Data (standard output).
@@ -34,9 +34,9 @@ pub fn command() -> Command {
 }
 
 /// Runs one command.
-pub fn cketerm(config: &Path, args: &[&str]) -> Ran {
+pub fn cketerm(config: &Path, args: &[&str]) -> RunOutput {
     let out = command().arg("--config").arg(config).args(args).stdin(Stdio::null()).output().expect("it starts");
-    Ran {
+    RunOutput {
         code: out.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
@@ -65,10 +65,10 @@ impl World {
     }
 
     /// Runs one command that must exit with 0; returns its data.
-    pub fn word(&self, args: &[&str]) -> String {
-        let ran = cketerm(&self.config(), args);
-        assert_eq!(ran.code, 0, "cketerm {args:?}: {}{}", ran.stdout, ran.stderr);
-        ran.stdout
+    pub fn run(&self, args: &[&str]) -> String {
+        let output = cketerm(&self.config(), args);
+        assert_eq!(output.code, 0, "cketerm {args:?}: {}{}", output.stdout, output.stderr);
+        output.stdout
     }
 
     /// Starts an engine, with its log in `NAME.log`.

@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::World;
-use crate::observers::record::{Asked, KeyChange, ObjectChange, Power, Record, What};
+use crate::observers::record::{ApiRequest, KeyChange, ObjectChange, Power, PowerEvent, Record};
 
 /// Flag with which kube-apiserver keeps objects in a form that can be read here.
 pub const AS_JSON: &str = "--storage-media-type=application/json";
@@ -63,7 +63,7 @@ impl Recorder {
         for key in &mut keys {
             key.key = key.key.trim_start_matches("/cke/").to_owned();
         }
-        set_back(&mut keys, &power);
+        backdate(&mut keys, &power);
         let mut objects = self.objects.join().expect("the objects");
         // both are in one etcd: a change of an earlier revision was no later than one of a later revision
         for object in &mut objects {
@@ -71,7 +71,7 @@ impl Recorder {
             object.at = later.map_or(object.at, |key| object.at.min(key.at));
         }
         let objects = changed(objects);
-        Record { keys, objects, asked: asked(world), power, end, ..Record::default() }
+        Record { keys, objects, requested: requested(world), power, end, ..Record::default() }
     }
 }
 
@@ -106,7 +106,7 @@ async fn listen(etcd: &str, prefix: &str, stop: &AtomicBool) -> Vec<KeyChange> {
 }
 
 /// Sets stamps back, see `WATCH_DELAY`.
-fn set_back(keys: &mut [KeyChange], power: &[Power]) {
+fn backdate(keys: &mut [KeyChange], power: &[Power]) {
     let mut earlier: BTreeMap<i64, Timestamp> = BTreeMap::new();
     for key in keys.iter() {
         let Some(value) = key.value.as_deref().and_then(|v| serde_json::from_slice::<Value>(v).ok()) else { continue };
@@ -115,7 +115,7 @@ fn set_back(keys: &mut [KeyChange], power: &[Power]) {
             let at = value["last"].as_str().or(value["at"].as_str());
             at.and_then(|at| at.parse().ok()).map(|at: Timestamp| at.max(key.at - WATCH_DELAY))
         } else if key.key.starts_with("cketerm/attempts/") {
-            let begin = power.iter().find(|p| p.what == What::Begin && value["id"] == *p.attempt);
+            let begin = power.iter().find(|p| p.what == PowerEvent::Begin && value["id"] == *p.attempt);
             begin.map(|p| p.at).filter(|at| key.at.duration_since(*at) <= WATCH_DELAY)
         } else {
             None
@@ -134,7 +134,7 @@ fn set_back(keys: &mut [KeyChange], power: &[Power]) {
 }
 
 fn changed(changes: Vec<KeyChange>) -> Vec<ObjectChange> {
-    let mut there: BTreeMap<String, Value> = BTreeMap::new();
+    let mut known_objects: BTreeMap<String, Value> = BTreeMap::new();
     let one = |change: KeyChange| {
         let (kind, name) = change.key.strip_prefix("/registry/")?.split_once('/')?;
         let resource = match kind {
@@ -149,8 +149,8 @@ fn changed(changes: Vec<KeyChange>) -> Vec<ObjectChange> {
             object
         });
         let before = match &after {
-            Some(after) => there.insert(change.key.clone(), after.clone()),
-            None => there.remove(&change.key),
+            Some(after) => known_objects.insert(change.key.clone(), after.clone()),
+            None => known_objects.remove(&change.key),
         };
         Some(ObjectChange {
             at: change.at,
@@ -167,7 +167,7 @@ fn changed(changes: Vec<KeyChange>) -> Vec<ObjectChange> {
 
 /// The audit log. The engines share the user `bench`, so they are one process here. Commands of the same user write
 /// nothing to Kubernetes.
-fn asked(world: &World) -> Vec<Asked> {
+fn requested(world: &World) -> Vec<ApiRequest> {
     let one = |e: &Value| {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         let uri = text(&e["requestURI"]);
@@ -180,7 +180,7 @@ fn asked(world: &World) -> Vec<Asked> {
             _ => "GET",
         };
         let user = text(&e["user"]["username"]);
-        Some(Asked {
+        Some(ApiRequest {
             at: e["requestReceivedTimestamp"].as_str()?.parse().ok()?,
             by: if user == "bench" { "engine-0".to_owned() } else { user },
             method: method.to_owned(),
@@ -188,10 +188,10 @@ fn asked(world: &World) -> Vec<Asked> {
             query: query.to_owned(),
             body: e["requestObject"].clone(),
             code: e["responseStatus"]["code"].as_u64().and_then(|c| c.try_into().ok()).unwrap_or(0),
-            said: text(&e["responseStatus"]["message"]),
+            reported: text(&e["responseStatus"]["message"]),
         })
     };
-    let mut all: Vec<Asked> = world.audit().iter().filter_map(one).collect();
+    let mut all: Vec<ApiRequest> = world.audit().iter().filter_map(one).collect();
     all.sort_by_key(|a| a.at);
     all
 }
@@ -204,7 +204,7 @@ fn power(world: &World) -> Vec<Power> {
         let at = SignedDuration::try_from_secs_f64(at.parse().ok()?).ok()?;
         Some(Power {
             at: Timestamp::from_duration(at).ok()?,
-            what: if *what == "begin" { What::Begin } else { What::End(Some(0)) },
+            what: if *what == "begin" { PowerEvent::Begin } else { PowerEvent::End(Some(0)) },
             address: (*address).to_owned(),
             entry: (*entry).to_owned(),
             attempt: (*attempt).to_owned(),

@@ -23,19 +23,19 @@ impl World {
         for name in roles {
             let role = documents.iter().find(|d| d["metadata"]["name"] == *name);
             let role = role.unwrap_or_else(|| panic!("docs/rbac.yaml has no {name}"));
-            let (place, kind) = match role["kind"].as_str() {
+            let (base_path, kind) = match role["kind"].as_str() {
                 Some("ClusterRole") => (RBAC.to_owned(), "cluster"),
                 _ => (format!("{RBAC}/namespaces/default"), ""),
             };
             // another test of this world may have created it already
-            let (code, said) = self.call("POST", &format!("{place}/{kind}roles"), Some(role));
-            assert!(code == 201 || code == 409, "{name}: {code} {said}");
+            let (code, message) = self.call("POST", &format!("{base_path}/{kind}roles"), Some(role));
+            assert!(code == 201 || code == 409, "{name}: {code} {message}");
             let binding = json!({
                 "metadata": {"name": format!("{name}-{user}")},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": name},
                 "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
             });
-            self.ok("POST", &format!("{place}/{kind}rolebindings"), Some(&binding));
+            self.ok("POST", &format!("{base_path}/{kind}rolebindings"), Some(&binding));
         }
         let text = std::fs::read_to_string(&self.kubeconfig).expect("a kubeconfig");
         assert!(text.contains("user: {token:"), "{text}");

@@ -35,13 +35,13 @@ impl Served {
         let name = format!("cketerm-box-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&dir).expect("a folder");
-        let (pace, log) = (dir.join("pace.yaml"), dir.join("sandbox.log"));
+        let (durations_file, log) = (dir.join("pace.yaml"), dir.join("sandbox.log"));
         let quick = json!({"seconds": 0.1, "jitter": 0.2});
         let text = json!({"boot": {"seconds": 1}, "command": {"seconds": 1}, "check": {"seconds": 0.02}, "kubelet_start": quick,
             "node_ready": quick, "api_settle": 1, "pod_start": quick, "pod_stop": quick, "lag": 0.02, "budget_lag": 0.05});
-        std::fs::write(&pace, text.to_string()).expect("a file");
+        std::fs::write(&durations_file, text.to_string()).expect("a file");
         let mut serve = command();
-        serve.args(["sandbox", "serve", "--pace"]).arg(&pace).arg("--dir").arg(&dir).args(args);
+        serve.args(["sandbox", "serve", "--pace"]).arg(&durations_file).arg("--dir").arg(&dir).args(args);
         let log = File::create(&log).expect("a log");
         let mut child =
             serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("the sandbox starts");
@@ -89,7 +89,7 @@ impl Served {
     }
 
     /// Adds a machine.
-    pub fn rack(&self, machine: &Machine) {
+    pub fn add_machine(&self, machine: &Machine) {
         let body = json!({"name": machine.name, "control_plane": machine.control_plane});
         self.send("PUT", &format!("/machines/{}", machine.address), &body);
     }
@@ -141,7 +141,7 @@ impl Drop for Served {
 
 /// Sends one request to an `http://` URL, without any program. Returns status and body; status 0 = no answer.
 pub fn http(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
-    let talk = || -> std::io::Result<Vec<u8>> {
+    let exchange = || -> std::io::Result<Vec<u8>> {
         let rest = url.strip_prefix("http://").unwrap_or(url);
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let mut stream = TcpStream::connect(host)?;
@@ -154,7 +154,7 @@ pub fn http(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> (u
         stream.read_to_end(&mut answer)?;
         Ok(answer)
     };
-    let answer = talk().unwrap_or_default();
+    let answer = exchange().unwrap_or_default();
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
     let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);

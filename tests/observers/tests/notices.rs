@@ -2,55 +2,55 @@
 
 use serde_json::json;
 
-use super::{super::record::Received, scene::Scene, sees};
+use super::{super::record::Received, assert_breaches, scene::Scene};
 
 fn scene() -> Scene {
     let mut s = Scene::new();
     s.engine("first", &[("cketerm/notices/hook", json!({"next": 1}))], &[]);
     s.add(0, "w1");
     s.reboot(0, "w1");
-    s.pass(5.0);
+    s.advance(5.0);
     s.removes(0, "booted");
-    s.pass(0.1);
+    s.advance(0.1);
     s.uncordon("w1");
-    s.pass(20.0);
+    s.advance(20.0);
     s.record.calm_since = Some(s.now);
     s
 }
 
-fn brings(s: &mut Scene, notice: serde_json::Value, taken: bool) {
+fn deliver(s: &mut Scene, notice: serde_json::Value, taken: bool) {
     let received = Received { at: s.now, by: "engine-0".to_owned(), notice, taken };
     s.record.received.push(received);
 }
 
 #[test]
-fn an_end_that_was_told_to_nobody_is_seen() {
+fn an_ended_entry_without_a_notice_is_reported() {
     let mut s = scene();
     let one =
         json!({"id": "c-1", "kind": "finished", "key": "ended/reboots/0", "title": "reboots/0 on w1 ended: booted"});
-    brings(&mut s, one.clone(), false);
-    sees(&s, &["told"]);
-    brings(&mut s, one, true);
-    sees(&s, &[]);
+    deliver(&mut s, one.clone(), false);
+    assert_breaches(&s, &["told"]);
+    deliver(&mut s, one, true);
+    assert_breaches(&s, &[]);
 }
 
 #[test]
-fn an_end_among_several_counts() {
+fn a_combined_notice_announces_each_entry_that_it_lists() {
     let mut s = scene();
-    brings(&mut s, json!({"id": "c-1", "kind": "many", "text": "boot-0 leads\nreboots/0 on w1 ended: booted"}), true);
-    sees(&s, &[]);
+    deliver(&mut s, json!({"id": "c-1", "kind": "many", "text": "boot-0 leads\nreboots/0 on w1 ended: booted"}), true);
+    assert_breaches(&s, &[]);
     s.record.received.clear();
-    brings(&mut s, json!({"id": "c-1", "kind": "many", "text": "boot-0 leads\nreboots/1 on w1 ended: booted"}), true);
-    sees(&s, &["told"]);
+    deliver(&mut s, json!({"id": "c-1", "kind": "many", "text": "boot-0 leads\nreboots/1 on w1 ended: booted"}), true);
+    assert_breaches(&s, &["told"]);
 }
 
 #[test]
-fn an_id_with_two_meanings_is_seen() {
+fn two_notices_with_the_same_id_are_reported() {
     let mut s = scene();
     let one = |text: &str| json!({"id": "c-1", "kind": "finished", "key": "ended/reboots/0", "text": text});
-    brings(&mut s, one("a"), true);
-    brings(&mut s, one("a"), true);
-    sees(&s, &[]);
-    brings(&mut s, one("b"), true);
-    sees(&s, &["told"]);
+    deliver(&mut s, one("a"), true);
+    deliver(&mut s, one("a"), true);
+    assert_breaches(&s, &[]);
+    deliver(&mut s, one("b"), true);
+    assert_breaches(&s, &["told"]);
 }

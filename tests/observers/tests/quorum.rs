@@ -2,20 +2,20 @@
 
 use super::super::record::EtcdMember;
 use super::{
+    assert_breaches,
     scene::{Scene, address},
-    sees,
 };
 
 /// cp1 is rebooted, a minute after a fault of cp2's member.
-fn scene(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
-    let mut s = troubled(trouble);
+fn scene(fault: impl FnOnce(&mut EtcdMember)) -> Scene {
+    let mut s = with_member_fault(fault);
     s.add(0, "cp1");
     s.reboot(0, "cp1");
     s
 }
 
 /// A fault of cp2's member a minute ago.
-fn troubled(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
+fn with_member_fault(fault: impl FnOnce(&mut EtcdMember)) -> Scene {
     let mut s = Scene::new();
     let member = |s: &Scene, name: &str| EtcdMember { at: s.now, address: address(name), ..EtcdMember::default() };
     for name in ["cp1", "cp2", "cp3"] {
@@ -26,63 +26,63 @@ fn troubled(trouble: impl FnOnce(&mut EtcdMember)) -> Scene {
     let policy = serde_json::to_value(cketerm::model::policy::Policy::default()).unwrap();
     s.write("console", &[("cketerm/policy", policy)], &[]);
     let mut changed = member(&s, "cp2");
-    trouble(&mut changed);
+    fault(&mut changed);
     s.record.members.push(changed);
-    s.pass(60.0);
+    s.advance(60.0);
     s
 }
 
 #[test]
-fn i46_a_member_that_begins_to_fall_behind_had_caught_up_until_then() {
-    let then = |trouble: fn(&mut EtcdMember)| {
-        let mut s = troubled(|member| member.stopped = true);
+fn i46_a_member_that_begins_to_fall_behind_was_healthy_until_then() {
+    let with_later_fault = |fault: fn(&mut EtcdMember)| {
+        let mut s = with_member_fault(|member| member.stopped = true);
         let mut changed = EtcdMember { at: s.now, address: address("cp2"), ..EtcdMember::default() };
-        trouble(&mut changed);
+        fault(&mut changed);
         s.record.members.push(changed);
-        s.pass(1.0);
+        s.advance(1.0);
         s.add(0, "cp1");
         s.reboot(0, "cp1");
         s
     };
-    sees(&then(|member| member.behind = true), &[]);
-    sees(&then(|member| member.alarm = true), &["I46"]);
-    sees(&then(|member| (member.behind, member.stopped) = (true, true)), &["I46"]);
+    assert_breaches(&with_later_fault(|member| member.behind = true), &[]);
+    assert_breaches(&with_later_fault(|member| member.alarm = true), &["I46"]);
+    assert_breaches(&with_later_fault(|member| (member.behind, member.stopped) = (true, true)), &["I46"]);
 }
 
 #[test]
-fn i46_an_api_server_that_goes_down_while_another_member_is_not_well_is_seen() {
-    sees(&scene(|_| {}), &[]);
-    sees(&scene(|member| member.stopped = true), &["I46"]);
-    sees(&scene(|member| member.behind = true), &["I46"]);
-    sees(&scene(|member| member.alarm = true), &["I46"]);
+fn i46_a_power_down_while_another_member_is_unhealthy_is_reported() {
+    assert_breaches(&scene(|_| {}), &[]);
+    assert_breaches(&scene(|member| member.stopped = true), &["I46"]);
+    assert_breaches(&scene(|member| member.behind = true), &["I46"]);
+    assert_breaches(&scene(|member| member.alarm = true), &["I46"]);
 }
 
 /// cp1's member is not reached by clients: it counts as down where the two others vote.
 #[test]
-fn i46_the_host_of_a_member_that_nobody_reaches_may_go_down_while_the_others_are_a_quorum() {
-    let unreached = |trouble: fn(&mut EtcdMember)| {
-        let mut s = troubled(trouble);
+fn i46_an_unreachable_member_may_go_down_while_the_others_are_a_quorum() {
+    let with_unreachable_member = |fault: fn(&mut EtcdMember)| {
+        let mut s = with_member_fault(fault);
         let at = s.record.members.last().unwrap().at;
         s.record.members.push(EtcdMember { at, address: address("cp1"), unreachable: true, ..EtcdMember::default() });
         s.add(0, "cp1");
         s.reboot(0, "cp1");
         s
     };
-    sees(&unreached(|member| member.alarm = true), &[]);
-    sees(&unreached(|member| member.stopped = true), &["I46"]);
+    assert_breaches(&with_unreachable_member(|member| member.alarm = true), &[]);
+    assert_breaches(&with_unreachable_member(|member| member.stopped = true), &["I46"]);
 }
 
 #[test]
-fn i46_a_cordon_of_its_machine_alone_is_seen() {
-    let cordoned = |trouble: fn(&mut EtcdMember)| {
+fn i46_a_cordon_while_another_member_is_unhealthy_is_reported() {
+    let cordoned = |fault: fn(&mut EtcdMember)| {
         let mut s = scene(|_| {});
         let mut changed = EtcdMember { at: s.now, address: address("cp3"), ..EtcdMember::default() };
-        trouble(&mut changed);
+        fault(&mut changed);
         s.record.members.push(changed);
-        s.pass(60.0);
+        s.advance(60.0);
         s.add(1, "cp2");
         s.moves(1, "draining");
-        s.pass(0.5);
+        s.advance(0.5);
         s.cordon(1, "cp2");
         s.breaches().into_iter().filter(|b| b.code == "I46").count()
     };
@@ -93,10 +93,10 @@ fn i46_a_cordon_of_its_machine_alone_is_seen() {
 }
 
 #[test]
-fn i46_one_of_three_is_nobodys_while_a_person_answers_for_the_quorum() {
+fn i46_nothing_is_reported_while_the_policy_does_not_check_members() {
     let mut s = scene(|member| member.stopped = true);
     let policy = s.record.keys.iter_mut().find(|change| change.key == "cketerm/policy").unwrap();
     let text = String::from_utf8(policy.value.clone().unwrap()).unwrap();
     policy.value = Some(text.replace("\"check\"", "\"none\"").into_bytes());
-    sees(&s, &[]);
+    assert_breaches(&s, &[]);
 }

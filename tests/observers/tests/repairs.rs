@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::record::What,
+    super::record::PowerEvent,
+    assert_breaches,
     scene::{Scene, address, definition},
-    sees,
 };
 
 fn key(index: u64) -> String {
@@ -32,7 +32,7 @@ fn queued(nodes: &[&str]) -> Scene {
             "last_transition_time": "0001-01-01T00:00:00Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"});
         s.write("console", &[(&key(index), entry)], &[]);
     }
-    s.pass(1.0);
+    s.advance(1.0);
     s
 }
 
@@ -47,7 +47,7 @@ fn changed(s: &Scene, index: u64, status: &str, step: i64, step_status: &str) ->
     entry["status"] = json!(status);
     entry["step"] = json!(step);
     entry["step_status"] = json!(step_status);
-    entry["last_transition_time"] = json!(s.whole());
+    entry["last_transition_time"] = json!(s.whole_second());
     entry
 }
 
@@ -62,123 +62,123 @@ fn command(s: &mut Scene, index: u64, n: u32, node: &str, step: i64, words: &[&s
     attempt["success"] = json!(success);
     let status = if success { "waiting" } else { "watching" };
     let entry = changed(s, index, "processing", step, status);
-    let place = format!("cketerm/attempts/repairs/{index}/{n}");
-    s.engine("repair", &[(&key(index), entry), (&place, attempt)], &[]);
-    begins(s, index, n, node, argv);
+    let attempt_key = format!("cketerm/attempts/repairs/{index}/{n}");
+    s.engine("repair", &[(&key(index), entry), (&attempt_key, attempt)], &[]);
+    begin(s, index, n, node, argv);
 }
 
-fn begins(s: &mut Scene, index: u64, n: u32, node: &str, argv: Vec<String>) {
-    s.power(What::Begin, index, n, node);
+fn begin(s: &mut Scene, index: u64, n: u32, node: &str, argv: Vec<String>) {
+    s.power(PowerEvent::Begin, index, n, node);
     let power = s.record.power.last_mut().unwrap();
     power.entry = format!("repairs/{index}");
     power.attempt = format!("repairs-{index}-{n}");
     power.argv = argv;
 }
 
-fn fails(s: &mut Scene, index: u64, n: u32) {
-    let place = format!("cketerm/attempts/repairs/{index}/{n}");
-    let closed = Scene::ended(&s.get(&place), 1, s.now);
-    s.engine("repair", &[(&place, closed)], &[]);
+fn fail(s: &mut Scene, index: u64, n: u32) {
+    let attempt_key = format!("cketerm/attempts/repairs/{index}/{n}");
+    let closed = Scene::ended(&s.get(&attempt_key), 1, s.now);
+    s.engine("repair", &[(&attempt_key, closed)], &[]);
 }
 
 #[test]
-fn a_repair_as_it_should_be_is_no_breach() {
+fn a_correct_repair_is_no_breach() {
     let mut s = queued(&["w1", "w2"]);
     command(&mut s, 0, 1, "w1", 0, &["one"], false);
-    s.pass(1.0);
-    fails(&mut s, 0, 1);
-    s.pass(1.0);
+    s.advance(1.0);
+    fail(&mut s, 0, 1);
+    s.advance(1.0);
     command(&mut s, 0, 2, "w1", 0, &["one"], false);
     change(&mut s, 1, "processing", 0, "draining");
-    s.pass(61.0);
+    s.advance(61.0);
     command(&mut s, 0, 3, "w1", 1, &["two"], false);
-    s.pass(5.0);
-    sees(&s, &[]);
+    s.advance(5.0);
+    assert_breaches(&s, &[]);
 }
 
 #[test]
-fn i1_two_api_servers_over_both_queues_are_seen() {
+fn i1_two_api_servers_in_progress_across_both_queues_are_reported() {
     let mut s = queued(&["cp1"]);
     s.add(0, "cp2");
     s.moves(0, "draining");
-    sees(&s, &[]);
+    assert_breaches(&s, &[]);
     let mut after = s.clone();
     change(&mut after, 0, "processing", 0, "draining");
-    sees(&after, &["I1"]);
+    assert_breaches(&after, &["I1"]);
     let mut before = queued(&["cp1"]);
     change(&mut before, 0, "processing", 0, "draining");
     before.add(0, "cp2");
     before.moves(0, "draining");
-    sees(&before, &["I1"]);
+    assert_breaches(&before, &["I1"]);
 }
 
 #[test]
-fn i3_more_repairs_than_the_limit_are_seen() {
+fn i3_a_repair_start_above_the_limit_is_reported() {
     let mut s = queued(&["w1", "w2", "w3"]);
     change(&mut s, 0, "processing", 0, "draining");
     change(&mut s, 1, "processing", 0, "draining");
-    sees(&s, &[]);
+    assert_breaches(&s, &[]);
     change(&mut s, 2, "processing", 0, "draining");
-    sees(&s, &["I3"]);
+    assert_breaches(&s, &["I3"]);
 }
 
 #[test]
-fn i4_and_i43_two_entries_of_one_machine_are_seen() {
+fn i4_i43_two_entries_in_progress_of_one_machine_are_reported() {
     let mut twice = queued(&["w1", "w1"]);
     change(&mut twice, 0, "processing", 0, "draining");
-    sees(&twice, &[]);
+    assert_breaches(&twice, &[]);
     change(&mut twice, 1, "processing", 0, "draining");
-    sees(&twice, &["I4"]);
+    assert_breaches(&twice, &["I4"]);
     let mut both = queued(&["w1"]);
     both.add(0, "w1");
     both.moves(0, "draining");
     change(&mut both, 0, "processing", 0, "draining");
-    sees(&both, &["I43"]);
+    assert_breaches(&both, &["I43"]);
 }
 
 #[test]
-fn i13_a_start_or_a_command_while_the_queue_is_disabled_is_seen() {
+fn i13_a_repair_start_or_command_while_the_queue_is_disabled_is_reported() {
     let mut s = queued(&["w1"]);
     s.write("console", &[("repairs/disabled", json!(true))], &[]);
-    s.pass(30.0);
+    s.advance(30.0);
     let mut drains = s.clone();
     change(&mut drains, 0, "processing", 0, "draining");
-    sees(&drains, &["I13"]);
+    assert_breaches(&drains, &["I13"]);
     command(&mut s, 0, 1, "w1", 0, &["one"], false);
-    sees(&s, &["I13"]);
+    assert_breaches(&s, &["I13"]);
 }
 
 #[test]
-fn i25_a_command_too_many_or_without_an_outcome_before_it_is_seen() {
+fn i25_a_repair_command_above_the_retries_or_before_an_outcome_is_reported() {
     let mut s = queued(&["w1"]);
     command(&mut s, 0, 1, "w1", 0, &["one"], false);
-    s.pass(1.0);
+    s.advance(1.0);
     let mut unknown = s.clone();
     command(&mut unknown, 0, 2, "w1", 0, &["one"], false);
-    sees(&unknown, &["I25"]);
+    assert_breaches(&unknown, &["I25"]);
     let mut again = s.clone();
-    begins(&mut again, 0, 1, "w1", vec!["one".to_owned(), address("w1")]);
-    sees(&again, &["I25"]);
+    begin(&mut again, 0, 1, "w1", vec!["one".to_owned(), address("w1")]);
+    assert_breaches(&again, &["I25"]);
     for n in 1..=2 {
-        fails(&mut s, 0, n);
-        s.pass(1.0);
+        fail(&mut s, 0, n);
+        s.advance(1.0);
         command(&mut s, 0, n + 1, "w1", 0, &["one"], false);
     }
-    sees(&s, &["I25"]);
+    assert_breaches(&s, &["I25"]);
 }
 
 #[test]
-fn i26_a_command_for_another_machine_or_of_another_step_is_seen() {
+fn i26_a_command_for_another_machine_or_step_is_reported() {
     let mut other = queued(&["w1"]);
     command(&mut other, 0, 1, "w2", 0, &["one"], false);
-    sees(&other, &["I26"]);
+    assert_breaches(&other, &["I26"]);
     let mut words = queued(&["w1"]);
     command(&mut words, 0, 1, "w1", 0, &["two"], false);
-    sees(&words, &["I26"]);
+    assert_breaches(&words, &["I26"]);
 }
 
 #[test]
-fn i27_a_command_for_a_deleted_entry_is_seen() {
+fn i27_a_command_for_a_deleted_repair_is_reported() {
     for (seconds, codes) in [(1.0, &[][..]), (30.0, &["I27"])] {
         let mut s = queued(&["w1"]);
         command(&mut s, 0, 1, "w1", 0, &["one"], false);
@@ -186,95 +186,95 @@ fn i27_a_command_for_a_deleted_entry_is_seen() {
         let mut entry = s.get(&key(0));
         entry["deleted"] = json!(true);
         s.write("console", &[(&key(0), entry)], &[]);
-        s.pass(seconds);
-        begins(&mut s, 0, 1, "w1", vec!["one".to_owned(), address("w1")]);
-        sees(&s, codes);
+        s.advance(seconds);
+        begin(&mut s, 0, 1, "w1", vec!["one".to_owned(), address("w1")]);
+        assert_breaches(&s, codes);
     }
 }
 
 #[test]
-fn i32_a_repair_of_which_nothing_is_said_is_seen() {
+fn i32_a_repair_without_a_reason_is_reported() {
     let mut s = queued(&["w1"]);
-    s.pass(5.0);
-    s.repairs_said.insert(0, json!({"reason": "WaitingForSlot"}));
+    s.advance(5.0);
+    s.repair_reasons.insert(0, json!({"reason": "WaitingForSlot"}));
     let mut silent = s.clone();
-    s.says(6, &[], &[]);
-    sees(&s, &[]);
-    silent.repairs_said.clear();
-    silent.says(6, &[], &[]);
-    sees(&silent, &["I32"]);
+    s.reports(6, &[], &[]);
+    assert_breaches(&s, &[]);
+    silent.repair_reasons.clear();
+    silent.reports(6, &[], &[]);
+    assert_breaches(&silent, &["I32"]);
 }
 
 #[test]
-fn i38_a_transition_without_an_audit_record_is_seen() {
+fn i38_a_repair_transition_without_an_audit_record_is_reported() {
     let mut s = queued(&["w1"]);
     change(&mut s, 0, "processing", 0, "draining");
     let last = s.record.keys.iter().rposition(|k| k.key.starts_with("cketerm/audit/")).unwrap();
     s.record.keys.remove(last);
-    sees(&s, &["I38"]);
+    assert_breaches(&s, &["I38"]);
 }
 
 #[test]
-fn i40_a_second_success_command_and_work_on_what_has_ended_are_seen() {
+fn i40_a_second_success_command_and_work_on_an_ended_repair_are_reported() {
     let mut s = queued(&["w1"]);
     command(&mut s, 0, 1, "w1", 0, &["well"], true);
-    s.pass(1.0);
+    s.advance(1.0);
     let mut ended = s.clone();
     change(&mut ended, 0, "succeeded", 0, "waiting");
-    ended.pass(1.0);
-    sees(&ended, &[]);
+    ended.advance(1.0);
+    assert_breaches(&ended, &[]);
     change(&mut ended, 0, "processing", 0, "draining");
-    sees(&ended, &["I40"]);
-    fails(&mut s, 0, 1);
-    s.pass(1.0);
+    assert_breaches(&ended, &["I40"]);
+    fail(&mut s, 0, 1);
+    s.advance(1.0);
     command(&mut s, 0, 2, "w1", 0, &["well"], true);
-    sees(&s, &["I40"]);
+    assert_breaches(&s, &["I40"]);
 }
 
 #[test]
-fn i41_a_step_too_early_too_far_or_while_disabled_is_seen() {
+fn i41_a_step_that_begins_too_early_skips_one_or_begins_while_disabled_is_reported() {
     let watching = |seconds: f64| {
         let mut s = queued(&["w1"]);
         command(&mut s, 0, 1, "w1", 0, &["one"], false);
-        s.pass(seconds);
+        s.advance(seconds);
         s
     };
     let mut right = watching(61.0);
     change(&mut right, 0, "processing", 1, "draining");
-    sees(&right, &[]);
+    assert_breaches(&right, &[]);
     let mut early = watching(30.0);
     change(&mut early, 0, "processing", 1, "draining");
-    sees(&early, &["I41"]);
+    assert_breaches(&early, &["I41"]);
     let mut far = watching(61.0);
     change(&mut far, 0, "processing", 2, "draining");
-    sees(&far, &["I41"]);
+    assert_breaches(&far, &["I41"]);
     let mut disabled = watching(61.0);
     disabled.write("console", &[("repairs/disabled", json!(true))], &[]);
     change(&mut disabled, 0, "processing", 1, "watching");
-    sees(&disabled, &["I41"]);
+    assert_breaches(&disabled, &["I41"]);
 }
 
 #[test]
-fn i41_a_step_that_is_over_and_is_begun_again_is_seen() {
+fn i41_a_finished_step_that_begins_again_is_reported() {
     let mut drained = queued(&["w1"]);
     command(&mut drained, 0, 1, "w1", 0, &["one"], false);
-    drained.pass(61.0);
+    drained.advance(61.0);
     change(&mut drained, 0, "processing", 0, "draining");
-    sees(&drained, &["I41"]);
+    assert_breaches(&drained, &["I41"]);
     let mut s = queued(&["w1"]);
     command(&mut s, 0, 1, "w1", 0, &["one"], false);
-    s.pass(1.0);
-    let place = "cketerm/attempts/repairs/0/1";
-    let closed = Scene::ended(&s.get(place), 0, s.now);
-    s.engine("repair", &[(place, closed)], &[]);
-    s.pass(61.0);
+    s.advance(1.0);
+    let attempt_key = "cketerm/attempts/repairs/0/1";
+    let closed = Scene::ended(&s.get(attempt_key), 0, s.now);
+    s.engine("repair", &[(attempt_key, closed)], &[]);
+    s.advance(61.0);
     command(&mut s, 0, 2, "w1", 0, &["one"], false);
-    sees(&s, &["I25", "I41"]);
+    assert_breaches(&s, &["I25", "I41"]);
 }
 
 #[test]
-fn i42_a_queue_above_its_cap_and_a_machine_with_two_entries_are_seen() {
-    let adds = |s: &mut Scene, index: u64, node: &str| {
+fn i42_a_queue_above_its_cap_and_a_second_repair_of_a_machine_are_reported() {
+    let add = |s: &mut Scene, index: u64, node: &str| {
         let entry = json!({"index": index.to_string(), "address": address(node), "nodename": node, "machine_type": "t",
             "operation": "o", "status": "queued", "step": 0, "step_status": "waiting", "deleted": false,
             "last_transition_time": "0001-01-01T00:00:00Z", "drain_backoff_expire": "0001-01-01T00:00:00Z"});
@@ -283,15 +283,15 @@ fn i42_a_queue_above_its_cap_and_a_machine_with_two_entries_are_seen() {
     let capped = |cap: u32| {
         let mut s = queued(&["w1"]);
         s.write("console", &[("constraints", json!({"maximum-repair-queue-entries": cap}))], &[]);
-        s.pass(1.0);
+        s.advance(1.0);
         s
     };
     let mut below = capped(2);
-    adds(&mut below, 1, "w2");
-    sees(&below, &[]);
-    adds(&mut below, 2, "w3");
-    sees(&below, &["I42"]);
+    add(&mut below, 1, "w2");
+    assert_breaches(&below, &[]);
+    add(&mut below, 2, "w3");
+    assert_breaches(&below, &["I42"]);
     let mut twice = capped(5);
-    adds(&mut twice, 1, "w1");
-    sees(&twice, &["I42"]);
+    add(&mut twice, 1, "w1");
+    assert_breaches(&twice, &["I42"]);
 }

@@ -3,62 +3,62 @@
 use serde_json::json;
 
 use super::{
-    super::record::What,
+    super::record::PowerEvent,
     scene::{LEASE, Scene},
 };
 
-const PLACE: &str = "cketerm/attempts/reboots/0/1";
+const ATTEMPT_KEY: &str = "cketerm/attempts/reboots/0/1";
 
 /// The leader that began a command is gone, another one leads on the command's host, and the machine is back. The
 /// outcome is recorded at once, or never.
-fn after_a_failover(keeps: bool, taken: bool) -> Scene {
+fn after_a_failover(keeps: bool, recorded: bool) -> Scene {
     let mut s = Scene::new();
     s.record.keeps_results = keeps;
     s.add(0, "w1");
     s.moves(0, "draining");
     s.cordon(0, "w1");
-    s.pass(2.0);
+    s.advance(2.0);
     let mut attempt = s.powers(0, "w1");
     attempt["host"] = json!("engine-1");
-    s.engine("power", &[(PLACE, attempt.clone())], &[]);
-    s.pass(1.0);
-    s.hand(&format!("leader//{LEASE:x}"), None);
+    s.engine("power", &[(ATTEMPT_KEY, attempt.clone())], &[]);
+    s.advance(1.0);
+    s.set_key(&format!("leader//{LEASE:x}"), None);
     s.lead(1, 9);
-    s.pass(1.0);
-    s.power(What::End(Some(0)), 0, 1, "w1");
-    if taken {
-        s.engine("power", &[(PLACE, Scene::ended(&attempt, 0, s.now))], &[]);
+    s.advance(1.0);
+    s.power(PowerEvent::End(Some(0)), 0, 1, "w1");
+    if recorded {
+        s.engine("power", &[(ATTEMPT_KEY, Scene::ended(&attempt, 0, s.now))], &[]);
     }
-    s.says(60, &[], &[]);
-    for said in &mut s.record.said {
-        said.by = "engine-1".to_owned();
+    s.reports(60, &[], &[]);
+    for reported in &mut s.record.reported {
+        reported.by = "engine-1".to_owned();
     }
     s
 }
 
 #[test]
-fn i47_a_result_that_never_becomes_known_is_seen_where_hosts_keep_results() {
+fn i47_a_result_that_is_never_recorded_is_reported_where_hosts_keep_results() {
     assert!(after_a_failover(true, false).codes().contains(&"I47"));
     assert!(!after_a_failover(true, true).codes().contains(&"I47"));
     assert!(!after_a_failover(false, false).codes().contains(&"I47"), "nothing keeps it");
     let mut silent = after_a_failover(true, false);
-    silent.record.said.retain(|said| said.at.as_second() % 20 < 10);
+    silent.record.reported.retain(|reported| reported.at.as_second() % 20 < 10);
     assert!(!silent.codes().contains(&"I47"), "no engine ran on its host all the time");
 }
 
 #[test]
-fn i47_an_outcome_that_the_machine_did_not_see_is_seen() {
+fn i47_a_recorded_outcome_that_differs_from_the_machine_log_is_reported() {
     for (code, seen) in [(0, false), (7, true)] {
         let mut s = Scene::new();
         s.record.keeps_results = true;
         s.add(0, "w1");
         s.moves(0, "draining");
         s.cordon(0, "w1");
-        s.pass(2.0);
+        s.advance(2.0);
         let attempt = s.powers(0, "w1");
-        s.pass(1.0);
-        s.power(What::End(Some(0)), 0, 1, "w1");
-        s.engine("power", &[(PLACE, Scene::ended(&attempt, code, s.now))], &[]);
+        s.advance(1.0);
+        s.power(PowerEvent::End(Some(0)), 0, 1, "w1");
+        s.engine("power", &[(ATTEMPT_KEY, Scene::ended(&attempt, code, s.now))], &[]);
         assert_eq!(s.codes().contains(&"I47"), seen, "{code}");
     }
 }

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 
 use super::super::{
     View,
-    record::{Acknowledged, Asked, Breach, KeyChange, Login, ObjectChange, Power, Record, Said, Txn, What, Word},
+    record::{
+        Acknowledged, AcknowledgedCommand, ApiRequest, Breach, EngineReport, KeyChange, Login, ObjectChange, Power,
+        PowerEvent, Record, Txn,
+    },
 };
 
 /// Lease of the engine.
@@ -26,7 +29,7 @@ pub struct Scene {
     version: u64,
     leases: BTreeMap<String, i64>,
     /// The engine's report of the repair queue.
-    pub repairs_said: BTreeMap<u64, Value>,
+    pub repair_reasons: BTreeMap<u64, Value>,
 }
 
 pub fn address(node: &str) -> String {
@@ -67,7 +70,7 @@ impl Scene {
             revision: 1,
             version: 100,
             leases: BTreeMap::new(),
-            repairs_said: BTreeMap::new(),
+            repair_reasons: BTreeMap::new(),
         };
         scene.write("console", &[("cluster", definition()), ("reboots/write-index", json!(0))], &[]);
         for name in ["cp1", "cp2", "cp3", "w1", "w2", "w3", "w4", "w5"] {
@@ -86,11 +89,11 @@ impl Scene {
             scene.object("namespaces", "", name, Some(json!({"metadata": {"name": name, "labels": labels}})));
         }
         scene.lead(0, LEASE);
-        scene.pass(60.0);
+        scene.advance(60.0);
         scene
     }
 
-    pub fn pass(&mut self, seconds: f64) {
+    pub fn advance(&mut self, seconds: f64) {
         self.now += SignedDuration::from_secs_f64(seconds);
         self.record.end = self.now;
     }
@@ -113,7 +116,7 @@ impl Scene {
     }
 
     /// Changes a key without a known transaction: manually, or by a lease's end.
-    pub fn hand(&mut self, key: &str, value: Option<&[u8]>) {
+    pub fn set_key(&mut self, key: &str, value: Option<&[u8]>) {
         self.revision += 1;
         self.set(key, value.map(<[u8]>::to_vec));
     }
@@ -179,50 +182,50 @@ impl Scene {
             Some(key.strip_prefix("cketerm/attempts/")?.rsplit_once('/')?.0.to_owned())
         });
         let audit = format!("cketerm/audit/{:020}-{LEASE:x}-{}", self.now.as_nanosecond(), self.revision);
-        let told = json!({"at": self.now.to_string(), "who": {"user": "engine", "host": "h"}, "what": what,
+        let acknowledged = json!({"at": self.now.to_string(), "who": {"user": "engine", "host": "h"}, "what": what,
             "on": on.unwrap_or_default(), "result": "r"});
         let mut puts = puts.to_vec();
-        puts.push((&audit, told));
+        puts.push((&audit, acknowledged));
         self.txn("engine-0", compares, &puts, deletes);
     }
 
     /// Queues a reboot and acknowledges it.
     pub fn add(&mut self, index: u64, node: &str) {
-        let asked = self.now;
+        let requested = self.now;
         self.write(
             "console",
             &[(&key(index), entry(index, node, "queued")), ("reboots/write-index", json!(index + 1))],
             &[],
         );
-        let word = Word::Add(vec![(index, address(node))]);
-        self.record.acknowledged.push(Acknowledged { asked, at: self.now, by: "console".to_owned(), word });
+        let command = AcknowledgedCommand::Add(vec![(index, address(node))]);
+        self.record.acknowledged.push(Acknowledged { requested, at: self.now, by: "console".to_owned(), command });
     }
 
-    pub fn told(&mut self, word: Word) {
-        let asked = self.now;
-        self.record.acknowledged.push(Acknowledged { asked, at: self.now, by: "console".to_owned(), word });
+    pub fn acknowledged(&mut self, command: AcknowledgedCommand) {
+        let requested = self.now;
+        self.record.acknowledged.push(Acknowledged { requested, at: self.now, by: "console".to_owned(), command });
     }
 
     /// Moves an entry, by the engine.
     pub fn moves(&mut self, index: u64, to: &str) {
         let mut value = self.get(&key(index));
         value["status"] = json!(to);
-        value["last_transition_time"] = json!(self.whole());
+        value["last_transition_time"] = json!(self.whole_second());
         let back = value["drain_backoff_count"].as_i64().unwrap_or(0) + 1;
         if to == "queued" {
             value["drain_backoff_count"] = json!(back);
             let least = (300_i64 << (back - 1).min(8)).min(1200);
-            value["drain_backoff_expire"] = json!(self.whole_after(least + 10));
+            value["drain_backoff_expire"] = json!(self.whole_second_after(least + 10));
         }
         let what = if to == "draining" { "drain" } else { "back off" };
         self.engine(what, &[(&key(index), value)], &[]);
     }
 
-    pub fn whole(&self) -> String {
+    pub fn whole_second(&self) -> String {
         Timestamp::from_second(self.now.as_second()).unwrap().to_string()
     }
 
-    pub fn whole_after(&self, seconds: i64) -> String {
+    pub fn whole_second_after(&self, seconds: i64) -> String {
         Timestamp::from_second(self.now.as_second() + seconds).unwrap().to_string()
     }
 
@@ -231,7 +234,7 @@ impl Scene {
         let mut value = self.get(&key(index));
         value["status"] = json!("cancelled");
         self.write("console", &[(&key(index), value)], &[]);
-        self.told(Word::Cancel(index));
+        self.acknowledged(AcknowledgedCommand::Cancel(index));
     }
 
     pub fn attempt(&self, index: u64, n: u32, node: &str) -> Value {
@@ -254,14 +257,14 @@ impl Scene {
         let attempt = self.attempt(index, 1, node);
         let mut value = self.get(&key(index));
         value["status"] = json!("rebooting");
-        value["last_transition_time"] = json!(self.whole());
-        let place = format!("cketerm/attempts/reboots/{index}/1");
-        self.engine("power", &[(&key(index), value), (&place, attempt.clone())], &[]);
-        self.power(What::Begin, index, 1, node);
+        value["last_transition_time"] = json!(self.whole_second());
+        let attempt_key = format!("cketerm/attempts/reboots/{index}/1");
+        self.engine("power", &[(&key(index), value), (&attempt_key, attempt.clone())], &[]);
+        self.power(PowerEvent::Begin, index, 1, node);
         attempt
     }
 
-    pub fn power(&mut self, what: What, index: u64, n: u32, node: &str) {
+    pub fn power(&mut self, what: PowerEvent, index: u64, n: u32, node: &str) {
         let argv = vec!["power".to_owned(), "cycle".to_owned(), address(node)];
         self.record.power.push(Power {
             at: self.now,
@@ -274,63 +277,63 @@ impl Scene {
     }
 
     /// Makes one more attempt, by the engine.
-    pub fn again(&mut self, index: u64, n: u32, node: &str) {
+    pub fn retries(&mut self, index: u64, n: u32, node: &str) {
         let attempt = self.attempt(index, n, node);
-        let place = format!("cketerm/attempts/reboots/{index}/{n}");
-        self.engine("power", &[(&place, attempt)], &[]);
-        self.power(What::Begin, index, n, node);
+        let attempt_key = format!("cketerm/attempts/reboots/{index}/{n}");
+        self.engine("power", &[(&attempt_key, attempt)], &[]);
+        self.power(PowerEvent::Begin, index, n, node);
     }
 
     /// Records the outcome of an attempt.
     pub fn ends(&mut self, index: u64, n: u32, node: &str, code: i32) {
-        self.power(What::End(Some(code)), index, n, node);
-        let place = format!("cketerm/attempts/reboots/{index}/{n}");
-        let closed = Self::ended(&self.get(&place), code, self.now);
-        self.engine("power", &[(&place, closed)], &[]);
+        self.power(PowerEvent::End(Some(code)), index, n, node);
+        let attempt_key = format!("cketerm/attempts/reboots/{index}/{n}");
+        let closed = Self::ended(&self.get(&attempt_key), code, self.now);
+        self.engine("power", &[(&attempt_key, closed)], &[]);
     }
 
     /// Takes the machine down and up again, and its Node with it.
     pub fn boots(&mut self, index: u64, node: &str) {
-        self.power(What::Down, index, 1, node);
-        self.pass(20.0);
-        self.power(What::Up, index, 1, node);
+        self.power(PowerEvent::Down, index, 1, node);
+        self.advance(20.0);
+        self.power(PowerEvent::Up, index, 1, node);
         self.node(node, |n| n["status"]["nodeInfo"]["bootID"] = json!(format!("boot-{node}-new")));
-        self.pass(1.0);
+        self.advance(1.0);
     }
 
     /// Removes an entry and writes its history record, by the engine.
     pub fn removes(&mut self, index: u64, outcome: &str) {
-        let (place, history) =
+        let (attempt_key, history) =
             (format!("cketerm/attempts/reboots/{index}/1"), format!("cketerm/history/reboots-{index:016x}"));
-        let attempt = self.get(&place);
+        let attempt = self.get(&attempt_key);
         let mut attempts = Vec::new();
         if !attempt.is_null() {
             let closed =
                 if attempt["outcome"].is_null() { Self::ended(&attempt, 0, self.now) } else { attempt.clone() };
             attempts.push(closed);
         }
-        let story = json!({"entry": format!("reboots/{index}"), "address": self.get(&key(index))["node"],
+        let ending = json!({"entry": format!("reboots/{index}"), "address": self.get(&key(index))["node"],
             "outcome": outcome, "at": self.now.to_string(), "last": self.get(&key(index)), "attempts": attempts});
         let key = key(index);
         let mut deletes = vec![key.as_str()];
         if outcome.starts_with("booted") && !attempt.is_null() {
-            deletes.push(&place);
+            deletes.push(&attempt_key);
         }
-        self.engine("end", &[(&history, story)], &deletes);
+        self.engine("end", &[(&history, ending)], &deletes);
     }
 
     /// Records the leading engine's reports for this many seconds.
-    pub fn says(&mut self, seconds: u32, reasons: &[(u64, Value)], moving: &[u64]) {
+    pub fn reports(&mut self, seconds: u32, reasons: &[(u64, Value)], moving: &[u64]) {
         for _ in 0..seconds {
-            self.pass(1.0);
-            self.record.said.push(Said {
+            self.advance(1.0);
+            self.record.reported.push(EngineReport {
                 at: self.now,
                 by: "engine-0".to_owned(),
                 leads: true,
                 revision: self.revision,
                 reasons: Arc::new(reasons.iter().cloned().collect()),
                 moving: moving.to_vec(),
-                repairs: Arc::new(self.repairs_said.clone()),
+                repairs: Arc::new(self.repair_reasons.clone()),
                 moving_repairs: Vec::new(),
             });
         }
@@ -339,11 +342,11 @@ impl Scene {
     /// Runs a complete, correct reboot of a worker or an API server, until its machine is back.
     pub fn reboot(&mut self, index: u64, node: &str) {
         self.moves(index, "draining");
-        self.pass(0.5);
+        self.advance(0.5);
         self.cordon(index, node);
-        self.pass(2.0);
+        self.advance(2.0);
         self.powers(index, node);
-        self.pass(1.0);
+        self.advance(1.0);
         self.ends(index, 1, node, 0);
         self.boots(index, node);
     }

@@ -1,6 +1,6 @@
 //! Answers to evictions and deletions as the API server wrote them, told apart by code and message.
 
-use super::super::record::Asked;
+use super::super::record::ApiRequest;
 
 /// Meaning of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +18,7 @@ pub enum Means {
     /// A webhook denies with another code.
     Denied,
     /// The namespace is terminating, and the pod with it.
-    NamespaceGoes,
+    NamespaceTerminating,
     /// 5xx, or a 429 of the server itself: nothing was decided.
     Undecided,
     /// Any other answer.
@@ -27,22 +27,24 @@ pub enum Means {
 
 impl Means {
     /// Classifies an answer.
-    pub fn of(asked: &Asked) -> Self {
-        let says = |text: &str| asked.said.contains(text);
-        if asked.said.starts_with("admission webhook \"") && says("\" denied the request") {
-            return match asked.code {
+    pub fn of(requested: &ApiRequest) -> Self {
+        let contains = |text: &str| requested.reported.contains(text);
+        if requested.reported.starts_with("admission webhook \"") && contains("\" denied the request") {
+            return match requested.code {
                 429 => Self::Deferred,
                 500.. => Self::Undecided,
                 _ => Self::Denied,
             };
         }
-        match asked.code {
+        match requested.code {
             200..300 => Self::Accepted,
             404 => Self::Gone,
-            429 if says("disruption budget") => Self::Budget,
-            403 if says("poddisruptionbudgets") => Self::Undecided,
-            500 if asked.said.starts_with("This pod has more than one PodDisruptionBudget") => Self::ManyBudgets,
-            403 if says("is being terminated") => Self::NamespaceGoes,
+            429 if contains("disruption budget") => Self::Budget,
+            403 if contains("poddisruptionbudgets") => Self::Undecided,
+            500 if requested.reported.starts_with("This pod has more than one PodDisruptionBudget") => {
+                Self::ManyBudgets
+            }
+            403 if contains("is being terminated") => Self::NamespaceTerminating,
             429 | 408 | 500.. => Self::Undecided,
             _ => Self::Other,
         }

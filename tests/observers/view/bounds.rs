@@ -4,17 +4,17 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    super::record::{Record, Said},
+    super::record::{EngineReport, Record},
     Node, Pod, PodState, View, is_engine, shift,
 };
 
 /// Seconds by which a request to etcd or the start of a command may be delayed on the way.
-const ON_THE_WAY: f64 = 3.0;
+const REQUEST_DELAY: f64 = 3.0;
 /// Seconds until a Kubernetes client gives up a request, plus its possible delay on the way.
-const CALL: f64 = 12.5;
+const CALL_TIMEOUT: f64 = 12.5;
 /// Seconds after which a copy of etcd or Kubernetes is too old to start anything from, plus its possible lag at that
 /// time.
-const STALE: f64 = 15.0;
+const STALE_AFTER: f64 = 15.0;
 
 impl View<'_> {
     /// TTL of leases in seconds.
@@ -24,23 +24,23 @@ impl View<'_> {
 
     /// Seconds between a decision's data and the start of its command, or its write to etcd, at most.
     pub fn late(&self) -> f64 {
-        self.ttl() / 12.0 + ON_THE_WAY
+        self.ttl() / 12.0 + REQUEST_DELAY
     }
 
     /// Seconds between a decision's data and its write to Kubernetes, at most.
-    pub fn kube_late(&self) -> f64 {
-        self.ttl() / 12.0 + CALL
+    pub fn max_kube_delay(&self) -> f64 {
+        self.ttl() / 12.0 + CALL_TIMEOUT
     }
 
     /// Seconds by which a copy of Kubernetes that a start is based on may be behind.
     pub fn lag(&self) -> f64 {
-        self.ttl() / 12.0 + STALE
+        self.ttl() / 12.0 + STALE_AFTER
     }
 
     /// Returns the time this many seconds before `at`, not counting those in which this process was paused.
     pub fn back(&self, by: &str, at: Timestamp, seconds: f64) -> Timestamp {
         let mut from = shift(at, -seconds);
-        for (_, begin, end) in self.record.frozen.iter().rev().filter(|(who, ..)| who == by) {
+        for (_, begin, end) in self.record.paused.iter().rev().filter(|(who, ..)| who == by) {
             let end = (*end).min(at);
             if end > from && *begin < end {
                 from = shift(from, -end.duration_since(*begin).as_secs_f64());
@@ -55,21 +55,21 @@ impl View<'_> {
     }
 
     /// Reports of engines that led and were running: neither paused nor just resumed.
-    pub fn leading(&self) -> impl Iterator<Item = &Said> {
+    pub fn leading(&self) -> impl Iterator<Item = &EngineReport> {
         self.leading.iter().copied()
     }
 
     /// Lease under which this process was a candidate at this time.
     pub fn session(&self, by: &str, at: Timestamp) -> Option<String> {
         let known = self.candidates.iter().any(|c| c.by.is_some());
-        let mut stood = self.candidates.iter().rev().filter(|c| c.from <= at);
-        stood.find(|c| !known || c.by.as_deref() == Some(by)).map(|c| c.lease.clone())
+        let mut earlier = self.candidates.iter().rev().filter(|c| c.from <= at);
+        earlier.find(|c| !known || c.by.as_deref() == Some(by)).map(|c| c.lease.clone())
     }
 
     /// Reports whether an engine of cketerm led all the time from here to the end of the record.
-    pub fn led_to_the_end(&self, from: Timestamp) -> bool {
+    pub fn led_until_end(&self, from: Timestamp) -> bool {
         let last = self.record.keys.last().map_or(0, |k| k.revision);
-        self.leader(last).is_some_and(|c| c.ours && c.from <= from && self.led(&c.lease, from, from))
+        self.leader(last).is_some_and(|c| c.registered && c.from <= from && self.led(&c.lease, from, from))
     }
 
     /// Audit record that was written in this revision.
@@ -88,7 +88,7 @@ impl View<'_> {
 
     /// Reports whether, in this time, another program than an engine made this Node schedulable, removed the owner
     /// record, or deleted the Node.
-    pub fn released_by_hand(&self, name: &str, from: Timestamp, to: Timestamp) -> bool {
+    pub fn released_manually(&self, name: &str, from: Timestamp, to: Timestamp) -> bool {
         let Some(line) = self.nodes.get(name) else { return true };
         line.steps().windows(2).filter(|w| w[1].at >= from && w[1].at <= to).any(|w| {
             let held = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owner().is_some());
@@ -99,15 +99,23 @@ impl View<'_> {
     }
 
     /// Pods for which the condition held on that Node from `from` to `to`, without a break.
-    pub fn pods_on(&self, node: &str, from: Timestamp, to: Timestamp, so: impl Fn(&PodState) -> bool) -> Vec<&Pod> {
+    pub fn pods_on(
+        &self,
+        node: &str,
+        from: Timestamp,
+        to: Timestamp,
+        condition: impl Fn(&PodState) -> bool,
+    ) -> Vec<&Pod> {
         let bound = self.pods_on.get(node).into_iter().flatten().filter_map(|uid| self.pods.get(uid));
-        bound.filter(|pod| pod.states.throughout(from, to, |s| s.is_some_and(|s| s.node == node && so(s)))).collect()
+        bound
+            .filter(|pod| pod.states.throughout(from, to, |s| s.is_some_and(|s| s.node == node && condition(s))))
+            .collect()
     }
 }
 
 /// Computes [`View::leading`].
-pub(super) fn leading(record: &Record) -> Vec<&Said> {
-    let still: Vec<_> = record.frozen.iter().map(|(by, from, to)| (by, *from, shift(*to, 2.0))).collect();
-    let awake = |s: &&Said| !still.iter().any(|(by, from, to)| s.at >= *from && s.at <= *to && **by == s.by);
-    record.said.iter().filter(|s| s.leads).filter(awake).collect()
+pub(super) fn leading(record: &Record) -> Vec<&EngineReport> {
+    let pauses: Vec<_> = record.paused.iter().map(|(by, from, to)| (by, *from, shift(*to, 2.0))).collect();
+    let running = |s: &&EngineReport| !pauses.iter().any(|(by, from, to)| s.at >= *from && s.at <= *to && **by == s.by);
+    record.reported.iter().filter(|s| s.leads).filter(running).collect()
 }

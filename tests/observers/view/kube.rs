@@ -94,12 +94,12 @@ impl PodState {
         let owners = meta["ownerReferences"].as_array().into_iter().flatten();
         let mut owners = owners.filter(|o| o["controller"] == true);
         let grace = meta["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
-        let asked = meta["deletionTimestamp"].as_str().and_then(|t| t.parse::<Timestamp>().ok());
+        let requested = meta["deletionTimestamp"].as_str().and_then(|t| t.parse::<Timestamp>().ok());
         Self {
             node: text(&object["spec"]["nodeName"]),
             phase: text(&object["status"]["phase"]),
-            terminating: asked.map(|at| at.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(at)),
-            grace_ends: asked,
+            terminating: requested.map(|at| at.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(at)),
+            grace_ends: requested,
             mirror: meta["annotations"].get("kubernetes.io/config.mirror").is_some(),
             controller: owners.next().map(|o| (text(&o["kind"]), text(&o["uid"]))),
             labels: labels(&meta["labels"]),

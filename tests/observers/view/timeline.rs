@@ -61,15 +61,15 @@ impl<T> Timeline<T> {
 
     /// Reports whether a condition held from right before `from` until `to` (inclusive), without a break. The order of
     /// events in one instant is unknown, so the state right before either end counts too.
-    pub fn throughout(&self, from: Timestamp, to: Timestamp, so: impl Fn(Option<&T>) -> bool) -> bool {
+    pub fn throughout(&self, from: Timestamp, to: Timestamp, condition: impl Fn(Option<&T>) -> bool) -> bool {
         let first = self.0.partition_point(|s| s.at < from);
         let end = self.0.partition_point(|s| s.at <= to);
         let before = first.checked_sub(1).and_then(|i| self.0[i].value.as_ref());
-        so(before) && self.0[first..end.max(first)].iter().all(|s| so(s.value.as_ref()))
+        condition(before) && self.0[first..end.max(first)].iter().all(|s| condition(s.value.as_ref()))
     }
 
     /// Reports whether a condition held at any moment from right before `from` until `to` (inclusive).
-    pub fn sometime(&self, from: Timestamp, to: Timestamp, so: impl Fn(Option<&T>) -> bool) -> bool {
-        !self.throughout(from, to, |state| !so(state))
+    pub fn sometime(&self, from: Timestamp, to: Timestamp, condition: impl Fn(Option<&T>) -> bool) -> bool {
+        !self.throughout(from, to, |state| !condition(state))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::super::record::Asked;
+use super::super::record::ApiRequest;
 use super::{
     Means, Node, PodState, View, is_engine,
     kube::{labels, text},
@@ -16,7 +16,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct NodeWrite<'a> {
     /// The request.
-    pub asked: &'a Asked,
+    pub requested: &'a ApiRequest,
     /// Name of the Node.
     pub name: String,
     /// Whether an engine of cketerm sent it.
@@ -33,7 +33,7 @@ pub struct NodeWrite<'a> {
 #[derive(Clone, Debug)]
 pub struct PodWrite<'a> {
     /// The request.
-    pub asked: &'a Asked,
+    pub requested: &'a ApiRequest,
     /// `namespace/name` of the pod.
     pub pod: String,
     /// UID of the precondition; none if there was none.
@@ -94,33 +94,33 @@ impl<'a> View<'a> {
                 made.insert((&change.name, before), i);
             }
         }
-        for asked in record.asked.iter().filter(|a| a.method != "GET") {
-            if let Some(name) = asked.path.strip_prefix("/api/v1/nodes/").filter(|n| !n.contains('/')) {
-                if asked.method == "DELETE" || !(200..300).contains(&asked.code) {
+        for requested in record.requested.iter().filter(|a| a.method != "GET") {
+            if let Some(name) = requested.path.strip_prefix("/api/v1/nodes/").filter(|n| !n.contains('/')) {
+                if requested.method == "DELETE" || !(200..300).contains(&requested.code) {
                     continue;
                 }
-                let from = asked.body["metadata"]["resourceVersion"].as_str();
+                let from = requested.body["metadata"]["resourceVersion"].as_str();
                 let found = match from {
                     Some(from) => made.get(&(name, from)).copied(),
-                    None => self.made_at(name, asked.at),
+                    None => self.made_at(name, requested.at),
                 };
                 let Some(change) = found.map(|i| &record.objects[i]) else { continue };
                 if let (Some(before), Some(after)) = (&change.before, &change.after) {
-                    if is_engine(&asked.by) {
+                    if is_engine(&requested.by) {
                         let revision = i64::try_from(change.revision).unwrap_or(i64::MAX);
                         self.made_by_engines.insert((name.to_owned(), revision));
                     }
                     self.node_writes.push(NodeWrite {
-                        asked,
+                        requested,
                         name: name.to_owned(),
-                        engine: is_engine(&asked.by),
+                        engine: is_engine(&requested.by),
                         raw: (before, after),
                         before: Node::of(before),
                         after: Node::of(after),
                     });
                 }
-            } else if is_engine(&asked.by) {
-                self.pod_write(asked);
+            } else if is_engine(&requested.by) {
+                self.pod_write(requested);
             }
         }
     }
@@ -141,23 +141,23 @@ impl<'a> View<'a> {
         found.map(|(i, _)| from + i)
     }
 
-    fn pod_write(&mut self, asked: &'a Asked) {
-        let Some(rest) = asked.path.strip_prefix("/api/v1/namespaces/") else { return };
+    fn pod_write(&mut self, requested: &'a ApiRequest) {
+        let Some(rest) = requested.path.strip_prefix("/api/v1/namespaces/") else { return };
         let Some((namespace, rest)) = rest.split_once("/pods/") else { return };
         let (name, eviction) = match rest.split_once('/') {
-            None if asked.method == "DELETE" => (rest, false),
-            Some((name, "eviction")) if asked.method == "POST" => (name, true),
+            None if requested.method == "DELETE" => (rest, false),
+            Some((name, "eviction")) if requested.method == "POST" => (name, true),
             _ => return,
         };
-        let options = if eviction { &asked.body["deleteOptions"] } else { &asked.body };
+        let options = if eviction { &requested.body["deleteOptions"] } else { &requested.body };
         let uid = options["preconditions"]["uid"].as_str().map(str::to_owned);
-        let dry_run = options["dryRun"].as_array().is_some_and(|d| !d.is_empty()) || asked.query.contains("dryRun");
+        let dry_run = options["dryRun"].as_array().is_some_and(|d| !d.is_empty()) || requested.query.contains("dryRun");
         let seen = uid.as_ref().and_then(|uid| self.pods.get(uid));
         // A pod never leaves its Node once it is bound.
         let states = seen.map_or(&[][..], |pod| pod.states.steps()).iter();
         let node = states.rev().filter_map(|s| s.value.as_ref()).map(|s| s.node.clone()).find(|n| !n.is_empty());
         let pod = format!("{namespace}/{name}");
-        let means = Means::of(asked);
-        self.pod_writes.push(PodWrite { asked, pod, uid, eviction, dry_run, node, means });
+        let means = Means::of(requested);
+        self.pod_writes.push(PodWrite { requested, pod, uid, eviction, dry_run, node, means });
     }
 }

@@ -2,21 +2,21 @@
 
 use ratatui::text::Span;
 
-use super::{OverviewLine, said, text};
+use super::{OverviewLine, described, text};
 use crate::{
-    console::{app::App, bar::spark, calendar, overview::Spot, short_text, views::history, when},
+    console::{app::App, bar::sparkline, calendar, overview::OverviewRow, short_text, views::history, when},
     model::cketerm_records::Audit,
 };
 
 /// Returns the last day in one line: the number of entries that ended in each hour, and how long the machines were
 /// away.
 pub(super) fn day(app: &App) -> Option<OverviewLine> {
-    let (theme, day) = (&app.looks.theme, &app.summary.day);
+    let (theme, day) = (&app.config.theme, &app.summary.day);
     let all: u64 = day.ended.iter().sum();
     if all == 0 {
         return None;
     }
-    let blocks = app.looks.blocks;
+    let blocks = app.config.blocks;
     let known = day.ended.get(day.unread..).unwrap_or_default();
     let hours = if day.unread == 0 { "24h".to_owned() } else { format!("{}h", known.len()) };
     // the numbers come first, because narrow screens cut the end
@@ -24,33 +24,33 @@ pub(super) fn day(app: &App) -> Option<OverviewLine> {
     if day.bad > 0 {
         spans.push(text(format!(", {} failed", day.bad), theme.trouble));
     }
-    spans.push(Span::raw(format!(" {}", spark(known, blocks))));
+    spans.push(Span::raw(format!(" {}", sparkline(known, blocks))));
     if let (Some(least), Some(most), true) = (day.boots.iter().min(), day.boots.iter().max(), day.boots.len() > 2) {
         let span = |s: &u64| when::span(jiff::SignedDuration::from_secs(i64::try_from(*s).unwrap_or(0)));
-        let boots = format!("; machines away {} to {} {}", span(least), span(most), spark(&day.boots, blocks));
+        let boots = format!("; machines away {} to {} {}", span(least), span(most), sparkline(&day.boots, blocks));
         spans.push(text(boots, theme.muted));
     }
-    Some(said("By hour", spans))
+    Some(described("By hour", spans))
 }
 
 /// Returns the lines of the entries that ended last.
 pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
-    let theme = &app.looks.theme;
+    let theme = &app.config.theme;
     let read = &app.past.history;
     let mut lines: Vec<OverviewLine> = Vec::new();
     for id in &app.summary.ended {
         let Some(e) = read.get(id) else { continue };
         // a machine is away from its command on; without a command, the time counts from the request
-        let took = match (e.commanded, &e.request) {
+        let took = match (e.command_started, &e.request) {
             (Some(began), _) => Some(format!(" in {}", when::age(began, e.at))),
             (None, Some(r)) => Some(format!(" after {}", when::age(r.at, e.at))),
             (None, None) => None,
         };
         let by = e.request.as_ref().map(|r| format!(" ({})", short_text::safe(&r.who.user))).unwrap_or_default();
-        let node = short_text::squeezed(&app.seen.snapshot.machine(&e.address), 24);
+        let node = short_text::shorten_middle(&app.seen.snapshot.machine(&e.address), 24);
         let style = history::style(app, e);
         lines.push(OverviewLine {
-            spot: Some(Spot::Ended(id.clone())),
+            overview_row: Some(OverviewRow::Ended(id.clone())),
             label: "",
             spans: vec![
                 Span::raw(format!("{} {node} ", calendar::short(app, e.at))),
@@ -60,7 +60,7 @@ pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
         });
     }
     if lines.is_empty() {
-        lines.push(said("", vec![nothing_read(app, read.begun, read.error.as_ref())]));
+        lines.push(described("", vec![placeholder(app, read.loaded, read.error.as_ref())]));
     }
     lines
 }
@@ -72,13 +72,13 @@ pub(super) fn actions(app: &App) -> Vec<OverviewLine> {
     for id in &app.summary.actions {
         let Some(audit) = read.get(id) else { continue };
         lines.push(OverviewLine {
-            spot: Some(Spot::Action(id.clone())),
+            overview_row: Some(OverviewRow::Action(id.clone())),
             label: "",
             spans: vec![Span::raw(format!("{} {}", calendar::short(app, audit.at), action(audit)))],
         });
     }
     if lines.is_empty() {
-        lines.push(said("", vec![nothing_read(app, read.begun, read.error.as_ref())]));
+        lines.push(described("", vec![placeholder(app, read.loaded, read.error.as_ref())]));
     }
     lines
 }
@@ -88,11 +88,11 @@ fn action(audit: &Audit) -> String {
     short_text::safe(&format!("{}: {} {}{why}", audit.who.user, audit.what, audit.on))
 }
 
-fn nothing_read(app: &App, begun: bool, error: Option<&String>) -> Span<'static> {
-    let theme = &app.looks.theme;
+fn placeholder(app: &App, loaded: bool, error: Option<&String>) -> Span<'static> {
+    let theme = &app.config.theme;
     match error {
         Some(why) => text(format!("not read: {}", short_text::safe(why)), theme.trouble),
-        None if begun => text("nothing yet", theme.muted),
+        None if loaded => text("nothing yet", theme.muted),
         None => text("reading ...", theme.muted),
     }
 }

@@ -24,7 +24,7 @@ fn result(number: u32) -> CommandResult {
 }
 
 #[test]
-fn a_result_is_private_to_this_user_and_read_back_until_it_is_forgotten() {
+fn a_result_file_is_private_and_readable_until_it_is_removed() {
     let (_dir, folder) = folder();
     folder.write(&result(1)).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -38,7 +38,7 @@ fn a_result_is_private_to_this_user_and_read_back_until_it_is_forgotten() {
 }
 
 #[test]
-fn a_directory_that_others_may_enter_is_refused_and_nothing_is_written() {
+fn a_directory_accessible_to_others_is_refused() {
     let (_dir, folder) = folder();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     assert!(folder.prepare().unwrap_err().contains("chmod 0700"));
@@ -47,7 +47,7 @@ fn a_directory_that_others_may_enter_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn what_keeps_an_engine_from_its_directory_is_said_without_making_it() {
+fn the_directory_check_reports_faults_and_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let folder = ResultFolder::below(&dir.path().join("not/there/yet"));
     assert_eq!(folder.fault(), None);
@@ -64,7 +64,7 @@ fn what_keeps_an_engine_from_its_directory_is_said_without_making_it() {
 
 /// A file that a user planted or a disk corrupted gives an error that names it, never a panic, never a result.
 #[test]
-fn hostile_and_corrupt_files_are_named_and_are_no_results() {
+fn hostile_and_corrupt_files_are_errors_that_name_the_file() {
     type Make<'a> = Box<dyn Fn(&Path) + 'a>;
     let (dir, folder) = folder();
     let good = serde_json::to_string(&result(1)).unwrap();
@@ -75,8 +75,8 @@ fn hostile_and_corrupt_files_are_named_and_are_no_results() {
         (1, Box::new(|at| symlink(&elsewhere, at).unwrap())),
         (2, Box::new(|at| std::fs::write(at, &good).unwrap())),
         (3, Box::new(|at| std::fs::write(at, &good[..good.len() / 2]).unwrap())),
-        (4, Box::new(|at| std::fs::write(at, vec![b'['; MOST_BYTES]).unwrap())),
-        (5, Box::new(|at| std::fs::write(at, vec![b' '; MOST_BYTES + 1]).unwrap())),
+        (4, Box::new(|at| std::fs::write(at, vec![b'['; MAX_RESULT_BYTES]).unwrap())),
+        (5, Box::new(|at| std::fs::write(at, vec![b' '; MAX_RESULT_BYTES + 1]).unwrap())),
         (6, Box::new(|at| std::fs::create_dir(at).unwrap())),
         (7, Box::new(|at| std::fs::write(at, [0xff, 0xfe, 0, 1]).unwrap())),
         (8, Box::new(|at| std::fs::write(at, "").unwrap())),
@@ -92,7 +92,7 @@ fn hostile_and_corrupt_files_are_named_and_are_no_results() {
 }
 
 #[test]
-fn control_characters_and_secrets_of_a_file_do_not_come_through() {
+fn control_characters_and_secrets_in_a_result_file_are_masked() {
     let (_dir, folder) = folder();
     let mut hostile = result(1);
     hostile.outcome.stderr = "\u{1b}[2J --password hunter22 ".repeat(300);
@@ -105,7 +105,7 @@ fn control_characters_and_secrets_of_a_file_do_not_come_through() {
 }
 
 #[test]
-fn orphans_go_after_a_week_and_so_do_the_oldest_of_too_many() {
+fn results_are_removed_after_a_week_or_above_the_file_limit() {
     let (_dir, folder) = folder();
     for number in 1..=3 {
         folder.write(&result(number)).unwrap();
@@ -113,14 +113,14 @@ fn orphans_go_after_a_week_and_so_do_the_oldest_of_too_many() {
     std::fs::write(folder.path().join(format!("{UNFINISHED}reboots-5-9.7a.json-17")), "").unwrap();
     std::fs::write(folder.path().join("notes\u{1b}.txt"), "somebody's").unwrap();
     let now = SystemTime::now();
-    let look = folder.look(now);
-    assert_eq!((look.results.len(), look.removed.len()), (3, 0));
-    assert_eq!(look.foreign.iter().collect::<Vec<_>>(), ["notes␛.txt"]);
-    let look = folder.look(now + ORPHANED + Duration::from_mins(1));
-    assert_eq!((look.results.len(), look.removed.len()), (0, 4));
+    let scan = folder.scan(now);
+    assert_eq!((scan.results.len(), scan.removed.len()), (3, 0));
+    assert_eq!(scan.foreign.iter().collect::<Vec<_>>(), ["notes␛.txt"]);
+    let scan = folder.scan(now + ORPHANED + Duration::from_mins(1));
+    assert_eq!((scan.results.len(), scan.removed.len()), (0, 4));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "what is not ours stays");
     for number in 0..=u32::try_from(MOST_FILES).unwrap() {
         std::fs::write(folder.path().join(label(number + 1).file_name()), "{").unwrap();
     }
-    assert_eq!(folder.look(now).results.len(), MOST_FILES);
+    assert_eq!(folder.scan(now).results.len(), MOST_FILES);
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::super::{
     Effect, End, Guard, Pass,
-    attempts::After,
+    attempts::AttemptState,
     entry_context::{EntryContext, EntryKind, Task},
     readiness,
 };
@@ -24,15 +24,15 @@ use crate::{
 };
 
 /// Maximum number of health checks under way at once.
-const AT_ONCE: usize = 32;
+const MAX_QUICK_CHECKS: usize = 32;
 /// Seconds after which a check no longer counts toward that number, so that a check that hangs delays only its own
 /// entry.
-const SLOW: f64 = 5.0;
+const SLOW_AFTER: f64 = 5.0;
 /// Maximum number of health checks under way, including slow ones.
-const MOST: usize = 128;
+const MAX_RUNNING_CHECKS: usize = 128;
 
 /// Prefix of the keys of health checks among the effects under way.
-pub(crate) const HEALTH: &str = "health of ";
+pub(crate) const HEALTH_CHECK_PREFIX: &str = "health of ";
 
 /// A health check that is due.
 pub(super) struct DueCheck {
@@ -46,25 +46,25 @@ pub(super) struct DueCheck {
 
 /// Returns the key of an entry's health check. A check that hangs then delays neither the drain of its machine nor
 /// other entries.
-fn place(id: EntryId) -> String {
-    format!("{HEALTH}{id}")
+fn flight_key(id: EntryId) -> String {
+    format!("{HEALTH_CHECK_PREFIX}{id}")
 }
 
 impl<'a> Pass<'a> {
     /// Returns the health check of an entry if it is due.
-    pub(super) fn health_check_due(&mut self, case: EntryContext<'a>) -> Option<DueCheck> {
-        let EntryKind::Repair { entry, operation, .. } = case.of else { return None };
+    pub(super) fn health_check_due(&mut self, ctx: EntryContext<'a>) -> Option<DueCheck> {
+        let EntryKind::Repair { entry, operation, .. } = ctx.of else { return None };
         let engine = &self.snap.engine;
         // A leader that is about to resign checks only entries that claim a machine.
         if engine.leading.is_none() || (engine.resigning.is_some() && !entry.claims_machine()) {
             return None;
         }
-        let since = case.since.filter(|_| entry.claims_machine()).unwrap_or(Timestamp::UNIX_EPOCH);
-        let watched = self.watch_is_over(case).is_some_and(|over| self.checked_at(case.id).is_none_or(|at| at < over));
-        if !watched && !self.check_is_due(case.id, since) {
+        let since = ctx.since.filter(|_| entry.claims_machine()).unwrap_or(Timestamp::UNIX_EPOCH);
+        let watched = self.watch_ended_at(ctx).is_some_and(|over| self.checked_at(ctx.id).is_none_or(|at| at < over));
+        if !watched && !self.check_is_due(ctx.id, since) {
             return None;
         }
-        self.health_check(case.id, operation, case.address, Guard::of_entry(case.id, case.mod_revision))
+        self.health_check(ctx.id, operation, ctx.address, Guard::of_entry(ctx.id, ctx.mod_revision))
     }
 
     /// Returns the boot time (seconds) at which the last check ended.
@@ -83,21 +83,21 @@ impl<'a> Pass<'a> {
     }
 
     /// Plans as many checks as the limits allow. Entries that were not checked for the longest time come first (I36).
-    pub(super) fn ask_health(&mut self, mut due: Vec<DueCheck>) {
-        let under_way = self.snap.in_flight.iter().filter(|(name, _)| name.starts_with(HEALTH));
+    pub(super) fn plan_health_checks(&mut self, mut due: Vec<DueCheck>) {
+        let under_way = self.snap.in_flight.iter().filter(|(name, _)| name.starts_with(HEALTH_CHECK_PREFIX));
         let (all, quick) = under_way.fold((0, 0), |(all, quick), (_, flight)| {
-            (all + 1, quick + usize::from(self.boot() - flight.since < SLOW))
+            (all + 1, quick + usize::from(self.boot() - flight.since < SLOW_AFTER))
         });
-        let free = AT_ONCE.saturating_sub(quick).min(MOST.saturating_sub(all));
+        let free = MAX_QUICK_CHECKS.saturating_sub(quick).min(MAX_RUNNING_CHECKS.saturating_sub(all));
         if all > quick || quick > 0 {
             self.wake_at(self.boot() + 1.0);
         }
-        due.retain(|d| !self.snap.in_flight.contains_key(&place(d.id)));
+        due.retain(|d| !self.snap.in_flight.contains_key(&flight_key(d.id)));
         due.sort_by(|a, b| a.last.total_cmp(&b.last).then(a.id.cmp(&b.id)));
         let asked = self.boot();
         for check in due.into_iter().take(free) {
             let effect = Effect::HealthCheck { argv: check.argv, bound: check.bound, asked };
-            self.plan(&place(check.id), Some(check.id), check.guard, effect);
+            self.plan(&flight_key(check.id), Some(check.id), check.guard, effect);
         }
     }
 
@@ -115,7 +115,7 @@ impl<'a> Pass<'a> {
         let Ok(operation) = definition.cluster.repair.operation(machine_type, operation) else { return };
         if self.check_is_due(id, since) {
             let check = self.health_check(id, operation, address, Guard::default());
-            self.ask_health(check.into_iter().collect());
+            self.plan_health_checks(check.into_iter().collect());
         }
     }
 
@@ -124,8 +124,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the success command, if the operation has one.
-    fn success_task(&self, case: EntryContext<'a>) -> Option<Task<'a>> {
-        let EntryKind::Repair { operation, step, .. } = case.of else { return None };
+    fn success_task(&self, ctx: EntryContext<'a>) -> Option<Task<'a>> {
+        let EntryKind::Repair { operation, step, .. } = ctx.of else { return None };
         let argv = operation.success_command.as_deref().filter(|argv| !argv.is_empty())?;
         let bound = operation.success_bound(self.policy.command_cap_seconds);
         let name = "the success command";
@@ -134,106 +134,105 @@ impl<'a> Pass<'a> {
 
     /// Ends the repair if its conditions are met. Once the success command has begun, only its outcome counts: it runs
     /// at most once (I40).
-    pub(super) fn repair_end(&mut self, case: EntryContext<'a>) -> Option<Reason> {
+    pub(super) fn try_end_repair(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         if !self.leading() {
             return None;
         }
-        let success = self.success_task(case);
+        let success = self.success_task(ctx);
         if let Some(task) = success
-            && self.attempts_for(case.id, task).count() > usize::from(on(Mutation::SuccessTwice))
+            && self.attempts_for(ctx.id, task).count() > usize::from(on(Mutation::SuccessTwice))
         {
-            return Some(self.after_success(case, task));
+            return Some(self.after_success(ctx, task));
         }
-        let order = self.order_of(case, Verb::Done);
-        if order.is_none() && !self.healthy(case.id) {
+        let order = self.order_of(ctx, Verb::Done);
+        if order.is_none() && !self.healthy(ctx.id) {
             return None;
         }
-        let node = self.node_of(case);
-        if case.control_plane() {
-            if let Some(reason) = self.settling(case, node, order.is_none()) {
+        let node = self.node_of(ctx);
+        if ctx.control_plane() {
+            if let Some(reason) = self.settling(ctx, node, order.is_none()) {
                 return Some(reason);
             }
         } else if order.is_some() && node.is_some_and(|n| !n.ready) {
             // `done` counts as a healthy answer, but the Node must be Ready before the uncordon.
-            return Some(waiting_for_health(case, None, String::new(), Awaited::NodeReady));
+            return Some(waiting_for_health(ctx, None, String::new(), Awaited::NodeReady));
         }
-        if let Some(reason) = self.paused(case.id, "ending the entry") {
+        if let Some(reason) = self.paused(ctx.id, "ending the entry") {
             return Some(reason);
         }
         if let Some(task) = success {
             let reason = Reason::Working { phase: "healthy, running the success command".to_owned() };
-            return Some(self.run_again(case, task, order.cloned()).unwrap_or(reason));
+            return Some(self.run_again(ctx, task, order.cloned()).unwrap_or(reason));
         }
         let done = order.and_then(Stored::get).cloned();
-        Some(self.finish_repair(case, done.map_or(End::Healthy, End::DoneBy)))
+        Some(self.finish_repair(ctx, done.map_or(End::Healthy, End::DoneBy)))
     }
 
     /// Ends the entry by an operator's `done` while a command of a dead leader may still run. No success command runs
     /// beside that one. The cordon stays until the command has ended or its bound has passed (REP-38).
-    pub(super) fn called_done_while_running(&mut self, case: EntryContext<'a>) -> Option<Reason> {
-        let order = self.order_of(case, Verb::Done).filter(|_| self.leading())?;
+    pub(super) fn called_done_while_running(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        let order = self.order_of(ctx, Verb::Done).filter(|_| self.leading())?;
         let order = order.get()?.clone();
-        let node = self.node_of(case);
-        let settling = if case.control_plane() { self.settling(case, node, false) } else { None };
+        let node = self.node_of(ctx);
+        let settling = if ctx.control_plane() { self.settling(ctx, node, false) } else { None };
         if settling.is_some() {
             return settling;
         }
         if node.is_some_and(|n| !n.ready) {
-            return Some(waiting_for_health(case, None, String::new(), Awaited::NodeReady));
+            return Some(waiting_for_health(ctx, None, String::new(), Awaited::NodeReady));
         }
-        Some(self.end_repair(case, End::DoneBy(order), true))
+        Some(self.end_repair(ctx, End::DoneBy(order), true))
     }
 
     /// Ends the repair after its success command: `succeeded`, or `failed` if the command failed. With an unknown
     /// outcome the entry waits for an operator.
-    fn after_success(&mut self, case: EntryContext<'a>, task: Task<'a>) -> Reason {
-        if let Some(reason) = self.retry_ordered(case, task) {
+    fn after_success(&mut self, ctx: EntryContext<'a>, task: Task<'a>) -> Reason {
+        if let Some(reason) = self.retry_ordered(ctx, task) {
             return reason;
         }
-        if let Some(order) = self.order(case.id, case.mod_revision, Verb::Done) {
-            return self.finish_repair(case, End::DoneBy(order.clone()));
+        if let Some(order) = self.order(ctx.id, ctx.mod_revision, Verb::Done) {
+            return self.finish_repair(ctx, End::DoneBy(order.clone()));
         }
-        match self.what_came_of(case.id, task) {
-            After::Succeeded(_) => self.finish_repair(case, End::Healthy),
-            After::Failed(outcome) => {
-                self.finish_repair(case, End::Failed(format!("the success command: {}", outcome.end)))
+        match self.attempt_state(ctx.id, task) {
+            AttemptState::Succeeded(_) => self.finish_repair(ctx, End::Healthy),
+            AttemptState::Failed(outcome) => {
+                self.finish_repair(ctx, End::Failed(format!("the success command: {}", outcome.end)))
             }
-            After::TriesLeft(outcome) => {
+            AttemptState::TriesLeft(outcome) => {
                 let reason = Reason::CommandFailed {
                     end: outcome.end.clone(),
                     stderr: outcome.stderr.clone(),
                     retry: CommandRetry::Scheduled,
                 };
-                self.retry_by_definition(case, task).unwrap_or(reason)
+                self.retry_by_definition(ctx, task).unwrap_or(reason)
             }
-            After::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
-            After::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
+            AttemptState::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
+            AttemptState::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
         }
     }
 
     /// Writes the end. The entry stays in the queue.
-    pub(super) fn finish_repair(&mut self, case: EntryContext<'a>, end: End) -> Reason {
-        self.end_repair(case, end, false)
+    pub(super) fn finish_repair(&mut self, ctx: EntryContext<'a>, end: End) -> Reason {
+        self.end_repair(ctx, end, false)
     }
 
-    fn end_repair(&mut self, case: EntryContext<'a>, end: End, running: bool) -> Reason {
+    fn end_repair(&mut self, ctx: EntryContext<'a>, end: End, running: bool) -> Reason {
         let reason = Reason::Working { phase: format!("ends: {}", end.outcome()) };
-        let QueueEntry::Repair(entry) = case.owned() else { return reason };
-        let guard = Guard::of_entry(case.id, case.mod_revision);
-        self.plan(case.machine, Some(case.id), guard, Effect::Finish { entry, end, running });
+        let QueueEntry::Repair(entry) = ctx.owned() else { return reason };
+        let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
+        self.plan(ctx.machine, Some(ctx.id), guard, Effect::Finish { entry, end, running });
         reason
     }
 
     /// Describes the last answer of the health check. For a healthy API server it names the condition that is still
     /// missing.
-    pub(super) fn last_health(&self, case: EntryContext<'a>) -> String {
-        match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
+    pub(super) fn last_health_text(&self, ctx: EntryContext<'a>) -> String {
+        match self.snap.work.get(&ctx.id).and_then(|w| w.check.as_ref()) {
             None => String::new(),
             Some((_, CheckAnswer::Yes)) => {
-                let node = self.node_of(case);
-                let sound =
-                    readiness::readiness(self.snap, case.id, case.address, case.control_plane(), node, self.now);
-                sound.missing.map_or_else(|| "true".to_owned(), |m| format!("true, but {m}"))
+                let node = self.node_of(ctx);
+                let status = readiness::readiness(self.snap, ctx.id, ctx.address, ctx.control_plane(), node, self.now);
+                status.missing.map_or_else(|| "true".to_owned(), |m| format!("true, but {m}"))
             }
             Some((_, answer)) => answer.to_string(),
         }

@@ -44,8 +44,8 @@ impl<'a> Pass<'a> {
             if entry.finished() {
                 continue;
             }
-            let case = match self.valid(id, stored, entry) {
-                Ok(case) => case,
+            let ctx = match self.validate(id, stored, entry) {
+                Ok(ctx) => ctx,
                 Err(reason) => {
                     self.give_up_drain(id, stored, entry, &reason);
                     self.reason(id, reason);
@@ -53,32 +53,32 @@ impl<'a> Pass<'a> {
                 }
             };
             if let Some((open, until)) = self.running_attempt(id) {
-                let done = until.is_finite().then(|| self.called_done_while_running(case)).flatten();
+                let done = until.is_finite().then(|| self.called_done_while_running(ctx)).flatten();
                 let reason = done.unwrap_or_else(|| self.running(open, until));
-                let reason = self.by_its_host(case, reason);
+                let reason = self.with_host_reason(ctx, reason);
                 self.reason(id, reason);
                 continue;
             }
-            self.out.ask_etcd |= self.hosts_voter(case);
+            self.out.ask_etcd |= self.hosts_voting_member(ctx);
             // The health check of every unfinished entry runs, and healthy machines end their entries, also while the
             // queue is disabled (REP-29).
-            checks.extend(self.health_check_due(case));
-            let reason = self.repair_end(case).or_else(|| self.step_on(case));
+            checks.extend(self.health_check_due(ctx));
+            let reason = self.try_end_repair(ctx).or_else(|| self.advance_step(ctx));
             match reason {
                 Some(reason) => {
-                    let reason = self.by_its_host(case, reason);
+                    let reason = self.with_host_reason(ctx, reason);
                     self.reason(id, reason);
                 }
-                None => waiting.push(case),
+                None => waiting.push(ctx),
             }
         }
         self.start_repairs(waiting);
-        self.ask_health(checks);
+        self.plan_health_checks(checks);
     }
 
     /// Returns the entry's operation. An entry with an unknown procedure or operation is reported, and the others go on
     /// (REP-14).
-    fn valid(
+    fn validate(
         &self,
         id: EntryId,
         stored: &'a Stored<RepairEntry>,
@@ -91,7 +91,8 @@ impl<'a> Pass<'a> {
         }
         let found = definition.cluster.repair.operation(&entry.machine_type, &entry.operation);
         let operation = found.map_err(|why| Reason::InvalidEntry { why })?;
-        self.repair_case(id, stored, operation).ok_or_else(|| Reason::InvalidEntry { why: "cannot be read".to_owned() })
+        self.repair_context(id, stored, operation)
+            .ok_or_else(|| Reason::InvalidEntry { why: "cannot be read".to_owned() })
     }
 
     /// Backs off a drain that cannot go on, so that its node does not stay cordoned (REP-14).

@@ -14,25 +14,25 @@ impl<'a> Pass<'a> {
     /// Starts repairs in this order, each group by index: processing API servers, other processing machines, queued API
     /// servers, other queued machines. An entry that cannot start by itself takes no slot and holds up nobody.
     pub(super) fn start_repairs(&mut self, mut waiting: Vec<EntryContext<'a>>) {
-        waiting.sort_by_key(|case| (is_queued(*case), !case.control_plane(), case.id));
+        waiting.sort_by_key(|ctx| (is_queued(*ctx), !ctx.control_plane(), ctx.id));
         self.out.probe_often |= !self.claims.api_repairs.is_empty() || waiting.iter().any(EntryContext::control_plane);
-        for case in waiting {
-            let reason = match self.not_repairable(case).or_else(|| self.no_room(case)) {
+        for ctx in waiting {
+            let reason = match self.repair_blocker(ctx).or_else(|| self.slot_blocker(ctx)) {
                 Some(reason) => reason,
-                None => self.start_repair(case),
+                None => self.start_repair(ctx),
             };
-            self.reason(case.id, reason);
+            self.reason(ctx.id, reason);
         }
     }
 
-    fn start_repair(&mut self, case: EntryContext<'a>) -> Reason {
-        if self.snap.in_flight.contains_key(case.machine) {
+    fn start_repair(&mut self, ctx: EntryContext<'a>) -> Reason {
+        if self.snap.in_flight.contains_key(ctx.machine) {
             return Reason::Working { phase: "starts".to_owned() };
         }
-        match self.begin_step(case) {
+        match self.begin_step(ctx) {
             // Later decisions of this pass find the machine claimed.
             Ok(_) => {
-                self.claims.add_repair(case.address, case.id, case.control_plane(), true);
+                self.claims.add_repair(ctx.address, ctx.id, ctx.control_plane(), true);
                 Reason::Ready
             }
             Err(reason) => reason,
@@ -40,37 +40,37 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the reason why this entry is no candidate, whatever the limits are.
-    fn not_repairable(&mut self, case: EntryContext<'a>) -> Option<Reason> {
-        if let Some(reason) = self.waits_by_itself(case) {
+    fn repair_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        if let Some(reason) = self.entry_blocker(ctx) {
             return Some(reason);
         }
-        let claimed = self.claims.machines.get(case.address);
+        let claimed = self.claims.machines.get(ctx.address);
         if let Some(&entry) = claimed.filter(|e| e.queue == QueueKind::Repair || !on(Mutation::RepairBesideReboot)) {
             let live = attempts::has_live_entry(self.snap, entry);
             return Some(match entry.queue {
-                _ if entry == case.id => Reason::Working { phase: "starts".to_owned() },
+                _ if entry == ctx.id => Reason::Working { phase: "starts".to_owned() },
                 QueueKind::Reboot if live => Reason::MachineInReboot { entry },
                 QueueKind::Repair if live => Reason::DuplicateOf { index: entry.index },
-                _ => Reason::OrphanedCordon { node: case.machine.to_owned(), entry },
+                _ => Reason::OrphanedCordon { node: ctx.machine.to_owned(), entry },
             });
         }
-        if let Some(reason) = self.backing_off(case).or_else(|| self.paused(case.id, "the start")) {
+        if let Some(reason) = self.backing_off(ctx).or_else(|| self.paused(ctx.id, "the start")) {
             return Some(reason);
         }
-        let node = self.node_of(case);
-        if let Some(orphan) = node.and_then(|n| self.orphan_of_another(case, n)) {
+        let node = self.node_of(ctx);
+        if let Some(orphan) = node.and_then(|n| self.foreign_orphan(ctx, n)) {
             return Some(orphan);
         }
-        if let Some(wrong) = self.wrong_node(case, node.map(AsRef::as_ref)) {
+        if let Some(wrong) = self.wrong_node(ctx, node.map(AsRef::as_ref)) {
             return Some(wrong);
         }
-        let late = || self.step_too_late(case);
-        if let Some(shut) = self.not_ours().or_else(|| self.stale_for(case)).or_else(late) {
-            return Some(shut);
+        let late = || self.step_blocker(ctx);
+        if let Some(blocker) = self.not_leading().or_else(|| self.stale_for(ctx)).or_else(late) {
+            return Some(blocker);
         }
         // The health check must answer first whether the machine needs a repair. No answer does not count as "not
         // healthy".
-        match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
+        match self.snap.work.get(&ctx.id).and_then(|w| w.check.as_ref()) {
             _ if !self.leading() => None,
             None => Some(Reason::Working { phase: "running the health check".to_owned() }),
             Some((_, CheckAnswer::Unavailable(why))) => Some(Reason::CheckUnavailable { why: why.clone() }),
@@ -79,20 +79,20 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the reason of a limit: slots, and one API server over both queues while the others are healthy.
-    fn no_room(&self, case: EntryContext<'a>) -> Option<Reason> {
-        if case.control_plane() {
+    fn slot_blocker(&self, ctx: EntryContext<'a>) -> Option<Reason> {
+        if ctx.control_plane() {
             let others = || self.claims.api_repairs.keys().chain(self.claims.api_servers.keys());
-            if let Some(other) = others().find(|address| *address != case.address) {
+            if let Some(other) = others().find(|address| *address != ctx.address) {
                 return Some(Reason::WaitingForControlPlane { other: self.snap.machine(other) });
             }
             // An observing engine has no probes of its own. It shows the reason that the leader published.
             if self.leading()
-                && let Some(unhealthy) = self.control_plane_unhealthy_for(case)
+                && let Some(unhealthy) = self.control_plane_unhealthy_for(ctx)
             {
                 return Some(unhealthy);
             }
         }
-        if let Some(barred) = self.etcd_bars(case) {
+        if let Some(barred) = self.etcd_blocker(ctx) {
             return Some(barred);
         }
         let limit = self.definition.map_or(0, |d| d.cluster.repair.concurrency());
@@ -102,6 +102,6 @@ impl<'a> Pass<'a> {
     }
 }
 
-fn is_queued(case: EntryContext<'_>) -> bool {
-    matches!(case.of, EntryKind::Repair { entry, .. } if entry.status == RepairStatus::Queued)
+fn is_queued(ctx: EntryContext<'_>) -> bool {
+    matches!(ctx.of, EntryKind::Repair { entry, .. } if entry.status == RepairStatus::Queued)
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::super::{
     End, Pass,
-    attempts::After,
+    attempts::AttemptState,
     entry_context::{EntryContext, EntryKind},
 };
 use crate::{
@@ -23,144 +23,144 @@ use crate::{
 
 impl<'a> Pass<'a> {
     /// Moves an entry in progress on. Returns `None` if the entry waits for its turn.
-    pub(super) fn step_on(&mut self, case: EntryContext<'a>) -> Option<Reason> {
-        let EntryKind::Repair { entry, operation, step } = case.of else { return None };
+    pub(super) fn advance_step(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        let EntryKind::Repair { entry, operation, step } = ctx.of else { return None };
         // An entry in backoff is passed over.
-        if !entry.claims_machine() && case.backoff.1.is_some_and(|until| until > self.now.wall) {
+        if !entry.claims_machine() && ctx.backoff.1.is_some_and(|until| until > self.now.wall) {
             return None;
         }
         // Past the last step the entry fails, also while the queue is disabled (REP-11).
         if operation.step(step).is_none() {
-            return Some(self.finish_repair(case, End::Failed(past_the_last(operation.steps().len()))));
+            return Some(self.finish_repair(ctx, End::Failed(no_steps_left(operation.steps().len()))));
         }
         match (entry.status, entry.step_status) {
-            (RepairStatus::Processing, StepStatus::Draining) => Some(self.drain(case)),
-            (RepairStatus::Processing, StepStatus::Watching) => Some(self.watch(case)),
+            (RepairStatus::Processing, StepStatus::Draining) => Some(self.drain(ctx)),
+            (RepairStatus::Processing, StepStatus::Watching) => Some(self.watch(ctx)),
             _ => None,
         }
     }
 
     /// Watches after the command, or runs a further try. The health check decides what follows.
-    fn watch(&mut self, case: EntryContext<'a>) -> Reason {
-        if let Some(node) = self.node_of(case) {
-            self.restamp(case, node);
+    fn watch(&mut self, ctx: EntryContext<'a>) -> Reason {
+        if let Some(node) = self.node_of(ctx) {
+            self.renew_owner(ctx, node);
         }
         if !self.leading() {
             let last = String::new();
-            return self.not_ours().unwrap_or_else(|| waiting_for_health(case, None, last, Awaited::Check));
+            return self.not_leading().unwrap_or_else(|| waiting_for_health(ctx, None, last, Awaited::Check));
         }
-        let Some(task) = self.task(case) else { return self.no_definition() };
-        if let Some(why) = self.taken_back(case) {
-            return self.take_back(case, why);
+        let Some(task) = self.task(ctx) else { return self.no_definition() };
+        if let Some(why) = self.withheld_unwind_reason(ctx) {
+            return self.unwind_withheld(ctx, why);
         }
-        if let Some(reason) = self.retry_ordered(case, task) {
+        if let Some(reason) = self.retry_ordered(ctx, task) {
             return reason;
         }
-        match self.what_came_of(case.id, task) {
-            After::Succeeded(outcome) => self.watched(case, outcome),
-            After::TriesLeft(outcome) => {
+        match self.attempt_state(ctx.id, task) {
+            AttemptState::Succeeded(outcome) => self.watched(ctx, outcome),
+            AttemptState::TriesLeft(outcome) => {
                 let disabled = || Reason::CommandFailed {
                     end: outcome.end.clone(),
                     stderr: outcome.stderr.clone(),
                     retry: CommandRetry::OnceEnabled,
                 };
-                self.retry_by_definition(case, task).unwrap_or_else(disabled)
+                self.retry_by_definition(ctx, task).unwrap_or_else(disabled)
             }
             // A failed command fails the entry, and later steps do not run (REP-25).
-            After::Failed(outcome) => {
+            AttemptState::Failed(outcome) => {
                 let step = task.step.unwrap_or(0) + 1;
-                self.finish_repair(case, End::Failed(format!("the command of step {step}: {}", outcome.end)))
+                self.finish_repair(ctx, End::Failed(format!("the command of step {step}: {}", outcome.end)))
             }
             // The health check may settle it, else an operator has to.
-            After::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
-            After::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
+            AttemptState::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
+            AttemptState::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
         }
     }
 
     /// Begins the next step, in the same write, if the machine was not healthy within `watch_seconds`. No answer does
     /// not count as "not healthy" (REP-28).
-    fn watched(&mut self, case: EntryContext<'a>, outcome: &Outcome) -> Reason {
-        let until = watch_until(case, outcome);
-        let last = self.last_health(case);
+    fn watched(&mut self, ctx: EntryContext<'a>, outcome: &Outcome) -> Reason {
+        let until = watch_until(ctx, outcome);
+        let last = self.last_health_text(ctx);
         if self.now.wall < until {
             self.wake_at_wall(until);
-            return waiting_for_health(case, Some(until), last, Awaited::Check);
+            return waiting_for_health(ctx, Some(until), last, Awaited::Check);
         }
-        let over = self.boot_of(until);
-        match self.snap.work.get(&case.id).and_then(|w| w.check.as_ref()) {
+        let over = self.boot_time_of(until);
+        match self.snap.work.get(&ctx.id).and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => Reason::CheckUnavailable { why: why.clone() },
             // The check was sent again after the watch was over.
-            Some((at, CheckAnswer::No(_))) if *at >= over => self.next_step(case, &last),
-            _ => waiting_for_health(case, Some(until), last, Awaited::Check),
+            Some((at, CheckAnswer::No(_))) if *at >= over => self.next_step(ctx, &last),
+            _ => waiting_for_health(ctx, Some(until), last, Awaited::Check),
         }
     }
 
-    fn next_step(&mut self, case: EntryContext<'a>, last: &str) -> Reason {
-        let EntryKind::Repair { entry, operation, step } = case.of else { return Reason::Ready };
+    fn next_step(&mut self, ctx: EntryContext<'a>, last: &str) -> Reason {
+        let EntryKind::Repair { entry, operation, step } = ctx.of else { return Reason::Ready };
         let further = i64::from(!on(Mutation::StepTwice));
         let next =
-            EntryContext { of: EntryKind::Repair { entry, operation, step: step.saturating_add(further) }, ..case };
+            EntryContext { of: EntryKind::Repair { entry, operation, step: step.saturating_add(further) }, ..ctx };
         if operation.step(step.saturating_add(1)).is_none() {
-            let why = format!("{}, the health check says: {last}", past_the_last(operation.steps().len()));
-            return self.finish_repair(case, End::Failed(why));
+            let why = format!("{}, the health check says: {last}", no_steps_left(operation.steps().len()));
+            return self.finish_repair(ctx, End::Failed(why));
         }
         // While the queue is disabled, the entry stays in `watching`.
-        if !self.switch(case.queue()).enabled() {
+        if !self.switch(ctx.queue()).enabled() {
             return Reason::QueueDisabled;
         }
-        if let Some(reason) = self.paused(case.id, "the next step") {
+        if let Some(reason) = self.paused(ctx.id, "the next step") {
             return reason;
         }
         self.begin_step(next).unwrap_or_else(|reason| reason)
     }
 
     /// Starts the first action of a step: its drain or its command.
-    pub(super) fn begin_step(&mut self, case: EntryContext<'a>) -> Result<Reason, Reason> {
-        if let Some(reason) = self.stale_for(case).or_else(|| self.no_command(case)) {
+    pub(super) fn begin_step(&mut self, ctx: EntryContext<'a>) -> Result<Reason, Reason> {
+        if let Some(reason) = self.stale_for(ctx).or_else(|| self.no_command(ctx)) {
             return Err(reason);
         }
-        if let Some(late) = self.step_too_late(case) {
+        if let Some(late) = self.step_blocker(ctx) {
             return Err(late);
         }
-        if !self.needs_drain(case) {
-            return self.command(case, None, None);
+        if !self.needs_drain(ctx) {
+            return self.command(ctx, None, None);
         }
-        let node = self.node_of(case);
-        if let Some(reason) = self.wrong_node(case, node.map(AsRef::as_ref)) {
+        let node = self.node_of(ctx);
+        if let Some(reason) = self.wrong_node(ctx, node.map(AsRef::as_ref)) {
             return Err(reason);
         }
-        if let Some(barred) = self.etcd_bars(case) {
+        if let Some(barred) = self.etcd_blocker(ctx) {
             return Err(barred);
         }
-        self.start_drain(case);
+        self.start_drain(ctx);
         Ok(Reason::Working { phase: "starting the drain".to_owned() })
     }
 
     /// Returns the reason why the step may not begin now. A drain needs time before the end of its window; a command
     /// needs only an open window (I8).
-    pub(super) fn step_too_late(&self, case: EntryContext<'a>) -> Option<Reason> {
-        if self.needs_drain(case) { self.too_late(case) } else { self.barred(case) }
+    pub(super) fn step_blocker(&self, ctx: EntryContext<'a>) -> Option<Reason> {
+        if self.needs_drain(ctx) { self.too_late(ctx) } else { self.barred(ctx) }
     }
 
     /// Returns the boot time at which the watch after an entry's command ended, if it has ended.
-    pub(super) fn watch_is_over(&self, case: EntryContext<'a>) -> Option<f64> {
-        let EntryKind::Repair { entry, .. } = case.of else { return None };
+    pub(super) fn watch_ended_at(&self, ctx: EntryContext<'a>) -> Option<f64> {
+        let EntryKind::Repair { entry, .. } = ctx.of else { return None };
         if !entry.claims_machine() || entry.step_status != StepStatus::Watching {
             return None;
         }
-        let After::Succeeded(outcome) = self.what_came_of(case.id, self.task(case)?) else { return None };
-        let until = watch_until(case, outcome);
-        (self.now.wall >= until).then(|| self.boot_of(until))
+        let AttemptState::Succeeded(outcome) = self.attempt_state(ctx.id, self.task(ctx)?) else { return None };
+        let until = watch_until(ctx, outcome);
+        (self.now.wall >= until).then(|| self.boot_time_of(until))
     }
 
-    fn boot_of(&self, wall: Timestamp) -> f64 {
+    fn boot_time_of(&self, wall: Timestamp) -> f64 {
         self.boot() - seconds_between(wall, self.now.wall)
     }
 }
 
 /// Returns the end of the watch after this command.
-fn watch_until(case: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
-    let EntryKind::Repair { operation, step, .. } = case.of else { return outcome.at };
+fn watch_until(ctx: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
+    let EntryKind::Repair { operation, step, .. } = ctx.of else { return outcome.at };
     let watched = |s: &crate::model::cluster::Step| s.watch_seconds.filter(|_| !on(Mutation::StepUnwatched));
     let seconds = operation.step(step).and_then(watched).unwrap_or(0);
     after(outcome.at, seconds.max(0))
@@ -168,15 +168,15 @@ fn watch_until(case: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
 
 /// Returns the waiting reason of an entry whose health check decides.
 pub(super) fn waiting_for_health(
-    case: EntryContext<'_>,
+    ctx: EntryContext<'_>,
     until: Option<Timestamp>,
     last: String,
     awaited: Awaited,
 ) -> Reason {
-    let EntryKind::Repair { step, .. } = case.of else { return Reason::Ready };
+    let EntryKind::Repair { step, .. } = ctx.of else { return Reason::Ready };
     Reason::WaitingForHealth { step, until, last, awaited }
 }
 
-fn past_the_last(steps: usize) -> String {
+fn no_steps_left(steps: usize) -> String {
     format!("not healthy after the last of {steps} step{}", if steps == 1 { "" } else { "s" })
 }

@@ -17,7 +17,7 @@ fn wide(scene: Scene) -> Scene {
 }
 
 #[test]
-fn i1_api_servers_are_processed_one_by_one() {
+fn i1_api_servers_are_processed_one_at_a_time() {
     let scene = wide(Scene::new(0)).queued(&[(0, 1), (1, 2), (2, 3)]);
     assert_eq!(scene.starts(), [0]);
     assert_eq!(scene.reason(1), Reason::WaitingForControlPlane { other: "10.0.0.1".to_owned() });
@@ -31,7 +31,7 @@ fn i2_non_api_servers_are_processed_first() {
 }
 
 #[test]
-fn i2_no_api_server_starts_while_a_worker_is_in_work() {
+fn i2_no_api_server_starts_while_a_worker_is_in_progress() {
     let scene = wide(Scene::new(2)).queued(&[(0, 1)]).entry(1, 11, Rebooting, 5);
     assert!(scene.starts().is_empty());
 }
@@ -44,7 +44,7 @@ fn i2_api_servers_are_not_processed_simultaneously_with_others() {
 }
 
 #[test]
-fn a_worker_in_backoff_does_not_hold_the_api_servers_back() {
+fn a_worker_in_backoff_does_not_block_api_servers() {
     let scene = Scene::new(1).queued(&[(0, 11), (1, 1)]).change(0, |e| {
         e.drain_backoff_expire = Some(crate::model::time::after(super::scene::now(), 100));
     });
@@ -52,14 +52,14 @@ fn a_worker_in_backoff_does_not_hold_the_api_servers_back() {
 }
 
 #[test]
-fn older_seed_api_servers_are_processed_first() {
+fn order_first_processes_api_servers_first() {
     let scene = first(wide(Scene::new(2))).queued(&[(0, 11), (1, 1), (2, 12)]);
     assert_eq!(scene.starts(), [1]);
     assert!(matches!(scene.reason(0), Reason::WaitingForControlPlane { .. }));
 }
 
 #[test]
-fn older_seed_no_worker_starts_while_an_api_server_waits_for_workers_in_work() {
+fn order_first_starts_no_worker_while_an_api_server_waits() {
     let scene = first(wide(Scene::new(3))).entry(0, 11, Rebooting, 5).queued(&[(1, 1), (2, 12)]);
     assert!(scene.starts().is_empty());
     assert!(matches!(scene.reason(1), Reason::WaitingForWorkers { .. }));
@@ -67,7 +67,7 @@ fn older_seed_no_worker_starts_while_an_api_server_waits_for_workers_in_work() {
 }
 
 #[test]
-fn i7_no_api_server_starts_while_another_control_plane_is_not_ready_or_does_not_answer() {
+fn i7_no_api_server_starts_while_another_control_plane_is_unhealthy() {
     let not_ready = Scene::new(0)
         .with(|s| s.constraints.maximum_unreachable_nodes_for_reboot = 5)
         .queued(&[(0, 1)])
@@ -87,7 +87,7 @@ fn i7_no_api_server_starts_while_another_control_plane_is_not_ready_or_does_not_
 }
 
 #[test]
-fn workers_are_not_gated_by_the_control_planes_health() {
+fn control_plane_health_does_not_gate_workers() {
     let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| {
         s.snap.probes.get_mut("10.0.0.2").unwrap().error = Some("503".to_owned());
     });
@@ -95,7 +95,7 @@ fn workers_are_not_gated_by_the_control_planes_health() {
 }
 
 #[test]
-fn policy_node_asks_ready_alone() {
+fn policy_probe_node_checks_only_node_readiness() {
     let scene = Scene::new(0).queued(&[(0, 1)]).with(|s| {
         s.policy.control_plane_probe = "node".to_owned();
         s.snap.probes.clear();
@@ -104,7 +104,7 @@ fn policy_node_asks_ready_alone() {
 }
 
 #[test]
-fn i1_a_cancelled_api_server_counts_as_in_progress_until_it_has_come_back() {
+fn i1_a_cancelled_api_server_is_in_progress_until_it_is_back() {
     let cancelled = Scene::new(1)
         .entry(0, 1, Cancelled, 5)
         .cordoned(1, 0)
@@ -123,7 +123,7 @@ fn i1_a_cancelled_api_server_counts_as_in_progress_until_it_has_come_back() {
 }
 
 #[test]
-fn i1_an_api_server_under_repair_holds_back_the_others_and_no_worker() {
+fn i1_an_api_server_under_repair_blocks_other_api_servers_but_no_worker() {
     let repair = serde_json::json!({"index": "4", "address": "10.0.0.3", "machine_type": "t", "operation": "o",
         "status": "processing", "step_status": "draining"});
     let scene = |queue: &[(u64, u8)]| {
@@ -139,7 +139,7 @@ fn i1_an_api_server_under_repair_holds_back_the_others_and_no_worker() {
 
 /// The entry with the smaller index is processed while a later entry of the same API server is in progress already.
 #[test]
-fn i2_while_a_later_entry_of_an_api_server_is_in_work_no_worker_starts_beside_it() {
+fn i2_no_worker_starts_while_a_later_api_server_entry_is_in_progress() {
     for order in [ApiServerOrder::Last, ApiServerOrder::First] {
         let scene = Scene::new(2)
             .with(|s| {

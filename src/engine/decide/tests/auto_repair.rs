@@ -29,8 +29,9 @@ fn with_broken(cap: i64, states: &[(u8, &str)], others: u64) -> Snapshot {
     }
     let mut snap = snapshot(&scene, 0, states);
     let list = machines(&scene, 0, states);
-    let sick = list.list.into_iter().filter(|m| m.state != State::Healthy).collect();
-    let broken = Asked { good: Some(good(Machines { list: sick, warnings: Vec::new() })), error: None, at: Some(BOOT) };
+    let unhealthy = list.list.into_iter().filter(|m| m.state != State::Healthy).collect();
+    let broken =
+        Asked { good: Some(good(Machines { list: unhealthy, warnings: Vec::new() })), error: None, at: Some(BOOT) };
     snap.registry = Arc::new(Registry { broken, ..Registry::clone(&snap.registry) });
     snap
 }
@@ -40,7 +41,7 @@ fn repairs(cap: i64, states: &[(u8, &str)], others: u64) -> Decision {
 }
 
 #[test]
-fn i44_a_host_that_is_held_off_or_being_rebooted_explains_its_machine() {
+fn i44_machines_of_hosts_powered_off_or_rebooting_are_excluded_with_a_reason() {
     let host = |name: &str| crate::model::host::HostRow {
         namespace: "metal3".to_owned(),
         name: name.to_owned(),
@@ -63,13 +64,13 @@ fn i44_a_host_that_is_held_off_or_being_rebooted_explains_its_machine() {
     let source =
         crate::model::kube::SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false };
     kube.sources.insert(crate::model::kube::HOSTS_SOURCE.to_owned(), source);
-    let kept = super::super::kept_by_hosts(&kube, BOOT).unwrap();
+    let kept = super::super::machines_held_by_hosts(&kube, BOOT).unwrap();
     assert_eq!(kept.keys().collect::<Vec<_>>(), ["10.7.7.2", "10.7.7.3", "10.7.7.4"]);
     assert!(kept["10.7.7.2"].contains("metal3/bb is held off by fencer"), "{kept:?}");
 }
 
 #[test]
-fn i44_nothing_is_added_while_nobody_can_say_who_is_held_off() {
+fn i44_no_repair_is_added_while_the_hosts_are_unknown() {
     use crate::model::kube::{HOSTS_SOURCE, KubeView, SourceState};
     let snap = with_broken(3, &[(12, "UNREACHABLE")], 0);
     let with = |source: Option<SourceState>| {
@@ -85,21 +86,21 @@ fn i44_nothing_is_added_while_nobody_can_say_who_is_held_off() {
     let source = |synced, heard, error: Option<&str>| {
         Some(SourceState { synced, heard, proved: heard, error: error.map(str::to_owned), forbidden: false })
     };
-    for (source, said) in [
+    for (source, expected) in [
         (None, "not read yet"),
         (source(false, 0.0, None), "not read yet"),
         (source(false, 0.0, Some("does not answer")), "does not answer"),
         (source(true, BOOT - 11.0, None), "last read 11 s ago"),
     ] {
         let (adds, off) = with(source);
-        assert!(!adds && off.starts_with("waits for BareMetalHosts") && off.contains(said), "{said}: {off}");
+        assert!(!adds && off.starts_with("waits for BareMetalHosts") && off.contains(expected), "{expected}: {off}");
     }
     assert!(with(source(true, BOOT - 9.0, None)).0, "a young copy");
     assert!(with(source(true, BOOT, Some("it has no BareMetalHosts"))).0, "a definite no is an answer");
 }
 
 #[test]
-fn i42_automatic_repair_never_raises_the_queue_above_the_cap_and_says_so() {
+fn i42_automatic_repair_respects_the_entry_limit_and_reports_it() {
     let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
     let two = [(12, "UNHEALTHY"), (13, "UNREACHABLE")];
     let decision = repairs(3, &two, 1);
@@ -112,7 +113,7 @@ fn i42_automatic_repair_never_raises_the_queue_above_the_cap_and_says_so() {
 }
 
 #[test]
-fn i42_nothing_is_added_from_an_answer_that_is_no_longer_young() {
+fn i42_no_repair_is_added_from_a_stale_sabakan_answer() {
     let mut snap = with_broken(3, &[(12, "UNHEALTHY"), (13, "UNREACHABLE")], 1);
     let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
     let young = decide(&snap);
@@ -126,7 +127,7 @@ fn i42_nothing_is_added_from_an_answer_that_is_no_longer_young() {
 
 /// The boot check says booted, the Node is Ready and the entry is gone, but sabakan has not looked since.
 #[test]
-fn i42_a_machine_that_has_just_come_back_is_left_alone_until_sabakan_has_had_time_to_look() {
+fn i42_a_machine_that_just_came_back_is_not_repaired_before_sabakan_sees_it() {
     let adds = |seconds: i64, ready: bool| {
         let mut snap = with_broken(9, &[(13, "UNREACHABLE")], 0);
         let mut scene = scene().node(13, |n| n.ready = ready);

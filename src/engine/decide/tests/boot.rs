@@ -10,7 +10,7 @@ use crate::{
         attempt::Ended,
         cketerm_records::Verb,
         entry::EntryId,
-        host::{Asked, HostRow},
+        host::{HostRow, RebootAnnotations},
         policy::WorkerCompletion,
         reason::Reason,
         reboot::RebootStatus::Rebooting,
@@ -28,14 +28,14 @@ fn ok() -> Option<Ended> {
 }
 
 #[test]
-fn an_entry_is_removed_when_the_boot_check_says_true_also_while_disabled() {
+fn a_successful_boot_check_removes_the_entry_even_while_disabled() {
     let scene = Scene::new(1).rebooting(0, 11, 30, ok()).checked(0, CheckAnswer::Yes, Some(0.0));
     assert_eq!(scene.ends(0), Some(End::Booted));
     assert_eq!(scene.disabled().ends(0), Some(End::Booted));
 }
 
 #[test]
-fn i37_the_boot_check_gets_address_and_the_unix_time_of_the_transition() {
+fn i37_the_boot_check_gets_the_address_and_the_unix_time_of_the_transition() {
     let scene = Scene::new(1).rebooting(0, 11, 30, ok());
     let Some(Effect::BootCheck { argv, .. }) = scene.effect(0) else { panic!() };
     let since = scene.store.reboots.entries[&0].get().unwrap().last_transition_time.unwrap();
@@ -43,7 +43,7 @@ fn i37_the_boot_check_gets_address_and_the_unix_time_of_the_transition() {
 }
 
 #[test]
-fn a_check_that_gives_no_answer_is_no_step_further() {
+fn a_boot_check_without_an_answer_changes_nothing() {
     let scene =
         Scene::new(1).rebooting(0, 11, 30, ok()).checked(0, CheckAnswer::Unavailable("exit 127".to_owned()), None);
     assert_eq!(scene.ends(0), None);
@@ -51,7 +51,7 @@ fn a_check_that_gives_no_answer_is_no_step_further() {
 }
 
 #[test]
-fn policy_boot_id_asks_for_a_new_boot_id_and_ready_too() {
+fn policy_boot_id_also_requires_a_new_boot_id_and_ready() {
     let scene = Scene::new(1)
         .rebooting(0, 11, 30, ok())
         .checked(0, CheckAnswer::Yes, Some(0.0))
@@ -61,7 +61,7 @@ fn policy_boot_id_asks_for_a_new_boot_id_and_ready_too() {
 }
 
 #[test]
-fn i14_an_api_server_ends_on_check_boot_id_ready_and_a_probe_good_for_the_settle_time() {
+fn i14_an_api_server_ends_after_check_boot_id_ready_and_settle_time() {
     let scene = |sound| Scene::new(0).rebooting(0, 1, 300, ok()).checked(0, CheckAnswer::Yes, Some(sound));
     assert_eq!(scene(61.0).ends(0), None, "the boot id is the old one");
     assert_eq!(scene(59.0).booted(1).ends(0), None);
@@ -74,7 +74,7 @@ fn i14_an_api_server_ends_on_check_boot_id_ready_and_a_probe_good_for_the_settle
 }
 
 #[test]
-fn i25_a_failed_command_is_tried_again_as_often_as_the_definition_says_and_not_more() {
+fn i25_a_failed_command_is_retried_exactly_command_retries_times() {
     let scene = Scene::new(1).with(|s| {
         s.cluster.reboot.command_retries = Some(1);
         s.cluster.reboot.command_interval = Some(20);
@@ -103,7 +103,7 @@ fn i25_a_failed_command_is_tried_again_as_often_as_the_definition_says_and_not_m
 }
 
 #[test]
-fn i25_an_attempt_of_a_dead_leader_is_waited_out_and_never_run_again() {
+fn i25_an_attempt_of_a_dead_leader_is_awaited_and_never_rerun() {
     let scene = |since| {
         Scene::new(1)
             .with(|s| s.cluster.reboot.command_retries = Some(3))
@@ -124,7 +124,7 @@ fn i25_an_attempt_of_a_dead_leader_is_waited_out_and_never_run_again() {
 }
 
 #[test]
-fn a_rebooting_entry_without_an_attempt_of_ours_was_started_by_another_program() {
+fn a_rebooting_entry_without_an_attempt_was_started_by_another_program() {
     let scene =
         Scene::new(1).entry(0, 11, Rebooting, 30).cordoned(11, 0).checked(0, CheckAnswer::No("false".to_owned()), None);
     assert_eq!(scene.reason(0), Reason::OutcomeUnknown { attempt: None, until: None });
@@ -146,14 +146,14 @@ fn running(scene: Scene) -> Scene {
 }
 
 #[test]
-fn while_the_command_runs_nothing_else_happens_to_the_machine() {
+fn no_other_effect_is_planned_while_the_reboot_command_runs() {
     let scene = running(Scene::new(1).rebooting(0, 11, 5, None).checked(0, CheckAnswer::Yes, Some(0.0)));
     assert_eq!(scene.does(0), None);
     assert!(matches!(scene.reason(0), Reason::CommandRunning { .. }));
 }
 
 #[test]
-fn a_persons_retry_runs_the_command_once_more() {
+fn an_operators_retry_runs_the_command_once_more() {
     let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10);
     let Some(Effect::RunAgain { attempt, order: Some(_), .. }) = scene.effect(0) else { panic!() };
     assert!(attempt.ordered_by.unwrap().contains("T-1"));
@@ -162,7 +162,7 @@ fn a_persons_retry_runs_the_command_once_more() {
 }
 
 #[test]
-fn i7_the_command_of_an_api_server_runs_again_only_while_the_others_are_well_or_it_is_down_itself() {
+fn i7_an_api_server_command_is_retried_only_if_the_others_are_healthy() {
     let scene = Scene::new(0).rebooting(0, 1, 30, failed()).order(0, Verb::Retry, 10);
     assert!(matches!(scene.effect(0), Some(Effect::RunAgain { .. })));
     let other = scene.node(2, |n| n.ready = false);
@@ -173,7 +173,7 @@ fn i7_the_command_of_an_api_server_runs_again_only_while_the_others_are_well_or_
 }
 
 #[test]
-fn done_treats_the_machine_as_booted_but_the_node_must_be_ready() {
+fn done_ends_a_reboot_as_booted_once_its_node_is_ready() {
     let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Done, 10);
     assert!(matches!(scene.ends(0), Some(End::DoneBy(_))));
     // Ready is read afresh right before the end: the watch may be silent while the Node is down.
@@ -182,7 +182,7 @@ fn done_treats_the_machine_as_booted_but_the_node_must_be_ready() {
 }
 
 #[test]
-fn done_ends_an_entry_at_once_whose_command_a_dead_leader_began_and_waits_for_one_of_ours() {
+fn done_ends_a_dead_leaders_command_at_once_but_awaits_our_own() {
     let dead = Scene::new(1)
         .rebooting(0, 11, 30, None)
         .attempt(0, 11, 1, 3, 30, None)
@@ -200,7 +200,7 @@ fn done_ends_an_entry_at_once_whose_command_a_dead_leader_began_and_waits_for_on
 
 /// With an unconditional write, ckecli restores an entry beside the attempts that an earlier entry with its index left.
 #[test]
-fn i25_what_an_entry_left_that_was_called_done_is_not_tried_again_by_itself() {
+fn i25_an_attempt_marked_done_is_not_retried_automatically() {
     let scene = Scene::new(1)
         .with(|s| s.cluster.reboot.command_retries = Some(1))
         .rebooting(0, 11, 30, failed())
@@ -212,7 +212,7 @@ fn i25_what_an_entry_left_that_was_called_done_is_not_tried_again_by_itself() {
 }
 
 #[test]
-fn a_new_uid_with_the_same_address_ready_ends_the_entry() {
+fn a_replaced_ready_node_with_the_same_address_ends_the_entry() {
     let scene = Scene::new(1).rebooting(0, 11, 30, ok()).node(11, |n| {
         n.uid = "new".to_owned();
         n.owner = None;
@@ -222,14 +222,14 @@ fn a_new_uid_with_the_same_address_ready_ends_the_entry() {
 }
 
 #[test]
-fn i35_a_reboot_that_takes_longer_than_thirty_minutes_is_reported_stuck_and_not_rebooted_again() {
+fn i35_a_reboot_longer_than_30_minutes_is_reported_stuck_and_not_repeated() {
     let scene = Scene::new(1).rebooting(0, 11, 1801, ok()).checked(0, CheckAnswer::No("false".to_owned()), None);
     assert!(matches!(scene.reason(0), Reason::WaitingForBoot { stuck: true, .. }));
     assert!(!matches!(scene.effect(0), Some(Effect::RunAgain { .. })));
 }
 
 #[test]
-fn i27_a_cancel_removes_the_entry_at_once_even_while_its_command_runs() {
+fn i27_a_cancel_removes_the_entry_even_while_its_command_runs() {
     let scene = Scene::new(1)
         .entry(0, 11, crate::model::reboot::RebootStatus::Cancelled, 5)
         .cordoned(11, 0)
@@ -248,7 +248,7 @@ fn i27_a_cancel_removes_the_entry_at_once_even_while_its_command_runs() {
 }
 
 #[test]
-fn i13_a_disabled_queue_runs_no_command_again_and_leaves_the_machine_to_its_boot_check() {
+fn i13_a_disabled_queue_retries_no_command_but_continues_the_boot_check() {
     let scene = Scene::new(1)
         .with(|s| s.cluster.reboot.command_retries = Some(3))
         .rebooting(0, 11, 30, failed())
@@ -263,7 +263,7 @@ fn i13_a_disabled_queue_runs_no_command_again_and_leaves_the_machine_to_its_boot
 }
 
 #[test]
-fn i16_a_machine_that_somebody_uncordoned_is_not_rebooted_again_under_its_pods() {
+fn i16_the_command_is_not_retried_on_an_uncordoned_node() {
     let scene =
         Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10).node(11, |n| n.unschedulable = false);
     assert!(!matches!(scene.effect(0), Some(Effect::RunAgain { .. })));
@@ -271,7 +271,7 @@ fn i16_a_machine_that_somebody_uncordoned_is_not_rebooted_again_under_its_pods()
 }
 
 #[test]
-fn i10_a_reboot_that_cke_started_is_ended_by_us_and_leaves_no_orphan() {
+fn i10_a_reboot_started_by_cke_is_completed_without_an_orphaned_cordon() {
     let scene = Scene::new(1)
         .entry(0, 11, Rebooting, 30)
         .cordoned(11, 0)
@@ -284,7 +284,7 @@ fn i10_a_reboot_that_cke_started_is_ended_by_us_and_leaves_no_orphan() {
 
 /// Another entry may have rebooted the machine before the withheld command.
 #[test]
-fn i14_the_boot_id_from_before_is_that_of_the_first_command_that_began() {
+fn i14_the_previous_boot_id_is_that_of_the_first_command_that_began() {
     let withheld = Ended::Withheld("the cluster definition has changed meanwhile".to_owned());
     let tried = Scene::new(1).rebooting(0, 11, 30, Some(withheld.clone())).booted(11);
     let Some(Effect::RunAgain { attempt, .. }) = tried.effect(0) else { panic!("{:?}", tried.effect(0)) };
@@ -307,7 +307,7 @@ fn i14_the_boot_id_from_before_is_that_of_the_first_command_that_began() {
 /// A failed command may have rebooted its machine, and the next one again. A boot id that differs from the first one's
 /// is not enough, nor is one that was reported by a Node that was not Ready.
 #[test]
-fn i14_after_a_cancel_the_boot_id_is_new_to_each_command() {
+fn i14_after_a_cancel_the_boot_id_must_differ_from_every_commands() {
     let orphan = |id: &'static str, not_ready: bool, check: Option<CheckAnswer>| {
         let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(255)));
         let scene = scene.attempt(0, 11, 2, LEASE, 30, Some(Ended::Exit(0))).with(|s| {
@@ -345,7 +345,7 @@ fn host() -> HostRow {
 }
 
 #[test]
-fn a_host_that_is_held_off_or_has_a_power_error_is_why_its_machine_does_not_boot() {
+fn a_host_held_off_or_with_a_power_error_is_the_reason_for_not_booting() {
     let with = |scene: Scene, host: HostRow| {
         scene.with(|s| {
             s.kube.hosts.insert((host.namespace.clone(), host.name.clone()), std::sync::Arc::new(host.clone()));
@@ -354,7 +354,7 @@ fn a_host_that_is_held_off_or_has_a_power_error_is_why_its_machine_does_not_boot
     let waits = || Scene::new(2).rebooting(0, 11, 300, ok()).checked(0, CheckAnswer::No("false".to_owned()), None);
     let held = || {
         let keys = [("a".to_owned(), String::new()), ("cketerm-fence".to_owned(), String::new())].into();
-        HostRow { asked: Asked { base: None, keys }, ..host() }
+        HostRow { asked: RebootAnnotations { base: None, keys }, ..host() }
     };
     assert!(matches!(with(waits(), host()).reason(0), Reason::WaitingForBoot { .. }), "nothing is wrong with it");
     let keys = Reason::HeldByOtherKey { keys: vec!["a".to_owned(), "cketerm-fence".to_owned()] };

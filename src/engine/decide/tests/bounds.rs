@@ -56,13 +56,13 @@ fn after(mut scene: Scene) -> Scene {
 }
 
 #[test]
-fn i49_tries_of_the_definition_are_never_folded() {
+fn i49_attempts_within_command_retries_are_never_folded() {
     let scene = failed_times(150).with(|s| s.cluster.reboot.command_retries = Some(300));
     assert_eq!(folded(&scene.checked(0, CheckAnswer::No("down".to_owned()), None)), [0_u32; 0]);
 }
 
 #[test]
-fn i49_a_persons_retry_folds_the_oldest_tries_but_never_below_those_of_the_definition() {
+fn i49_an_operators_retry_folds_only_attempts_beyond_command_retries() {
     let ordered = |retries: i64, n: u32| {
         let scene = failed_times(n).with(|s| s.cluster.reboot.command_retries = Some(retries));
         scene.order(0, Verb::Retry, 10)
@@ -74,7 +74,7 @@ fn i49_a_persons_retry_folds_the_oldest_tries_but_never_below_those_of_the_defin
 }
 
 #[test]
-fn i25_folded_tries_never_let_a_command_run_once_more() {
+fn i25_folded_attempts_still_count_as_tries() {
     let scene = failed_times(60).with(|s| s.cluster.reboot.command_retries = Some(49));
     let mut scene = scene.order(0, Verb::Retry, 10);
     for _ in 0..3 {
@@ -88,7 +88,7 @@ fn i25_folded_tries_never_let_a_command_run_once_more() {
 }
 
 #[test]
-fn i14_what_is_known_of_the_machine_is_not_folded() {
+fn i14_attempts_with_unique_machine_state_are_not_folded() {
     let scene = failed_times(60).with(|s| {
         for number in [3, 5] {
             let stored = s.store.attempts.get_mut(&(EntryId::reboot(0), number)).unwrap();
@@ -102,7 +102,7 @@ fn i14_what_is_known_of_the_machine_is_not_folded() {
 }
 
 #[test]
-fn i49_attempts_that_were_withheld_do_not_pile_up() {
+fn i49_withheld_attempts_do_not_accumulate() {
     let mut scene = Scene::new(1).rebooting(0, 11, 4000, failed()).with(|s| {
         s.cluster.reboot.command_retries = Some(5);
         s.cluster.reboot.command_interval = Some(0);
@@ -123,7 +123,7 @@ fn i49_attempts_that_were_withheld_do_not_pile_up() {
 }
 
 #[test]
-fn i8_a_first_command_that_was_withheld_is_kept_so_that_its_drain_is_taken_back() {
+fn i8_a_withheld_first_attempt_is_kept_so_its_drain_can_be_reverted() {
     let scene = Scene::new(1).rebooting(0, 11, 60, withheld());
     assert_eq!(folded(&scene), [0_u32; 0]);
     let scene = scene.attempt(0, 11, 2, LEASE, 30, withheld());
@@ -146,7 +146,7 @@ fn ending(attempts: Vec<Attempt>) -> Ending {
 }
 
 #[test]
-fn i49_an_ending_keeps_the_first_and_the_newest_attempts_and_says_how_many_are_gone() {
+fn i49_an_ending_keeps_the_first_and_newest_attempts_and_counts_the_rest() {
     let attempts = |n: u32| -> Vec<Attempt> {
         let scene = failed_times(n);
         scene.store.attempts_of(EntryId::reboot(0)).filter_map(Stored::get).cloned().collect()
@@ -187,7 +187,7 @@ fn tainting(waiting: u64) -> Apply {
 }
 
 #[test]
-fn i49_a_change_of_the_definition_compares_a_bounded_number_of_keys_however_many_entries_wait() {
+fn i49_a_definition_change_compares_a_bounded_number_of_keys() {
     let keys = Keys::new("/cke/");
     let few = tainting(64);
     assert_eq!(few.waiting.len(), 64);
@@ -208,7 +208,7 @@ fn i49_a_change_of_the_definition_compares_a_bounded_number_of_keys_however_many
 }
 
 #[test]
-fn i49_what_etcd_does_not_take_is_the_entrys_reason_and_needs_a_person() {
+fn i49_a_transaction_too_large_for_etcd_is_the_reason_of_its_entry() {
     let id = EntryId::reboot(0);
     let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Done, 10);
     let effect = scene.effect(0).unwrap();

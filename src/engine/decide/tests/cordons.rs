@@ -20,7 +20,7 @@ fn release(decision: &Decision, last: u8) -> Option<(bool, bool)> {
 }
 
 #[test]
-fn i10_a_cordon_of_ours_is_removed_when_its_entry_is_queued_again_or_gone_also_while_disabled() {
+fn i10_our_cordon_is_removed_when_its_entry_is_requeued_or_gone() {
     let queued = Scene::new(1).queued(&[(0, 11)]).cordoned(11, 0).disabled();
     assert_eq!(release(&queued.decide(), 11), Some((true, false)));
     let gone = Scene::new(1).cordoned(11, 0);
@@ -28,7 +28,7 @@ fn i10_a_cordon_of_ours_is_removed_when_its_entry_is_queued_again_or_gone_also_w
 }
 
 #[test]
-fn i10_ckes_mark_without_an_owner_is_taken_off_too() {
+fn i10_ckes_annotation_without_an_owner_is_removed() {
     let scene = Scene::new(1).node(11, |n| {
         n.unschedulable = true;
         n.cke_mark = true;
@@ -37,7 +37,7 @@ fn i10_ckes_mark_without_an_owner_is_taken_off_too() {
 }
 
 #[test]
-fn i5_i10_beside_an_entry_that_cannot_be_read_a_cordon_with_ckes_mark_alone_stays_and_ours_go() {
+fn i5_i10_an_unreadable_entry_keeps_only_cordons_without_an_owner() {
     let scene = Scene::new(4)
         .queued(&[(7, 14)])
         .cordoned(12, 0)
@@ -56,19 +56,19 @@ fn i5_i10_beside_an_entry_that_cannot_be_read_a_cordon_with_ckes_mark_alone_stay
 }
 
 #[test]
-fn i11_the_administrators_own_cordon_from_before_stays() {
+fn i11_a_cordon_set_by_an_administrator_before_the_drain_stays() {
     let scene = Scene::new(1).cordoned(11, 0).owner(11, |o| o.schedulable_before = false);
     assert_eq!(release(&scene.decide(), 11), Some((false, false)));
 }
 
 #[test]
-fn i12_a_cordon_that_was_made_the_administrators_stays() {
+fn i12_a_cordon_with_keep_cordoned_stays() {
     let scene = Scene::new(1).cordoned(11, 0).node(11, |n| n.keep_cordoned = true);
     assert_eq!(release(&scene.decide(), 11), Some((false, true)));
 }
 
 #[test]
-fn i13_a_node_whose_entry_is_draining_or_rebooting_is_never_let_go_of_whatever_the_switch_says() {
+fn i13_nodes_of_draining_or_rebooting_entries_are_never_uncordoned() {
     let rebooting = Scene::new(1).rebooting(0, 11, 5, Some(Ended::Exit(0))).disabled();
     assert_eq!(release(&rebooting.decide(), 11), None);
     let draining = Scene::new(1).draining(0, 11, 5).disabled();
@@ -76,7 +76,7 @@ fn i13_a_node_whose_entry_is_draining_or_rebooting_is_never_let_go_of_whatever_t
 }
 
 #[test]
-fn i14_after_a_cancel_a_rebooting_node_stays_cordoned_until_a_new_boot_id_and_ready() {
+fn i14_after_a_cancel_the_node_stays_cordoned_until_it_rebooted_and_is_ready() {
     let orphan = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0)));
     let decision = orphan.decide();
     assert_eq!(release(&decision, 11), None);
@@ -87,11 +87,12 @@ fn i14_after_a_cancel_a_rebooting_node_stays_cordoned_until_a_new_boot_id_and_re
 }
 
 #[test]
-fn i14_after_done_the_node_is_let_go_of_once_it_is_ready_whatever_its_boot_id() {
+fn i14_after_done_the_node_is_uncordoned_once_ready_whatever_its_boot_id() {
     // The Node was Ready when the entry ended, and went down before the uncordon.
-    let said = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).called_done(0, 1);
-    assert_eq!(release(&said.decide(), 11), Some((true, false)));
-    let down = said.node(11, |n| n.ready = false);
+    let marked_done =
+        Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).called_done(0, 1);
+    assert_eq!(release(&marked_done.decide(), 11), Some((true, false)));
+    let down = marked_done.node(11, |n| n.ready = false);
     let decision = down.decide();
     assert_eq!(release(&decision, 11), None);
     assert!(matches!(decision.orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
@@ -101,7 +102,7 @@ fn i14_after_done_the_node_is_let_go_of_once_it_is_ready_whatever_its_boot_id() 
 /// `done` ends the entry at once, while the command of a dead leader may go on. Nothing happens to its machine before
 /// that command has ended or cannot run any more.
 #[test]
-fn i14_after_done_beside_a_command_that_may_run_the_cordon_stays_until_its_end_or_its_bound() {
+fn i14_after_done_the_cordon_stays_while_the_command_may_still_run() {
     let since = |ago| {
         let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, 3, 60, None).called_done(0, 1);
         scene.with(|s| s.snap.engine.leading.as_mut().unwrap().since = super::scene::BOOT - ago)
@@ -120,7 +121,7 @@ fn i14_after_done_beside_a_command_that_may_run_the_cordon_stays_until_its_end_o
 }
 
 #[test]
-fn i14_after_done_of_a_reboot_that_cke_started_the_node_is_let_go_of_once_it_is_ready() {
+fn i14_after_done_of_a_reboot_by_cke_the_node_is_uncordoned_once_ready() {
     let begun = Scene::new(1)
         .entry(0, 11, Rebooting, 30)
         .cordoned(11, 0)
@@ -128,9 +129,9 @@ fn i14_after_done_of_a_reboot_that_cke_started_the_node_is_let_go_of_once_it_is_
         .order(0, Verb::Done, 10);
     let Some(Effect::Stamp { owner, cordon: false, .. }) = begun.effect(0) else { panic!() };
     assert!(owner.called_done && !owner.taken_over_rebooting);
-    let said = Scene::new(1).cordoned(11, 0).owner(11, |o| o.called_done = true);
-    assert_eq!(release(&said.decide(), 11), Some((true, false)));
-    let down = said.node(11, |n| n.ready = false);
+    let marked_done = Scene::new(1).cordoned(11, 0).owner(11, |o| o.called_done = true);
+    assert_eq!(release(&marked_done.decide(), 11), Some((true, false)));
+    let down = marked_done.node(11, |n| n.ready = false);
     assert_eq!(release(&down.decide(), 11), None);
     assert!(matches!(down.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
     assert!(down.clone().queued(&[(1, 11)]).starts().is_empty(), "no new drain writes over the record");
@@ -138,7 +139,7 @@ fn i14_after_done_of_a_reboot_that_cke_started_the_node_is_let_go_of_once_it_is_
 }
 
 #[test]
-fn a_person_who_uncordons_an_orphan_settles_it() {
+fn uncordoning_an_orphaned_node_settles_it() {
     let orphan = Scene::new(1).cordoned(11, 0).node(11, |n| n.unschedulable = false).attempt(
         0,
         11,
@@ -151,14 +152,14 @@ fn a_person_who_uncordons_an_orphan_settles_it() {
 }
 
 #[test]
-fn a_command_that_was_cancelled_before_it_started_leaves_no_orphan() {
+fn a_command_cancelled_before_its_start_leaves_no_orphaned_cordon() {
     let end = Some(Ended::NotStarted("cancelled".to_owned()));
     let scene = Scene::new(1).cordoned(11, 0).attempt(0, 11, 1, LEASE, 60, end);
     assert_eq!(release(&scene.decide(), 11), Some((true, false)));
 }
 
 #[test]
-fn an_open_attempt_of_a_cancelled_entry_keeps_its_slot_and_bars_the_machine() {
+fn an_open_attempt_of_a_cancelled_entry_keeps_its_slot_and_its_machine() {
     let scene = Scene::new(2)
         .entry(0, 11, Cancelled, 5)
         .cordoned(11, 0)
@@ -171,14 +172,14 @@ fn an_open_attempt_of_a_cancelled_entry_keeps_its_slot_and_bars_the_machine() {
 }
 
 #[test]
-fn i23_a_new_leader_stamps_the_nodes_of_rebooting_entries_with_its_lease() {
+fn i23_a_new_leader_records_its_lease_on_nodes_of_rebooting_entries() {
     let scene = Scene::new(1).rebooting(0, 11, 5, Some(Ended::Exit(0))).owner(11, |o| o.lease = 3);
     let Some(Effect::Stamp { owner, cordon: false, .. }) = scene.effect(0) else { panic!() };
     assert_eq!((owner.lease, owner.boot_id.as_str()), (LEASE, "before"));
 }
 
 #[test]
-fn a_node_that_cke_is_rebooting_gets_its_first_record_and_is_an_orphan_after_a_cancel() {
+fn a_node_rebooted_by_cke_gets_an_owner_and_is_orphaned_after_a_cancel() {
     let scene = Scene::new(1).entry(0, 11, Rebooting, 5).node(11, |n| {
         n.unschedulable = true;
         n.cke_mark = true;
@@ -194,13 +195,13 @@ fn a_node_that_cke_is_rebooting_gets_its_first_record_and_is_an_orphan_after_a_c
 }
 
 #[test]
-fn attempts_whose_entry_and_cordon_are_gone_go_into_history() {
+fn attempts_without_entry_and_cordon_move_to_history() {
     let scene = Scene::new(1).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0)));
     assert!(scene.decide().effects.iter().any(|p| matches!(p.effect, Effect::Settle { .. })));
 }
 
 #[test]
-fn i14_an_old_copy_of_the_nodes_does_not_make_the_proof_of_a_powered_machine_history() {
+fn i14_stale_nodes_do_not_move_attempts_to_history() {
     let mut snap = Scene::new(1).attempt(0, 11, 1, LEASE, 60, Some(Ended::Exit(0))).snapshot();
     let at =
         crate::clock::Now { boot: std::time::Duration::from_secs_f64(super::scene::BOOT), wall: super::scene::now() };
@@ -214,7 +215,7 @@ fn i14_an_old_copy_of_the_nodes_does_not_make_the_proof_of_a_powered_machine_his
 }
 
 #[test]
-fn i13_a_definition_that_cannot_be_read_lets_go_of_nothing() {
+fn i13_an_unreadable_definition_uncordons_no_node() {
     let scene = Scene::new(2).draining(0, 11, 5).rebooting(1, 12, 30, Some(Ended::Exit(0))).booted(12);
     let mut snap = scene.snapshot();
     let mut store = (*snap.store).clone();
@@ -229,7 +230,7 @@ fn i13_a_definition_that_cannot_be_read_lets_go_of_nothing() {
 }
 
 #[test]
-fn i14_a_new_entry_does_not_wipe_out_what_keeps_the_cordon_of_a_machine_that_is_away() {
+fn i14_a_new_entry_does_not_overwrite_the_owner_of_an_orphaned_cordon() {
     let scene = Scene::new(1).cordoned(11, 3).attempt(3, 11, 1, LEASE, 40, Some(Ended::Exit(0))).queued(&[(4, 11)]);
     assert!(scene.starts().is_empty());
     assert!(matches!(scene.reason(4), Reason::OrphanedCordon { .. }));
@@ -237,7 +238,7 @@ fn i14_a_new_entry_does_not_wipe_out_what_keeps_the_cordon_of_a_machine_that_is_
 }
 
 #[test]
-fn i14_a_drain_that_has_begun_writes_over_no_record_of_a_machine_that_went_away_since() {
+fn i14_a_running_drain_does_not_overwrite_the_owner_of_an_orphaned_cordon() {
     let drains = Scene::new(1).draining(4, 11, 5).cordoned(11, 3).attempt(3, 11, 1, LEASE, 40, Some(Ended::Exit(0)));
     assert_eq!(drains.does(4), None);
     assert!(matches!(drains.reason(4), Reason::OrphanedCordon { .. }));
@@ -245,7 +246,7 @@ fn i14_a_drain_that_has_begun_writes_over_no_record_of_a_machine_that_went_away_
 }
 
 #[test]
-fn i1_an_api_server_that_cke_rebooted_and_a_person_cancelled_counts_until_it_is_back() {
+fn i1_a_cancelled_api_server_reboot_by_cke_counts_until_it_is_back() {
     let scene = Scene::new(0)
         .cordoned(1, 3)
         .owner(1, |o| {
@@ -257,7 +258,7 @@ fn i1_an_api_server_that_cke_rebooted_and_a_person_cancelled_counts_until_it_is_
 }
 
 #[test]
-fn i10_a_cordon_made_again_after_a_persons_uncordon_is_ours() {
+fn i10_a_cordon_repeated_after_an_operators_uncordon_is_ours() {
     let scene = Scene::new(1)
         .draining(0, 11, 1)
         .owner(11, |o| o.schedulable_before = false)
@@ -267,7 +268,7 @@ fn i10_a_cordon_made_again_after_a_persons_uncordon_is_ours() {
 }
 
 #[test]
-fn i24_a_record_that_may_be_a_later_leaders_is_let_alone_until_a_keep_alive_proves_that_we_still_lead() {
+fn i24_a_cordon_of_a_possible_later_leader_stays_until_leadership_is_confirmed() {
     let later = Scene::new(1).queued(&[(0, 11)]).disabled().cordoned(11, 0).owner(11, |o| o.lease = LEASE + 1);
     let seen = |at: f64| later.clone().foreign(11, LEASE + 1, at);
     assert_eq!(release(&seen(BOOT - 5.0).acknowledged(BOOT - 6.0).decide(), 11), None, "revoked behind our back?");

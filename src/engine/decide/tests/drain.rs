@@ -35,7 +35,7 @@ pub(super) fn unprotected(scene: Scene) -> Scene {
 }
 
 #[test]
-fn i9_the_cordon_records_who_for_which_entry_and_what_was_before() {
+fn i9_the_cordon_records_its_owner_entry_and_previous_state() {
     let scene = Scene::new(1).entry(0, 11, Draining, 1).work(0, |_| {});
     let Some(Effect::Stamp { owner, cordon: true, mark: true, .. }) = scene.effect(0) else { panic!() };
     assert_eq!((owner.lease, owner.entry.index, owner.schedulable_before), (super::scene::LEASE, 0, true));
@@ -43,14 +43,14 @@ fn i9_the_cordon_records_who_for_which_entry_and_what_was_before() {
 }
 
 #[test]
-fn i11_a_node_that_was_unschedulable_before_gets_our_annotation_and_not_ckes() {
+fn i11_a_node_unschedulable_before_gets_cketerms_annotation_but_not_ckes() {
     let scene = Scene::new(1).entry(0, 11, Draining, 1).work(0, |_| {}).node(11, |n| n.unschedulable = true);
     let Some(Effect::Stamp { owner, mark: false, .. }) = scene.effect(0) else { panic!() };
     assert!(!owner.schedulable_before);
 }
 
 #[test]
-fn i9_ckes_cordon_is_taken_over_as_a_cordon_of_the_queue() {
+fn i9_a_cordon_by_cke_is_taken_over() {
     let scene = Scene::new(1).entry(0, 11, Draining, 1).work(0, |_| {}).node(11, |n| {
         n.unschedulable = true;
         n.cke_mark = true;
@@ -60,21 +60,21 @@ fn i9_ckes_cordon_is_taken_over_as_a_cordon_of_the_queue() {
 }
 
 #[test]
-fn i23_a_new_leader_stamps_its_lease_before_anything_else() {
+fn i23_a_new_leader_records_its_lease_on_the_node_first() {
     let scene = Scene::new(1).draining(0, 11, 1).owner(11, |o| o.lease = 3).pod(11, "web", |_| {});
     let Some(Effect::Stamp { owner, .. }) = scene.effect(0) else { panic!() };
     assert_eq!(owner.lease, super::scene::LEASE);
 }
 
 #[test]
-fn nothing_is_asked_of_pods_before_they_are_listed() {
+fn no_preview_is_sent_before_the_pods_are_listed() {
     let scene = Scene::new(1).draining(0, 11, 1).with(|s| s.kube.pods.get_mut("10.0.0.11").unwrap().synced = false);
     assert_eq!(scene.does(0), None);
     assert!(scene.decide().watch_pods.contains("10.0.0.11"));
 }
 
 #[test]
-fn i15_a_protected_running_job_backs_off_at_once_before_anything_is_asked_or_evicted() {
+fn i15_a_protected_running_job_backs_off_before_any_preview_or_eviction() {
     let scene = Scene::new(1)
         .with(|s| s.cluster.reboot.evict_retries = Some(5))
         .draining(0, 11, 1)
@@ -92,7 +92,7 @@ fn i15_a_protected_running_job_backs_off_at_once_before_anything_is_asked_or_evi
 }
 
 #[test]
-fn after_a_refused_preview_evict_retries_more_are_made_evict_interval_apart() {
+fn a_refused_preview_is_retried_evict_retries_times_at_evict_interval() {
     let blocked =
         Reason::BlockedByPdb { pod: "shop/web".to_owned(), pdb: "shop/web".to_owned(), healthy: 1, needed: 1 };
     let scene = Scene::new(1)
@@ -151,7 +151,7 @@ fn i19_mirror_daemonset_and_finished_pods_and_pending_jobs_never_block() {
 }
 
 #[test]
-fn i18_running_jobs_that_are_not_protected_are_deleted_and_others_evicted_together() {
+fn i18_unprotected_running_jobs_are_deleted_while_other_pods_are_evicted() {
     let scene = Scene::new(1)
         .with(|s| {
             let selector = serde_json::json!({"matchLabels": {"keep": "yes"}});
@@ -178,7 +178,7 @@ fn i18_after_a_pdb_refusal_a_pod_is_deleted_only_in_an_unprotected_namespace() {
 }
 
 #[test]
-fn if_one_was_accepted_a_refused_pod_waits_for_its_budgets_change() {
+fn after_an_accepted_eviction_a_refused_pod_waits_until_its_budget_changes() {
     let scene = Scene::new(1)
         .draining(0, 11, 1)
         .pod(11, "web", |_| {})
@@ -198,7 +198,7 @@ fn if_one_was_accepted_a_refused_pod_waits_for_its_budgets_change() {
 }
 
 #[test]
-fn if_none_was_accepted_the_drain_backs_off() {
+fn without_an_accepted_eviction_the_drain_backs_off() {
     let scene = Scene::new(1)
         .draining(0, 11, 1)
         .pod(11, "web", |_| {})
@@ -215,7 +215,7 @@ fn if_none_was_accepted_the_drain_backs_off() {
 }
 
 #[test]
-fn a_drain_taken_over_counts_as_having_evicted() {
+fn a_drain_taken_over_is_treated_as_having_evicted_pods() {
     let scene = Scene::new(1)
         .draining(0, 11, 1)
         .pod(11, "web", |_| {})
@@ -226,7 +226,7 @@ fn a_drain_taken_over_counts_as_having_evicted() {
 }
 
 #[test]
-fn i20_retry_after_is_a_wait_and_each_answer_has_its_reason() {
+fn i20_retry_after_delays_the_retry_and_each_answer_has_its_reason() {
     let lag = Verdict::Held { hold: PodHold::BudgetLag { budget: "shop/web".to_owned() }, retry_after: Some(10) };
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).budget("web", "web").answered(0, "web", lag);
     assert_eq!(scene.does(0), None);
@@ -254,7 +254,7 @@ fn i20_retry_after_is_a_wait_and_each_answer_has_its_reason() {
 }
 
 #[test]
-fn i21_an_accepted_eviction_is_not_yet_a_pod_that_is_gone() {
+fn i21_an_accepted_eviction_still_waits_for_the_pod_to_disappear() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).answered(0, "web", Verdict::Accepted);
     assert_eq!(scene.does(0), None);
     assert!(matches!(scene.reason(0), Reason::PodsLeaving { left: 1, .. }));
@@ -275,14 +275,14 @@ fn i22_a_pod_stuck_terminating_is_named_sixty_seconds_after_its_grace_period() {
 }
 
 #[test]
-fn i16_volumes_in_use_hold_the_power_command_back() {
+fn i16_volumes_in_use_delay_the_power_command() {
     let scene = Scene::new(1).draining(0, 11, 1).node(11, |n| n.volumes_in_use = vec!["vol-1".to_owned()]);
     assert_eq!(scene.does(0), None);
     assert_eq!(scene.reason(0), Reason::VolumeAttached { names: vec!["vol-1".to_owned()] });
 }
 
 #[test]
-fn a_drain_that_timed_out_backs_off_with_what_blocked_it() {
+fn a_drain_that_timed_out_backs_off_with_the_blocking_reason() {
     let scene = Scene::new(1).draining(0, 11, 600).pod(11, "web", |_| {});
     assert_eq!(scene.does(0), Some("backing off"));
     let default = Reboot::default();
@@ -292,7 +292,7 @@ fn a_drain_that_timed_out_backs_off_with_what_blocked_it() {
 }
 
 #[test]
-fn i12_an_uncordon_by_somebody_else_is_mended_once_and_then_waited_with_the_reason() {
+fn i12_a_foreign_uncordon_is_reverted_once_and_then_reported() {
     let scene = Scene::new(1).draining(0, 11, 1).node(11, |n| n.unschedulable = false);
     let Some(Effect::Stamp { owner, cordon: true, .. }) = scene.effect(0) else { panic!() };
     assert_eq!(owner.recordoned, 1);
@@ -302,20 +302,20 @@ fn i12_an_uncordon_by_somebody_else_is_mended_once_and_then_waited_with_the_reas
 }
 
 #[test]
-fn disabled_what_is_draining_backs_off() {
+fn disabling_the_queue_backs_off_draining_entries() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).disabled();
     assert_eq!(scene.does(0), Some("backing off"));
 }
 
 #[test]
-fn i26_a_new_uid_under_the_same_name_is_not_drained_on() {
+fn i26_a_drain_stops_when_the_node_has_a_new_uid() {
     let scene = Scene::new(1).draining(0, 11, 1).owner(11, |o| o.uid = "another".to_owned());
     assert_eq!(scene.does(0), None);
     assert!(matches!(scene.reason(0), Reason::NodeMismatch { .. }));
 }
 
 #[test]
-fn i6_the_older_rule_stops_power_commands_too() {
+fn i6_rule_all_also_blocks_power_commands() {
     let scene = Scene::new(2)
         .draining(0, 11, 1)
         .node(12, |n| n.ready = false)
@@ -327,7 +327,7 @@ fn i6_the_older_rule_stops_power_commands_too() {
 }
 
 #[test]
-fn i7_an_api_server_is_not_powered_off_while_another_does_not_answer() {
+fn i7_an_api_server_is_not_powered_off_while_another_fails_its_probe() {
     let scene = Scene::new(0)
         .draining(0, 1, 1)
         .with(|s| s.snap.probes.get_mut("10.0.0.2").unwrap().error = Some("503".to_owned()));
@@ -337,7 +337,7 @@ fn i7_an_api_server_is_not_powered_off_while_another_does_not_answer() {
 
 /// `anonymous-auth=false` answers 401 in every state. That proves neither that the server is up nor that it is down.
 #[test]
-fn i7_an_api_server_whose_state_is_not_known_holds_the_others_back_and_is_not_called_down() {
+fn i7_an_api_server_of_unknown_state_blocks_the_others_and_is_not_called_down() {
     let why = "401: credentials not sent, because its certificate lacks this address";
     let not_known = |s: &mut Scene| s.snap.probes.get_mut("10.0.0.2").unwrap().not_known = Some(why.to_owned());
     let scene = Scene::new(0).draining(0, 1, 1).with(not_known);
@@ -350,7 +350,7 @@ fn i7_an_api_server_whose_state_is_not_known_holds_the_others_back_and_is_not_ca
 }
 
 #[test]
-fn force_skips_pods_and_volumes_by_a_persons_order_and_never_the_rules_of_api_servers() {
+fn force_skips_pods_and_volumes_but_not_api_server_rules() {
     let scene = Scene::new(1)
         .draining(0, 11, 1)
         .pod(11, "web", |_| {})
@@ -377,7 +377,7 @@ fn i26_the_attempt_has_the_nodes_address_appended() {
 }
 
 #[test]
-fn i34_the_backoff_is_never_below_the_base_nor_above_the_cap_and_the_jitter() {
+fn i34_the_backoff_lies_between_its_base_and_the_cap_plus_jitter() {
     let table = [(1, 300), (2, 600), (3, 1200), (4, 1200), (64, 1200), (1_000_000, 1200), (i64::MAX, 1200)];
     for (count, base) in table {
         assert_eq!(backoff_seconds(QueueKind::Reboot, count, 0), base, "count {count}");
@@ -388,7 +388,7 @@ fn i34_the_backoff_is_never_below_the_base_nor_above_the_cap_and_the_jitter() {
 
 /// A hold keeps an entry from starting. A draining entry unwinds before its command, with the reason.
 #[test]
-fn i10_a_hold_on_a_draining_entry_takes_it_back_and_its_cordon_goes() {
+fn i10_a_hold_reverts_a_drain_and_removes_its_cordon() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {});
     assert_ne!(scene.does(0), Some("unwinding"));
     let held = scene.order(0, Verb::Hold, 10);
@@ -406,7 +406,7 @@ fn i10_a_hold_on_a_draining_entry_takes_it_back_and_its_cordon_goes() {
 
 /// While a preview is refused, no pod was evicted, so no pod counts as leaving.
 #[test]
-fn i15_before_the_preview_is_through_no_pod_is_said_to_be_leaving() {
+fn i15_no_pod_is_reported_as_leaving_before_the_preview_succeeded() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).pod(11, "free", |_| {}).budget("web", "web");
     let blocked = |scene: &Scene| {
         let named = crate::engine::publish::blockers(&scene.snapshot(), EntryId::reboot(0), "10.0.0.11");

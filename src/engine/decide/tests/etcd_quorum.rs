@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::scene::{BOOT, Scene};
 use crate::{
-    engine::decide::can_ask,
+    engine::decide::can_check_quorum,
     model::{
         attempt::Ended,
         entry::EntryId,
@@ -82,12 +82,12 @@ fn next() -> Scene {
 }
 
 #[test]
-fn i46_all_others_are_well_and_the_machine_starts() {
+fn i46_the_drain_starts_while_all_other_members_are_healthy() {
     assert_eq!(with(next(), |_| {}).starts(), [0]);
 }
 
 #[test]
-fn i46_another_member_that_is_not_well_is_named_and_nothing_starts() {
+fn i46_another_unhealthy_member_is_named_and_blocks_the_start() {
     type Fault = fn(&mut EtcdView);
     let cases: [(Fault, &str); 7] = [
         (|v| silent(v, 3), "no answer: connection refused"),
@@ -107,7 +107,7 @@ fn i46_another_member_that_is_not_well_is_named_and_nothing_starts() {
 }
 
 #[test]
-fn i46_an_alarm_names_the_member_that_has_raised_it_whoever_reports_it() {
+fn i46_an_alarm_names_the_member_that_raised_it() {
     let reported = |v: &mut EtcdView| {
         for id in 1..=3 {
             state(v, id, |s| s.errors.push("memberID:3 alarm:CORRUPT".to_owned()));
@@ -117,7 +117,7 @@ fn i46_an_alarm_names_the_member_that_has_raised_it_whoever_reports_it() {
 }
 
 #[test]
-fn i46_old_answers_and_none_say_nothing() {
+fn i46_stale_or_missing_answers_do_not_count() {
     unchecked(&with(next(), |v| state(v, 1, |s| s.asked = BOOT - 5.1)), 0, "older than 5 s");
     unchecked(&with(next(), |v| v.members.get_mut(&1).unwrap().state = MemberState::Unasked), 0, "not been asked");
     unchecked(&with(next(), |v| v.reported = None), 0, "to be the leader");
@@ -155,7 +155,7 @@ fn i46_a_machine_whose_own_member_is_down_or_a_learner_is_exempt() {
 }
 
 #[test]
-fn i46_members_of_a_list_that_cannot_be_had_any_more_are_not_enough() {
+fn i46_a_member_list_that_can_no_longer_be_read_is_not_enough() {
     let refused = |v: &mut EtcdView| v.error = Some("etcd members: connection refused".to_owned());
     unchecked(&with(next(), refused), 0, "connection refused");
     let down = |v: &mut EtcdView| {
@@ -166,7 +166,7 @@ fn i46_members_of_a_list_that_cannot_be_had_any_more_are_not_enough() {
 }
 
 #[test]
-fn i46_one_or_two_voting_members_wait_for_a_person() {
+fn i46_one_or_two_voting_members_need_allow_quorum_loss() {
     let two = |v: &mut EtcdView| v.members.get_mut(&3).unwrap().learner = true;
     let scene = with(next(), two);
     assert_eq!(scene.reason(0), Reason::EtcdQuorumWouldBeLost { member: "m2".to_owned(), voters: 2 });
@@ -181,7 +181,7 @@ fn i46_one_or_two_voting_members_wait_for_a_person() {
 }
 
 #[test]
-fn i46_without_anything_to_ask_control_planes_wait_and_workers_do_not() {
+fn i46_without_etcd_endpoints_only_control_planes_wait() {
     let nothing = |v: &mut EtcdView| *v = EtcdView::default();
     let scene = with(Scene::new(1).queued(&[(0, 1)]), nothing);
     unchecked(&scene, 0, "policy set etcd_members none");
@@ -193,7 +193,7 @@ fn i46_without_anything_to_ask_control_planes_wait_and_workers_do_not() {
 }
 
 #[test]
-fn i46_ready_static_pods_are_shown_and_are_not_enough() {
+fn i46_ready_static_pods_are_shown_but_not_sufficient() {
     let pods = |v: &mut EtcdView| {
         *v = EtcdView { static_pods: [("etcd-cp1".to_owned(), true)].into(), ..EtcdView::default() };
     };
@@ -201,7 +201,7 @@ fn i46_ready_static_pods_are_shown_and_are_not_enough() {
 }
 
 #[test]
-fn i46_our_own_store_counts_only_where_its_members_are_on_control_planes() {
+fn i46_cketerms_own_etcd_counts_only_on_control_planes() {
     let own = |v: &mut EtcdView| v.source = Source::OwnStore;
     assert_eq!(with(next(), own).starts(), [0]);
     let elsewhere = |v: &mut EtcdView| {
@@ -213,7 +213,7 @@ fn i46_our_own_store_counts_only_where_its_members_are_on_control_planes() {
 }
 
 #[test]
-fn i46_a_worker_that_hosts_a_member_is_asked_about_like_an_api_server() {
+fn i46_a_worker_that_hosts_a_member_is_checked_like_an_api_server() {
     let on_workers = |v: &mut EtcdView| {
         for (id, host) in [(2, 11), (3, 12)] {
             let member = v.members.get_mut(&id).unwrap();
@@ -234,7 +234,7 @@ fn i46_a_worker_that_hosts_a_member_is_asked_about_like_an_api_server() {
 }
 
 #[test]
-fn i46_a_machine_in_work_counts_as_down_and_an_administrators_cordon_does_not() {
+fn i46_a_machine_in_progress_counts_as_down_but_a_manual_cordon_does_not() {
     let base = || Scene::new(1).queued(&[(5, 11)]);
     let on_worker = |v: &mut EtcdView| {
         let member = v.members.get_mut(&2).unwrap();
@@ -261,7 +261,7 @@ fn i46_unhealthy_before_power_waits_and_backs_off_at_the_deadline() {
 }
 
 #[test]
-fn i46_asked_again_before_the_cordon_that_a_dead_leader_did_not_make() {
+fn i46_the_quorum_is_rechecked_before_a_missing_cordon_is_made() {
     let drains = || Scene::new(0).entry(0, 2, Draining, 10).work(0, |_| {});
     unhealthy(&with(drains(), |v| silent(v, 3)), 0, "m3", "no answer");
     assert_eq!(with(drains(), |v| silent(v, 3)).does(0), None);
@@ -272,7 +272,7 @@ fn i46_asked_again_before_the_cordon_that_a_dead_leader_did_not_make() {
 }
 
 #[test]
-fn i46_a_further_try_of_the_command_asks_too_unless_the_machine_is_down_already() {
+fn i46_a_command_retry_checks_the_quorum_unless_the_machine_is_down() {
     let again = || {
         let scene = Scene::new(0).rebooting(0, 2, 60, Some(Ended::Exit(1)));
         scene.with(|s| s.cluster.reboot.command_retries = Some(3)).checked(
@@ -287,7 +287,7 @@ fn i46_a_further_try_of_the_command_asks_too_unless_the_machine_is_down_already(
 }
 
 #[test]
-fn the_leader_hands_over_once_before_power() {
+fn etcd_leadership_is_moved_once_before_the_power_command() {
     let leads = |v: &mut EtcdView| {
         for id in 1..=3 {
             state(v, id, |s| s.leader = 2);
@@ -311,7 +311,7 @@ fn the_leader_hands_over_once_before_power() {
 }
 
 #[test]
-fn i46_the_effect_carries_the_question_and_an_answer_since_then_stops_it() {
+fn i46_a_planned_command_stops_when_a_newer_answer_forbids_it() {
     let scene = with(Scene::new(0).draining(0, 2, 10), |_| {});
     let planned = scene.decide().effects.into_iter().find(|p| p.entry == Some(EntryId::reboot(0))).unwrap();
     let quorum = planned.guard.quorum.unwrap();
@@ -323,7 +323,7 @@ fn i46_the_effect_carries_the_question_and_an_answer_since_then_stops_it() {
 }
 
 #[test]
-fn a_control_plane_whose_member_nobody_can_find_waits() {
+fn a_control_plane_with_an_unknown_etcd_member_waits() {
     let unplaced = |v: &mut EtcdView| {
         let member = v.members.get_mut(&2).unwrap();
         member.peer_urls = vec!["https://etcd-b.site:2380".to_owned()];
@@ -351,7 +351,7 @@ fn a_control_plane_whose_member_nobody_can_find_waits() {
 }
 
 #[test]
-fn members_are_asked_while_a_host_of_one_is_next_or_in_work_only() {
+fn members_are_polled_only_while_one_of_their_hosts_is_next_or_in_progress() {
     assert!(with(next(), |_| {}).decide().ask_etcd);
     assert!(with(Scene::new(1).entry(0, 2, Rebooting, 10), |_| {}).decide().ask_etcd);
     assert!(!with(Scene::new(1).queued(&[(0, 11)]), |_| {}).decide().ask_etcd);
@@ -360,7 +360,7 @@ fn members_are_asked_while_a_host_of_one_is_next_or_in_work_only() {
 
 #[test]
 fn an_engine_that_cannot_list_the_members_is_incomplete() {
-    let can = |scene: &Scene| can_ask(&scene.snapshot());
+    let can = |scene: &Scene| can_check_quorum(&scene.snapshot());
     assert_eq!(can(&with(Scene::new(1), |_| {})), Ok(()));
     let none = with(Scene::new(1), |v| *v = EtcdView::default());
     assert!(can(&none).unwrap_err().contains("cluster_etcd"));

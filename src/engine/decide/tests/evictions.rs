@@ -48,7 +48,7 @@ fn later(scene: &Scene, seconds: f64) -> Scene {
 }
 
 #[test]
-fn i18_an_eviction_that_a_webhook_defers_is_sent_again_and_never_becomes_a_deletion() {
+fn i18_an_eviction_deferred_by_a_webhook_is_retried_and_never_a_deletion() {
     let expected = Reason::DeferredToWebhook {
         pod: "shop/web".to_owned(),
         webhook: "vm.example.com".to_owned(),
@@ -68,7 +68,7 @@ fn i18_an_eviction_that_a_webhook_defers_is_sent_again_and_never_becomes_a_delet
 }
 
 #[test]
-fn i20_what_decides_nothing_is_retried_with_backoff_until_the_deadline() {
+fn i20_inconclusive_answers_are_retried_with_backoff_until_the_deadline() {
     let mut scene = draining(failing(Undecided::Server, None));
     scene.cluster.reboot.evict_retries = Some(0);
     let answered =
@@ -86,7 +86,7 @@ fn i20_what_decides_nothing_is_retried_with_backoff_until_the_deadline() {
 }
 
 #[test]
-fn i20_a_preview_that_decided_nothing_is_made_again_for_those_pods_only() {
+fn i20_an_inconclusive_preview_is_retried_only_for_its_undecided_pods() {
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).pod(11, "free", |_| {}).work(0, |w| {
         w.drain.passed = ["uid-free".to_owned()].into();
         let reason = Reason::EvictionFailing { pod: "shop/web".to_owned(), answer: "503: no".to_owned() };
@@ -102,7 +102,7 @@ fn i20_a_preview_that_decided_nothing_is_made_again_for_those_pods_only() {
 }
 
 #[test]
-fn i18_a_pod_with_two_budgets_is_deleted_in_an_unprotected_namespace_and_blocks_in_a_protected_one() {
+fn i18_a_pod_with_two_budgets_is_deleted_only_in_an_unprotected_namespace() {
     let scene = draining(many());
     let Some(Effect::BackOff { cause: Reason::BlockedByManyPdbs { pdbs, .. }, .. }) = scene.effect(0) else { panic!() };
     assert_eq!(pdbs, ["shop/a", "shop/b"]);
@@ -110,7 +110,7 @@ fn i18_a_pod_with_two_budgets_is_deleted_in_an_unprotected_namespace_and_blocks_
 }
 
 #[test]
-fn i15_a_webhook_that_denies_the_eviction_itself_ends_the_drain() {
+fn i15_a_webhook_that_denies_an_eviction_ends_the_drain() {
     let hold = PodHold::Denied { webhook: "vm.example.com".to_owned(), message: "not now".to_owned() };
     let scene = unprotected(draining(Verdict::Held { hold, retry_after: None }));
     let Some(Effect::BackOff { cause, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };

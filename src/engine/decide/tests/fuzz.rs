@@ -69,11 +69,11 @@ fn put(scene: &Scene, key: &str, bytes: &[u8]) -> Tried {
     }
     store.revision = 50;
     snapshot.store = Arc::new(store);
-    let made = decide(&snapshot, Now { boot: Duration::from_secs_f64(BOOT), wall: now() });
+    let decision = decide(&snapshot, Now { boot: Duration::from_secs_f64(BOOT), wall: now() });
     // Every entry has a reason, whatever lies beside it (I32).
     for index in snapshot.store.reboots.entries.keys() {
         let id = EntryId::reboot(*index);
-        if !made.reasons.contains_key(&id) && !made.effects.iter().any(|p| p.entry == Some(id)) {
+        if !decision.reasons.contains_key(&id) && !decision.effects.iter().any(|p| p.entry == Some(id)) {
             return Err(format!("{id} is silent"));
         }
     }
@@ -95,7 +95,7 @@ fn unknown_survive<T: serde::de::DeserializeOwned + Serialize>(bytes: &[u8]) -> 
 }
 
 #[test]
-fn entries_of_both_queues() {
+fn fuzzed_queue_entries_never_panic_or_hide_other_entries() {
     let scene = scene();
     let held = scene.snapshot();
     let reboot = held.store.reboots.entries[&2].get().unwrap().clone();
@@ -120,7 +120,7 @@ fn entries_of_both_queues() {
 }
 
 #[test]
-fn what_people_and_engines_write_beside_the_queues() {
+fn fuzzed_cketerm_records_never_panic_or_hide_other_entries() {
     let scene = scene();
     let held = scene.snapshot();
     let store = &held.store;
@@ -169,7 +169,7 @@ fn what_people_and_engines_write_beside_the_queues() {
 }
 
 #[test]
-fn settings_in_etcd() {
+fn fuzzed_settings_never_panic_or_hide_other_entries() {
     let scene = scene();
     let held = scene.snapshot();
     let cluster = text(&held.store.cluster.as_ref().unwrap().get().unwrap().cluster);
@@ -211,7 +211,7 @@ fn settings_in_etcd() {
 }
 
 #[test]
-fn the_past() {
+fn fuzzed_history_records_are_parsed_or_refused() {
     let who = json!({"user": "ann", "host": "h", "ssh_client": "192.0.2.1"});
     let attempt = text(scene().snapshot().store.attempts[&(EntryId::reboot(2), 1)].get().unwrap());
     let attempt: Value = serde_json::from_str(&attempt).unwrap();
@@ -242,7 +242,7 @@ fn the_past() {
 
 /// `decide --from`: a document from somebody else.
 #[test]
-fn states() {
+fn fuzzed_state_files_are_parsed_or_refused() {
     let state = json!({"cketerm_state": 1, "version": env!("CARGO_PKG_VERSION"),
         "now": Now { boot: Duration::from_secs_f64(BOOT), wall: now() }, "snapshot": scene().snapshot()});
     Fuzz::new("state", 120).seeds([state.to_string()]).run(|bytes| {

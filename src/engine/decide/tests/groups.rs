@@ -22,7 +22,7 @@ fn waits(group: &str, holder: u64) -> Reason {
 }
 
 #[test]
-fn one_group_at_a_time_and_all_of_it() {
+fn one_group_is_processed_completely_before_the_next() {
     let scene = racks(1).queued(&[(0, 11), (1, 13), (2, 12), (3, 15)]);
     assert_eq!(scene.starts(), [0, 2]);
     assert_eq!((scene.reason(1), scene.reason(3)), (waits("a", 0), waits("a", 0)));
@@ -35,14 +35,14 @@ fn one_group_at_a_time_and_all_of_it() {
 }
 
 #[test]
-fn i30_the_next_group_starts_when_the_one_in_work_has_ended() {
+fn i30_the_next_group_starts_when_the_current_one_has_ended() {
     let scene = racks(1).rebooting(0, 11, 60, Some(Ended::Exit(0))).queued(&[(1, 13), (2, 14)]);
     assert!(scene.starts().is_empty());
     assert_eq!(racks(1).queued(&[(1, 13), (2, 14)]).starts(), [1, 2]);
 }
 
 #[test]
-fn a_stuck_group_does_not_hold_back_the_next_and_comes_last_itself() {
+fn a_stuck_group_does_not_block_the_next_and_continues_last() {
     let stuck = |age| racks(1).rebooting(0, 11, age, Some(Ended::Exit(0))).queued(&[(1, 12), (2, 13)]);
     assert_eq!(stuck(1799).starts(), [1], "its own rack goes on");
     let scene = stuck(1800);
@@ -56,7 +56,7 @@ fn a_stuck_group_does_not_hold_back_the_next_and_comes_last_itself() {
 }
 
 #[test]
-fn a_command_that_failed_for_good_or_of_unknown_outcome_is_stuck_at_once() {
+fn a_finally_failed_or_unknown_command_makes_its_group_stuck() {
     for end in [Some(Ended::Exit(1)), Some(Ended::Unknown("lost".to_owned()))] {
         let scene = racks(1).rebooting(0, 11, 5, end).queued(&[(1, 13)]);
         assert_eq!(scene.starts(), [1]);
@@ -69,7 +69,7 @@ fn a_command_that_failed_for_good_or_of_unknown_outcome_is_stuck_at_once() {
 }
 
 #[test]
-fn backoffs_alone_hold_no_group() {
+fn a_group_with_only_backoffs_is_not_in_progress() {
     let scene = racks(1).queued(&[(0, 11), (1, 13)]).change(0, |e| {
         e.drain_backoff_count = 1;
         e.drain_backoff_expire = Some(crate::model::time::after(super::scene::now(), 100));
@@ -78,7 +78,7 @@ fn backoffs_alone_hold_no_group() {
 }
 
 #[test]
-fn a_limit_of_nothing_that_somebody_wrote_is_one() {
+fn a_stored_group_limit_of_zero_counts_as_one() {
     let scene = racks(1).with(|s| s.policy.groups.as_mut().unwrap().limit = 0).queued(&[(0, 11), (1, 13)]);
     assert_eq!(scene.starts(), [0]);
 }

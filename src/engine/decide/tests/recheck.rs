@@ -17,7 +17,7 @@ fn first(scene: &Scene, index: u64) -> Option<Effect> {
     scene.first_decision().effects.into_iter().find(of).map(|p| p.effect)
 }
 
-fn said(scene: &Scene, index: u64) -> Reason {
+fn recheck_reason(scene: &Scene, index: u64) -> Reason {
     scene.first_decision().reasons[&EntryId::reboot(index)].clone()
 }
 
@@ -34,7 +34,7 @@ fn node(fresh: &mut FreshRead, how: impl FnOnce(&mut NodeRow)) {
 }
 
 #[test]
-fn i16_the_api_server_is_asked_for_node_and_pods_before_the_command() {
+fn i16_node_and_pods_are_read_from_the_api_server_before_the_command() {
     let drained = Scene::new(1).draining(0, 11, 1);
     let Some(Effect::Recheck { node, pods: true, .. }) = first(&drained, 0) else { panic!() };
     assert_eq!(node, "10.0.0.11");
@@ -44,14 +44,14 @@ fn i16_the_api_server_is_asked_for_node_and_pods_before_the_command() {
 
 /// TTL/12 counts from the arrival of the answers: the requests may have taken longer than that.
 #[test]
-fn i24_answers_count_for_a_twelfth_of_the_ttl() {
+fn i24_a_recheck_is_valid_for_a_twelfth_of_the_lease_ttl() {
     let answered = |age: f64| read(Scene::new(1).draining(0, 11, 1), |f| f.at = BOOT - age);
     assert!(matches!(first(&answered(4.9), 0), Some(Effect::Power { .. })));
     assert!(matches!(first(&answered(5.1), 0), Some(Effect::Recheck { .. })));
 }
 
 #[test]
-fn i16_what_the_fresh_answers_forbid_is_not_done_whatever_the_watches_show() {
+fn i16_a_recheck_overrules_the_watches() {
     type Forbids = fn(&Reason) -> bool;
     let scene = || Scene::new(1).draining(0, 11, 1);
     let pod = Scene::new(1).pod(11, "late", |_| ()).fresh("10.0.0.11", true).pods;
@@ -87,15 +87,15 @@ fn i16_what_the_fresh_answers_forbid_is_not_done_whatever_the_watches_show() {
     ];
     for (what, scene, expected) in cases {
         assert_eq!(first(&scene, 0).map(|e| e.word()), None, "{what}");
-        assert!(expected(&said(&scene, 0)), "{what}: {:?}", said(&scene, 0));
+        assert!(expected(&recheck_reason(&scene, 0)), "{what}: {:?}", recheck_reason(&scene, 0));
         let later = scene.work(0, |w| w.fresh.as_mut().unwrap().at = BOOT - 2.5);
         assert!(matches!(first(&later, 0), Some(Effect::Recheck { .. })), "{what}: asked again after two seconds");
-        assert!(expected(&said(&later, 0)), "{what}: and says why meanwhile");
+        assert!(expected(&recheck_reason(&later, 0)), "{what}: and says why meanwhile");
     }
 }
 
 #[test]
-fn force_skips_the_pods_of_the_fresh_answers_and_never_the_cordon() {
+fn force_skips_the_rechecked_pods_but_never_the_cordon() {
     let pod = Scene::new(1).pod(11, "late", |_| ()).fresh("10.0.0.11", true).pods;
     let forced = || Scene::new(1).draining(0, 11, 1).order(0, Verb::Force, 10);
     let pods = read(forced(), |f| f.pods = pod);
@@ -106,7 +106,7 @@ fn force_skips_the_pods_of_the_fresh_answers_and_never_the_cordon() {
 
 /// Every effect of a drain failed until its deadline. The entry backs off with the cause.
 #[test]
-fn a_command_that_never_comes_about_backs_off_at_the_drains_deadline_with_its_cause() {
+fn a_command_that_never_starts_backs_off_at_the_drain_deadline_with_its_cause() {
     let late = i64::from(i32::try_from(Reboot::default().eviction_timeout()).unwrap()) + 1;
     let in_vain = |age| {
         let retries = Some(Retries { count: 7, why: "servers answer too slowly".to_owned() });
@@ -114,7 +114,7 @@ fn a_command_that_never_comes_about_backs_off_at_the_drains_deadline_with_its_ca
     };
     let early = in_vain(1);
     assert!(matches!(first(&early, 0), Some(Effect::Recheck { .. })), "goes on trying");
-    let Reason::EffectFailed { why, .. } = said(&early, 0) else { panic!("{:?}", said(&early, 0)) };
+    let Reason::EffectFailed { why, .. } = recheck_reason(&early, 0) else { panic!("{:?}", recheck_reason(&early, 0)) };
     assert!(why.contains("too slowly") && why.contains("7 times"), "{why}");
     for scene in [in_vain(late), read(in_vain(late), |_| ())] {
         let Some(Effect::BackOff { cause: Reason::EffectFailed { why, .. }, .. }) = first(&scene, 0) else {
@@ -144,5 +144,5 @@ fn a_stale_effect_is_remembered_and_backs_off() {
     assert_eq!(pauses.len(), 7, "an ordinary race is told to nobody");
     assert!(pauses.is_sorted() && pauses[0] < 0.3 && (pauses[6] - 5.0).abs() < 0.01, "{pauses:?}");
     let scene = Scene::new(1).draining(0, 11, 1).work(0, |w| *w = work[&id].clone());
-    assert!(matches!(said(&scene, 0), Reason::EffectFailed { .. }), "{:?}", said(&scene, 0));
+    assert!(matches!(recheck_reason(&scene, 0), Reason::EffectFailed { .. }), "{:?}", recheck_reason(&scene, 0));
 }

@@ -89,66 +89,66 @@ fn applies(decision: &Decision) -> bool {
 }
 
 /// Returns the state with these machine states, and whether the definition is applied.
-fn stands(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> (Applying, bool) {
+fn apply_state(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> (Applying, bool) {
     let decision = decide(&snapshot(scene, spares, states));
     let applied = applies(&decision);
     (decision.registry, applied)
 }
 
-fn says(applying: &Applying, words: &str) {
+fn assert_mentions(applying: &Applying, words: &str) {
     let text = format!("{applying:?}");
     assert!(text.contains(words), "{words:?} is missing: {text}");
 }
 
 #[test]
-fn what_is_as_it_should_be_is_settled_and_an_unhealthy_worker_is_tainted() {
-    assert_eq!(stands(&scene(), 0, &[]), (Applying::Settled, false));
+fn an_unchanged_definition_is_settled_and_an_unhealthy_worker_is_tainted() {
+    assert_eq!(apply_state(&scene(), 0, &[]), (Applying::Settled, false));
     let mut less = scene();
     less.constraints.minimum_workers = Some(19);
-    assert_eq!(stands(&less, 0, &[(12, "UNHEALTHY")]), (Applying::Applies, true));
+    assert_eq!(apply_state(&less, 0, &[(12, "UNHEALTHY")]), (Applying::Applies, true));
 }
 
 #[test]
-fn nothing_is_applied_that_is_switched_off_held_or_not_led() {
+fn nothing_is_applied_while_disabled_on_hold_or_not_leading() {
     let one = [(12, "UNHEALTHY")];
     let mut scene = scene();
     scene.constraints.minimum_workers = Some(19);
     let off = scene.clone().with(|s| s.store.sabakan = Switch { raw: Some("true".to_owned()), mod_revision: 9 });
-    says(&stands(&off, 0, &one).0, "sabakan enable");
+    assert_mentions(&apply_state(&off, 0, &one).0, "sabakan enable");
     let held = scene.clone().with(|s| {
         let hold = Hold { who: who(), at: now(), reason: Some("audit".to_owned()) };
         s.store.registry.hold = Some(stored("hold", 9, hold));
     });
-    let (why, applied) = stands(&held, 0, &one);
-    says(&why, "on hold by ann@h: audit");
+    let (why, applied) = apply_state(&held, 0, &one);
+    assert_mentions(&why, "on hold by ann@h: audit");
     assert!(!applied);
     let follower = scene.clone().with(|s| s.snap.engine.leading = None);
     let decision = decide(&snapshot(&follower, 0, &one));
     assert!(decision.effects.is_empty());
-    says(&decision.registry, "cketerm --daemon");
+    assert_mentions(&decision.registry, "cketerm --daemon");
     let stale = scene.clone().with(|s| s.store.heard = BOOT - 11.0);
-    assert!(!stands(&stale, 0, &one).1, "nothing new starts from an old copy");
+    assert!(!apply_state(&stale, 0, &one).1, "nothing new starts from an old copy");
 }
 
 #[test]
-fn half_of_etcd_never_goes_at_once_without_a_persons_yes() {
+fn removing_half_of_etcd_at_once_needs_an_approval() {
     let mut scene = scene();
     scene.policy.approval = Gate::Never;
     scene.constraints.control_plane_count = 2;
-    assert_eq!(stands(&scene, 0, &[]), (Applying::Applies, true), "one of three");
+    assert_eq!(apply_state(&scene, 0, &[]), (Applying::Applies, true), "one of three");
     scene.constraints.control_plane_count = 1;
-    assert!(matches!(stands(&scene, 0, &[]), (Applying::Approval(..), false)), "two of three");
+    assert!(matches!(apply_state(&scene, 0, &[]), (Applying::Approval(..), false)), "two of three");
 }
 
 #[test]
-fn i1_an_api_server_that_starts_in_this_very_pass_is_in_work() {
+fn i1_an_api_server_starting_in_this_pass_blocks_a_definition_change() {
     let mut scene = scene();
     scene.constraints.minimum_workers = Some(19);
     let starting = scene.queued(&[(0, 1)]);
     let decision = decide(&snapshot(&starting, 0, &[(12, "UNHEALTHY")]));
     assert_eq!(starting.starts(), [0]);
     assert!(!applies(&decision));
-    says(&decision.registry, "API server 10.0.0.1 is in work");
+    assert_mentions(&decision.registry, "API server 10.0.0.1 is in work");
     // An entry that waits for another reason is compared, in case it starts in between.
     let waiting = starting.node(3, |n| n.ready = false);
     let decision = decide(&snapshot(&waiting, 0, &[(12, "UNHEALTHY")]));
@@ -160,14 +160,14 @@ fn i1_an_api_server_that_starts_in_this_very_pass_is_in_work() {
 }
 
 #[test]
-fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing() {
+fn an_observer_or_an_engine_without_policy_or_nodes_applies_nothing() {
     let one = [(12, "UNHEALTHY")];
     let mut scene = scene();
     scene.constraints.minimum_workers = Some(19);
     let observing =
         scene.clone().with(|s| s.snap.engine.observing = vec![PreflightFault::SchemaTooNew { found: 9, known: 2 }]);
-    let (why, applied) = stands(&observing, 0, &one);
-    says(&why, "newer than 2");
+    let (why, applied) = apply_state(&observing, 0, &one);
+    assert_mentions(&why, "newer than 2");
     assert!(!applied);
     let mut old = snapshot(&scene, 0, &one);
     assert!(applies(&decide(&old)));
@@ -188,7 +188,7 @@ fn who_only_observes_and_who_cannot_read_the_policy_or_the_nodes_applies_nothing
 }
 
 #[test]
-fn a_failed_or_old_answer_and_a_plan_of_yesterday_are_never_acted_on() {
+fn failed_or_stale_answers_and_outdated_plans_are_never_applied() {
     let mut scene = scene();
     scene.constraints.minimum_workers = Some(19);
     let snap = snapshot(&scene, 0, &[(12, "UNHEALTHY")]);
@@ -200,24 +200,24 @@ fn a_failed_or_old_answer_and_a_plan_of_yesterday_are_never_acted_on() {
     };
     let failed = with(&|r| r.members.error = Some("sabakan at x answered 500".to_owned()));
     assert!(!applies(&failed));
-    says(&failed.registry, "answered 500");
+    assert_mentions(&failed.registry, "answered 500");
     let old = with(&|r| r.members.good.as_mut().unwrap().at = BOOT - 1000.0);
     assert!(!applies(&old));
-    says(&old.registry, "1000 s old");
+    assert_mentions(&old.registry, "1000 s old");
     // Somebody changed the constraints after the plan was made.
     let mut changed = snap.clone();
     let mut store = (*changed.store).clone();
     store.constraints.as_mut().unwrap().mod_revision += 1;
     changed.store = Arc::new(store);
     assert!(!applies(&decide(&changed)));
-    says(&decide(&changed).registry, "updated after a change");
+    assert_mentions(&decide(&changed).registry, "updated after a change");
 }
 
 #[test]
-fn a_control_plane_is_replaced_only_after_an_approval_of_just_this_change() {
+fn a_control_plane_is_replaced_only_after_approval_of_exactly_this_change() {
     let mut scene = scene();
     let retired = [(2, "RETIRED")];
-    let (waits, applied) = stands(&scene, 2, &retired);
+    let (waits, applied) = apply_state(&scene, 2, &retired);
     let Applying::Approval(digest, why) = waits else { panic!("{waits:?}") };
     assert!(!applied && why.contains("10.0.0.2"), "{why}");
     let approval =
@@ -245,29 +245,29 @@ fn a_control_plane_is_replaced_only_after_an_approval_of_just_this_change() {
         .any(|p| matches!(&p.effect, Effect::Registry(Registering::DropApprovals(d)) if d[0].0 == "0000"));
     assert!(dropped, "dies with any change");
     scene.policy.approval = Gate::Never;
-    assert_eq!(stands(&scene, 2, &retired), (Applying::Applies, true));
+    assert_eq!(apply_state(&scene, 2, &retired), (Applying::Applies, true));
 }
 
 #[test]
-fn an_api_server_in_work_holds_every_change_and_a_machine_in_work_those_that_touch_it() {
+fn work_on_an_api_server_blocks_all_changes_on_a_worker_only_its_own() {
     let mut base = scene();
     base.constraints.minimum_workers = Some(19);
     let one = [(12, "UNHEALTHY")];
     let busy = base.clone().entry(0, 1, RebootStatus::Draining, 10).cordoned(1, 0);
-    let (why, applied) = stands(&busy, 0, &one);
-    says(&why, "API server 10.0.0.1 is in work (reboots/0)");
+    let (why, applied) = apply_state(&busy, 0, &one);
+    assert_mentions(&why, "API server 10.0.0.1 is in work (reboots/0)");
     assert!(!applied);
     let elsewhere = base.clone().entry(0, 15, RebootStatus::Rebooting, 10).cordoned(15, 0);
-    assert_eq!(stands(&elsewhere, 0, &one), (Applying::Applies, true));
+    assert_eq!(apply_state(&elsewhere, 0, &one), (Applying::Applies, true));
     let itself = base.clone().entry(0, 12, RebootStatus::Rebooting, 10).cordoned(12, 0);
-    let (_, applied) = stands(&itself, 0, &one);
+    let (_, applied) = apply_state(&itself, 0, &one);
     assert!(!applied, "its own state is what the work causes, or waits for its end");
-    let looks = stands(&itself, 0, &[(12, "UNREACHABLE")]);
+    let looks = apply_state(&itself, 0, &[(12, "UNREACHABLE")]);
     assert!(!looks.1, "a rebooting machine that looks unreachable is not tainted: {looks:?}");
 }
 
 #[test]
-fn no_further_change_before_the_control_planes_that_were_added_answer() {
+fn no_further_change_until_added_control_planes_are_ready() {
     let mut base = scene();
     base.constraints.minimum_workers = Some(19);
     let one = [(12, "UNHEALTHY")];
@@ -279,28 +279,28 @@ fn no_further_change_before_the_control_planes_that_were_added_answer() {
         approved_by: None,
     };
     base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.2")));
-    assert_eq!(stands(&base, 0, &one).0, Applying::Applies, "it is Ready and answers");
+    assert_eq!(apply_state(&base, 0, &one).0, Applying::Applies, "it is Ready and answers");
     let away = base.clone().with(|s| {
         s.kube.by_name.remove("10.0.0.2");
         s.kube.by_address.remove("10.0.0.2");
     });
-    says(&stands(&away, 0, &one).0, "waits for 10.0.0.2 to join");
+    assert_mentions(&apply_state(&away, 0, &one).0, "waits for 10.0.0.2 to join");
     let not_ready = base.clone().node(2, |n| n.ready = false);
-    says(&stands(&not_ready, 0, &one).0, "is not Ready");
+    assert_mentions(&apply_state(&not_ready, 0, &one).0, "is not Ready");
     let silent = base.clone().with(|s| {
         let probe = s.snap.probes.get_mut("10.0.0.2").unwrap();
         (probe.good_since, probe.error) = (None, Some("500".to_owned()));
     });
-    says(&stands(&silent, 0, &one).0, "probe of 10.0.0.2: 500");
+    assert_mentions(&apply_state(&silent, 0, &one).0, "probe of 10.0.0.2: 500");
     // A control plane that turned bad, or is none any more, does not count.
     let bad = [(12, "UNHEALTHY"), (2, "UNHEALTHY")];
-    assert!(!format!("{:?}", stands(&away, 2, &bad).0).contains("to join"));
+    assert!(!format!("{:?}", apply_state(&away, 2, &bad).0).contains("to join"));
     base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.99")));
-    assert_eq!(stands(&base, 0, &one).0, Applying::Applies);
+    assert_eq!(apply_state(&base, 0, &one).0, Applying::Applies);
 }
 
 #[test]
-fn a_definition_that_is_too_large_is_an_error_with_bytes_limit_and_remedy_and_not_a_loop() {
+fn a_too_large_definition_is_an_error_with_size_limit_and_remedy() {
     let mut scene = scene();
     scene.constraints.minimum_workers = Some(19);
     let mut snap = snapshot(&scene, 0, &[(12, "UNHEALTHY")]);
@@ -312,15 +312,15 @@ fn a_definition_that_is_too_large_is_an_error_with_bytes_limit_and_remedy_and_no
     let large = Snapshot { registry: Arc::new(registry), ..snap.clone() };
     assert!(!applies(&decide(&large)));
     for words in ["2097159", "1572608", "maximum-workers"] {
-        says(&decide(&large).registry, words);
+        assert_mentions(&decide(&large).registry, words);
     }
     snap.registry_refused = Some((digest, "etcd refuses the definition of 9 bytes".to_owned()));
     assert!(!applies(&decide(&snap)), "etcd's own limit may be lower");
-    says(&decide(&snap).registry, "9 bytes");
+    assert_mentions(&decide(&snap).registry, "9 bytes");
 }
 
 #[test]
-fn nodes_get_what_the_definition_says_only_while_the_integration_is_in_use() {
+fn node_metadata_is_applied_only_while_the_integration_is_enabled() {
     let base = scene().with(|s| {
         let taints = Some(vec![Taint {
             key: "cke.cybozu.com/state".into(),
@@ -353,7 +353,7 @@ fn nodes_get_what_the_definition_says_only_while_the_integration_is_in_use() {
 }
 
 #[test]
-fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_is_not() {
+fn starting_work_keeps_a_settled_definition_and_stops_a_pending_change() {
     let begins = |scene: Scene, states: &[(u8, &str)]| {
         let mut snap = snapshot(&scene, 0, states);
         snap.store = scene.entry(1, 9, RebootStatus::Draining, 10).snapshot().store;
@@ -361,7 +361,7 @@ fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_
     };
     assert_eq!(begins(scene(), &[]), Applying::Settled);
     let less = scene().with(|s| s.constraints.minimum_workers = Some(19));
-    says(&begins(less.clone(), &[(12, "UNHEALTHY")]), "the plan is being updated after a change");
+    assert_mentions(&begins(less.clone(), &[(12, "UNHEALTHY")]), "the plan is being updated after a change");
     // A follower only shows the plan, and does not plan again for each machine.
     let follower = less.with(|s| s.snap.engine.leading = None);
     let shown = begins(follower, &[(12, "UNHEALTHY")]);
@@ -370,7 +370,7 @@ fn a_machine_that_comes_into_work_leaves_what_is_settled_settled_and_stops_what_
 
 /// ckecli stores JSON. Other text is not expanded, whatever its YAML aliases stand for.
 #[test]
-fn a_template_in_etcd_that_is_no_json_is_named_with_its_remedy() {
+fn an_invalid_template_in_etcd_is_reported_with_its_remedy() {
     let mut scene = scene();
     let bomb = format!("a: &a [{}]\nb: [{}]\n", vec!["x"; 5_000].join(","), vec!["*a"; 5_000].join(","));
     scene.store.registry.template = Some(stored("template", 6, bomb));

@@ -36,7 +36,7 @@ fn flight(scene: &mut Scene, index: u64, age: f64) {
 }
 
 #[test]
-fn i40_healthy_in_any_state_it_succeeds_also_while_disabled() {
+fn i40_a_healthy_repair_succeeds_in_any_state_even_while_disabled() {
     let queued = Scene::repairing(1).repair(0, 11, "plain");
     let draining = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5);
     let watching = Scene::repairing(1).repair(0, OUTSIDE, "plain").watching(0, 0, 5, ok());
@@ -51,7 +51,7 @@ fn i40_healthy_in_any_state_it_succeeds_also_while_disabled() {
 }
 
 #[test]
-fn i40_the_success_command_runs_once_and_decides() {
+fn i40_the_success_command_runs_once_and_decides_the_result() {
     let healthy = || Scene::repairing(1).repair(0, 11, "success").health(0, CheckAnswer::Yes);
     for scene in [healthy(), healthy().repairs_disabled()] {
         let attempt = scene.command_of(0).unwrap();
@@ -71,7 +71,7 @@ fn i40_the_success_command_runs_once_and_decides() {
 }
 
 #[test]
-fn i40_a_success_command_of_a_dead_leader_waits_for_a_person() {
+fn i40_a_success_command_of_a_dead_leader_needs_an_operator() {
     let scene = |since: f64| {
         Scene::repairing(1).repair(0, 11, "success").success(0, 1, 3, None).health(0, CheckAnswer::Yes).with(|s| {
             s.snap.engine.leading.as_mut().unwrap().since = BOOT - since;
@@ -87,7 +87,7 @@ fn i40_a_success_command_of_a_dead_leader_waits_for_a_person() {
 }
 
 #[test]
-fn done_treats_the_machine_as_healthy_but_its_node_must_be_ready() {
+fn done_ends_a_repair_as_healthy_once_its_node_is_ready() {
     let scene = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 5, ok()).order_repair(0, Verb::Done, 10);
     assert!(matches!(scene.repair_ends(0), Some(End::DoneBy(_))));
     let down = scene.node(11, |n| n.ready = false);
@@ -101,7 +101,7 @@ fn done_treats_the_machine_as_healthy_but_its_node_must_be_ready() {
 }
 
 #[test]
-fn an_api_servers_repair_ends_on_its_health_check_ready_and_a_settled_probe() {
+fn an_api_server_repair_ends_once_healthy_ready_and_settled() {
     let healthy = || Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, ok()).health(0, CheckAnswer::Yes);
     assert_eq!(healthy().repair_ends(0), Some(End::Healthy), "no new boot id is asked for");
     let young = healthy().repair_work(0, |w| w.sound_since = Some(BOOT - 59.0));
@@ -122,7 +122,7 @@ fn an_api_servers_repair_ends_on_its_health_check_ready_and_a_settled_probe() {
 }
 
 #[test]
-fn every_unfinished_entrys_health_check_runs_thirty_two_at_once_the_longest_ago_first() {
+fn at_most_32_health_checks_run_concurrently_oldest_first() {
     let mut scene = Scene::repairing(0).repairs_disabled();
     for index in 0..40 {
         let ago = if index < 20 { 6.0 } else { 60.0 };
@@ -144,7 +144,7 @@ fn every_unfinished_entrys_health_check_runs_thirty_two_at_once_the_longest_ago_
 }
 
 #[test]
-fn the_health_check_gets_the_address_and_its_own_bound() {
+fn the_health_check_gets_the_address_and_its_own_timeout() {
     let scene = Scene::repairing(0).repair(0, OUTSIDE, "plain").repair_work(0, |w| w.check = None);
     let check = scene.decide().effects.into_iter().find_map(|p| match p.effect {
         Effect::HealthCheck { argv, bound, .. } => Some((p.machine, argv, bound)),
@@ -155,7 +155,7 @@ fn the_health_check_gets_the_address_and_its_own_bound() {
 }
 
 #[test]
-fn i36_a_hung_check_delays_only_its_own_entry_however_many_hang() {
+fn i36_hung_health_checks_delay_only_their_own_entries() {
     let mut scene = Scene::repairing(1).repairs_at_once(99);
     for index in 0..60 {
         scene = scene.repair(index, OUTSIDE, "plain").repair_work(index, |w| w.check = None);
@@ -174,7 +174,7 @@ fn i36_a_hung_check_delays_only_its_own_entry_however_many_hang() {
 }
 
 #[test]
-fn who_resigns_asks_only_for_what_it_has_to_finish() {
+fn a_resigning_leader_checks_health_only_of_started_repairs() {
     let scene = Scene::repairing(2)
         .repair(0, 11, "plain")
         .repair(1, 12, "plain")
@@ -186,7 +186,7 @@ fn who_resigns_asks_only_for_what_it_has_to_finish() {
 }
 
 #[test]
-fn i10_a_node_is_let_go_of_when_its_repair_has_ended_or_backed_off_and_the_attempts_stay() {
+fn i10_a_node_is_uncordoned_when_its_repair_ended_or_backed_off() {
     let node = |status: &dyn Fn(Scene) -> Scene| {
         status(Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 5, ok()).cordoned_for(11, 0))
     };
@@ -210,7 +210,7 @@ fn i10_a_node_is_let_go_of_when_its_repair_has_ended_or_backed_off_and_the_attem
 }
 
 #[test]
-fn i14_after_done_of_a_repair_its_node_is_let_go_of_once_it_is_ready_and_no_command_of_it_may_run() {
+fn i14_after_done_of_a_repair_the_node_is_uncordoned_once_ready_and_idle() {
     let said = |end: Option<Ended>, ago: f64| {
         let scene = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 60, end).cordoned_for(11, 0);
         scene.with(|s| {
@@ -236,7 +236,7 @@ fn i14_after_done_of_a_repair_its_node_is_let_go_of_once_it_is_ready_and_no_comm
 
 /// A cordon that was made while the Node reported an empty boot id has no boot id. Any other id then proves no reboot.
 #[test]
-fn i14_an_empty_boot_id_on_the_cordon_is_none_that_a_deleted_repairs_node_could_differ_from() {
+fn i14_an_empty_boot_id_never_proves_a_reboot_of_a_deleted_repair() {
     let orphan = Scene::repairing(1)
         .repair(0, 11, "plain")
         .watching(0, 0, 60, ok())
@@ -249,7 +249,7 @@ fn i14_an_empty_boot_id_on_the_cordon_is_none_that_a_deleted_repairs_node_could_
 }
 
 #[test]
-fn i10_a_deleted_repairs_node_stays_cordoned_until_its_health_check_says_true_or_it_has_booted() {
+fn i10_a_deleted_repair_keeps_its_cordon_until_healthy_or_rebooted() {
     let orphan = || {
         Scene::repairing(1)
             .repair(0, 11, "plain")
@@ -280,7 +280,7 @@ fn i10_a_deleted_repairs_node_stays_cordoned_until_its_health_check_says_true_or
 }
 
 #[test]
-fn i23_a_new_leader_writes_its_lease_on_the_nodes_of_the_repairs_that_it_takes_over() {
+fn i23_a_new_leader_records_its_lease_on_nodes_of_repairs_it_takes_over() {
     let scene = Scene::repairing(1)
         .repair(0, 11, "plain")
         .watching(0, 0, 5, ok())

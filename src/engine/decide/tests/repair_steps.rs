@@ -39,7 +39,7 @@ fn written(effect: Option<Effect>) -> (RepairEntry, &'static str) {
 }
 
 #[test]
-fn a_step_that_needs_a_drain_drains_a_member_and_executes_on_any_other_machine() {
+fn a_step_with_need_drain_drains_only_cluster_members() {
     let (entry, how) = written(Scene::repairing(1).repair(0, 11, "drain").repairs(0));
     assert_eq!((how, entry.status, entry.step_status), ("drain", RepairStatus::Processing, StepStatus::Draining));
     let (entry, how) = written(Scene::repairing(1).repair(0, OUTSIDE, "drain").repairs(0));
@@ -49,7 +49,7 @@ fn a_step_that_needs_a_drain_drains_a_member_and_executes_on_any_other_machine()
 }
 
 #[test]
-fn the_nodes_name_is_filled_from_the_definition_at_every_transition() {
+fn every_transition_sets_nodename_from_the_definition() {
     let named = |scene: Scene| written(scene.repairs(0)).0.nodename;
     let wrong = |s: Scene| s.change_repair(0, |e| e.nodename = "of yore".to_owned());
     assert_eq!(named(wrong(Scene::repairing(1).repair(0, 11, "drain"))), "10.0.0.11");
@@ -57,7 +57,7 @@ fn the_nodes_name_is_filled_from_the_definition_at_every_transition() {
 }
 
 #[test]
-fn i26_each_command_gets_the_address_of_its_machine_and_the_bound_of_its_step() {
+fn i26_each_command_gets_its_machines_address_and_its_steps_timeout() {
     for last in [11, 12, OUTSIDE] {
         let attempt = Scene::repairing(2).repair(0, last, "plain").command_of(0).unwrap();
         assert_eq!(attempt.argv, ["fix".to_owned(), Scene::address(last)]);
@@ -73,7 +73,7 @@ fn i26_each_command_gets_the_address_of_its_machine_and_the_bound_of_its_step() 
 }
 
 #[test]
-fn draining_and_nothing_left_or_no_longer_a_member_executes() {
+fn a_drained_or_non_member_machine_runs_the_repair_command() {
     let drained = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5);
     let Some(Effect::Power { fresh: Some(FreshRead { pods: Some(_), .. }), on_delete, .. }) = drained.repairs(0) else {
         panic!("{:?}", drained.repairs(0))
@@ -100,7 +100,7 @@ fn i18_a_repairs_drain_follows_the_rules_of_the_repair_section() {
 }
 
 #[test]
-fn over_the_timeout_a_drain_backs_off_and_so_it_does_when_the_queue_is_disabled() {
+fn a_repair_drain_backs_off_on_timeout_or_when_the_queue_is_disabled() {
     let draining = |age: i64| {
         Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, age).pod(11, "web", |_| ()).repair_work(
             0,
@@ -121,7 +121,7 @@ fn over_the_timeout_a_drain_backs_off_and_so_it_does_when_the_queue_is_disabled(
 }
 
 #[test]
-fn i34_the_backoff_of_repairs_grows_with_the_count_and_never_overflows() {
+fn i34_the_repair_backoff_grows_with_its_count_and_never_overflows() {
     for (count, most) in [(1_i64, 300), (2, 600), (10, 3000), (1_000_000, 300_000_000)] {
         assert_eq!(backoff_seconds(QueueKind::Repair, count, 0), 300);
         assert_eq!(backoff_seconds(QueueKind::Repair, count, most - 1), 300 + i64::try_from(most).unwrap() - 1);
@@ -136,7 +136,7 @@ fn i34_the_backoff_of_repairs_grows_with_the_count_and_never_overflows() {
 }
 
 #[test]
-fn i41_not_healthy_within_watch_seconds_the_next_steps_first_action_in_the_same_write() {
+fn i41_an_unhealthy_machine_enters_the_next_step_in_one_write() {
     let scene = |age: i64| Scene::repairing(1).repair(0, 11, "two").watching(0, 0, age, ok());
     assert_eq!(scene(59).repairs(0).map(|e| e.word()), None, "60 s are watched");
     let until = Some(after(now(), 1));
@@ -151,8 +151,8 @@ fn i41_not_healthy_within_watch_seconds_the_next_steps_first_action_in_the_same_
 }
 
 #[test]
-fn a_repair_whose_host_is_held_off_or_has_a_power_error_says_so_while_it_is_watched() {
-    use crate::model::host::{Asked, HostRow};
+fn a_watched_repair_reports_a_host_held_off_or_its_power_error() {
+    use crate::model::host::{HostRow, RebootAnnotations};
     let host = HostRow {
         name: "10.0.0.11".to_owned(),
         online: true,
@@ -167,14 +167,14 @@ fn a_repair_whose_host_is_held_off_or_has_a_power_error_says_so_while_it_is_watc
     };
     assert!(matches!(watched(&host), Reason::WaitingForHealth { .. }), "nothing is wrong with it");
     let keys = [("fencer".to_owned(), String::new())].into();
-    let held = HostRow { asked: Asked { base: None, keys }, ..host.clone() };
+    let held = HostRow { asked: RebootAnnotations { base: None, keys }, ..host.clone() };
     assert_eq!(watched(&held), Reason::HeldByOtherKey { keys: vec!["fencer".to_owned()] });
     let broken = HostRow { error_type: "power management error".to_owned(), error: "no answer".to_owned(), ..host };
     assert_eq!(watched(&broken), Reason::PowerError { text: "no answer".to_owned() });
 }
 
 #[test]
-fn the_watch_begins_when_the_command_has_ended() {
+fn watch_seconds_begin_when_the_command_has_ended() {
     let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 50, ok()).change_repair(0, |e| {
         e.last_transition_time = Some(after(now(), -500));
     });
@@ -182,7 +182,7 @@ fn the_watch_begins_when_the_command_has_ended() {
 }
 
 #[test]
-fn the_health_check_is_asked_once_more_when_the_watch_is_over() {
+fn the_health_check_runs_once_more_after_watch_seconds() {
     let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 61, ok());
     let before = scene.clone().repair_work(0, |w| w.check = Some((BOOT - 1.5, no())));
     assert_eq!((before.repairs(0).map(|e| e.word()), before.asked()), (None, vec![0]));
@@ -191,7 +191,7 @@ fn the_health_check_is_asked_once_more_when_the_watch_is_over() {
 }
 
 #[test]
-fn a_check_without_an_answer_is_no_step_further() {
+fn an_unavailable_health_check_does_not_advance_the_repair() {
     let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 1000, ok());
     let unavailable = scene.clone().health(0, CheckAnswer::Unavailable("exit 127".to_owned()));
     assert_eq!(unavailable.repairs(0).map(|e| e.word()), None);
@@ -201,7 +201,7 @@ fn a_check_without_an_answer_is_no_step_further() {
 }
 
 #[test]
-fn i41_past_the_last_step_it_has_failed_also_while_disabled_and_a_disabled_queue_advances_no_step() {
+fn i41_a_repair_fails_after_its_last_step_and_a_disabled_queue_advances_none() {
     let last = Scene::repairing(1).repair(0, 11, "two").watching(0, 1, 121, ok());
     for scene in [last.clone(), last.repairs_disabled()] {
         assert!(matches!(scene.repair_ends(0), Some(End::Failed(_))));
@@ -237,7 +237,7 @@ fn a_command_that_fails_after_its_retries_ends_the_repair_as_failed() {
 }
 
 #[test]
-fn command_interval_lies_between_the_tries_and_a_disabled_queue_runs_none() {
+fn retries_wait_for_command_interval_and_for_an_enabled_queue() {
     let scene = |ago: i64| {
         Scene::repairing(1).repair(0, 11, "two").at_step(0, 1, StepStatus::Watching, 60).cordoned_for(11, 0).tried(
             0,
@@ -256,7 +256,7 @@ fn command_interval_lies_between_the_tries_and_a_disabled_queue_runs_none() {
 }
 
 #[test]
-fn i25_tries_are_counted_per_step_over_all_leaders_and_what_we_withheld_is_none() {
+fn i25_tries_count_per_step_across_leaders_without_withheld_attempts() {
     let scene = |n: u32, end: Ended| {
         let scene = Scene::repairing(1)
             .repair(0, 11, "two")
@@ -272,7 +272,7 @@ fn i25_tries_are_counted_per_step_over_all_leaders_and_what_we_withheld_is_none(
 
 /// An earlier step changed the machine, so its node stays claimed between steps.
 #[test]
-fn i8_a_withheld_command_takes_a_repair_back_only_where_no_step_was_done_to_its_machine() {
+fn i8_a_withheld_command_reverts_a_repair_only_before_its_first_step() {
     let late = || Some(Ended::Withheld("the policy has changed meanwhile".to_owned()));
     let second = Scene::repairing(1)
         .repair(0, 11, "two")
@@ -287,7 +287,7 @@ fn i8_a_withheld_command_takes_a_repair_back_only_where_no_step_was_done_to_its_
 }
 
 #[test]
-fn i25_a_command_of_a_dead_leader_is_waited_out_and_then_unknown_until_the_health_check_or_a_person_settles_it() {
+fn i25_a_dead_leaders_repair_command_is_awaited_then_unknown() {
     let scene = |since: f64| {
         Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 500, None).with(|s| {
             s.snap.engine.leading.as_mut().unwrap().since = BOOT - since;
@@ -311,7 +311,7 @@ fn i25_a_command_of_a_dead_leader_is_waited_out_and_then_unknown_until_the_healt
 }
 
 #[test]
-fn watching_without_an_attempt_of_ours_was_started_by_another_program() {
+fn a_watched_repair_without_an_attempt_was_started_by_another_program() {
     let scene = Scene::repairing(1).repair(0, 11, "two").at_step(0, 0, StepStatus::Watching, 5000);
     assert_eq!(scene.repairs(0).map(|e| e.word()), None);
     assert_eq!(scene.repair_reason(0), Reason::OutcomeUnknown { attempt: None, until: None });
@@ -319,7 +319,7 @@ fn watching_without_an_attempt_of_ours_was_started_by_another_program() {
 }
 
 #[test]
-fn while_the_command_runs_nothing_else_happens() {
+fn no_other_effect_is_planned_while_the_repair_command_runs() {
     let scene = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 100, None).with(|s| {
         let flight = crate::engine::snapshot::InFlight {
             what: "repairing".to_owned(),
@@ -335,7 +335,7 @@ fn while_the_command_runs_nothing_else_happens() {
 }
 
 #[test]
-fn force_skips_pods_and_volumes_of_a_drain() {
+fn force_skips_pods_and_volumes_of_a_repair_drain() {
     let scene = Scene::repairing(1)
         .repair(0, 11, "drain")
         .repair_drains(0, 11, 0, 5)
@@ -347,7 +347,7 @@ fn force_skips_pods_and_volumes_of_a_drain() {
 }
 
 #[test]
-fn i07_before_every_command_the_other_control_planes_are_well() {
+fn i07_every_command_needs_the_other_control_planes_healthy() {
     let scene = Scene::repairing(0).repair(0, 1, "two").watching(0, 0, 100, ok()).node(2, |n| n.ready = false);
     // The drain of the next step may begin, its command may not.
     let drained = scene.repair_drains(0, 1, 1, 5);

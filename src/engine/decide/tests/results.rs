@@ -42,7 +42,7 @@ fn taken(scene: &Scene) -> Option<bool> {
 }
 
 #[test]
-fn i47_the_result_of_a_dead_leaders_command_is_taken_over_at_once() {
+fn i47_the_result_of_a_dead_leaders_command_is_recorded_at_once() {
     let scene = scene(|_| {});
     assert_eq!(taken(&scene), Some(true));
     assert!(matches!(scene.reason(0), Reason::OutcomeUnknown { until: Some(_), .. }), "until it is written");
@@ -54,7 +54,7 @@ fn i47_the_result_of_a_dead_leaders_command_is_taken_over_at_once() {
 }
 
 #[test]
-fn i25_a_result_of_anything_else_than_the_open_attempt_is_removed_and_never_taken_over() {
+fn i25_a_result_that_does_not_match_the_open_attempt_is_removed() {
     let others: [fn(&mut CommandResult); 4] = [
         |r| r.label.lease = 4,
         |r| r.label.cluster = "another".to_owned(),
@@ -75,7 +75,7 @@ fn i25_a_result_of_anything_else_than_the_open_attempt_is_removed_and_never_take
 }
 
 #[test]
-fn what_runs_under_us_is_recorded_by_us_and_who_does_not_lead_takes_nothing() {
+fn a_leader_ignores_results_of_its_running_commands_and_a_follower_all() {
     let ours = scene(|_| {}).with(|s| {
         let flight = InFlight {
             what: "rebooting".to_owned(),
@@ -93,7 +93,7 @@ fn what_runs_under_us_is_recorded_by_us_and_who_does_not_lead_takes_nothing() {
 }
 
 #[test]
-fn i37_a_result_of_a_host_whose_clock_is_wrong_gets_a_time_between_the_start_and_now() {
+fn i37_a_results_time_is_clamped_between_its_start_and_now() {
     let scene = scene(|r| r.outcome.at = jiff::Timestamp::MAX);
     let attempt = scene.store.attempts[&(EntryId::reboot(0), 1)].get().unwrap();
     let result = scene.store.results[&(EntryId::reboot(0), 1)].get().unwrap();
@@ -105,7 +105,7 @@ fn i37_a_result_of_a_host_whose_clock_is_wrong_gets_a_time_between_the_start_and
 }
 
 #[test]
-fn a_host_that_can_start_no_program_begins_nothing_and_says_why() {
+fn an_engine_that_cannot_run_programs_starts_nothing_and_reports_why() {
     let unable = |s: &mut Scene| s.snap.engine.unable = Some("this host cannot start programs: EAGAIN".to_owned());
     let queued = Scene::new(1).queued(&[(0, 11)]);
     assert_eq!(queued.starts(), [0]);
@@ -118,7 +118,7 @@ fn a_host_that_can_start_no_program_begins_nothing_and_says_why() {
 }
 
 #[test]
-fn while_an_engine_stands_back_nobody_is_told_to_start_one() {
+fn a_deferring_candidate_is_reported_instead_of_a_missing_engine() {
     let nobody = Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.leading = None);
     assert!(matches!(nobody.reason(0), Reason::NoEngine { why } if why.contains("--daemon")));
     let back = nobody.clone().with(|s| s.snap.engine.standing_back = Some("campaigning in 42 s".to_owned()));

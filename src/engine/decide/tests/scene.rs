@@ -125,10 +125,10 @@ impl Scene {
         entries.iter().fold(self, |scene, (index, last)| scene.entry(*index, *last, RebootStatus::Queued, 0))
     }
 
-    pub(super) fn change(mut self, index: u64, how: impl FnOnce(&mut RebootEntry)) -> Self {
+    pub(super) fn change(mut self, index: u64, change_fn: impl FnOnce(&mut RebootEntry)) -> Self {
         let slot = self.store.reboots.entries.get_mut(&index).unwrap();
         let mut entry = slot.get().unwrap().clone();
-        how(&mut entry);
+        change_fn(&mut entry);
         slot.value = Ok(Arc::new(entry));
         self
     }
@@ -191,9 +191,9 @@ impl Scene {
         self
     }
 
-    pub(super) fn node(mut self, last: u8, how: impl FnOnce(&mut NodeRow)) -> Self {
+    pub(super) fn node(mut self, last: u8, change_fn: impl FnOnce(&mut NodeRow)) -> Self {
         let mut row = (**self.kube.nodes.get(&Self::address(last)).unwrap()).clone();
-        how(&mut row);
+        change_fn(&mut row);
         self.kube.put_node(row);
         self
     }
@@ -216,10 +216,10 @@ impl Scene {
         })
     }
 
-    pub(super) fn owner(self, last: u8, how: impl FnOnce(&mut Owner)) -> Self {
+    pub(super) fn owner(self, last: u8, change_fn: impl FnOnce(&mut Owner)) -> Self {
         self.node(last, |n| {
             let mut owner = n.owner().unwrap().clone();
-            how(&mut owner);
+            change_fn(&mut owner);
             n.owner = Some(Ok(owner));
         })
     }
@@ -236,7 +236,7 @@ impl Scene {
         self
     }
 
-    pub(super) fn pod(mut self, last: u8, name: &str, how: impl FnOnce(&mut PodRow)) -> Self {
+    pub(super) fn pod(mut self, last: u8, name: &str, change_fn: impl FnOnce(&mut PodRow)) -> Self {
         let mut pod = PodRow {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
@@ -247,7 +247,7 @@ impl Scene {
             labels: [("app".to_owned(), name.to_owned())].into(),
             ..PodRow::default()
         };
-        how(&mut pod);
+        change_fn(&mut pod);
         let pods = self.kube.pods.get_mut(&Self::address(last)).unwrap();
         pods.pods.insert(pod.uid.clone(), Arc::new(pod));
         self
@@ -268,8 +268,8 @@ impl Scene {
         self
     }
 
-    pub(super) fn work(mut self, index: u64, how: impl FnOnce(&mut Work)) -> Self {
-        how(self.snap.work.entry(EntryId::reboot(index)).or_default());
+    pub(super) fn work(mut self, index: u64, change_fn: impl FnOnce(&mut Work)) -> Self {
+        change_fn(self.snap.work.entry(EntryId::reboot(index)).or_default());
         self
     }
 
@@ -320,8 +320,8 @@ impl Scene {
         self
     }
 
-    pub(super) fn with(mut self, how: impl FnOnce(&mut Self)) -> Self {
-        how(&mut self);
+    pub(super) fn with(mut self, change_fn: impl FnOnce(&mut Self)) -> Self {
+        change_fn(&mut self);
         self
     }
 

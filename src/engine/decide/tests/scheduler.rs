@@ -7,14 +7,14 @@ use crate::model::{
     cketerm_records::Verb,
     entry::EntryId,
     policy::UnreachableRule,
-    reason::{NAMED, Reason},
+    reason::{MAX_NAMES, Reason},
     reboot::RebootStatus::{Cancelled, Draining, Queued, Rebooting},
     repair::RepairEntry,
     time::after,
 };
 
 #[test]
-fn entries_are_taken_from_the_front_of_the_queue_as_many_as_the_limit_allows() {
+fn entries_start_in_queue_order_up_to_the_limit() {
     let scene = Scene::new(4).queued(&[(0, 11), (1, 12), (2, 13), (3, 14)]);
     assert_eq!(scene.starts(), [0]);
     let scene = scene.with(|s| s.cluster.reboot.max_concurrent_reboots = Some(3));
@@ -23,7 +23,7 @@ fn entries_are_taken_from_the_front_of_the_queue_as_many_as_the_limit_allows() {
 }
 
 #[test]
-fn i3_nodes_in_draining_and_rebooting_take_the_slots_and_lowering_the_limit_aborts_nothing() {
+fn i3_draining_and_rebooting_nodes_occupy_slots_and_a_lower_limit_aborts_none() {
     let scene = Scene::new(4)
         .with(|s| s.cluster.reboot.max_concurrent_reboots = Some(2))
         .draining(0, 11, 5)
@@ -36,14 +36,14 @@ fn i3_nodes_in_draining_and_rebooting_take_the_slots_and_lowering_the_limit_abor
 }
 
 #[test]
-fn i4_of_two_entries_for_one_node_only_the_smaller_index_is_looked_at() {
+fn i4_of_two_entries_for_one_node_only_the_smaller_index_is_processed() {
     let scene = Scene::new(2).with(|s| s.cluster.reboot.max_concurrent_reboots = Some(5)).queued(&[(0, 11), (3, 11)]);
     assert_eq!(scene.starts(), [0]);
     assert_eq!(scene.reason(3), Reason::DuplicateOf { index: 0 });
 }
 
 #[test]
-fn i5_a_broken_entry_takes_no_slot_and_is_shown() {
+fn i5_an_unreadable_entry_occupies_no_slot_and_is_reported() {
     let scene = Scene::new(2).queued(&[(0, 11), (1, 12)]).with(|s| {
         s.store.reboots.entries.get_mut(&0).unwrap().value = Err("not JSON".to_owned());
     });
@@ -52,14 +52,14 @@ fn i5_a_broken_entry_takes_no_slot_and_is_shown() {
 }
 
 #[test]
-fn cancelled_entries_and_those_of_foreign_nodes_are_removed_even_when_the_queue_is_disabled() {
+fn cancelled_and_non_member_entries_are_removed_even_while_disabled() {
     let scene = Scene::new(2).entry(0, 11, Cancelled, 5).queued(&[(1, 99)]).disabled();
     assert_eq!((scene.does(0), scene.does(1)), (Some("removing"), Some("removing")));
 }
 
 /// The write may take long, and the node may be a member again in the meantime.
 #[test]
-fn i28_an_entry_is_dequeued_only_while_the_definition_is_the_one_that_lacks_its_node() {
+fn i28_dequeuing_is_guarded_by_the_definition_that_lacks_the_node() {
     let scene = Scene::new(2).entry(0, 11, Cancelled, 5).queued(&[(1, 99)]);
     let snap = scene.snapshot();
     let at = crate::clock::Now { boot: std::time::Duration::from_secs_f64(BOOT), wall: now() };
@@ -75,7 +75,7 @@ fn i28_an_entry_is_dequeued_only_while_the_definition_is_the_one_that_lacks_its_
 
 /// The pass that dequeues such an entry must not count its slot as free.
 #[test]
-fn i3_a_machine_that_leaves_the_definition_while_its_command_runs_keeps_its_slot_until_that_has_ended() {
+fn i3_a_removed_machine_keeps_its_slot_until_its_command_has_ended() {
     let scene = |last: u8, end: Option<Ended>| {
         Scene::new(2).rebooting(0, last, 3, end).queued(&[(1, 12), (2, 2)]).with(|s| {
             s.cluster.reboot.max_concurrent_reboots = Some(1);
@@ -90,7 +90,7 @@ fn i3_a_machine_that_leaves_the_definition_while_its_command_runs_keeps_its_slot
 }
 
 #[test]
-fn without_a_readable_definition_nothing_is_removed_and_nothing_moves() {
+fn without_a_readable_definition_no_entry_changes() {
     let scene = Scene::new(2).queued(&[(0, 99)]).entry(1, 11, Draining, 5);
     let mut snap = scene.snapshot();
     let mut store = (*snap.store).clone();
@@ -105,14 +105,14 @@ fn without_a_readable_definition_nothing_is_removed_and_nothing_moves() {
 }
 
 #[test]
-fn a_disabled_queue_starts_nothing_and_says_so() {
+fn a_disabled_queue_starts_nothing_and_is_reported() {
     let scene = Scene::new(2).queued(&[(0, 11)]).disabled();
     assert!(scene.starts().is_empty());
     assert_eq!(scene.reason(0), Reason::QueueDisabled);
 }
 
 #[test]
-fn only_the_exact_bytes_true_disable() {
+fn only_the_exact_value_true_disables_the_queue() {
     for odd in ["TRUE", "1", "yes", "true\n", ""] {
         let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| s.store.reboots.switch.raw = Some(odd.to_owned()));
         assert_eq!(scene.starts(), [0], "{odd:?}");
@@ -127,7 +127,7 @@ fn nothing_starts_without_both_commands() {
 }
 
 #[test]
-fn i50_without_a_list_of_bmc_networks_entries_that_need_it_wait_before_the_drain() {
+fn i50_without_bmc_networks_entries_that_need_them_wait_before_the_drain() {
     let with = |command: &[&str], only: Option<&[&str]>, refused: &[(&str, &str)]| {
         let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
         let only = only.map(|named| named.iter().map(|address| (*address).to_owned()).collect());
@@ -159,13 +159,13 @@ fn i50_without_a_list_of_bmc_networks_entries_that_need_it_wait_before_the_drain
 }
 
 #[test]
-fn a_program_that_is_not_on_this_host_bars_the_entries_that_need_it() {
+fn a_program_missing_on_this_host_blocks_the_entries_that_need_it() {
     let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.missing_programs = vec!["reboot".to_owned()]);
     assert_eq!(scene.reason(0), Reason::ProgramMissing { path: "reboot".to_owned() });
 }
 
 #[test]
-fn i30_an_entry_in_backoff_is_overtaken_and_taken_again_when_it_ends() {
+fn i30_an_entry_in_backoff_is_skipped_until_the_backoff_ends() {
     let scene = Scene::new(2).queued(&[(0, 11), (1, 12)]).change(0, |e| {
         e.drain_backoff_count = 2;
         e.drain_backoff_expire = Some(after(now(), 10));
@@ -179,14 +179,14 @@ fn i30_an_entry_in_backoff_is_overtaken_and_taken_again_when_it_ends() {
 }
 
 #[test]
-fn an_entry_on_hold_starts_no_more_and_holds_up_nobody() {
+fn an_entry_on_hold_does_not_start_and_blocks_no_other() {
     let scene = Scene::new(2).queued(&[(0, 11), (1, 12)]).order(0, Verb::Hold, 1);
     assert_eq!(scene.starts(), [1]);
     assert!(matches!(scene.reason(0), Reason::OnHold { .. }));
 }
 
 #[test]
-fn i6_newer_rule_unreachable_nodes_outside_the_reboot_process_stop_new_drains_only() {
+fn i6_rule_outside_reboots_blocks_only_new_drains() {
     let scene = Scene::new(4)
         .with(|s| s.cluster.reboot.max_concurrent_reboots = Some(2))
         .entry(0, 11, Rebooting, 5)
@@ -201,22 +201,22 @@ fn i6_newer_rule_unreachable_nodes_outside_the_reboot_process_stop_new_drains_on
 }
 
 #[test]
-fn a_lost_cluster_is_counted_and_its_first_nodes_are_named_once_for_all_entries() {
+fn an_unreachable_cluster_is_counted_and_names_only_its_first_nodes() {
     let mut scene = Scene::new(60).queued(&[(0, 11), (1, 12)]);
     for i in 11..71 {
         scene = scene.node(i, |n| n.ready = false);
     }
     let reasons = [scene.reason(0), scene.reason(1)];
-    let said = reasons.each_ref().map(|reason| match reason {
+    let details = reasons.each_ref().map(|reason| match reason {
         Reason::UnreachableGate { count, names, .. } => (*count, names.clone()),
         other => panic!("{other}"),
     });
-    assert_eq!((said[0].0, said[0].1.len()), (60, NAMED));
+    assert_eq!((details[0].0, details[0].1.len()), (60, MAX_NAMES));
     assert!(reasons[0].to_string().ends_with("and 57 more"), "{}", reasons[0]);
 }
 
 #[test]
-fn i6_older_rule_all_unreachable_nodes_count() {
+fn i6_rule_all_counts_every_unreachable_node() {
     let scene = Scene::new(4)
         .with(|s| {
             s.cluster.reboot.max_concurrent_reboots = Some(2);
@@ -235,14 +235,14 @@ fn a_member_without_a_node_object_is_unreachable() {
 }
 
 #[test]
-fn i26_a_node_that_is_not_the_machine_meant_is_not_touched() {
+fn i26_a_mismatched_node_is_not_drained() {
     let scene = Scene::new(2).queued(&[(0, 11)]).node(11, |n| n.addresses = vec!["10.0.0.77".to_owned()]);
     assert!(scene.starts().is_empty());
     assert!(matches!(scene.reason(0), Reason::NodeMismatch { .. }));
 }
 
 #[test]
-fn while_a_copy_is_older_than_ten_seconds_no_new_work_starts() {
+fn no_new_work_starts_while_a_watch_is_older_than_10_seconds() {
     let etcd = Scene::new(1).queued(&[(0, 11)]).with(|s| s.store.heard = super::scene::BOOT - 11.0);
     assert!(etcd.starts().is_empty());
     assert!(matches!(etcd.reason(0), Reason::Stale { .. }));
@@ -257,7 +257,7 @@ fn while_a_copy_is_older_than_ten_seconds_no_new_work_starts() {
 }
 
 #[test]
-fn a_drain_does_nothing_from_an_old_copy_of_its_pods_and_others_go_on() {
+fn a_drain_with_a_stale_pod_watch_waits_while_others_continue() {
     let scene = Scene::new(2).draining(0, 11, 1).draining(1, 12, 1).with(|s| {
         s.kube.pods.get_mut("10.0.0.11").unwrap().proved = super::scene::BOOT - 11.0;
     });
@@ -267,7 +267,7 @@ fn a_drain_does_nothing_from_an_old_copy_of_its_pods_and_others_go_on() {
 
 /// A proof costs a request for each watch every few seconds, so watches prove nothing while no work needs it.
 #[test]
-fn watches_prove_their_connections_only_while_work_is_next_or_under_way() {
+fn watches_verify_their_connections_only_while_work_is_pending_or_running() {
     let proves = |scene: Scene| scene.decide().prove_watches;
     assert!(!proves(Scene::new(2)), "nothing to do");
     assert!(!proves(Scene::new(1).queued(&[(0, 11)]).disabled()), "the queue is disabled");
@@ -282,7 +282,7 @@ fn watches_prove_their_connections_only_while_work_is_next_or_under_way() {
 }
 
 #[test]
-fn i43_a_machine_in_repair_is_not_rebooted_and_other_machines_are() {
+fn i43_a_machine_under_repair_is_not_rebooted_but_others_are() {
     let repair = |address: &str| -> RepairEntry {
         serde_json::from_value(
             serde_json::json!({"index": "4", "address": address, "machine_type": "t", "operation": "o",
@@ -303,7 +303,7 @@ fn i43_a_machine_in_repair_is_not_rebooted_and_other_machines_are() {
 }
 
 #[test]
-fn who_does_not_lead_has_no_effects_and_says_who_does() {
+fn a_follower_plans_no_effects_and_names_the_leader() {
     let scene = Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.leading = None);
     assert!(scene.decide().effects.is_empty());
     assert!(matches!(scene.reason(0), Reason::NoEngine { .. }));
@@ -331,7 +331,7 @@ fn i32_every_entry_has_a_reason() {
 }
 
 #[test]
-fn a_fault_of_the_preflight_in_mid_leadership_starts_nothing_new() {
+fn a_preflight_fault_while_leading_starts_nothing_new() {
     let scene = Scene::new(1)
         .queued(&[(0, 11)])
         .with(|s| s.snap.engine.observing = vec![PreflightFault::PolicyUnreadable { error: "bad".to_owned() }]);
@@ -340,7 +340,7 @@ fn a_fault_of_the_preflight_in_mid_leadership_starts_nothing_new() {
 }
 
 #[test]
-fn i26_the_uid_that_lies_in_etcd_counts_more_than_the_annotation_on_the_node() {
+fn i26_the_uid_in_etcd_takes_precedence_over_the_node_annotation() {
     let scene = Scene::new(1).draining(0, 11, 1).with(|s| {
         let request = crate::model::cketerm_records::Request {
             who: crate::model::cketerm_records::Who::default(),

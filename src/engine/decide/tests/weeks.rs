@@ -38,9 +38,9 @@ use crate::{
 const MACHINES: usize = 500;
 const RACKS: usize = 20;
 const LIMIT: usize = 4;
-const BEGAN: &str = "2026-02-09T12:00:00Z";
+const START: &str = "2026-02-09T12:00:00Z";
 /// Two machines of rack 7 do not recover between these times.
-const DEAD: [&str; 2] = ["2026-02-28T00:00:00Z", "2026-03-20T12:30:00Z"];
+const OUTAGE: [&str; 2] = ["2026-02-28T00:00:00Z", "2026-03-20T12:30:00Z"];
 const FROZEN: [&str; 2] = ["2026-02-22T02:30:00Z", "2026-02-25T20:00:00Z"];
 
 fn at(text: &str) -> Timestamp {
@@ -56,7 +56,7 @@ fn allowed(now: Timestamp) -> bool {
 
 /// Events that the site causes by itself.
 #[derive(Clone, Debug)]
-enum Happens {
+enum SimEvent {
     Left(String, String),
     CommandEnds(EntryId, u32),
     Boots(String),
@@ -69,17 +69,17 @@ enum Happens {
 struct Weeks {
     snap: Snapshot,
     wall: Timestamp,
-    happens: BTreeMap<(Timestamp, u64), Happens>,
+    happens: BTreeMap<(Timestamp, u64), SimEvent>,
     numbers: u64,
     revision: i64,
     rng: fastrand::Rng,
     dead: BTreeSet<String>,
-    told: Told,
+    totals: Totals,
 }
 
 /// Statistics of the run.
 #[derive(Debug, Default)]
-struct Told {
+struct Totals {
     passes: u32,
     drains: u32,
     powers: BTreeMap<EntryId, u32>,
@@ -161,19 +161,19 @@ impl Weeks {
         (snap.store, snap.kube) = (Arc::new(store), Arc::new(kube));
         let mut weeks = Self {
             snap,
-            wall: at(BEGAN),
+            wall: at(START),
             happens: BTreeMap::new(),
             numbers: 0,
             revision: 10,
             rng: fastrand::Rng::with_seed(1),
             dead: [7 * 25 + 3, 7 * 25 + 9].into_iter().map(self::address).collect(),
-            told: Told::default(),
+            totals: Totals::default(),
         };
         for i in 0..MACHINES {
             weeks.pod(&self::address(i));
         }
-        weeks.later(seconds_between(weeks.wall, at(FROZEN[0])), Happens::Freeze);
-        weeks.later(seconds_between(weeks.wall, at(DEAD[1])), Happens::Mended);
+        weeks.schedule(seconds_between(weeks.wall, at(FROZEN[0])), SimEvent::Freeze);
+        weeks.schedule(seconds_between(weeks.wall, at(OUTAGE[1])), SimEvent::Mended);
         weeks
     }
 
@@ -184,7 +184,7 @@ impl Weeks {
     }
 
     #[allow(clippy::cast_possible_truncation)] // whole seconds
-    fn later(&mut self, seconds: f64, what: Happens) {
+    fn schedule(&mut self, seconds: f64, what: SimEvent) {
         self.numbers += 1;
         self.happens.insert((after(self.wall, seconds.ceil() as i64), self.numbers), what);
     }
@@ -198,7 +198,7 @@ impl Weeks {
     }
 
     fn boot(&self) -> f64 {
-        1000.0 + seconds_between(at(BEGAN), self.wall)
+        1000.0 + seconds_between(at(START), self.wall)
     }
 
     fn node(&mut self, name: &str, how: impl FnOnce(&mut NodeRow)) {
@@ -223,7 +223,7 @@ impl Weeks {
     }
 
     /// Every source was heard just now.
-    fn hear(&mut self) {
+    fn refresh(&mut self) {
         let boot = self.boot();
         let store = self.store();
         store.heard = boot;
@@ -254,11 +254,11 @@ impl Weeks {
     /// Runs passes and carries out their effects until nothing more can be done at this moment.
     fn pass(&mut self) -> Option<f64> {
         loop {
-            self.hear();
+            self.refresh();
             let now = Now { boot: Duration::from_secs_f64(self.boot()), wall: self.wall };
             observe(&mut self.snap, now);
             let decision = decide(&self.snap, now);
-            self.told.passes += 1;
+            self.totals.passes += 1;
             for index in self.snap.store.reboots.entries.keys() {
                 assert!(decision.reasons.contains_key(&EntryId::reboot(*index)), "I32: {index} at {}", self.wall);
             }
@@ -266,7 +266,7 @@ impl Weeks {
                 return decision.wake.map(|wake| wake - self.boot());
             }
             for planned in decision.effects {
-                self.carry_out(planned, now);
+                self.execute(planned, now);
             }
             self.judge();
         }
@@ -280,17 +280,17 @@ impl Weeks {
                 return;
             }
             if let Some(seconds) = wake {
-                self.later(seconds.max(1.0), Happens::Nothing);
+                self.schedule(seconds.max(1.0), SimEvent::Nothing);
             }
             let Some(((when, _), what)) = self.happens.pop_first() else {
                 panic!("I33: nothing will happen any more, {} wait", self.snap.store.reboots.entries.len())
             };
             self.wall = self.wall.max(when);
-            self.happen(what);
+            self.handle_event(what);
             // All events of the same moment belong to one pass.
             while let Some(next) = self.happens.first_entry().filter(|next| next.key().0 <= after(self.wall, 2)) {
                 let what = next.remove();
-                self.happen(what);
+                self.handle_event(what);
             }
             assert!(
                 self.wall < at("2026-04-15T00:00:00Z"),
@@ -302,23 +302,23 @@ impl Weeks {
 }
 
 #[test]
-fn i8_seven_weeks_of_500_machines_over_windows_a_freeze_a_stuck_rack_and_two_changes_of_the_clock() {
+fn i8_500_machines_reboot_over_seven_weeks_of_windows_freeze_and_dst_changes() {
     let mut weeks = Weeks::begin();
     weeks.run();
-    let told = &weeks.told;
+    let totals = &weeks.totals;
     println!(
         "{} passes, {} drains, {} unwound, ended {}; nights {:?}",
-        told.passes, told.drains, told.unwound, weeks.wall, told.nights
+        totals.passes, totals.drains, totals.unwound, weeks.wall, totals.nights
     );
-    assert_eq!(told.powers.len(), MACHINES, "every machine was rebooted");
-    assert!(told.powers.values().all(|n| *n == 1), "I25: once each");
-    assert!(told.unwound > 0, "some drains met the end of their window, or the freeze");
-    assert!(told.ended_outside > 0, "I6: what was rebooting ended outside of the window, too");
-    assert!(told.beside_the_stuck > 50, "the next rack's turn comes when one is stuck");
+    assert_eq!(totals.powers.len(), MACHINES, "every machine was rebooted");
+    assert!(totals.powers.values().all(|n| *n == 1), "I25: once each");
+    assert!(totals.unwound > 0, "some drains met the end of their window, or the freeze");
+    assert!(totals.ended_outside > 0, "I6: what was rebooting ended outside of the window, too");
+    assert!(totals.beside_the_stuck > 50, "the next rack's turn comes when one is stuck");
     // The nights in which the clock goes back for Ramadan and forward again.
     for night in ["2026-02-15", "2026-03-22"] {
-        assert!(told.nights.contains(night), "{:?}", told.nights);
+        assert!(totals.nights.contains(night), "{:?}", totals.nights);
     }
-    assert!(!told.nights.contains("2026-02-25"), "frozen");
+    assert!(!totals.nights.contains("2026-02-25"), "frozen");
     assert!(weeks.snap.kube.nodes.values().all(|n| !n.unschedulable && n.owner().is_none()), "I10: no cordon is left");
 }

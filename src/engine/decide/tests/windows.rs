@@ -54,7 +54,7 @@ fn until_thaw() -> Reason {
 }
 
 #[test]
-fn i8_no_drain_starts_outside_the_window_or_in_a_freeze_and_each_entry_says_until_when() {
+fn i8_no_drain_starts_outside_the_window_or_in_a_freeze() {
     let scene = Scene::new(3).queued(&[(0, 11), (1, 12), (2, 1)]);
     assert_eq!(open(scene.clone()).starts(), [0]);
     for (scene, why) in [(shut(scene.clone()), opens()), (frozen(scene.clone()), until_thaw())] {
@@ -70,7 +70,7 @@ fn i8_no_drain_starts_outside_the_window_or_in_a_freeze_and_each_entry_says_unti
 }
 
 #[test]
-fn i8_deny_beats_allow() {
+fn i8_a_denied_time_overrides_an_allowed_one() {
     let scene = windows(Scene::new(1).queued(&[(0, 11)]), "allow: ['* * * * *']\ndeny: ['* * 1 8 *']");
     assert!(scene.starts().is_empty());
     let next_open = Some(at("2026-08-02T00:00:00Z"));
@@ -78,7 +78,7 @@ fn i8_deny_beats_allow() {
 }
 
 #[test]
-fn it_wakes_when_the_window_opens_or_closes_and_when_the_freeze_ends() {
+fn the_engine_wakes_at_window_edges_and_at_the_end_of_a_freeze() {
     let wake = |scene: Scene| scene.decide().wake.unwrap() - BOOT;
     let scene = Scene::new(1).queued(&[(0, 11)]);
     assert!((35_999.0..36_001.0).contains(&wake(shut(scene.clone()))));
@@ -88,7 +88,7 @@ fn it_wakes_when_the_window_opens_or_closes_and_when_the_freeze_ends() {
 }
 
 #[test]
-fn i8_no_drain_starts_that_would_be_unwound() {
+fn i8_no_drain_starts_that_would_be_reverted_at_once() {
     let scene = windows(Scene::new(1).queued(&[(0, 11)]), "allow: ['0-4 12 * * *', '* 22 * * *']\nmargin_seconds: 301");
     assert!(scene.starts().is_empty());
     assert_eq!(
@@ -100,7 +100,7 @@ fn i8_no_drain_starts_that_would_be_unwound() {
 }
 
 #[test]
-fn i8_what_starts_must_start_before_the_window_ends() {
+fn i8_a_planned_start_expires_when_the_window_closes() {
     let scene = open(Scene::new(1).queued(&[(0, 11)]));
     let planned = scene.decide().effects.remove(0);
     assert_eq!(planned.guard.until, Some(at("2026-08-01T14:00:00Z")));
@@ -109,7 +109,7 @@ fn i8_what_starts_must_start_before_the_window_ends() {
 }
 
 #[test]
-fn i8_a_drain_that_cannot_end_in_its_window_is_unwound_with_its_count_kept() {
+fn i8_a_drain_past_its_window_is_reverted_and_keeps_its_backoff_count() {
     let scene = Scene::new(2).draining(0, 11, 30).pod(11, "web-1", |_| {}).change(0, |e| e.drain_backoff_count = 3);
     assert_ne!(open(scene.clone()).does(0), Some("unwinding"));
     for (scene, why) in [(shut(scene.clone()), opens()), (frozen(scene), until_thaw())] {
@@ -122,7 +122,7 @@ fn i8_a_drain_that_cannot_end_in_its_window_is_unwound_with_its_count_kept() {
 }
 
 #[test]
-fn i8_no_power_command_is_ordered_outside_even_when_the_drain_is_done() {
+fn i8_no_power_command_is_planned_outside_the_window_even_after_the_drain() {
     let drained = Scene::new(2).draining(0, 11, 30);
     assert_eq!(drained.does(0), Some("rebooting"));
     assert_eq!(shut(drained.clone()).does(0), Some("unwinding"));
@@ -130,7 +130,7 @@ fn i8_no_power_command_is_ordered_outside_even_when_the_drain_is_done() {
 }
 
 #[test]
-fn i8_rebooting_is_never_aborted_and_a_further_try_waits_for_the_window() {
+fn i8_a_reboot_is_never_aborted_but_its_retry_waits_for_the_window() {
     let scene = Scene::new(2).with(|s| s.cluster.reboot.command_retries = Some(2));
     let failed = scene.rebooting(0, 11, 60, Some(Ended::Exit(1))).checked(0, CheckAnswer::No("no".to_owned()), None);
     assert_eq!(failed.does(0), Some("rebooting"), "a try is left");
@@ -140,7 +140,7 @@ fn i8_rebooting_is_never_aborted_and_a_further_try_waits_for_the_window() {
 }
 
 #[test]
-fn i8_a_command_that_was_withheld_takes_its_drain_back_where_it_may_not_run_now() {
+fn i8_a_withheld_command_reverts_its_drain_while_it_may_not_run() {
     let over = || Some(Ended::Withheld("its window ended at 2026-08-01T11:59:57Z".to_owned()));
     let withheld = || Scene::new(2).rebooting(0, 11, 3, over()).change(0, |e| e.drain_backoff_count = 3);
     let holds: [fn(Scene) -> Scene; 4] = [shut, frozen, |scene| scene.order(0, Verb::Hold, 10), Scene::disabled];
@@ -161,7 +161,7 @@ fn i8_a_command_that_was_withheld_takes_its_drain_back_where_it_may_not_run_now(
 }
 
 #[test]
-fn i8_a_persons_retry_waits_for_the_window_and_is_kept() {
+fn i8_an_operators_retry_is_kept_until_the_window_opens() {
     let failed = Scene::new(2).rebooting(0, 11, 60, Some(Ended::Exit(1))).order(0, Verb::Retry, 10);
     assert_eq!(failed.does(0), Some("rebooting"));
     let waits = shut(failed);
@@ -170,7 +170,7 @@ fn i8_a_persons_retry_waits_for_the_window_and_is_kept() {
 }
 
 #[test]
-fn i8_force_skips_pods_and_not_the_window() {
+fn i8_force_skips_pods_but_not_the_window() {
     let scene = Scene::new(2).queued(&[(0, 11)]).order(0, Verb::Force, 10);
     assert!(shut(scene).starts().is_empty());
     let draining = Scene::new(2).draining(0, 11, 30).pod(11, "web-1", |_| {}).order(0, Verb::Force, 10);
@@ -179,7 +179,7 @@ fn i8_force_skips_pods_and_not_the_window() {
 }
 
 #[test]
-fn i6_windows_and_freezes_stop_no_completion_cancel_dequeue_or_check() {
+fn i6_windows_and_freezes_never_block_completion_cancel_dequeue_or_checks() {
     let scene = Scene::new(4)
         .rebooting(0, 11, 60, Some(Ended::Exit(0)))
         .booted(11)
@@ -197,14 +197,14 @@ fn i6_windows_and_freezes_stop_no_completion_cancel_dequeue_or_check() {
 }
 
 #[test]
-fn i6_a_drain_that_is_given_up_uncordons_outside_the_window_too() {
+fn i6_an_aborted_drain_is_uncordoned_outside_the_window_too() {
     let scene = shut(Scene::new(2).queued(&[(0, 11)]).cordoned(11, 0));
     let effects = scene.decide().effects;
     assert!(effects.iter().any(|p| matches!(p.effect, Effect::Release { uncordon: true, .. })), "{effects:?}");
 }
 
 #[test]
-fn i32_what_lasts_longer_is_said_the_backoff_or_the_window() {
+fn i32_the_reason_is_the_longer_of_backoff_and_window() {
     let backed_off = |seconds| {
         Scene::new(1).queued(&[(0, 11)]).change(0, |e| {
             e.drain_backoff_count = 1;
@@ -217,7 +217,7 @@ fn i32_what_lasts_longer_is_said_the_backoff_or_the_window() {
 }
 
 #[test]
-fn machines_with_a_window_of_their_own_keep_to_that() {
+fn machines_with_their_own_window_use_it() {
     let text = "allow: ['* 22 * * *']\nmachines: [{name: gpu, rack: 7, allow: ['* 12 * * *']}]";
     let scene = windows(Scene::new(2).queued(&[(0, 11), (1, 12)]), text).with(|s| {
         let member = s.cluster.nodes.iter_mut().find(|n| n.address == "10.0.0.12").unwrap();
@@ -228,14 +228,14 @@ fn machines_with_a_window_of_their_own_keep_to_that() {
 }
 
 #[test]
-fn windows_may_be_for_one_queue_and_a_freeze_is_for_both() {
+fn windows_can_apply_to_one_queue_and_a_freeze_applies_to_both() {
     let scene = windows(Scene::new(1).queued(&[(0, 11)]), "queues: [repair]\nallow: ['* 22 * * *']");
     assert_eq!(scene.starts(), [0]);
     assert!(frozen(scene).starts().is_empty());
 }
 
 #[test]
-fn i8_a_policy_that_cannot_be_read_lets_no_power_command_through() {
+fn i8_an_unreadable_policy_blocks_power_commands() {
     let scene = Scene::new(2).draining(0, 11, 30);
     let mut snap = scene.snapshot();
     let mut store = (*snap.store).clone();
@@ -252,7 +252,7 @@ fn i8_a_policy_that_cannot_be_read_lets_no_power_command_through() {
 }
 
 #[test]
-fn draining_is_the_only_state_that_is_unwound() {
+fn only_draining_entries_are_reverted() {
     let scene = Scene::new(2).entry(0, 11, Draining, 5).entry(1, 12, Rebooting, 5);
     assert_eq!((shut(scene.clone()).does(0), shut(scene).does(1)), (Some("unwinding"), Some("checking boot")));
 }

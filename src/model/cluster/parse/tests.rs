@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn yaml_and_json_read_the_same() {
+fn yaml_and_json_parse_to_the_same_value() {
     let yaml = parse("name: x\nnodes:\n- {address: 10.0.0.1, control_plane: true}\n").unwrap();
     let json =
         parse("{\n\t\"name\": \"x\", \"nodes\": [{\"address\": \"10.0.0.1\", \"control_plane\": true}]}").unwrap();
@@ -16,8 +16,8 @@ fn yaml_and_json_read_the_same() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_with_its_line() {
-    for (text, said) in [
+fn syntax_errors_are_reported_with_their_line() {
+    for (text, expected) in [
         ("name: x\n  nodes: [", "line 2"),
         ("name: a\nname: b\n", "uplicate"),
         (r#"{"name": "a", "name": "b"}"#, "duplicate"),
@@ -26,12 +26,12 @@ fn what_cannot_be_read_is_said_with_its_line() {
         ("a: 1\n---\nb: 2\n", "document"),
     ] {
         let why = parse(text).unwrap_err();
-        assert!(why.contains(said), "{text:?}: {why}");
+        assert!(why.contains(expected), "{text:?}: {why}");
     }
     for text in ["name: x\n", "", "{\"a\": 1,}", "{\"a\": 1} x", "a: &a [1]\nb: *a", r#"{"a": 1, "a": 2}"#] {
         assert!(stored(text).unwrap_err().contains("is not JSON"), "{text}");
     }
-    let large = format!("{{\"a\": \"{}\"}}", "x".repeat(MOST_TEXT));
+    let large = format!("{{\"a\": \"{}\"}}", "x".repeat(MAX_TEXT_BYTES));
     assert!(parse(&large).unwrap_err().contains("too large") && stored(&large).unwrap_err().contains("too large"));
 }
 
@@ -54,13 +54,13 @@ fn bombs() -> Vec<(&'static str, String)> {
 
 /// Memory is bounded because values are counted while they are made.
 #[test]
-fn an_alias_bomb_is_refused_and_takes_bounded_memory() {
+fn an_alias_bomb_is_refused_with_bounded_memory() {
     for (name, text) in bombs() {
         assert!(text.len() < 64_000, "{name}: {}", text.len());
         let mut read = Ok(Value::Null);
         let took = measure(|| read = parse(&text));
         assert!(read.is_err(), "{name} is read");
-        assert!(took.bytes_max < 4 * MOST_VALUES as u64, "{name}: {} bytes at once", took.bytes_max);
+        assert!(took.bytes_max < 4 * MAX_VALUE_BYTES as u64, "{name}: {} bytes at once", took.bytes_max);
         // In etcd such a text is not JSON, and nothing is expanded.
         let mut read = Ok(Value::Null);
         let took = measure(|| read = stored(&text));
@@ -85,7 +85,7 @@ const STRICTER: [&str; 2] = ["1e400", "-.inf"];
 /// Compares both parsers on all documents of users in this repository and on generated ones, and JSON on texts of
 /// programs.
 #[test]
-fn both_parsers_read_the_same() {
+fn the_parser_agrees_with_serde_yaml() {
     let mut texts: Vec<String> = Vec::new();
     for folder in ["tests/fixtures", "docs", "docs/examples/sabakan", "src/scenario/files", "src/config"] {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -100,7 +100,7 @@ fn both_parsers_read_the_same() {
     let mut compared = 0;
     for text in &texts {
         // One document each: rbac.yaml has several.
-        for text in text.split("\n---\n").filter(|text| text.len() <= MOST_TEXT) {
+        for text in text.split("\n---\n").filter(|text| text.len() <= MAX_TEXT_BYTES) {
             if let Some(before) = before(text).filter(|value| !value.is_null()) {
                 assert_eq!(parse(text).as_ref(), Ok(&before), "{text}");
                 compared += 1;
@@ -172,9 +172,9 @@ fn both_parsers_read_the_same() {
         }
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));
-    let mut dice = fastrand::Rng::with_seed(14);
+    let mut rng = fastrand::Rng::with_seed(14);
     for _ in 0..2_000 {
-        let value = document(&mut dice, 4);
+        let value = document(&mut rng, 4);
         let yaml = serde_yaml::to_string(&value).unwrap();
         assert_eq!(parse(&yaml).as_ref(), Ok(&value), "{yaml}");
         assert_eq!(stored(&value.to_string()).as_ref(), Ok(&value));
@@ -184,7 +184,7 @@ fn both_parsers_read_the_same() {
 }
 
 /// Returns a document like a definition: words, addresses, numbers, lists and maps.
-fn document(dice: &mut fastrand::Rng, depth: u32) -> Value {
+fn document(rng: &mut fastrand::Rng, depth: u32) -> Value {
     let words = [
         "a",
         "10.0.0.1",
@@ -206,17 +206,17 @@ fn document(dice: &mut fastrand::Rng, depth: u32) -> Value {
         "&a",
         "!t",
     ];
-    match dice.u32(..if depth == 0 { 5 } else { 8 }) {
-        0 => Value::Bool(dice.bool()),
-        1 => dice.i64(..).into(),
-        2 => json!(f64::from(dice.i32(..)) / 8.0),
+    match rng.u32(..if depth == 0 { 5 } else { 8 }) {
+        0 => Value::Bool(rng.bool()),
+        1 => rng.i64(..).into(),
+        2 => json!(f64::from(rng.i32(..)) / 8.0),
         3 => Value::Null,
-        4 => words[dice.usize(..words.len())].into(),
-        5 => (0..dice.usize(..4)).map(|_| document(dice, depth - 1)).collect(),
+        4 => words[rng.usize(..words.len())].into(),
+        5 => (0..rng.usize(..4)).map(|_| document(rng, depth - 1)).collect(),
         _ => {
-            let fields = (0..dice.usize(1..5)).map(|n| {
-                let word = words[dice.usize(..words.len())];
-                (format!("{word}{n}"), document(dice, depth - 1))
+            let fields = (0..rng.usize(1..5)).map(|n| {
+                let word = words[rng.usize(..words.len())];
+                (format!("{word}{n}"), document(rng, depth - 1))
             });
             Value::Object(fields.collect())
         }

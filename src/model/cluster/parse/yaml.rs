@@ -13,28 +13,28 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Value};
 use serde_saphyr::{Options, Spanned};
 
-use super::{Bounded, MOST_VALUES};
+use super::{Bounded, MAX_VALUE_BYTES};
 
 thread_local! {
     /// Bytes that the values of the present document may still take.
-    static LEFT: Cell<usize> = const { Cell::new(0) };
+    static BYTES_LEFT: Cell<usize> = const { Cell::new(0) };
     /// Text of the present document.
-    static TEXT: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
+    static SOURCE: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
 }
 
 /// Reads one document.
 pub(super) fn read(text: &str, options: Options) -> Result<Value, String> {
-    LEFT.set(MOST_VALUES);
-    TEXT.replace(Rc::from(text));
+    BYTES_LEFT.set(MAX_VALUE_BYTES);
+    SOURCE.replace(Rc::from(text));
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |from| {
-        Spanned::<Node>::deserialize(from).map(settled)
+        Spanned::<Node>::deserialize(from).map(resolve_number)
     });
-    TEXT.replace(Rc::from(""));
+    SOURCE.replace(Rc::from(""));
     read.map_err(|e| e.to_string())
 }
 
 /// Returns the value if its text is a number, else the text.
-fn settled(node: Spanned<Node>) -> Value {
+fn resolve_number(node: Spanned<Node>) -> Value {
     let Node(value) = node.value;
     if !value.is_number() {
         return value;
@@ -43,7 +43,7 @@ fn settled(node: Spanned<Node>) -> Value {
     let place = span.byte_offset().zip(span.byte_len());
     let place = place.and_then(|(from, len)| Some((usize::try_from(from).ok()?, usize::try_from(len).ok()?)));
     let written = place.and_then(|(from, len)| {
-        TEXT.with_borrow(|text| Some(text.get(from..from.checked_add(len)?)?.trim().to_owned()))
+        SOURCE.with_borrow(|text| Some(text.get(from..from.checked_add(len)?)?.trim().to_owned()))
     });
     match written {
         Some(written) if looks_like_text(&written) => Value::String(written),
@@ -63,18 +63,18 @@ struct Node(Value);
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Nodes).map(Self)
+        from.deserialize_any(NodeVisitor).map(Self)
     }
 }
 
-struct Nodes;
+struct NodeVisitor;
 
 /// Makes one value without children, and counts it.
 fn scalar<E: Error>(make: impl FnOnce(Bounded<'_>) -> Result<Value, E>) -> Result<Value, E> {
-    LEFT.with(|left| make(Bounded(left)))
+    BYTES_LEFT.with(|left| make(Bounded(left)))
 }
 
-impl<'de> Visitor<'de> for Nodes {
+impl<'de> Visitor<'de> for NodeVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,7 +113,7 @@ impl<'de> Visitor<'de> for Nodes {
         scalar::<A::Error>(|bounded| bounded.take(0).map(|()| Value::Null))?;
         let mut list = Vec::new();
         while let Some(item) = items.next_element::<Spanned<Node>>()? {
-            list.push(settled(item));
+            list.push(resolve_number(item));
         }
         Ok(Value::Array(list))
     }
@@ -126,7 +126,7 @@ impl<'de> Visitor<'de> for Nodes {
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format!("duplicate entry with key {key:?}")));
             }
-            map.insert(key, settled(fields.next_value::<Spanned<Node>>()?));
+            map.insert(key, resolve_number(fields.next_value::<Spanned<Node>>()?));
         }
         Ok(Value::Object(map))
     }

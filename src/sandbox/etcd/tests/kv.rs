@@ -7,7 +7,7 @@ fn keys(got: &GetResponse) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_write_has_a_revision_and_the_first_is_2() {
+async fn every_write_increments_the_revision_and_the_first_is_2() {
     let (etcd, mut client) = etcd();
     let got = client.get("a", None).await.unwrap();
     let header = got.header().unwrap();
@@ -74,7 +74,7 @@ async fn ranges_are_limited_sorted_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn older_revisions_are_there_until_they_are_compacted() {
+async fn a_client_reads_old_revisions_until_they_are_compacted() {
     let (etcd, mut client) = etcd();
     for value in ["1", "2", "3"] {
         etcd.put("a", value);
@@ -83,21 +83,21 @@ async fn older_revisions_are_there_until_they_are_compacted() {
     let got = client.get("a", at(2)).await.unwrap();
     assert_eq!((got.kvs()[0].value(), got.header().unwrap().revision()), (&b"1"[..], 4));
     let future = "OutOfRange: mvcc: required revision is a future revision";
-    assert_eq!(refused(client.get("a", at(5)).await), future);
-    assert_eq!(refused(client.compact(5, None).await), future);
+    assert_eq!(outcome(client.get("a", at(5)).await), future);
+    assert_eq!(outcome(client.compact(5, None).await), future);
     client.compact(3, Some(CompactionOptions::new().with_physical())).await.unwrap();
-    let gone = "OutOfRange: mvcc: required revision has been compacted";
-    assert_eq!(refused(client.get("a", at(2)).await), gone);
-    assert_eq!(refused(client.compact(3, None).await), gone);
+    let compacted = "OutOfRange: mvcc: required revision has been compacted";
+    assert_eq!(outcome(client.get("a", at(2)).await), compacted);
+    assert_eq!(outcome(client.compact(3, None).await), compacted);
     assert_eq!(client.get("a", at(3)).await.unwrap().kvs()[0].value(), b"2");
     assert_eq!(etcd.compact(4), Ok(()));
     assert_eq!(etcd.history().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn puts_that_cannot_be_are_refused() {
+async fn invalid_puts_are_refused() {
     let (_, mut client) = etcd();
-    let mut put = async |key: &str, value: &str, options| refused(client.put(key, value, Some(options)).await);
+    let mut put = async |key: &str, value: &str, options| outcome(client.put(key, value, Some(options)).await);
     let options = PutOptions::new;
     assert_eq!(put("", "", options()).await, "InvalidArgument: key is not provided");
     assert_eq!(put("a", "", options().with_ignore_value()).await, "InvalidArgument: key not found");
@@ -107,8 +107,8 @@ async fn puts_that_cannot_be_are_refused() {
     assert_eq!(put("a", &"x".repeat(1536 << 10), options()).await, "InvalidArgument: request is too large");
     assert!(put("a", &"x".repeat(2 << 20), options()).await.starts_with("ResourceExhausted: grpc: received message"));
     assert_eq!(put("a", &"x".repeat((1536 << 10) - 4096), options()).await, "it was carried out");
-    assert_eq!(refused(client.get("", None).await), "InvalidArgument: key is not provided");
-    assert_eq!(refused(client.delete("", None).await), "InvalidArgument: key is not provided");
+    assert_eq!(outcome(client.get("", None).await), "InvalidArgument: key is not provided");
+    assert_eq!(outcome(client.delete("", None).await), "InvalidArgument: key is not provided");
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +125,7 @@ async fn a_put_may_keep_the_value_or_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_read_may_come_in_pages() {
+async fn a_streamed_range_returns_pages() {
     let (etcd, client) = etcd();
     for i in 0..2500 {
         etcd.put(format!("k{i:04}"), "");
@@ -139,7 +139,7 @@ async fn a_long_read_may_come_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observers_read_everything_and_a_bound_is_kept() {
+async fn the_history_contains_every_change_up_to_its_limit() {
     let (etcd, mut client) = etcd();
     tokio::time::advance(std::time::Duration::from_secs(3)).await;
     client.put("a", "1", None).await.unwrap();
@@ -148,25 +148,25 @@ async fn observers_read_everything_and_a_bound_is_kept() {
     assert_eq!(history[0].value.as_deref(), Some(&b"1"[..]));
     assert_eq!((history[1].revision, history[1].value.clone(), history[1].at.as_second()), (3, None, 3));
     assert_eq!(etcd.history_since(2), history[1..]);
-    etcd.keep(Some(100));
+    etcd.limit_history(Some(100));
     for i in 0..1000 {
         etcd.put("a", i.to_string());
     }
     assert!((100..=200).contains(&etcd.history().len()));
     let old = client.get("a", Some(GetOptions::new().with_revision(500))).await;
-    assert!(refused(old).contains("compacted"));
+    assert!(outcome(old).contains("compacted"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_one_takes_no_puts_until_the_alarm_is_disarmed() {
+async fn puts_are_refused_until_the_nospace_alarm_is_disarmed() {
     let (etcd, mut client) = etcd();
     etcd.put("a", "1");
-    etcd.fill(true);
+    etcd.set_nospace(true);
     let full = "ResourceExhausted: mvcc: database space exceeded";
-    assert_eq!(refused(client.put("a", "2", None).await), full);
+    assert_eq!(outcome(client.put("a", "2", None).await), full);
     let put = etcd_client::TxnOp::put("a", "2", None);
-    assert_eq!(refused(client.txn(etcd_client::Txn::new().and_then([put])).await), full);
-    assert_eq!(refused(client.lease_grant(10, None).await), full);
+    assert_eq!(outcome(client.txn(etcd_client::Txn::new().and_then([put])).await), full);
+    assert_eq!(outcome(client.lease_grant(10, None).await), full);
     let alarms = client.alarm(etcd_client::AlarmAction::Get, etcd_client::AlarmType::None, None).await.unwrap();
     assert_eq!(alarms.alarms().len(), 1);
     client.delete("a", None).await.unwrap();

@@ -1,9 +1,9 @@
 //! The sandbox's etcd as a client sees it. The expected values were observed on real etcd 3.4 and 3.6.
 
 mod accounts;
+mod etcdctl;
 mod kv;
 mod lease;
-mod outside;
 mod store;
 mod txn;
 mod watch;
@@ -21,7 +21,7 @@ fn etcd() -> (Etcd, Client) {
 }
 
 /// Returns why a request was refused: the name of the code, and the message without `etcdserver: `.
-fn refused<T>(answer: Result<T, Error>) -> String {
+fn outcome<T>(answer: Result<T, Error>) -> String {
     match answer {
         Err(Error::GRpcStatus(status)) => {
             format!("{:?}: {}", status.code(), status.message().trim_start_matches("etcdserver: "))

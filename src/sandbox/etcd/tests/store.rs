@@ -13,17 +13,17 @@ fn clock() -> Clock {
     Clock::tokio(jiff::Timestamp::UNIX_EPOCH)
 }
 
-async fn stand(store: &Store, host: &str) -> Candidacy {
+async fn campaign(store: &Store, host: &str) -> Candidacy {
     let registration = serde_json::json!({"host": host, "pid": 1, "version": "1", "mode": "daemon"});
     let (ttl, registration) = (Duration::from_secs(10), serde_json::from_value(registration).unwrap());
-    Candidacy::stand(store, ttl, host, registration, &Heartbeat::new(ttl)).await.unwrap()
+    Candidacy::campaign(store, ttl, host, registration, &Heartbeat::new(ttl)).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_candidates_lead_one_after_the_other() {
+async fn the_second_candidate_leads_after_the_first_loses_its_lease() {
     let (etcd, client) = etcd();
     let store = Store::from_client(client, "/cke/", clock());
-    let (mut first, mut second) = (stand(&store, "a").await, stand(&store, "b").await);
+    let (mut first, mut second) = (campaign(&store, "a").await, campaign(&store, "b").await);
     first.elected().await.unwrap();
     let waiting = tokio::time::timeout(Duration::from_mins(10), second.elected()).await;
     assert!(waiting.is_err(), "kept alive, the first leads for ten minutes");
@@ -35,7 +35,7 @@ async fn two_candidates_lead_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_live_copy_follows_through_cuts_stalls_and_compactions() {
+async fn the_live_copy_survives_watch_cuts_stalls_and_compactions() {
     let (etcd, client) = etcd();
     etcd.put("/cke/reboots/disabled", "true");
     let store = Store::from_client(client, "/cke/", clock());
@@ -64,7 +64,7 @@ async fn the_live_copy_follows_through_cuts_stalls_and_compactions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_main_loop_is_missing_is_given_back_and_nothing_begins_under_it() {
+async fn a_stuck_main_loop_releases_the_lock_and_permits_nothing_more() {
     let (etcd, client) = etcd();
     let store = Store::from_client(client, "/cke/", clock());
     let ttl = Duration::from_mins(1);
@@ -72,7 +72,7 @@ async fn a_lease_whose_main_loop_is_missing_is_given_back_and_nothing_begins_und
     tokio::spawn(heartbeat.clone().watch());
     let registration = serde_json::json!({"host": "a", "pid": 1, "version": "1", "mode": "daemon"});
     let registration = serde_json::from_value(registration).unwrap();
-    let mut candidacy = Candidacy::stand(&store, ttl, "a", registration, &heartbeat).await.unwrap();
+    let mut candidacy = Candidacy::campaign(&store, ttl, "a", registration, &heartbeat).await.unwrap();
     let fence = candidacy.elected().await.unwrap();
     for _ in 0..60 {
         heartbeat.beat();

@@ -7,7 +7,7 @@ fn put(key: &str) -> TxnOp {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_target_compares_in_every_way() {
+async fn every_compare_target_supports_every_operator() {
     type Make = fn(i64, CompareOp) -> Compare;
     let (_, mut client) = etcd();
     let lease = client.lease_grant(60, Some(etcd_client::LeaseGrantOptions::new().with_id(5))).await.unwrap().id();
@@ -77,9 +77,9 @@ async fn a_transaction_is_one_revision_and_reads_its_own_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn transactions_that_cannot_be_are_refused_as_a_whole() {
+async fn an_invalid_operation_refuses_the_whole_transaction() {
     let (etcd, mut client) = etcd();
-    let mut refuse = async |txn| refused(client.txn(txn).await);
+    let mut refuse = async |txn| outcome(client.txn(txn).await);
     let duplicate = "InvalidArgument: duplicate key given in txn request";
     let and_then = |ops: Vec<TxnOp>| Txn::new().and_then(ops);
     assert_eq!(refuse(and_then(vec![put("a"), put("a")])).await, duplicate);

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::{
     Api,
     delete::Options,
-    failure::Failure,
-    path::{Place, Target},
+    path::{RequestInfo, Target},
+    status_error::StatusError,
 };
 
 /// A fake webhook or API server fault that answers the evictions of some pods.
@@ -59,11 +59,11 @@ pub enum Behaviour {
 pub(super) struct Interceptors {
     all: Vec<Interceptor>,
     /// Counters by interceptor index and pod UID: requests, and evictions that were not dry runs.
-    asked: BTreeMap<(usize, String), (u32, u32)>,
+    counters: BTreeMap<(usize, String), (u32, u32)>,
 }
 
 /// An interceptor that applies to one pod.
-struct Met {
+struct MatchedInterceptor {
     name: String,
     behaviour: Behaviour,
     /// Counters for this pod before this request: requests, evictions.
@@ -75,7 +75,7 @@ struct Met {
 struct DryRun(bool);
 
 impl Interceptor {
-    fn meets(&self, pod: &Value) -> bool {
+    fn matches(&self, pod: &Value) -> bool {
         let labels = &pod["metadata"]["labels"];
         (self.namespace.is_empty() || pod["metadata"]["namespace"] == self.namespace.as_str())
             && self.labels.iter().all(|(name, value)| labels[name.as_str()] == value.as_str())
@@ -86,54 +86,60 @@ impl Api {
     /// Replaces the interceptors.
     pub fn intercept(&self, interceptors: Vec<Interceptor>) {
         let mut now = self.shared.interceptors.lock().unwrap_or_else(PoisonError::into_inner);
-        *now = Interceptors { all: interceptors, asked: BTreeMap::new() };
+        *now = Interceptors { all: interceptors, counters: BTreeMap::new() };
     }
 
     /// Returns the time for which a webhook delays this request.
-    pub(super) fn webhook_waits(&self, request: &Request<Bytes>) -> Option<Duration> {
+    pub(super) fn webhook_delay(&self, request: &Request<Bytes>) -> Option<Duration> {
         if request.method() != Method::POST || !request.uri().path().ends_with("/eviction") {
             return None;
         }
-        let Ok(Target::Objects(place)) = Target::read(request.uri().path()) else { return None };
-        let pod = self.objects.get(place.kind, &place.namespace, &place.name)?;
-        let met = self.met(&pod, None);
-        met.into_iter().find_map(|met| match met.behaviour {
-            Behaviour::TimeOut { times, after } if met.before.0 < times => Some(after),
+        let Ok(Target::Objects(info)) = Target::read(request.uri().path()) else { return None };
+        let pod = self.objects.get(info.kind, &info.namespace, &info.name)?;
+        let matching = self.matching(&pod, None);
+        matching.into_iter().find_map(|matching| match matching.behaviour {
+            Behaviour::TimeOut { times, after } if matching.before.0 < times => Some(after),
             _ => None,
         })
     }
 
     /// Returns the interceptors that apply to this pod. Counts the request, if there is one.
-    fn met(&self, pod: &Value, request: Option<DryRun>) -> Vec<Met> {
+    fn matching(&self, pod: &Value, request: Option<DryRun>) -> Vec<MatchedInterceptor> {
         let mut now = self.shared.interceptors.lock().unwrap_or_else(PoisonError::into_inner);
-        let Interceptors { all, asked } = &mut *now;
+        let Interceptors { all, counters } = &mut *now;
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
         let one = |(at, interceptor): (usize, &Interceptor)| {
-            if !interceptor.meets(pod) {
+            if !interceptor.matches(pod) {
                 return None;
             }
-            let count = asked.entry((at, uid.to_owned())).or_default();
+            let count = counters.entry((at, uid.to_owned())).or_default();
             let before = *count;
             if let Some(DryRun(dry)) = request {
                 *count = (before.0 + 1, before.1 + u32::from(!dry));
             }
-            Some(Met { name: interceptor.name.clone(), behaviour: interceptor.behaviour.clone(), before })
+            Some(MatchedInterceptor {
+                name: interceptor.name.clone(),
+                behaviour: interceptor.behaviour.clone(),
+                before,
+            })
         };
         all.iter().enumerate().filter_map(one).collect()
     }
 
     /// Passes one eviction to the interceptors. The first refusal is the answer. `dry` tells them that it is a dry run.
-    pub(super) fn admit_eviction(&self, pod: &Value, place: &Place, dry: bool) -> Result<(), Failure> {
-        for Met { name, behaviour, before: (requests, evictions) } in self.met(pod, Some(DryRun(dry))) {
-            let failed = |why: &str| Err(Failure::internal(&format!("failed calling webhook \"{name}\": {why}")));
+    pub(super) fn admit_eviction(&self, pod: &Value, info: &RequestInfo, dry: bool) -> Result<(), StatusError> {
+        for MatchedInterceptor { name, behaviour, before: (requests, evictions) } in
+            self.matching(pod, Some(DryRun(dry)))
+        {
+            let failed = |why: &str| Err(StatusError::internal(&format!("failed calling webhook \"{name}\": {why}")));
             match behaviour {
-                Behaviour::Deny(code) => return Err(denied(code, &name, &format!("{} stays", place.name))),
+                Behaviour::Deny(code) => return Err(denied(code, &name, &format!("{} stays", info.name))),
                 Behaviour::Defer(times) if evictions < times => return Err(denied(429, &name, "try again later")),
                 Behaviour::Migrate(after) => {
                     if evictions == 0 && !dry {
-                        self.migrate(pod, place, after);
+                        self.migrate(pod, info, after);
                     }
-                    let why = format!("Eviction triggered evacuation of VMI \"{}/{}\"", place.namespace, place.name);
+                    let why = format!("Eviction triggered evacuation of VMI \"{}/{}\"", info.namespace, info.name);
                     return Err(denied(429, &name, &why));
                 }
                 Behaviour::TimeOut { times, after } if requests < times => {
@@ -149,10 +155,10 @@ impl Api {
                 }
                 Behaviour::Overload(times) if requests < times => {
                     let why = "Too many requests, please try again later.";
-                    return Err(Failure { retry_after: Some(1), ..Failure::new(429, "TooManyRequests", why) });
+                    return Err(StatusError { retry_after: Some(1), ..StatusError::new(429, "TooManyRequests", why) });
                 }
                 Behaviour::LeaderChanged(times) if requests < times => {
-                    return Err(Failure::new(500, "", "etcdserver: leader changed"));
+                    return Err(StatusError::new(500, "", "etcdserver: leader changed"));
                 }
                 Behaviour::Defer(_)
                 | Behaviour::TimeOut { .. }
@@ -165,21 +171,21 @@ impl Api {
     }
 
     /// Deletes the pod after this time, because its virtual machine runs elsewhere then.
-    fn migrate(&self, pod: &Value, place: &Place, after: Duration) {
+    fn migrate(&self, pod: &Value, info: &RequestInfo, after: Duration) {
         let options = Options::of_uid(pod["metadata"]["uid"].as_str().unwrap_or_default());
-        let (api, place) = (self.clone(), place.clone());
-        let place = Place { sub: String::new(), ..place };
+        let (api, info) = (self.clone(), info.clone());
+        let info = RequestInfo { sub: String::new(), ..info };
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
             // Fails if the pod is already gone, which is fine.
-            drop(api.delete_one(&place, &options));
+            drop(api.delete_one(&info, &options));
         });
     }
 }
 
 /// Returns a webhook's denial with the API server's message.
-fn denied(code: u16, name: &str, message: &str) -> Failure {
-    Failure::new(code, "", format!("admission webhook \"{name}\" denied the request: {message}"))
+fn denied(code: u16, name: &str, message: &str) -> StatusError {
+    StatusError::new(code, "", format!("admission webhook \"{name}\" denied the request: {message}"))
 }
 
 #[cfg(test)]
@@ -189,13 +195,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interceptor_meets_the_pods_of_its_namespace_and_labels() {
+    fn an_interceptor_applies_to_pods_of_its_namespace_and_labels() {
         let pod = json!({"metadata": {"namespace": "a", "labels": {"app": "vm"}}});
-        let meets = |namespace: &str, app: &str| {
+        let matches = |namespace: &str, app: &str| {
             let labels = [("app".to_owned(), app.to_owned())].into();
             let (name, namespace) = (String::new(), namespace.to_owned());
-            Interceptor { name, namespace, labels, behaviour: Behaviour::Deny(403) }.meets(&pod)
+            Interceptor { name, namespace, labels, behaviour: Behaviour::Deny(403) }.matches(&pod)
         };
-        assert_eq!((meets("a", "vm"), meets("", "vm"), meets("b", "vm"), meets("a", "db")), (true, true, false, false));
+        assert_eq!(
+            (matches("a", "vm"), matches("", "vm"), matches("b", "vm"), matches("a", "db")),
+            (true, true, false, false)
+        );
     }
 }

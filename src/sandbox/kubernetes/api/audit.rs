@@ -35,9 +35,9 @@ impl Asked {
     pub fn event(&self) -> Value {
         let path = self.path.split('?').next().unwrap_or_default();
         let object = match Target::read(path) {
-            Ok(Target::Objects(place)) => json!({
-                "resource": place.kind.plural, "apiGroup": place.kind.group, "apiVersion": place.kind.version,
-                "namespace": place.namespace, "name": place.name, "subresource": place.sub,
+            Ok(Target::Objects(info)) => json!({
+                "resource": info.kind.plural, "apiGroup": info.kind.group, "apiVersion": info.kind.version,
+                "namespace": info.namespace, "name": info.name, "subresource": info.sub,
             }),
             _ => Value::Null,
         };

@@ -7,9 +7,9 @@ use http::{HeaderMap, Method, Request};
 use serde_json::Value;
 
 use super::{
-    failure::Failure,
-    path::{Place, Query},
+    path::{Query, RequestInfo},
     selector::Selection,
+    status_error::StatusError,
 };
 use crate::sandbox::kubernetes::{Resource, objects::Page};
 
@@ -18,7 +18,7 @@ pub const USER_HEADER: &str = "x-sandbox-user";
 
 /// Sender of a request, as far as the connection and the token show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum Caller {
     /// A sender whose claimed name is trusted: a caller inside the process, or anybody if no tokens are configured.
     Trusted,
     /// The user that the token belongs to.
@@ -31,7 +31,7 @@ pub(super) enum Who {
 
 /// One request.
 pub(super) struct Call {
-    pub(super) who: Who,
+    pub(super) caller: Caller,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: Query,
@@ -40,10 +40,10 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn of(request: Request<Bytes>, who: Who) -> Self {
+    pub(super) fn of(request: Request<Bytes>, caller: Caller) -> Self {
         let (head, body) = request.into_parts();
         let query = Query::read(head.uri.query().unwrap_or_default());
-        Self { who, method: head.method, path: head.uri.path().to_owned(), query, headers: head.headers, body }
+        Self { caller, method: head.method, path: head.uri.path().to_owned(), query, headers: head.headers, body }
     }
 
     /// Returns a header; empty if there is none.
@@ -60,52 +60,52 @@ impl Call {
     /// the header [`USER_HEADER`], or else the bearer token is the name.
     pub(super) fn user(&self) -> &str {
         let token = self.header("authorization").strip_prefix("Bearer ").unwrap_or_default();
-        let known = match &self.who {
-            Who::Trusted => [self.header("impersonate-user"), self.header(USER_HEADER), token],
-            Who::Known(user) => [self.header("impersonate-user"), user, ""],
-            Who::Anonymous | Who::Unknown => [""; 3],
+        let known = match &self.caller {
+            Caller::Trusted => [self.header("impersonate-user"), self.header(USER_HEADER), token],
+            Caller::Known(user) => [self.header("impersonate-user"), user, ""],
+            Caller::Anonymous | Caller::Unknown => [""; 3],
         };
         known.into_iter().find(|name| !name.is_empty()).unwrap_or("system:anonymous")
     }
 
     /// Reports whether it is a watch in the new form.
-    pub(super) fn watches(&self) -> bool {
+    pub(super) fn is_watch(&self) -> bool {
         self.query.flag("watch")
     }
 
     /// Reports whether it is a dry run. `body` is a `dryRun` list that replaces the query's; `options` names the kind
     /// of options.
-    pub(super) fn dry_run(&self, options: &str, body: &Value) -> Result<bool, Failure> {
-        let said: Vec<&str> = match body.as_array() {
+    pub(super) fn dry_run(&self, options: &str, body: &Value) -> Result<bool, StatusError> {
+        let values: Vec<&str> = match body.as_array() {
             Some(list) => list.iter().map(|v| v.as_str().unwrap_or_default()).collect(),
             None => self.query.all("dryRun").iter().map(String::as_str).collect(),
         };
-        if let Some(other) = said.iter().find(|v| **v != "All" && !v.is_empty()) {
+        if let Some(other) = values.iter().find(|v| **v != "All" && !v.is_empty()) {
             let text = format!("Unsupported value: [\"{other}\"]: supported values: \"All\"");
-            let faults = [("FieldValueNotSupported", "dryRun", text)];
-            return Err(Failure::invalid("meta.k8s.io", options, "", &faults));
+            let field_errors = [("FieldValueNotSupported", "dryRun", text)];
+            return Err(StatusError::invalid("meta.k8s.io", options, "", &field_errors));
         }
-        Ok(said.contains(&"All"))
+        Ok(values.contains(&"All"))
     }
 
     /// Returns the selectors of the query for a place.
-    pub(super) fn selection(&self, place: &Place) -> Result<Selection, Failure> {
-        let selection = Selection::read(place.kind, self.query.get("labelSelector"), self.query.get("fieldSelector"))?;
-        Ok(if place.name.is_empty() { selection } else { selection.and_name(&place.name) })
+    pub(super) fn selection(&self, info: &RequestInfo) -> Result<Selection, StatusError> {
+        let selection = Selection::read(info.kind, self.query.get("labelSelector"), self.query.get("fieldSelector"))?;
+        Ok(if info.name.is_empty() { selection } else { selection.and_name(&info.name) })
     }
 
     /// Returns the verb as in RBAC and the audit log.
-    pub(super) fn verb(&self, place: Option<&Place>) -> &'static str {
-        let one = place.is_some_and(|p| !p.name.is_empty());
-        let watches = self.watches() || place.is_some_and(|p| p.watch);
+    pub(super) fn verb(&self, info: Option<&RequestInfo>) -> &'static str {
+        let one = info.is_some_and(|p| !p.name.is_empty());
+        let is_watch = self.is_watch() || info.is_some_and(|p| p.watch);
         match self.method {
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
             Method::DELETE if one => "delete",
             Method::DELETE => "deletecollection",
-            _ if place.is_none() => "get",
-            _ if watches => "watch",
+            _ if info.is_none() => "get",
+            _ if is_watch => "watch",
             _ if one => "get",
             _ => "list",
         }

@@ -66,30 +66,30 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 
 /// Formats labels: `a=b,c=d`.
 pub(super) fn labels(value: &Value) -> Value {
-    let mut said: Vec<String> =
+    let mut output: Vec<String> =
         value.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", str(value))).collect();
-    said.sort();
-    json!(if said.is_empty() { "<none>".to_owned() } else { said.join(",") })
+    output.sort();
+    json!(if output.is_empty() { "<none>".to_owned() } else { output.join(",") })
 }
 
 /// Formats a label selector.
 pub(super) fn selector(value: &Value) -> Value {
-    let mut said: Vec<String> = Vec::new();
+    let mut output: Vec<String> = Vec::new();
     for (key, value) in value["matchLabels"].as_object().into_iter().flatten() {
-        said.push(format!("{key}={}", str(value)));
+        output.push(format!("{key}={}", str(value)));
     }
     for one in list(&value["matchExpressions"]) {
         let (key, values): (_, Vec<&str>) = (str(&one["key"]), list(&one["values"]).iter().map(str).collect());
         let values = values.join(",");
-        said.push(match str(&one["operator"]) {
+        output.push(match str(&one["operator"]) {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "Exists" => key.to_owned(),
             _ => format!("!{key}"),
         });
     }
-    said.sort();
-    json!(if said.is_empty() { "<none>".to_owned() } else { said.join(",") })
+    output.sort();
+    json!(if output.is_empty() { "<none>".to_owned() } else { output.join(",") })
 }
 
 /// Lists one field of all containers of a template.
@@ -98,7 +98,7 @@ pub(super) fn containers(object: &Value, field: &str) -> Value {
     json!(all.iter().map(|c| str(&c[field])).collect::<Vec<_>>().join(","))
 }
 
-pub(super) fn ready_of(object: &Value) -> Value {
+pub(super) fn ready_replicas(object: &Value) -> Value {
     let number = |value: &Value| value.as_i64().unwrap_or(0);
     json!(format!("{}/{}", number(&object["status"]["readyReplicas"]), number(&object["spec"]["replicas"])))
 }
@@ -131,12 +131,12 @@ pub(super) fn node_address(node: &Value, kind: &str) -> Value {
 }
 
 pub(super) fn pod_ready(pod: &Value) -> Value {
-    let (all, told) = (list(&pod["spec"]["containers"]).len(), list(&pod["status"]["containerStatuses"]));
-    let ready = told.iter().filter(|c| c["ready"] == true && c["state"]["running"].is_object()).count();
+    let (all, statuses) = (list(&pod["spec"]["containers"]).len(), list(&pod["status"]["containerStatuses"]));
+    let ready = statuses.iter().filter(|c| c["ready"] == true && c["state"]["running"].is_object()).count();
     json!(format!("{ready}/{all}"))
 }
 
-fn ended(state: &Value) -> String {
+fn termination_reason(state: &Value) -> String {
     let signal = state["signal"].as_i64().unwrap_or(0);
     match str(&state["reason"]) {
         "" if signal != 0 => format!("Signal:{signal}"),
@@ -146,19 +146,19 @@ fn ended(state: &Value) -> String {
 }
 
 /// Returns the state of the first init container that has not succeeded, if any.
-fn starting(pod: &Value) -> Option<String> {
+fn init_state(pod: &Value) -> Option<String> {
     let all = list(&pod["status"]["initContainerStatuses"]);
     for (i, container) in all.iter().enumerate() {
         let state = &container["state"];
-        let waits = str(&state["waiting"]["reason"]);
+        let waiting_reason = str(&state["waiting"]["reason"]);
         if state["terminated"].is_object() {
             if state["terminated"]["exitCode"] == 0 {
                 continue;
             }
-            return Some(format!("Init:{}", ended(&state["terminated"])));
+            return Some(format!("Init:{}", termination_reason(&state["terminated"])));
         }
-        if !waits.is_empty() && waits != "PodInitializing" {
-            return Some(format!("Init:{waits}"));
+        if !waiting_reason.is_empty() && waiting_reason != "PodInitializing" {
+            return Some(format!("Init:{waiting_reason}"));
         }
         return Some(format!("Init:{i}/{}", list(&pod["spec"]["initContainers"]).len()));
     }
@@ -167,35 +167,35 @@ fn starting(pod: &Value) -> Option<String> {
 
 pub(super) fn pod_status(pod: &Value) -> Value {
     let (phase, why) = (str(&pod["status"]["phase"]), str(&pod["status"]["reason"]));
-    let mut said = if why.is_empty() { phase.to_owned() } else { why.to_owned() };
-    if let Some(init) = starting(pod) {
-        said = init;
+    let mut output = if why.is_empty() { phase.to_owned() } else { why.to_owned() };
+    if let Some(init) = init_state(pod) {
+        output = init;
     } else {
         let mut running = false;
         for container in list(&pod["status"]["containerStatuses"]).iter().rev() {
             let state = &container["state"];
-            let waits = str(&state["waiting"]["reason"]);
-            if !waits.is_empty() {
-                waits.clone_into(&mut said);
+            let waiting_reason = str(&state["waiting"]["reason"]);
+            if !waiting_reason.is_empty() {
+                waiting_reason.clone_into(&mut output);
             } else if state["terminated"].is_object() {
-                said = ended(&state["terminated"]);
+                output = termination_reason(&state["terminated"]);
             } else if container["ready"] == true && state["running"].is_object() {
                 running = true;
             }
         }
-        if said == "Completed" && running {
+        if output == "Completed" && running {
             let ready = condition(pod, "Ready") == Some("True");
-            (if ready { "Running" } else { "NotReady" }).clone_into(&mut said);
+            (if ready { "Running" } else { "NotReady" }).clone_into(&mut output);
         }
     }
     if !pod["metadata"]["deletionTimestamp"].is_null() {
         if why == "NodeLost" {
-            "Unknown".clone_into(&mut said);
+            "Unknown".clone_into(&mut output);
         } else if !matches!(phase, "Succeeded" | "Failed") {
-            "Terminating".clone_into(&mut said);
+            "Terminating".clone_into(&mut output);
         }
     }
-    json!(said)
+    json!(output)
 }
 
 pub(super) fn pod_restarts(pod: &Value, now: Timestamp) -> Value {
@@ -225,7 +225,7 @@ pub(super) fn job_completions(job: &Value) -> Value {
     let done = job["status"]["succeeded"].as_i64().unwrap_or(0);
     let at_once = job["spec"]["parallelism"].as_i64().unwrap_or(0);
     json!(match job["spec"]["completions"].as_i64() {
-        Some(wanted) => format!("{done}/{wanted}"),
+        Some(completions) => format!("{done}/{completions}"),
         None if at_once > 1 => format!("{done}/1 of {at_once}"),
         None => format!("{done}/1"),
     })
@@ -283,7 +283,7 @@ pub(super) fn event_count(object: &Value) -> Value {
 }
 
 /// Formats the first three elements and the number of the others.
-fn some(all: &[String]) -> Value {
+fn first_three(all: &[String]) -> Value {
     json!(match all.len() {
         0 => "<none>".to_owned(),
         1..=3 => all.join(","),
@@ -303,18 +303,18 @@ pub(super) fn endpoints(object: &Value) -> Value {
             all.extend(ports.iter().map(|p| format!("{ip}:{}", p["port"])));
         }
     }
-    some(&all)
+    first_three(&all)
 }
 
 pub(super) fn slice_endpoints(object: &Value) -> Value {
     let all = list(&object["endpoints"]).iter().flat_map(|e| list(&e["addresses"])).map(|a| str(a).to_owned());
     let all: Vec<String> = all.collect();
-    if all.is_empty() { json!("<unset>") } else { some(&all) }
+    if all.is_empty() { json!("<unset>") } else { first_three(&all) }
 }
 
 pub(super) fn slice_ports(object: &Value) -> Value {
     let all: Vec<String> = list(&object["ports"]).iter().map(|p| p["port"].to_string()).collect();
-    if all.is_empty() { json!("<unset>") } else { some(&all) }
+    if all.is_empty() { json!("<unset>") } else { first_three(&all) }
 }
 
 pub(super) fn service_ports(object: &Value) -> Value {
@@ -334,24 +334,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_get_shorter_the_longer_they_are() {
-        let said = [-5, 0, 119, 120, 588, 1199, 10_799, 10_800, 10_860, 172_799, 172_800, 86_400 * 8, 86_400 * 800];
-        let said = said.map(span);
-        let want = ["<invalid>", "0s", "119s", "2m", "9m48s", "19m", "179m", "3h", "3h1m", "47h", "2d", "8d", "2y70d"];
-        assert_eq!(said, want);
+    fn long_durations_are_formatted_coarsely() {
+        let output = [-5, 0, 119, 120, 588, 1199, 10_799, 10_800, 10_860, 172_799, 172_800, 86_400 * 8, 86_400 * 800];
+        let output = output.map(span);
+        let expected =
+            ["<invalid>", "0s", "119s", "2m", "9m48s", "19m", "179m", "3h", "3h1m", "47h", "2d", "8d", "2y70d"];
+        assert_eq!(output, expected);
     }
 
     #[test]
-    fn a_pod_says_what_its_containers_do() {
+    fn the_status_cell_of_a_pod_reflects_its_containers() {
         let status = |pod: Value| pod_status(&pod);
         assert_eq!(status(json!({"status": {"phase": "Running"}})), "Running");
         assert_eq!(
             status(json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}})),
             "Terminating"
         );
-        let waits = json!({"status": {"phase": "Running",
+        let waiting_reason = json!({"status": {"phase": "Running",
             "containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}});
-        assert_eq!(status(waits), "CrashLoopBackOff");
+        assert_eq!(status(waiting_reason), "CrashLoopBackOff");
         let done = json!({"status": {"phase": "Succeeded",
             "containerStatuses": [{"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]}});
         assert_eq!(status(done), "Completed");

@@ -95,7 +95,7 @@ const JOBS: &[Column] = &[
 
 const DEPLOYMENTS: &[Column] = &[
     NAME,
-    text("Ready", |o, _| c::ready_of(o)),
+    text("Ready", |o, _| c::ready_replicas(o)),
     number("Up-to-date", |o, _| c::count(&o["status"]["updatedReplicas"])),
     number("Available", |o, _| c::count(&o["status"]["availableReplicas"])),
     AGE,
@@ -129,7 +129,7 @@ const DAEMON_SETS: &[Column] = &[
     SELECTOR,
 ];
 
-const STATEFUL_SETS: &[Column] = &[NAME, text("Ready", |o, _| c::ready_of(o)), AGE, CONTAINERS, IMAGES];
+const STATEFUL_SETS: &[Column] = &[NAME, text("Ready", |o, _| c::ready_replicas(o)), AGE, CONTAINERS, IMAGES];
 
 const EVENTS: &[Column] = &[
     text("Last Seen", c::event_last),

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{
     call::{Call, Reply},
-    failure::Failure,
     openapi,
+    status_error::StatusError,
 };
 use crate::sandbox::kubernetes::{Resource, resource::ALL};
 
@@ -13,15 +13,15 @@ use crate::sandbox::kubernetes::{Resource, resource::ALL};
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers a GET of a path that does not belong to an object.
-pub(super) fn answer(call: &Call, parts: &[String]) -> Result<Reply, Failure> {
-    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+pub(super) fn answer(call: &Call, parts: &[String]) -> Result<Reply, StatusError> {
+    let segments: Vec<&str> = parts.iter().map(String::as_str).collect();
     let known = |group: &str, version: &str| ALL.iter().any(|r| r.group == group && r.version == version);
-    let value = match words.as_slice() {
-        ["readyz" | "livez" | "healthz"] => return Ok(Reply::Text(200, health(call, words[0]))),
+    let value = match segments.as_slice() {
+        ["readyz" | "livez" | "healthz"] => return Ok(Reply::Text(200, health(call, segments[0]))),
         ["version"] => version(),
         [] => json!({"paths": paths()}),
         ["api" | "apis"] if call.header("accept").contains("as=APIGroupDiscoveryList") => {
-            let groups = if words[0] == "api" { vec![("", "v1")] } else { groups() };
+            let groups = if segments[0] == "api" { vec![("", "v1")] } else { groups() };
             return Ok(Reply::Media(AGGREGATED, all(&groups)));
         }
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"],
@@ -31,20 +31,20 @@ pub(super) fn answer(call: &Call, parts: &[String]) -> Result<Reply, Failure> {
         ["api", "v1"] => resources("", "v1"),
         ["apis", name] => match groups().iter().find(|(group, _)| group == name) {
             Some((name, version)) => group(name, version, true),
-            None => return Err(Failure::no_page()),
+            None => return Err(StatusError::no_page()),
         },
         ["apis", group, version] if known(group, version) => resources(group, version),
         ["apis", group @ ("authorization.k8s.io" | "authentication.k8s.io"), "v1"] => resources(group, "v1"),
         ["openapi", "v3"] => openapi::index(&groups()),
         ["openapi", "v3", "api", "v1"] => openapi::document("", "v1"),
         ["openapi", "v3", "apis", group, version] if known(group, version) => openapi::document(group, version),
-        ["api", ..] => return Err(Failure::no_resource()),
-        _ => return Err(Failure::no_page()),
+        ["api", ..] => return Err(StatusError::no_resource()),
+        _ => return Err(StatusError::no_page()),
     };
     if matches!(call.method, http::Method::GET | http::Method::HEAD) {
         Ok(Reply::Value(200, value))
     } else {
-        Err(Failure::no_method())
+        Err(StatusError::no_method())
     }
 }
 
@@ -69,10 +69,10 @@ fn groups() -> Vec<(&'static str, &'static str)> {
     out
 }
 
-fn group(name: &str, version: &str, alone: bool) -> Value {
+fn group(name: &str, version: &str, standalone: bool) -> Value {
     let this = json!({"groupVersion": format!("{name}/{version}"), "version": version});
     let mut group = json!({"name": name, "versions": [this], "preferredVersion": this});
-    if alone {
+    if standalone {
         group["kind"] = json!("APIGroup");
         group["apiVersion"] = json!("v1");
     }

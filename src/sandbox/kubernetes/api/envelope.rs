@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::failure::Failure;
-use crate::sandbox::plain::Fields;
+use super::status_error::StatusError;
+use crate::sandbox::protobuf::Fields;
 
 /// Media type of a protobuf body.
 pub(super) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
@@ -20,9 +20,9 @@ enum Kind {
     Number,
     Flag,
     /// Strings, in order.
-    Texts,
+    TextList,
     /// A map from strings to strings.
-    Texted,
+    TextMap,
     Message(&'static [Member]),
 }
 
@@ -35,9 +35,9 @@ static META: &[Member] = &[
     Member(3, "namespace", Kind::Text),
     Member(5, "uid", Kind::Text),
     Member(6, "resourceVersion", Kind::Text),
-    Member(11, "labels", Kind::Texted),
-    Member(12, "annotations", Kind::Texted),
-    Member(14, "finalizers", Kind::Texts),
+    Member(11, "labels", Kind::TextMap),
+    Member(12, "annotations", Kind::TextMap),
+    Member(14, "finalizers", Kind::TextList),
 ];
 
 static DELETE_OPTIONS: &[Member] = &[
@@ -49,7 +49,7 @@ static DELETE_OPTIONS: &[Member] = &[
     ),
     Member(3, "orphanDependents", Kind::Flag),
     Member(4, "propagationPolicy", Kind::Text),
-    Member(5, "dryRun", Kind::Texts),
+    Member(5, "dryRun", Kind::TextList),
 ];
 
 static EVICTION: &[Member] =
@@ -57,7 +57,7 @@ static EVICTION: &[Member] =
 
 static NAMESPACE: &[Member] = &[
     Member(1, "metadata", Kind::Message(META)),
-    Member(2, "spec", Kind::Message(&[Member(1, "finalizers", Kind::Texts)])),
+    Member(2, "spec", Kind::Message(&[Member(1, "finalizers", Kind::TextList)])),
 ];
 
 static ACCESS: &[Member] = &[
@@ -94,11 +94,11 @@ static RULES: &[Member] = &[
 ];
 
 /// Converts a protobuf body to the JSON of the same object.
-pub(super) fn read(body: &[u8]) -> Result<Value, Failure> {
-    let broken = || Failure::bad("the body is no object in Kubernetes' protobuf encoding");
+pub(super) fn read(body: &[u8]) -> Result<Value, StatusError> {
+    let broken = || StatusError::bad("the body is no object in Kubernetes' protobuf encoding");
     let envelope = body.strip_prefix(MAGIC).map(Bytes::copy_from_slice).and_then(Fields::read).ok_or_else(broken)?;
-    let said = envelope.message(1).and_then(Fields::read).unwrap_or_default();
-    let (version, kind) = (said.text(1), said.text(2));
+    let type_meta = envelope.message(1).and_then(Fields::read).unwrap_or_default();
+    let (version, kind) = (type_meta.text(1), type_meta.text(2));
     let members = match kind.as_str() {
         "DeleteOptions" => DELETE_OPTIONS,
         "Eviction" => EVICTION,
@@ -106,7 +106,7 @@ pub(super) fn read(body: &[u8]) -> Result<Value, Failure> {
         "SelfSubjectAccessReview" => ACCESS,
         "SelfSubjectRulesReview" => RULES,
         _ => {
-            return Err(Failure::new(
+            return Err(StatusError::new(
                 415,
                 "UnsupportedMediaType",
                 format!(
@@ -133,13 +133,13 @@ fn message(bytes: Bytes, members: &[Member]) -> Option<Map<String, Value>> {
     for Member(number, name, kind) in members {
         let value = match kind {
             Kind::Text => Some(json!(fields.text(*number))).filter(|text| text != ""),
-            Kind::Number => fields.given(*number).map(|number| json!(number.cast_signed())),
-            Kind::Flag => fields.given(*number).map(|number| json!(number != 0)),
-            Kind::Texts => {
+            Kind::Number => fields.optional_number(*number).map(|number| json!(number.cast_signed())),
+            Kind::Flag => fields.optional_number(*number).map(|number| json!(number != 0)),
+            Kind::TextList => {
                 let all: Vec<Value> = fields.all(*number).map(|text| json!(String::from_utf8_lossy(&text))).collect();
                 (!all.is_empty()).then(|| json!(all))
             }
-            Kind::Texted => {
+            Kind::TextMap => {
                 let pair = |entry| Fields::read(entry).map(|pair| (pair.text(1), json!(pair.text(2))));
                 let all = fields.all(*number).map(pair).collect::<Option<Map<_, _>>>()?;
                 (!all.is_empty()).then(|| Value::Object(all))
@@ -159,45 +159,45 @@ fn message(bytes: Bytes, members: &[Member]) -> Option<Map<String, Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::plain::Message;
+    use crate::sandbox::protobuf::Message;
 
-    fn sent(version: &str, kind: &str, object: &Message) -> Vec<u8> {
-        let said = Message::default().bytes(1, version.as_bytes()).bytes(2, kind.as_bytes());
-        let envelope = Message::default().message(1, &said).message(2, object).bytes(3, b"").bytes(4, b"");
-        [MAGIC, &envelope.done()].concat()
+    fn encoded(version: &str, kind: &str, object: &Message) -> Vec<u8> {
+        let type_meta = Message::default().bytes(1, version.as_bytes()).bytes(2, kind.as_bytes());
+        let envelope = Message::default().message(1, &type_meta).message(2, object).bytes(3, b"").bytes(4, b"");
+        [MAGIC, &envelope.into_bytes()].concat()
     }
 
     #[test]
-    fn options_and_evictions_are_read_as_their_json() {
+    fn protobuf_delete_options_and_evictions_decode_to_their_json() {
         let options = |grace: i64| {
             let only = Message::default().bytes(1, b"u-1");
             Message::default().number(1, grace.cast_unsigned()).message(2, &only).bytes(4, b"Orphan").bytes(5, b"All")
         };
         let as_json = json!({"gracePeriodSeconds": -1, "preconditions": {"uid": "u-1"}, "propagationPolicy": "Orphan",
             "dryRun": ["All"]});
-        let mut whole = as_json.clone();
-        whole["kind"] = json!("DeleteOptions");
-        whole["apiVersion"] = json!("v1");
-        assert_eq!(read(&sent("v1", "DeleteOptions", &options(-1))).unwrap(), whole);
+        let mut with_type_meta = as_json.clone();
+        with_type_meta["kind"] = json!("DeleteOptions");
+        with_type_meta["apiVersion"] = json!("v1");
+        assert_eq!(read(&encoded("v1", "DeleteOptions", &options(-1))).unwrap(), with_type_meta);
         let label = |key: &str| Message::default().bytes(1, key.as_bytes()).bytes(2, b"x");
         let meta = Message::default().bytes(1, b"p").bytes(2, b"").bytes(3, b"ns");
         let meta = meta.message(11, &label("a")).message(11, &label("b"));
         let eviction = Message::default().message(1, &meta).message(2, &options(-1));
         assert_eq!(
-            read(&sent("policy/v1", "Eviction", &eviction)).unwrap(),
+            read(&encoded("policy/v1", "Eviction", &eviction)).unwrap(),
             json!({"kind": "Eviction", "apiVersion": "policy/v1", "deleteOptions": as_json,
                 "metadata": {"name": "p", "namespace": "ns", "labels": {"a": "x", "b": "x"}}})
         );
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn invalid_protobuf_bodies_are_refused() {
         let code = |body: &[u8]| read(body).unwrap_err().code;
-        assert_eq!(code(&sent("batch/v1", "Job", &Message::default())), 415);
-        for body in [&b""[..], b"{}", b"k8s", b"k8s\0\x0b", &sent("v1", "Namespace", &Message::default())[..10]] {
+        assert_eq!(code(&encoded("batch/v1", "Job", &Message::default())), 415);
+        for body in [&b""[..], b"{}", b"k8s", b"k8s\0\x0b", &encoded("v1", "Namespace", &Message::default())[..10]] {
             assert!(matches!(code(body), 400 | 415), "{body:?}");
         }
         let broken = Message::default().bytes(1, b"\x0b");
-        assert_eq!(code(&sent("v1", "Namespace", &broken)), 400);
+        assert_eq!(code(&encoded("v1", "Namespace", &broken)), 400);
     }
 }

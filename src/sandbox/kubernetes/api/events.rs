@@ -17,7 +17,7 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 /// Converts an event to the requested group. Returns `None` if no conversion is necessary.
-pub(super) fn seen_as(kind: &'static Resource, object: &Value) -> Option<Value> {
+pub(super) fn converted_to(kind: &'static Resource, object: &Value) -> Option<Value> {
     if kind.plural != "events" || object["apiVersion"] == kind.api_version().as_str() {
         return None;
     }
@@ -40,12 +40,12 @@ mod tests {
     use crate::sandbox::kubernetes::resource::{CORE_EVENTS, EVENTS};
 
     #[test]
-    fn an_event_is_told_in_the_words_of_the_group_that_is_asked() {
+    fn an_event_is_converted_to_the_requested_api_group() {
         let event = json!({"kind": "Event", "apiVersion": "events.k8s.io/v1", "note": "n", "regarding": {"name": "x"}});
-        let core = seen_as(&CORE_EVENTS, &event).unwrap();
+        let core = converted_to(&CORE_EVENTS, &event).unwrap();
         assert_eq!(core["message"], "n");
         assert_eq!(core["involvedObject"]["name"], "x");
-        assert_eq!(seen_as(&EVENTS, &event), None);
-        assert_eq!(seen_as(&EVENTS, &core).unwrap()["note"], "n");
+        assert_eq!(converted_to(&EVENTS, &event), None);
+        assert_eq!(converted_to(&EVENTS, &core).unwrap()["note"], "n");
     }
 }

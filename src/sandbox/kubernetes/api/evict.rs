@@ -8,64 +8,64 @@ use super::{
     Api,
     call::{Call, Reply},
     delete::Options,
-    failure::Failure,
-    path::Place,
-    shape,
+    path::RequestInfo,
+    request_body,
+    status_error::StatusError,
     write::check_namespace,
 };
-use crate::sandbox::kubernetes::{Refusal, resource::BUDGETS};
+use crate::sandbox::kubernetes::{ObjectError, resource::BUDGETS};
 
 /// Number of evictions that a budget records until its controller has seen them.
-const REMEMBERED: usize = 2000;
+const MAX_DISRUPTED_PODS: usize = 2000;
 /// `message` of every refusal by a budget.
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 impl Api {
     /// Handles POST on a pod's `eviction`.
-    pub(super) fn evict(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        let body = shape::object(call.media(), &call.body, "Eviction", "policy")?;
-        check_namespace(&body, place)?;
-        self.check_open(place.kind, &place.namespace, &place.name)?;
-        if body["metadata"]["name"] != place.name.as_str() {
-            return Err(Failure::bad("name in URL does not match name in Eviction object"));
+    pub(super) fn evict(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
+        let body = request_body::object(call.media(), &call.body, "Eviction", "policy")?;
+        check_namespace(&body, info)?;
+        self.check_namespace_active(info.kind, &info.namespace, &info.name)?;
+        if body["metadata"]["name"] != info.name.as_str() {
+            return Err(StatusError::bad("name in URL does not match name in Eviction object"));
         }
         let mut options = Options::read(call, &body["deleteOptions"])?;
         let pod = self
             .objects
-            .get(place.kind, &place.namespace, &place.name)
-            .ok_or_else(|| Refusal::not_found(place.kind, &place.name))?;
+            .get(info.kind, &info.namespace, &info.name)
+            .ok_or_else(|| ObjectError::not_found(info.kind, &info.name))?;
         // Webhooks see the dry run in the query, but not the one in the body.
-        self.admit_eviction(&pod, place, call.query.all("dryRun").iter().any(|v| v == "All"))?;
-        if !ends_anyway(&pod) && self.spend(&pod, place, options.dry)? {
+        self.admit_eviction(&pod, info, call.query.all("dryRun").iter().any(|v| v == "All"))?;
+        if !is_exempt_from_budgets(&pod) && self.take_from_budget(&pod, info, options.dry)? {
             // The decision is based on this state of the pod, so only this state may be deleted.
             let seen = pod["metadata"]["resourceVersion"].as_str().map(str::to_owned);
             options.version = options.version.or(seen);
         }
         let now = self.objects.stamp();
         if options.dry {
-            options.check(place.kind, &place.name, &pod)?;
+            options.check(info.kind, &info.name, &pod)?;
         } else {
-            self.change(place, false, |pod| {
-                options.check(place.kind, &place.name, pod)?;
-                mark(pod, &now);
+            self.change(info, false, |pod| {
+                options.check(info.kind, &info.name, pod)?;
+                set_disruption_target(pod, &now);
                 Ok(())
             })?;
             options.version = None;
         }
-        self.delete_one(place, &options)?;
+        self.delete_one(info, &options)?;
         let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
         Ok(Reply::Value(201, status))
     }
 
     /// Checks a pod's budget and takes one eviction from it. Returns true if the pod was judged by its readiness and
     /// nothing was taken.
-    fn spend(&self, pod: &Value, place: &Place, dry: bool) -> Result<bool, Failure> {
-        let mut budgets = self.budgets_of(pod, &place.namespace);
+    fn take_from_budget(&self, pod: &Value, info: &RequestInfo, dry: bool) -> Result<bool, StatusError> {
+        let mut budgets = self.budgets_of(pod, &info.namespace);
         let Some(budget) = budgets.pop() else { return Ok(false) };
         if !budgets.is_empty() {
             let why =
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-            return Err(Failure::new(500, "", why));
+            return Err(StatusError::new(500, "", why));
         }
         let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
         if !ready(pod) {
@@ -76,9 +76,9 @@ impl Api {
             }
         }
         let name = budget["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let at = Place { kind: &BUDGETS, name, sub: "status".to_owned(), ..place.clone() };
-        let (pod, now) = (place.name.clone(), self.objects.stamp());
-        self.change(&at, dry, |budget| take_one(budget, &pod, &now))?;
+        let at = RequestInfo { kind: &BUDGETS, name, sub: "status".to_owned(), ..info.clone() };
+        let (pod, now) = (info.name.clone(), self.objects.stamp());
+        self.change(&at, dry, |budget| decrement_allowed(budget, &pod, &now))?;
         Ok(false)
     }
 
@@ -93,28 +93,28 @@ impl Api {
     }
 
     /// Handles POST on a pod's `binding`.
-    pub(super) fn bind(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        let body = shape::object(call.media(), &call.body, "Binding", "core")?;
-        check_namespace(&body, place)?;
-        self.check_open(place.kind, &place.namespace, &place.name)?;
-        if body["metadata"]["name"] != place.name.as_str() {
-            return Err(Failure::bad("name in URL does not match name in Binding object"));
+    pub(super) fn bind(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
+        let body = request_body::object(call.media(), &call.body, "Binding", "core")?;
+        check_namespace(&body, info)?;
+        self.check_namespace_active(info.kind, &info.namespace, &info.name)?;
+        if body["metadata"]["name"] != info.name.as_str() {
+            return Err(StatusError::bad("name in URL does not match name in Binding object"));
         }
         let dry = call.dry_run("CreateOptions", &Value::Null)?;
         let node = body["target"]["name"].as_str().unwrap_or_default().to_owned();
         let now = self.objects.stamp();
-        self.change(place, dry, |pod| {
+        self.change(info, dry, |pod| {
             let conflict = |why: String| {
-                let said = format!("Operation cannot be fulfilled on pods/binding \"{}\": {why}", place.name);
-                let mut failure = Failure::new(409, "Conflict", said);
-                failure.body["details"] = json!({"name": place.name, "kind": "pods/binding"});
-                Err(failure)
+                let message = format!("Operation cannot be fulfilled on pods/binding \"{}\": {why}", info.name);
+                let mut status_error = StatusError::new(409, "Conflict", message);
+                status_error.body["details"] = json!({"name": info.name, "kind": "pods/binding"});
+                Err(status_error)
             };
             if !pod["metadata"]["deletionTimestamp"].is_null() {
-                return conflict(format!("pod {} is being deleted, cannot be assigned to a host", place.name));
+                return conflict(format!("pod {} is being deleted, cannot be assigned to a host", info.name));
             }
             if let Some(is) = pod["spec"]["nodeName"].as_str().filter(|n| !n.is_empty()) {
-                return conflict(format!("pod {} is already assigned to node \"{is}\"", place.name));
+                return conflict(format!("pod {} is already assigned to node \"{is}\"", info.name));
             }
             if !pod["spec"].is_object() {
                 pod["spec"] = json!({});
@@ -128,18 +128,18 @@ impl Api {
     }
 
     /// Handles GET of a pod's `log`. No container runs, so the log is generated.
-    pub(super) fn log(&self, place: &Place) -> Result<Reply, Failure> {
+    pub(super) fn log(&self, info: &RequestInfo) -> Result<Reply, StatusError> {
         let pod = self
             .objects
-            .get(place.kind, &place.namespace, &place.name)
-            .ok_or_else(|| Refusal::not_found(place.kind, &place.name))?;
+            .get(info.kind, &info.namespace, &info.name)
+            .ok_or_else(|| ObjectError::not_found(info.kind, &info.name))?;
         let since = pod["status"]["startTime"].as_str().or(pod["metadata"]["creationTimestamp"].as_str());
-        Ok(Reply::Text(200, format!("{} {} started\n", since.unwrap_or_default(), place.name)))
+        Ok(Reply::Text(200, format!("{} {} started\n", since.unwrap_or_default(), info.name)))
     }
 }
 
 /// Reports whether a pod is not subject to budgets, because it has finished, has not started, or is being deleted.
-fn ends_anyway(pod: &Value) -> bool {
+fn is_exempt_from_budgets(pod: &Value) -> bool {
     let phase = pod["status"]["phase"].as_str();
     matches!(phase, Some("Succeeded" | "Failed" | "Pending")) || !pod["metadata"]["deletionTimestamp"].is_null()
 }
@@ -150,7 +150,7 @@ fn ready(pod: &Value) -> bool {
 }
 
 /// Sets the condition `DisruptionTarget` on an evicted pod.
-fn mark(pod: &mut Value, now: &str) {
+fn set_disruption_target(pod: &mut Value, now: &str) {
     set_condition(
         pod,
         json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
@@ -179,33 +179,33 @@ fn set_condition(object: &mut Value, mut condition: Value) {
 }
 
 /// Takes one eviction from a budget's allowance.
-fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), Failure> {
+fn decrement_allowed(budget: &mut Value, pod: &str, now: &str) -> Result<(), StatusError> {
     let name = budget["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let number = |field: &str| budget["status"][field].as_i64().unwrap_or(0);
     let refused = |retry_after: Option<u64>, why: String| {
-        let mut failure = Failure::new(429, "TooManyRequests", REFUSED);
-        failure.body["details"] = json!({"causes": [{"reason": "DisruptionBudget", "message": why}]});
+        let mut status_error = StatusError::new(429, "TooManyRequests", REFUSED);
+        status_error.body["details"] = json!({"causes": [{"reason": "DisruptionBudget", "message": why}]});
         if let Some(seconds) = retry_after {
-            failure.body["details"]["retryAfterSeconds"] = json!(seconds);
+            status_error.body["details"]["retryAfterSeconds"] = json!(seconds);
         }
         // Same field order as the server's.
-        if let Some(body) = failure.body.as_object_mut()
+        if let Some(body) = status_error.body.as_object_mut()
             && let Some(code) = body.shift_remove("code")
         {
             body.insert("code".to_owned(), code);
         }
-        Err(Failure { retry_after, ..failure })
+        Err(StatusError { retry_after, ..status_error })
     };
     if number("observedGeneration") < budget["metadata"]["generation"].as_i64().unwrap_or(0) {
         return refused(Some(10), format!("The disruption budget {name} is still being processed by the server."));
     }
     let allowed = number("disruptionsAllowed");
     if allowed < 0 {
-        return Err(Failure::forbidden(&BUDGETS, &name, "pdb disruptions allowed is negative"));
+        return Err(StatusError::forbidden(&BUDGETS, &name, "pdb disruptions allowed is negative"));
     }
-    if budget["status"]["disruptedPods"].as_object().map_or(0, serde_json::Map::len) > REMEMBERED {
+    if budget["status"]["disruptedPods"].as_object().map_or(0, serde_json::Map::len) > MAX_DISRUPTED_PODS {
         let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
-        return Err(Failure::forbidden(&BUDGETS, &name, why));
+        return Err(StatusError::forbidden(&BUDGETS, &name, why));
     }
     if allowed == 0 {
         let (healthy, needed) = (number("currentHealthy"), number("desiredHealthy"));
@@ -239,9 +239,9 @@ fn selects(selector: &Value, labels: &Value) -> bool {
     let Value::Object(selector) = selector else { return false };
     let value = |key: &str| labels.get(key).and_then(Value::as_str);
     let exact = selector.get("matchLabels").and_then(Value::as_object);
-    let further = selector.get("matchExpressions").and_then(Value::as_array);
-    exact.into_iter().flatten().all(|(key, wanted)| value(key) == wanted.as_str())
-        && further.into_iter().flatten().all(|e| {
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+    exact.into_iter().flatten().all(|(key, expected)| value(key) == expected.as_str())
+        && expressions.into_iter().flatten().all(|e| {
             let is = value(e["key"].as_str().unwrap_or_default());
             let listed = || e["values"].as_array().is_some_and(|all| all.iter().any(|v| v.as_str() == is));
             match e["operator"].as_str() {

@@ -13,16 +13,16 @@ mod discovery;
 mod envelope;
 mod events;
 mod evict;
-mod failure;
 mod openapi;
 mod patch;
 mod path;
+mod permissions;
 mod read;
-mod rights;
+mod request_body;
 mod scale;
 mod selector;
 mod serve;
-mod shape;
+mod status_error;
 mod table;
 mod validate;
 mod watch;
@@ -44,13 +44,13 @@ pub use self::{
     admission::{Behaviour, Interceptor},
     audit::Asked,
     call::USER_HEADER,
-    rights::Denied,
+    permissions::DeniedPermission,
     serve::Wire,
 };
 use self::{
-    call::{Call, Reply, Who},
-    failure::Failure,
-    path::{Place, Target},
+    call::{Call, Caller, Reply},
+    path::{RequestInfo, Target},
+    status_error::StatusError,
 };
 use super::{
     Objects,
@@ -98,7 +98,7 @@ struct Shared {
     options: ApiOptions,
     state: Sender<State>,
     log: Mutex<audit::Log>,
-    denied: Mutex<Vec<Denied>>,
+    denied: Mutex<Vec<DeniedPermission>>,
     interceptors: Mutex<admission::Interceptors>,
 }
 
@@ -152,8 +152,8 @@ impl Api {
     }
 
     /// Denies these rights, and grants those denied before.
-    pub fn deny(&self, rights: Vec<Denied>) {
-        *self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner) = rights;
+    pub fn deny(&self, permissions: Vec<DeniedPermission>) {
+        *self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner) = permissions;
     }
 
     /// Returns the last requests, oldest first.
@@ -167,59 +167,59 @@ impl Api {
 
     /// Answers one request of a trusted client.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<Body> {
-        self.after_webhooks(request, Who::Trusted).await
+        self.handle_after_webhooks(request, Caller::Trusted).await
     }
 
     /// Answers one request. An eviction waits for its webhooks first.
-    async fn after_webhooks(&self, request: Request<Bytes>, who: Who) -> Response<Body> {
-        if let Some(time) = self.webhook_waits(&request) {
+    async fn handle_after_webhooks(&self, request: Request<Bytes>, caller: Caller) -> Response<Body> {
+        if let Some(time) = self.webhook_delay(&request) {
             tokio::time::sleep(time).await;
         }
-        self.answer(request, who)
+        self.answer(request, caller)
     }
 
-    fn answer(&self, request: Request<Bytes>, who: Who) -> Response<Body> {
-        let asked = audit::Asked::begin(self.objects.clock().wall(), &request);
-        let call = Call::of(request, who);
+    fn answer(&self, request: Request<Bytes>, caller: Caller) -> Response<Body> {
+        let audit_entry = audit::Asked::begin(self.objects.clock().wall(), &request);
+        let call = Call::of(request, caller);
         let target = Target::read(&call.path);
         let verb = call.verb(match &target {
-            Ok(Target::Objects(place)) => Some(place),
+            Ok(Target::Objects(info)) => Some(info),
             _ => None,
         });
         let user = call.user().to_owned();
         let reply = target.and_then(|target| {
-            self.admit(&call, verb, &target)?;
-            self.decide(&call, &target)
+            self.authorize(&call, verb, &target)?;
+            self.dispatch(&call, &target)
         });
-        let said = reply.as_ref().err().and_then(|f| f.body["message"].as_str()).unwrap_or_default().to_owned();
+        let message = reply.as_ref().err().and_then(|f| f.body["message"].as_str()).unwrap_or_default().to_owned();
         let response = answer::write(&call, reply, self.objects.clock().wall());
-        let asked = asked.end(user, verb, response.status().as_u16(), said);
-        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        let audit_entry = audit_entry.end(user, verb, response.status().as_u16(), message);
+        self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).push(audit_entry);
         response
     }
 
-    fn decide(&self, call: &Call, target: &Target) -> Result<Reply, Failure> {
+    fn dispatch(&self, call: &Call, target: &Target) -> Result<Reply, StatusError> {
         match target {
-            Target::Objects(place) => self.objects_of(call, place),
+            Target::Objects(info) => self.dispatch_object(call, info),
             Target::Review(name) => self.review(call, name),
             Target::Other(parts) => discovery::answer(call, parts),
         }
     }
 
-    fn objects_of(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        if !place.kind.namespaced && !place.namespace.is_empty() && place.kind != &NODES {
-            return Err(Failure::no_resource());
+    fn dispatch_object(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
+        if !info.kind.namespaced && !info.namespace.is_empty() && info.kind != &NODES {
+            return Err(StatusError::no_resource());
         }
-        match (&call.method, place.sub.as_str()) {
-            (_, "scale") => self.scale(call, place),
-            (&Method::GET | &Method::HEAD, _) => self.read(call, place),
-            (&Method::POST, "eviction") => self.evict(call, place),
-            (&Method::POST, "binding") => self.bind(call, place),
-            (&Method::POST, "") => self.create(call, place),
-            (&Method::PUT, "" | "status" | "finalize") => self.replace(call, place),
-            (&Method::PATCH, "" | "status") => self.patch(call, place),
-            (&Method::DELETE, "") => self.delete(call, place),
-            _ => Err(Failure::no_method()),
+        match (&call.method, info.sub.as_str()) {
+            (_, "scale") => self.scale(call, info),
+            (&Method::GET | &Method::HEAD, _) => self.read(call, info),
+            (&Method::POST, "eviction") => self.evict(call, info),
+            (&Method::POST, "binding") => self.bind(call, info),
+            (&Method::POST, "") => self.create(call, info),
+            (&Method::PUT, "" | "status" | "finalize") => self.replace(call, info),
+            (&Method::PATCH, "" | "status") => self.patch(call, info),
+            (&Method::DELETE, "") => self.delete(call, info),
+            _ => Err(StatusError::no_method()),
         }
     }
 }

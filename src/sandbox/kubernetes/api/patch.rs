@@ -3,26 +3,26 @@
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
+use super::status_error::StatusError;
 
 /// Patch type, by media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PatchType {
     Merge,
     Json,
     Strategic,
     Apply,
 }
 
-impl Form {
+impl PatchType {
     /// Determines the type from the request's `Content-Type`.
-    pub(super) fn of(media: &str) -> Result<Self, Failure> {
+    pub(super) fn of(media: &str) -> Result<Self, StatusError> {
         match media {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/json-patch+json" => Ok(Self::Json),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ => Err(Failure::no_patch()),
+            _ => Err(StatusError::no_patch()),
         }
     }
 }
@@ -38,24 +38,24 @@ pub(super) enum Patch {
 
 impl Patch {
     /// Parses the body.
-    pub(super) fn read(form: Form, body: &[u8]) -> Result<Self, Failure> {
-        if form == Form::Apply {
+    pub(super) fn read(patch_type: PatchType, body: &[u8]) -> Result<Self, StatusError> {
+        if patch_type == PatchType::Apply {
             let read: Result<Value, _> = serde_yaml::from_slice(body);
-            let value = read.map_err(|e| Failure::bad(format!("error decoding YAML: {e}")))?;
+            let value = read.map_err(|e| StatusError::bad(format!("error decoding YAML: {e}")))?;
             return match value {
                 Value::Object(fields) => Ok(Self::Strategic(fields)),
-                _ => Err(Failure::bad("error decoding YAML: the object is not a map")),
+                _ => Err(StatusError::bad("error decoding YAML: the object is not a map")),
             };
         }
-        let prefix = if form == Form::Strategic { "" } else { "error decoding patch: " };
+        let prefix = if patch_type == PatchType::Strategic { "" } else { "error decoding patch: " };
         let value: Value = serde_json::from_slice(body)
-            .map_err(|e| Failure::bad(format!("{prefix}{}", super::shape::go_words(body, &e))))?;
+            .map_err(|e| StatusError::bad(format!("{prefix}{}", super::request_body::go_error(body, &e))))?;
         let wrong = |what: &str, into: &str| {
-            Failure::bad(format!("{prefix}json: cannot unmarshal {what} into Go value of type {into}"))
+            StatusError::bad(format!("{prefix}json: cannot unmarshal {what} into Go value of type {into}"))
         };
-        match (form, value) {
-            (Form::Json, value) => {
-                let what = super::shape::go_kind(&value);
+        match (patch_type, value) {
+            (PatchType::Json, value) => {
+                let what = super::request_body::go_kind(&value);
                 let operations = value.as_array().is_some_and(|all| all.iter().all(Value::is_object));
                 match serde_json::from_value(value) {
                     Ok(patch) => Ok(Self::Json(Some(patch))),
@@ -63,20 +63,20 @@ impl Patch {
                     Err(_) => Err(wrong(what, "jsonpatch.Patch")),
                 }
             }
-            (Form::Merge, value @ Value::Object(_)) => Ok(Self::Merge(value)),
+            (PatchType::Merge, value @ Value::Object(_)) => Ok(Self::Merge(value)),
             (_, Value::Object(fields)) => Ok(Self::Strategic(fields)),
-            (_, other) => Err(wrong(super::shape::go_kind(&other), "map[string]interface {}")),
+            (_, other) => Err(wrong(super::request_body::go_kind(&other), "map[string]interface {}")),
         }
     }
 
     /// Applies the patch. The result is not validated.
-    pub(super) fn apply(&self, object: &mut Value) -> Result<(), Failure> {
+    pub(super) fn apply(&self, object: &mut Value) -> Result<(), StatusError> {
         match self {
             Self::Merge(patch) => json_patch::merge(object, patch),
             Self::Json(patch) => {
-                for operation in &patch.as_ref().ok_or_else(Failure::rejected)?.0 {
+                for operation in &patch.as_ref().ok_or_else(StatusError::rejected)?.0 {
                     let operation = lenient(operation, object);
-                    json_patch::patch(object, &[operation]).map_err(|_| Failure::rejected())?;
+                    json_patch::patch(object, &[operation]).map_err(|_| StatusError::rejected())?;
                 }
             }
             Self::Strategic(patch) => match object {
@@ -138,7 +138,7 @@ fn is_set(field: &str) -> bool {
     matches!(field, "finalizers" | "podCIDRs")
 }
 
-fn merge_map(to: &mut Map<String, Value>, patch: &Map<String, Value>, parent: &str) -> Result<(), Failure> {
+fn merge_map(to: &mut Map<String, Value>, patch: &Map<String, Value>, parent: &str) -> Result<(), StatusError> {
     match patch.get("$patch").and_then(Value::as_str) {
         Some("delete") => {
             to.clear();
@@ -154,35 +154,35 @@ fn merge_map(to: &mut Map<String, Value>, patch: &Map<String, Value>, parent: &s
     if let Some(kept) = patch.get("$retainKeys").and_then(Value::as_array) {
         to.retain(|key, _| kept.iter().any(|k| k.as_str() == Some(key)));
     }
-    for (field, wanted) in patch {
+    for (field, desired) in patch {
         if let Some(list) = field.strip_prefix("$deleteFromPrimitiveList/") {
-            if let (Some(Value::Array(here)), Value::Array(gone)) = (to.get_mut(list), wanted) {
-                here.retain(|v| !gone.contains(v));
+            if let (Some(Value::Array(target)), Value::Array(removed)) = (to.get_mut(list), desired) {
+                target.retain(|v| !removed.contains(v));
             }
             continue;
         }
         if field.starts_with('$') {
             continue;
         }
-        match (to.get_mut(field), wanted) {
+        match (to.get_mut(field), desired) {
             (_, Value::Null) => {
                 to.shift_remove(field);
             }
-            (Some(Value::Object(here)), Value::Object(wanted)) => merge_map(here, wanted, field)?,
-            (Some(Value::Array(here)), Value::Array(wanted)) => merge_list(here, wanted, parent, field)?,
+            (Some(Value::Object(target)), Value::Object(desired)) => merge_map(target, desired, field)?,
+            (Some(Value::Array(target)), Value::Array(desired)) => merge_list(target, desired, parent, field)?,
             (Some(Value::Object(_)), other) => {
-                let what = super::shape::go_kind(other);
+                let what = super::request_body::go_kind(other);
                 let text = format!("Invalid value: \"{field}\": cannot restore struct from: {what}");
-                return Err(Failure::invalid("", "", "", &[("FieldValueInvalid", "patch", text)]));
+                return Err(StatusError::invalid("", "", "", &[("FieldValueInvalid", "patch", text)]));
             }
-            (_, Value::Object(wanted)) => {
+            (_, Value::Object(desired)) => {
                 let mut fresh = Map::new();
-                merge_map(&mut fresh, wanted, field)?;
+                merge_map(&mut fresh, desired, field)?;
                 to.insert(field.clone(), Value::Object(fresh));
             }
-            (_, Value::Array(wanted)) => {
+            (_, Value::Array(desired)) => {
                 let mut fresh = Vec::new();
-                merge_list(&mut fresh, wanted, parent, field)?;
+                merge_list(&mut fresh, desired, parent, field)?;
                 to.insert(field.clone(), Value::Array(fresh));
             }
             (_, plain) => {
@@ -193,7 +193,7 @@ fn merge_map(to: &mut Map<String, Value>, patch: &Map<String, Value>, parent: &s
     Ok(())
 }
 
-fn merge_list(to: &mut Vec<Value>, patch: &[Value], parent: &str, field: &str) -> Result<(), Failure> {
+fn merge_list(to: &mut Vec<Value>, patch: &[Value], parent: &str, field: &str) -> Result<(), StatusError> {
     if is_set(field) {
         for value in patch {
             if !to.contains(value) {
@@ -211,16 +211,20 @@ fn merge_list(to: &mut Vec<Value>, patch: &[Value], parent: &str, field: &str) -
         *to = patch.iter().filter(|v| !replace(v)).cloned().collect();
         return Ok(());
     }
-    for wanted in patch {
-        let Value::Object(fields) = wanted else { continue };
+    for desired in patch {
+        let Value::Object(fields) = desired else { continue };
         let Some(id) = fields.get(key) else {
-            return Err(Failure::new(500, "", format!("map: {wanted} does not contain declared merge key: {key}")));
+            return Err(StatusError::new(
+                500,
+                "",
+                format!("map: {desired} does not contain declared merge key: {key}"),
+            ));
         };
         let found = to.iter().position(|v| v.get(key) == Some(id));
         if fields.get("$patch").and_then(Value::as_str) == Some("delete") {
             to.retain(|v| v.get(key) != Some(id));
-        } else if let Some(Value::Object(here)) = found.and_then(|at| to.get_mut(at)) {
-            merge_map(here, fields, field)?;
+        } else if let Some(Value::Object(target)) = found.and_then(|at| to.get_mut(at)) {
+            merge_map(target, fields, field)?;
         } else {
             let mut fresh = Map::new();
             merge_map(&mut fresh, fields, field)?;
@@ -238,12 +242,12 @@ mod tests {
 
     fn strategic(object: Value, patch: &Value) -> Value {
         let mut object = object;
-        Patch::read(Form::Strategic, patch.to_string().as_bytes()).unwrap().apply(&mut object).unwrap();
+        Patch::read(PatchType::Strategic, patch.to_string().as_bytes()).unwrap().apply(&mut object).unwrap();
         object
     }
 
     #[test]
-    fn lists_are_merged_by_their_keys_and_taints_replaced_whole() {
+    fn strategic_merge_patches_merge_keyed_lists_and_replace_taints() {
         let node = json!({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}], "unschedulable": true},
             "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "x"}, {"type": "Disk", "status": "F"}]}});
         let patched = strategic(
@@ -270,32 +274,33 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_sent_is_a_panic() {
-        let says = |form, body: &str| Patch::read(form, body.as_bytes()).unwrap_err().body["message"].clone();
+    fn invalid_patches_fail_without_a_panic() {
+        let error_message =
+            |patch_type, body: &str| Patch::read(patch_type, body.as_bytes()).unwrap_err().body["message"].clone();
         assert_eq!(
-            says(Form::Merge, "{bad"),
+            error_message(PatchType::Merge, "{bad"),
             "error decoding patch: invalid character 'b' looking for beginning of object key string"
         );
         assert_eq!(
-            says(Form::Merge, "[1]"),
+            error_message(PatchType::Merge, "[1]"),
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         );
         for body in ["", "null", "{}", "5", "{\"op\":1}", "[5]"] {
-            assert_eq!(Patch::read(Form::Json, body.as_bytes()).unwrap_err().code, 400, "{body}");
+            assert_eq!(Patch::read(PatchType::Json, body.as_bytes()).unwrap_err().code, 400, "{body}");
         }
-        let unknown = Patch::read(Form::Json, br#"[{"op":"nope"}]"#).unwrap();
+        let unknown = Patch::read(PatchType::Json, br#"[{"op":"nope"}]"#).unwrap();
         assert_eq!(unknown.apply(&mut json!({})).unwrap_err().code, 422);
-        let test = Patch::read(Form::Json, br#"[{"op":"test","path":"/a","value":1}]"#).unwrap();
+        let test = Patch::read(PatchType::Json, br#"[{"op":"test","path":"/a","value":1}]"#).unwrap();
         assert_eq!(test.apply(&mut json!({"a": 2})).unwrap_err().code, 422);
         assert_eq!(
             strategic(json!({"spec": 1}), &json!({"spec": {"a": [1, null]}})),
             json!({"spec": {"a": [1, null]}})
         );
-        let replace = Patch::read(Form::Json, br#"[{"op":"replace","path":"/a/b","value":1}]"#).unwrap();
+        let replace = Patch::read(PatchType::Json, br#"[{"op":"replace","path":"/a/b","value":1}]"#).unwrap();
         let mut object = json!({"a": {}});
         replace.apply(&mut object).unwrap();
         assert_eq!(object, json!({"a": {"b": 1}}));
         assert_eq!(replace.apply(&mut json!({})).unwrap_err().code, 422);
-        assert_eq!(Form::of("application/json").unwrap_err().code, 415);
+        assert_eq!(PatchType::of("application/json").unwrap_err().code, 415);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::failure::Failure;
+use super::status_error::StatusError;
 use crate::sandbox::kubernetes::{
     Resource,
     resource::{ALL, NAMESPACES},
@@ -12,7 +12,7 @@ use crate::sandbox::kubernetes::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// Objects of a kind.
-    Objects(Place),
+    Objects(RequestInfo),
     /// A review of `authentication.k8s.io` or `authorization.k8s.io`, by its name in paths.
     Review(String),
     /// Everything else (discovery, health, version), as path segments.
@@ -21,7 +21,7 @@ pub(super) enum Target {
 
 /// One object, its subresource, or a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RequestInfo {
     pub(super) kind: &'static Resource,
     /// Namespace; empty for all namespaces, and for cluster-scoped kinds.
     pub(super) namespace: String,
@@ -35,10 +35,10 @@ pub(super) struct Place {
 
 impl Target {
     /// Parses a path.
-    pub(super) fn read(path: &str) -> Result<Self, Failure> {
+    pub(super) fn read(path: &str) -> Result<Self, StatusError> {
         let parts: Vec<String> = path.split('/').filter(|s| !s.is_empty()).map(|s| decoded(s, false)).collect();
-        let words: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let (group, version, rest) = match words.as_slice() {
+        let segments: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let (group, version, rest) = match segments.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
             _ => return Ok(Self::Other(parts)),
@@ -47,13 +47,13 @@ impl Target {
             return Ok(Self::Review((*review).to_owned()));
         }
         if !ALL.iter().any(|r| r.group == group && r.version == version) {
-            return Err(if group.is_empty() { Failure::no_resource() } else { Failure::no_page() });
+            return Err(if group.is_empty() { StatusError::no_resource() } else { StatusError::no_page() });
         }
         let (watch, rest) = match rest {
             ["watch", rest @ ..] => (true, rest),
             _ => (false, rest),
         };
-        let find = |plural: &str| Resource::find(group, version, plural).ok_or_else(Failure::no_resource);
+        let find = |plural: &str| Resource::find(group, version, plural).ok_or_else(StatusError::no_resource);
         let (kind, namespace, rest) = match rest {
             ["namespaces"] => (&NAMESPACES, "", &[][..]),
             ["namespaces", _] | ["namespaces", _, "status" | "finalize"] if group.is_empty() => {
@@ -62,7 +62,7 @@ impl Target {
             ["namespaces", namespace, plural, rest @ ..] => {
                 let kind = find(plural)?;
                 if !kind.namespaced {
-                    return Err(Failure::no_resource());
+                    return Err(StatusError::no_resource());
                 }
                 (kind, *namespace, rest)
             }
@@ -70,20 +70,20 @@ impl Target {
                 let kind = find(plural)?;
                 // A namespaced object is found only under its namespace.
                 if kind.namespaced && !rest.is_empty() {
-                    return Err(Failure::no_resource());
+                    return Err(StatusError::no_resource());
                 }
                 (kind, "", rest)
             }
-            [] => return Err(Failure::no_resource()),
+            [] => return Err(StatusError::no_resource()),
         };
         if kind == &NAMESPACES && !group.is_empty() {
-            return Err(Failure::no_resource());
+            return Err(StatusError::no_resource());
         }
         let (name, sub) = match rest {
             [] => ("", ""),
             [name] => (*name, ""),
             [name, sub] => (*name, *sub),
-            _ => return Err(Failure::no_resource()),
+            _ => return Err(StatusError::no_resource()),
         };
         let known = match sub {
             "" => true,
@@ -94,10 +94,10 @@ impl Target {
             _ => false,
         };
         if !known {
-            return Err(Failure::no_resource());
+            return Err(StatusError::no_resource());
         }
         let [namespace, name, sub] = [namespace, name, sub].map(str::to_owned);
-        Ok(Self::Objects(Place { kind, namespace, name, sub, watch }))
+        Ok(Self::Objects(RequestInfo { kind, namespace, name, sub, watch }))
     }
 }
 
@@ -132,13 +132,13 @@ impl Query {
     }
 
     /// Parses a number.
-    pub(super) fn number(&self, name: &str) -> Result<Option<i64>, Failure> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<i64>, StatusError> {
         match self.get(name) {
             "" => Ok(None),
             text => text
                 .parse()
                 .map(Some)
-                .map_err(|_| Failure::bad(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))),
+                .map_err(|_| StatusError::bad(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))),
         }
     }
 }
@@ -168,7 +168,7 @@ fn decoded(text: &str, plus: bool) -> String {
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> (String, String, String, String) {
+    fn info(path: &str) -> (String, String, String, String) {
         match Target::read(path) {
             Ok(Target::Objects(p)) => (p.kind.plural.to_owned(), p.namespace, p.name, p.sub),
             other => panic!("{path}: {other:?}"),
@@ -178,12 +178,12 @@ mod tests {
     #[test]
     fn paths_name_objects_and_their_subresources() {
         let four = |a: &str, b: &str, c: &str, d: &str| (a.to_owned(), b.to_owned(), c.to_owned(), d.to_owned());
-        assert_eq!(place("/api/v1/nodes"), four("nodes", "", "", ""));
-        assert_eq!(place("/api/v1/nodes/a%2Eb/status"), four("nodes", "", "a.b", "status"));
-        assert_eq!(place("/api/v1/namespaces/x/pods/p/eviction"), four("pods", "x", "p", "eviction"));
-        assert_eq!(place("/api/v1/namespaces/x"), four("namespaces", "", "x", ""));
-        assert_eq!(place("/api/v1/namespaces/x/finalize"), four("namespaces", "", "x", "finalize"));
-        assert_eq!(place("/apis/batch/v1/jobs"), four("jobs", "", "", ""));
+        assert_eq!(info("/api/v1/nodes"), four("nodes", "", "", ""));
+        assert_eq!(info("/api/v1/nodes/a%2Eb/status"), four("nodes", "", "a.b", "status"));
+        assert_eq!(info("/api/v1/namespaces/x/pods/p/eviction"), four("pods", "x", "p", "eviction"));
+        assert_eq!(info("/api/v1/namespaces/x"), four("namespaces", "", "x", ""));
+        assert_eq!(info("/api/v1/namespaces/x/finalize"), four("namespaces", "", "x", "finalize"));
+        assert_eq!(info("/apis/batch/v1/jobs"), four("jobs", "", "", ""));
         let code = |path: &str| Target::read(path).unwrap_err().code;
         for path in ["/api/v1/pods/p", "/api/v1/nodes/n/eviction", "/apis/apps/v1/nope", "/api/v2/nodes"] {
             assert_eq!(code(path), 404, "{path}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_decoded_whatever_is_in_it() {
+    fn a_query_with_invalid_escapes_is_decoded() {
         let query = Query::read("fieldSelector=spec.nodeName%3Da&watch&x=%zz%&y=a+b&limit=q");
         assert_eq!(query.get("fieldSelector"), "spec.nodeName=a");
         assert!(query.flag("watch") && !query.flag("nope"));

@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::{
     Api,
     call::{Call, Reply},
-    failure::Failure,
-    path::Place,
+    path::RequestInfo,
+    status_error::StatusError,
     watch::Watch,
 };
-use crate::sandbox::kubernetes::{Refusal, objects::Key};
+use crate::sandbox::kubernetes::{ObjectError, objects::Key};
 
 /// The server's message for an expired continue token.
-const GONE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
+const EXPIRED_CONTINUE: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new \
                     list without the continue parameter, or use the continue token in this response to retrieve the \
                     remainder of the results. Continuing with the provided token results in an inconsistent list - \
                     objects that were created, modified, or deleted between the time the first chunk was returned \
@@ -22,80 +22,80 @@ const NOT_OLDER: &str = "NotOlderThan";
 
 impl Api {
     /// Handles GET: an object, a list or a watch.
-    pub(super) fn read(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        match place.sub.as_str() {
+    pub(super) fn read(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
+        match info.sub.as_str() {
             "" | "status" => {}
-            "log" => return self.log(place),
-            _ => return Err(Failure::no_method()),
+            "log" => return self.log(info),
+            _ => return Err(StatusError::no_method()),
         }
-        if place.watch || call.watches() {
-            return self.watch(call, place);
+        if info.watch || call.is_watch() {
+            return self.watch(call, info);
         }
-        if place.name.is_empty() {
-            return self.list(call, place);
+        if info.name.is_empty() {
+            return self.list(call, info);
         }
-        if let Some(asked) = version(call.query.get("resourceVersion"))? {
-            self.check_current(asked)?;
+        if let Some(requested) = version(call.query.get("resourceVersion"))? {
+            self.check_current(requested)?;
         }
-        let found = self.objects.get(place.kind, &place.namespace, &place.name);
-        let object = found.ok_or_else(|| Refusal::not_found(place.kind, &place.name))?;
-        Ok(Reply::object(200, place.kind, object))
+        let found = self.objects.get(info.kind, &info.namespace, &info.name);
+        let object = found.ok_or_else(|| ObjectError::not_found(info.kind, &info.name))?;
+        Ok(Reply::object(200, info.kind, object))
     }
 
-    fn check_current(&self, asked: u64) -> Result<(), Failure> {
+    fn check_current(&self, requested: u64) -> Result<(), StatusError> {
         let current = self.objects.revision();
-        if asked > current { Err(Failure::too_large(asked, current)) } else { Ok(()) }
+        if requested > current { Err(StatusError::too_large(requested, current)) } else { Ok(()) }
     }
 
-    fn list(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+    fn list(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
         check_options(call, false)?;
-        let selection = call.selection(place)?;
+        let selection = call.selection(info)?;
         let limit = call.query.number("limit")?.unwrap_or(0);
         let limit = usize::try_from(limit).unwrap_or(0);
-        let (rule, token) = (call.query.get("resourceVersionMatch"), call.query.get("continue"));
-        let asked = version(call.query.get("resourceVersion"))?;
+        let (version_match, token) = (call.query.get("resourceVersionMatch"), call.query.get("continue"));
+        let requested = version(call.query.get("resourceVersion"))?;
         let (at, after) = if token.is_empty() {
-            let exact = rule == "Exact" || rule.is_empty() && limit > 0;
-            if let Some(asked) = asked {
-                self.check_current(asked)?;
+            let exact = version_match == "Exact" || version_match.is_empty() && limit > 0;
+            if let Some(requested) = requested {
+                self.check_current(requested)?;
             }
-            (asked.filter(|version| exact && *version > 0), None)
+            (requested.filter(|version| exact && *version > 0), None)
         } else {
-            if asked.is_some_and(|version| version > 0) {
-                return Err(Failure::bad("specifying resource version is not allowed when using continue"));
+            if requested.is_some_and(|version| version > 0) {
+                return Err(StatusError::bad("specifying resource version is not allowed when using continue"));
             }
-            let (version, key) = continued(token).ok_or_else(|| {
-                Failure::bad("invalid continue token: continue key is not valid: it was not given by this server")
+            let (version, key) = decode_token(token).ok_or_else(|| {
+                StatusError::bad("invalid continue token: continue key is not valid: it was not given by this server")
             })?;
             (Some(version), Some(key))
         };
-        let page = self.objects.page(place.kind, &place.namespace, after.as_ref(), limit, at, |o| selection.matches(o));
+        let page = self.objects.page(info.kind, &info.namespace, after.as_ref(), limit, at, |o| selection.matches(o));
         let Some(page) = page else {
             return Err(match &after {
                 Some(key) => {
-                    let mut failure = Failure::expired(GONE);
-                    let rest = token_for(self.objects.revision(), key);
-                    failure.body["metadata"] = serde_json::json!({"continue": rest});
-                    failure
+                    let mut status_error = StatusError::expired(EXPIRED_CONTINUE);
+                    let rest = encode_token(self.objects.revision(), key);
+                    status_error.body["metadata"] = serde_json::json!({"continue": rest});
+                    status_error
                 }
-                None => Failure::expired("The resourceVersion for the provided list is too old."),
+                None => StatusError::expired("The resourceVersion for the provided list is too old."),
             });
         };
-        let next = page.next.as_ref().map(|key| token_for(page.revision, key));
-        Ok(Reply::List { kind: place.kind, page, next, counted: selection.is_all() })
+        let next = page.next.as_ref().map(|key| encode_token(page.revision, key));
+        Ok(Reply::List { kind: info.kind, page, next, counted: selection.is_all() })
     }
 
-    fn watch(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
+    fn watch(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
         check_options(call, true)?;
-        let selection = call.selection(place)?;
+        let selection = call.selection(info)?;
         let seconds = call.query.number("timeoutSeconds")?;
-        let asked = version(call.query.get("resourceVersion")).map_err(|failure| {
-            let said = failure.body["message"].as_str().unwrap_or_default();
-            Failure::new(500, "", said.trim_start_matches("invalid resource version: "))
+        let requested = version(call.query.get("resourceVersion")).map_err(|status_error| {
+            let message = status_error.body["message"].as_str().unwrap_or_default();
+            StatusError::new(500, "", message.trim_start_matches("invalid resource version: "))
         })?;
         let streams = call.query.flag("sendInitialEvents");
         if streams && !self.shared.options.streaming {
-            return Ok(Reply::Watch(Box::new(Watch::refused(&Failure::new(
+            return Ok(Reply::Watch(Box::new(Watch::refused(&StatusError::new(
                 500,
                 "InternalError",
                 "a watch stream was requested by the client but the required storage feature RequestWatchProgress \
@@ -105,10 +105,10 @@ impl Api {
         let bookmarks = call.query.flag("allowWatchBookmarks");
         let before = !call.query.get("sendInitialEvents").is_empty();
         // Without a resourceVersion, or with 0, the watch begins with the current objects.
-        let listed = streams || !before && asked.is_none_or(|version| version == 0);
-        let from = asked.filter(|_| !listed).unwrap_or(0);
-        let mut watch = Watch::new(self, place, selection, seconds, bookmarks);
-        if listed {
+        let with_initial_list = streams || !before && requested.is_none_or(|version| version == 0);
+        let from = requested.filter(|_| !with_initial_list).unwrap_or(0);
+        let mut watch = Watch::new(self, info, selection, seconds, bookmarks);
+        if with_initial_list {
             watch.begin_with_list(&self.objects, streams && bookmarks);
         } else if from == 0 {
             watch.begin_at(self.objects.revision());
@@ -120,32 +120,33 @@ impl Api {
 }
 
 /// Checks that the options of a list or a watch are consistent.
-fn check_options(call: &Call, watch: bool) -> Result<(), Failure> {
+fn check_options(call: &Call, watch: bool) -> Result<(), StatusError> {
     let query = &call.query;
-    let (rule, version) = (query.get("resourceVersionMatch"), query.get("resourceVersion"));
+    let (version_match, version) = (query.get("resourceVersionMatch"), query.get("resourceVersion"));
     let streams = !query.get("sendInitialEvents").is_empty();
-    let mut faults: Vec<(&str, &str, String)> = Vec::new();
-    let mut forbidden = |field, why: &str| faults.push(("FieldValueForbidden", field, format!("Forbidden: {why}")));
+    let mut field_errors: Vec<(&str, &str, String)> = Vec::new();
+    let mut forbidden =
+        |field, why: &str| field_errors.push(("FieldValueForbidden", field, format!("Forbidden: {why}")));
     let mut unsupported = None;
     if watch && streams {
-        if rule != NOT_OLDER {
+        if version_match != NOT_OLDER {
             forbidden(
                 "resourceVersionMatch",
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             );
-            if !rule.is_empty() {
+            if !version_match.is_empty() {
                 unsupported = Some("\"NotOlderThan\"");
             }
         }
     } else if watch {
-        if !rule.is_empty() {
+        if !version_match.is_empty() {
             forbidden(
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             );
         }
     } else {
-        if !rule.is_empty() {
+        if !version_match.is_empty() {
             if version.is_empty() {
                 forbidden(
                     "resourceVersionMatch",
@@ -155,9 +156,9 @@ fn check_options(call: &Call, watch: bool) -> Result<(), Failure> {
             if !query.get("continue").is_empty() {
                 forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
             }
-            if rule != "Exact" && rule != NOT_OLDER {
+            if version_match != "Exact" && version_match != NOT_OLDER {
                 unsupported = Some("\"Exact\", \"NotOlderThan\", \"\"");
-            } else if rule == "Exact" && version == "0" {
+            } else if version_match == "Exact" && version == "0" {
                 forbidden(
                     "resourceVersionMatch",
                     "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
@@ -169,36 +170,40 @@ fn check_options(call: &Call, watch: bool) -> Result<(), Failure> {
         }
     }
     if let Some(supported) = unsupported {
-        let text = format!("Unsupported value: \"{rule}\": supported values: {supported}");
-        faults.push(("FieldValueNotSupported", "resourceVersionMatch", text));
+        let text = format!("Unsupported value: \"{version_match}\": supported values: {supported}");
+        field_errors.push(("FieldValueNotSupported", "resourceVersionMatch", text));
     }
-    if faults.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", "ListOptions", "", &faults)) }
+    if field_errors.is_empty() {
+        Ok(())
+    } else {
+        Err(StatusError::invalid("meta.k8s.io", "ListOptions", "", &field_errors))
+    }
 }
 
-fn version(text: &str) -> Result<Option<u64>, Failure> {
+fn version(text: &str) -> Result<Option<u64>, StatusError> {
     if text.is_empty() {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {
-        Failure::bad(format!(
+        StatusError::bad(format!(
             "invalid resource version: resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \
              \"{text}\": invalid syntax"
         ))
     })
 }
 
-fn token_for(version: u64, (namespace, name): &Key) -> String {
+fn encode_token(version: u64, (namespace, name): &Key) -> String {
     let mut token = version.to_string();
     for text in [namespace, name] {
         token.push('-');
         for byte in text.bytes() {
-            token.extend([byte >> 4, byte & 15].map(|half| char::from_digit(u32::from(half), 16).unwrap_or('0')));
+            token.extend([byte >> 4, byte & 15].map(|nibble| char::from_digit(u32::from(nibble), 16).unwrap_or('0')));
         }
     }
     token
 }
 
-fn continued(token: &str) -> Option<(u64, Key)> {
+fn decode_token(token: &str) -> Option<(u64, Key)> {
     let mut parts = token.split('-');
     let version = parts.next()?.parse().ok()?;
     let mut text = || -> Option<String> {
@@ -228,11 +233,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_back_and_another_is_not_one() {
+    fn a_continue_token_round_trips_and_invalid_ones_are_rejected() {
         let key = ("x-y".to_owned(), "p.ü".to_owned());
-        assert_eq!(continued(&token_for(217, &key)), Some((217, key)));
+        assert_eq!(decode_token(&encode_token(217, &key)), Some((217, key)));
         for token in ["zzz", "1", "1-x-y", "1-0", "1-é-a", "-", "1-ff-ff"] {
-            assert_eq!(continued(token), None, "{token}");
+            assert_eq!(decode_token(token), None, "{token}");
         }
     }
 }

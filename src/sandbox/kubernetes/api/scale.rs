@@ -7,37 +7,37 @@ use super::{
     Api,
     call::{Call, Reply},
     cells,
-    failure::Failure,
-    patch::{Form, Patch},
-    path::Place,
-    shape,
+    patch::{Patch, PatchType},
+    path::RequestInfo,
+    request_body,
+    status_error::StatusError,
 };
-use crate::sandbox::kubernetes::Refusal;
+use crate::sandbox::kubernetes::ObjectError;
 
 impl Api {
     /// Handles GET, PUT and PATCH of a workload's `scale`.
-    pub(super) fn scale(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        let kind = place.kind;
+    pub(super) fn scale(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
+        let kind = info.kind;
         let found = || {
-            let found = self.objects.get(kind, &place.namespace, &place.name);
-            found.ok_or_else(|| Failure::from(Refusal::not_found(kind, &place.name)))
+            let found = self.objects.get(kind, &info.namespace, &info.name);
+            found.ok_or_else(|| StatusError::from(ObjectError::not_found(kind, &info.name)))
         };
-        let wanted = match call.method {
+        let requested = match call.method {
             Method::GET | Method::HEAD => return Ok(Reply::Value(200, scale_of(&*found()?))),
-            Method::PUT => shape::object(call.media(), &call.body, "Scale", "autoscaling")?,
+            Method::PUT => request_body::object(call.media(), &call.body, "Scale", "autoscaling")?,
             Method::PATCH => {
                 let mut scale = scale_of(&*found()?);
-                Patch::read(Form::of(call.media())?, &call.body)?.apply(&mut scale)?;
+                Patch::read(PatchType::of(call.media())?, &call.body)?.apply(&mut scale)?;
                 scale
             }
-            _ => return Err(Failure::no_method()),
+            _ => return Err(StatusError::no_method()),
         };
         let dry = call.dry_run("UpdateOptions", &Value::Null)?;
-        let replicas = wanted["spec"]["replicas"].as_u64().unwrap_or(0);
-        let version = wanted["metadata"]["resourceVersion"].as_str();
-        let changed = self.change(place, dry, |object| {
+        let replicas = requested["spec"]["replicas"].as_u64().unwrap_or(0);
+        let version = requested["metadata"]["resourceVersion"].as_str();
+        let changed = self.change(info, dry, |object| {
             if version.is_some_and(|version| object["metadata"]["resourceVersion"] != version) {
-                return Err(Refusal::conflict(kind, &place.name, super::write::STALE).into());
+                return Err(ObjectError::conflict(kind, &info.name, super::write::STALE).into());
             }
             if !object["spec"].is_object() {
                 object["spec"] = json!({});

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{failure::Failure, validate};
+use super::{status_error::StatusError, validate};
 use crate::sandbox::kubernetes::Resource;
 
 /// Both selectors of a request. The default selects everything.
@@ -31,7 +31,7 @@ struct Field {
 
 impl Selection {
     /// Parses `labelSelector` and `fieldSelector`.
-    pub(super) fn read(kind: &'static Resource, labels: &str, fields: &str) -> Result<Self, Failure> {
+    pub(super) fn read(kind: &'static Resource, labels: &str, fields: &str) -> Result<Self, StatusError> {
         Ok(Self { labels: read_labels(labels)?, fields: read_fields(kind, fields)? })
     }
 
@@ -128,7 +128,7 @@ fn known(kind: &'static Resource) -> &'static [&'static str] {
     }
 }
 
-fn read_fields(kind: &'static Resource, text: &str) -> Result<Vec<Field>, Failure> {
+fn read_fields(kind: &'static Resource, text: &str) -> Result<Vec<Field>, StatusError> {
     let mut out = Vec::new();
     for part in text.split(',').filter(|p| !p.is_empty()) {
         let (path, value, equal) = if let Some((path, value)) = part.split_once("!=") {
@@ -136,11 +136,11 @@ fn read_fields(kind: &'static Resource, text: &str) -> Result<Vec<Field>, Failur
         } else if let Some((path, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
             (path, value, true)
         } else {
-            return Err(Failure::bad(format!("invalid selector: '{text}'; can't understand '{part}'")));
+            return Err(StatusError::bad(format!("invalid selector: '{text}'; can't understand '{part}'")));
         };
         let named = path == "metadata.name" || (path == "metadata.namespace" && kind.namespaced);
         if !named && !known(kind).contains(&path) {
-            return Err(Failure::bad(if known(kind).is_empty() {
+            return Err(StatusError::bad(if known(kind).is_empty() {
                 format!("\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             } else {
                 format!("field label not supported: {path}")
@@ -185,9 +185,9 @@ fn is_word(token: &str) -> bool {
     !matches!(token, "" | "," | "(" | ")" | "=" | "==" | "!=" | "!" | "<" | ">")
 }
 
-fn read_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
+fn read_labels(text: &str) -> Result<Vec<Requirement>, StatusError> {
     let fault = |found: &str, expected: &str| {
-        Failure::bad(format!("unable to parse requirement: found '{found}', expected: {expected}"))
+        StatusError::bad(format!("unable to parse requirement: found '{found}', expected: {expected}"))
     };
     let tokens = tokens(text);
     let mut rest = tokens.iter().map(String::as_str).peekable();
@@ -236,17 +236,19 @@ fn read_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
     Ok(out)
 }
 
-fn check_key(key: &str) -> Result<(), Failure> {
-    validate::key_fault(key).map_or(Ok(()), |why| {
-        Err(Failure::bad(format!("unable to parse requirement: <nil>: Invalid value: \"{key}\": {why}")))
+fn check_key(key: &str) -> Result<(), StatusError> {
+    validate::key_error(key).map_or(Ok(()), |why| {
+        Err(StatusError::bad(format!("unable to parse requirement: <nil>: Invalid value: \"{key}\": {why}")))
     })
 }
 
-fn check_values(key: &str, values: &[String]) -> Result<(), Failure> {
+fn check_values(key: &str, values: &[String]) -> Result<(), StatusError> {
     for (i, value) in values.iter().enumerate() {
-        if let Some(why) = validate::value_fault(value) {
+        if let Some(why) = validate::value_error(value) {
             let at = format!("values[{i}][{key}]");
-            return Err(Failure::bad(format!("unable to parse requirement: {at}: Invalid value: \"{value}\": {why}")));
+            return Err(StatusError::bad(format!(
+                "unable to parse requirement: {at}: Invalid value: \"{value}\": {why}"
+            )));
         }
     }
     Ok(())
@@ -255,8 +257,8 @@ fn check_values(key: &str, values: &[String]) -> Result<(), Failure> {
 /// Parses `(a,b)` after `in`.
 fn read_set<'a>(
     rest: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>,
-    fault: impl Fn(&str, &str) -> Failure,
-) -> Result<Vec<String>, Failure> {
+    fault: impl Fn(&str, &str) -> StatusError,
+) -> Result<Vec<String>, StatusError> {
     match rest.next().unwrap_or("") {
         "(" => {}
         other => return Err(fault(other, "'('")),
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_the_server_knows() {
+    fn only_the_field_selectors_of_a_kind_are_supported() {
         let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}});
         let selects = |text: &str| Selection::read(&PODS, "", text).unwrap().matches(&pod);
         assert!(selects("spec.nodeName=n,status.phase!=Failed,metadata.name==p"));

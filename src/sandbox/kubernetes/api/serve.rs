@@ -6,14 +6,14 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
-use super::{Api, failure::Failure};
+use super::{Api, status_error::StatusError};
 
 /// Connection between a client and the API. Requests are whole; responses may be streams. An error means that the
 /// connection failed or broke before the response.
 pub type Wire = BoxCloneSyncService<Request<Bytes>, Response<Body>, BoxError>;
 
 /// Maximum size of a request body in bytes.
-const LARGEST: usize = 16 << 20;
+const MAX_BODY_BYTES: usize = 16 << 20;
 
 impl Api {
     /// Returns the connection.
@@ -57,13 +57,13 @@ impl Api {
             let api = api.clone();
             async move {
                 if !api.available() {
-                    return away();
+                    return unavailable();
                 }
                 let (head, body) = request.into_parts();
-                match axum::body::to_bytes(body, LARGEST).await {
+                match axum::body::to_bytes(body, MAX_BODY_BYTES).await {
                     Ok(body) => {
-                        let who = api.who(&head.headers);
-                        api.after_webhooks(Request::from_parts(head, body), who).await
+                        let caller = api.caller(&head.headers);
+                        api.handle_after_webhooks(Request::from_parts(head, body), caller).await
                     }
                     Err(_) => too_large(),
                 }
@@ -72,18 +72,19 @@ impl Api {
     }
 }
 
-fn away() -> Response<Body> {
-    let failure = Failure::new(503, "ServiceUnavailable", "the server is currently unable to handle the request");
-    status(&failure)
+fn unavailable() -> Response<Body> {
+    let status_error =
+        StatusError::new(503, "ServiceUnavailable", "the server is currently unable to handle the request");
+    status(&status_error)
 }
 
 fn too_large() -> Response<Body> {
-    status(&Failure::new(413, "RequestEntityTooLarge", "Request entity too large: limit is 16777216"))
+    status(&StatusError::new(413, "RequestEntityTooLarge", "Request entity too large: limit is 16777216"))
 }
 
-fn status(failure: &Failure) -> Response<Body> {
-    let mut response = Response::new(Body::from(failure.body.to_string()));
-    *response.status_mut() = http::StatusCode::from_u16(failure.code).unwrap_or_default();
+fn status(status_error: &StatusError) -> Response<Body> {
+    let mut response = Response::new(Body::from(status_error.body.to_string()));
+    *response.status_mut() = http::StatusCode::from_u16(status_error.code).unwrap_or_default();
     let headers = response.headers_mut();
     headers.insert("content-type", http::HeaderValue::from_static("application/json"));
     headers.insert("connection", http::HeaderValue::from_static("close"));

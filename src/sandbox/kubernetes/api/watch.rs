@@ -8,14 +8,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{sync::watch::Receiver, time::Instant};
 
-use super::{Api, State, failure::Failure, path::Place, selector::Selection, table::Columns};
+use super::{Api, State, path::RequestInfo, selector::Selection, status_error::StatusError, table::Columns};
 use crate::sandbox::kubernetes::{Change, Objects, Resource, Verb};
 
 /// Maximum size in bytes of the data sent at once.
 const CHUNK: usize = 64 * 1024;
 
 /// A watch that lasts no longer than this gets no final bookmark.
-const GLANCE: Duration = Duration::from_secs(2);
+const SHORT_WATCH: Duration = Duration::from_secs(2);
 
 /// Form of the events.
 pub(super) enum Form {
@@ -39,7 +39,7 @@ pub(super) struct Watch {
     mark: bool,
     bookmarks: Option<Duration>,
     /// Whether the watch lasts long enough for a final bookmark.
-    lasting: bool,
+    final_bookmark: bool,
     /// Last revision that was read.
     seen: u64,
     live: Option<Live>,
@@ -56,13 +56,13 @@ struct Live {
     _api: Api,
     /// Number of cuts when this watch began.
     cuts: u64,
-    ends: Instant,
+    deadline: Instant,
     bookmark: Option<Instant>,
 }
 
 /// Next action of a watch.
 enum Next {
-    Look,
+    Deliver,
     Bookmark,
     End,
     Cut,
@@ -75,16 +75,22 @@ struct Event<'a> {
     object: &'a Value,
 }
 
-fn line(verb: &str, object: &Value) -> Vec<u8> {
-    let mut line = serde_json::to_vec(&Event { verb, object }).unwrap_or_default();
-    line.push(b'\n');
-    line
+fn event_line(verb: &str, object: &Value) -> Vec<u8> {
+    let mut event_line = serde_json::to_vec(&Event { verb, object }).unwrap_or_default();
+    event_line.push(b'\n');
+    event_line
 }
 
 impl Watch {
-    pub(super) fn new(api: &Api, place: &Place, selection: Selection, seconds: Option<i64>, bookmarks: bool) -> Self {
+    pub(super) fn new(
+        api: &Api,
+        info: &RequestInfo,
+        selection: Selection,
+        seconds: Option<i64>,
+        bookmarks: bool,
+    ) -> Self {
         let options = &api.shared.options;
-        let asked = seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0).map(Duration::from_secs);
+        let requested = seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0).map(Duration::from_secs);
         let state = api.shared.state.subscribe();
         let cuts = state.borrow().cuts;
         let now = Instant::now();
@@ -95,18 +101,18 @@ impl Watch {
             state,
             _api: api.clone(),
             cuts,
-            ends: now + asked.unwrap_or(options.watch_timeout),
+            deadline: now + requested.unwrap_or(options.watch_timeout),
             bookmark: every.map(|every| now + every),
         };
         Self {
-            kind: place.kind,
-            namespace: place.namespace.clone(),
+            kind: info.kind,
+            namespace: info.namespace.clone(),
             selection,
             form: Form::Whole,
             first: VecDeque::new(),
             mark: false,
             bookmarks: every,
-            lasting: asked.is_none_or(|asked| asked > GLANCE),
+            final_bookmark: requested.is_none_or(|requested| requested > SHORT_WATCH),
             seen: 0,
             live: Some(live),
             last: None,
@@ -114,7 +120,7 @@ impl Watch {
     }
 
     /// Returns a watch that sends one error and ends.
-    pub(super) fn refused(failure: &Failure) -> Self {
+    pub(super) fn refused(status_error: &StatusError) -> Self {
         Self {
             kind: &crate::sandbox::kubernetes::resource::NODES,
             namespace: String::new(),
@@ -123,10 +129,10 @@ impl Watch {
             first: VecDeque::new(),
             mark: false,
             bookmarks: None,
-            lasting: false,
+            final_bookmark: false,
             seen: 0,
             live: None,
-            last: Some(line("ERROR", &failure.body)),
+            last: Some(event_line("ERROR", &status_error.body)),
         }
     }
 
@@ -176,13 +182,13 @@ impl Watch {
                 Next::End => {
                     self.live = None;
                     // The final bookmark saves the next watch from beginning far back.
-                    let mark = self.bookmarks.filter(|_| self.lasting).map(|_| self.bookmark(false));
+                    let mark = self.bookmarks.filter(|_| self.final_bookmark).map(|_| self.bookmark(false));
                     return Ok(mark.map(Bytes::from));
                 }
                 Next::Bookmark => return Ok(Some(self.bookmark(false).into())),
-                Next::Look => {}
+                Next::Deliver => {}
             }
-            let bytes = if told { self.look() } else { self.begin() };
+            let bytes = if told { self.pending_events() } else { self.initial_events() };
             if !bytes.is_empty() {
                 return Ok(Some(bytes.freeze()));
             }
@@ -190,11 +196,11 @@ impl Watch {
     }
 
     /// Returns the next chunk of the initial objects.
-    fn begin(&mut self) -> BytesMut {
+    fn initial_events(&mut self) -> BytesMut {
         let mut out = BytesMut::new();
         while let Some(object) = self.first.pop_front() {
-            let line = self.event("ADDED", &object);
-            out.put_slice(&line);
+            let event_line = self.event("ADDED", &object);
+            out.put_slice(&event_line);
             if out.len() >= CHUNK {
                 return out;
             }
@@ -207,19 +213,19 @@ impl Watch {
     }
 
     /// Returns the events since the last call.
-    fn look(&mut self) -> BytesMut {
+    fn pending_events(&mut self) -> BytesMut {
         let mut out = BytesMut::new();
         let Some(live) = &mut self.live else { return out };
         live.changed.mark_unchanged();
         let Some((changes, newest)) = live.objects.changes(self.kind, self.seen) else {
             let oldest = live.objects.oldest();
             let why = format!("too old resource version: {} ({oldest})", self.seen);
-            self.last = Some(line("ERROR", &Failure::expired(why).body));
+            self.last = Some(event_line("ERROR", &StatusError::expired(why).body));
             return out;
         };
         for change in &changes {
-            if let Some(line) = self.told(change) {
-                out.put_slice(&line);
+            if let Some(event_line) = self.told(change) {
+                out.put_slice(&event_line);
             }
         }
         self.seen = self.seen.max(newest);
@@ -241,9 +247,9 @@ impl Watch {
             (Some(before), false) => {
                 // The object left the selection. The event has its last state in the selection, and the resourceVersion
                 // of the change.
-                let mut gone = Value::clone(before);
-                gone["metadata"]["resourceVersion"] = json!(change.revision.to_string());
-                Some(self.event("DELETED", &gone))
+                let mut last_state = Value::clone(before);
+                last_state["metadata"]["resourceVersion"] = json!(change.revision.to_string());
+                Some(self.event("DELETED", &last_state))
             }
             (None, false) => None,
         }
@@ -252,14 +258,14 @@ impl Watch {
     fn event(&mut self, verb: &str, object: &Value) -> Vec<u8> {
         let now = self.live.as_ref().map(|live| live.objects.clock().wall());
         match &mut self.form {
-            Form::Whole => match super::events::seen_as(self.kind, object) {
-                Some(other) => line(verb, &other),
-                None => line(verb, object),
+            Form::Whole => match super::events::converted_to(self.kind, object) {
+                Some(other) => event_line(verb, &other),
+                None => event_line(verb, object),
             },
-            Form::Metadata => line(verb, &super::table::metadata(object)),
+            Form::Metadata => event_line(verb, &super::table::metadata(object)),
             Form::Table(columns, first) => {
                 let headers = std::mem::take(first);
-                line(verb, &columns.table(&[object], now.unwrap_or_default(), headers))
+                event_line(verb, &columns.table(&[object], now.unwrap_or_default(), headers))
             }
         }
     }
@@ -274,11 +280,11 @@ impl Watch {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         match &mut self.form {
-            Form::Whole => line("BOOKMARK", &object),
-            Form::Metadata => line("BOOKMARK", &super::table::metadata(&object)),
+            Form::Whole => event_line("BOOKMARK", &object),
+            Form::Metadata => event_line("BOOKMARK", &super::table::metadata(&object)),
             Form::Table(columns, first) => {
                 let headers = std::mem::take(first);
-                line("BOOKMARK", &columns.table(&[&object], jiff::Timestamp::UNIX_EPOCH, headers))
+                event_line("BOOKMARK", &columns.table(&[&object], jiff::Timestamp::UNIX_EPOCH, headers))
             }
         }
     }
@@ -300,16 +306,16 @@ impl Live {
                 continue;
             }
             if !told || *self.changed.borrow_and_update() > seen {
-                return Next::Look;
+                return Next::Deliver;
             }
             let now = Instant::now();
-            if now >= self.ends {
+            if now >= self.deadline {
                 return Next::End;
             }
             if self.bookmark.is_some_and(|at| now >= at) {
                 return Next::Bookmark;
             }
-            let until = self.bookmark.map_or(self.ends, |at| at.min(self.ends));
+            let until = self.bookmark.map_or(self.deadline, |at| at.min(self.deadline));
             tokio::select! {
                 biased;
                 _ = self.state.changed() => {}

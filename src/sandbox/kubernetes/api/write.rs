@@ -8,12 +8,13 @@ use super::{
     Api,
     call::{Call, Reply},
     defaults,
-    failure::Failure,
-    patch::{Form, Patch},
-    path::Place,
-    shape, validate,
+    patch::{Patch, PatchType},
+    path::RequestInfo,
+    request_body,
+    status_error::StatusError,
+    validate,
 };
-use crate::sandbox::kubernetes::{Refusal, Resource, resource::NAMESPACES};
+use crate::sandbox::kubernetes::{ObjectError, Resource, resource::NAMESPACES};
 
 /// The server's message for a stale resourceVersion.
 pub(super) const STALE: &str =
@@ -21,26 +22,26 @@ pub(super) const STALE: &str =
 
 impl Api {
     /// Handles POST on a collection.
-    pub(super) fn create(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        let kind = place.kind;
-        if !place.name.is_empty() || kind.namespaced && place.namespace.is_empty() {
-            return Err(Failure::no_method());
+    pub(super) fn create(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
+        let kind = info.kind;
+        if !info.name.is_empty() || kind.namespaced && info.namespace.is_empty() {
+            return Err(StatusError::no_method());
         }
         let dry = call.dry_run("CreateOptions", &Value::Null)?;
-        let object = shape::object(call.media(), &call.body, kind.kind, shape::package(kind))?;
-        self.create_object(place, object, dry).map(|object| Reply::object(201, kind, object))
+        let object = request_body::object(call.media(), &call.body, kind.kind, request_body::package(kind))?;
+        self.create_object(info, object, dry).map(|object| Reply::object(201, kind, object))
     }
 
-    fn create_object(&self, place: &Place, mut object: Value, dry: bool) -> Result<Arc<Value>, Failure> {
-        let kind = place.kind;
-        shape::check(kind, &mut object)?;
-        check_namespace(&object, place)?;
+    fn create_object(&self, info: &RequestInfo, mut object: Value, dry: bool) -> Result<Arc<Value>, StatusError> {
+        let kind = info.kind;
+        request_body::check(kind, &mut object)?;
+        check_namespace(&object, info)?;
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (name, stem) = (text("name"), text("generateName"));
-        self.check_open(kind, &place.namespace, if name.is_empty() { &stem } else { &name })?;
+        self.check_namespace_active(kind, &info.namespace, if name.is_empty() { &stem } else { &name })?;
         if name.is_empty() && stem.is_empty() {
             let text = "Required value: name or generateName is required".to_owned();
-            return Err(Failure::invalid_field(kind, "", "FieldValueRequired", "metadata.name", text));
+            return Err(StatusError::invalid_field(kind, "", "FieldValueRequired", "metadata.name", text));
         }
         if name.is_empty() {
             validate::check_name(kind, &format!("{stem}x"))?;
@@ -51,10 +52,10 @@ impl Api {
         let containers = object["spec"]["containers"].as_array().map_or(0, Vec::len);
         if kind.plural == "pods" && containers == 0 {
             let text = "Required value".to_owned();
-            return Err(Failure::invalid_field(kind, &name, "FieldValueRequired", "spec.containers", text));
+            return Err(StatusError::invalid_field(kind, &name, "FieldValueRequired", "spec.containers", text));
         }
         if !dry && named_version(&object).is_some_and(|version| version.parse::<u64>().is_ok()) {
-            return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created"));
+            return Err(StatusError::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "uid", "selfLink"] {
             if let Some(meta) = object["metadata"].as_object_mut() {
@@ -63,17 +64,17 @@ impl Api {
         }
         defaults::fill(kind, &name, &mut object);
         if !dry {
-            return Ok(self.objects.create(kind, &place.namespace, object)?);
+            return Ok(self.objects.create(kind, &info.namespace, object)?);
         }
-        if !name.is_empty() && self.objects.get(kind, &place.namespace, &name).is_some() {
-            return Err(Refusal::exists(kind, &name).into());
+        if !name.is_empty() && self.objects.get(kind, &info.namespace, &name).is_some() {
+            return Err(ObjectError::exists(kind, &name).into());
         }
         let meta = &mut object["metadata"];
         if name.is_empty() {
             meta["name"] = json!(format!("{stem}bcdfg"));
         }
         if kind.namespaced {
-            meta["namespace"] = json!(place.namespace);
+            meta["namespace"] = json!(info.namespace);
         }
         meta["uid"] = json!("00000000-0000-4000-8000-ffffffffffff");
         meta["creationTimestamp"] = json!(self.objects.stamp());
@@ -86,39 +87,44 @@ impl Api {
     }
 
     /// Refuses creations in a namespace that does not exist or is terminating.
-    pub(super) fn check_open(&self, kind: &'static Resource, namespace: &str, name: &str) -> Result<(), Failure> {
+    pub(super) fn check_namespace_active(
+        &self,
+        kind: &'static Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), StatusError> {
         if namespace.is_empty() {
             return Ok(());
         }
         let Some(open) = self.objects.get(&NAMESPACES, "", namespace) else {
-            return Err(Refusal::not_found(&NAMESPACES, namespace).into());
+            return Err(ObjectError::not_found(&NAMESPACES, namespace).into());
         };
         if open["status"]["phase"] == "Terminating" || !open["metadata"]["deletionTimestamp"].is_null() {
-            return Err(Failure::terminating(kind, namespace, name));
+            return Err(StatusError::terminating(kind, namespace, name));
         }
         Ok(())
     }
 
     /// Handles PUT.
-    pub(super) fn replace(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        let kind = place.kind;
-        if place.name.is_empty() || !matches!(place.sub.as_str(), "" | "status" | "finalize") {
-            return Err(Failure::no_method());
+    pub(super) fn replace(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
+        let kind = info.kind;
+        if info.name.is_empty() || !matches!(info.sub.as_str(), "" | "status" | "finalize") {
+            return Err(StatusError::no_method());
         }
         let dry = call.dry_run("UpdateOptions", &Value::Null)?;
-        let mut new = shape::object(call.media(), &call.body, kind.kind, shape::package(kind))?;
-        shape::check(kind, &mut new)?;
-        if place.sub != "finalize" {
+        let mut new = request_body::object(call.media(), &call.body, kind.kind, request_body::package(kind))?;
+        request_body::check(kind, &mut new)?;
+        if info.sub != "finalize" {
             defaults::defaults(kind, &mut new);
         }
-        check_name(&new, &place.name)?;
-        check_namespace(&new, place)?;
-        let upserts = matches!(kind.plural, "leases" | "endpoints" | "events") && place.sub.is_empty();
-        if upserts && self.objects.get(kind, &place.namespace, &place.name).is_none() {
-            keep(&mut new["metadata"], &Value::Null, "resourceVersion");
-            return self.create_object(place, new, dry).map(|object| Reply::object(201, kind, object));
+        check_name(&new, &info.name)?;
+        check_namespace(&new, info)?;
+        let upserts = matches!(kind.plural, "leases" | "endpoints" | "events") && info.sub.is_empty();
+        if upserts && self.objects.get(kind, &info.namespace, &info.name).is_none() {
+            copy_field(&mut new["metadata"], &Value::Null, "resourceVersion");
+            return self.create_object(info, new, dry).map(|object| Reply::object(201, kind, object));
         }
-        let changed = self.change(place, dry, |old| {
+        let changed = self.change(info, dry, |old| {
             let meta = &new["metadata"];
             if let Some(uid) = meta["uid"].as_str()
                 && old["metadata"]["uid"] != uid
@@ -126,152 +132,152 @@ impl Api {
                 let why = format!(
                     "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: \
                      Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                    registry(place),
+                    etcd_key(info),
                     old["metadata"]["uid"].as_str().unwrap_or_default()
                 );
-                return Err(Refusal::conflict(kind, &place.name, &why).into());
+                return Err(ObjectError::conflict(kind, &info.name, &why).into());
             }
-            check_version(kind, old, &new, &place.name)?;
-            check_finalizers(kind, old, &new, &place.name)?;
+            check_version(kind, old, &new, &info.name)?;
+            check_finalizers(kind, old, &new, &info.name)?;
             validate::check(kind, &new)?;
-            merge(place, old, new)
+            merge(info, old, new)
         })?;
-        self.finalized(place, dry);
+        self.remove_if_finalized(info, dry);
         Ok(Reply::object(200, kind, changed))
     }
 
     /// Handles PATCH.
-    pub(super) fn patch(&self, call: &Call, place: &Place) -> Result<Reply, Failure> {
-        let kind = place.kind;
-        if place.name.is_empty() || !matches!(place.sub.as_str(), "" | "status") {
-            return Err(Failure::no_method());
+    pub(super) fn patch(&self, call: &Call, info: &RequestInfo) -> Result<Reply, StatusError> {
+        let kind = info.kind;
+        if info.name.is_empty() || !matches!(info.sub.as_str(), "" | "status") {
+            return Err(StatusError::no_method());
         }
-        let form = Form::of(call.media())?;
+        let patch_type = PatchType::of(call.media())?;
         // Custom resources have no strategic merge, because the merge keys of their lists are unknown.
-        if form == Form::Strategic && kind.group == "metal3.io" {
-            return Err(Failure::no_patch());
+        if patch_type == PatchType::Strategic && kind.group == "metal3.io" {
+            return Err(StatusError::no_patch());
         }
         let dry = call.dry_run("PatchOptions", &Value::Null)?;
-        if form == Form::Apply && call.query.get("fieldManager").is_empty() {
+        if patch_type == PatchType::Apply && call.query.get("fieldManager").is_empty() {
             let text = "Required value: is required for apply patch".to_owned();
-            let faults = [("FieldValueRequired", "fieldManager", text)];
-            return Err(Failure::invalid("meta.k8s.io", "PatchOptions", "", &faults));
+            let field_errors = [("FieldValueRequired", "fieldManager", text)];
+            return Err(StatusError::invalid("meta.k8s.io", "PatchOptions", "", &field_errors));
         }
-        let patch = Patch::read(form, &call.body)?;
-        if form == Form::Apply
-            && place.sub.is_empty()
-            && self.objects.get(kind, &place.namespace, &place.name).is_none()
+        let patch = Patch::read(patch_type, &call.body)?;
+        if patch_type == PatchType::Apply
+            && info.sub.is_empty()
+            && self.objects.get(kind, &info.namespace, &info.name).is_none()
             && let Patch::Strategic(wanted) = &patch
         {
             let mut object = Value::Object(wanted.clone());
-            shape::check(kind, &mut object)?;
-            check_name(&object, &place.name)?;
-            keep(&mut object["metadata"], &Value::Null, "resourceVersion");
-            return self.create_object(place, object, dry).map(|object| Reply::object(201, kind, object));
+            request_body::check(kind, &mut object)?;
+            check_name(&object, &info.name)?;
+            copy_field(&mut object["metadata"], &Value::Null, "resourceVersion");
+            return self.create_object(info, object, dry).map(|object| Reply::object(201, kind, object));
         }
-        let changed = self.change(place, dry, |old| {
+        let changed = self.change(info, dry, |old| {
             let mut new = old.clone();
             patch.apply(&mut new)?;
-            let was = old["metadata"]["uid"].as_str().unwrap_or_default();
-            if let Some(uid) = patch.metadata("uid").and_then(Value::as_str).filter(|uid| *uid != was) {
+            let old_uid = old["metadata"]["uid"].as_str().unwrap_or_default();
+            if let Some(uid) = patch.metadata("uid").and_then(Value::as_str).filter(|uid| *uid != old_uid) {
                 let text = format!("Invalid value: \"{uid}\": field is immutable");
-                return Err(twice(kind, &place.name, "FieldValueInvalid", "metadata.uid", &text));
+                return Err(duplicate_error(kind, &info.name, "FieldValueInvalid", "metadata.uid", &text));
             }
-            shape::check(kind, &mut new).map_err(|failure| unfit(&failure))?;
-            check_name(&new, &place.name)?;
-            check_namespace(&new, place)?;
-            check_version(kind, old, &new, &place.name)?;
-            check_finalizers(kind, old, &new, &place.name)?;
+            request_body::check(kind, &mut new).map_err(|status_error| invalid_patch_result(&status_error))?;
+            check_name(&new, &info.name)?;
+            check_namespace(&new, info)?;
+            check_version(kind, old, &new, &info.name)?;
+            check_finalizers(kind, old, &new, &info.name)?;
             validate::check(kind, &new)?;
-            merge(place, old, new)
+            merge(info, old, new)
         })?;
-        self.finalized(place, dry);
+        self.remove_if_finalized(info, dry);
         Ok(Reply::object(200, kind, changed))
     }
 
     /// Updates an object, or computes the result without storing it (`dry`).
     pub(super) fn change(
         &self,
-        place: &Place,
+        info: &RequestInfo,
         dry: bool,
-        change: impl FnOnce(&mut Value) -> Result<(), Failure>,
-    ) -> Result<Arc<Value>, Failure> {
+        change: impl FnOnce(&mut Value) -> Result<(), StatusError>,
+    ) -> Result<Arc<Value>, StatusError> {
         let mut failed = None;
-        let mut tried = None;
-        let result = self.objects.update(place.kind, &place.namespace, &place.name, |object| {
-            let stop = || Refusal::new(0, "", "");
+        let mut dry_run_result = None;
+        let result = self.objects.update(info.kind, &info.namespace, &info.name, |object| {
+            let stop = || ObjectError::new(0, "", "");
             match change(object) {
-                Err(failure) => {
-                    failed = Some(failure);
+                Err(status_error) => {
+                    failed = Some(status_error);
                     Err(stop())
                 }
                 Ok(()) if dry => {
-                    tried = Some(object.clone());
+                    dry_run_result = Some(object.clone());
                     Err(stop())
                 }
                 Ok(()) => Ok(()),
             }
         });
-        match (result, failed, tried) {
+        match (result, failed, dry_run_result) {
             (Ok(object), ..) => Ok(object),
-            (_, Some(failure), _) => Err(failure),
+            (_, Some(status_error), _) => Err(status_error),
             (_, _, Some(object)) => Ok(Arc::new(object)),
-            (Err(refusal), ..) => Err(refusal.into()),
+            (Err(object_error), ..) => Err(object_error.into()),
         }
     }
 
     /// Removes a terminating namespace after its last finalizer, which is in its spec.
-    fn finalized(&self, place: &Place, dry: bool) {
-        if dry || place.sub != "finalize" {
+    fn remove_if_finalized(&self, info: &RequestInfo, dry: bool) {
+        if dry || info.sub != "finalize" {
             return;
         }
         let held = |list: &Value| list.as_array().is_some_and(|held| !held.is_empty());
-        let _ = self.objects.remove(place.kind, &place.namespace, &place.name, |object| {
-            let goes = !object["metadata"]["deletionTimestamp"].is_null()
+        let _ = self.objects.remove(info.kind, &info.namespace, &info.name, |object| {
+            let removable = !object["metadata"]["deletionTimestamp"].is_null()
                 && !held(&object["spec"]["finalizers"])
                 && !held(&object["metadata"]["finalizers"]);
-            if goes { Ok(()) } else { Err(Refusal::new(409, "Conflict", "")) }
+            if removable { Ok(()) } else { Err(ObjectError::new(409, "Conflict", "")) }
         });
     }
 }
 
 /// Returns the error for a patch whose result has the wrong shape.
-fn unfit(failure: &Failure) -> Failure {
-    let why = failure.body["message"].as_str().unwrap_or_default();
+fn invalid_patch_result(status_error: &StatusError) -> StatusError {
+    let why = status_error.body["message"].as_str().unwrap_or_default();
     let text = format!("Invalid value: {}", why.split_once(": ").map_or(why, |(_, rest)| rest));
-    Failure::invalid("", "", "", &[("FieldValueInvalid", "patch", text)])
+    StatusError::invalid("", "", "", &[("FieldValueInvalid", "patch", text)])
 }
 
 /// Returns the etcd key of an object in a kube-apiserver.
-fn registry(place: &Place) -> String {
-    let plural = if place.kind.plural == "nodes" { "minions" } else { place.kind.plural };
-    [plural, &place.namespace, &place.name]
+fn etcd_key(info: &RequestInfo) -> String {
+    let plural = if info.kind.plural == "nodes" { "minions" } else { info.kind.plural };
+    [plural, &info.namespace, &info.name]
         .iter()
         .filter(|part| !part.is_empty())
         .fold("/registry".to_owned(), |path, part| format!("{path}/{part}"))
 }
 
-fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
+fn check_name(object: &Value, name: &str) -> Result<(), StatusError> {
     match object["metadata"]["name"].as_str().unwrap_or_default() {
         "" => {
             let why = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-            Err(Failure::bad(why))
+            Err(StatusError::bad(why))
         }
         is if is == name => Ok(()),
         is => {
             let why = format!("the name of the object ({is}) does not match the name on the URL ({name})");
-            Err(Failure::bad(why))
+            Err(StatusError::bad(why))
         }
     }
 }
 
 /// Checks the namespace: the object may omit it, but must not contradict the path.
-pub(super) fn check_namespace(object: &Value, place: &Place) -> Result<(), Failure> {
+pub(super) fn check_namespace(object: &Value, info: &RequestInfo) -> Result<(), StatusError> {
     let named = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    if named.is_empty() || named == place.namespace {
+    if named.is_empty() || named == info.namespace {
         return Ok(());
     }
-    Err(Failure::bad("the namespace of the provided object does not match the namespace sent on the request"))
+    Err(StatusError::bad("the namespace of the provided object does not match the namespace sent on the request"))
 }
 
 /// Returns the resourceVersion in an object; `0` counts as none.
@@ -279,12 +285,12 @@ fn named_version(object: &Value) -> Option<&str> {
     object["metadata"]["resourceVersion"].as_str().filter(|version| !matches!(*version, "" | "0"))
 }
 
-fn check_version(kind: &'static Resource, old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
+fn check_version(kind: &'static Resource, old: &Value, new: &Value, name: &str) -> Result<(), StatusError> {
     let Some(version) = named_version(new) else {
         if matches!(kind.group, "policy" | "coordination.k8s.io" | "metal3.io") {
             let text = "Invalid value: 0: must be specified for an update".to_owned();
-            let faults = [("FieldValueInvalid", "metadata.resourceVersion", text)];
-            return Err(Failure::invalid(kind.group, kind.plural, name, &faults));
+            let field_errors = [("FieldValueInvalid", "metadata.resourceVersion", text)];
+            return Err(StatusError::invalid(kind.group, kind.plural, name, &field_errors));
         }
         return Ok(());
     };
@@ -292,13 +298,13 @@ fn check_version(kind: &'static Resource, old: &Value, new: &Value, name: &str) 
         return Ok(());
     }
     if version.parse::<u64>().is_err() {
-        return Err(Failure::new(500, "", format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
+        return Err(StatusError::new(500, "", format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
     }
-    Err(Refusal::conflict(kind, name, STALE).into())
+    Err(ObjectError::conflict(kind, name, STALE).into())
 }
 
 /// Refuses new finalizers on an object that is being deleted. Removing finalizers is allowed.
-fn check_finalizers(kind: &'static Resource, old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
+fn check_finalizers(kind: &'static Resource, old: &Value, new: &Value, name: &str) -> Result<(), StatusError> {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
@@ -314,26 +320,26 @@ fn check_finalizers(kind: &'static Resource, old: &Value, new: &Value, name: &st
         "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         added.join(", ")
     );
-    Err(twice(kind, name, "FieldValueForbidden", "metadata.finalizers", &text))
+    Err(duplicate_error(kind, name, "FieldValueForbidden", "metadata.finalizers", &text))
 }
 
 /// Returns a metadata fault twice: once from the validation common to all kinds, and once from the kind's own
 /// validation.
-fn twice(kind: &'static Resource, name: &str, reason: &str, field: &str, text: &str) -> Failure {
+fn duplicate_error(kind: &'static Resource, name: &str, reason: &str, field: &str, text: &str) -> StatusError {
     let fault = (reason, field, text.to_owned());
-    Failure::invalid(kind.group, kind.kind, name, &[fault.clone(), fault])
+    StatusError::invalid(kind.group, kind.kind, name, &[fault.clone(), fault])
 }
 
 /// Copies from `new` what this path may change.
-fn merge(place: &Place, old: &mut Value, mut new: Value) -> Result<(), Failure> {
+fn merge(info: &RequestInfo, old: &mut Value, mut new: Value) -> Result<(), StatusError> {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-        keep(&mut new["metadata"], &old["metadata"], field);
+        copy_field(&mut new["metadata"], &old["metadata"], field);
     }
-    match place.sub.as_str() {
+    match info.sub.as_str() {
         "status" => {
-            keep(old, &new, "status");
-            if matches!(place.kind.group, "" | "policy") {
-                keep(old, &new, "metadata");
+            copy_field(old, &new, "status");
+            if matches!(info.kind.group, "" | "policy") {
+                copy_field(old, &new, "metadata");
             }
         }
         "finalize" => {
@@ -341,12 +347,12 @@ fn merge(place: &Place, old: &mut Value, mut new: Value) -> Result<(), Failure> 
             old["spec"] = if held.is_null() { json!({}) } else { json!({"finalizers": held}) };
         }
         _ => {
-            if place.kind.status {
-                keep(&mut new, old, "status");
+            if info.kind.status {
+                copy_field(&mut new, old, "status");
             }
-            match place.kind.plural {
-                "namespaces" => keep(&mut new, old, "spec"),
-                "pods" => check_pod(old, &new, &place.name)?,
+            match info.kind.plural {
+                "namespaces" => copy_field(&mut new, old, "spec"),
+                "pods" => check_pod(old, &new, &info.name)?,
                 _ => {}
             }
             *old = new;
@@ -356,7 +362,7 @@ fn merge(place: &Place, old: &mut Value, mut new: Value) -> Result<(), Failure> 
 }
 
 /// Sets the field of `to` to that of `from`, or removes it.
-fn keep(to: &mut Value, from: &Value, field: &str) {
+fn copy_field(to: &mut Value, from: &Value, field: &str) {
     let Value::Object(fields) = to else { return };
     match from.get(field) {
         Some(value) => {
@@ -369,20 +375,20 @@ fn keep(to: &mut Value, from: &Value, field: &str) {
 }
 
 /// Refuses changes of a pod's spec, except for the few mutable fields.
-fn check_pod(old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
-    let fixed = |object: &Value| {
+fn check_pod(old: &Value, new: &Value, name: &str) -> Result<(), StatusError> {
+    let immutable_spec = |object: &Value| {
         let mut spec = object["spec"].clone();
         for field in ["tolerations", "activeDeadlineSeconds", "terminationGracePeriodSeconds"] {
-            keep(&mut spec, &Value::Null, field);
+            copy_field(&mut spec, &Value::Null, field);
         }
         for field in ["containers", "initContainers"] {
             for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
-                keep(container, &Value::Null, "image");
+                copy_field(container, &Value::Null, "image");
             }
         }
         spec
     };
-    if fixed(old) == fixed(new) {
+    if immutable_spec(old) == immutable_spec(new) {
         return Ok(());
     }
     let text = "Forbidden: pod updates may not change fields other than `spec.containers[*].image`,\
@@ -390,5 +396,5 @@ fn check_pod(old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
                 existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
                 previously negative)";
     let pods = &crate::sandbox::kubernetes::resource::PODS;
-    Err(Failure::invalid_field(pods, name, "FieldValueForbidden", "spec", text.to_owned()))
+    Err(StatusError::invalid_field(pods, name, "FieldValueForbidden", "spec", text.to_owned()))
 }

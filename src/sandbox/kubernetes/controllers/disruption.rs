@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use super::{
     Manager, Work, expected,
     index::{Name, Pod},
+    object_fields::{self, text},
     owners::count,
-    shape::{self, text},
 };
 use crate::sandbox::{
-    durations::length,
+    durations::duration_from_secs,
     kubernetes::{
         Change, Verb,
         objects::Key,
@@ -23,14 +23,14 @@ use crate::sandbox::{
 };
 
 /// Numbers of a budget.
-struct Sums {
+struct BudgetCounts {
     expected: i64,
     healthy: i64,
     desired: i64,
     /// Evicted pods that still exist.
     disrupted: Map<String, Value>,
     /// Time at which the first of those no longer counts as gone.
-    again: Option<Timestamp>,
+    recheck_at: Option<Timestamp>,
 }
 
 impl Manager {
@@ -41,12 +41,12 @@ impl Manager {
             self.index.budgets.remove(&key);
             return;
         }
-        self.index.put_budget(&key, shape::selector(&change.object["spec"]["selector"]));
-        self.after(length(self.pace.budget_lag), Work::Budget(key));
+        self.index.put_budget(&key, object_fields::selector(&change.object["spec"]["selector"]));
+        self.enqueue_after(duration_from_secs(self.durations.budget_lag), Work::Budget(key));
     }
 
     /// Handles a pod that was added, changed or deleted. `selected` are the budgets that selected it before.
-    pub(super) fn budgets_see(&mut self, name: &Name, before: Option<&Pod>, selected: Vec<Key>) {
+    pub(super) fn budgets_on_pod(&mut self, name: &Name, before: Option<&Pod>, selected: Vec<Key>) {
         let now = self.index.pods.get(name);
         let relabelled = |a: &Pod, b: &Pod| a.object["metadata"]["labels"] != b.object["metadata"]["labels"];
         if let (Some(before), Some(now)) = (before, now)
@@ -57,7 +57,7 @@ impl Manager {
         }
         let all: BTreeSet<Key> = self.index.budgets_of(name).into_iter().chain(selected).collect();
         for key in all {
-            self.after(length(self.pace.budget_lag), Work::Budget(key));
+            self.enqueue_after(duration_from_secs(self.durations.budget_lag), Work::Budget(key));
         }
     }
 
@@ -68,26 +68,26 @@ impl Manager {
         let pods: Vec<&Pod> = known.pods.iter().filter_map(|name| self.index.pods.get(name)).collect();
         // Computed before the update of the budget, because all objects share one lock.
         let scale = self.expected_scale(&pods);
-        let mut again = None;
+        let mut recheck_at = None;
         expected(self.objects.update(&BUDGETS, &key.0, &key.1, |budget| {
             let generation = budget["metadata"]["generation"].clone();
             match self.sums(&pods, scale, budget, now) {
                 Some(sums) => {
-                    again = sums.again;
-                    write(budget, &stamp, sums, generation);
+                    recheck_at = sums.recheck_at;
+                    write_budget_status(budget, &stamp, sums, generation);
                 }
                 None => fail_safe(budget, &stamp, generation),
             }
             Ok(())
         }));
-        if let Some(at) = again {
-            let wait = length(at.duration_since(now).as_secs_f64() + 1.0);
-            self.agenda.plan(Work::Budget(key.clone()), Instant::now() + wait);
+        if let Some(at) = recheck_at {
+            let wait = duration_from_secs(at.duration_since(now).as_secs_f64() + 1.0);
+            self.work_queue.add_at(Work::Budget(key.clone()), Instant::now() + wait);
         }
     }
 
     /// Computes the numbers of a budget. Returns `None` if the expected number of pods cannot be determined.
-    fn sums(&self, pods: &[&Pod], scale: Option<i64>, budget: &Value, now: Timestamp) -> Option<Sums> {
+    fn sums(&self, pods: &[&Pod], scale: Option<i64>, budget: &Value, now: Timestamp) -> Option<BudgetCounts> {
         let spec = &budget["spec"];
         let (expected, desired) = if spec["maxUnavailable"].is_null() {
             match &spec["minAvailable"] {
@@ -95,29 +95,31 @@ impl Manager {
                 Value::Number(least) => (pods.len().try_into().ok()?, least.as_i64()?),
                 share => {
                     let expected = scale?;
-                    (expected, shape::scaled(share, expected))
+                    (expected, object_fields::scaled(share, expected))
                 }
             }
         } else {
             let expected = scale?;
-            (expected, (expected - shape::scaled(&spec["maxUnavailable"], expected)).max(0))
+            (expected, (expected - object_fields::scaled(&spec["maxUnavailable"], expected)).max(0))
         };
-        let (mut disrupted, mut again) = (Map::new(), None);
+        let (mut disrupted, mut recheck_at) = (Map::new(), None);
         for pod in pods.iter().filter(|pod| pod.terminating.is_none()) {
             let name = text(&pod.object["metadata"]["name"]);
             let since = &budget["status"]["disruptedPods"][name];
             let Ok(at) = text(since).parse::<Timestamp>() else { continue };
-            let until = at.checked_add(SignedDuration::try_from(length(self.pace.disruption_timeout)).ok()?).ok()?;
+            let until = at
+                .checked_add(SignedDuration::try_from(duration_from_secs(self.durations.disruption_timeout)).ok()?)
+                .ok()?;
             if until > now {
                 disrupted.insert(name.to_owned(), since.clone());
-                again = Some(again.map_or(until, |first: Timestamp| first.min(until)));
+                recheck_at = Some(recheck_at.map_or(until, |first: Timestamp| first.min(until)));
             }
         }
         let counts = |pod: &&&Pod| {
             pod.terminating.is_none() && pod.ready && !disrupted.contains_key(text(&pod.object["metadata"]["name"]))
         };
         let healthy = pods.iter().filter(counts).count().try_into().ok()?;
-        Some(Sums { expected, healthy, desired, disrupted, again })
+        Some(BudgetCounts { expected, healthy, desired, disrupted, recheck_at })
     }
 
     /// Returns the total number of pods that the owners of these pods want. Pods without an owner do not count. Returns
@@ -128,7 +130,7 @@ impl Manager {
         for uid in uids {
             let owner = self.index.owners.get(uid)?;
             let object = self.objects.get(owner.resource, &owner.name.0, &owner.name.1)?;
-            let of_deployment = shape::controller(&object).filter(|o| o["kind"] == DEPLOYMENTS.kind);
+            let of_deployment = object_fields::controller(&object).filter(|o| o["kind"] == DEPLOYMENTS.kind);
             if let Some(deployment) = of_deployment {
                 let name = text(&deployment["name"]);
                 let found = self.objects.get(&DEPLOYMENTS, &owner.name.0, name)?;
@@ -143,9 +145,9 @@ impl Manager {
     }
 }
 
-fn write(budget: &mut Value, stamp: &str, sums: Sums, generation: Value) {
-    let left = sums.healthy - sums.desired;
-    let allowed = if sums.expected <= 0 { 0 } else { left.max(0) };
+fn write_budget_status(budget: &mut Value, stamp: &str, sums: BudgetCounts, generation: Value) {
+    let surplus = sums.healthy - sums.desired;
+    let allowed = if sums.expected <= 0 { 0 } else { surplus.max(0) };
     if !budget["status"].is_object() {
         budget["status"] = json!({});
     }
@@ -160,8 +162,8 @@ fn write(budget: &mut Value, stamp: &str, sums: Sums, generation: Value) {
     } else {
         status["disruptedPods"] = Value::Object(sums.disrupted);
     }
-    let (says, why) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
-    allow(budget, stamp, says, why, "");
+    let (condition_status, why) = if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    set_disruption_allowed(budget, stamp, condition_status, why, "");
 }
 
 fn fail_safe(budget: &mut Value, stamp: &str, generation: Value) {
@@ -170,11 +172,11 @@ fn fail_safe(budget: &mut Value, stamp: &str, generation: Value) {
     }
     budget["status"]["disruptionsAllowed"] = json!(0);
     budget["status"]["observedGeneration"] = generation;
-    allow(budget, stamp, "False", "SyncFailed", "found no controllers for some of the pods");
+    set_disruption_allowed(budget, stamp, "False", "SyncFailed", "found no controllers for some of the pods");
 }
 
-fn allow(budget: &mut Value, stamp: &str, status: &str, reason: &str, message: &str) {
-    shape::set_condition(budget, stamp, "DisruptionAllowed", status, reason, message);
+fn set_disruption_allowed(budget: &mut Value, stamp: &str, status: &str, reason: &str, message: &str) {
+    object_fields::set_condition(budget, stamp, "DisruptionAllowed", status, reason, message);
     let generation = budget["metadata"]["generation"].clone();
     for condition in budget["status"]["conditions"].as_array_mut().into_iter().flatten() {
         condition["observedGeneration"] = generation.clone();

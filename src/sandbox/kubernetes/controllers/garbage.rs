@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{
     Manager, Work, expected,
     index::Name,
-    same,
-    shape::{self, text},
+    is_same_kind,
+    object_fields::{self, text},
 };
 use crate::sandbox::kubernetes::{
     Change, Resource, Verb,
@@ -21,14 +21,14 @@ fn held_by(object: &Value, finalizer: &str) -> bool {
 }
 
 /// Reports whether the object is being deleted and waits for the garbage collector.
-pub(super) fn awaited(object: &Value) -> bool {
-    shape::being_deleted(object) && (held_by(object, FOREGROUND) || held_by(object, ORPHAN))
+pub(super) fn awaits_garbage_collection(object: &Value) -> bool {
+    object_fields::is_being_deleted(object) && (held_by(object, FOREGROUND) || held_by(object, ORPHAN))
 }
 
 /// Removes the matching elements from a list in the metadata, and the list itself once it is empty.
-fn without(object: &mut Value, field: &str, gone: impl Fn(&Value) -> bool) {
+fn remove_elements(object: &mut Value, field: &str, predicate: impl Fn(&Value) -> bool) {
     let Some(list) = object["metadata"].get_mut(field).and_then(Value::as_array_mut) else { return };
-    list.retain(|one| !gone(one));
+    list.retain(|one| !predicate(one));
     if list.is_empty()
         && let Some(meta) = object["metadata"].as_object_mut()
     {
@@ -42,10 +42,10 @@ impl Manager {
         if self.index.owners.contains_key(uid) {
             return;
         }
-        self.take_dependants(uid);
+        self.delete_dependants(uid);
     }
 
-    fn take_dependants(&mut self, uid: &str) {
+    fn delete_dependants(&mut self, uid: &str) {
         for pod in self.index.of(uid) {
             self.delete_pod(&pod);
         }
@@ -57,39 +57,39 @@ impl Manager {
 
     /// Finishes the deletion of an owner. With foreground deletion the owner is removed once its dependants are gone.
     /// With orphan deletion it is removed once no dependant refers to it.
-    pub(super) fn owner_ends(&mut self, uid: &str, object: &Value) {
+    pub(super) fn finish_owner_deletion(&mut self, uid: &str, object: &Value) {
         if held_by(object, ORPHAN) {
-            self.let_go(uid);
+            self.orphan_dependants(uid);
         } else if held_by(object, FOREGROUND) {
-            self.take_dependants(uid);
+            self.delete_dependants(uid);
         } else {
             return;
         }
         self.catch_up();
         let empty = self.index.of(uid).is_empty() && !self.index.replica_sets.contains_key(uid);
         if let Some(owner) = self.index.owners.get(uid).filter(|_| empty).cloned() {
-            self.release(owner.resource, &owner.name);
+            self.remove_gc_finalizers(owner.resource, &owner.name);
         }
     }
 
     /// Removes the owner reference from all dependants.
-    fn let_go(&mut self, uid: &str) {
+    fn orphan_dependants(&mut self, uid: &str) {
         let pods = self.index.of(uid).into_iter().map(|name| (&PODS, name));
         let sets = self.index.replica_sets.get(uid).into_iter().flatten().map(|name| (&REPLICA_SETS, name.clone()));
         let all: Vec<_> = pods.chain(sets).collect();
         for (resource, name) in all {
             expected(self.objects.update(resource, &name.0, &name.1, |object| {
-                without(object, "ownerReferences", |owner| owner["uid"] == uid);
+                remove_elements(object, "ownerReferences", |owner| owner["uid"] == uid);
                 Ok(())
             }));
         }
     }
 
     /// Removes the garbage collector's finalizers from an object that is being deleted and owns nothing.
-    pub(super) fn release(&self, resource: &'static Resource, name: &Name) {
+    pub(super) fn remove_gc_finalizers(&self, resource: &'static Resource, name: &Name) {
         expected(self.objects.update(resource, &name.0, &name.1, |object| {
-            if shape::being_deleted(object) {
-                without(object, "finalizers", |f| f == FOREGROUND || f == ORPHAN);
+            if object_fields::is_being_deleted(object) {
+                remove_elements(object, "finalizers", |f| f == FOREGROUND || f == ORPHAN);
             }
             Ok(())
         }));
@@ -111,26 +111,28 @@ impl Manager {
     pub(super) fn namespace_changed(&mut self, change: &Change) {
         let name = text(&change.object["metadata"]["name"]).to_owned();
         if change.verb == Verb::Deleted {
-            self.index.ending_namespaces.remove(&name);
-        } else if shape::being_deleted(&change.object) && self.index.ending_namespaces.insert(name.clone()) {
-            self.soon(Work::Namespace(name));
+            self.index.terminating_namespaces.remove(&name);
+        } else if object_fields::is_being_deleted(&change.object)
+            && self.index.terminating_namespaces.insert(name.clone())
+        {
+            self.enqueue(Work::Namespace(name));
         }
     }
 
     /// Empties a terminating namespace. The last step removes the namespace itself.
     pub(super) fn namespace(&mut self, namespace: &str) {
-        if !self.index.ending_namespaces.contains(namespace) {
+        if !self.index.terminating_namespaces.contains(namespace) {
             return;
         }
         let (mut left, stamp) = (0, self.objects.stamp());
         for resource in ALL.iter().filter(|r| r.namespaced) {
             for object in self.objects.list(resource, namespace).0 {
                 let name = text(&object["metadata"]["name"]);
-                if same(resource, &PODS) {
+                if is_same_kind(resource, &PODS) {
                     self.delete_pod(&super::watch::name_of(&object));
-                } else if shape::finalizers(&object) {
+                } else if object_fields::finalizers(&object) {
                     expected(self.objects.update(resource, namespace, name, |object| {
-                        if !shape::being_deleted(object) {
+                        if !object_fields::is_being_deleted(object) {
                             object["metadata"]["deletionTimestamp"] = json!(stamp);
                         }
                         Ok(())
@@ -143,7 +145,7 @@ impl Manager {
         }
         if left == 0 {
             expected(self.objects.remove(&NAMESPACES, "", namespace, |namespace| {
-                if shape::finalizers(namespace) { Err(super::waits()) } else { Ok(()) }
+                if object_fields::finalizers(namespace) { Err(super::not_empty_error()) } else { Ok(()) }
             }));
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::shape::{self, text};
+use super::object_fields::{self, text};
 use crate::{
     model::selector::Selector,
     sandbox::kubernetes::{Resource, objects::Key},
@@ -28,7 +28,7 @@ pub(super) struct Pod {
     pub(super) ready: bool,
     /// Grace period in seconds once its deletion was requested.
     pub(super) terminating: Option<u64>,
-    /// Whether nothing terminates it: it has finalizers or the annotation [`shape::STUCK`].
+    /// Whether nothing terminates it: it has finalizers or the annotation [`object_fields::STUCK`].
     pub(super) held: bool,
     pub(super) never_ready: bool,
     pub(super) runs: bool,
@@ -52,19 +52,20 @@ impl Pod {
         Self {
             uid: text(&meta["uid"]).to_owned(),
             node: text(&object["spec"]["nodeName"]).to_owned(),
-            owner: shape::controller(object).map(|o| text(&o["uid"]).to_owned()),
+            owner: object_fields::controller(object).map(|o| text(&o["uid"]).to_owned()),
             phase: match text(&object["status"]["phase"]) {
                 "Running" => Phase::Running,
                 "Succeeded" => Phase::Succeeded,
                 "Failed" => Phase::Failed,
                 _ => Phase::Pending,
             },
-            ready: shape::says(object, "Ready") == "True",
-            terminating: shape::being_deleted(object).then(grace),
-            held: shape::finalizers(object) || shape::annotation(object, shape::STUCK) == "true",
-            never_ready: shape::annotation(object, shape::NEVER_READY) == "true",
-            runs: !shape::annotation(object, shape::RUNS).is_empty(),
-            mirror: meta["annotations"].get(shape::MIRROR).is_some(),
+            ready: object_fields::condition_status(object, "Ready") == "True",
+            terminating: object_fields::is_being_deleted(object).then(grace),
+            held: object_fields::finalizers(object)
+                || object_fields::annotation(object, object_fields::STUCK) == "true",
+            never_ready: object_fields::annotation(object, object_fields::NEVER_READY) == "true",
+            runs: !object_fields::annotation(object, object_fields::RUNS).is_empty(),
+            mirror: meta["annotations"].get(object_fields::MIRROR).is_some(),
             object: Arc::clone(object),
         }
     }
@@ -123,7 +124,7 @@ pub(super) struct Index {
     /// `ReplicaSets` by the Deployment's UID.
     pub(super) replica_sets: BTreeMap<String, BTreeSet<Name>>,
     pub(super) budgets: BTreeMap<Key, Budget>,
-    pub(super) ending_namespaces: BTreeSet<String>,
+    pub(super) terminating_namespaces: BTreeSet<String>,
 }
 
 impl Index {
@@ -155,7 +156,7 @@ impl Index {
     fn select(&mut self, name: &Name, object: &Value) {
         let mut labels = None;
         for (_, budget) in in_namespace_mut(&mut self.budgets, &name.0) {
-            let labels = labels.get_or_insert_with(|| shape::labels(object));
+            let labels = labels.get_or_insert_with(|| object_fields::labels(object));
             if budget.selector.as_ref().is_some_and(|s| s.matches(labels)) {
                 budget.pods.insert(Arc::clone(name));
             } else {
@@ -203,7 +204,7 @@ impl Index {
         }
         let from = Arc::new((key.0.clone(), String::new()));
         let those = self.pods.range(from..).take_while(|(name, _)| name.0 == key.0);
-        let selects = |pod: &Pod| selector.as_ref().is_some_and(|s| s.matches(&shape::labels(&pod.object)));
+        let selects = |pod: &Pod| selector.as_ref().is_some_and(|s| s.matches(&object_fields::labels(&pod.object)));
         let pods = those.filter(|(_, pod)| selects(pod)).map(|(name, _)| Arc::clone(name)).collect();
         self.budgets.insert(key.clone(), Budget { selector, pods });
     }

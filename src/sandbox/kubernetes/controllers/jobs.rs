@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::{
     Manager, Work,
     index::{Name, Phase},
+    object_fields::{self, text},
     owners::count,
-    shape::{self, text},
 };
-use crate::sandbox::{durations::length, kubernetes::resource::JOBS};
+use crate::sandbox::{durations::duration_from_secs, kubernetes::resource::JOBS};
 
 /// UIDs of the pods that each Job has already counted. A pod that is deleted afterwards stays counted.
 #[derive(Default)]
@@ -25,8 +25,9 @@ impl Jobs {
     }
 }
 
-fn ended(job: &Value) -> bool {
-    shape::says(job, "Complete") == "True" || shape::says(job, "Failed") == "True"
+fn is_finished(job: &Value) -> bool {
+    object_fields::condition_status(job, "Complete") == "True"
+        || object_fields::condition_status(job, "Failed") == "True"
 }
 
 impl Manager {
@@ -35,8 +36,8 @@ impl Manager {
         if job["spec"]["managedBy"].as_str().is_some_and(|by| by != "kubernetes.io/job-controller") {
             return;
         }
-        if ended(job) {
-            return self.job_after_end(uid, job);
+        if is_finished(job) {
+            return self.delete_expired_job(uid, job);
         }
         let number = |field: &str| job["status"][field].as_u64().unwrap_or(0);
         let pods = self.index.of(uid).into_iter().filter_map(|name| self.index.pods.get(&name));
@@ -56,13 +57,13 @@ impl Manager {
         let spec = &job["spec"];
         let completions = count(&spec["completions"]) as u64;
         let complete = succeeded >= completions;
-        let lost = failed > spec["backoffLimit"].as_u64().unwrap_or(6);
+        let backoff_limit_exceeded = failed > spec["backoffLimit"].as_u64().unwrap_or(6);
         let left = usize::try_from(completions.saturating_sub(succeeded)).unwrap_or(0);
-        let stopped = complete || lost || spec["suspend"] == true;
-        let wanted = if stopped { 0 } else { count(&spec["parallelism"]).min(left) };
+        let stopped = complete || backoff_limit_exceeded || spec["suspend"] == true;
+        let desired = if stopped { 0 } else { count(&spec["parallelism"]).min(left) };
         let (active, _) = self.index.counts(uid);
-        for _ in active..wanted {
-            let mut pod = shape::from_template(job, &format!("{}-", name.1));
+        for _ in active..desired {
+            let mut pod = object_fields::from_template(job, &format!("{}-", name.1));
             for (label, value) in [("job-name", &job["metadata"]["name"]), ("controller-uid", &job["metadata"]["uid"])]
             {
                 pod["metadata"]["labels"][format!("batch.kubernetes.io/{label}")] = value.clone();
@@ -70,8 +71,8 @@ impl Manager {
             }
             self.create_pod(&name.0, pod);
         }
-        if active > wanted {
-            self.delete_some(uid, active - wanted);
+        if active > desired {
+            self.scale_down(uid, active - desired);
         }
         self.catch_up();
         let ((active, ready), stamp) = (self.index.counts(uid), self.objects.stamp());
@@ -87,30 +88,30 @@ impl Manager {
             if complete {
                 holder["status"]["completionTime"] = json!(stamp);
                 for kind in ["SuccessCriteriaMet", "Complete"] {
-                    shape::set_condition(&mut holder, &stamp, kind, "True", "CompletionsReached", "");
+                    object_fields::set_condition(&mut holder, &stamp, kind, "True", "CompletionsReached", "");
                 }
-            } else if lost {
+            } else if backoff_limit_exceeded {
                 let why = "Job has reached the specified backoff limit";
-                shape::set_condition(&mut holder, &stamp, "Failed", "True", "BackoffLimitExceeded", why);
+                object_fields::set_condition(&mut holder, &stamp, "Failed", "True", "BackoffLimitExceeded", why);
             }
             *status = holder["status"].take();
         });
-        if complete || lost {
-            self.soon(Work::Owner(uid.to_owned()));
+        if complete || backoff_limit_exceeded {
+            self.enqueue(Work::Owner(uid.to_owned()));
         }
     }
 
     /// Deletes a finished Job after its TTL, if it has one.
-    fn job_after_end(&mut self, uid: &str, job: &Value) {
-        let Some(live) = job["spec"]["ttlSecondsAfterFinished"].as_f64() else { return };
-        let end = ["Complete", "Failed"].into_iter().find_map(|kind| shape::condition(job, kind));
+    fn delete_expired_job(&mut self, uid: &str, job: &Value) {
+        let Some(ttl) = job["spec"]["ttlSecondsAfterFinished"].as_f64() else { return };
+        let end = ["Complete", "Failed"].into_iter().find_map(|kind| object_fields::condition(job, kind));
         let end: Option<Timestamp> = end.and_then(|c| text(&c["lastTransitionTime"]).parse().ok());
         let now = self.objects.clock().wall();
         let age = end.map_or(0.0, |end| now.duration_since(end).as_secs_f64());
-        if age < live {
-            return self.after(length(live - age), Work::Owner(uid.to_owned()));
+        if age < ttl {
+            return self.enqueue_after(duration_from_secs(ttl - age), Work::Owner(uid.to_owned()));
         }
         let (namespace, name) = (text(&job["metadata"]["namespace"]), text(&job["metadata"]["name"]));
-        super::expected(self.objects.remove(&JOBS, namespace, name, |job| super::the_one(job, uid)));
+        super::expected(self.objects.remove(&JOBS, namespace, name, |job| super::check_uid(job, uid)));
     }
 }

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::{
     Manager, Work,
     index::{Name, Phase, Pod},
-    shape::{self, text},
+    object_fields::{self, text},
 };
-use crate::sandbox::{durations::length, kubernetes::resource::PODS, machines::State};
+use crate::sandbox::{durations::duration_from_secs, kubernetes::resource::PODS, machines::State};
 
 /// Next step of a kubelet with a pod.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,15 +45,15 @@ impl Kubelets {
 
 impl Manager {
     /// Marks the kubelets of machines that are up as running.
-    pub(super) fn kubelets_begin(&mut self) {
+    pub(super) fn init_kubelets(&mut self) {
         for machine in self.machines.list() {
-            let up = self.machines.look(&machine.address).is_some_and(|seen| seen.state == State::Up);
+            let up = self.machines.machine_status(&machine.address).is_some_and(|seen| seen.state == State::Up);
             self.kubelets.running.insert(machine.address, up);
         }
     }
 
     /// Drops the steps of pods that no longer exist, after a relist.
-    pub(super) fn kubelets_forget(&mut self) {
+    pub(super) fn prune_kubelet_steps(&mut self) {
         let pods = &self.index.pods;
         self.kubelets.steps.retain(|name, _| pods.contains_key(name));
     }
@@ -76,12 +76,12 @@ impl Manager {
         }
     }
 
-    pub(super) fn kubelet_sees(&mut self, name: &Name, before: Option<&Pod>) {
+    pub(super) fn kubelet_on_pod(&mut self, name: &Name, before: Option<&Pod>) {
         let Some(pod) = self.index.pods.get(name) else {
             self.kubelets.steps.remove(name);
-            self.agenda.cancel(&Work::Pod(Arc::clone(name)));
+            self.work_queue.cancel(&Work::Pod(Arc::clone(name)));
             if let Some(before) = before.filter(|pod| pod.mirror) {
-                self.mirror_again(before);
+                self.recreate_mirror_pod(before);
             }
             return;
         };
@@ -92,26 +92,27 @@ impl Manager {
         }
         let Some(step) = step else {
             self.kubelets.steps.remove(name);
-            self.agenda.cancel(&Work::Pod(Arc::clone(name)));
+            self.work_queue.cancel(&Work::Pod(Arc::clone(name)));
             return;
         };
-        let takes = match step {
-            Step::Start => self.pace.pod_start.draw(&mut self.kubelets.starts),
+        let duration = match step {
+            Step::Start => self.durations.pod_start.draw(&mut self.kubelets.starts),
             Step::Stop(grace) => {
-                let own = shape::annotation(&pod.object, shape::STOPS).parse().ok().map(length);
-                let own = own.unwrap_or_else(|| self.pace.pod_stop.draw(&mut self.kubelets.stops));
-                own.min(std::time::Duration::from_secs(grace))
+                let stop_time =
+                    object_fields::annotation(&pod.object, object_fields::STOPS).parse().ok().map(duration_from_secs);
+                let stop_time = stop_time.unwrap_or_else(|| self.durations.pod_stop.draw(&mut self.kubelets.stops));
+                stop_time.min(std::time::Duration::from_secs(grace))
             }
             Step::Succeed => {
-                let runs = shape::annotation(&pod.object, shape::RUNS).parse().unwrap_or(0.0);
+                let runs = object_fields::annotation(&pod.object, object_fields::RUNS).parse().unwrap_or(0.0);
                 let started = &pod.object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"];
                 let now = self.objects.clock().wall();
                 let started = text(started).parse().unwrap_or(now);
-                length(runs - now.duration_since(started).as_secs_f64())
+                duration_from_secs(runs - now.duration_since(started).as_secs_f64())
             }
         };
         self.kubelets.steps.insert(Arc::clone(name), (pod.uid.clone(), step));
-        self.agenda.replan(Work::Pod(Arc::clone(name)), Instant::now() + takes);
+        self.work_queue.set_at(Work::Pod(Arc::clone(name)), Instant::now() + duration);
     }
 
     /// Executes the next step of a pod, which is due.
@@ -119,7 +120,7 @@ impl Manager {
         let Some((uid, step)) = self.kubelets.steps.remove(name) else { return };
         let Some(pod) = self.index.pods.get(name) else { return };
         if pod.uid != uid || self.step_of(pod) != Some(step) {
-            return self.kubelet_sees(name, None);
+            return self.kubelet_on_pod(name, None);
         }
         let now = self.objects.clock().wall();
         match step {
@@ -141,19 +142,19 @@ impl Manager {
             if pod.terminating.is_none() && pod.phase == Phase::Running {
                 self.write_pod(&name, &uid, |pod| restart(pod, now));
             }
-            self.kubelet_sees(&name, None);
+            self.kubelet_on_pod(&name, None);
         }
     }
 
     /// Stops all pod steps of a machine that is down.
-    pub(super) fn pods_stand_still(&mut self, node: &str) {
+    pub(super) fn cancel_pod_steps(&mut self, node: &str) {
         for name in self.index.on(node) {
-            self.kubelet_sees(&name, None);
+            self.kubelet_on_pod(&name, None);
         }
     }
 
     /// Recreates the mirror of a static pod, while its Node exists.
-    fn mirror_again(&self, before: &Pod) {
+    fn recreate_mirror_pod(&self, before: &Pod) {
         if !self.index.nodes.contains_key(&before.node) || !self.kubelet_runs(&before.node) {
             return;
         }
@@ -174,7 +175,7 @@ fn stamp(now: Timestamp) -> String {
 
 /// Writes the status of a pod that runs on the machine with this address.
 pub(crate) fn run(pod: &mut Value, now: Timestamp, host: &str) {
-    let (now, never) = (stamp(now), shape::annotation(pod, shape::NEVER_READY) == "true");
+    let (now, never) = (stamp(now), object_fields::annotation(pod, object_fields::NEVER_READY) == "true");
     let ready = if never { "False" } else { "True" };
     let ip = address_of_pod(text(&pod["metadata"]["uid"]));
     let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or(0);
@@ -197,7 +198,7 @@ pub(crate) fn run(pod: &mut Value, now: Timestamp, host: &str) {
         ("ContainersReady", ready, why),
         ("PodScheduled", "True", ""),
     ] {
-        shape::set_condition(pod, &now, kind, status, reason, "");
+        object_fields::set_condition(pod, &now, kind, status, reason, "");
     }
     let status = &mut pod["status"];
     if status["startTime"].is_null() {
@@ -221,8 +222,8 @@ fn address_of_pod(uid: &str) -> String {
 fn end(pod: &mut Value, now: Timestamp, phase: &str) {
     let now = stamp(now);
     let (code, reason) = if phase == "Succeeded" { (0, "PodCompleted") } else { (137, "PodFailed") };
-    shape::set_condition(pod, &now, "Ready", "False", reason, "");
-    shape::set_condition(pod, &now, "ContainersReady", "False", reason, "");
+    object_fields::set_condition(pod, &now, "Ready", "False", reason, "");
+    object_fields::set_condition(pod, &now, "ContainersReady", "False", reason, "");
     pod["status"]["phase"] = json!(phase);
     for container in pod["status"]["containerStatuses"].as_array_mut().into_iter().flatten() {
         let why = if code == 0 { "Completed" } else { "Error" };
@@ -238,8 +239,8 @@ fn restart(pod: &mut Value, now: Timestamp) {
         return end(pod, now, "Failed");
     }
     let now = stamp(now);
-    shape::set_condition(pod, &now, "Ready", "False", "ContainersNotReady", "");
-    shape::set_condition(pod, &now, "ContainersReady", "False", "ContainersNotReady", "");
+    object_fields::set_condition(pod, &now, "Ready", "False", "ContainersNotReady", "");
+    object_fields::set_condition(pod, &now, "ContainersReady", "False", "ContainersNotReady", "");
     for container in pod["status"]["containerStatuses"].as_array_mut().into_iter().flatten() {
         container["restartCount"] = json!(container["restartCount"].as_u64().unwrap_or(0) + 1);
         container["lastState"] = json!({"terminated": {"exitCode": 255, "reason": "Unknown", "finishedAt": now}});

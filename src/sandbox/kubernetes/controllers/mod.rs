@@ -4,7 +4,6 @@
 //! agenda of deadlines. It sleeps while nothing changes and nothing is due. Each file is one controller: its reaction
 //! to changes, and its work when a deadline is due.
 
-mod agenda;
 pub(crate) mod daemons;
 pub(crate) mod deployments;
 mod disruption;
@@ -13,13 +12,14 @@ mod index;
 mod jobs;
 pub(crate) mod kubelet;
 pub(crate) mod nodes;
+pub(crate) mod object_fields;
 mod owners;
 mod scheduler;
-pub(crate) mod shape;
 pub(crate) mod stateful;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod work_queue;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -27,14 +27,14 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-pub use self::shape::{MIRROR, NEVER_READY, RUNS, STOPS, STUCK};
+pub use self::object_fields::{MIRROR, NEVER_READY, RUNS, STOPS, STUCK};
 use self::{
-    agenda::Agenda,
     index::{Index, Name},
+    work_queue::WorkQueue,
 };
-use super::{Objects, Refusal, Resource, objects::Key, resource::PODS};
+use super::{ObjectError, Objects, Resource, objects::Key, resource::PODS};
 use crate::sandbox::{
-    durations::{Durations, length},
+    durations::{Durations, duration_from_secs},
     machines::Machines,
 };
 
@@ -54,8 +54,8 @@ impl Drop for Controllers {
 
 impl Controllers {
     /// Starts the controllers over these objects and machines. `seed` determines every random choice.
-    pub fn start(objects: Objects, machines: Machines, pace: Durations, seed: u64) -> Self {
-        Self { task: tokio::spawn(Manager::new(objects, machines, pace, seed).run()) }
+    pub fn start(objects: Objects, machines: Machines, durations: Durations, seed: u64) -> Self {
+        Self { task: tokio::spawn(Manager::new(objects, machines, durations, seed).run()) }
     }
 }
 
@@ -91,33 +91,33 @@ enum Work {
 struct Manager {
     objects: Objects,
     machines: Machines,
-    pace: Durations,
+    durations: Durations,
     index: Index,
-    agenda: Agenda<Work>,
+    work_queue: WorkQueue<Work>,
     /// Last revision that the index contains.
     seen: u64,
     /// Number of power log entries that were read.
     power_seen: usize,
     kubelets: kubelet::Kubelets,
     /// Work that kubelets would have done since they were frozen.
-    held: BTreeSet<Work>,
+    frozen_work: BTreeSet<Work>,
     scheduler: scheduler::Scheduler,
     jobs: jobs::Jobs,
 }
 
 impl Manager {
-    fn new(objects: Objects, machines: Machines, pace: Durations, seed: u64) -> Self {
+    fn new(objects: Objects, machines: Machines, durations: Durations, seed: u64) -> Self {
         let mut seeds = Rng::with_seed(seed);
         Self {
             objects,
             machines,
-            pace,
+            durations,
             index: Index::default(),
-            agenda: Agenda::new(),
+            work_queue: WorkQueue::new(),
             seen: 0,
             power_seen: 0,
             kubelets: kubelet::Kubelets::new(&mut seeds),
-            held: BTreeSet::new(),
+            frozen_work: BTreeSet::new(),
             scheduler: scheduler::Scheduler::default(),
             jobs: jobs::Jobs::default(),
         }
@@ -133,24 +133,24 @@ impl Manager {
             let mut done = 0;
             loop {
                 self.catch_up();
-                if !self.held.is_empty() && !self.machines.kubelets_frozen() {
-                    for work in std::mem::take(&mut self.held) {
-                        self.agenda.plan(work, Instant::now());
+                if !self.frozen_work.is_empty() && !self.machines.kubelets_frozen() {
+                    for work in std::mem::take(&mut self.frozen_work) {
+                        self.work_queue.add_at(work, Instant::now());
                     }
                 }
-                let Some(work) = self.agenda.pop(Instant::now()) else { break };
-                let of_kubelets = matches!(work, Work::Kubelet(_) | Work::NodeReady(_) | Work::Pod(_));
-                if of_kubelets && self.machines.kubelets_frozen() {
-                    self.held.insert(work);
+                let Some(work) = self.work_queue.pop(Instant::now()) else { break };
+                let is_kubelet_work = matches!(work, Work::Kubelet(_) | Work::NodeReady(_) | Work::Pod(_));
+                if is_kubelet_work && self.machines.kubelets_frozen() {
+                    self.frozen_work.insert(work);
                 } else {
-                    self.act(work);
+                    self.process(work);
                 }
                 done += 1;
                 if done % BATCH == 0 {
                     tokio::task::yield_now().await;
                 }
             }
-            let due = self.agenda.next();
+            let due = self.work_queue.next();
             let wait = async {
                 match due {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -167,7 +167,7 @@ impl Manager {
         }
     }
 
-    fn act(&mut self, work: Work) {
+    fn process(&mut self, work: Work) {
         match work {
             Work::Kubelet(address) => self.kubelet_reports(&address),
             Work::NodeReady(address) => self.node_ready(&address),
@@ -178,25 +178,25 @@ impl Manager {
             Work::Daemon(uid, node) => self.daemon(&uid, &node),
             Work::Budget(key) => self.budget(&key),
             Work::Dependants(uid) => self.dependants(&uid),
-            Work::Release(resource, name) => self.release(resource, &name),
+            Work::Release(resource, name) => self.remove_gc_finalizers(resource, &name),
             Work::Orphans(node) => self.orphans(&node),
             Work::Namespace(name) => self.namespace(&name),
         }
     }
 
     /// Schedules the work after the controllers' lag.
-    fn soon(&mut self, work: Work) {
-        self.after(length(self.pace.lag), work);
+    fn enqueue(&mut self, work: Work) {
+        self.enqueue_after(duration_from_secs(self.durations.lag), work);
     }
 
-    fn after(&mut self, lag: Duration, work: Work) {
-        self.agenda.plan(work, Instant::now() + lag);
+    fn enqueue_after(&mut self, lag: Duration, work: Work) {
+        self.work_queue.add_at(work, Instant::now() + lag);
     }
 
     /// Updates a pod, if it still has this UID.
     fn write_pod(&self, name: &Name, uid: &str, change: impl FnOnce(&mut Value)) {
         let written = self.objects.update(&PODS, &name.0, &name.1, |pod| {
-            the_one(pod, uid)?;
+            check_uid(pod, uid)?;
             change(pod);
             Ok(())
         });
@@ -205,18 +205,18 @@ impl Manager {
 
     /// Removes a pod, if it still has this UID.
     fn remove_pod(&self, name: &Name, uid: &str) {
-        expected(self.objects.remove(&PODS, &name.0, &name.1, |pod| the_one(pod, uid)));
+        expected(self.objects.remove(&PODS, &name.0, &name.1, |pod| check_uid(pod, uid)));
     }
 
     /// Deletes a pod gracefully. An unbound pod without finalizers is removed at once.
     fn delete_pod(&self, name: &Name) {
         let Some(pod) = self.index.pods.get(name).filter(|pod| pod.terminating.is_none()) else { return };
-        if pod.node.is_empty() && !shape::finalizers(&pod.object) {
+        if pod.node.is_empty() && !object_fields::finalizers(&pod.object) {
             return self.remove_pod(name, &pod.uid);
         }
         let now = self.objects.clock().wall();
         self.write_pod(name, &pod.uid, |pod| {
-            if shape::being_deleted(pod) {
+            if object_fields::is_being_deleted(pod) {
                 return;
             }
             let grace = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
@@ -228,24 +228,28 @@ impl Manager {
 }
 
 /// Reports whether both are the same kind.
-fn same(a: &'static Resource, b: &'static Resource) -> bool {
+fn is_same_kind(a: &'static Resource, b: &'static Resource) -> bool {
     std::ptr::eq(a, b)
 }
 
 /// Refuses another object of the same name.
-fn the_one(object: &Value, uid: &str) -> Result<(), Refusal> {
-    if object["metadata"]["uid"] == uid { Ok(()) } else { Err(Refusal::new(409, "Conflict", "another of this name")) }
+fn check_uid(object: &Value, uid: &str) -> Result<(), ObjectError> {
+    if object["metadata"]["uid"] == uid {
+        Ok(())
+    } else {
+        Err(ObjectError::new(409, "Conflict", "another of this name"))
+    }
 }
 
 /// Refuses a removal that is not possible yet.
-fn waits() -> Refusal {
-    Refusal::new(409, "Conflict", "it is not empty yet")
+fn not_empty_error() -> ObjectError {
+    ObjectError::new(409, "Conflict", "it is not empty yet")
 }
 
 /// Ignores a failed write. The object may have been deleted or replaced meanwhile, and the controller will see that
 /// change.
-fn expected<T>(result: Result<T, Refusal>) {
-    if let Err(refusal) = result {
-        tracing::debug!(code = refusal.code, "a controller's write: {}", refusal.message);
+fn expected<T>(result: Result<T, ObjectError>) {
+    if let Err(object_error) = result {
+        tracing::debug!(code = object_error.code, "a controller's write: {}", object_error.message);
     }
 }

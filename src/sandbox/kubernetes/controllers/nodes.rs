@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::{
     Manager, Work, expected,
-    shape::{self, text},
+    object_fields::{self, text},
 };
 use crate::sandbox::{
-    durations::length,
+    durations::duration_from_secs,
     kubernetes::resource::NODES,
     machines::{Machine, State},
 };
@@ -61,11 +61,13 @@ pub(crate) fn report(node: &mut Value, now: &str, boot_id: &str, fault: Option<&
     }
     node["status"]["nodeInfo"]["bootID"] = json!(boot_id);
     for (kind, reason) in PRESSURES {
-        shape::set_condition(node, now, kind, "False", reason, "");
+        object_fields::set_condition(node, now, kind, "False", reason, "");
     }
     match fault {
-        None => shape::set_condition(node, now, "Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-        Some(why) => shape::set_condition(node, now, "Ready", "False", "KubeletNotReady", why),
+        None => {
+            object_fields::set_condition(node, now, "Ready", "True", "KubeletReady", "kubelet is posting ready status")
+        }
+        Some(why) => object_fields::set_condition(node, now, "Ready", "False", "KubeletNotReady", why),
     }
 }
 
@@ -90,11 +92,11 @@ impl Manager {
 
     pub(super) fn machine_down(&mut self, address: &str) {
         self.kubelets.running.insert(address.to_owned(), false);
-        self.agenda.cancel(&Work::Kubelet(address.to_owned()));
-        self.agenda.cancel(&Work::NodeReady(address.to_owned()));
+        self.work_queue.cancel(&Work::Kubelet(address.to_owned()));
+        self.work_queue.cancel(&Work::NodeReady(address.to_owned()));
         for node in self.nodes_at(address) {
-            self.pods_stand_still(&node);
-            self.after(length(self.pace.node_monitor_grace), Work::NodeSilent(node));
+            self.cancel_pod_steps(&node);
+            self.enqueue_after(duration_from_secs(self.durations.node_monitor_grace), Work::NodeSilent(node));
         }
     }
 
@@ -102,13 +104,13 @@ impl Manager {
         if self.machines.machine(address).is_some_and(|m| m.apart) {
             return;
         }
-        let takes = self.pace.kubelet_start.draw(&mut self.kubelets.boots);
-        self.after(takes, Work::Kubelet(address.to_owned()));
+        let delay = self.durations.kubelet_start.draw(&mut self.kubelets.boots);
+        self.enqueue_after(delay, Work::Kubelet(address.to_owned()));
     }
 
     /// Handles a kubelet's first report after a boot. Registers the Node if there is none.
     pub(super) fn kubelet_reports(&mut self, address: &str) {
-        let Some(seen) = self.machines.look(address).filter(|seen| seen.state == State::Up) else { return };
+        let Some(seen) = self.machines.machine_status(address).filter(|seen| seen.state == State::Up) else { return };
         let stamp = self.objects.stamp();
         self.kubelets.running.insert(address.to_owned(), true);
         let mut nodes = self.nodes_at(address);
@@ -120,7 +122,7 @@ impl Manager {
             nodes = vec![machine.name];
         }
         for node in nodes {
-            self.agenda.cancel(&Work::NodeSilent(node.clone()));
+            self.work_queue.cancel(&Work::NodeSilent(node.clone()));
             let fault = "container runtime status check may not have completed yet";
             expected(self.objects.update(&NODES, "", &node, |n| {
                 report(n, &stamp, &seen.boot_id, Some(fault));
@@ -129,16 +131,16 @@ impl Manager {
             self.catch_up();
             self.pods_after_boot(&node);
         }
-        let takes = self.pace.node_ready.draw(&mut self.kubelets.boots);
-        self.after(takes, Work::NodeReady(address.to_owned()));
+        let delay = self.durations.node_ready.draw(&mut self.kubelets.boots);
+        self.enqueue_after(delay, Work::NodeReady(address.to_owned()));
     }
 
     /// Reports Ready, or reports the fault and tries again later.
     pub(super) fn node_ready(&mut self, address: &str) {
-        let Some(seen) = self.machines.look(address).filter(|seen| seen.state == State::Up) else { return };
+        let Some(seen) = self.machines.machine_status(address).filter(|seen| seen.state == State::Up) else { return };
         let trouble = seen.trouble_until.filter(|until| *until > Instant::now());
         if let Some(until) = trouble {
-            self.agenda.plan(Work::NodeReady(address.to_owned()), until);
+            self.work_queue.add_at(Work::NodeReady(address.to_owned()), until);
         }
         let fault = trouble.map(|_| "container runtime is down: /var/lib/containerd: input/output error");
         let stamp = self.objects.stamp();
@@ -162,14 +164,14 @@ impl Manager {
             let kinds = PRESSURES.iter().map(|(kind, _)| *kind).chain(["Ready"]);
             for kind in kinds {
                 let why = "Kubelet stopped posting node status.";
-                shape::set_condition(n, &stamp, kind, "Unknown", "NodeStatusUnknown", why);
+                object_fields::set_condition(n, &stamp, kind, "Unknown", "NodeStatusUnknown", why);
             }
             Ok(())
         }));
         for name in self.index.on(node) {
             let Some(pod) = self.index.pods.get(&name).filter(|pod| pod.ready) else { continue };
             self.write_pod(&name, &pod.uid, |pod| {
-                shape::set_condition(pod, &stamp, "Ready", "False", "NodeNotReady", "");
+                object_fields::set_condition(pod, &stamp, "Ready", "False", "NodeNotReady", "");
             });
         }
     }
@@ -182,13 +184,13 @@ impl Manager {
             Some(now) => self.index.nodes.insert(node.clone(), Arc::clone(now)),
             None => self.index.nodes.remove(&node),
         };
-        self.scheduler_sees_node(&node);
+        self.scheduler_on_node(&node);
         if now.is_none() {
-            self.agenda.cancel(&Work::NodeSilent(node.clone()));
-            return self.after(length(self.pace.orphan_grace), Work::Orphans(node));
+            self.work_queue.cancel(&Work::NodeSilent(node.clone()));
+            return self.enqueue_after(duration_from_secs(self.durations.orphan_grace), Work::Orphans(node));
         }
         if Self::relabelled(before, object) {
-            self.daemons_see_node(&node);
+            self.daemon_sets_on_node(&node);
         }
         let new = before.is_none_or(|b| b["metadata"]["uid"] != object["metadata"]["uid"]);
         if new {
@@ -197,22 +199,25 @@ impl Manager {
     }
 
     fn node_added(&mut self, node: &str, object: &Value) {
-        let seen = self.address_of(node).and_then(|address| Some((self.machines.look(&address)?, address)));
+        let seen = self.address_of(node).and_then(|address| Some((self.machines.machine_status(&address)?, address)));
         match seen {
             Some((seen, address)) if self.kubelets.running.get(&address) == Some(&true) => {
                 let known = object["status"]["nodeInfo"]["bootID"] == seen.boot_id.as_str();
-                if !known || shape::says(object, "Ready") != "True" {
-                    let takes = self.pace.node_ready.draw(&mut self.kubelets.boots);
-                    self.after(takes, Work::NodeReady(address));
+                if !known || object_fields::condition_status(object, "Ready") != "True" {
+                    let delay = self.durations.node_ready.draw(&mut self.kubelets.boots);
+                    self.enqueue_after(delay, Work::NodeReady(address));
                 }
             }
-            _ if shape::says(object, "Ready") == "Unknown" => {}
-            _ => self.after(length(self.pace.node_monitor_grace), Work::NodeSilent(node.to_owned())),
+            _ if object_fields::condition_status(object, "Ready") == "Unknown" => {}
+            _ => self.enqueue_after(
+                duration_from_secs(self.durations.node_monitor_grace),
+                Work::NodeSilent(node.to_owned()),
+            ),
         }
         // Pods may have existed before their Node.
         let pods: BTreeSet<_> = self.index.on(node).into_iter().collect();
         for name in pods {
-            self.kubelet_sees(&name, None);
+            self.kubelet_on_pod(&name, None);
         }
     }
 }

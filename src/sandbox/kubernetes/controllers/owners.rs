@@ -5,11 +5,10 @@ use std::cmp::Reverse;
 use serde_json::{Value, json};
 
 use super::{
-    Manager, Work, expected,
+    Manager, Work, check_uid, expected,
     index::{Name, Owner, Phase, Pod},
-    same,
-    shape::{self, text},
-    the_one,
+    is_same_kind,
+    object_fields::{self, text},
 };
 use crate::sandbox::kubernetes::{
     Change, Resource, Verb,
@@ -21,7 +20,7 @@ impl Manager {
     pub(super) fn owner_changed(&mut self, change: &Change) {
         let (object, name) = (&change.object, super::watch::name_of(&change.object));
         let uid = text(&object["metadata"]["uid"]).to_owned();
-        if same(change.resource, &REPLICA_SETS) {
+        if is_same_kind(change.resource, &REPLICA_SETS) {
             if let Some(before) = change.before.as_deref() {
                 self.replica_set_changed(&name, before, true);
             }
@@ -32,22 +31,23 @@ impl Manager {
         if change.verb == Verb::Deleted {
             self.index.owners.remove(&uid);
             self.jobs.forget(&uid);
-            return self.soon(Work::Dependants(uid));
+            return self.enqueue(Work::Dependants(uid));
         }
         self.index.owners.insert(uid.clone(), Owner { resource: change.resource, name });
         let before = change.before.as_deref();
         let as_before = |field: &str| before.is_some_and(|b| b[field] == object[field]);
-        let same_end = before.is_some_and(|b| shape::being_deleted(b) == shape::being_deleted(object));
+        let same_end =
+            before.is_some_and(|b| object_fields::is_being_deleted(b) == object_fields::is_being_deleted(object));
         if !as_before("spec") || !same_end {
-            if same(change.resource, &DAEMON_SETS) {
+            if is_same_kind(change.resource, &DAEMON_SETS) {
                 self.daemon_set_changed(&uid);
             }
-            self.soon(Work::Owner(uid));
+            self.enqueue(Work::Owner(uid));
         }
     }
 
     /// Handles an owned pod that was added, changed or deleted.
-    pub(super) fn owners_see(&mut self, name: &Name, before: Option<&Pod>) {
+    pub(super) fn owners_on_pod(&mut self, name: &Name, before: Option<&Pod>) {
         let now = self.index.pods.get(name);
         if let (Some(before), Some(now)) = (before, now)
             && before.owner == now.owner
@@ -55,17 +55,17 @@ impl Manager {
         {
             return;
         }
-        let kind = |pod: &Pod| shape::controller(&pod.object).map(|o| text(&o["kind"]).to_owned());
+        let kind = |pod: &Pod| object_fields::controller(&pod.object).map(|o| text(&o["kind"]).to_owned());
         let of = |pod: &Pod| Some((pod.owner.clone()?, kind(pod)?, pod.node.clone()));
         let concerned: Vec<_> = [before, now].into_iter().flatten().filter_map(of).collect();
         for (uid, kind, node) in concerned {
             if self.index.owners.contains_key(&uid) {
                 if kind == DAEMON_SETS.kind && !node.is_empty() {
-                    self.soon(Work::Daemon(uid.clone(), node));
+                    self.enqueue(Work::Daemon(uid.clone(), node));
                 }
-                self.soon(Work::Owner(uid));
+                self.enqueue(Work::Owner(uid));
             } else if [REPLICA_SETS.kind, STATEFUL_SETS.kind, DAEMON_SETS.kind, JOBS.kind].contains(&kind.as_str()) {
-                self.soon(Work::Dependants(uid));
+                self.enqueue(Work::Dependants(uid));
             }
         }
     }
@@ -77,27 +77,27 @@ impl Manager {
         if object["metadata"]["uid"] != uid {
             return;
         }
-        if shape::being_deleted(&object) {
-            return self.owner_ends(uid, &object);
+        if object_fields::is_being_deleted(&object) {
+            return self.finish_owner_deletion(uid, &object);
         }
         match resource {
-            r if same(r, &REPLICA_SETS) => self.replica_set(uid, &name, &object),
-            r if same(r, &DEPLOYMENTS) => self.deployment(uid, &name, &object),
-            r if same(r, &STATEFUL_SETS) => self.stateful_set(uid, &name, &object),
-            r if same(r, &DAEMON_SETS) => self.daemon_set(uid, &name, &object),
-            r if same(r, &JOBS) => self.job(uid, &name, &object),
+            r if is_same_kind(r, &REPLICA_SETS) => self.replica_set(uid, &name, &object),
+            r if is_same_kind(r, &DEPLOYMENTS) => self.deployment(uid, &name, &object),
+            r if is_same_kind(r, &STATEFUL_SETS) => self.stateful_set(uid, &name, &object),
+            r if is_same_kind(r, &DAEMON_SETS) => self.daemon_set(uid, &name, &object),
+            r if is_same_kind(r, &JOBS) => self.job(uid, &name, &object),
             _ => {}
         }
     }
 
     fn replica_set(&mut self, uid: &str, name: &Name, object: &Value) {
-        let wanted = count(&object["spec"]["replicas"]);
+        let desired = count(&object["spec"]["replicas"]);
         let (active, _) = self.index.counts(uid);
-        for _ in active..wanted {
-            self.create_pod(&name.0, shape::from_template(object, &format!("{}-", name.1)));
+        for _ in active..desired {
+            self.create_pod(&name.0, object_fields::from_template(object, &format!("{}-", name.1)));
         }
-        if active > wanted {
-            self.delete_some(uid, active - wanted);
+        if active > desired {
+            self.scale_down(uid, active - desired);
         }
         self.catch_up();
         let (active, ready) = self.index.counts(uid);
@@ -112,7 +112,7 @@ impl Manager {
 
     /// Deletes the pods of an owner that matter least: first those that are not bound, not running or not Ready, and
     /// the youngest.
-    pub(super) fn delete_some(&self, uid: &str, number: usize) {
+    pub(super) fn scale_down(&self, uid: &str, number: usize) {
         let mut pods = self.index.of(uid);
         pods.retain(|name| self.index.pods.get(name).is_some_and(Pod::active));
         pods.sort_by_cached_key(|name| {
@@ -127,7 +127,7 @@ impl Manager {
 
     /// Creates a pod, unless its namespace is terminating.
     pub(super) fn create_pod(&self, namespace: &str, pod: Value) {
-        if !self.index.ending_namespaces.contains(namespace) {
+        if !self.index.terminating_namespaces.contains(namespace) {
             expected(self.objects.create(&PODS, namespace, pod));
         }
     }
@@ -136,14 +136,14 @@ impl Manager {
     pub(super) fn write_status(&self, uid: &str, write: impl FnOnce(&mut Value, Value)) {
         let Some(Owner { resource, name }) = self.index.owners.get(uid) else { return };
         expected(self.objects.update(resource, &name.0, &name.1, |object| {
-            the_one(object, uid)?;
+            check_uid(object, uid)?;
             let generation = object["metadata"]["generation"].clone();
             if !object["status"].is_object() {
                 object["status"] = json!({});
             }
             write(&mut object["status"], generation);
             if let Some(status) = object["status"].as_object_mut() {
-                status.retain(|field, value| *value != 0 || !unsaid(resource, field));
+                status.retain(|field, value| *value != 0 || !is_omitted_when_zero(resource, field));
             }
             Ok(())
         }));
@@ -156,7 +156,7 @@ pub(super) fn count(value: &Value) -> usize {
 }
 
 /// Reports whether Go's encoder omits this status field when it is 0.
-fn unsaid(resource: &'static Resource, field: &str) -> bool {
+fn is_omitted_when_zero(resource: &'static Resource, field: &str) -> bool {
     match field {
         "readyReplicas"
         | "fullyLabeledReplicas"
@@ -169,8 +169,8 @@ fn unsaid(resource: &'static Resource, field: &str) -> bool {
         | "active"
         | "succeeded"
         | "failed" => true,
-        "availableReplicas" => !same(resource, &STATEFUL_SETS),
-        "replicas" => same(resource, &DEPLOYMENTS),
+        "availableReplicas" => !is_same_kind(resource, &STATEFUL_SETS),
+        "replicas" => is_same_kind(resource, &DEPLOYMENTS),
         _ => false,
     }
 }

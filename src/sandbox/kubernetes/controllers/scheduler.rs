@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     Manager, Work,
     index::{Name, Pod},
-    shape::{self, text},
+    object_fields::{self, text},
 };
 
 /// Maximum number of pods bound in one go.
@@ -20,44 +20,46 @@ const BATCH: usize = 64;
 #[derive(Default)]
 pub(super) struct Scheduler {
     /// Nodes that accept pods, by number of pods, fewest first.
-    open: BTreeSet<(usize, String)>,
-    /// Number under which each node is in `open`.
-    places: BTreeMap<String, usize>,
+    schedulable: BTreeSet<(usize, String)>,
+    /// Number under which each node is in `schedulable`.
+    pod_counts: BTreeMap<String, usize>,
     /// Pods to schedule in order of arrival, and the number of each.
-    line: BTreeMap<u64, Name>,
-    standing: BTreeMap<Name, u64>,
+    queue: BTreeMap<u64, Name>,
+    queued: BTreeMap<Name, u64>,
     /// Pods that no node accepts.
-    waiting: BTreeSet<Name>,
+    unschedulable: BTreeSet<Name>,
     count: u64,
 }
 
 impl Scheduler {
-    fn join(&mut self, name: &Name) {
-        if !self.standing.contains_key(name) {
+    fn enqueue_pod(&mut self, name: &Name) {
+        if !self.queued.contains_key(name) {
             self.count += 1;
-            self.line.insert(self.count, Arc::clone(name));
-            self.standing.insert(Arc::clone(name), self.count);
+            self.queue.insert(self.count, Arc::clone(name));
+            self.queued.insert(Arc::clone(name), self.count);
         }
     }
 
-    fn leave(&mut self, name: &Name) {
-        self.waiting.remove(name);
-        if let Some(place) = self.standing.remove(name) {
-            self.line.remove(&place);
+    fn dequeue_pod(&mut self, name: &Name) {
+        self.unschedulable.remove(name);
+        if let Some(place) = self.queued.remove(name) {
+            self.queue.remove(&place);
         }
     }
 }
 
 /// Reports whether a node is Ready, not cordoned and not being deleted.
-fn open(node: &Value) -> bool {
-    node["spec"]["unschedulable"] != true && shape::says(node, "Ready") == "True" && !shape::being_deleted(node)
+fn schedulable(node: &Value) -> bool {
+    node["spec"]["unschedulable"] != true
+        && object_fields::condition_status(node, "Ready") == "True"
+        && !object_fields::is_being_deleted(node)
 }
 
-fn takes(node: &Value, pod: &Value) -> bool {
+fn accepts(node: &Value, pod: &Value) -> bool {
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
     let mut barring = taints.filter(|t| t["effect"] != "PreferNoSchedule");
     barring.all(|taint| tolerated(taint, &pod["spec"]["tolerations"]))
-        && shape::has_labels(node, &pod["spec"]["nodeSelector"])
+        && object_fields::has_labels(node, &pod["spec"]["nodeSelector"])
 }
 
 fn tolerated(taint: &Value, tolerations: &Value) -> bool {
@@ -72,76 +74,76 @@ fn tolerated(taint: &Value, tolerations: &Value) -> bool {
 }
 
 impl Manager {
-    pub(super) fn scheduler_sees(&mut self, name: &Name, before: Option<&Pod>) {
+    pub(super) fn scheduler_on_pod(&mut self, name: &Name, before: Option<&Pod>) {
         let now = self.index.pods.get(name);
         let node = now.map(|pod| pod.node.clone()).filter(|node| !node.is_empty());
-        let was = before.map(|pod| pod.node.clone()).filter(|node| !node.is_empty());
+        let old_node = before.map(|pod| pod.node.clone()).filter(|node| !node.is_empty());
         if now.is_some_and(|pod| pod.node.is_empty() && pod.active()) {
-            if !self.scheduler.waiting.contains(name) {
-                self.scheduler.join(name);
-                self.soon(Work::Schedule);
+            if !self.scheduler.unschedulable.contains(name) {
+                self.scheduler.enqueue_pod(name);
+                self.enqueue(Work::Schedule);
             }
         } else {
-            self.scheduler.leave(name);
+            self.scheduler.dequeue_pod(name);
         }
-        if node != was {
-            for node in [node, was].into_iter().flatten() {
+        if node != old_node {
+            for node in [node, old_node].into_iter().flatten() {
                 self.place(&node);
             }
         }
     }
 
     /// Handles a node that was added, changed or deleted. Waiting pods are tried again.
-    pub(super) fn scheduler_sees_node(&mut self, node: &str) {
+    pub(super) fn scheduler_on_node(&mut self, node: &str) {
         self.place(node);
-        if self.scheduler.places.contains_key(node) && !self.scheduler.waiting.is_empty() {
-            for name in std::mem::take(&mut self.scheduler.waiting) {
-                self.scheduler.join(&name);
+        if self.scheduler.pod_counts.contains_key(node) && !self.scheduler.unschedulable.is_empty() {
+            for name in std::mem::take(&mut self.scheduler.unschedulable) {
+                self.scheduler.enqueue_pod(&name);
             }
-            self.soon(Work::Schedule);
+            self.enqueue(Work::Schedule);
         }
     }
 
     /// Updates a node's position among the open ones.
     fn place(&mut self, node: &str) {
         let scheduler = &mut self.scheduler;
-        if let Some(place) = scheduler.places.remove(node) {
-            scheduler.open.remove(&(place, node.to_owned()));
+        if let Some(place) = scheduler.pod_counts.remove(node) {
+            scheduler.schedulable.remove(&(place, node.to_owned()));
         }
-        if self.index.nodes.get(node).is_some_and(|n| open(n)) {
+        if self.index.nodes.get(node).is_some_and(|n| schedulable(n)) {
             let pods = self.index.by_node.get(node).map_or(0, BTreeSet::len);
-            scheduler.places.insert(node.to_owned(), pods);
-            scheduler.open.insert((pods, node.to_owned()));
+            scheduler.pod_counts.insert(node.to_owned(), pods);
+            scheduler.schedulable.insert((pods, node.to_owned()));
         }
     }
 
     /// Binds the pods in the queue.
     pub(super) fn schedule(&mut self) {
         for _ in 0..BATCH {
-            let Some((_, name)) = self.scheduler.line.pop_first() else { return };
-            self.scheduler.standing.remove(&name);
+            let Some((_, name)) = self.scheduler.queue.pop_first() else { return };
+            self.scheduler.queued.remove(&name);
             let Some(pod) = self.index.pods.get(&name) else { continue };
             let nodes = &self.index.nodes;
-            let fits = |node: &String| nodes.get(node).is_some_and(|n| takes(n, &pod.object));
-            let place = self.scheduler.open.iter().find(|(_, node)| fits(node)).map(|(_, node)| node.clone());
+            let fits = |node: &String| nodes.get(node).is_some_and(|n| accepts(n, &pod.object));
+            let place = self.scheduler.schedulable.iter().find(|(_, node)| fits(node)).map(|(_, node)| node.clone());
             let (uid, stamp) = (pod.uid.clone(), self.objects.stamp());
             let Some(node) = place else {
                 let why = format!("0/{} nodes are available.", nodes.len());
-                self.scheduler.waiting.insert(Arc::clone(&name));
+                self.scheduler.unschedulable.insert(Arc::clone(&name));
                 self.write_pod(&name, &uid, |pod| {
-                    shape::set_condition(pod, &stamp, "PodScheduled", "False", "Unschedulable", &why);
+                    object_fields::set_condition(pod, &stamp, "PodScheduled", "False", "Unschedulable", &why);
                 });
                 self.catch_up();
                 continue;
             };
             self.write_pod(&name, &uid, |pod| {
-                if text(&pod["spec"]["nodeName"]).is_empty() && !shape::being_deleted(pod) {
+                if text(&pod["spec"]["nodeName"]).is_empty() && !object_fields::is_being_deleted(pod) {
                     pod["spec"]["nodeName"] = json!(node);
-                    shape::set_condition(pod, &stamp, "PodScheduled", "True", "", "");
+                    object_fields::set_condition(pod, &stamp, "PodScheduled", "True", "", "");
                 }
             });
             self.catch_up();
         }
-        self.agenda.plan(Work::Schedule, tokio::time::Instant::now());
+        self.work_queue.add_at(Work::Schedule, tokio::time::Instant::now());
     }
 }

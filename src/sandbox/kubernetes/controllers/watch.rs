@@ -7,17 +7,17 @@ use serde_json::Value;
 use super::{
     Manager, Work,
     index::{Index, Name, Pod},
-    same,
-    shape::text,
+    is_same_kind,
+    object_fields::text,
 };
 use crate::sandbox::{
-    durations::length,
+    durations::duration_from_secs,
     kubernetes::{
         Change, Resource, Verb,
         objects::Key,
         resource::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, REPLICA_SETS, STATEFUL_SETS},
     },
-    machines::{Power, What},
+    machines::{Power, PowerEvent},
 };
 
 /// Kinds that own pods, or that own such owners.
@@ -32,7 +32,7 @@ impl Manager {
     /// Reads everything for the first time.
     pub(super) fn begin(&mut self) {
         self.power_seen = *self.machines.subscribe().borrow();
-        self.kubelets_begin();
+        self.init_kubelets();
         self.relist();
     }
 
@@ -45,7 +45,7 @@ impl Manager {
         self.seen = self.objects.revision();
         for resource in OWNERS.into_iter().chain([&NAMESPACES, &BUDGETS, &NODES, &PODS]) {
             for object in self.objects.list(resource, "").0 {
-                self.take_in(&Change {
+                self.apply_change(&Change {
                     at: self.objects.clock().wall(),
                     revision: self.seen,
                     resource,
@@ -55,19 +55,19 @@ impl Manager {
                 });
             }
         }
-        self.kubelets_forget();
+        self.prune_kubelet_steps();
     }
 
     /// Processes the changes since the last call.
     pub(super) fn catch_up(&mut self) {
         if *self.machines.subscribe().borrow() != self.power_seen {
-            let lines = self.machines.power_since(self.power_seen);
-            self.power_seen += lines.len();
-            for Power { what, address, .. } in lines {
+            let entries = self.machines.power_since(self.power_seen);
+            self.power_seen += entries.len();
+            for Power { what, address, .. } in entries {
                 match what {
-                    What::Down => self.machine_down(&address),
-                    What::Up => self.machine_up(&address),
-                    What::Begin | What::End(_) => {}
+                    PowerEvent::Down => self.machine_down(&address),
+                    PowerEvent::Up => self.machine_up(&address),
+                    PowerEvent::Begin | PowerEvent::End(_) => {}
                 }
             }
         }
@@ -76,7 +76,7 @@ impl Manager {
                 Some(changes) => {
                     for change in changes {
                         self.seen = change.revision;
-                        self.take_in(&change);
+                        self.apply_change(&change);
                     }
                 }
                 None => self.relist(),
@@ -84,17 +84,17 @@ impl Manager {
         }
     }
 
-    fn take_in(&mut self, change: &Change) {
-        let (object, gone) = (&change.object, change.verb == Verb::Deleted);
-        let is = |resource: &'static Resource| same(change.resource, resource);
+    fn apply_change(&mut self, change: &Change) {
+        let (object, deleted) = (&change.object, change.verb == Verb::Deleted);
+        let is = |resource: &'static Resource| is_same_kind(change.resource, resource);
         if is(&PODS) {
-            if gone {
-                self.pod_gone(object);
+            if deleted {
+                self.pod_deleted(object);
             } else {
-                self.pod_seen(object);
+                self.pod_updated(object);
             }
         } else if is(&NODES) {
-            self.node_changed(change.before.as_deref(), (!gone).then_some(object));
+            self.node_changed(change.before.as_deref(), (!deleted).then_some(object));
         } else if is(&BUDGETS) {
             self.budget_changed(change);
         } else if is(&NAMESPACES) {
@@ -102,27 +102,27 @@ impl Manager {
         } else if OWNERS.into_iter().any(is) {
             self.owner_changed(change);
         }
-        if !gone && super::garbage::awaited(object) && !OWNERS.into_iter().any(is) {
-            self.soon(Work::Release(change.resource, name_of(object)));
+        if !deleted && super::garbage::awaits_garbage_collection(object) && !OWNERS.into_iter().any(is) {
+            self.enqueue(Work::Release(change.resource, name_of(object)));
         }
         let namespace = object["metadata"]["namespace"].as_str();
-        if gone && let Some(ending) = namespace.filter(|n| self.index.ending_namespaces.contains(*n)) {
-            self.soon(Work::Namespace(ending.to_owned()));
+        if deleted && let Some(ending) = namespace.filter(|n| self.index.terminating_namespaces.contains(*n)) {
+            self.enqueue(Work::Namespace(ending.to_owned()));
         }
     }
 
-    fn pod_seen(&mut self, object: &Arc<Value>) {
+    fn pod_updated(&mut self, object: &Arc<Value>) {
         let name = name_of(object);
         let selected = self.index.budgets_of(&name);
         let before = self.index.put(&name, Pod::read(object));
         self.pod_changed(&name, before.as_ref(), selected);
         let node = text(&object["spec"]["nodeName"]);
         if !node.is_empty() && !self.index.nodes.contains_key(node) {
-            self.after(length(self.pace.orphan_grace), Work::Orphans(node.to_owned()));
+            self.enqueue_after(duration_from_secs(self.durations.orphan_grace), Work::Orphans(node.to_owned()));
         }
     }
 
-    fn pod_gone(&mut self, object: &Arc<Value>) {
+    fn pod_deleted(&mut self, object: &Arc<Value>) {
         let name = name_of(object);
         let selected = self.index.budgets_of(&name);
         if let Some(before) = self.index.remove(&name) {
@@ -133,9 +133,9 @@ impl Manager {
     /// Notifies every controller of a pod's change. The index already has the new state. `selected` are the budgets
     /// that selected the pod before.
     fn pod_changed(&mut self, name: &Name, before: Option<&Pod>, selected: Vec<Key>) {
-        self.kubelet_sees(name, before);
-        self.scheduler_sees(name, before);
-        self.owners_see(name, before);
-        self.budgets_see(name, before, selected);
+        self.kubelet_on_pod(name, before);
+        self.scheduler_on_pod(name, before);
+        self.owners_on_pod(name, before);
+        self.budgets_on_pod(name, before, selected);
     }
 }

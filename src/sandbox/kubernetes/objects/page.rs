@@ -110,7 +110,7 @@ mod tests {
     use crate::{clock::Clock, sandbox::kubernetes::resource::PODS};
 
     #[test]
-    fn pages_are_of_one_revision_whatever_happens_between_them() {
+    fn pages_of_a_list_share_one_revision_despite_changes_between_them() {
         let objects = Objects::new(Clock::Host);
         let make = |ns: &str, name: &str| {
             objects.create(&PODS, ns, json!({"metadata": {"name": name}})).unwrap();

@@ -20,14 +20,14 @@ use crate::world::{
 };
 
 /// Hostile value with the name of its source.
-pub fn evil(source: &str) -> String {
+pub fn hostile_value(source: &str) -> String {
     format!(
         "{source}-evil\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\u{9d}x\u{7f}\u{85}\u{202e}\u{2066}\u{200f}\u{2028}\u{e0041}\rover\nFORGED {source}"
     )
 }
 
 /// Fields with free text. In other fields the value would only become unreadable, which is tested too.
-const FREE: &[&str] = &[
+const FREE_TEXT_FIELDS: &[&str] = &[
     "user",
     "host",
     "reason",
@@ -52,18 +52,18 @@ const FREE: &[&str] = &[
 ];
 
 /// Overwrites these fields in a value, at every depth.
-fn spoil(value: &mut Value, source: &str) {
+fn inject_hostile_values(value: &mut Value, source: &str) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
-                if value.is_string() && FREE.contains(&name.as_str()) {
-                    *value = json!(evil(source));
+                if value.is_string() && FREE_TEXT_FIELDS.contains(&name.as_str()) {
+                    *value = json!(hostile_value(source));
                 } else {
-                    spoil(value, source);
+                    inject_hostile_values(value, source);
                 }
             }
         }
-        Value::Array(all) => all.iter_mut().for_each(|value| spoil(value, source)),
+        Value::Array(all) => all.iter_mut().for_each(|value| inject_hostile_values(value, source)),
         _ => {}
     }
 }
@@ -95,7 +95,7 @@ fn answer(mut stream: &TcpStream) -> Option<()> {
         }
     }
     lines.read_exact(&mut vec![0; length]).ok()?;
-    let (bmc, sabakan) = (evil("bmc"), evil("sabakan"));
+    let (bmc, sabakan) = (hostile_value("bmc"), hostile_value("sabakan"));
     let mut words = head.split_whitespace();
     let (method, path) = (words.next()?, words.next()?);
     let (status, body) = match (method, path) {
@@ -115,12 +115,14 @@ fn answer(mut stream: &TcpStream) -> Option<()> {
         (_, path) if path.starts_with("/redfish") => {
             (400, json!({"error": {"message": bmc, "@Message.ExtendedInfo": [{"Message": bmc, "MessageId": bmc}]}}))
         }
-        (_, "/machines") => (200, json!({"code": 3, "stdout": evil("machine"), "stderr": evil("machine")})),
-        (_, "/hook") => (500, json!(evil("hook"))),
+        (_, "/machines") => {
+            (200, json!({"code": 3, "stdout": hostile_value("machine"), "stderr": hostile_value("machine")}))
+        }
+        (_, "/hook") => (500, json!(hostile_value("hook"))),
         _ => (
             500,
-            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": evil("kube"),
-                "message": evil("kube")}),
+            json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "reason": hostile_value("kube"),
+                "message": hostile_value("kube")}),
         ),
     };
     let body = body.to_string();
@@ -195,26 +197,25 @@ impl Site {
     }
 
     /// Spoils the values in etcd and Kubernetes.
-    pub fn spoil(&self) {
+    pub fn inject_hostile_values(&self) {
         self.served.act("freeze", "kwok");
-        let status = json!({"status": {"nodeInfo": {"kubeletVersion": evil("kube"), "bootID": evil("kube")},
-            "conditions": [{"type": "Ready", "status": "False", "reason": "X", "message": evil("kube")}]}});
+        let status = json!({"status": {"nodeInfo": {"kubeletVersion": hostile_value("kube"), "bootID": hostile_value("kube")},
+            "conditions": [{"type": "Ready", "status": "False", "reason": "X", "message": hostile_value("kube")}]}});
         self.served.kubernetes("PATCH", &format!("/api/v1/nodes/{}/status", self.node), &status);
-        let annotations =
-            json!({"metadata": {"annotations": {"cketerm.io/x": evil("kube"), "kubernetes.io/x": evil("kube")}}});
+        let annotations = json!({"metadata": {"annotations": {"cketerm.io/x": hostile_value("kube"), "kubernetes.io/x": hostile_value("kube")}}});
         self.served.kubernetes("PATCH", &format!("/api/v1/nodes/{}", self.node), &annotations);
         let hosts = self.served.kubernetes("GET", "/apis/metal3.io/v1alpha1/baremetalhosts", &Value::Null);
         for host in hosts["items"].as_array().into_iter().flatten() {
             let (space, name) =
                 (host["metadata"]["namespace"].as_str().unwrap(), host["metadata"]["name"].as_str().unwrap());
             let path = format!("/apis/metal3.io/v1alpha1/namespaces/{space}/baremetalhosts/{name}");
-            let status = json!({"status": {"errorMessage": evil("kube"), "errorType": evil("kube"),
-                "provisioning": {"state": evil("kube")}}});
+            let status = json!({"status": {"errorMessage": hostile_value("kube"), "errorType": hostile_value("kube"),
+                "provisioning": {"state": hostile_value("kube")}}});
             self.served.kubernetes("PATCH", &format!("{path}/status"), &status);
             self.served.kubernetes(
                 "PATCH",
                 &path,
-                &json!({"metadata": {"annotations": {"reboot.metal3.io/x": evil("kube")}}}),
+                &json!({"metadata": {"annotations": {"reboot.metal3.io/x": hostile_value("kube")}}}),
             );
         }
         let mut all = self.stored();
@@ -225,19 +226,19 @@ impl Site {
             }
             if let Ok(mut parsed) = serde_json::from_str::<Value>(value) {
                 if key.ends_with("/cluster") {
-                    parsed["name"] = json!(evil("etcd"));
-                    parsed["nodes"][0]["labels"] = json!({"x": evil("etcd")});
-                    parsed["reboot"]["reboot_command"] = json!(["x", evil("etcd")]);
-                    parsed["strange"] = json!(evil("etcd"));
+                    parsed["name"] = json!(hostile_value("etcd"));
+                    parsed["nodes"][0]["labels"] = json!({"x": hostile_value("etcd")});
+                    parsed["reboot"]["reboot_command"] = json!(["x", hostile_value("etcd")]);
+                    parsed["strange"] = json!(hostile_value("etcd"));
                 } else {
-                    spoil(&mut parsed, "etcd");
+                    inject_hostile_values(&mut parsed, "etcd");
                 }
                 *value = parsed.to_string();
             }
         }
         let at = "2026-01-01T00:00:00Z";
-        let who = json!({"user": evil("etcd"), "host": evil("etcd")});
-        let text = evil("etcd");
+        let who = json!({"user": hostile_value("etcd"), "host": hostile_value("etcd")});
+        let text = hostile_value("etcd");
         let entry = |index: u64, node: &str| {
             json!({"index": index.to_string(), "node": node, "status": "queued", "last_transition_time": at,
                 "drain_backoff_count": 0, "drain_backoff_expire": at})
@@ -291,7 +292,7 @@ impl Site {
     }
 
     /// Restores all values as planted. With `broken` the URL is that of the sabakan that answers with errors.
-    pub fn plant(&self, broken: bool) {
+    pub fn restore_values(&self, broken: bool) {
         let mut all = self.planted.lock().unwrap().clone();
         if broken {
             all.insert("/cke/sabakan/url".to_owned(), format!("{}/broken/graphql", self.hostile));
@@ -326,7 +327,7 @@ impl Site {
             ("hosts fence", "NODE", _) => self.node.clone(),
             (path, "NAME", _) if path.starts_with("hosts") => self.host.clone(),
             (path, "NAME", _) if path.starts_with("nodes") => self.node.clone(),
-            _ => evil("argument"),
+            _ => hostile_value("argument"),
         }
     }
 

@@ -9,14 +9,14 @@ use etcd_client::{
 use serde_json::{Value, json};
 
 use super::{
-    super::place::Place,
-    talk::{Talk, get, put},
+    super::target::Target,
+    session::{Session, get, put},
 };
 
 crate::conformance::cases!("etcd auth": without_authentication, with_authentication);
 
-impl Talk {
-    fn say<T>(&mut self, what: &str, answer: Result<T, Error>) {
+impl Session {
+    fn note_outcome<T>(&mut self, what: &str, answer: Result<T, Error>) {
         let answer = self.result(answer, |_, _| json!("done"));
         self.note(what, answer);
     }
@@ -47,46 +47,46 @@ impl Talk {
     }
 }
 
-async fn without_authentication(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "no-auth").await;
+async fn without_authentication(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "no-auth").await;
     let answer = t.client.auth_enable().await;
-    t.say("enabled without root", answer);
-    let answer = Client::connect([&place.etcd], Some(ConnectOptions::new().with_user("cke", "secret"))).await;
-    t.say("a name while it is off", answer);
+    t.note_outcome("enabled without root", answer);
+    let answer = Client::connect([&target.etcd], Some(ConnectOptions::new().with_user("cke", "secret"))).await;
+    t.note_outcome("a name while it is off", answer);
     let answer = t.client.user_add("cke", "secret", None).await;
-    t.say("add", answer);
+    t.note_outcome("add", answer);
     let answer = t.client.user_add("cke", "secret", None).await;
-    t.say("add twice", answer);
+    t.note_outcome("add twice", answer);
     let answer = t.client.user_add("", "secret", None).await;
-    t.say("add no name", answer);
+    t.note_outcome("add no name", answer);
     let answer = t.client.user_grant_role("cke", "cke").await;
-    t.say("grant no role", answer);
+    t.note_outcome("grant no role", answer);
     let answer = t.client.user_grant_role("nobody", "cke").await;
-    t.say("grant to nobody", answer);
+    t.note_outcome("grant to nobody", answer);
     let answer = t.client.role_add("cke").await;
-    t.say("role", answer);
+    t.note_outcome("role", answer);
     let answer = t.client.role_add("cke").await;
-    t.say("role twice", answer);
+    t.note_outcome("role twice", answer);
     let permission = Permission::read_write(t.k("cke/")).with_prefix();
     let answer = t.client.role_grant_permission("none", permission.clone()).await;
-    t.say("permission for no role", answer);
+    t.note_outcome("permission for no role", answer);
     let answer = t.client.role_grant_permission("cke", permission).await;
-    t.say("permission", answer);
+    t.note_outcome("permission", answer);
     let answer = t.client.user_grant_role("cke", "cke").await;
-    t.say("grant", answer);
+    t.note_outcome("grant", answer);
     let answer = t.client.user_grant_role("cke", "cke").await;
-    t.say("grant twice", answer);
+    t.note_outcome("grant twice", answer);
     t.users_and_roles().await;
     let answer = t.client.user_revoke_role("cke", "cke").await;
-    t.say("revoke", answer);
+    t.note_outcome("revoke", answer);
     let answer = t.client.user_revoke_role("cke", "cke").await;
-    t.say("revoke twice", answer);
+    t.note_outcome("revoke twice", answer);
     let answer = t.client.role_revoke_permission("cke", "/nothing", None).await;
-    t.say("revoke no permission", answer);
+    t.note_outcome("revoke no permission", answer);
     let end = t.k("cke0");
     let options = RoleRevokePermissionOptions::new().with_range_end(end);
     let answer = t.client.role_revoke_permission("cke", t.k("cke/"), Some(options)).await;
-    t.say("revoke the permission", answer);
+    t.note_outcome("revoke the permission", answer);
     t.users_and_roles().await;
     for answer in [t.client.user_change_password("nobody", "x").await.err(), t.client.user_delete("nobody").await.err()]
     {
@@ -94,23 +94,23 @@ async fn without_authentication(place: Arc<Place>) -> Value {
         t.note("of nobody", answer);
     }
     let answer = t.client.role_delete("none").await;
-    t.say("delete no role", answer);
+    t.note_outcome("delete no role", answer);
     let answer = t.client.user_delete("cke").await;
-    t.say("delete the user", answer);
+    t.note_outcome("delete the user", answer);
     let answer = t.client.role_delete("cke").await;
-    t.say("delete the role", answer);
+    t.note_outcome("delete the role", answer);
     t.users_and_roles().await;
     t.end()
 }
 
-async fn with_authentication(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "auth").await;
+async fn with_authentication(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "auth").await;
     t.fill(&[("cke/a", "1"), ("ro/a", "1"), ("wo/a", "1"), ("other", "1")]).await;
     t.client.user_add("root", "r00t", None).await.expect("root");
     let answer = t.client.auth_enable().await;
-    t.say("enabled while root has no role", answer);
+    t.note_outcome("enabled while root has no role", answer);
     let answer = t.client.role_add("root").await;
-    t.say("the role of root", answer);
+    t.note_outcome("the role of root", answer);
     t.client.user_grant_role("root", "root").await.expect("granted");
     t.client.user_add("cke", "secret", None).await.expect("a user");
     t.client.role_add("cke").await.expect("a role");
@@ -122,28 +122,28 @@ async fn with_authentication(place: Arc<Place>) -> Value {
     }
     t.client.user_grant_role("cke", "cke").await.expect("granted");
     let answer = t.client.auth_enable().await;
-    t.say("enabled", answer);
+    t.note_outcome("enabled", answer);
 
     // No user.
     let answer = t.client.get(t.k("cke/a"), None).await;
-    t.say("a read without a name", answer);
+    t.note_outcome("a read without a name", answer);
     let answer = t.client.put(t.k("cke/a"), "2", None).await;
-    t.say("a write without a name", answer);
+    t.note_outcome("a write without a name", answer);
     let answer = t.client.user_list().await;
-    t.say("users without a name", answer);
+    t.note_outcome("users without a name", answer);
     let answer = t.client.lease_grant(600, Some(LeaseGrantOptions::new().with_id(6001))).await;
-    t.say("a lease without a name", answer);
+    t.note_outcome("a lease without a name", answer);
     let answer = t.client.status().await;
-    t.say("status without a name", answer);
+    t.note_outcome("status without a name", answer);
     for (name, password) in [("cke", "wrong"), ("nobody", "secret"), ("cke", "")] {
-        let answer = Client::connect([&place.etcd], Some(ConnectOptions::new().with_user(name, password))).await;
-        t.say(&format!("{name} with {password:?}"), answer);
+        let answer = Client::connect([&target.etcd], Some(ConnectOptions::new().with_user(name, password))).await;
+        t.note_outcome(&format!("{name} with {password:?}"), answer);
     }
 
     // A user with a role.
     let nobody = t.client.clone();
     let connect = |name: &'static str, password: &'static str| {
-        let etcd = place.etcd.clone();
+        let etcd = target.etcd.clone();
         async move { Client::connect([etcd], Some(ConnectOptions::new().with_user(name, password))).await.expect("let in") }
     };
     t.client = connect("cke", "secret").await;
@@ -169,29 +169,29 @@ async fn with_authentication(place: Arc<Place>) -> Value {
     for (what, key) in [("allowed", "cke/"), ("refused", "other")] {
         let mut stream = t.watch(key, Some(WatchOptions::new().with_prefix())).await;
         t.note(what, json!(null));
-        t.heard(&mut stream).await;
+        t.note_message(&mut stream).await;
     }
     let answer = t.client.lease_grant(600, Some(LeaseGrantOptions::new().with_id(6001))).await;
-    t.say("a lease", answer);
+    t.note_outcome("a lease", answer);
     t.put("cke/leased", "1", Some(PutOptions::new().with_lease(6001))).await;
     let answer = t.client.lease_keep_alive(6001).await;
-    t.say("kept alive", answer);
+    t.note_outcome("kept alive", answer);
     let answer = t.client.lease_time_to_live(6001, None).await;
-    t.say("looked at", answer);
+    t.note_outcome("looked at", answer);
     let answer = t.client.lease_revoke(6001).await;
-    t.say("revoked", answer);
+    t.note_outcome("revoked", answer);
     let answer = t.client.user_list().await;
-    t.say("users", answer);
+    t.note_outcome("users", answer);
     let answer = t.client.user_get("cke").await;
-    t.say("oneself", answer);
+    t.note_outcome("oneself", answer);
     let answer = t.client.role_get("cke").await;
-    t.say("one's role", answer);
+    t.note_outcome("one's role", answer);
     let answer = t.client.user_add("more", "x", None).await;
-    t.say("one more", answer);
+    t.note_outcome("one more", answer);
     let answer = t.client.status().await;
-    t.say("status", answer);
+    t.note_outcome("status", answer);
     let answer = t.client.auth_disable().await;
-    t.say("disabled", answer);
+    t.note_outcome("disabled", answer);
 
     // Changes by root take effect at once.
     let mut root = connect("root", "r00t").await;
@@ -201,19 +201,19 @@ async fn with_authentication(place: Arc<Place>) -> Value {
     t.client = connect("cke", "secret").await;
     t.get("what was taken away", "ro/a", None).await;
     root.user_change_password("cke", "new").await.expect("changed");
-    let answer = Client::connect([&place.etcd], Some(ConnectOptions::new().with_user("cke", "secret"))).await;
-    t.say("the old password", answer);
+    let answer = Client::connect([&target.etcd], Some(ConnectOptions::new().with_user("cke", "secret"))).await;
+    t.note_outcome("the old password", answer);
     t.client = connect("cke", "new").await;
     t.get("with the new one", "cke/", Some(GetOptions::new().with_prefix())).await;
 
     t.client = connect("root", "r00t").await;
     t.users_and_roles().await;
     let answer = t.client.user_delete("root").await;
-    t.say("root deleted", answer);
+    t.note_outcome("root deleted", answer);
     let answer = t.client.role_delete("root").await;
-    t.say("its role deleted", answer);
+    t.note_outcome("its role deleted", answer);
     let answer = t.client.auth_disable().await;
-    t.say("disabled by root", answer);
+    t.note_outcome("disabled by root", answer);
     t.client = nobody;
     t.get("open again", "other", None).await;
     for user in ["cke", "root"] {

@@ -6,13 +6,13 @@ use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTar
 use serde_json::Value;
 
 use super::{
-    super::place::Place,
-    talk::{Talk, get, put},
+    super::target::Target,
+    session::{Session, get, put},
 };
 
 crate::conformance::cases!("etcd election": by_the_recipe, the_leader_dies, a_fenced_write);
 
-impl Talk {
+impl Session {
     /// Campaigns: writes its key under its lease, unless the key exists.
     async fn campaign(&mut self, lease: i64, host: &str) {
         let key = self.k(&format!("leader/{lease:x}"));
@@ -34,8 +34,8 @@ impl Talk {
     }
 }
 
-async fn by_the_recipe(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "recipe").await;
+async fn by_the_recipe(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "recipe").await;
     t.grant(0x51, 600).await;
     t.grant(0x52, 600).await;
     t.campaign(0x51, "one").await;
@@ -44,14 +44,14 @@ async fn by_the_recipe(place: Arc<Place>) -> Value {
     t.leader(2).await;
     let from = t.base + 3;
     let mut stream = t.watch("leader/51", Some(WatchOptions::new().with_start_revision(from))).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     // It resigns: the key is deleted only if it is still the one that it wrote.
     let ours = t.base + 1;
     let txn = Txn::new()
         .when([Compare::create_revision(t.k("leader/51"), CompareOp::Equal, ours)])
-        .and_then([super::talk::delete(t.k("leader/51"))]);
+        .and_then([super::session::delete(t.k("leader/51"))]);
     t.txn("one resigns", txn).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.leader(2).await;
     t.campaign(0x51, "one again").await;
     t.leader(4).await;
@@ -61,23 +61,23 @@ async fn by_the_recipe(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn the_leader_dies(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "dies").await;
+async fn the_leader_dies(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "dies").await;
     t.grant(0x61, 2).await;
     t.grant(0x62, 600).await;
     t.campaign(0x61, "one").await;
     t.campaign(0x62, "two").await;
     let mut stream = t.watch("leader/61", None).await;
-    t.heard(&mut stream).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.leader(2).await;
     t.campaign(0x61, "a ghost").await;
     t.revoke(0x62).await;
     t.end()
 }
 
-async fn a_fenced_write(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "fence").await;
+async fn a_fenced_write(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "fence").await;
     t.grant(0x71, 600).await;
     t.campaign(0x71, "one").await;
     t.put("entry", "queued", None).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etcd_client::{CompactionOptions, DeleteOptions, GetOptions, PutOptions, SortOrder, SortTarget};
 use serde_json::{Value, json};
 
-use super::{super::place::Place, talk::Talk};
+use super::{super::target::Target, session::Session};
 
 crate::conformance::cases!("etcd kv":
     put_and_get, put_with_previous, put_keeps_what_it_is_told_to, put_with_an_unknown_lease, an_empty_key, odd_keys,
@@ -14,8 +14,8 @@ crate::conformance::cases!("etcd kv":
     versions_begin_anew_after_a_deletion, delete_with_previous, delete_ranges, a_deletion_of_nothing_has_no_revision,
     one_and_a_half_mebibytes, a_serializable_read, status);
 
-async fn put_and_get(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "put").await;
+async fn put_and_get(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "put").await;
     t.get("nothing", "a", None).await;
     t.put("a", "1", None).await;
     t.put("a", "2", None).await;
@@ -25,8 +25,8 @@ async fn put_and_get(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn put_with_previous(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "prev").await;
+async fn put_with_previous(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "prev").await;
     let prev = || Some(PutOptions::new().with_prev_key());
     t.put("a", "1", prev()).await;
     t.put("a", "2", prev()).await;
@@ -36,8 +36,8 @@ async fn put_with_previous(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn put_keeps_what_it_is_told_to(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "keep").await;
+async fn put_keeps_what_it_is_told_to(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "keep").await;
     let lease = etcd_client::LeaseGrantOptions::new().with_id(4001);
     t.client.lease_grant(600, Some(lease)).await.expect("a lease");
     t.put("a", "", Some(PutOptions::new().with_ignore_value())).await;
@@ -55,15 +55,15 @@ async fn put_keeps_what_it_is_told_to(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn put_with_an_unknown_lease(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "unknown-lease").await;
+async fn put_with_an_unknown_lease(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "unknown-lease").await;
     t.put("a", "1", Some(PutOptions::new().with_lease(4002))).await;
     t.get("nothing", "a", None).await;
     t.end()
 }
 
-async fn an_empty_key(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "empty").await;
+async fn an_empty_key(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "empty").await;
     let answer = t.client.put("", "x", None).await;
     let answer = t.result(answer, |_, _| json!("taken"));
     t.note("put", answer);
@@ -77,8 +77,8 @@ async fn an_empty_key(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn odd_keys(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "odd").await;
+async fn odd_keys(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "odd").await;
     for key in ["a\u{0}b", "ü", "a b", "A", "~", "a/", "a0", "a"] {
         t.put(key, key, None).await;
     }
@@ -91,8 +91,8 @@ async fn odd_keys(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn a_range_end_before_its_start(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "reverse").await;
+async fn a_range_end_before_its_start(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "reverse").await;
     t.fill(&[("a", "1"), ("b", "2")]).await;
     let end = t.k("a");
     t.get("b to a", "b", Some(GetOptions::new().with_range(end.clone()))).await;
@@ -101,8 +101,8 @@ async fn a_range_end_before_its_start(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn ranges(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "ranges").await;
+async fn ranges(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "ranges").await;
     t.fill(&[("b", "2"), ("a", "1"), ("a/x", "3"), ("a/y", "4"), ("c", "5")]).await;
     let end = t.k("b");
     t.get("a to b", "a", Some(GetOptions::new().with_range(end))).await;
@@ -112,8 +112,8 @@ async fn ranges(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn limits_and_counts(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "limits").await;
+async fn limits_and_counts(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "limits").await;
     t.fill(&[("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")]).await;
     for limit in [1, 3, 4, 5, 0] {
         t.get(&format!("limit {limit}"), "", Some(GetOptions::new().with_prefix().with_limit(limit))).await;
@@ -122,8 +122,8 @@ async fn limits_and_counts(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn sorted_ranges(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "sorted").await;
+async fn sorted_ranges(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "sorted").await;
     t.fill(&[("a", "3"), ("b", "1"), ("c", "2"), ("a", "4"), ("a", "4"), ("b", "5")]).await;
     let targets = [
         ("key", SortTarget::Key),
@@ -142,8 +142,8 @@ async fn sorted_ranges(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn only_keys_or_only_the_count(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "only").await;
+async fn only_keys_or_only_the_count(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "only").await;
     t.fill(&[("a", "1"), ("b", "2"), ("c", "3")]).await;
     t.get("keys", "", Some(GetOptions::new().with_prefix().with_keys_only())).await;
     t.get("keys, limit", "", Some(GetOptions::new().with_prefix().with_keys_only().with_limit(2))).await;
@@ -152,8 +152,8 @@ async fn only_keys_or_only_the_count(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn revision_filters(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "filters").await;
+async fn revision_filters(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "filters").await;
     t.fill(&[("a", "1"), ("b", "2"), ("c", "3"), ("a", "4")]).await;
     let at = |n: i64| t.base + n;
     let filters = [
@@ -170,8 +170,8 @@ async fn revision_filters(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn an_older_revision(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "older").await;
+async fn an_older_revision(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "older").await;
     t.fill(&[("a", "1"), ("b", "2"), ("a", "3")]).await;
     t.delete("b", None).await;
     t.fill(&[("b", "4")]).await;
@@ -183,8 +183,8 @@ async fn an_older_revision(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn pages_at_one_revision(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "pages").await;
+async fn pages_at_one_revision(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "pages").await;
     let keys: Vec<String> = (0..11).map(|i| format!("{i:04}")).collect();
     let fill: Vec<(&str, &str)> = keys.iter().map(|k| (k.as_str(), "v")).collect();
     t.fill(&fill).await;
@@ -201,8 +201,8 @@ async fn pages_at_one_revision(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn a_future_revision(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "future").await;
+async fn a_future_revision(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "future").await;
     t.fill(&[("a", "1")]).await;
     let revision = t.base + 100;
     t.get("the future", "a", Some(GetOptions::new().with_revision(revision))).await;
@@ -212,8 +212,8 @@ async fn a_future_revision(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn compaction(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "compaction").await;
+async fn compaction(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "compaction").await;
     t.fill(&[("a", "1"), ("b", "1"), ("a", "2"), ("a", "3")]).await;
     t.delete("b", None).await;
     for at in [2, 2, 1, 5, 5] {
@@ -228,8 +228,8 @@ async fn compaction(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn a_compacted_revision(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "compacted").await;
+async fn a_compacted_revision(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "compacted").await;
     t.fill(&[("a", "1"), ("a", "2"), ("a", "3")]).await;
     let revision = t.base + 3;
     t.client.compact(revision, None).await.expect("compacted");
@@ -242,8 +242,8 @@ async fn a_compacted_revision(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn versions_begin_anew_after_a_deletion(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "versions").await;
+async fn versions_begin_anew_after_a_deletion(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "versions").await;
     t.fill(&[("a", "1"), ("a", "2")]).await;
     t.delete("a", None).await;
     t.fill(&[("a", "3")]).await;
@@ -251,8 +251,8 @@ async fn versions_begin_anew_after_a_deletion(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn delete_with_previous(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "delete-prev").await;
+async fn delete_with_previous(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "delete-prev").await;
     t.fill(&[("a", "1"), ("a", "2"), ("b", "3"), ("c", "4")]).await;
     t.delete("a", Some(DeleteOptions::new().with_prev_key())).await;
     t.delete("a", Some(DeleteOptions::new().with_prev_key())).await;
@@ -260,8 +260,8 @@ async fn delete_with_previous(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn delete_ranges(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "delete-ranges").await;
+async fn delete_ranges(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "delete-ranges").await;
     t.fill(&[("a", "1"), ("b", "2"), ("c", "3"), ("d/1", "4"), ("d/2", "5"), ("e", "6")]).await;
     let end = t.k("c");
     t.delete("a", Some(DeleteOptions::new().with_range(end))).await;
@@ -271,21 +271,21 @@ async fn delete_ranges(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn a_deletion_of_nothing_has_no_revision(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "delete-nothing").await;
+async fn a_deletion_of_nothing_has_no_revision(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "delete-nothing").await;
     t.delete("a", None).await;
     t.put("b", "1", None).await;
     t.end()
 }
 
-async fn one_and_a_half_mebibytes(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "size").await;
+async fn one_and_a_half_mebibytes(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "size").await;
     // The limit applies to the whole request, so these sizes stay some bytes away from it.
     let whole = 1_572_864;
     for size in [1 << 20, whole - 200, whole + 1, 2 << 20] {
         t.put("a", &"x".repeat(size), None).await;
     }
-    let half = |key: &str| super::talk::put(t.k(key), &"x".repeat(whole / 2));
+    let half = |key: &str| super::session::put(t.k(key), &"x".repeat(whole / 2));
     let txn = etcd_client::Txn::new().and_then([half("a"), half("b"), half("c")]);
     t.txn("of too much", txn).await;
     t.get("a", "a", None).await;
@@ -293,15 +293,15 @@ async fn one_and_a_half_mebibytes(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn a_serializable_read(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "serializable").await;
+async fn a_serializable_read(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "serializable").await;
     t.fill(&[("a", "1")]).await;
     t.get("a", "a", Some(GetOptions::new().with_serializable())).await;
     t.end()
 }
 
-async fn status(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "status").await;
+async fn status(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "status").await;
     let answer = t.client.status().await;
     let answer = t.result(answer, |t, a| {
         let version: Vec<&str> = a.version().split('.').take(1).collect();

@@ -6,8 +6,8 @@ use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn
 use serde_json::{Value, json};
 
 use super::{
-    super::place::Place,
-    talk::{OPS, Talk, delete, get, put},
+    super::target::Target,
+    session::{OPS, Session, delete, get, put},
 };
 
 crate::conformance::cases!("etcd txn":
@@ -16,8 +16,8 @@ crate::conformance::cases!("etcd txn":
     duplicate_keys, a_put_and_a_deletion_of_its_key, a_read_only_transaction_has_no_revision, previous_values,
     an_unknown_lease_undoes_all, an_old_revision_inside, an_empty_transaction, create_if_missing, enqueue);
 
-async fn every_comparison(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "compare").await;
+async fn every_comparison(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "compare").await;
     let lease = etcd_client::LeaseGrantOptions::new().with_id(4101);
     t.client.lease_grant(600, Some(lease)).await.expect("a lease");
     t.fill(&[("a", "m"), ("b", "1"), ("a", "m")]).await;
@@ -25,63 +25,65 @@ async fn every_comparison(place: Arc<Place>) -> Value {
     let a = t.k("a");
     for (sign, op) in OPS {
         for n in [2, 3, 4] {
-            t.holds(&format!("version {sign} {n}"), Compare::version(a.clone(), op, n)).await;
+            t.note_comparison(&format!("version {sign} {n}"), Compare::version(a.clone(), op, n)).await;
         }
         for n in [0, 1, 2] {
             let revision = t.base + n;
-            t.holds(&format!("create {sign} +{n}"), Compare::create_revision(a.clone(), op, revision)).await;
+            t.note_comparison(&format!("create {sign} +{n}"), Compare::create_revision(a.clone(), op, revision)).await;
         }
         for n in [3, 4, 5] {
             let revision = t.base + n;
-            t.holds(&format!("mod {sign} +{n}"), Compare::mod_revision(a.clone(), op, revision)).await;
+            t.note_comparison(&format!("mod {sign} +{n}"), Compare::mod_revision(a.clone(), op, revision)).await;
         }
         for value in ["l", "m", "mm", "n", ""] {
-            t.holds(&format!("value {sign} {value}"), Compare::value(a.clone(), op, value)).await;
+            t.note_comparison(&format!("value {sign} {value}"), Compare::value(a.clone(), op, value)).await;
         }
         for id in [4100, 4101, 4102, 0] {
-            t.holds(&format!("lease {sign} {id}"), Compare::lease(a.clone(), op, id)).await;
+            t.note_comparison(&format!("lease {sign} {id}"), Compare::lease(a.clone(), op, id)).await;
         }
     }
     t.client.lease_revoke(4101).await.expect("revoked");
     t.end()
 }
 
-async fn comparisons_of_missing_keys(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "missing").await;
+async fn comparisons_of_missing_keys(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "missing").await;
     let a = t.k("a");
     for (sign, op) in OPS {
         for n in [-1, 0, 1] {
-            t.holds(&format!("version {sign} {n}"), Compare::version(a.clone(), op, n)).await;
-            t.holds(&format!("create {sign} {n}"), Compare::create_revision(a.clone(), op, n)).await;
-            t.holds(&format!("mod {sign} {n}"), Compare::mod_revision(a.clone(), op, n)).await;
-            t.holds(&format!("lease {sign} {n}"), Compare::lease(a.clone(), op, n)).await;
+            t.note_comparison(&format!("version {sign} {n}"), Compare::version(a.clone(), op, n)).await;
+            t.note_comparison(&format!("create {sign} {n}"), Compare::create_revision(a.clone(), op, n)).await;
+            t.note_comparison(&format!("mod {sign} {n}"), Compare::mod_revision(a.clone(), op, n)).await;
+            t.note_comparison(&format!("lease {sign} {n}"), Compare::lease(a.clone(), op, n)).await;
         }
         for value in ["", "x"] {
-            t.holds(&format!("value {sign} {value:?}"), Compare::value(a.clone(), op, value)).await;
+            t.note_comparison(&format!("value {sign} {value:?}"), Compare::value(a.clone(), op, value)).await;
         }
     }
     t.end()
 }
 
-async fn comparisons_of_ranges(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "compare-ranges").await;
+async fn comparisons_of_ranges(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "compare-ranges").await;
     t.fill(&[("a/1", "x"), ("a/2", "x"), ("a/3", "y"), ("a/1", "x")]).await;
     let (a, none, end) = (t.k("a/"), t.k("none/"), t.k("a/3"));
     for (sign, op) in OPS {
-        t.holds(&format!("all values {sign} x"), Compare::value(a.clone(), op, "x").with_prefix()).await;
-        t.holds(&format!("two values {sign} x"), Compare::value(a.clone(), op, "x").with_range(end.clone())).await;
-        t.holds(&format!("versions {sign} 1"), Compare::version(a.clone(), op, 1).with_prefix()).await;
-        t.holds(&format!("no values {sign} x"), Compare::value(none.clone(), op, "x").with_prefix()).await;
-        t.holds(&format!("no versions {sign} 0"), Compare::version(none.clone(), op, 0).with_prefix()).await;
-        t.holds(&format!("no creates {sign} 0"), Compare::create_revision(none.clone(), op, 0).with_prefix()).await;
+        t.note_comparison(&format!("all values {sign} x"), Compare::value(a.clone(), op, "x").with_prefix()).await;
+        t.note_comparison(&format!("two values {sign} x"), Compare::value(a.clone(), op, "x").with_range(end.clone()))
+            .await;
+        t.note_comparison(&format!("versions {sign} 1"), Compare::version(a.clone(), op, 1).with_prefix()).await;
+        t.note_comparison(&format!("no values {sign} x"), Compare::value(none.clone(), op, "x").with_prefix()).await;
+        t.note_comparison(&format!("no versions {sign} 0"), Compare::version(none.clone(), op, 0).with_prefix()).await;
+        t.note_comparison(&format!("no creates {sign} 0"), Compare::create_revision(none.clone(), op, 0).with_prefix())
+            .await;
     }
     let revision = t.base + 5;
-    t.holds("nothing newer", Compare::mod_revision(a, CompareOp::Less, revision).with_prefix()).await;
+    t.note_comparison("nothing newer", Compare::mod_revision(a, CompareOp::Less, revision).with_prefix()).await;
     t.end()
 }
 
-async fn several_comparisons(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "several").await;
+async fn several_comparisons(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "several").await;
     t.fill(&[("a", "1"), ("b", "2")]).await;
     let is = |key: &str, value: &str| Compare::value(t.k(key), CompareOp::Equal, value);
     let all = [
@@ -96,8 +98,8 @@ async fn several_comparisons(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn both_branches(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "branches").await;
+async fn both_branches(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "branches").await;
     t.fill(&[("a", "1")]).await;
     let a = t.k("a");
     for value in ["1", "2", "1"] {
@@ -110,8 +112,8 @@ async fn both_branches(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn operations_see_those_before_them(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "order").await;
+async fn operations_see_those_before_them(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "order").await;
     let all = || TxnOp::get(t.prefix.clone(), Some(GetOptions::new().with_prefix()));
     let txn = Txn::new().and_then([all(), put(t.k("a"), "1"), all(), put(t.k("b"), "2"), delete(t.k("c")), all()]);
     t.txn("puts", txn).await;
@@ -125,8 +127,8 @@ async fn operations_see_those_before_them(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn nested(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "nested").await;
+async fn nested(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "nested").await;
     t.fill(&[("a", "1")]).await;
     let is = |key: &str, value: &str| Compare::value(t.k(key), CompareOp::Equal, value);
     let deepest =
@@ -139,8 +141,8 @@ async fn nested(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn nested_conditions_see_the_state_before(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "nested-before").await;
+async fn nested_conditions_see_the_state_before(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "nested-before").await;
     t.fill(&[("a", "1")]).await;
     let inner = Txn::new()
         .when([Compare::value(t.k("a"), CompareOp::Equal, "2")])
@@ -151,8 +153,8 @@ async fn nested_conditions_see_the_state_before(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn a_hundred_and_twenty_eight_operations(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "many").await;
+async fn a_hundred_and_twenty_eight_operations(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "many").await;
     for n in [128, 129] {
         let puts: Vec<TxnOp> = (0..n).map(|i| put(t.k(&format!("{i}")), "v")).collect();
         let answer = t.client.txn(Txn::new().and_then(puts.clone())).await;
@@ -175,8 +177,8 @@ async fn a_hundred_and_twenty_eight_operations(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn duplicate_keys(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "duplicate").await;
+async fn duplicate_keys(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "duplicate").await;
     let (a, b) = (t.k("a"), t.k("b"));
     t.txn("two puts", Txn::new().and_then([put(a.clone(), "1"), put(a.clone(), "2")])).await;
     t.txn("two puts elsewhere", Txn::new().or_else([put(a.clone(), "1"), put(a.clone(), "2")])).await;
@@ -191,8 +193,8 @@ async fn duplicate_keys(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn a_put_and_a_deletion_of_its_key(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "put-delete").await;
+async fn a_put_and_a_deletion_of_its_key(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "put-delete").await;
     t.fill(&[("a", "1")]).await;
     let (a, prefix) = (t.k("a"), t.prefix.clone());
     let all = || TxnOp::delete(prefix.clone(), Some(DeleteOptions::new().with_prefix()));
@@ -206,8 +208,8 @@ async fn a_put_and_a_deletion_of_its_key(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn a_read_only_transaction_has_no_revision(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "read-only").await;
+async fn a_read_only_transaction_has_no_revision(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "read-only").await;
     t.fill(&[("a", "1")]).await;
     t.txn("read", Txn::new().and_then([get(t.k("a"))])).await;
     t.txn("delete nothing", Txn::new().and_then([delete(t.k("b"))])).await;
@@ -215,8 +217,8 @@ async fn a_read_only_transaction_has_no_revision(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn previous_values(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "txn-prev").await;
+async fn previous_values(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "txn-prev").await;
     t.fill(&[("a", "1"), ("b", "1")]).await;
     let a = TxnOp::put(t.k("a"), "2", Some(PutOptions::new().with_prev_key()));
     let b = TxnOp::delete(t.k("b"), Some(DeleteOptions::new().with_prev_key()));
@@ -229,16 +231,16 @@ async fn previous_values(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn an_unknown_lease_undoes_all(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "txn-lease").await;
+async fn an_unknown_lease_undoes_all(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "txn-lease").await;
     let bad = TxnOp::put(t.k("b"), "1", Some(PutOptions::new().with_lease(4103)));
     t.txn("unknown lease", Txn::new().and_then([put(t.k("a"), "1"), bad])).await;
     t.get("nothing", "", Some(GetOptions::new().with_prefix())).await;
     t.end()
 }
 
-async fn an_old_revision_inside(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "txn-old").await;
+async fn an_old_revision_inside(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "txn-old").await;
     t.fill(&[("a", "1"), ("a", "2")]).await;
     let base = t.base;
     let at = |n: i64| TxnOp::get(t.k("a"), Some(GetOptions::new().with_revision(base + n)));
@@ -249,15 +251,15 @@ async fn an_old_revision_inside(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn an_empty_transaction(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "txn-empty").await;
+async fn an_empty_transaction(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "txn-empty").await;
     t.txn("empty", Txn::new()).await;
     t.put("a", "1", None).await;
     t.end()
 }
 
-async fn create_if_missing(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "create").await;
+async fn create_if_missing(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "create").await;
     for value in ["1", "2"] {
         let txn = Txn::new()
             .when([Compare::create_revision(t.k("a"), CompareOp::Equal, 0)])
@@ -268,8 +270,8 @@ async fn create_if_missing(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn enqueue(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "enqueue").await;
+async fn enqueue(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "enqueue").await;
     let (index, mut seen) = (t.k("write-index"), 0);
     for attempt in 0..4 {
         // The third one decides from the state before the second.

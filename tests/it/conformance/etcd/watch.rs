@@ -6,8 +6,8 @@ use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp, WatchFilterType
 use serde_json::Value;
 
 use super::{
-    super::place::Place,
-    talk::{Talk, delete, put},
+    super::target::Target,
+    session::{Session, delete, put},
 };
 
 crate::conformance::cases!("etcd watch":
@@ -19,21 +19,21 @@ fn prefix() -> WatchOptions {
     WatchOptions::new().with_prefix()
 }
 
-async fn created_first(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "created").await;
+async fn created_first(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "created").await;
     t.fill(&[("a", "1")]).await;
     let mut stream = t.watch("a", None).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.put("a", "2", None).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.end()
 }
 
-async fn from_now(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "now").await;
+async fn from_now(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "now").await;
     t.fill(&[("a", "1"), ("b", "1")]).await;
     let mut stream = t.watch("a", None).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.fill(&[("b", "2"), ("a/x", "2"), ("a", "2")]).await;
     t.delete("b", None).await;
     t.delete("a", None).await;
@@ -43,8 +43,8 @@ async fn from_now(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn from_the_past(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "past").await;
+async fn from_the_past(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "past").await;
     t.fill(&[("a", "1"), ("b", "1"), ("a", "2")]).await;
     t.delete("b", None).await;
     t.fill(&[("a", "3")]).await;
@@ -56,30 +56,30 @@ async fn from_the_past(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn of_a_prefix(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "of-prefix").await;
+async fn of_a_prefix(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "of-prefix").await;
     let mut stream = t.watch("a", Some(prefix())).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.fill(&[("a", "1"), ("b", "1"), ("a/x", "1"), ("ab", "1"), ("A", "1"), ("a~", "1")]).await;
     t.events(&mut stream, 4, false).await;
     t.end()
 }
 
-async fn of_a_range(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "of-range").await;
+async fn of_a_range(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "of-range").await;
     let end = t.k("c");
     let mut stream = t.watch("a", Some(WatchOptions::new().with_range(end))).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.fill(&[("c", "1"), ("b", "1"), ("a", "1"), ("b/x", "1"), ("d", "1"), ("a", "2")]).await;
     t.events(&mut stream, 4, false).await;
     t.end()
 }
 
-async fn previous_values(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "watch-prev").await;
+async fn previous_values(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "watch-prev").await;
     t.fill(&[("a", "1")]).await;
     let mut stream = t.watch("", Some(prefix().with_prev_key())).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.fill(&[("a", "2"), ("b", "1")]).await;
     t.delete("a", None).await;
     t.fill(&[("a", "3")]).await;
@@ -87,8 +87,8 @@ async fn previous_values(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn previous_values_from_the_past(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "past-prev").await;
+async fn previous_values_from_the_past(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "past-prev").await;
     t.fill(&[("a", "1"), ("a", "2"), ("b", "1")]).await;
     t.delete("a", None).await;
     let from = t.base + 1;
@@ -97,18 +97,18 @@ async fn previous_values_from_the_past(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn without_puts(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "no-put").await;
+async fn without_puts(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "no-put").await;
     let mut stream = t.watch("", Some(prefix().with_filters([WatchFilterType::NoPut]))).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.fill(&[("a", "1"), ("a", "2")]).await;
     t.delete("a", None).await;
     t.events(&mut stream, 1, false).await;
     t.end()
 }
 
-async fn without_deletions(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "no-delete").await;
+async fn without_deletions(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "no-delete").await;
     let from = t.base + 1;
     t.fill(&[("a", "1")]).await;
     t.delete("a", None).await;
@@ -121,54 +121,54 @@ async fn without_deletions(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn events_of_one_transaction_come_together(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "together").await;
+async fn events_of_one_transaction_come_together(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "together").await;
     t.fill(&[("c", "1"), ("d", "1")]).await;
     let mut stream = t.watch("", Some(prefix())).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     let inner = Txn::new().when([Compare::version(t.k("c"), CompareOp::Greater, 0)]).and_then([put(t.k("e"), "1")]);
     let ops = [put(t.k("b"), "1"), delete(t.k("c")), put(t.k("a"), "1"), delete(t.k("none")), TxnOp::txn(inner)];
     t.txn("five operations", Txn::new().and_then(ops)).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.end()
 }
 
-async fn a_deletion_of_a_range(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "range-gone").await;
+async fn a_deletion_of_a_range(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "range-gone").await;
     t.fill(&[("b", "1"), ("a", "1"), ("c", "1")]).await;
     let mut stream = t.watch("", Some(prefix().with_prev_key())).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.delete("", Some(DeleteOptions::new().with_prefix())).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.end()
 }
 
-async fn from_the_future(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "watch-future").await;
+async fn from_the_future(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "watch-future").await;
     let from = t.base + 3;
     let mut stream = t.watch("", Some(prefix().with_start_revision(from))).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.fill(&[("a", "1"), ("a", "2"), ("a", "3"), ("a", "4")]).await;
     t.events(&mut stream, 2, false).await;
     t.end()
 }
 
-async fn from_a_compacted_revision(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "watch-compacted").await;
+async fn from_a_compacted_revision(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "watch-compacted").await;
     t.fill(&[("a", "1"), ("a", "2"), ("a", "3")]).await;
     let compacted = t.base + 3;
     t.client.compact(compacted, None).await.expect("compacted");
     let from = t.base + 1;
     let mut stream = t.watch("a", Some(WatchOptions::new().with_start_revision(from))).await;
-    let first = t.heard(&mut stream).await;
+    let first = t.note_message(&mut stream).await;
     if first["canceled"] == false {
-        t.heard(&mut stream).await;
+        t.note_message(&mut stream).await;
     }
     t.end()
 }
 
-async fn from_the_compacted_revision_itself(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "watch-edge").await;
+async fn from_the_compacted_revision_itself(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "watch-edge").await;
     t.fill(&[("a", "1"), ("a", "2"), ("a", "3")]).await;
     let compacted = t.base + 2;
     t.client.compact(compacted, None).await.expect("compacted");
@@ -177,10 +177,10 @@ async fn from_the_compacted_revision_itself(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn compaction_under_a_watch(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "watch-under").await;
+async fn compaction_under_a_watch(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "watch-under").await;
     let mut stream = t.watch("a", None).await;
-    t.heard(&mut stream).await;
+    t.note_message(&mut stream).await;
     t.fill(&[("a", "1"), ("a", "2")]).await;
     t.events(&mut stream, 2, false).await;
     let compacted = t.base + 2;
@@ -190,11 +190,11 @@ async fn compaction_under_a_watch(place: Arc<Place>) -> Value {
     t.end()
 }
 
-async fn of_all_keys(place: Arc<Place>) -> Value {
-    let mut t = Talk::new(&place, "watch-all").await;
+async fn of_all_keys(target: Arc<Target>) -> Value {
+    let mut t = Session::new(&target, "watch-all").await;
     let (from, mut events) =
         (t.base + 1, t.client.watch("", Some(WatchOptions::new().with_all_keys())).await.expect("a watch"));
-    t.heard(&mut events).await;
+    t.note_message(&mut events).await;
     t.fill(&[("a", "1"), ("b", "1")]).await;
     t.events(&mut events, 2, false).await;
     let options = WatchOptions::new().with_from_key().with_start_revision(from);

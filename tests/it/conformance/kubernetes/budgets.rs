@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    super::place::Place,
-    ask::{Ask, BUDGETS, NODES, PODS},
+    super::target::Target,
     controllers::{names, ready},
+    session::{BUDGETS, NODES, PODS, Session},
 };
 
 crate::conformance::cases!("budgets":
@@ -29,12 +29,12 @@ fn observed(budget: &Value) -> bool {
     budget["status"]["observedGeneration"] == budget["metadata"]["generation"]
 }
 
-async fn budget_numbers(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn budget_numbers(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.nodes(1).await;
     k.replica_set("web", 4).await;
     k.pods_until("four run", |pods| pods.len() == 4 && pods.iter().all(ready)).await;
-    let wanted = [
+    let budget_specs = [
         ("minAvailable", json!(3)),
         ("minAvailable", json!(4)),
         ("minAvailable", json!(5)),
@@ -51,7 +51,7 @@ async fn budget_numbers(place: Arc<Place>) -> Value {
         ("maxUnavailable", json!("1%")),
         ("maxUnavailable", json!("100%")),
     ];
-    for (i, (field, number)) in wanted.into_iter().enumerate() {
+    for (i, (field, number)) in budget_specs.into_iter().enumerate() {
         let body = json!({"metadata": {"name": format!("b{i}")}, "spec": {field: number, "selector": {"matchLabels": {"app": "web"}}}});
         k.ok("POST", BUDGETS, body).await;
         let path = format!("{BUDGETS}/b{i}");
@@ -64,8 +64,8 @@ async fn budget_numbers(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_budget_over_a_drain(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_budget_over_a_drain(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let nodes = k.nodes(2).await;
     k.replica_set("web", 2).await;
     let before = k.pods_until("two run", |pods| pods.len() == 2 && pods.iter().all(ready)).await;
@@ -96,8 +96,8 @@ async fn a_budget_over_a_drain(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn bare_pods_and_budgets(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn bare_pods_and_budgets(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let nodes = k.nodes(1).await;
     for name in ["p", "q", "r"] {
         k.bare(name, &nodes[0]).await;
@@ -117,8 +117,8 @@ async fn bare_pods_and_budgets(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_budget_of_nothing(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_budget_of_nothing(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for (name, field, number) in [
         ("min", "minAvailable", json!(1)),
         ("max", "maxUnavailable", json!(1)),
@@ -132,8 +132,8 @@ async fn a_budget_of_nothing(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn finished_pods_in_a_budget(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn finished_pods_in_a_budget(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let nodes = k.nodes(1).await;
     for name in ["p", "q"] {
         k.bare(name, &nodes[0]).await;
@@ -152,8 +152,8 @@ async fn finished_pods_in_a_budget(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn unready_pods_in_a_budget(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn unready_pods_in_a_budget(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     // Without a machine and a kubelet a manually written status stays.
     for name in ["p", "q", "r"] {
         k.bare(name, "nowhere").await;
@@ -171,8 +171,8 @@ async fn unready_pods_in_a_budget(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_stuck_pod_holds_its_place(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_stuck_pod_holds_its_place(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.nodes(1).await;
     k.replica_set("web", 2).await;
     let pods = k.pods_until("two run", |pods| pods.len() == 2 && pods.iter().all(ready)).await;

@@ -11,8 +11,8 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    super::place::Place,
-    ask::{Ask, NODES, PODS},
+    super::target::Target,
+    session::{NODES, PODS, Session},
 };
 
 crate::conformance::cases!("controllers":
@@ -37,13 +37,13 @@ pub fn ready(pod: &Value) -> bool {
     ready && pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-impl Ask {
+impl Session {
     /// Creates nodes for the case, labelled `case: @`; the answer calls them `<node 0>`, `<node 1>` …
     pub async fn nodes(&mut self, count: usize) -> Vec<String> {
         let mut taken = Vec::new();
         for i in 0..count {
-            let next = self.place.taken.fetch_add(1, Ordering::Relaxed);
-            let name = self.place.workers.get(next).expect("enough nodes").name.clone();
+            let next = self.target.taken.fetch_add(1, Ordering::Relaxed);
+            let name = self.target.workers.get(next).expect("enough nodes").name.clone();
             self.ok("PATCH", &format!("{NODES}/{name}"), json!({"metadata": {"labels": {"case": "@"}}})).await;
             self.alias(&name, &format!("<node {i}>"));
             taken.push(name);
@@ -54,7 +54,7 @@ impl Ask {
     /// Present pods. Without a scheduler, pods without a node get one here.
     async fn pods(&self) -> Vec<Value> {
         let list = self.ok("GET", PODS, Value::Null).await["items"].as_array().cloned().unwrap_or_default();
-        if self.place.schedules {
+        if self.target.schedules {
             return list;
         }
         for pod in
@@ -78,7 +78,7 @@ impl Ask {
 
     /// Waits until the pods meet the condition; otherwise the answer says so.
     pub async fn pods_until(&mut self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        for _ in 0..self.patience {
+        for _ in 0..self.max_polls {
             let pods = self.pods().await;
             if holds(&pods) {
                 self.note(what, &json!("yes"));
@@ -86,27 +86,27 @@ impl Ask {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        self.patience = 10;
+        self.max_polls = 10;
         let pods = self.pods().await;
-        let brief = |p: &Value| json!([p["metadata"]["name"], p["spec"]["nodeName"], p["status"]["phase"]]);
-        self.note(what, &json!({"in vain": pods.iter().map(brief).collect::<Vec<_>>()}));
+        let summary = |p: &Value| json!([p["metadata"]["name"], p["spec"]["nodeName"], p["status"]["phase"]]);
+        self.note(what, &json!({"in vain": pods.iter().map(summary).collect::<Vec<_>>()}));
         pods
     }
 
     /// Waits until an object meets the condition and keeps its fields; binds pods meanwhile.
     pub async fn object_until(&mut self, what: &str, path: &str, fields: &[&str], holds: impl Fn(&Value) -> bool) {
-        for _ in 0..self.patience {
+        for _ in 0..self.max_polls {
             let answer = self.get(path).await;
             if holds(&answer.body) {
-                self.say(what, &answer, fields);
+                self.note_answer(what, &answer, fields);
                 return;
             }
             self.pods().await;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        self.patience = 10;
+        self.max_polls = 10;
         let answer = self.get(path).await;
-        self.say(&format!("{what}: in vain"), &answer, fields);
+        self.note_answer(&format!("{what}: in vain"), &answer, fields);
     }
 
     /// Creates a set of pods `app: name`.
@@ -129,8 +129,8 @@ fn template(app: &str) -> Value {
         "containers": [{"name": "c", "image": "registry.invalid/pause:1"}]}})
 }
 
-async fn nodes_are_ready(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn nodes_are_ready(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let nodes = k.nodes(1).await;
     let path = format!("{NODES}/{}", nodes[0]);
     let node = k.ok("GET", &path, Value::Null).await;
@@ -138,12 +138,12 @@ async fn nodes_are_ready(place: Arc<Place>) -> Value {
     let good = conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
     let boot = node["status"]["nodeInfo"]["bootID"].as_str().is_some_and(|b| !b.is_empty());
     k.note("ready, with a boot id", &json!([good, boot]));
-    k.look("the node", &path, &["/spec/unschedulable", "/spec/taints", "/status/nodeInfo/kubeletVersion"]).await;
+    k.note_object("the node", &path, &["/spec/unschedulable", "/spec/taints", "/status/nodeInfo/kubeletVersion"]).await;
     k.end()
 }
 
-async fn a_replica_set_makes_its_pods(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_replica_set_makes_its_pods(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.nodes(1).await;
     let set = k.replica_set("web", 2).await;
     let pods = k.pods_until("two run", |pods| pods.len() == 2 && pods.iter().all(ready)).await;
@@ -165,8 +165,8 @@ async fn a_replica_set_makes_its_pods(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn evicted_pods_come_back_elsewhere(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn evicted_pods_come_back_elsewhere(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let nodes = k.nodes(2).await;
     k.replica_set("web", 4).await;
     let before = k.pods_until("four run", |pods| pods.len() == 4 && pods.iter().all(ready)).await;
@@ -185,8 +185,8 @@ async fn evicted_pods_come_back_elsewhere(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_replica_set_is_scaled(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_replica_set_is_scaled(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.nodes(1).await;
     let set = k.replica_set("web", 1).await;
     k.pods_until("one runs", |pods| pods.len() == 1 && pods.iter().all(ready)).await;
@@ -199,7 +199,7 @@ async fn a_replica_set_is_scaled(place: Arc<Place>) -> Value {
     k.end()
 }
 
-impl Ask {
+impl Session {
     /// Creates a pod without a controller.
     pub async fn bare(&self, name: &str, node: &str) {
         let mut body = json!({"metadata": {"name": name, "labels": {"app": "bare"}}, "spec": template("bare")["spec"]});
@@ -208,7 +208,7 @@ impl Ask {
     }
 }
 
-impl Ask {
+impl Session {
     async fn daemon_set(&self) -> String {
         let path = "/apis/apps/v1/namespaces/@/daemonsets";
         let body = json!({"metadata": {"name": "agent"}, "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template("agent")}});
@@ -226,8 +226,8 @@ const DAEMONS: &[&str] = &[
     "/status/observedGeneration",
 ];
 
-async fn daemons_on_a_cordoned_node(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn daemons_on_a_cordoned_node(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let nodes = k.nodes(2).await;
     k.ok("PATCH", &format!("{NODES}/{}", nodes[0]), json!({"spec": {"unschedulable": true}})).await;
     let set = k.daemon_set().await;
@@ -246,8 +246,8 @@ async fn daemons_on_a_cordoned_node(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn daemons_follow_labels(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn daemons_follow_labels(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let first = k.nodes(1).await;
     let set = k.daemon_set().await;
     k.pods_until("one", |pods| pods.len() == 1 && pods.iter().all(ready)).await;
@@ -262,8 +262,8 @@ async fn daemons_follow_labels(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_deployment(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_deployment(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.nodes(1).await;
     let path = "/apis/apps/v1/namespaces/@/deployments";
     let body = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("web")}});
@@ -282,20 +282,20 @@ async fn a_deployment(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn garbage_of_a_replica_set(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn garbage_of_a_replica_set(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.nodes(1).await;
     let set = k.replica_set("web", 2).await;
     k.pods_until("two run", |pods| pods.len() == 2 && pods.iter().all(ready)).await;
     let answer = k.delete(&set, json!({"propagationPolicy": "Background"})).await;
-    k.say("delete", &answer, &[]);
+    k.note_answer("delete", &answer, &[]);
     k.pods_until("none", <[Value]>::is_empty).await;
-    k.look("the set", &set, &[]).await;
+    k.note_object("the set", &set, &[]).await;
     k.end()
 }
 
-async fn orphans_of_a_replica_set(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn orphans_of_a_replica_set(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.nodes(1).await;
     let set = k.replica_set("web", 1).await;
     k.pods_until("one runs", |pods| pods.len() == 1 && pods.iter().all(ready)).await;
@@ -309,8 +309,8 @@ async fn orphans_of_a_replica_set(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_namespace_goes(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_namespace_goes(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let nodes = k.nodes(1).await;
     k.bare("p", &nodes[0]).await;
     k.replica_set("web", 1).await;
@@ -318,12 +318,12 @@ async fn a_namespace_goes(place: Arc<Place>) -> Value {
     let answer = k.delete("/api/v1/namespaces/@", json!({})).await;
     k.note("delete", &json!(answer.code));
     k.object_until("gone", "/api/v1/namespaces/@", &[], |n| n["kind"] == "Status").await;
-    k.look("its pods", PODS, &["/items"]).await;
+    k.note_object("its pods", PODS, &["/items"]).await;
     k.end()
 }
 
-async fn a_bare_pod_does_not_come_back(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_bare_pod_does_not_come_back(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let nodes = k.nodes(1).await;
     k.bare("p", &nodes[0]).await;
     k.bare("q", &nodes[0]).await;

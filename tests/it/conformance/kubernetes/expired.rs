@@ -5,29 +5,29 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    super::place::Place,
-    ask::{Ask, PODS},
+    super::target::Target,
     lists::token,
+    session::{PODS, Session},
 };
 
 crate::conformance::cases!("expired": a_forgotten_history, a_list_of_now);
 
-async fn a_forgotten_history(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_forgotten_history(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for name in ["a", "b"] {
         k.pod(name).await;
     }
     let first = k.get(&format!("{PODS}?limit=1")).await;
     let version = k.version(PODS).await;
     k.pod("c").await;
-    k.place.forget().await;
+    k.target.forget().await;
     let query = format!("resourceVersion={version}&resourceVersionMatch=Exact");
-    k.look("a list at a version", &format!("{PODS}?{query}"), &["/items/0/metadata/name"]).await;
-    k.look("a page at a version", &format!("{PODS}?{query}&limit=5"), &["/items/0/metadata/name"]).await;
+    k.note_object("a list at a version", &format!("{PODS}?{query}"), &["/items/0/metadata/name"]).await;
+    k.note_object("a page at a version", &format!("{PODS}?{query}&limit=5"), &["/items/0/metadata/name"]).await;
     let answer = k.get(&format!("{PODS}?limit=1&continue={}", token(&first.body))).await;
-    k.say("a token", &answer, &["/metadata/continue"]);
+    k.note_answer("a token", &answer, &["/metadata/continue"]);
     let again = k.get(&format!("{PODS}?limit=9&continue={}", token(&answer.body))).await;
-    k.say(
+    k.note_answer(
         "the token it gave instead",
         &again,
         &["/items/0/metadata/name", "/items/1/metadata/name", "/items/2/metadata/name"],
@@ -39,11 +39,11 @@ async fn a_forgotten_history(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_list_of_now(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_list_of_now(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("a").await;
-    k.place.compact().await;
-    k.look("now", PODS, &["/items/0/metadata/name", "/items/1"]).await;
+    k.target.compact().await;
+    k.note_object("now", PODS, &["/items/0/metadata/name", "/items/1"]).await;
     let version = k.version(PODS).await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion={version}")).await;
     k.pod("b").await;

@@ -9,23 +9,23 @@ use tokio::{
 };
 
 use super::{
-    super::place::Place,
-    ask::{Ask, PODS, pod},
+    super::target::Target,
     lists::is_age,
+    session::{PODS, Session, pod},
 };
 
 crate::conformance::cases!("kubectl":
     get_nodes, get_pods, get_other_kinds, get_what_is_not_there, cordon_and_uncordon, taint, label_and_annotate, drain, drain_refuses,
     drain_against_a_budget, drain_for_show, delete, create_and_apply, patch, wait, get_and_watch, rights, version, kinds, describe);
 
-impl Ask {
+impl Session {
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.place.kubectl);
+        let mut command = Command::new(&self.target.kubectl);
         command.args(args.iter().map(|a| a.replace('@', &self.ns)));
         command
             .env_clear()
-            .env("KUBECONFIG", &self.place.kubeconfig)
-            .env("HOME", self.place.home())
+            .env("KUBECONFIG", &self.target.kubeconfig)
+            .env("HOME", self.target.home())
             .env("PATH", "/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         command
@@ -65,8 +65,8 @@ fn words(bytes: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(bytes).lines().map(line).collect()
 }
 
-async fn get_nodes(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn get_nodes(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     k.node("m").await;
     k.ok("PATCH", &node, json!({"spec": {"unschedulable": true}})).await;
@@ -81,8 +81,8 @@ async fn get_nodes(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn get_pods(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn get_pods(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.kubectl(&["get", "pods", "-n", "@"]).await;
     k.pod("p").await;
     k.pod_as("q", "Pending", false).await;
@@ -104,8 +104,8 @@ async fn get_pods(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn get_other_kinds(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn get_other_kinds(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let budget = k.budget("b", json!({})).await;
     k.budget_status(&budget, 1, 3, 2).await;
     k.budget("c", json!({"maxUnavailable": "25%"})).await;
@@ -121,8 +121,8 @@ async fn get_other_kinds(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn get_what_is_not_there(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn get_what_is_not_there(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.kubectl(&["get", "pod", "none", "-n", "@"]).await;
     k.kubectl(&["get", "node", "@-none"]).await;
     k.kubectl(&["get", "node", "@-none", "--ignore-not-found"]).await;
@@ -131,22 +131,22 @@ async fn get_what_is_not_there(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn cordon_and_uncordon(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn cordon_and_uncordon(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     for word in ["cordon", "cordon", "uncordon", "uncordon"] {
         k.kubectl(&[word, "@-n"]).await;
-        k.look("the node", &node, &["/spec/unschedulable"]).await;
+        k.note_object("the node", &node, &["/spec/unschedulable"]).await;
     }
     k.kubectl(&["cordon", "@-none"]).await;
     k.kubectl(&["cordon", "@-n", "--dry-run=server"]).await;
     k.kubectl(&["cordon", "-l", "case=@"]).await;
-    k.look("the node", &node, &["/spec/unschedulable"]).await;
+    k.note_object("the node", &node, &["/spec/unschedulable"]).await;
     k.end()
 }
 
-async fn taint(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn taint(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     for more in [
         &["k=v:NoSchedule"][..],
@@ -158,25 +158,25 @@ async fn taint(place: Arc<Place>) -> Value {
         &["x:NoExecute-"],
     ] {
         k.kubectl(&[&["taint", "nodes", "@-n"], more].concat()).await;
-        k.look("the node", &node, &["/spec/taints"]).await;
+        k.note_object("the node", &node, &["/spec/taints"]).await;
     }
     k.end()
 }
 
-async fn label_and_annotate(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn label_and_annotate(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     for more in [&["a=b"][..], &["a=b"], &["a=c"], &["a=c", "--overwrite"], &["a-"], &["a-"]] {
         for word in ["label", "annotate"] {
             k.kubectl(&[&[word, "node", "@-n"], more].concat()).await;
         }
-        k.look("the node", &node, &["/metadata/labels/a", "/metadata/annotations/a"]).await;
+        k.note_object("the node", &node, &["/metadata/labels/a", "/metadata/annotations/a"]).await;
     }
     k.end()
 }
 
 /// Creates a pod that is gone as soon as it is evicted: no kubelet is here to end it.
-async fn fleeting(k: &Ask, name: &str, owner: Value) {
+async fn evictable_pod(k: &Session, name: &str, owner: Value) {
     let mut body = pod(name);
     body["spec"]["terminationGracePeriodSeconds"] = json!(0);
     if !owner.is_null() {
@@ -188,7 +188,7 @@ async fn fleeting(k: &Ask, name: &str, owner: Value) {
 }
 
 /// The owner reference of a new set of that kind.
-async fn owner(k: &Ask, kind: &str) -> Value {
+async fn owner(k: &Session, kind: &str) -> Value {
     let template = json!({"metadata": {"labels": {"d": "1"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let body =
         json!({"metadata": {"name": "owner"}, "spec": {"selector": {"matchLabels": {"d": "1"}}, "template": template}});
@@ -197,66 +197,66 @@ async fn owner(k: &Ask, kind: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": kind, "name": "owner", "uid": made["metadata"]["uid"], "controller": true})
 }
 
-async fn drain(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn drain(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     let set = owner(&k, "ReplicaSet").await;
-    fleeting(&k, "p", set.clone()).await;
+    evictable_pod(&k, "p", set.clone()).await;
     k.kubectl(&["drain", "@-n", "--timeout=20s"]).await;
-    k.look("the node", &node, &["/spec/unschedulable"]).await;
-    k.look("pods", PODS, &["/items/0/metadata/name"]).await;
+    k.note_object("the node", &node, &["/spec/unschedulable"]).await;
+    k.note_object("pods", PODS, &["/items/0/metadata/name"]).await;
     k.kubectl(&["drain", "@-n", "--timeout=20s"]).await;
     k.end()
 }
 
-async fn drain_refuses(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn drain_refuses(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     let set = owner(&k, "DaemonSet").await;
-    fleeting(&k, "daemon", set).await;
+    evictable_pod(&k, "daemon", set).await;
     k.kubectl(&["drain", "@-n", "--timeout=20s"]).await;
-    k.look("the node", &node, &["/spec/unschedulable"]).await;
-    fleeting(&k, "bare", Value::Null).await;
+    k.note_object("the node", &node, &["/spec/unschedulable"]).await;
+    evictable_pod(&k, "bare", Value::Null).await;
     k.kubectl(&["drain", "@-n", "--ignore-daemonsets", "--timeout=20s"]).await;
     k.kubectl(&["drain", "@-n", "--ignore-daemonsets", "--force", "--timeout=20s"]).await;
-    k.look("pods", PODS, &["/items/0/metadata/name", "/items/1/metadata/name"]).await;
+    k.note_object("pods", PODS, &["/items/0/metadata/name", "/items/1/metadata/name"]).await;
     k.kubectl(&["uncordon", "@-n"]).await;
     k.kubectl(&["drain", "@-none"]).await;
     k.end()
 }
 
-async fn drain_against_a_budget(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn drain_against_a_budget(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.node("n").await;
     let set = owner(&k, "ReplicaSet").await;
-    fleeting(&k, "p", set.clone()).await;
+    evictable_pod(&k, "p", set.clone()).await;
     let budget = k.budget("b", json!({})).await;
     k.budget_status(&budget, 0, 2, 2).await;
     k.kubectl(&["drain", "@-n", "--timeout=2s"]).await;
-    k.look("the pod", &format!("{PODS}/p"), &["/metadata/deletionTimestamp"]).await;
+    k.note_object("the pod", &format!("{PODS}/p"), &["/metadata/deletionTimestamp"]).await;
     k.budget_status(&budget, 1, 3, 2).await;
     k.kubectl(&["drain", "@-n", "--timeout=20s"]).await;
-    k.look("the budget", &budget, &["/status/disruptionsAllowed"]).await;
-    fleeting(&k, "q", set).await;
+    k.note_object("the budget", &budget, &["/status/disruptionsAllowed"]).await;
+    evictable_pod(&k, "q", set).await;
     k.kubectl(&["drain", "@-n", "--disable-eviction", "--timeout=20s"]).await;
     k.end()
 }
 
-async fn drain_for_show(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn drain_for_show(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     let set = owner(&k, "ReplicaSet").await;
-    fleeting(&k, "p", set).await;
+    evictable_pod(&k, "p", set).await;
     for how in ["client", "server"] {
         k.kubectl(&["drain", "@-n", &format!("--dry-run={how}")]).await;
     }
-    k.look("the node", &node, &["/spec/unschedulable"]).await;
-    k.look("the pod", &format!("{PODS}/p"), &["/metadata/deletionTimestamp"]).await;
+    k.note_object("the node", &node, &["/spec/unschedulable"]).await;
+    k.note_object("the pod", &format!("{PODS}/p"), &["/metadata/deletionTimestamp"]).await;
     k.end()
 }
 
-async fn delete(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn delete(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.node("n").await;
     k.pod("p").await;
     k.pod("q").await;
@@ -267,8 +267,8 @@ async fn delete(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn create_and_apply(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn create_and_apply(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let mut body = pod("p");
     body["metadata"]["namespace"] = json!("@");
     for word in ["create", "create", "apply", "apply"] {
@@ -276,13 +276,13 @@ async fn create_and_apply(place: Arc<Place>) -> Value {
     }
     body["metadata"]["labels"]["new"] = json!("yes");
     k.kubectl_with(&["apply", "--validate=false", "-f", "-"], &body).await;
-    k.look("the pod", &format!("{PODS}/p"), &["/metadata/labels"]).await;
+    k.note_object("the pod", &format!("{PODS}/p"), &["/metadata/labels"]).await;
     k.kubectl(&["create", "namespace", "@"]).await;
     k.end()
 }
 
-async fn patch(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn patch(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     for (kind, text) in [
         ("strategic", "{\"spec\":{\"unschedulable\":true}}"),
@@ -292,12 +292,12 @@ async fn patch(place: Arc<Place>) -> Value {
     ] {
         k.kubectl(&["patch", "node", "@-n", "--type", kind, "-p", text]).await;
     }
-    k.look("the node", &node, &["/spec/unschedulable", "/metadata/labels"]).await;
+    k.note_object("the node", &node, &["/spec/unschedulable", "/metadata/labels"]).await;
     k.end()
 }
 
-async fn wait(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn wait(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.node("n").await;
     k.pod("p").await;
     k.kubectl(&["wait", "--for=condition=Ready", "node/@-n", "--timeout=10s"]).await;
@@ -306,64 +306,64 @@ async fn wait(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn get_and_watch(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn get_and_watch(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     let mut child = k.command(&["get", "nodes", "-l", "case=@", "-w"]).spawn().expect("kubectl starts");
     let mut lines = BufReader::new(child.stdout.take().expect("an output")).lines();
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     for cordon in [true, false, true] {
         while let Ok(Ok(Some(line))) = tokio::time::timeout(std::time::Duration::from_secs(10), lines.next_line()).await
         {
             let last = !line.starts_with("NAME");
-            said.extend(words(line.as_bytes()));
+            printed.extend(words(line.as_bytes()));
             if last {
                 break;
             }
         }
         k.ok("PATCH", &node, json!({"spec": {"unschedulable": cordon}})).await;
     }
-    k.note("lines", &json!(said));
+    k.note("lines", &json!(printed));
     k.end()
 }
 
-async fn rights(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn rights(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.kubectl(&["auth", "can-i", "patch", "nodes"]).await;
     k.kubectl(&["auth", "can-i", "create", "pods/eviction", "-n", "@"]).await;
     k.end()
 }
 
-async fn version(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn version(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let out = k.command(&["version", "-o", "json"]).output().await.expect("kubectl starts");
-    let said: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
-    let server = &said["serverVersion"];
+    let printed: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+    let server = &printed["serverVersion"];
     k.note("server", &json!({"code": out.status.code(), "major": server["major"], "minor": server["minor"]}));
     k.kubectl(&["get", "--raw", "/readyz"]).await;
     k.end()
 }
 
-async fn kinds(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn kinds(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let out = k.command(&["api-resources", "--no-headers"]).output().await.expect("kubectl starts");
-    let said = words(&out.stdout);
-    let wanted =
+    let printed = words(&out.stdout);
+    let expected =
         ["nodes ", "pods ", "namespaces ", "poddisruptionbudgets ", "daemonsets ", "replicasets ", "jobs ", "leases "];
-    let lines: Vec<&String> = wanted.iter().filter_map(|w| said.iter().find(|l| l.starts_with(w))).collect();
+    let lines: Vec<&String> = expected.iter().filter_map(|w| printed.iter().find(|l| l.starts_with(w))).collect();
     let code = out.status.code();
     k.note("kinds", &json!({"code": code, "lines": lines}));
     k.end()
 }
 
-async fn describe(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn describe(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     k.ok("PATCH", &node, json!({"spec": {"unschedulable": true}})).await;
     let out = k.command(&["describe", "node", "@-n"]).output().await.expect("kubectl starts");
-    let said = words(&out.stdout);
-    let wanted = ["Name:", "Unschedulable:", "Ready ", "InternalIP:", "Kubelet Version:"];
-    let lines: Vec<&String> = wanted.iter().filter_map(|w| said.iter().find(|l| l.starts_with(w))).collect();
+    let printed = words(&out.stdout);
+    let expected = ["Name:", "Unschedulable:", "Ready ", "InternalIP:", "Kubelet Version:"];
+    let lines: Vec<&String> = expected.iter().filter_map(|w| printed.iter().find(|l| l.starts_with(w))).collect();
     let code = out.status.code();
     k.note("a node", &json!({"code": code, "lines": lines}));
     k.end()

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    super::place::Place,
-    ask::{Ask, BUDGETS, NODES, PODS},
+    super::target::Target,
+    session::{BUDGETS, NODES, PODS, Session},
 };
 
 crate::conformance::cases!("list":
     what_is_not_there, shape, label_selectors, bad_label_selectors, field_selectors, bad_field_selectors, both_selectors, pages,
     pages_with_a_selector, pages_are_of_one_moment, a_bad_token, at_versions, bad_versions, all_namespaces, a_table_of_nodes, a_table_of_pods, a_table_of_budgets, metadata_only);
 
-impl Ask {
+impl Session {
     async fn names(&mut self, what: &str, path: &str) {
         let answer = self.get(path).await;
         if answer.code != 200 {
-            self.say(what, &answer, &[]);
+            self.note_answer(what, &answer, &[]);
             return;
         }
         let items = answer.body["items"].as_array().cloned().unwrap_or_default();
@@ -30,7 +30,7 @@ impl Ask {
         self.pod("p").await;
         self.pod_as("q", "Pending", false).await;
         self.ok("PATCH", &format!("{PODS}/q"), json!({"metadata": {"labels": {"tier": "front", "app": "b"}}})).await;
-        let mut body = super::ask::pod("r");
+        let mut body = super::session::pod("r");
         body["spec"]["nodeName"] = json!("@-m");
         body["metadata"]["labels"] = json!({"tier": "back"});
         self.ok("POST", PODS, body).await;
@@ -43,8 +43,8 @@ impl Ask {
     }
 }
 
-async fn what_is_not_there(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn what_is_not_there(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for path in [
         format!("{PODS}/none"),
         format!("{NODES}/none"),
@@ -56,28 +56,28 @@ async fn what_is_not_there(place: Arc<Place>) -> Value {
         "/none".to_owned(),
         "/api/v1/namespaces/@/none/x".to_owned(),
     ] {
-        k.look(&path, &path, &[]).await;
+        k.note_object(&path, &path, &[]).await;
     }
     let answer = k.post(&format!("{PODS}/p"), json!({})).await;
-    k.say("POST to an object", &answer, &[]);
+    k.note_answer("POST to an object", &answer, &[]);
     k.end()
 }
 
-async fn shape(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn shape(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let empty = ["/kind", "/apiVersion", "/items", "/metadata/continue", "/metadata/remainingItemCount"];
-    k.look("no pods", PODS, &empty).await;
+    k.note_object("no pods", PODS, &empty).await;
     k.pod("p").await;
     let fields = ["/kind", "/apiVersion", "/items/0/kind", "/items/0/apiVersion", "/items/0/metadata/name", "/items/1"];
-    k.look("a pod", PODS, &fields).await;
-    k.look("itself", &format!("{PODS}/p"), &["/kind", "/apiVersion"]).await;
+    k.note_object("a pod", PODS, &fields).await;
+    k.note_object("itself", &format!("{PODS}/p"), &["/kind", "/apiVersion"]).await;
     for path in [
         "/apis/apps/v1/namespaces/@/daemonsets",
         "/apis/apps/v1/namespaces/@/replicasets",
         "/apis/batch/v1/namespaces/@/jobs",
         BUDGETS,
     ] {
-        k.look(path, path, &["/kind", "/apiVersion", "/items"]).await;
+        k.note_object(path, path, &["/kind", "/apiVersion", "/items"]).await;
     }
     let version = k.get(PODS).await.body["metadata"]["resourceVersion"].clone();
     let number = version.as_str().and_then(|v| v.parse::<u64>().ok());
@@ -85,8 +85,8 @@ async fn shape(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn label_selectors(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn label_selectors(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.three_pods().await;
     for selector in [
         "app=a",
@@ -111,8 +111,8 @@ async fn label_selectors(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn bad_label_selectors(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn bad_label_selectors(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for selector in ["a=b=c", "app in", "-a=b", "app in (a"] {
         let encoded = selector.replace(' ', "%20").replace('=', "%3D");
         k.code(selector, &format!("{PODS}?labelSelector={encoded}")).await;
@@ -120,8 +120,8 @@ async fn bad_label_selectors(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn field_selectors(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn field_selectors(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.three_pods().await;
     for selector in [
         "metadata.name=p",
@@ -149,16 +149,16 @@ async fn field_selectors(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn bad_field_selectors(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
-    k.look("a field of none", &format!("{PODS}?fieldSelector=spec.none%3Da"), &[]).await;
-    k.look("of a budget", &format!("{BUDGETS}?fieldSelector=spec.nodeName%3Da"), &[]).await;
+async fn bad_field_selectors(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
+    k.note_object("a field of none", &format!("{PODS}?fieldSelector=spec.none%3Da"), &[]).await;
+    k.note_object("of a budget", &format!("{BUDGETS}?fieldSelector=spec.nodeName%3Da"), &[]).await;
     k.code("no operator", &format!("{PODS}?fieldSelector=spec.nodeName")).await;
     k.end()
 }
 
-async fn both_selectors(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn both_selectors(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.three_pods().await;
     k.names("both", &format!("{PODS}?labelSelector=app%3Da&fieldSelector=spec.nodeName%3D@-n")).await;
     k.names("neither", &format!("{PODS}?labelSelector=app%3Da&fieldSelector=spec.nodeName%3D@-m")).await;
@@ -183,20 +183,20 @@ const PAGE: &[&str] = &[
     "/metadata/remainingItemCount",
 ];
 
-async fn pages(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn pages(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for name in ["c", "a", "e", "b", "d"] {
         k.pod(name).await;
     }
     let mut next = String::new();
     for _ in 0..3 {
         let answer = k.get(&format!("{PODS}?limit=2&continue={next}")).await;
-        k.say("page", &answer, PAGE);
+        k.note_answer("page", &answer, PAGE);
         next = token(&answer.body);
     }
     for limit in [5, 6, 0] {
         let answer = k.get(&format!("{PODS}?limit={limit}")).await;
-        k.say(
+        k.note_answer(
             &format!("limit {limit}"),
             &answer,
             &["/metadata/continue", "/metadata/remainingItemCount", "/items/4/metadata/name"],
@@ -205,8 +205,8 @@ async fn pages(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn pages_with_a_selector(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn pages_with_a_selector(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for name in ["a", "b", "c", "d", "e"] {
         k.pod(name).await;
     }
@@ -214,31 +214,31 @@ async fn pages_with_a_selector(place: Arc<Place>) -> Value {
     let mut next = String::new();
     for _ in 0..2 {
         let answer = k.get(&format!("{PODS}?labelSelector=app%3Da&limit=2&continue={next}")).await;
-        k.say("page", &answer, PAGE);
+        k.note_answer("page", &answer, PAGE);
         next = token(&answer.body);
     }
     k.end()
 }
 
-async fn pages_are_of_one_moment(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn pages_are_of_one_moment(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for name in ["a", "b", "d"] {
         k.pod(name).await;
     }
     let first = k.get(&format!("{PODS}?limit=1")).await;
-    k.say("first", &first, PAGE);
+    k.note_answer("first", &first, PAGE);
     k.pod("c").await;
     k.delete(&format!("{PODS}/d"), json!({"gracePeriodSeconds": 0})).await;
     let second = k.get(&format!("{PODS}?limit=9&continue={}", token(&first.body))).await;
-    k.say("second", &second, PAGE);
+    k.note_answer("second", &second, PAGE);
     let same = first.body["metadata"]["resourceVersion"] == second.body["metadata"]["resourceVersion"];
     k.note("one version", &json!(same));
     k.names("now", PODS).await;
     k.end()
 }
 
-async fn a_bad_token(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_bad_token(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("a").await;
     k.code("not one", &format!("{PODS}?limit=1&continue=nonsense")).await;
     k.pod("b").await;
@@ -247,8 +247,8 @@ async fn a_bad_token(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn at_versions(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn at_versions(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("a").await;
     let version = k.get(PODS).await.body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     k.pod("b").await;
@@ -258,12 +258,12 @@ async fn at_versions(place: Arc<Place>) -> Value {
     k.names("exactly", &format!("{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;
     k.names("with a limit", &format!("{PODS}?resourceVersion={version}&limit=9&resourceVersionMatch=Exact")).await;
     let answer = k.get(&format!("{PODS}/a?resourceVersion=0")).await;
-    k.say("one from the cache", &answer, &["/metadata/name"]);
+    k.note_answer("one from the cache", &answer, &["/metadata/name"]);
     k.end()
 }
 
-async fn bad_versions(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn bad_versions(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.code("a word", &format!("{PODS}?resourceVersion=abc")).await;
     k.code("less than nothing", &format!("{PODS}?resourceVersion=-1")).await;
     k.code("a match without a version", &format!("{PODS}?resourceVersionMatch=Exact")).await;
@@ -272,16 +272,16 @@ async fn bad_versions(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn all_namespaces(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn all_namespaces(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("p").await;
-    k.look(
+    k.note_object(
         "pods of a node",
         "/api/v1/pods?fieldSelector=spec.nodeName%3D@-n",
         &["/kind", "/items/0/metadata/namespace", "/items/1"],
     )
     .await;
-    k.look(
+    k.note_object(
         "namespaces",
         "/api/v1/namespaces?fieldSelector=metadata.name%3D@",
         &["/kind", "/items/0/metadata/name", "/items/0/status/phase"],
@@ -292,15 +292,15 @@ async fn all_namespaces(place: Arc<Place>) -> Value {
         "/apis/apps/v1/daemonsets?limit=1",
         "/apis/batch/v1/jobs?limit=1",
     ] {
-        k.look(path, path, &["/kind", "/apiVersion"]).await;
+        k.note_object(path, path, &["/kind", "/apiVersion"]).await;
     }
-    k.look("system", "/api/v1/namespaces/kube-system", &["/metadata/name", "/status/phase"]).await;
+    k.note_object("system", "/api/v1/namespaces/kube-system", &["/metadata/name", "/status/phase"]).await;
     k.end()
 }
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-impl Ask {
+impl Session {
     async fn table(&mut self, what: &str, path: &str) {
         let answer = self.accepting("GET", path, &Value::Null, "application/json", TABLE).await;
         let columns = answer.body["columnDefinitions"].as_array().cloned().unwrap_or_default();
@@ -324,8 +324,8 @@ pub fn is_age(text: &str) -> bool {
     text.ends_with('s') && text.len() > 1 && text.chars().all(|c| c.is_ascii_digit() || "dhms".contains(c))
 }
 
-async fn a_table_of_nodes(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_table_of_nodes(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     k.table("ready", &format!("{NODES}?labelSelector=case%3D@")).await;
     k.ok(
@@ -343,8 +343,8 @@ async fn a_table_of_nodes(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_table_of_pods(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_table_of_pods(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.three_pods().await;
     for (name, phase) in [("s", "Succeeded"), ("t", "Failed")] {
         k.pod_as(name, phase, false).await;
@@ -358,8 +358,8 @@ async fn a_table_of_pods(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_table_of_budgets(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_table_of_budgets(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let budget = k.budget("b", json!({})).await;
     k.budget_status(&budget, 1, 3, 2).await;
     k.budget("c", json!({"maxUnavailable": "25%"})).await;
@@ -368,11 +368,15 @@ async fn a_table_of_budgets(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn metadata_only(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn metadata_only(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("p").await;
     let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
     let answer = k.accepting("GET", PODS, &Value::Null, "application/json", accept).await;
-    k.say("list", &answer, &["/kind", "/apiVersion", "/items/0/kind", "/items/0/metadata/labels", "/items/0/spec"]);
+    k.note_answer(
+        "list",
+        &answer,
+        &["/kind", "/apiVersion", "/items/0/kind", "/items/0/metadata/labels", "/items/0/spec"],
+    );
     k.end()
 }

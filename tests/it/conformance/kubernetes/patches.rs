@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    super::place::Place,
-    ask::{Ask, JSON, MERGE, NODES, PODS, STRATEGIC},
+    super::target::Target,
+    session::{JSON, MERGE, NODES, PODS, STRATEGIC, Session},
 };
 
 crate::conformance::cases!("patch":
@@ -16,8 +16,8 @@ crate::conformance::cases!("patch":
 
 const NODE: &[&str] = &["/metadata/labels", "/metadata/annotations", "/spec/unschedulable", "/spec/taints"];
 
-async fn merge_sets_and_removes(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn merge_sets_and_removes(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     for body in [
         json!({"metadata": {"labels": {"a": "1", "b": "2"}, "annotations": {"note": "x"}}}),
@@ -27,24 +27,24 @@ async fn merge_sets_and_removes(place: Arc<Place>) -> Value {
         json!({"metadata": {"labels": {"empty": ""}}, "spec": {"unschedulable": false}}),
     ] {
         let answer = k.merge(&path, body).await;
-        k.say("patch", &answer, NODE);
+        k.note_answer("patch", &answer, NODE);
     }
     k.end()
 }
 
-async fn merge_replaces_lists(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn merge_replaces_lists(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
     for taints in [json!([taint("a"), taint("b")]), json!([taint("c")]), json!([]), json!(null)] {
         let answer = k.merge(&path, json!({"spec": {"taints": taints}})).await;
-        k.say("patch", &answer, NODE);
+        k.note_answer("patch", &answer, NODE);
     }
     k.end()
 }
 
-async fn strategic_merges_lists(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn strategic_merges_lists(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     let conditions = |kind: &str, status: &str| json!({"status": {"conditions": [{"type": kind, "status": status}]}});
     for (kind, status) in [("MemoryPressure", "False"), ("Ready", "Unknown")] {
@@ -57,27 +57,31 @@ async fn strategic_merges_lists(place: Arc<Place>) -> Value {
     let pod = k.pod("p").await;
     let body = json!({"spec": {"containers": [{"name": "c", "image": "registry.invalid/other:2"}]}});
     let answer = k.call("PATCH", &pod, &body, STRATEGIC).await;
-    k.say("a container", &answer, &["/spec/containers/0/name", "/spec/containers/0/image", "/spec/containers/1"]);
+    k.note_answer(
+        "a container",
+        &answer,
+        &["/spec/containers/0/name", "/spec/containers/0/image", "/spec/containers/1"],
+    );
     let body = json!({"metadata": {"labels": {"a": "1", "case": null}}, "spec": {"unschedulable": true}});
     let answer = k.call("PATCH", &path, &body, STRATEGIC).await;
-    k.say("maps", &answer, NODE);
+    k.note_answer("maps", &answer, NODE);
     k.end()
 }
 
-async fn strategic_deletes_items(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn strategic_deletes_items(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     let delete = json!({"status": {"addresses": [{"$patch": "delete", "type": "InternalIP"}]}});
     let answer = k.call("PATCH", &format!("{path}/status"), &delete, STRATEGIC).await;
-    k.say("an address", &answer, &["/status/addresses"]);
+    k.note_answer("an address", &answer, &["/status/addresses"]);
     let body = json!({"metadata": {"labels": {"$patch": "replace", "only": "this"}}});
     let answer = k.call("PATCH", &path, &body, STRATEGIC).await;
-    k.say("replace a map", &answer, &["/metadata/labels"]);
+    k.note_answer("replace a map", &answer, &["/metadata/labels"]);
     k.end()
 }
 
-async fn json_operations(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn json_operations(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     for body in [
         json!([{"op": "add", "path": "/metadata/labels/example.com~1a", "value": "1"}]),
@@ -90,13 +94,13 @@ async fn json_operations(place: Arc<Place>) -> Value {
         json!([]),
     ] {
         let answer = k.call("PATCH", &path, &body, JSON).await;
-        k.say("patch", &answer, NODE);
+        k.note_answer("patch", &answer, NODE);
     }
     k.end()
 }
 
-async fn json_that_fails(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn json_that_fails(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     for (what, body) in [
         ("a test", json!([{"op": "test", "path": "/metadata/labels/case", "value": "other"}])),
@@ -111,36 +115,36 @@ async fn json_that_fails(place: Arc<Place>) -> Value {
         let seen = json!({"code": answer.code, "reason": answer.body["reason"]});
         k.note(what, &seen);
     }
-    k.look("unchanged", &path, NODE).await;
+    k.note_object("unchanged", &path, NODE).await;
     k.end()
 }
 
-async fn stale_versions(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn stale_versions(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     let version = k.ok("GET", &path, Value::Null).await["metadata"]["resourceVersion"].clone();
     let body = |cordon: bool| json!({"metadata": {"resourceVersion": version}, "spec": {"unschedulable": cordon}});
     for kind in [MERGE, STRATEGIC] {
         let answer = k.call("PATCH", &path, &body(true), kind).await;
-        k.say(kind, &answer, &["/spec/unschedulable"]);
+        k.note_answer(kind, &answer, &["/spec/unschedulable"]);
     }
     let test = json!([{"op": "replace", "path": "/metadata/resourceVersion", "value": version}]);
     let answer = k.call("PATCH", &path, &test, JSON).await;
-    k.say(JSON, &answer, &[]);
+    k.note_answer(JSON, &answer, &[]);
     let status = json!({"metadata": {"resourceVersion": version}, "status": {"phase": "Running"}});
     let answer = k.merge(&format!("{path}/status"), status).await;
-    k.say("status", &answer, &[]);
+    k.note_answer("status", &answer, &[]);
     let pod = k.pod("p").await;
     let version = k.ok("GET", &pod, Value::Null).await["metadata"]["resourceVersion"].clone();
     k.ok("PATCH", &pod, json!({"metadata": {"labels": {"x": "y"}}})).await;
     let answer = k.merge(&pod, json!({"metadata": {"resourceVersion": version, "labels": {"x": "z"}}})).await;
-    k.say("a pod", &answer, &[]);
-    k.look("unchanged", &pod, &["/metadata/labels"]).await;
+    k.note_answer("a pod", &answer, &[]);
+    k.note_object("unchanged", &pod, &["/metadata/labels"]).await;
     k.end()
 }
 
-async fn versions_of_the_caller(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn versions_of_the_caller(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     for version in [json!(""), json!("0"), json!("abc"), json!(7)] {
         let answer = k.merge(&path, json!({"metadata": {"resourceVersion": version, "labels": {"x": "y"}}})).await;
@@ -150,12 +154,12 @@ async fn versions_of_the_caller(place: Arc<Place>) -> Value {
     let uid = json!({"metadata": {"uid": "00000000-0000-0000-0000-000000000000", "labels": {"x": "z"}}});
     let mut answer = k.merge(&path, uid).await;
     answer.body["message"] = Value::Null;
-    k.say("another uid", &answer, &[]);
+    k.note_answer("another uid", &answer, &[]);
     k.end()
 }
 
-async fn one_that_changes_nothing(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn one_that_changes_nothing(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     let version = |v: &Value| v["metadata"]["resourceVersion"].clone();
     let before = version(&k.ok("GET", &path, Value::Null).await);
@@ -166,38 +170,38 @@ async fn one_that_changes_nothing(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn status_and_spec_are_apart(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn status_and_spec_are_apart(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     let boot = json!({"spec": {"unschedulable": true}, "metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}},
         "status": {"nodeInfo": {"bootID": "boot-2"}}});
     let fields = ["/spec/unschedulable", "/status/nodeInfo/bootID", "/metadata/labels/l", "/metadata/annotations/a"];
     let answer = k.merge(&node, boot.clone()).await;
-    k.say("a node", &answer, &fields);
+    k.note_answer("a node", &answer, &fields);
     let node = k.node("m").await;
     let answer = k.merge(&format!("{node}/status"), boot).await;
-    k.say("a node's status", &answer, &fields);
+    k.note_answer("a node's status", &answer, &fields);
     let pod = k.pod("p").await;
     let answer = k.merge(&pod, json!({"status": {"phase": "Failed"}})).await;
-    k.say("a pod", &answer, &["/status/phase"]);
+    k.note_answer("a pod", &answer, &["/status/phase"]);
     let answer = k.merge(&format!("{pod}/status"), json!({"status": {"phase": "Failed"}})).await;
-    k.say("a pod's status", &answer, &["/status/phase"]);
-    k.look("get the status", &format!("{pod}/status"), &["/kind", "/status/phase"]).await;
+    k.note_answer("a pod's status", &answer, &["/status/phase"]);
+    k.note_object("get the status", &format!("{pod}/status"), &["/kind", "/status/phase"]).await;
     let budget = k.budget("b", json!({})).await;
     let both = json!({"spec": {"minAvailable": 9}, "status": {"disruptionsAllowed": 9, "observedGeneration": 1,
         "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}});
     let fields = ["/spec/minAvailable", "/status/disruptionsAllowed", "/metadata/generation"];
     let answer = k.merge(&format!("{budget}/status"), both.clone()).await;
-    k.say("a budget's status", &answer, &fields);
+    k.note_answer("a budget's status", &answer, &fields);
     k.ok("PATCH", &format!("{budget}/status"), json!({"status": {"disruptionsAllowed": 3}})).await;
     let answer = k.merge(&budget, both).await;
-    k.say("a budget", &answer, &fields);
-    k.look("the path of no status", "/api/v1/namespaces/@/configmaps/x/status", &[]).await;
+    k.note_answer("a budget", &answer, &fields);
+    k.note_object("the path of no status", "/api/v1/namespaces/@/configmaps/x/status", &[]).await;
     k.end()
 }
 
-async fn generations(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn generations(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let budget = k.budget("b", json!({})).await;
     for body in [
         json!({"metadata": {"labels": {"a": "b"}}}),
@@ -206,32 +210,32 @@ async fn generations(place: Arc<Place>) -> Value {
         json!({"metadata": {"generation": 40}}),
     ] {
         let answer = k.merge(&budget, body).await;
-        k.say("a budget", &answer, &["/metadata/generation"]);
+        k.note_answer("a budget", &answer, &["/metadata/generation"]);
     }
     let node = k.node("n").await;
     let answer = k.merge(&node, json!({"spec": {"unschedulable": true}})).await;
-    k.say("a node", &answer, &["/metadata/generation"]);
+    k.note_answer("a node", &answer, &["/metadata/generation"]);
     let template = json!({"metadata": {"labels": {"d": "1"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let body = json!({"metadata": {"name": "r"}, "spec": {"replicas": 0, "selector": {"matchLabels": {"d": "1"}}, "template": template}});
     k.ok("POST", "/apis/apps/v1/namespaces/@/replicasets", body).await;
     let set = "/apis/apps/v1/namespaces/@/replicasets/r";
     let answer = k.merge(set, json!({"spec": {"replicas": 2}})).await;
-    k.say("a ReplicaSet", &answer, &["/metadata/generation", "/spec/replicas"]);
+    k.note_answer("a ReplicaSet", &answer, &["/metadata/generation", "/spec/replicas"]);
     k.end()
 }
 
-async fn a_pod_cannot_move(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_pod_cannot_move(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let pod = k.pod("p").await;
     let answer = k.merge(&pod, json!({"spec": {"nodeName": "elsewhere"}})).await;
     let seen = json!({"code": answer.code, "reason": answer.body["reason"]});
     k.note("another node", &seen);
-    k.look("unchanged", &pod, &["/spec/nodeName"]).await;
+    k.note_object("unchanged", &pod, &["/spec/nodeName"]).await;
     k.end()
 }
 
-async fn names_cannot_change(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn names_cannot_change(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     let answer = k.merge(&path, json!({"metadata": {"name": "other"}})).await;
     let seen = json!({"code": answer.code, "reason": answer.body["reason"]});
@@ -246,8 +250,8 @@ async fn names_cannot_change(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn another_content_type(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn another_content_type(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     for kind in ["application/json", "text/plain"] {
         let answer = k.call("PATCH", &path, &json!({"spec": {"unschedulable": true}}), kind).await;
@@ -257,17 +261,17 @@ async fn another_content_type(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn nothing_there(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn nothing_there(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for path in [format!("{NODES}/@-none"), format!("{NODES}/@-none/status"), format!("{PODS}/none")] {
         let answer = k.merge(&path, json!({"metadata": {"labels": {"a": "b"}}})).await;
-        k.say(&path, &answer, &[]);
+        k.note_answer(&path, &answer, &[]);
     }
     k.end()
 }
 
-async fn a_body_that_is_no_patch(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_body_that_is_no_patch(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     for (what, body, kind) in [
         ("a brace", json!("{"), MERGE),
@@ -280,30 +284,30 @@ async fn a_body_that_is_no_patch(place: Arc<Place>) -> Value {
         let seen = json!({"code": answer.code, "reason": answer.body["reason"]});
         k.note(what, &seen);
     }
-    k.look("unchanged", &path, NODE).await;
+    k.note_object("unchanged", &path, NODE).await;
     k.end()
 }
 
-async fn a_cordon_with_its_record(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_cordon_with_its_record(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     let version = |v: &Value| v["metadata"]["resourceVersion"].clone();
     let seen = version(&k.ok("GET", &path, Value::Null).await);
     let cordon = json!({"metadata": {"resourceVersion": seen, "annotations": {"example.com/owner": "{\"lease\":7}", "example.com/mark": "true"}},
         "spec": {"unschedulable": true}});
     let answer = k.merge(&path, cordon.clone()).await;
-    k.say("cordon", &answer, NODE);
+    k.note_answer("cordon", &answer, NODE);
     let late = k.merge(&path, cordon).await;
-    k.say("by a late reader", &late, &[]);
+    k.note_answer("by a late reader", &late, &[]);
     let release = json!({"metadata": {"resourceVersion": version(&answer.body), "annotations": {"example.com/owner": null, "example.com/mark": null}},
         "spec": {"unschedulable": null}});
     let answer = k.merge(&path, release).await;
-    k.say("release", &answer, NODE);
+    k.note_answer("release", &answer, NODE);
     k.end()
 }
 
-async fn ready_conditions(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn ready_conditions(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.node("n").await;
     let beat = |status: &str| {
         json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": "NodeStatusUnknown",
@@ -311,7 +315,7 @@ async fn ready_conditions(place: Arc<Place>) -> Value {
     };
     for status in ["Unknown", "True"] {
         let answer = k.merge(&format!("{path}/status"), beat(status)).await;
-        k.say(status, &answer, &["/status/conditions", "/spec/taints"]);
+        k.note_answer(status, &answer, &["/status/conditions", "/spec/taints"]);
     }
     k.end()
 }

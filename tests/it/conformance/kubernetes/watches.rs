@@ -5,17 +5,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    super::place::Place,
-    ask::{Ask, NODES, PODS},
+    super::target::Target,
+    session::{NODES, PODS, Session},
 };
 
 crate::conformance::cases!("watch":
     from_a_version, from_zero, from_now, with_labels, with_fields, of_one_object, of_a_deletion_with_grace, of_nodes,
     of_the_whole_cluster, with_initial_events, initial_events_of_nothing, initial_events_that_do_not_fit, ends_in_time, bookmarks, a_version_of_the_past, bad_versions, versions_are_those_of_the_objects);
 
-const SEEN: &[&str] = &["/metadata/labels", "/metadata/deletionTimestamp", "/status/phase", "/spec/unschedulable"];
+const EVENT_FIELDS: &[&str] =
+    &["/metadata/labels", "/metadata/deletionTimestamp", "/status/phase", "/spec/unschedulable"];
 
-impl Ask {
+impl Session {
     /// Returns the version of an object or a list.
     pub async fn version(&self, path: &str) -> String {
         self.get(path).await.body["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
@@ -30,44 +31,44 @@ impl Ask {
     }
 }
 
-async fn from_a_version(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn from_a_version(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("old").await;
     let from = k.version(PODS).await;
     let path = k.pod("p").await;
     k.label(&path, "b").await;
     k.remove(&path).await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion={from}")).await;
-    k.events("the past", &mut watch, 4, SEEN).await;
+    k.events("the past", &mut watch, 4, EVENT_FIELDS).await;
     k.label(&format!("{PODS}/old"), "b").await;
-    k.events("now", &mut watch, 1, SEEN).await;
+    k.events("now", &mut watch, 1, EVENT_FIELDS).await;
     k.end()
 }
 
-async fn from_zero(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn from_zero(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("p").await;
     k.pod("q").await;
     k.cached(PODS).await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion=0")).await;
-    k.events("what is there", &mut watch, 2, SEEN).await;
+    k.events("what is there", &mut watch, 2, EVENT_FIELDS).await;
     k.label(&format!("{PODS}/p"), "b").await;
-    k.events("then", &mut watch, 1, SEEN).await;
+    k.events("then", &mut watch, 1, EVENT_FIELDS).await;
     k.end()
 }
 
-async fn from_now(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn from_now(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("p").await;
     let mut watch = k.watch(&format!("{PODS}?watch=true")).await;
-    k.events("what is there", &mut watch, 1, SEEN).await;
+    k.events("what is there", &mut watch, 1, EVENT_FIELDS).await;
     k.remove(&format!("{PODS}/p")).await;
-    k.events("then", &mut watch, 1, SEEN).await;
+    k.events("then", &mut watch, 1, EVENT_FIELDS).await;
     k.end()
 }
 
-async fn with_labels(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn with_labels(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let from = k.version(PODS).await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&labelSelector=app%3Da&resourceVersion={from}")).await;
     let path = k.pod("p").await;
@@ -75,12 +76,12 @@ async fn with_labels(place: Arc<Place>) -> Value {
     k.ok("PATCH", &path, json!({"metadata": {"labels": {"more": "x"}}})).await;
     k.label(&path, "a").await;
     k.remove(&path).await;
-    k.events("it comes, leaves, comes back, goes", &mut watch, 5, SEEN).await;
+    k.events("it comes, leaves, comes back, goes", &mut watch, 5, EVENT_FIELDS).await;
     k.end()
 }
 
-async fn with_fields(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn with_fields(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let from = k.version(PODS).await;
     let running = format!("{PODS}?watch=true&fieldSelector=status.phase%3DRunning&resourceVersion={from}");
     let here = format!("{PODS}?watch=true&fieldSelector=spec.nodeName%3D@-n&resourceVersion={from}");
@@ -89,8 +90,8 @@ async fn with_fields(place: Arc<Place>) -> Value {
     let path = k.pod("p").await;
     k.ok("PATCH", &format!("{path}/status"), json!({"status": {"phase": "Failed"}})).await;
     k.remove(&path).await;
-    k.events("running", &mut running, 2, SEEN).await;
-    k.events("here", &mut here, 4, SEEN).await;
+    k.events("running", &mut running, 2, EVENT_FIELDS).await;
+    k.events("here", &mut here, 4, EVENT_FIELDS).await;
     let node = k.node("n").await;
     let from = k.version(NODES).await;
     let mut cordoned = k
@@ -101,24 +102,24 @@ async fn with_fields(place: Arc<Place>) -> Value {
     for cordon in [true, false] {
         k.ok("PATCH", &node, json!({"spec": {"unschedulable": cordon}})).await;
     }
-    k.events("cordoned", &mut cordoned, 2, SEEN).await;
+    k.events("cordoned", &mut cordoned, 2, EVENT_FIELDS).await;
     k.end()
 }
 
-async fn of_one_object(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn of_one_object(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("p").await;
     k.pod("q").await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&fieldSelector=metadata.name%3Dq")).await;
     k.label(&format!("{PODS}/p"), "b").await;
-    k.events("there", &mut watch, 1, SEEN).await;
+    k.events("there", &mut watch, 1, EVENT_FIELDS).await;
     k.label(&format!("{PODS}/q"), "b").await;
-    k.events("changed", &mut watch, 1, SEEN).await;
+    k.events("changed", &mut watch, 1, EVENT_FIELDS).await;
     k.end()
 }
 
-async fn of_a_deletion_with_grace(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn of_a_deletion_with_grace(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.pod("p").await;
     let from = k.version(PODS).await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion={from}")).await;
@@ -129,8 +130,8 @@ async fn of_a_deletion_with_grace(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn of_nodes(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn of_nodes(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let node = k.node("n").await;
     let from = k.version(&node).await;
     let mut watch = k.watch(&format!("{NODES}?watch=true&labelSelector=case%3D@&resourceVersion={from}")).await;
@@ -142,8 +143,8 @@ async fn of_nodes(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn of_the_whole_cluster(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn of_the_whole_cluster(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let from = k.version("/api/v1/pods?limit=1").await;
     let mut watch =
         k.watch(&format!("/api/v1/pods?watch=true&fieldSelector=spec.nodeName%3D@-n&resourceVersion={from}")).await;
@@ -162,34 +163,34 @@ async fn of_the_whole_cluster(place: Arc<Place>) -> Value {
 }
 
 const STREAM: &str = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-const MARK: &[&str] = &["/metadata/annotations", "/metadata/labels"];
+const BOOKMARK_FIELDS: &[&str] = &["/metadata/annotations", "/metadata/labels"];
 
-async fn with_initial_events(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn with_initial_events(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     k.pod("p").await;
     k.pod("q").await;
     let mut watch = k.watch(&format!("{PODS}?{STREAM}")).await;
-    k.events("what is there, and the mark", &mut watch, 3, MARK).await;
+    k.events("what is there, and the mark", &mut watch, 3, BOOKMARK_FIELDS).await;
     watch.marks = false;
     k.label(&format!("{PODS}/p"), "b").await;
-    k.events("then", &mut watch, 1, MARK).await;
+    k.events("then", &mut watch, 1, BOOKMARK_FIELDS).await;
     let mut watch = k.watch(&format!("{PODS}?{STREAM}&labelSelector=app%3Da&resourceVersion=0")).await;
-    k.events("with a selector", &mut watch, 2, MARK).await;
+    k.events("with a selector", &mut watch, 2, BOOKMARK_FIELDS).await;
     k.end()
 }
 
-async fn initial_events_of_nothing(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn initial_events_of_nothing(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let mut watch = k.watch(&format!("{PODS}?{STREAM}")).await;
-    k.events("the mark", &mut watch, 1, MARK).await;
+    k.events("the mark", &mut watch, 1, BOOKMARK_FIELDS).await;
     watch.marks = false;
     k.pod("p").await;
-    k.events("then", &mut watch, 1, MARK).await;
+    k.events("then", &mut watch, 1, BOOKMARK_FIELDS).await;
     k.end()
 }
 
-async fn initial_events_that_do_not_fit(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn initial_events_that_do_not_fit(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for (what, query) in [
         ("no match", "watch=true&sendInitialEvents=true&allowWatchBookmarks=true"),
         (
@@ -208,17 +209,17 @@ async fn initial_events_that_do_not_fit(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn ends_in_time(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn ends_in_time(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let from = k.version(PODS).await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion={from}&timeoutSeconds=1")).await;
     k.pod("p").await;
-    k.events("two events and the end", &mut watch, 3, SEEN).await;
+    k.events("two events and the end", &mut watch, 3, EVENT_FIELDS).await;
     k.end()
 }
 
-async fn bookmarks(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn bookmarks(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let from = k.version(PODS).await;
     let mut watch =
         k.watch(&format!("{PODS}?watch=true&resourceVersion={from}&allowWatchBookmarks=true&timeoutSeconds=5")).await;
@@ -238,8 +239,8 @@ async fn bookmarks(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn a_version_of_the_past(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn a_version_of_the_past(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let path = k.pod("p").await;
     let from = k.version(&path).await;
     for app in ["b", "c", "d"] {
@@ -247,13 +248,13 @@ async fn a_version_of_the_past(place: Arc<Place>) -> Value {
     }
     for _ in 0..2 {
         let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion={from}")).await;
-        k.events("every change in order", &mut watch, 3, SEEN).await;
+        k.events("every change in order", &mut watch, 3, EVENT_FIELDS).await;
     }
     k.end()
 }
 
-async fn bad_versions(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn bad_versions(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     for version in ["abc", "-1"] {
         let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion={version}&timeoutSeconds=1")).await;
         let first = watch.next().await;
@@ -262,11 +263,11 @@ async fn bad_versions(place: Arc<Place>) -> Value {
     k.end()
 }
 
-async fn versions_are_those_of_the_objects(place: Arc<Place>) -> Value {
-    let mut k = Ask::new(place).await;
+async fn versions_are_those_of_the_objects(target: Arc<Target>) -> Value {
+    let mut k = Session::new(target).await;
     let from = k.version(PODS).await;
     let mut watch = k.watch(&format!("{PODS}?watch=true&resourceVersion={from}")).await;
-    let made = k.ok("POST", PODS, super::ask::pod("p")).await;
+    let made = k.ok("POST", PODS, super::session::pod("p")).await;
     let path = format!("{PODS}/p");
     let changed = k.ok("PATCH", &path, json!({"metadata": {"labels": {"x": "y"}}})).await;
     k.remove(&path).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Asked, LEASE, ObjectChange, Scene, address};
+use super::{ApiRequest, LEASE, ObjectChange, Scene, address};
 
 impl Scene {
     /// Writes an object, or deletes it.
@@ -46,7 +46,7 @@ impl Scene {
             body["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"].clone();
         }
         if by.starts_with("engine") {
-            self.tells(by, "stamp", &format!("node {name}"), "");
+            self.records_action(by, "stamp", &format!("node {name}"), "");
         }
         let path = format!("/api/v1/nodes/{name}");
         self.ask(by, "PATCH", &path, body.clone(), 200);
@@ -54,7 +54,7 @@ impl Scene {
     }
 
     /// Records in the audit what an engine is about to do in Kubernetes.
-    pub fn tells(&mut self, by: &str, what: &str, on: &str, reason: &str) {
+    pub fn records_action(&mut self, by: &str, what: &str, on: &str, reason: &str) {
         let lease = self.leases.get(by).copied().unwrap_or(LEASE);
         // A former leader can write no audit record.
         if !self.keys.contains_key(&format!("leader//{lease:x}")) {
@@ -69,18 +69,27 @@ impl Scene {
     pub fn ask(&mut self, by: &str, method: &str, path: &str, body: Value, code: u16) {
         let (by, method, path) = (by.to_owned(), method.to_owned(), path.to_owned());
         // message of kube-apiserver for an eviction with this code
-        let said = match code {
+        let reported = match code {
             429 => "Cannot evict pod as it would violate the pod's disruption budget.",
             500 => "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             _ => "",
         };
-        let said = said.to_owned();
-        self.record.asked.push(Asked { at: self.now, by, method, path, query: String::new(), body, code, said });
+        let reported = reported.to_owned();
+        self.record.requested.push(ApiRequest {
+            at: self.now,
+            by,
+            method,
+            path,
+            query: String::new(),
+            body,
+            code,
+            reported,
+        });
     }
 
     /// Sets the message of the last answer.
-    pub fn said(&mut self, said: &str) {
-        self.record.asked.last_mut().unwrap().said = said.to_owned();
+    pub fn reported(&mut self, reported: &str) {
+        self.record.requested.last_mut().unwrap().reported = reported.to_owned();
     }
 
     pub fn owner(&self, index: u64, name: &str, schedulable_before: bool) -> Value {
@@ -127,23 +136,23 @@ impl Scene {
         self.object("pods", namespace, name, Some(pod));
     }
 
-    pub fn evicts(&mut self, namespace: &str, name: &str, dry_run: bool, code: u16) {
+    pub fn evict(&mut self, namespace: &str, name: &str, dry_run: bool, code: u16) {
         let mut options = json!({"preconditions": {"uid": format!("uid-{name}")}});
         if dry_run {
             options["dryRun"] = json!(["All"]);
         }
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
         if !dry_run {
-            self.tells("engine-0", "evict", "node n", &format!("{namespace}/{name}"));
+            self.records_action("engine-0", "evict", "node n", &format!("{namespace}/{name}"));
         }
         self.ask("engine-0", "POST", &path, json!({"deleteOptions": options}), code);
         if dry_run {
-            self.record.asked.last_mut().unwrap().query = "dryRun=All".to_owned();
+            self.record.requested.last_mut().unwrap().query = "dryRun=All".to_owned();
         }
     }
 
     pub fn deletes(&mut self, namespace: &str, name: &str) {
-        self.tells("engine-0", "evict", "node n", &format!("{namespace}/{name} (deleted)"));
+        self.records_action("engine-0", "evict", "node n", &format!("{namespace}/{name} (deleted)"));
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         self.ask("engine-0", "DELETE", &path, json!({"preconditions": {"uid": format!("uid-{name}")}}), 200);
     }

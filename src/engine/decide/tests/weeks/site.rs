@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, collections::BTreeSet, time::Duration};
 
 use jiff::tz::TimeZone;
 
-use super::{DEAD, FROZEN, Happens, LIMIT, Weeks, allowed, at, stored};
+use super::{FROZEN, LIMIT, OUTAGE, SimEvent, Weeks, allowed, at, stored};
 use crate::{
     clock::Now,
     engine::{
@@ -26,24 +26,24 @@ use crate::{
 };
 
 impl Weeks {
-    pub(super) fn carry_out(&mut self, planned: Planned, now: Now) {
+    pub(super) fn execute(&mut self, planned: Planned, now: Now) {
         let Planned { machine, entry: id, guard, effect } = planned;
         assert!(guard.until.is_none_or(|until| self.wall < until), "I8: decided for later than its window");
         let id = id.unwrap_or(EntryId::reboot(u64::MAX));
-        let mut came = EffectOutcome::Done;
+        let mut result = EffectOutcome::Done;
         match &effect {
             Effect::StartDrain { entry, .. } => {
                 assert!(allowed(self.wall), "I8: {id} starts to drain at {}", self.wall);
-                self.told.drains += 1;
+                self.totals.drains += 1;
                 let local = self.wall.to_zoned(TimeZone::get("Africa/Casablanca").unwrap());
-                self.told.nights.insert(local.strftime("%F").to_string());
+                self.totals.nights.insert(local.strftime("%F").to_string());
                 let stuck_now = self.dead.iter().any(|a| !self.snap.kube.nodes[a].ready);
-                self.told.beside_the_stuck += u32::from(stuck_now && self.wall >= at(DEAD[0]));
+                self.totals.beside_the_stuck += u32::from(stuck_now && self.wall >= at(OUTAGE[0]));
                 self.put(&entry.draining(self.wall));
             }
             Effect::Unwind { entry, .. } => {
                 assert!(!allowed(self.wall), "I8: {id} is unwound in its window");
-                self.told.unwound += 1;
+                self.totals.unwound += 1;
                 self.put(&entry.unwound(self.wall));
             }
             Effect::BackOff { entry, .. } => {
@@ -57,22 +57,22 @@ impl Weeks {
             }),
             Effect::Preview { pods, .. } => {
                 let passed = pods.iter().map(|(pod, _)| pod.uid.clone()).collect();
-                came = EffectOutcome::Previewed(Preview { passed, finding: Finding::Clean });
+                result = EffectOutcome::Previewed(Preview { passed, finding: Finding::Clean });
             }
             Effect::Evict { evict, .. } => {
                 let answer = |pod: &PodRow| {
                     let answer = Answer { verdict: Verdict::Accepted, at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
                     (pod.uid.clone(), answer)
                 };
-                came = EffectOutcome::Answers(evict.iter().map(|(pod, _)| answer(pod)).collect());
+                result = EffectOutcome::Answers(evict.iter().map(|(pod, _)| answer(pod)).collect());
                 for (pod, _) in evict {
                     let seconds = 60.0 + 520.0 * self.rng.f64();
-                    self.later(seconds, Happens::Left(machine.clone(), pod.uid.clone()));
+                    self.schedule(seconds, SimEvent::Left(machine.clone(), pod.uid.clone()));
                 }
             }
             Effect::Power { entry, attempt, .. } => {
                 assert!(allowed(self.wall), "I8: {id} is powered at {}", self.wall);
-                *self.told.powers.entry(id).or_default() += 1;
+                *self.totals.powers.entry(id).or_default() += 1;
                 self.put(&entry.commanded(self.wall));
                 let attempt = Attempt { start: self.wall, ..attempt.clone() };
                 let number = attempt.number;
@@ -86,11 +86,11 @@ impl Weeks {
                 self.snap.in_flight.insert(machine.clone(), flight);
                 self.store().attempts.insert((id, number), stored("attempt", 1, attempt));
                 self.node(&machine, |node| node.ready = false);
-                self.later(5.0, Happens::CommandEnds(id, number));
-                let gone = self.dead.contains(&machine) && self.wall >= at(DEAD[0]) && self.wall < at(DEAD[1]);
+                self.schedule(5.0, SimEvent::CommandEnds(id, number));
+                let gone = self.dead.contains(&machine) && self.wall >= at(OUTAGE[0]) && self.wall < at(OUTAGE[1]);
                 if !gone {
                     let seconds = 120.0 + 240.0 * self.rng.f64();
-                    self.later(seconds, Happens::Boots(machine.clone()));
+                    self.schedule(seconds, SimEvent::Boots(machine.clone()));
                 }
                 return;
             }
@@ -106,7 +106,7 @@ impl Weeks {
                 self.snap.in_flight.insert(machine.clone(), flight);
                 let up = self.snap.kube.nodes[&machine].ready;
                 let stuck = self.dead.contains(&machine);
-                self.later(
+                self.schedule(
                     if up {
                         1.0
                     } else if stuck {
@@ -114,12 +114,12 @@ impl Weeks {
                     } else {
                         30.0
                     },
-                    Happens::Checked(id, machine.clone()),
+                    SimEvent::Checked(id, machine.clone()),
                 );
                 return;
             }
             Effect::Remove { .. } => {
-                self.told.ended_outside += u32::from(!allowed(self.wall));
+                self.totals.ended_outside += u32::from(!allowed(self.wall));
                 let store = self.store();
                 store.reboots.entries.remove(&id.index);
                 let keys: Vec<_> = store.attempts.range((id, 0)..=(id, u32::MAX)).map(|(key, _)| *key).collect();
@@ -139,12 +139,12 @@ impl Weeks {
             Effect::Recheck { node, .. } => {
                 let pods = self.snap.kube.pods.get(node).map(|p| p.pods.values().cloned().collect());
                 let node = self.snap.kube.by_name.get(node).cloned();
-                came = EffectOutcome::Rechecked(FreshRead { at: self.boot(), node, pods });
+                result = EffectOutcome::Rechecked(FreshRead { at: self.boot(), node, pods });
             }
             Effect::Settle { .. } => {}
             other => panic!("{} is not expected here", other.word()),
         }
-        remember(&mut self.snap.work, id, &effect, &came, now);
+        remember(&mut self.snap.work, id, &effect, &result, now);
     }
 
     /// Asserts the limits from the persisted state, and one rack at a time except for stuck ones.
@@ -171,20 +171,20 @@ impl Weeks {
         });
         let racks: BTreeSet<String> = moving.map(|e| rack_of(&e.node).1).collect();
         // A stuck machine that moves again is in progress beside the next rack's machines.
-        assert!(racks.len() <= 1 || self.wall >= at(DEAD[1]), "racks {racks:?} in work at {}", self.wall);
+        assert!(racks.len() <= 1 || self.wall >= at(OUTAGE[1]), "racks {racks:?} in work at {}", self.wall);
     }
 
-    pub(super) fn happen(&mut self, what: Happens) {
+    pub(super) fn handle_event(&mut self, what: SimEvent) {
         let now = Now { boot: Duration::from_secs_f64(self.boot()), wall: self.wall };
         match what {
-            Happens::Left(node, uid) => {
+            SimEvent::Left(node, uid) => {
                 self.kube().pods.get_mut(&node).unwrap().pods.remove(&uid);
                 // An uncordoned node gets another pod.
                 if !self.snap.kube.nodes[&node].unschedulable {
                     self.pod(&node);
                 }
             }
-            Happens::CommandEnds(id, number) => {
+            SimEvent::CommandEnds(id, number) => {
                 let end = Ended::Exit(0);
                 let outcome = Outcome { end, at: self.wall, stdout: String::new(), stderr: String::new() };
                 let attempt = self.snap.store.attempts[&(id, number)].get().unwrap().clone();
@@ -195,18 +195,18 @@ impl Weeks {
                 self.store().attempts.insert((id, number), stored("attempt", 2, closed));
                 self.snap.in_flight.remove(&machine);
             }
-            Happens::Boots(node) => {
+            SimEvent::Boots(node) => {
                 let boot_id = format!("b{}", self.numbers);
                 self.node(&node, |node| (node.ready, node.boot_id) = (true, boot_id));
             }
-            Happens::Checked(id, machine) => {
+            SimEvent::Checked(id, machine) => {
                 let up = self.snap.kube.nodes[&machine].ready;
                 let answer = if up { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) };
                 let effect = Effect::BootCheck { argv: Vec::new(), bound: 60 };
                 remember(&mut self.snap.work, id, &effect, &EffectOutcome::Check(answer), now);
                 self.snap.in_flight.remove(&machine);
             }
-            Happens::Freeze => {
+            SimEvent::Freeze => {
                 let mut policy = Policy::clone(&self.snap.store.policy());
                 policy.freeze = Some(Freeze {
                     until: at(FROZEN[1]),
@@ -216,13 +216,13 @@ impl Weeks {
                 });
                 self.store().policy = Some(stored("policy", 3, policy));
             }
-            Happens::Mended => {
+            SimEvent::Mended => {
                 let dead: Vec<String> = self.dead.iter().filter(|a| !self.snap.kube.nodes[*a].ready).cloned().collect();
                 for node in dead {
-                    self.later(60.0, Happens::Boots(node));
+                    self.schedule(60.0, SimEvent::Boots(node));
                 }
             }
-            Happens::Nothing => {}
+            SimEvent::Nothing => {}
         }
     }
 }

@@ -26,7 +26,7 @@ async fn budget(api: &Api, name: &str, spec: Value) {
 }
 
 /// Writes a budget's status as its controller does: allowed, healthy, desired.
-async fn counts(api: &Api, allowed: i64, healthy: i64, needed: i64) {
+async fn set_budget_status(api: &Api, allowed: i64, healthy: i64, needed: i64) {
     let generation = get(api, &format!("{BUDGETS}/b")).await.1["metadata"]["generation"].clone();
     let status = json!({"status": {"disruptionsAllowed": allowed, "currentHealthy": healthy,
         "desiredHealthy": needed, "expectedPods": 3, "observedGeneration": generation}});
@@ -37,7 +37,7 @@ async fn allowed(api: &Api) -> Value {
     get(api, &format!("{BUDGETS}/b")).await.1["status"]["disruptionsAllowed"].clone()
 }
 
-async fn terminates(api: &Api, name: &str) -> bool {
+async fn is_terminating(api: &Api, name: &str) -> bool {
     let (code, pod) = get(api, &format!("/api/v1/namespaces/default/pods/{name}")).await;
     code == 404 || !pod["metadata"]["deletionTimestamp"].is_null()
 }
@@ -47,36 +47,36 @@ fn cause(value: &Value) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_that_its_controller_has_not_seen_is_a_wait_of_ten_seconds() {
+async fn an_unobserved_budget_refuses_evictions_with_retry_after_10_seconds() {
     let api = api();
     pod(&api, "p").await;
     budget(&api, "b", json!({})).await;
-    let (code, headers, said) = evict_with(&api, "p", json!({})).await;
+    let (code, headers, response) = evict_with(&api, "p", json!({})).await;
     assert_eq!((code, headers["retry-after"].to_str().unwrap()), (429, "10"));
-    let want = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": REFUSED,
+    let expected = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": REFUSED,
         "reason": "TooManyRequests", "details": {"causes": [{"reason": "DisruptionBudget",
             "message": "The disruption budget b is still being processed by the server."}], "retryAfterSeconds": 10},
         "code": 429});
-    assert_eq!(said, want);
-    counts(&api, 5, 3, 2).await;
+    assert_eq!(response, expected);
+    set_budget_status(&api, 5, 3, 2).await;
     merge(&api, &format!("{BUDGETS}/b"), json!({"spec": {"maxUnavailable": 2}})).await;
-    assert_eq!(evict(&api, "p").await.1, want, "observedGeneration behind, though it allows");
+    assert_eq!(evict(&api, "p").await.1, expected, "observedGeneration behind, though it allows");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_names_the_budget_and_its_numbers_and_has_no_time() {
+async fn a_budget_refusal_has_its_name_and_counts_and_no_retry_after() {
     let api = api();
     pod(&api, "p").await;
     budget(&api, "b", json!({})).await;
-    counts(&api, 0, 3, 2).await;
-    let (code, headers, said) = evict_with(&api, "p", json!({})).await;
+    set_budget_status(&api, 0, 3, 2).await;
+    let (code, headers, response) = evict_with(&api, "p", json!({})).await;
     assert_eq!((code, headers.get("retry-after")), (429, None));
-    assert_eq!(cause(&said), "The disruption budget b does not allow evicting pods currently");
-    assert!(said["details"]["retryAfterSeconds"].is_null());
-    assert_eq!(evict_with(&api, "p", json!({"dryRun": ["All"]})).await.2, said);
-    counts(&api, 0, 2, 2).await;
+    assert_eq!(cause(&response), "The disruption budget b does not allow evicting pods currently");
+    assert!(response["details"]["retryAfterSeconds"].is_null());
+    assert_eq!(evict_with(&api, "p", json!({"dryRun": ["All"]})).await.2, response);
+    set_budget_status(&api, 0, 2, 2).await;
     assert_eq!(cause(&evict(&api, "p").await.1), "The disruption budget b needs 2 healthy pods and has 2 currently");
-    counts(&api, 0, 1, 2).await;
+    set_budget_status(&api, 0, 1, 2).await;
     phase(&api, "p", "Running", false).await;
     assert_eq!(cause(&evict(&api, "p").await.1), "The disruption budget b needs 2 healthy pods and has 1 currently");
     merge(&api, &format!("{BUDGETS}/b"), json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}})).await;
@@ -84,7 +84,7 @@ async fn a_refusal_names_the_budget_and_its_numbers_and_has_no_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_do_not_count_may_go_whatever_the_budget_says() {
+async fn unready_finished_and_pending_pods_are_evicted_despite_the_budget() {
     let api = api();
     budget(&api, "b", json!({})).await;
     for (name, is, ready) in
@@ -92,10 +92,10 @@ async fn pods_that_do_not_count_may_go_whatever_the_budget_says() {
     {
         pod(&api, name).await;
         phase(&api, name, is, ready).await;
-        counts(&api, 0, 2, 2).await;
-        let (code, said) = evict(&api, name).await;
+        set_budget_status(&api, 0, 2, 2).await;
+        let (code, response) = evict(&api, name).await;
         assert_eq!(
-            (code, said),
+            (code, response),
             (
                 201,
                 json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
@@ -103,23 +103,23 @@ async fn pods_that_do_not_count_may_go_whatever_the_budget_says() {
             ),
             "{is}"
         );
-        assert!(terminates(&api, name).await);
+        assert!(is_terminating(&api, name).await);
     }
     assert_eq!(evict(&api, "p0").await.0, 201, "terminating already");
     assert_eq!(allowed(&api).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_spends_the_budget_and_a_dry_run_nothing() {
+async fn an_eviction_decrements_the_budget_and_a_dry_run_does_not() {
     let api = api();
     for name in ["p0", "p1"] {
         pod(&api, name).await;
     }
     budget(&api, "b", json!({})).await;
-    counts(&api, 1, 3, 2).await;
+    set_budget_status(&api, 1, 3, 2).await;
     for name in ["p0", "p1"] {
         assert_eq!(evict_with(&api, name, json!({"dryRun": ["All"]})).await.0, 201);
-        assert!(!terminates(&api, name).await);
+        assert!(!is_terminating(&api, name).await);
     }
     assert_eq!(allowed(&api).await, 1);
     assert_eq!(evict(&api, "p0").await.0, 201);
@@ -135,51 +135,54 @@ async fn an_eviction_spends_the_budget_and_a_dry_run_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_uid_is_a_conflict_and_spends_the_budget_all_the_same() {
+async fn a_uid_mismatch_is_a_conflict_and_still_decrements_the_budget() {
     let api = api();
     pod(&api, "p").await;
     let wrong = json!({"preconditions": {"uid": "zzz"}});
-    let (code, _, said) = evict_with(&api, "p", wrong.clone()).await;
-    assert_eq!((code, said["reason"].as_str(), said["details"]["kind"].as_str()), (409, Some("Conflict"), Some("Pod")));
+    let (code, _, response) = evict_with(&api, "p", wrong.clone()).await;
+    assert_eq!(
+        (code, response["reason"].as_str(), response["details"]["kind"].as_str()),
+        (409, Some("Conflict"), Some("Pod"))
+    );
     let start = "Operation cannot be fulfilled on Pod \"p\": the UID in the precondition (zzz) does not match the UID in record (";
-    assert!(message(&said).starts_with(start), "{said}");
+    assert!(message(&response).starts_with(start), "{response}");
     budget(&api, "b", json!({})).await;
-    counts(&api, 1, 3, 2).await;
+    set_budget_status(&api, 1, 3, 2).await;
     assert_eq!(evict_with(&api, "p", wrong).await.0, 409);
-    assert_eq!((allowed(&api).await, terminates(&api, "p").await), (json!(0), false));
+    assert_eq!((allowed(&api).await, is_terminating(&api, "p").await), (json!(0), false));
     let (_, live) = get(&api, "/api/v1/namespaces/default/pods/p").await;
     assert_eq!(live["status"]["conditions"].as_array().unwrap().len(), 1, "and the pod is as it was");
-    counts(&api, 1, 3, 2).await;
+    set_budget_status(&api, 1, 3, 2).await;
     let right = json!({"preconditions": {"uid": live["metadata"]["uid"]}, "gracePeriodSeconds": 0});
     assert_eq!(evict_with(&api, "p", right).await.0, 201);
     assert_eq!(get(&api, "/api/v1/namespaces/default/pods/p").await.0, 404);
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_budgets_a_gone_pod_and_a_terminating_namespace_are_told_apart() {
+async fn eviction_errors_for_two_budgets_missing_pod_and_terminating_namespace() {
     let api = api();
     post(&api, "/api/v1/namespaces", json!({"metadata": {"name": "x"}})).await;
     pod(&api, "p").await;
     for name in ["b", "c"] {
         budget(&api, name, json!({})).await;
     }
-    let (code, said) = evict(&api, "p").await;
+    let (code, response) = evict(&api, "p").await;
     let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-    assert_eq!((code, message(&said)), (500, why));
-    let (code, said) = evict(&api, "nope").await;
-    assert_eq!((code, message(&said)), (404, "pods \"nope\" not found"));
-    let (code, said) =
+    assert_eq!((code, message(&response)), (500, why));
+    let (code, response) = evict(&api, "nope").await;
+    assert_eq!((code, message(&response)), (404, "pods \"nope\" not found"));
+    let (code, response) =
         post(&api, "/api/v1/namespaces/default/pods/p/eviction", json!({"metadata": {"name": "q"}})).await;
-    assert_eq!((code, message(&said)), (400, "name in URL does not match name in Eviction object"));
+    assert_eq!((code, message(&response)), (400, "name in URL does not match name in Eviction object"));
     delete(&api, "/api/v1/namespaces/x", Value::Null).await;
-    let (code, said) = post(&api, "/api/v1/namespaces/x/pods/p/eviction", json!({"metadata": {"name": "p"}})).await;
+    let (code, response) = post(&api, "/api/v1/namespaces/x/pods/p/eviction", json!({"metadata": {"name": "p"}})).await;
     let why = "pods \"p\" is forbidden: unable to create new content in namespace x because it is being terminated";
-    assert_eq!((code, message(&said)), (403, why));
-    assert_eq!(said["details"]["causes"][0]["reason"], "NamespaceTerminating");
+    assert_eq!((code, message(&response)), (403, why));
+    assert_eq!(response["details"]["causes"][0]["reason"], "NamespaceTerminating");
 }
 
 /// Sets up an interceptor with this behaviour.
-fn intercepted(api: &Api, behaviour: Behaviour) {
+fn intercept_with(api: &Api, behaviour: Behaviour) {
     let labels = [("a".to_owned(), "b".to_owned())].into();
     let (name, namespace) = ("evictions.example.com".to_owned(), "default".to_owned());
     api.intercept(vec![Interceptor { name, namespace, labels, behaviour }]);
@@ -192,43 +195,43 @@ async fn dry(api: &Api, name: &str) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn webhooks_deny_defer_and_migrate_before_any_budget_is_asked_or_spent() {
+async fn webhooks_answer_an_eviction_before_the_budget_is_checked() {
     let api = api();
     pod(&api, "p").await;
     budget(&api, "b", json!({})).await;
-    counts(&api, 1, 3, 2).await;
-    intercepted(&api, Behaviour::Deny(403));
-    let (code, said) = evict(&api, "p").await;
+    set_budget_status(&api, 1, 3, 2).await;
+    intercept_with(&api, Behaviour::Deny(403));
+    let (code, response) = evict(&api, "p").await;
     let why = "admission webhook \"evictions.example.com\" denied the request: p stays";
-    assert_eq!((code, message(&said)), (403, why));
+    assert_eq!((code, message(&response)), (403, why));
     assert_eq!(dry(&api, "p").await, 403);
 
-    intercepted(&api, Behaviour::Defer(2));
+    intercept_with(&api, Behaviour::Defer(2));
     assert_eq!(dry(&api, "p").await, 429, "no dry run counts");
     for _ in 0..2 {
-        let (code, said) = evict(&api, "p").await;
+        let (code, response) = evict(&api, "p").await;
         let why = "admission webhook \"evictions.example.com\" denied the request: try again later";
-        assert_eq!((code, message(&said), &said["details"]), (429, why, &Value::Null));
+        assert_eq!((code, message(&response), &response["details"]), (429, why, &Value::Null));
     }
     assert_eq!(dry(&api, "p").await, 201);
     assert_eq!(allowed(&api).await, 1);
 
-    intercepted(&api, Behaviour::Migrate(Duration::from_secs(20)));
+    intercept_with(&api, Behaviour::Migrate(Duration::from_secs(20)));
     assert_eq!(dry(&api, "p").await, 429);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(!terminates(&api, "p").await, "a dry run starts nothing");
+    assert!(!is_terminating(&api, "p").await, "a dry run starts nothing");
     for _ in 0..2 {
         assert_eq!(evict(&api, "p").await.0, 429);
     }
     tokio::time::sleep(Duration::from_secs(19)).await;
-    assert!(!terminates(&api, "p").await);
+    assert!(!is_terminating(&api, "p").await);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(terminates(&api, "p").await);
+    assert!(is_terminating(&api, "p").await);
     assert_eq!(allowed(&api).await, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn webhooks_and_servers_fail_so_many_requests_about_a_pod_and_then_no_more() {
+async fn eviction_failures_end_after_the_configured_number_of_requests() {
     let late = Behaviour::TimeOut { times: 2, after: Duration::from_secs(10) };
     let start = "Internal error occurred: failed calling webhook \"evictions.example.com\": failed to call webhook: ";
     for (behaviour, code, begins, waits) in [
@@ -239,13 +242,13 @@ async fn webhooks_and_servers_fail_so_many_requests_about_a_pod_and_then_no_more
     ] {
         let api = api();
         pod(&api, "p").await;
-        intercepted(&api, behaviour.clone());
+        intercept_with(&api, behaviour.clone());
         for _ in 0..2 {
             let began = tokio::time::Instant::now();
-            let (is, said) = evict(&api, "p").await;
+            let (is, response) = evict(&api, "p").await;
             assert_eq!((is, began.elapsed().as_secs()), (code, waits), "{behaviour:?}");
-            assert!(message(&said).starts_with(begins), "{said}");
-            assert!(said["details"]["causes"][0]["reason"].is_null());
+            assert!(message(&response).starts_with(begins), "{response}");
+            assert!(response["details"]["causes"][0]["reason"].is_null());
         }
         let began = tokio::time::Instant::now();
         assert_eq!((evict(&api, "p").await.0, began.elapsed().as_secs()), (201, 0), "{behaviour:?}");

@@ -6,7 +6,7 @@ async fn as_table(api: &Api, path: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_come_in_pages_of_one_moment() {
+async fn a_paginated_list_is_a_snapshot_of_one_resource_version() {
     let api = api();
     for i in 0..5 {
         post(
@@ -30,17 +30,17 @@ async fn lists_come_in_pages_of_one_moment() {
     let (_, then) = get(&api, &format!("/api/v1/nodes?resourceVersion={version}&resourceVersionMatch=Exact")).await;
     assert_eq!(names(&then).len(), 5);
     api.objects().compact();
-    let (code, said) = get(&api, &format!("/api/v1/nodes?limit=10&continue={token}")).await;
-    assert_eq!((code, said["reason"].as_str()), (410, Some("Expired")));
-    assert!(said["metadata"]["continue"].is_string());
-    let (code, said) = get(&api, "/api/v1/nodes?resourceVersion=999").await;
-    assert_eq!((code, &said["details"]["retryAfterSeconds"]), (504, &json!(1)));
+    let (code, response) = get(&api, &format!("/api/v1/nodes?limit=10&continue={token}")).await;
+    assert_eq!((code, response["reason"].as_str()), (410, Some("Expired")));
+    assert!(response["metadata"]["continue"].is_string());
+    let (code, response) = get(&api, "/api/v1/nodes?resourceVersion=999").await;
+    assert_eq!((code, &response["details"]["retryAfterSeconds"]), (504, &json!(1)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_serves_is_said_as_the_server_says_it() {
+async fn invalid_requests_get_the_error_messages_of_kube_apiserver() {
     let api = api();
-    for (path, code, said) in [
+    for (path, code, response) in [
         ("/nope", 404, "404 page not found\n"),
         ("/apis/nope/v1", 404, "404 page not found\n"),
         ("/api/v1/nope", 404, "the server could not find the requested resource"),
@@ -63,14 +63,14 @@ async fn what_nobody_serves_is_said_as_the_server_says_it() {
         ),
     ] {
         let (is, value) = get(&api, path).await;
-        assert_eq!((is, value.as_str().unwrap_or_else(|| message(&value))), (code, said), "{path}");
+        assert_eq!((is, value.as_str().unwrap_or_else(|| message(&value))), (code, response), "{path}");
     }
     assert_eq!(ask(&api, "PUT", "/api/v1/nodes", json!({}), JSON).await.0, 405);
     assert_eq!(ask(&api, "PATCH", "/api/v1/nodes/n", json!({}), JSON).await.0, 415);
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_has_the_time_of_the_servers_clock() {
+async fn every_response_has_a_date_header_from_the_servers_clock() {
     let api = api();
     tokio::time::advance(Duration::from_secs(3661)).await;
     for path in ["/readyz", "/api/v1/nodes", "/nope"] {
@@ -82,7 +82,7 @@ async fn every_answer_has_the_time_of_the_servers_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tables_show_what_kubectl_shows() {
+async fn tables_have_the_columns_of_kubectl() {
     let api = api();
     let node = json!({"metadata": {"name": "n", "labels": {"node-role.kubernetes.io/cp": ""}}, "spec": {"unschedulable": true},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.35.4"},

@@ -1,15 +1,15 @@
 use futures::FutureExt;
 
-use super::{watching::Lines, *};
+use super::{watching::WatchReader, *};
 
 async fn node(api: &Api, name: &str) {
     assert_eq!(post(api, "/api/v1/nodes", json!({"metadata": {"name": name}})).await.0, 201);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_refuses_connections_and_cuts_watches() {
+async fn an_unavailable_server_refuses_connections_and_cuts_watches() {
     let api = api();
-    let watch = Lines::open(&api, "/api/v1/nodes?watch=1").await;
+    let watch = WatchReader::open(&api, "/api/v1/nodes?watch=1").await;
     let client = api.client();
     api.set_available(false);
     assert!(watch.broken().await);
@@ -17,15 +17,15 @@ async fn a_server_that_is_away_refuses_connections_and_cuts_watches() {
     assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
     api.set_available(true);
     assert!(client.apiserver_version().await.is_ok());
-    let watch = Lines::open(&api, "/api/v1/nodes?watch=1").await;
+    let watch = WatchReader::open(&api, "/api/v1/nodes?watch=1").await;
     api.cut_watches();
     assert!(watch.broken().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stalled_watch_tells_later_what_it_held_back() {
+async fn a_stalled_watch_delivers_its_events_after_the_stall() {
     let api = api();
-    let mut watch = Lines::open(&api, "/api/v1/nodes?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000").await;
+    let mut watch = WatchReader::open(&api, "/api/v1/nodes?watch=1&allowWatchBookmarks=true&timeoutSeconds=3000").await;
     api.stall_watches(true);
     for name in ["a", "b"] {
         node(&api, name).await;
@@ -39,11 +39,15 @@ async fn a_stalled_watch_tells_later_what_it_held_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_that_are_taken_away_are_missed_and_told() {
+async fn denied_permissions_show_in_access_reviews_and_refuse_requests() {
     let api = api();
     let text = str::to_owned;
-    let denied =
-        Denied { user: Some(text("nobody")), verb: text("create"), group: text(""), resource: text("pods/eviction") };
+    let denied = DeniedPermission {
+        user: Some(text("nobody")),
+        verb: text("create"),
+        group: text(""),
+        resource: text("pods/eviction"),
+    };
     api.deny(vec![denied]);
     let review = |user: &'static str, verb: &str, resource: &str| {
         let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
@@ -59,13 +63,13 @@ async fn rights_that_are_taken_away_are_missed_and_told() {
     assert_eq!(review("nobody", "get", "pods").await, true);
     assert_eq!(review("somebody", "*", "*").await, true);
     let request = Request::post("/api/v1/namespaces/default/pods/p/eviction").header("authorization", "Bearer nobody");
-    let (code, _, said) = answer(&api, request.body(Bytes::from("{}")).unwrap()).await;
+    let (code, _, response) = answer(&api, request.body(Bytes::from("{}")).unwrap()).await;
     let why = "pods \"p\" is forbidden: User \"nobody\" cannot create resource \"pods/eviction\" in API group \"\" in the namespace \"default\"";
-    assert_eq!((code, message(&said)), (403, why));
+    assert_eq!((code, message(&response)), (403, why));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_says_who_asked_for_what() {
+async fn the_audit_log_records_user_verb_path_and_code() {
     let api = api_with(ApiOptions { audit: 2, ..ApiOptions::default() });
     let client = api.client_through(|wire| {
         let named = tower::ServiceExt::map_request(wire, |mut request: Request<Bytes>| {
@@ -90,20 +94,20 @@ async fn the_log_says_who_asked_for_what() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_hour_costs_nothing() {
+async fn ten_idle_watches_for_an_hour_take_less_than_half_a_second() {
     let api = api();
     let mut watches = Vec::new();
     for _ in 0..10 {
-        watches.push(Lines::open(&api, "/api/v1/nodes?watch=1&timeoutSeconds=7200").await);
+        watches.push(WatchReader::open(&api, "/api/v1/nodes?watch=1&timeoutSeconds=7200").await);
     }
     let began = std::time::Instant::now();
-    let nothing = futures::future::join_all(watches.iter_mut().map(Lines::next));
+    let nothing = futures::future::join_all(watches.iter_mut().map(WatchReader::next));
     assert!(tokio::time::timeout(Duration::from_hours(1), nothing).await.is_err());
     assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_name_users_to_those_who_come_from_outside() {
+async fn external_clients_are_authenticated_by_token() {
     use tower::ServiceExt as _;
     let tokens = [("secret".to_owned(), "me".to_owned())].into();
     let api = api_with(ApiOptions { tokens, ..ApiOptions::default() });

@@ -6,12 +6,12 @@ use super::*;
 const STREAM: &str = "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
 
 /// A watch that is read event by event.
-pub(super) struct Lines {
+pub(super) struct WatchReader {
     body: BodyDataStream,
     rest: Vec<Value>,
 }
 
-impl Lines {
+impl WatchReader {
     pub(super) async fn open(api: &Api, path: &str) -> Self {
         let response = api.handle(Request::get(path).body(Bytes::new()).unwrap()).await;
         assert_eq!(response.status(), 200);
@@ -29,7 +29,7 @@ impl Lines {
     }
 
     /// Returns the type of the next event and the name of its object.
-    async fn brief(&mut self) -> (String, String) {
+    async fn summary(&mut self) -> (String, String) {
         let event = self.next().await.unwrap();
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
@@ -46,7 +46,7 @@ impl Lines {
     }
 }
 
-fn brief(verb: &str, name: &str) -> (String, String) {
+fn summary(verb: &str, name: &str) -> (String, String) {
     (verb.to_owned(), name.to_owned())
 }
 
@@ -55,86 +55,86 @@ async fn node(api: &Api, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_list_ends_with_its_mark_and_goes_on_as_a_watch() {
+async fn a_streaming_list_ends_with_a_bookmark_and_continues_as_a_watch() {
     let api = api();
     node(&api, "a").await;
-    let mut watch = Lines::open(&api, &format!("/api/v1/nodes?{STREAM}")).await;
-    assert_eq!(watch.brief().await, brief("ADDED", "a"));
-    let mark = watch.next().await.unwrap();
-    assert_eq!((&mark["type"], &mark["object"]["kind"]), (&json!("BOOKMARK"), &json!("Node")));
-    assert_eq!(mark["object"]["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
-    assert_eq!(mark["object"]["metadata"]["resourceVersion"], api.objects().revision().to_string());
+    let mut watch = WatchReader::open(&api, &format!("/api/v1/nodes?{STREAM}")).await;
+    assert_eq!(watch.summary().await, summary("ADDED", "a"));
+    let bookmark = watch.next().await.unwrap();
+    assert_eq!((&bookmark["type"], &bookmark["object"]["kind"]), (&json!("BOOKMARK"), &json!("Node")));
+    assert_eq!(bookmark["object"]["metadata"]["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+    assert_eq!(bookmark["object"]["metadata"]["resourceVersion"], api.objects().revision().to_string());
     assert!(watch.quiet());
     merge(&api, "/api/v1/nodes/a", json!({"spec": {"unschedulable": true}})).await;
     delete(&api, "/api/v1/nodes/a", Value::Null).await;
-    assert_eq!(watch.brief().await, brief("MODIFIED", "a"));
-    let gone = watch.next().await.unwrap();
-    assert_eq!(gone["object"]["metadata"]["resourceVersion"], api.objects().revision().to_string());
+    assert_eq!(watch.summary().await, summary("MODIFIED", "a"));
+    let deleted = watch.next().await.unwrap();
+    assert_eq!(deleted["object"]["metadata"]["resourceVersion"], api.objects().revision().to_string());
     let before = tokio::time::Instant::now();
     assert_eq!(watch.next().await.unwrap()["type"], "BOOKMARK");
     assert_eq!(before.elapsed().as_secs(), 60);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_etcd_refuses_streams_inside_the_stream() {
+async fn a_streaming_list_without_etcd_support_fails_with_an_error_event() {
     let api = api_with(ApiOptions { streaming: false, ..ApiOptions::default() });
-    let mut watch = Lines::open(&api, &format!("/api/v1/nodes?{STREAM}")).await;
-    let said = watch.next().await.unwrap();
-    assert_eq!((&said["type"], &said["object"]["code"]), (&json!("ERROR"), &json!(500)));
-    assert!(message(&said["object"]).ends_with("the required storage feature RequestWatchProgress is disabled"));
+    let mut watch = WatchReader::open(&api, &format!("/api/v1/nodes?{STREAM}")).await;
+    let response = watch.next().await.unwrap();
+    assert_eq!((&response["type"], &response["object"]["code"]), (&json!("ERROR"), &json!(500)));
+    assert!(message(&response["object"]).ends_with("the required storage feature RequestWatchProgress is disabled"));
     assert_eq!(watch.next().await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leaves_the_selection_is_deleted_for_who_watches_it() {
+async fn an_object_that_leaves_the_selection_is_reported_as_deleted() {
     let api = api();
     for name in ["a", "b"] {
         node(&api, name).await;
     }
     let version = api.objects().revision();
     let mut some =
-        Lines::open(&api, &format!("/api/v1/nodes?watch=1&resourceVersion={version}&labelSelector=x%3Dy")).await;
-    let mut one = Lines::open(&api, &format!("/api/v1/watch/nodes/b?resourceVersion={version}")).await;
+        WatchReader::open(&api, &format!("/api/v1/nodes?watch=1&resourceVersion={version}&labelSelector=x%3Dy")).await;
+    let mut one = WatchReader::open(&api, &format!("/api/v1/watch/nodes/b?resourceVersion={version}")).await;
     let label = |value: Value| json!({"metadata": {"labels": {"x": value}}});
     merge(&api, "/api/v1/nodes/a", label(json!("y"))).await;
     merge(&api, "/api/v1/nodes/b", label(json!("z"))).await;
     merge(&api, "/api/v1/nodes/a", label(Value::Null)).await;
-    assert_eq!(some.brief().await, brief("ADDED", "a"));
+    assert_eq!(some.summary().await, summary("ADDED", "a"));
     let left = some.next().await.unwrap();
     assert_eq!((&left["type"], &left["object"]["metadata"]["labels"]["x"]), (&json!("DELETED"), &json!("y")));
     assert_eq!(left["object"]["metadata"]["resourceVersion"], api.objects().revision().to_string());
     assert!(some.quiet());
-    assert_eq!(one.brief().await, brief("MODIFIED", "b"));
+    assert_eq!(one.summary().await, summary("MODIFIED", "b"));
     assert!(one.quiet());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_forgotten_version_is_told_so_and_ends() {
+async fn a_watch_from_a_compacted_version_gets_410_and_ends() {
     let api = api();
     node(&api, "a").await;
     api.objects().compact();
-    let mut watch = Lines::open(&api, "/api/v1/nodes?watch=1&resourceVersion=1").await;
-    let said = watch.next().await.unwrap();
+    let mut watch = WatchReader::open(&api, "/api/v1/nodes?watch=1&resourceVersion=1").await;
+    let response = watch.next().await.unwrap();
     let version = api.objects().revision();
     assert_eq!(
-        (&said["type"], &said["object"]["code"], &said["object"]["reason"]),
+        (&response["type"], &response["object"]["code"], &response["object"]["reason"]),
         (&json!("ERROR"), &json!(410), &json!("Expired"))
     );
-    assert_eq!(message(&said["object"]), format!("too old resource version: 1 ({version})"));
+    assert_eq!(message(&response["object"]), format!("too old resource version: 1 ({version})"));
     assert_eq!(watch.next().await, None);
     // A watch that is up to date is not affected.
-    let mut watch = Lines::open(&api, &format!("/api/v1/nodes?watch=1&resourceVersion={version}")).await;
+    let mut watch = WatchReader::open(&api, &format!("/api/v1/nodes?watch=1&resourceVersion={version}")).await;
     assert!(watch.quiet());
     api.objects().compact();
     node(&api, "b").await;
-    assert_eq!(watch.brief().await, brief("ADDED", "b"));
+    assert_eq!(watch.summary().await, summary("ADDED", "b"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_when_it_said_it_would() {
+async fn a_watch_ends_after_timeout_seconds() {
     let api = api();
     let began = tokio::time::Instant::now();
-    let mut watch = Lines::open(&api, "/api/v1/nodes?watch=1&timeoutSeconds=290&allowWatchBookmarks=1").await;
+    let mut watch = WatchReader::open(&api, "/api/v1/nodes?watch=1&timeoutSeconds=290&allowWatchBookmarks=1").await;
     let mut marks = 0;
     while let Some(event) = watch.next().await {
         assert_eq!(event["type"], "BOOKMARK");
@@ -144,7 +144,7 @@ async fn a_watch_ends_when_it_said_it_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_a_table_has_its_columns_once() {
+async fn a_table_watch_sends_its_column_definitions_once() {
     let api = api();
     for name in ["a", "b"] {
         node(&api, name).await;
@@ -152,14 +152,14 @@ async fn a_watch_of_a_table_has_its_columns_once() {
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let request = Request::get("/api/v1/nodes?watch=1").header("accept", accept).body(Bytes::new()).unwrap();
     let body = api.handle(request).await.into_body().into_data_stream();
-    let mut watch = Lines { body, rest: Vec::new() };
+    let mut watch = WatchReader { body, rest: Vec::new() };
     let (first, second) = (watch.next().await.unwrap(), watch.next().await.unwrap());
     assert!(first["object"]["columnDefinitions"].is_array() && second["object"]["columnDefinitions"].is_null());
     assert_eq!(second["object"]["rows"][0]["cells"][0], "b");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_in_the_process_is_a_client_like_any_other() {
+async fn an_in_process_kube_client_gets_lists_and_watches() {
     let api = api();
     let client = api.client();
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client.clone());

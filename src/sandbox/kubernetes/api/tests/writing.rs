@@ -1,13 +1,13 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_made_changed_and_deleted() {
+async fn objects_are_created_patched_and_deleted() {
     let api = api();
     let (code, node) = post(&api, "/api/v1/nodes", json!({"metadata": {"name": "n"}})).await;
     assert_eq!((code, node["kind"].as_str()), (201, Some("Node")));
-    let (code, said) = merge(&api, "/api/v1/nodes/n", json!({"metadata": {"resourceVersion": "1"}})).await;
+    let (code, response) = merge(&api, "/api/v1/nodes/n", json!({"metadata": {"resourceVersion": "1"}})).await;
     assert_eq!(
-        (code, message(&said)),
+        (code, message(&response)),
         (
             409,
             "Operation cannot be fulfilled on nodes \"n\": the object has been modified; please apply your changes to the latest version and try again"
@@ -21,8 +21,8 @@ async fn objects_are_made_changed_and_deleted() {
     assert_eq!(node["spec"], json!({}));
     let (code, status) = delete(&api, "/api/v1/nodes/n", Value::Null).await;
     assert_eq!((code, status["status"].as_str()), (200, Some("Success")));
-    let (code, said) = get(&api, "/api/v1/nodes/n").await;
-    assert_eq!((code, message(&said)), (404, "nodes \"n\" not found"));
+    let (code, response) = get(&api, "/api/v1/nodes/n").await;
+    assert_eq!((code, message(&response)), (404, "nodes \"n\" not found"));
     assert_eq!(
         names(&get(&api, "/api/v1/namespaces").await.1),
         ["default", "kube-node-lease", "kube-public", "kube-system"]
@@ -30,7 +30,7 @@ async fn objects_are_made_changed_and_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_leaves_everything_as_it_is() {
+async fn a_dry_run_changes_nothing() {
     let api = api();
     let before = api.objects().revision();
     let (code, made) = post(&api, "/api/v1/nodes?dryRun=All", json!({"metadata": {"generateName": "n-"}})).await;
@@ -40,8 +40,8 @@ async fn a_dry_run_leaves_everything_as_it_is() {
     assert_eq!(post(&api, "/api/v1/nodes?dryRun=All", json!({"metadata": {"name": "n"}})).await.0, 409);
     pod(&api, "p").await;
     let before = api.objects().revision();
-    let (code, said) = merge(&api, "/api/v1/nodes/n?dryRun=All", json!({"spec": {"unschedulable": true}})).await;
-    assert_eq!((code, &said["spec"]["unschedulable"]), (200, &json!(true)));
+    let (code, response) = merge(&api, "/api/v1/nodes/n?dryRun=All", json!({"spec": {"unschedulable": true}})).await;
+    assert_eq!((code, &response["spec"]["unschedulable"]), (200, &json!(true)));
     assert_eq!(delete(&api, "/api/v1/nodes/n", json!({"dryRun": ["All"]})).await.0, 200);
     assert_eq!(delete(&api, "/api/v1/namespaces/default/pods/p?dryRun=All", Value::Null).await.0, 200);
     assert_eq!(post(&api, "/api/v1/nodes?dryRun=Some", json!({"metadata": {"name": "m"}})).await.0, 422);
@@ -49,7 +49,7 @@ async fn a_dry_run_leaves_everything_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bound_pod_has_its_grace_and_a_second_deletion_may_only_shorten_it() {
+async fn a_second_deletion_can_only_shorten_the_grace_period() {
     let api = api();
     pod(&api, "p").await;
     let path = "/api/v1/namespaces/default/pods/p";
@@ -75,12 +75,12 @@ async fn a_bound_pod_has_its_grace_and_a_second_deletion_may_only_shorten_it() {
     }
     let wrong = json!({"preconditions": {"uid": "zzz"}});
     pod(&api, "r").await;
-    let (code, said) = delete(&api, "/api/v1/namespaces/default/pods/r", wrong).await;
-    assert_eq!((code, message(&said).contains("the UID in the precondition (zzz)")), (409, true));
+    let (code, response) = delete(&api, "/api/v1/namespaces/default/pods/r", wrong).await;
+    assert_eq!((code, message(&response).contains("the UID in the precondition (zzz)")), (409, true));
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_hold_an_object_and_the_last_lets_it_go() {
+async fn an_object_is_removed_after_its_last_finalizer() {
     let api = api();
     let hosts = "/apis/metal3.io/v1alpha1/namespaces/default/baremetalhosts";
     post(&api, hosts, json!({"metadata": {"name": "h", "finalizers": ["a/b"]}, "spec": {}})).await;
@@ -100,7 +100,7 @@ async fn finalizers_hold_an_object_and_the_last_lets_it_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_and_the_rest_are_written_on_their_own_paths() {
+async fn the_status_is_written_only_through_its_subresource() {
     let api = api();
     pod(&api, "p").await;
     let path = "/api/v1/namespaces/default/pods/p";
@@ -110,8 +110,8 @@ async fn status_and_the_rest_are_written_on_their_own_paths() {
     merge(&api, &format!("{path}/status"), json!({"status": {"phase": "Failed"}, "spec": {"nodeName": "z"}})).await;
     let (_, live) = get(&api, path).await;
     assert_eq!((&live["status"]["phase"], &live["spec"]["nodeName"]), (&json!("Failed"), &json!("n")));
-    let (code, said) = merge(&api, path, json!({"spec": {"nodeName": "m"}})).await;
-    assert_eq!((code, message(&said).contains("pod updates may not change fields")), (422, true));
+    let (code, response) = merge(&api, path, json!({"spec": {"nodeName": "m"}})).await;
+    assert_eq!((code, message(&response).contains("pod updates may not change fields")), (422, true));
     // PUT requires the resourceVersion for the kinds for which the server requires it.
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let (_, budget) = post(&api, budgets, json!({"metadata": {"name": "b"}, "spec": {}})).await;
@@ -124,7 +124,7 @@ async fn status_and_the_rest_are_written_on_their_own_paths() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_makes_what_is_missing_and_merges_what_is_there() {
+async fn apply_creates_a_missing_object_and_merges_into_an_existing_one() {
     let api = api();
     let apply = |body: &'static str| {
         ask(&api, "PATCH", "/api/v1/nodes/n?fieldManager=me", json!(body), "application/apply-patch+yaml")
@@ -147,13 +147,13 @@ async fn an_apply_makes_what_is_missing_and_merges_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_end_when_they_are_finalized() {
+async fn a_terminating_namespace_is_removed_when_it_is_finalized() {
     let api = api();
     let path = "/api/v1/namespaces/x";
     post(&api, "/api/v1/namespaces", json!({"metadata": {"name": "x"}})).await;
     assert_eq!(delete(&api, path, Value::Null).await.1["status"]["phase"], "Terminating");
-    let (code, said) = post(&api, "/api/v1/namespaces/x/configmaps", json!({"metadata": {"name": "c"}})).await;
-    assert_eq!((code, &said["details"]["causes"][0]["reason"]), (403, &json!("NamespaceTerminating")));
+    let (code, response) = post(&api, "/api/v1/namespaces/x/configmaps", json!({"metadata": {"name": "c"}})).await;
+    assert_eq!((code, &response["details"]["causes"][0]["reason"]), (403, &json!("NamespaceTerminating")));
     let (_, mut live) = get(&api, path).await;
     live["spec"]["finalizers"] = json!([]);
     assert_eq!(ask(&api, "PUT", "/api/v1/namespaces/x/finalize", live, JSON).await.0, 200);
@@ -163,7 +163,7 @@ async fn namespaces_end_when_they_are_finalized() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_sent_gets_an_answer() {
+async fn every_combination_of_path_method_and_body_gets_a_response() {
     let api = api();
     pod(&api, "p").await;
     post(&api, "/api/v1/nodes", json!({"metadata": {"name": "n"}})).await;
@@ -221,8 +221,8 @@ async fn whatever_is_sent_gets_an_answer() {
             for body in bodies {
                 for media in media {
                     let query = if media.contains("apply") { "?fieldManager=x" } else { "" };
-                    let (code, said) = ask(&api, method, &format!("{path}{query}"), json!(body), media).await;
-                    assert!((200..=504).contains(&code), "{method} {path} {body} {media}: {code} {said}");
+                    let (code, response) = ask(&api, method, &format!("{path}{query}"), json!(body), media).await;
+                    assert!((200..=504).contains(&code), "{method} {path} {body} {media}: {code} {response}");
                     let node = api.objects().get(&NODES, "", "n");
                     assert!(node.is_none_or(|n| n["metadata"]["name"] == "n"), "{method} {path} {body} {media}");
                 }
@@ -232,7 +232,7 @@ async fn whatever_is_sent_gets_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workloads_are_scaled_on_their_own_path() {
+async fn workloads_are_scaled_through_the_scale_subresource() {
     let api = api();
     let path = "/apis/apps/v1/namespaces/default/deployments";
     post(&api, path, json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}})).await;

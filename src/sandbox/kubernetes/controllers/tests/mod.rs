@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Controllers, nodes, shape};
+use super::{Controllers, nodes, object_fields};
 use crate::{
     clock::Clock,
     sandbox::{
@@ -23,19 +23,19 @@ use crate::{
 };
 
 /// Objects, machines and the controllers over them.
-struct Room {
+struct TestCluster {
     objects: Objects,
     machines: Machines,
     _controllers: Controllers,
 }
 
-impl Room {
+impl TestCluster {
     /// Creates workers `m1..` at 10.0.0.1 and up, running and Ready.
     fn new(workers: u32) -> Self {
         Self::with(workers, Durations::demo(), &Behaviour::default())
     }
 
-    fn with(workers: u32, pace: Durations, behaviour: &Behaviour) -> Self {
+    fn with(workers: u32, durations: Durations, behaviour: &Behaviour) -> Self {
         let clock = Clock::tokio("2026-11-21T00:00:00Z".parse().unwrap());
         let one = |n: u32| Machine {
             name: format!("m{n}"),
@@ -43,14 +43,19 @@ impl Room {
             behaviour: behaviour.clone(),
             ..Machine::default()
         };
-        let machines = Machines::new((1..=workers).map(one).collect(), pace.clone(), clock.clone(), 3);
+        let machines = Machines::new((1..=workers).map(one).collect(), durations.clone(), clock.clone(), 3);
         let objects = Objects::new(clock);
         for machine in machines.list() {
             let mut node = nodes::node_of(&machine);
-            nodes::report(&mut node, &objects.stamp(), &machines.look(&machine.address).unwrap().boot_id, None);
+            nodes::report(
+                &mut node,
+                &objects.stamp(),
+                &machines.machine_status(&machine.address).unwrap().boot_id,
+                None,
+            );
             objects.create(&NODES, "", node).unwrap();
         }
-        let controllers = Controllers::start(objects.clone(), machines.clone(), pace, 5);
+        let controllers = Controllers::start(objects.clone(), machines.clone(), durations, 5);
         Self { objects, machines, _controllers: controllers }
     }
 
@@ -74,7 +79,7 @@ impl Room {
     }
 
     fn node_ready(&self, name: &str) -> String {
-        shape::says(&self.node(name), "Ready").to_owned()
+        object_fields::condition_status(&self.node(name), "Ready").to_owned()
     }
 
     /// Returns `name node phase ready` of every pod, with `-` for a missing value, and `ending` for a pod with a
@@ -83,8 +88,8 @@ impl Room {
         let or_dash = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         let line = |pod: &Arc<Value>| {
             let (name, node) = (or_dash(&pod["metadata"]["name"]), or_dash(&pod["spec"]["nodeName"]));
-            let ready = if shape::says(pod, "Ready") == "True" { "ready" } else { "unready" };
-            let ending = if shape::being_deleted(pod) { " ending" } else { "" };
+            let ready = if object_fields::condition_status(pod, "Ready") == "True" { "ready" } else { "unready" };
+            let ending = if object_fields::is_being_deleted(pod) { " ending" } else { "" };
             format!("{name} {node} {} {ready}{ending}", or_dash(&pod["status"]["phase"]))
         };
         self.objects.list(&PODS, "").0.iter().map(line).collect()
