@@ -73,7 +73,7 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
 pub async fn unfreeze(reason: &Reason, context: &Context) -> Result<(), ActionError> {
     match context.operator().await?.unfreeze(reason.get()).await? {
         Some(freeze) => {
-            context.print_message(&format!("freeze ended; it was until {}: {}", freeze.until, freeze.reason))
+            context.print_message(&format!("freeze ended; it was until {}: {}", freeze.until, freeze.reason));
         }
         None => context.print_message("no freeze was active"),
     }

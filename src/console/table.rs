@@ -53,7 +53,7 @@ pub const GUTTER: u16 = 2;
 
 /// Draws titles and rows. The cursor is a sign in the gutter and a bold first cell, so that a move costs few bytes on a
 /// slow link.
-pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], stale: bool) {
+pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], rows: &[Row], is_stale: bool) {
     let shown: Vec<(usize, u16, u16)> = places(columns, area);
     for (i, x, width) in &shown {
         if let Some(column) = columns.get(*i) {
@@ -69,7 +69,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, theme: &Theme, columns: &[Column], 
         }
         for (position, (i, x, width)) in shown.iter().enumerate() {
             let Some(cell) = row.cells.get(*i) else { continue };
-            let style = if stale { theme.muted } else { cell.style };
+            let style = if is_stale { theme.muted } else { cell.style };
             let style = if row.cursor && position < 2 { style.patch(theme.cursor) } else { style };
             put(buffer, *x, line, *width, &cell.text, style);
         }

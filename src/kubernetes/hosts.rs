@@ -221,19 +221,19 @@ impl Kube {
 
     /// Sets `spec.online` for an operator.
     pub async fn set_online(&self, host: &HostRow, online: bool) -> Result<HostRow, WriteError> {
-        let patch = json!({
+        let body = json!({
             "metadata": {"resourceVersion": host.resource_version, "uid": host.uid}, "spec": {"online": online},
         });
         let path = host_path(&host.namespace, &host.name);
-        Ok(self.send::<Host>(with_body("PATCH", &path, MERGE_PATCH, &patch)).await?.into())
+        Ok(self.send::<Host>(with_body("PATCH", &path, MERGE_PATCH, &body)).await?.into())
     }
 
     async fn annotate_host(&self, host: &HostRow, annotation: &str, value: Value) -> Result<HostRow, WriteError> {
-        let patch = json!({
+        let body = json!({
             "metadata": {"resourceVersion": host.resource_version, "uid": host.uid, "annotations": {annotation: value}}
         });
         let path = host_path(&host.namespace, &host.name);
-        Ok(self.send::<Host>(with_body("PATCH", &path, MERGE_PATCH, &patch)).await?.into())
+        Ok(self.send::<Host>(with_body("PATCH", &path, MERGE_PATCH, &body)).await?.into())
     }
 }
 

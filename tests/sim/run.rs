@@ -292,7 +292,7 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
         let (operator, definition) = (stage.operator("editor"), stage.definition());
         let (rng, selection) = (random.fork(), Arc::clone(selection));
         actors.push(tokio::spawn(async move {
-            Box::pin(definition_editor::edit(operator, definition, rng, began, &selection)).await
+            Box::pin(definition_editor::edit(operator, definition, rng, began, &selection)).await;
         }));
     }
     {
@@ -301,7 +301,7 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
         let (rng, names, selection) = (random.fork(), names.clone(), Arc::clone(selection));
         let (store, kube) = (backends.store, backends.kube.unwrap());
         actors.push(tokio::spawn(async move {
-            Box::pin(viewer::read_all(store, kube, names, rng, began, &selection)).await
+            Box::pin(viewer::read_all(store, kube, names, rng, began, &selection)).await;
         }));
     }
     {
@@ -321,7 +321,7 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
     if let Some(random) = cke::random_generator(seed) {
         let (stage, selection) = (Arc::clone(&stage), Arc::clone(selection));
         actors.push(tokio::spawn(async move {
-            cke::campaign(&stage.operator("cke").store, random, began, &selection).await
+            cke::campaign(&stage.operator("cke").store, random, began, &selection).await;
         }));
     }
     // in a quarter of the seeds a person changes their mind at the end

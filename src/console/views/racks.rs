@@ -40,7 +40,7 @@ pub(super) fn height(app: &App, area: Rect) -> usize {
 }
 
 /// Draws the map.
-pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, stale: bool) {
+pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, is_stale: bool) {
     let width = usize::from(area.width);
     let (per_line, _) = map.grid(width);
     let height = u16::try_from(height(app, area)).unwrap_or(area.height).min(area.height);
@@ -62,7 +62,7 @@ pub(super) fn draw(app: &App, map: &Map, buffer: &mut Buffer, area: Rect, stale:
             let first = x + 3 + u16::try_from(map.label).unwrap_or(0);
             for (x, machine) in (first..area.right()).zip(machines) {
                 let mut style = match machine.state {
-                    _ if stale => theme.muted,
+                    _ if is_stale => theme.muted,
                     State::Stuck | State::NotReady => theme.danger,
                     State::Held | State::Backoff | State::NoNode | State::Unknown => theme.trouble,
                     state if state.is_active() => theme.good,

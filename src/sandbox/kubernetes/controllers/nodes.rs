@@ -65,7 +65,7 @@ pub(crate) fn report(node: &mut Value, now: &str, boot_id: &str, fault: Option<&
     }
     match fault {
         None => {
-            object_fields::set_condition(node, now, "Ready", "True", "KubeletReady", "kubelet is posting ready status")
+            object_fields::set_condition(node, now, "Ready", "True", "KubeletReady", "kubelet is posting ready status");
         }
         Some(why) => object_fields::set_condition(node, now, "Ready", "False", "KubeletNotReady", why),
     }
