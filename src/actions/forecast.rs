@@ -156,6 +156,7 @@ fn remove_queue_blockers(store: &mut StoreView) -> Vec<String> {
 }
 
 /// Derives the position of a queued entry from the reason that a leader would give for it.
+#[warn(clippy::wildcard_enum_match_arm)]
 fn place_of(reason: &Reason, notes: &mut Vec<String>) -> Place {
     match reason {
         Reason::Ready
@@ -173,7 +174,53 @@ fn place_of(reason: &Reason, notes: &mut Vec<String>) -> Place {
         Reason::WaitingForGroup { .. } | Reason::ControlPlaneUnhealthy { .. } => {
             Place::Wave(0, Some(reason.to_string()))
         }
-        other => Place::Waits(other.to_string()),
+        other @ (Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::Backoff { .. }
+        | Reason::BlockedByPdb { .. }
+        | Reason::BlockedByManyPdbs { .. }
+        | Reason::BlockedByJob { .. }
+        | Reason::PodsLeaving { .. }
+        | Reason::EvictionRefused { .. }
+        | Reason::DeferredToWebhook { .. }
+        | Reason::DeniedByWebhook { .. }
+        | Reason::EvictionFailing { .. }
+        | Reason::TerminatingStuck { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::UncordonedByOther { .. }
+        | Reason::CommandRunning { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::OutcomeUnknown { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::NodeMismatch { .. }
+        | Reason::OrphanedCordon { .. }
+        | Reason::AwaitingApproval { .. }
+        | Reason::Frozen { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::NoEngine { .. }
+        | Reason::OnHold { .. }
+        | Reason::OrderIgnored { .. }
+        | Reason::Stale { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::MachineInRepair { .. }
+        | Reason::MachineInReboot { .. }
+        | Reason::WaitingForHealth { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::WaitingForBoot { .. }
+        | Reason::Settling { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. }
+        | Reason::QueueDisabled
+        | Reason::NoCommand { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::TransactionTooLarge { .. }) => Place::Waits(other.to_string()),
     }
 }
 

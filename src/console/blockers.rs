@@ -99,16 +99,13 @@ pub fn shared_blockers(app: &App) -> Vec<SharedBlocker> {
         one.pods.extend(pod.map(str::to_owned));
     };
     for (id, why) in seen.reasons.iter().filter(|(id, _)| trouble::of(seen, **id).is_some()) {
-        match why {
-            Reason::BlockedByPdb { pod, pdb, .. } => add(format!("pdb {pdb}"), *id, Some(pod)),
-            Reason::BlockedByJob { pod, job } => add(format!("job {job}"), *id, Some(pod)),
-            // The pod may have been replaced since the backoff began.
-            Reason::Backoff { cause: Some(cause), .. } => match cause.as_ref() {
-                Reason::BlockedByPdb { pdb, .. } => add(format!("pdb {pdb}"), *id, None),
-                Reason::BlockedByJob { job, .. } => add(format!("job {job}"), *id, None),
-                _ => {}
-            },
-            _ => {}
+        // The pod may have been replaced since a backoff began.
+        let (cause, with_pod) =
+            if let Reason::Backoff { cause: Some(cause), .. } = why { (cause.as_ref(), false) } else { (why, true) };
+        if let Reason::BlockedByPdb { pod, pdb, .. } = cause {
+            add(format!("pdb {pdb}"), *id, with_pod.then_some(pod));
+        } else if let Reason::BlockedByJob { pod, job } = cause {
+            add(format!("job {job}"), *id, with_pod.then_some(pod));
         }
         for blocker in queries::progress(seen, *id).into_iter().flat_map(|p| &p.blockers) {
             match &blocker.why {

@@ -243,14 +243,10 @@ impl Text<'_> {
         self.heading(format!("Pods left: {}", p.blockers.len()));
         for blocker in &p.blockers {
             // The dry run's refusal is in the reason before any eviction is sent.
-            let why = match seen.reasons.get(&id) {
-                Some(Reason::BlockedByPdb { pod, pdb, healthy, needed })
-                    if *pod == blocker.pod && blocker.why == PodHold::Leaving =>
-                {
-                    PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed }
-                }
-                Some(Reason::BlockedByJob { pod, job }) if *pod == blocker.pod => PodHold::Job { job: job.clone() },
-                _ => blocker.why.clone(),
+            let refused = seen.reasons.get(&id).and_then(Reason::pod_hold).filter(|_| blocker.why == PodHold::Leaving);
+            let why = match refused {
+                Some((pod, hold)) if pod == blocker.pod => hold,
+                Some(_) | None => blocker.why.clone(),
             };
             let text = short_text::safe(&format!("{}  {why}", blocker.pod));
             let lines = wrap(&text, self.width.saturating_sub(2));

@@ -178,6 +178,7 @@ impl ChangeReporter {
 }
 
 /// Returns a reason without its counters. If only these change, nothing is printed.
+#[warn(clippy::wildcard_enum_match_arm)]
 fn reason_kind(why: &Reason) -> String {
     match why {
         Reason::Ready | Reason::Working { .. } => String::new(),
@@ -187,7 +188,54 @@ fn reason_kind(why: &Reason) -> String {
         Reason::WaitingForBoot { .. } => "booting".to_owned(),
         Reason::Stale { source, .. } => format!("{source} is stale"),
         Reason::Settling { node, .. } => format!("settling {node}"),
-        other => other.to_string(),
+        other @ (Reason::WaitingForWorkers { .. }
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::UnreachableGate { .. }
+        | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::WaitingForGroup { .. }
+        | Reason::Backoff { .. }
+        | Reason::BlockedByPdb { .. }
+        | Reason::BlockedByManyPdbs { .. }
+        | Reason::BlockedByJob { .. }
+        | Reason::EvictionRefused { .. }
+        | Reason::DeferredToWebhook { .. }
+        | Reason::DeniedByWebhook { .. }
+        | Reason::EvictionFailing { .. }
+        | Reason::TerminatingStuck { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::UncordonedByOther { .. }
+        | Reason::CommandRunning { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::OutcomeUnknown { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::NodeMismatch { .. }
+        | Reason::OrphanedCordon { .. }
+        | Reason::AwaitingApproval { .. }
+        | Reason::Frozen { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::NoEngine { .. }
+        | Reason::OnHold { .. }
+        | Reason::OrderIgnored { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::MachineInRepair { .. }
+        | Reason::MachineInReboot { .. }
+        | Reason::WaitingForHealth { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. }
+        | Reason::QueueDisabled
+        | Reason::NoCommand { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::TransactionTooLarge { .. }) => other.to_string(),
     }
 }
 

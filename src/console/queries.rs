@@ -219,9 +219,8 @@ fn repairs(seen: &Seen) -> Counts {
 fn holds(seen: &Seen) -> Vec<(EntryId, usize)> {
     let engine = &seen.snapshot.engine;
     let banner_shown = engine.leading.is_none() && !engine.observing.is_empty();
-    let held = |id: &EntryId, why: &Reason| match why {
-        Reason::EngineObserving { .. } => !banner_shown,
-        why => trouble::is_at_gate(seen, *id, why),
+    let held = |id: &EntryId, why: &Reason| {
+        if matches!(why, Reason::EngineObserving { .. }) { !banner_shown } else { trouble::is_at_gate(seen, *id, why) }
     };
     let mut holds: Vec<(&Reason, EntryId, usize)> = Vec::new();
     for (id, why) in seen.reasons.iter().filter(|(id, why)| held(id, why)) {

@@ -1,5 +1,6 @@
 //! Reasons and states in few words, the object first, so that an 80-column row shows what blocks it. The full sentence
 //! is the reason's `Display`; the detail pane shows it.
+#![warn(clippy::wildcard_enum_match_arm)] // each reason has its words
 
 mod rows;
 
@@ -37,11 +38,13 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::Backoff { count, until, cause: None } => {
             format!("backed off {count}x, next {}", when::until(*until, now))
         }
-        Reason::Backoff { until, cause: Some(cause), .. } => match cause.as_ref() {
-            // The remedy comes before the text that narrow screens cut off.
-            Reason::QueueDisabled => format!("{}, or reset-backoff (the queue was disabled)", when::until(*until, now)),
-            cause => format!("{}: {}", when::until(*until, now), condensed(cause, now)),
-        },
+        // The remedy comes before the text that narrow screens cut off.
+        Reason::Backoff { until, cause: Some(cause), .. } if **cause == Reason::QueueDisabled => {
+            format!("{}, or reset-backoff (the queue was disabled)", when::until(*until, now))
+        }
+        Reason::Backoff { until, cause: Some(cause), .. } => {
+            format!("{}: {}", when::until(*until, now), condensed(cause, now))
+        }
         Reason::UncordonedByOther { since } => format!("uncordoned by somebody {} ago", when::age(*since, now)),
         Reason::CommandRunning { since, .. } => format!("command runs {}", when::age(*since, now)),
         Reason::OutcomeUnknown { until: Some(until), .. } => {
@@ -85,7 +88,37 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         Reason::WaitingForWorkers { holder } => format!("waits for workers ({holder})"),
         Reason::NodeMismatch { expected, found } => format!("wrong machine: expected {expected}, found {found}"),
         Reason::OrphanedCordon { entry, .. } => format!("cordoned by {entry}; uncordoned after boot"),
-        other => other.to_string(),
+        other @ (Reason::WaitingForSlot { .. }
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::UnreachableGate { .. }
+        | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::AwaitingApproval { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::NoEngine { .. }
+        | Reason::OnHold { .. }
+        | Reason::OrderIgnored { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. }
+        | Reason::QueueDisabled
+        | Reason::NoCommand { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::TransactionTooLarge { .. }
+        | Reason::Working { .. }
+        | Reason::Ready) => other.to_string(),
     };
     into_safe(text)
 }
@@ -97,7 +130,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::BlockedByManyPdbs { pdbs, .. } => format!("several pdbs on one pod: {}", pdbs.join(", ")),
         Reason::BlockedByJob { job, .. } => format!("job {job}"),
         Reason::Backoff { cause: Some(cause), .. } => {
-            if matches!(cause.as_ref(), Reason::BlockedByPdb { .. } | Reason::BlockedByJob { .. }) {
+            if cause.names_object() {
                 return stuck_on(cause, now);
             }
             cause.to_string()
@@ -120,7 +153,45 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::InvalidEntry { .. } => "cannot be read".to_owned(),
         Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
         Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
-        other => return reason(other, now),
+        other @ (Reason::WaitingForSlot { .. }
+        | Reason::WaitingForWorkers { .. }
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::WaitingForGroup { .. }
+        | Reason::Backoff { .. }
+        | Reason::PodsLeaving { .. }
+        | Reason::EvictionRefused { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::CommandRunning { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::AwaitingApproval { .. }
+        | Reason::Frozen { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::NoEngine { .. }
+        | Reason::OnHold { .. }
+        | Reason::Stale { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::MachineInRepair { .. }
+        | Reason::MachineInReboot { .. }
+        | Reason::WaitingForHealth { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::Settling { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. }
+        | Reason::QueueDisabled
+        | Reason::NoCommand { .. }
+        | Reason::NotMember { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::TransactionTooLarge { .. }
+        | Reason::Working { .. }
+        | Reason::Ready) => return reason(other, now),
     };
     into_safe(text)
 }
@@ -153,7 +224,25 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::NoCommand { .. } | Reason::ProgramMissing { .. } | Reason::BmcNotAllowed { .. } => {
             "a command that can run"
         }
-        _ => "something else",
+        Reason::BlockedByPdb { .. } | Reason::BlockedByManyPdbs { .. } => "a pod disruption budget",
+        Reason::BlockedByJob { .. } => "a Job",
+        Reason::PodsLeaving { .. } | Reason::TerminatingStuck { .. } => "pods that terminate",
+        Reason::EvictionRefused { .. } | Reason::EvictionFailing { .. } => "an eviction",
+        Reason::DeferredToWebhook { .. } | Reason::DeniedByWebhook { .. } => "an admission webhook",
+        Reason::VolumeAttached { .. } => "volumes that detach",
+        Reason::CommandRunning { .. } => "its command",
+        Reason::WaitingForBoot { .. } | Reason::WaitingForJoin { .. } => "a machine that boots",
+        Reason::WaitingForHealth { .. } | Reason::CheckUnavailable { .. } => "a health or boot check",
+        Reason::PowerError { .. } => "a BMC that answers",
+        Reason::HeldByOtherKey { .. } => "another client's hold on the host",
+        Reason::EffectFailed { .. } | Reason::TransactionTooLarge { .. } => "an action that succeeds",
+        Reason::UncordonedByOther { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::OutcomeUnknown { .. }
+        | Reason::NodeMismatch { .. }
+        | Reason::OrphanedCordon { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. } => "an operator",
     }
 }
 
@@ -174,10 +263,7 @@ fn into_safe(text: String) -> String {
 
 /// Returns the cause of a backoff: a budget or a Job with the object first, everything else as its sentence.
 fn condensed(cause: &Reason, now: Timestamp) -> String {
-    match cause {
-        Reason::BlockedByPdb { .. } | Reason::BlockedByJob { .. } => reason(cause, now),
-        cause => cause.to_string(),
-    }
+    if cause.names_object() { reason(cause, now) } else { cause.to_string() }
 }
 
 /// Shortens a name by dropping its middle: host names differ at both ends.

@@ -181,12 +181,7 @@ fn progress(
     };
     let (pods_gone, pods_at_start) = pods_gone(snap, id, address);
     let blockers = if shown.draining { blockers(snap, id, address) } else { Vec::new() };
-    let next = match reason {
-        Reason::Backoff { until, .. } | Reason::Frozen { until, .. } => Some(*until),
-        Reason::WaitingForHealth { until, .. } => *until,
-        Reason::OutsideWindow { next_open, .. } => *next_open,
-        _ => None,
-    };
+    let next = reason.until();
     Progress {
         phase,
         since,
@@ -251,18 +246,7 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
 
 /// Returns the cause that holds this pod, if the reason of a refused preview names the pod.
 fn hold_of(reason: &Reason, name: &str) -> Option<PodHold> {
-    match reason {
-        Reason::BlockedByPdb { pod, pdb, healthy, needed } if pod == name => {
-            Some(PodHold::Budget { budget: pdb.clone(), healthy: *healthy, needed: *needed })
-        }
-        Reason::BlockedByManyPdbs { pod, pdbs } if pod == name => Some(PodHold::ManyBudgets { budgets: pdbs.clone() }),
-        Reason::EvictionRefused { pod, answer } if pod == name => Some(PodHold::Refused { answer: answer.clone() }),
-        Reason::EvictionFailing { pod, answer } if pod == name => Some(PodHold::Failing { answer: answer.clone() }),
-        Reason::DeniedByWebhook { pod, webhook, message } if pod == name => {
-            Some(PodHold::Denied { webhook: webhook.clone(), message: message.clone() })
-        }
-        _ => None,
-    }
+    reason.pod_hold().and_then(|(pod, hold)| (pod == name).then_some(hold))
 }
 
 /// Returns the reasons for display. While another cketerm engine leads, its published reasons count.

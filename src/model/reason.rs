@@ -1,6 +1,7 @@
 //! Reasons why an entry does not move (I32). Each names its object; the wording is an interface.
 
 mod attention;
+mod parts;
 mod sentence;
 
 use std::sync::Arc;

@@ -128,7 +128,9 @@ impl Actor {
         reason: Option<String>,
     ) -> Result<AuditIntent, Stop> {
         let (step, now) = (Step::intent(what, on, entry, reason.as_ref()), self.steady.now().wall);
-        let (key, audit) = if let Some(known) = self.repeats.known(&step, now) { (known.key, known.audit.again(now, reason, RESULT_BEGUN)) } else {
+        let (key, audit) = if let Some(known) = self.repeats.known(&step, now) {
+            (known.key, known.audit.again(now, reason, RESULT_BEGUN))
+        } else {
             let (key, audit) = self.audit_record(what, on, reason, RESULT_BEGUN);
             (key, Audit { entry, ..audit })
         };

@@ -19,11 +19,10 @@ impl<'a> Pass<'a> {
         }
         let Some(why) = self.host_of(ctx).and_then(|host| host_trouble(host)) else { return reason };
         let with_previous = |last: String| if last.is_empty() { why.to_string() } else { format!("{last}; {why}") };
-        match reason {
-            Reason::WaitingForBoot { since, last, stuck: true, awaited } => {
-                Reason::WaitingForBoot { since, last: with_previous(last), stuck: true, awaited }
-            }
-            _ => why,
+        if let Reason::WaitingForBoot { since, last, stuck: true, awaited } = reason {
+            Reason::WaitingForBoot { since, last: with_previous(last), stuck: true, awaited }
+        } else {
+            why
         }
     }
 

@@ -94,11 +94,10 @@ impl<'a> Pass<'a> {
     /// Returns the reason of the entry's wait if it lasts longer than its backoff.
     pub(super) fn closed_longer_than(&self, ctx: EntryContext<'_>, backoff: Timestamp) -> Option<Reason> {
         let closed = if self.schedule.is_empty() { None } else { self.too_late(ctx) }?;
-        let until = match &closed {
-            Reason::Frozen { until, .. } => Some(*until),
-            Reason::OutsideWindow { next_open, .. } => *next_open,
-            _ => return None,
-        };
+        if !matches!(closed, Reason::Frozen { .. } | Reason::OutsideWindow { .. }) {
+            return None;
+        }
+        let until = closed.until();
         (until.is_none_or(|until| until > backoff) && self.not_leading().is_none()).then_some(closed)
     }
 

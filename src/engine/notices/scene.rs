@@ -157,9 +157,10 @@ impl Scene {
             }
             let word = reason.name();
             let who = place(snap, *id);
-            let title = match reason {
-                Reason::Backoff { count, .. } => format!("{id}{who} was given up {count} times: its drain is blocked"),
-                _ => format!("{id}{who} needs an operator: {word}"),
+            let title = if let Reason::Backoff { count, .. } = reason {
+                format!("{id}{who} was given up {count} times: its drain is blocked")
+            } else {
+                format!("{id}{who} needs an operator: {word}")
             };
             let notice = Notice::new(Kind::Stuck, format!("stuck/{id}/{word}"), title, seen.now.wall);
             let mut notice = of_entry(snap, with_reason(notice, reason), *id, address(snap, *id).as_deref());

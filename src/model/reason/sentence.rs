@@ -1,4 +1,5 @@
 //! Text of each reason.
+#![warn(clippy::wildcard_enum_match_arm)] // a new reason must be decided here
 
 use std::fmt;
 
