@@ -5,6 +5,8 @@
 //! console only observes, and the next leader continues the migration. After each step the state is valid, and
 //! repeating a step changes nothing.
 
+mod history;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
@@ -100,6 +102,7 @@ impl Store {
         }
         let Some(note) = read(self.keys().migration()).await? else { return Ok(()) };
         self.fold_withheld(permit).await?;
+        self.name_ends(permit).await?;
         let change = Change {
             compares: vec![(note.key.clone(), note.mod_revision)],
             puts: vec![self.migration_audit(who, "done")],

@@ -7,7 +7,7 @@ use cketerm::{
     heartbeat::Heartbeat,
     model::{
         attempt::Attempt,
-        cketerm_records::{Audit, SCHEMA, Who},
+        cketerm_records::{Audit, EndKind, Ending, SCHEMA, Who},
         entry::{EntryId, Stored},
         result::CommandResult,
     },
@@ -165,7 +165,15 @@ async fn write_records_of_0_1(etcd: &Etcd, store: &Store) {
     }
     client.put(keys.attempt(EntryId::reboot(5), 1), failed(1).replace("reboots/4", "reboots/5"), None).await.unwrap();
     client.put(keys.attempt(EntryId::reboot(6), 1), "{", None).await.unwrap();
+    for index in 100..350 {
+        let text = ENDED.replace("INDEX", &index.to_string());
+        client.put(keys.history_of(EntryId::reboot(index)), text, None).await.unwrap();
+    }
+    client.put(keys.history_of(EntryId::reboot(350)), "{", None).await.unwrap();
 }
+
+/// History of version 0.1, which recorded how an entry ended as text alone. `later` stands for an unknown field.
+const ENDED: &str = r#"{"entry":"reboots/INDEX","address":"10.0.1.11","outcome":"booted: the Node was registered anew","at":"2026-07-01T00:00:09Z","last":{},"attempts":[],"later":{"x":[1]}}"#;
 
 async fn attempts(store: &Store) -> BTreeMap<u32, Attempt> {
     let view = store.read_view().await.unwrap();
@@ -216,6 +224,13 @@ async fn records_of_0_1_are_migrated_once_by_the_first_leader_despite_interrupti
     assert_eq!(kept[&400].folded, 400 - 6 - 1, "those that were folded are counted, but for what went before");
     assert_eq!(kept[&50], serde_json::from_str::<Attempt>(&failed(50)).unwrap(), "what counts is as it was");
     assert_eq!(view.attempts.len(), 8, "other entries, and what cannot be read, are left alone");
+
+    for index in [100, 199, 200, 349] {
+        let text = etcd.value(&store.keys().history_of(EntryId::reboot(index)));
+        let ending: Ending = serde_json::from_str(&text).unwrap();
+        assert!(ending.end == EndKind::Booted && ending.good() && text.contains(r#""later":{"x":[1]}"#), "{text}");
+    }
+    assert_eq!(etcd.value(&store.keys().history_of(EntryId::reboot(350))), "{", "what cannot be read stays");
 
     // a repetition writes nothing
     let revision = view.revision;
