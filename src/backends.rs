@@ -59,6 +59,9 @@ impl Backends {
     /// Connects to the real servers. Connections are opened at first use, except that a user name of etcd is checked at
     /// once.
     pub async fn connect(settings: &Settings) -> anyhow::Result<Self> {
+        if let Some(warning) = settings.default_endpoint_warning() {
+            tracing::warn!("{warning}");
+        }
         let clock = Clock::Host;
         let store = Store::connect(&settings.etcd, clock.clone()).await?;
         let kube = if settings.kube.is_none() { None } else { Some(Kube::connect(&settings.kube, clock).await?) };

@@ -367,6 +367,17 @@ impl Settings {
         self.sources.contains_key("etcd")
     }
 
+    /// Returns a warning if the built-in endpoint of etcd is used, because no file, variable or option names one.
+    pub fn default_endpoint_warning(&self) -> Option<String> {
+        (!self.from.contains_key("etcd.endpoints")).then(|| {
+            format!(
+                "no etcd endpoint is configured; using the default {}. Set etcd.endpoints, CKETERM_ETCD_ENDPOINTS or \
+                 --etcd-endpoints",
+                self.etcd.masked_endpoints().join(",")
+            )
+        })
+    }
+
     /// Checks whether an engine may run with these settings. Either etcd and Kubernetes come from the same source, or
     /// etcd comes from CKE's form and Kubernetes from an explicit kubeconfig or the in-cluster account. The error names
     /// the reason.

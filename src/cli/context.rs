@@ -1,5 +1,7 @@
 //! Context of every subcommand: settings, the connection if it needs one, and the output.
 
+use std::sync::Once;
+
 use super::{
     args::{AskedOutput, Globals, Output},
     output::Out,
@@ -21,12 +23,13 @@ pub struct Context {
     pub out: Out,
     output: Option<AskedOutput>,
     verbose: bool,
+    warned: Once,
 }
 
 impl Context {
     /// Creates a context for these settings and options.
     pub fn new(settings: Settings, globals: &Globals) -> Self {
-        Self { settings, out: Out, output: globals.output, verbose: globals.verbose > 0 }
+        Self { settings, out: Out, output: globals.output, verbose: globals.verbose > 0, warned: Once::new() }
     }
 
     /// Returns the requested form of output, or the subcommand's default.
@@ -44,8 +47,16 @@ impl Context {
         self.output == Some(AskedOutput::Simple)
     }
 
+    /// Warns once, on standard error, if etcd is the built-in default.
+    pub fn warn_of_default_endpoint(&self) {
+        if let Some(warning) = self.settings.default_endpoint_warning() {
+            self.warned.call_once(|| self.print_message(&format!("warning: {warning}")));
+        }
+    }
+
     /// Connects to etcd.
     pub async fn store(&self) -> Result<Store, ActionError> {
+        self.warn_of_default_endpoint();
         Ok(Box::pin(Store::connect(&self.settings.etcd, Clock::Host)).await?)
     }
 

@@ -22,6 +22,7 @@ const LACKING_LABEL: &str = "you may not change";
 /// Prints the report. A server that does not answer is named and is no error.
 pub async fn run(context: &Context) -> Result<(), ActionError> {
     let s = &context.settings;
+    context.warn_of_default_endpoint();
     let mut all = Map::new();
     all.insert("cketerm".to_owned(), json!(env!("CARGO_PKG_VERSION")));
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };

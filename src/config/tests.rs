@@ -299,6 +299,29 @@ fn the_origin_of_each_setting_is_recorded_by_its_name() {
 }
 
 #[test]
+fn the_default_etcd_endpoint_causes_a_warning_unless_an_endpoint_is_named() {
+    let directory = Directory::new();
+    let none = |_: &str| None;
+    let unconfigured = Settings::load_from(&Overrides::default(), none, &[]).unwrap();
+    let warning = unconfigured.default_endpoint_warning().unwrap();
+    for part in ["the default http://127.0.0.1:2379", "CKETERM_ETCD_ENDPOINTS", "--etcd-endpoints"] {
+        assert!(warning.contains(part), "{warning}");
+    }
+    for text in ["etcd: {prefix: /x/}\n", "etcd: {endpoints: }\n", "log: {level: debug}\n", "prefix: /cke/\n"] {
+        assert!(directory.load(text).unwrap().default_endpoint_warning().is_some(), "{text}");
+    }
+    // Both forms of the file; the default address counts where somebody wrote it.
+    for text in ["etcd: {endpoints: [\"http://e:1\"]}\n", "endpoints: [\"http://e:1\"]\n", Settings::default_yaml()] {
+        assert_eq!(directory.load(text).unwrap().default_endpoint_warning(), None, "{text}");
+    }
+    let environment = |name: &str| (name == "CKETERM_ETCD_ENDPOINTS").then(|| "http://e:1".to_owned());
+    let settings = Settings::load_from(&Overrides::default(), environment, &[]).unwrap();
+    assert_eq!(settings.default_endpoint_warning(), None);
+    let options = Overrides { etcd_endpoints: Some("http://e:1".to_owned()), ..Overrides::default() };
+    assert_eq!(Settings::load_from(&options, none, &[]).unwrap().default_endpoint_warning(), None);
+}
+
+#[test]
 fn world_readable_secrets_and_plain_http_are_reported_as_exposures() {
     let directory = Directory::new();
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();

@@ -83,7 +83,7 @@ const STEPS: [Step; 10] = [
         done: |app, _| app.view == View::Audit,
     },
     Step {
-        text: "That was the tour. {help} lists all keys, {command} all commands; docs/tasks.md has ten everyday tasks. \
+        text: "That was the tour. {help} lists all keys, {command} all commands; docs/tasks.md lists everyday tasks. \
                {back} closes this.",
         done: |_, _| false,
     },

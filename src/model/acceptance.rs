@@ -207,7 +207,7 @@ impl OperatorCommand {
             Self::Freeze => "freeze",
             Self::Windows => "policy windows",
             Self::Groups => "policy groups",
-            Self::Policy => "this policy field",
+            Self::Policy => "policy set",
         }
     }
 
