@@ -280,7 +280,9 @@ def main():
     check_record(racks, {m["address"] for m in api_servers}, {m["address"] for m in dead}, head, unexpected_cordons, pending, resolved, metrics)
     check("engines exit with 0", [f"exit {c}" for c in (stopped, leader_end) if c != 0] + panics(environment))
     check("every planned event happened", [what for what, happened in {
-        "a second command that an operator ordered": resolved and has_retried(resolved), "a freeze": frozen, "drains that outlasted a window": unblocked, "a change of leader": stopped is not None, "repair of the dead rack": resolved}.items() if not happened])
+        "a second command that an operator ordered": resolved and has_retried(resolved), "a freeze": frozen,
+        "drains that outlasted a window": unblocked, "a change of leader": stopped is not None,
+        "repair of the dead rack": resolved}.items() if not happened])
 
 
 def has_retried(resolved):
@@ -365,7 +367,7 @@ def check_record(racks, api_servers, dead, head, unexpected_cordons, pending, re
             violations.append(f"{p.attempt} began at {p.at}, closed since {COMMAND_START_DELAY:.1f} s")
         elif closed_reason(current, racks[p.address], p.at):
             late.append(p.attempt)
-    print_figure(figure="power commands", attempts=len(attempts), begun=len(begins), begun_as_the_window_closed=len(late),
+    print_figure(figure="power commands", attempts=len(attempts), begun=len(begins), begun_as_window_closed=len(late),
         withheld=sum("withheld" in ((a.get("outcome") or {}).get("end") or {}) for *_, a in attempts.values()))
     check("every power command is ordered inside its window and outside the freeze", violations, commands=len(begins))
     count, again = collections.Counter(p.entry for p in begins), {f"reboots/{i}" for i in (resolved or {}).get("retry", [])}
