@@ -1,14 +1,14 @@
-# `make run` shows cketerm at work, `make test` tests everything. Both set up what they need and say what they skip.
+# `make run` shows cketerm at work, `make test` tests everything. Both install what they need and print what they skip.
 comma := ,
 # Where cargo builds.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# What is shipped, and therefore what is measured.
-PROGRAM := $(TARGET)/shipped/cketerm
-# Without the tables for unwinding: it ends where it panics (Cargo.toml, profile `dist`).
-LINK := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld)
-.PHONY: run demo test sim fuzz faults soak deny scale lint docs pictures figures bench day2 build package setup
+# The shipped program, and therefore the measured one.
+BINARY := $(TARGET)/shipped/cketerm
+# Linker arguments that leave out the unwind tables: a panic aborts (Cargo.toml, profile `dist`).
+LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-eh-frame-hdr -C link-arg=-Wl$(comma)-T$(comma)docs/package/no-tables.ld)
+.PHONY: run demo test sim fuzz faults soak deny scale lint docs pictures figures bench operations build package setup
 
-run: ## the console on a data centre inside the process
+run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
 	cargo build --locked --release
 	$(TARGET)/release/cketerm --sandbox $(ARGS)
@@ -22,67 +22,68 @@ test: setup lint ## format, lints, unit tests, tests on real servers, simulation
 	$(MAKE) sim SEEDS=1000
 	$(MAKE) sim MUTATION=all
 
-# a run of half an hour is worth a longer build
-SIM := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)
-# what a story has freed the next one takes: nothing goes back to the kernel in between
-PLAY := _RJEM_MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,background_thread:false RUSTFLAGS="--cfg tokio_unstable" cargo test --locked --profile $(SIM) --features mutations --test sim
+# A run of half an hour is worth a longer build.
+SIM_PROFILE := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)
+# The allocator keeps the memory that one scenario frees for the next one, instead of returning it to the kernel.
+RUN_SIM := _RJEM_MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,background_thread:false RUSTFLAGS="--cfg tokio_unstable" cargo test --locked --profile $(SIM_PROFILE) --features mutations --test sim
 
-sim: ## simulations with faults: SEEDS=10000 of them from SEED_FROM=1, ONLY=f3,p1.5 of one; MUTATION=all: are faults put in on purpose found? Alone: both
-	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(PLAY)
-	$(if $(SEEDS)$(MUTATION)$(ONLY),,MUTATION=all $(PLAY))
+sim: ## simulations with faults: SEEDS=10000 seeds from SEED_FROM=1; ONLY=f3,p1.5: only these faults and actions of one seed; MUTATION=all: are injected faults found? Without variables: both
+	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(RUN_SIM)
+	$(if $(SEEDS)$(MUTATION)$(ONLY),,MUTATION=all $(RUN_SIM))
 
-fuzz: ## fifty times as many bad inputs as `cargo test` tries; TIMES=50 of them; what is found is kept in tests/corpus
-	CKETERM_FUZZ=$(or $(TIMES),50) cargo test --locked --lib fuzz:: -- --test-threads 2
+fuzz: ## FUZZ_FACTOR=50 times as many bad inputs as `cargo test` tries; findings are kept in tests/corpus
+	CKETERM_FUZZ=$(or $(FUZZ_FACTOR),50) cargo test --locked --lib fuzz:: -- --test-threads 2
 
-faults: setup build ## processes killed, stopped, cut off, a full disk, little memory, on real servers; STORIES="members line-etcd" alone
-	python3 tests/figures/faults.py $(PROGRAM) $(STORIES)
+faults: setup build ## processes killed, stopped, cut off, a full disk, little memory, on real servers; SCENARIOS="members etcd-proxy": only these
+	python3 tests/figures/faults.py $(BINARY) $(SCENARIOS)
 
-soak: build ## an engine and a console beside 5,000 nodes under churn for MINUTES=60: does anything grow? WRITE=docs/reliability.md
-	python3 tests/figures/soak.py $(PROGRAM) --minutes $(or $(MINUTES),60) $(if $(WRITE),--write $(WRITE))
+soak: build ## an engine and a console on 5,000 nodes under churn for MINUTES=60: does anything grow? UPDATE_FILE=docs/reliability.md: writes the table there
+	python3 tests/figures/soak.py $(BINARY) --minutes $(or $(MINUTES),60) $(if $(UPDATE_FILE),--write $(UPDATE_FILE))
 
-deny: ## licences, sources, duplicates and advisories by cargo-deny, where it is; `cargo test` holds the same lists (tests/it/supply.rs)
+deny: ## licences, sources, duplicates and advisories by cargo-deny, if installed; `cargo test` checks all but advisories (tests/it/supply.rs)
 	@if ! cargo deny --version >/dev/null 2>&1; then \
-	  echo "SKIP: cargo-deny is not installed (cargo install --locked cargo-deny): licences, bans and sources are checked by cargo test, ADVISORIES BY NOBODY" >&2; \
+	  echo "SKIP: cargo-deny is not installed (cargo install --locked cargo-deny): cargo test checks licences, bans and sources; ADVISORIES ARE NOT CHECKED" >&2; \
 	elif ! cargo deny --locked check licenses bans sources; then exit 1; \
 	elif cargo deny --locked fetch db; then cargo deny --locked check --disable-fetch advisories; \
-	else echo "SKIP: the advisory database cannot be had: ADVISORIES ARE CHECKED BY NOBODY" >&2; fi
+	else echo "SKIP: the advisory database cannot be fetched: ADVISORIES ARE NOT CHECKED" >&2; fi
 
-lint:
+lint: ## format, clippy, and the check of names, comments and documents for retired words (tests/it/language.rs)
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo test --locked --test it -- language::
 
-build: ## the program as it is shipped: small, and slow to build; `cargo build --release` is quicker
+build: ## the shipped program: small, and slow to build; `cargo build --release` is quicker
 	tests/servers/setup --build-only
-	cargo rustc --locked --profile dist --bin cketerm -- $(LINK)
-	install -D $(TARGET)/dist/cketerm $(PROGRAM)
+	cargo rustc --locked --profile dist --bin cketerm -- $(LINK_ARGS)
+	install -D $(TARGET)/dist/cketerm $(BINARY)
 
-package: ## a static program and a Debian package, under target/package; installation, upgrade, removal and purge are tried (docs/package/try)
+package: ## a static program and a Debian package in target/package; tests installation, upgrade, removal and purge (docs/package/try)
 	tests/servers/setup --build-only
 	docs/package/build
 
-docs: ## writes anew what is generated: docs/keys.md, docs/commands.md, docs/metrics.md, the file in docs/configuration.md
+docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, the file in docs/configuration.md
 	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the
 
-pictures: build ## the pictures of docs/views.md anew
-	docs/pictures/make $(PROGRAM)
+pictures: build ## makes the pictures of docs/views.md again
+	docs/pictures/make $(BINARY)
 
-figures: setup build ## requests and time of a drain beside kubectl's, and of `rq add`; one pass; a round of health checks
-	python3 tests/figures/drain.py $(PROGRAM)
+figures: setup build ## requests and time of drains, compared with kubectl; time of `rq add`, of a pass, of a round of health checks
+	python3 tests/figures/drain.py $(BINARY)
 	cargo bench --locked --profile dist --bench pass
 	cargo bench --locked --profile dist --bench health
-	cargo bench --locked --profile dist --bench health -- $(PROGRAM)
+	cargo bench --locked --profile dist --bench health -- $(BINARY)
 
-bench: setup build ## what the console costs beside sofka and kubetui, and drains beside kubectl, into docs/performance.md (half an hour, builds included)
+bench: setup build ## cost of the console compared with sofka and kubetui, and of drains compared with kubectl, into docs/performance.md (half an hour with builds)
 	cargo bench --locked --profile dist --bench frame -- docs/performance.md
-	python3 tests/figures/console.py $(PROGRAM) --build-peers --write docs/performance.md
-	python3 tests/figures/drain.py $(PROGRAM) --write docs/performance.md
+	python3 tests/figures/console.py $(BINARY) --build-peers --write docs/performance.md
+	python3 tests/figures/drain.py $(BINARY) --write docs/performance.md
 
 scale: setup build ## an engine on 1,000, 5,000 and 20,000 nodes with 100,000 pods and 10,000 entries, into docs/performance.md (seven minutes)
-	python3 tests/figures/scale.py $(PROGRAM) --write docs/performance.md
+	python3 tests/figures/scale.py $(BINARY) --write docs/performance.md
 
-day2: setup build ## windows, a freeze, a stuck rack and bad receivers on real servers for ten minutes; OLD=PROGRAM: upgrade and downgrade beside that one
-	python3 tests/figures/windows.py $(PROGRAM)
-	$(if $(OLD),python3 tests/figures/upgrade.py $(OLD) $(PROGRAM))
+operations: setup build ## windows, a freeze, a stuck rack and failing notice receivers on real servers for ten minutes; OLD_BINARY=PATH: also upgrade from that version and downgrade to it
+	python3 tests/figures/windows.py $(BINARY)
+	$(if $(OLD_BINARY),python3 tests/figures/upgrade.py $(OLD_BINARY) $(BINARY))
 
 setup:
 	tests/servers/setup

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the console costs on real servers, side by side with other terminal programs in one run: the budgets of `console.md`.
+"""What the console costs on real servers, side by side with other terminal programs in one run. The budgets are those of docs/performance.md.
 
 usage: tests/figures/console.py [PROGRAM] [--nodes 5000] [--idle 120] [--peers FOLDER] [--write docs/performance.md] [--build-peers]
 
 Starts etcd and kube-apiserver (tests/servers), makes the nodes, and measures PROGRAM (default: target/shipped/cketerm), then
 sofka and kubetui, crates that it looks for in FOLDER/bin (default: ~/.cache/cketerm-peers; --build-peers gets them there with
-`cargo install`). A peer that is missing is named. Prints one JSON line a program and a table; --write puts that table between
+`cargo install`). A peer that is missing is named. Prints one JSON line per program and a table; --write puts that table between
 the marks of a Markdown file.
 """
 import argparse, concurrent.futures, http.client, json, os, platform, re, shutil, ssl, statistics, subprocess, sys, tempfile, threading, time
@@ -33,7 +33,7 @@ def parse():
 
 
 class Cluster:
-    """Real servers with so many nodes."""
+    """Real servers with a number of nodes."""
 
     def __init__(self, folder, nodes):
         self.folder, self.nodes = folder, nodes
@@ -46,12 +46,12 @@ class Cluster:
         self.token = re.search(r'token: "?([^"\s}]+)', text).group(1)
         self.local = threading.local()
 
-    def ask(self, method, path, body=None, kind="application/json"):
+    def request(self, method, path, body=None, kind="application/json"):
         try:
             answer = self.send(method, path, body, kind)
         except (http.client.RemoteDisconnected, ConnectionError):
-            # the API server shuts connections that were quiet for long: a look is repeated on a new one
-            del self.local.line
+            # the API server closes idle connections: a read is repeated on a new one
+            del self.local.connection
             if method != "GET":
                 raise
             answer = self.send(method, path, body, kind)
@@ -61,11 +61,11 @@ class Cluster:
         return json.loads(text)
 
     def send(self, method, path, body, kind):
-        if not hasattr(self.local, "line"):
-            self.local.line = http.client.HTTPSConnection(self.host, context=ssl._create_unverified_context())
-        self.local.line.request(method, path, None if body is None else json.dumps(body),
+        if not hasattr(self.local, "connection"):
+            self.local.connection = http.client.HTTPSConnection(self.host, context=ssl._create_unverified_context())
+        self.local.connection.request(method, path, None if body is None else json.dumps(body),
                                 {"Authorization": "Bearer " + self.token, "Content-Type": kind})
-        return self.local.line.getresponse()
+        return self.local.connection.getresponse()
 
     def fill(self):
         info = {k: "" for k in ("bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion", "machineID",
@@ -75,28 +75,28 @@ class Cluster:
 
         def make(i):
             labels = {"cke.cybozu.com/role": "cs" if i % 3 else "ss", "sabakan.cybozu.com/rack": str(i // 28)}
-            # nobody plays their kubelets: they are Ready, and nothing writes any more
+            # no kubelets run: the nodes are Ready, and nothing writes any more
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": now, "lastTransitionTime": now}
-            room = {"cpu": "32", "memory": "256Gi", "pods": "110"}
-            self.ask("POST", "/api/v1/nodes", {
+            resources = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+            self.request("POST", "/api/v1/nodes", {
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{i:05}", "labels": labels, "annotations": {"figures/made": "yes"}},
-                "status": {"addresses": [{"type": "InternalIP", "address": address(i)}, {"type": "Hostname", "address": f"node-{i:05}"}], "allocatable": room, "capacity": room,
+                "status": {"addresses": [{"type": "InternalIP", "address": address(i)}, {"type": "Hostname", "address": f"node-{i:05}"}], "allocatable": resources, "capacity": resources,
                            "nodeInfo": info | {"kubeletVersion": "v1.35.4"}, "conditions": [ready]}})
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(make, range(self.nodes)))
 
     def churn(self, seconds, a_second=50):
-        """So many changes of nodes a second, in a thread of its own."""
+        """Changes nodes at this rate, in its own thread."""
         end = time.monotonic() + seconds
 
         def work():
             began, done = time.monotonic(), 0
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
                 while time.monotonic() < end:
-                    # another value each time, also than in the run before: the same one would change nothing
+                    # a new value each time: the same value would change nothing
                     patch = {"metadata": {"annotations": {"figures/churn": str(time.monotonic_ns())}}}
-                    pool.submit(self.ask, "PATCH", f"/api/v1/nodes/node-{done * 7 % self.nodes:05}", patch, "application/merge-patch+json")
+                    pool.submit(self.request, "PATCH", f"/api/v1/nodes/node-{done * 7 % self.nodes:05}", patch, "application/merge-patch+json")
                     done += 1
                     time.sleep(max(0, began + done / a_second - time.monotonic()))
 
@@ -104,7 +104,7 @@ class Cluster:
         thread.start()
         return thread
 
-    def down(self):
+    def stop(self):
         subprocess.run([f"{SERVERS}/down", self.folder], stderr=subprocess.DEVNULL)
 
 
@@ -113,10 +113,10 @@ def address(i):
 
 
 class Subject:
-    """A program under measurement: how it is started, how its nodes come on the screen, how it is left."""
+    """A program under measurement: its command line, and the keys that show its nodes and quit it."""
 
-    def __init__(self, name, path, argv, before=(), down="j", leave="q", env=None):
-        self.name, self.path, self.argv, self.before, self.down, self.bye = name, path, argv, before, down, leave
+    def __init__(self, name, path, argv, before=(), down_key="j", quit_keys="q", env=None):
+        self.name, self.path, self.argv, self.before, self.down_key, self.quit_keys = name, path, argv, before, down_key, quit_keys
         self.env = env or {}
 
     def start(self, size):
@@ -134,7 +134,7 @@ class Subject:
             terminal, first = self.start(WIDE)
             firsts.append(first)
             rows.append(terminal.shows(ROWS))
-            terminal.leave(self.bye)
+            terminal.quit(self.quit_keys)
         if None in firsts or None in rows:
             print(json.dumps({"program": self.name, "error": "no nodes on its screen", "screen": last(terminal)}), flush=True)
             return None
@@ -143,25 +143,25 @@ class Subject:
         terminal.pump(6)
         figure = {"program": self.name, "first_bytes_ms": ms(statistics.median(firsts)), "rows_ms": ms(statistics.median(rows)),
                   "rows_spread_ms": [ms(min(rows)), ms(max(rows))]}
-        figure["idle"] = terminal.over(args.idle)
+        figure["idle"] = terminal.watch_usage(args.idle)
         figure["rss_mib"] = round(terminal.memory(), 1)
-        figure["keys"] = terminal.keys(self.down, 40)
+        figure["keys"] = terminal.keys(self.down_key, 40)
         churn = cluster.churn(45)
         terminal.pump(3)
-        figure["churn"] = terminal.over(20)
-        figure["keys_churn"] = terminal.keys(self.down, 60)
+        figure["churn"] = terminal.watch_usage(20)
+        figure["keys_churn"] = terminal.keys(self.down_key, 60)
         churn.join()
         terminal.pump(2)
         figure["resize_bytes"] = [terminal.repaint(SMALL), None]
         terminal.pump(1)
         figure["resize_bytes"][1] = terminal.repaint(WIDE)
         figure["rss_end_mib"] = round(terminal.memory(), 1)
-        figure["left_by"] = terminal.leave(self.bye)
+        figure["quit_by"] = terminal.quit(self.quit_keys)
         terminal, _ = self.start(SMALL)
         terminal.shows(ROWS)
         terminal.pump(6)
-        figure["keys_small"] = terminal.keys(self.down, 14)  # more would scroll
-        terminal.leave(self.bye)
+        figure["keys_small"] = terminal.keys(self.down_key, 14)  # more would scroll
+        terminal.quit(self.quit_keys)
         figure["binary_mb"] = round(os.path.getsize(self.path) / 1e6, 1)
         print(json.dumps(figure), flush=True)
         return figure
@@ -180,14 +180,14 @@ def subjects(args, cluster):
     with open(f"{cluster.folder}/cluster.json", "w") as f:
         json.dump({"name": "figures", "nodes": nodes, "service_subnet": "10.0.0.0/16",
                    "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/echo", "true"]}}, f)
-    for words in (["cluster", "set", f"{cluster.folder}/cluster.json"], ["policy", "set", "control_plane_probe", "node"], ["policy", "set", "etcd_members", "none"],
+    for argv in (["cluster", "set", f"{cluster.folder}/cluster.json"], ["policy", "set", "control_plane_probe", "node"], ["policy", "set", "etcd_members", "none"],
                   ["cluster", "identify", "--confirm"]):
-        subprocess.run([program, "--config", config, *words], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([program, "--config", config, *argv], check=True, stdout=subprocess.DEVNULL)
     home = {"HOME": f"{cluster.folder}/home", "KUBECONFIG": cluster.facts["KUBECONFIG"]}
     os.makedirs(home["HOME"], exist_ok=True)
-    yield Subject("cketerm", program, ["--config", config, "--view", "nodes"], leave="qy", env=home)
+    yield Subject("cketerm", program, ["--config", config, "--view", "nodes"], quit_keys="qy", env=home)
     yield Subject("cketerm --observe", program, ["--config", config, "--view", "nodes", "--observe"], env=home)
-    known = {"sofka": Subject("sofka", "", ["nodes"], env=home, leave=":q\r"),
+    known = {"sofka": Subject("sofka", "", ["nodes"], env=home, quit_keys=":q\r"),
              "kubetui": Subject("kubetui", "", [], before=[(0.05, "5")], env=home)}
     for name, version in PEERS.items():
         path = shutil.which(name, path=f"{args.peers}/bin") or shutil.which(name)
@@ -201,15 +201,15 @@ def subjects(args, cluster):
         yield known[name]
 
 
-BUDGETS = [  # what, budget, how to read it
+BUDGETS = [  # row, budget, function that formats the figure
     ("start to the first bytes", "≤ 15 ms", lambda f: f"{f['first_bytes_ms']:.0f} ms"),
     ("start to rows of nodes on the screen", "≤ 80 ms", lambda f: f"{f['rows_ms']:.0f} ms ({f['rows_spread_ms'][0]:.0f}–{f['rows_spread_ms'][1]:.0f})"),
     ("resident memory", "≤ 40 MiB", lambda f: f"{f['rss_mib']:.0f} MiB"),
-    ("idle: processor", "≤ 0.2 %", lambda f: f"{f['idle']['cpu_pct']} %"),
-    ("idle: bytes a second", "≤ 60", lambda f: f"{f['idle']['bytes_s']:.0f}"),
-    ("50 changes of nodes a second: processor", "≤ 3 %", lambda f: f"{f['churn']['cpu_pct']} %"),
-    ("… bytes a second", "≤ 1,000", lambda f: f"{f['churn']['bytes_s']:,.0f}"),
-    ("… frames a second", "≤ 10", lambda f: f"{f['churn']['frames_s']:.1f}"),
+    ("idle: CPU", "≤ 0.2 %", lambda f: f"{f['idle']['cpu_pct']} %"),
+    ("idle: bytes per second", "≤ 60", lambda f: f"{f['idle']['bytes_s']:.0f}"),
+    ("50 changes of nodes per second: CPU", "≤ 3 %", lambda f: f"{f['churn']['cpu_pct']} %"),
+    ("… bytes per second", "≤ 1,000", lambda f: f"{f['churn']['bytes_s']:,.0f}"),
+    ("… frames per second", "≤ 10", lambda f: f"{f['churn']['frames_s']:.1f}"),
     ("bytes of a cursor move, 200×50 / 80×24", "≤ 160 / ≤ 160", lambda f: f"{f['keys']['bytes']} / {f['keys_small']['bytes']}"),
     ("key to the first byte, median", "≤ 1 ms", lambda f: f"{f['keys']['median_ms']} ms"),
     ("key to the first byte, longest under change", "≤ 8 ms", lambda f: f"{f['keys_churn']['max_ms']} ms"),
@@ -219,7 +219,7 @@ BUDGETS = [  # what, budget, how to read it
 
 
 def table(figures):
-    lines = ["| what | budget | " + " | ".join(f["program"] for f in figures) + " |", "| --- " * (len(figures) + 2) + "|"]
+    lines = ["| measurement | budget | " + " | ".join(f["program"] for f in figures) + " |", "| --- " * (len(figures) + 2) + "|"]
 
     def cell(read, figure):
         try:
@@ -248,7 +248,7 @@ def main():
         cluster.fill()
         figures = [figure for figure in (s.measure(cluster, args) for s in subjects(args, cluster)) if figure]
     finally:
-        cluster.down()
+        cluster.stop()
         shutil.rmtree(folder, ignore_errors=True)
     machine = f"{os.cpu_count()} processors, {platform.system()} {platform.release()}"
     text = f"{time.strftime('%Y-%m-%d')}, {args.nodes:,} nodes, {machine}, all in one run; idle over {args.idle:.0f} s.\n\n{table(figures)}"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Drains by cketerm and by kubectl, side by side in one run on real servers; `rq add` of 2,000 addresses; how long a word
-takes to start, and an engine from a new entry to the cordon.
+"""Drains by cketerm and by kubectl, side by side in one run on real servers; `rq add` of 2,000 addresses; the run time of a
+command, and the time of an engine from a new entry to the cordon.
 
 usage: tests/figures/drain.py [PROGRAM] [--nodes 20] [--pods 10] [--write docs/performance.md]   (PROGRAM: default target/shipped/cketerm)
 
 Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers), makes the nodes with their pods, and prints
-one JSON line a figure; --write puts a table of them between the marks `drain` of that file. cketerm's drains are timed from `draining` to `rebooting` as etcd's watch shows them; requests are
-each program's own in the API server's audit log (user and user agent), from the cordon to the power command, liveness checks left out.
+one JSON line per figure; --write puts a table of them between the marks `drain` of that file. cketerm's drains are timed from
+`draining` to `rebooting`, as etcd's watch shows them. Requests of each program are counted in the API server's audit log (user and user
+agent), from the cordon to the power command, without liveness checks.
 """
 import argparse, base64, collections, json, os, platform, re, shutil, ssl, subprocess, sys, tempfile, threading, time, urllib.request
 
@@ -23,7 +24,7 @@ folder = tempfile.mkdtemp(prefix="cketerm-figures-")
 bin_folder = os.environ.get("CKETERM_SERVERS") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "cketerm-servers/bin")
 
 
-def up():
+def start_servers():
     out = subprocess.run([f"{SERVERS}/up", "--kcm", "--kwok", "--audit", folder], capture_output=True, text=True)
     if out.returncode:
         sys.exit(out.stderr)
@@ -38,8 +39,8 @@ def split(path):
 
 
 if args.write:
-    split(args.write)  # said before anything is started
-facts = up()
+    split(args.write)  # fails before anything is started
+facts = start_servers()
 kubeconfig, bench = facts["KUBECONFIG"], facts["KUBECONFIG_BENCH"]
 text = open(kubeconfig).read()
 server = re.search(r'server: "?([^"\s}]+)', text).group(1)
@@ -62,9 +63,9 @@ def wait(what, seconds=60):
     began = time.monotonic()
     while not what():
         if time.monotonic() - began > seconds:
-            queue = [json.loads(e) if isinstance(e, str) else e for e in json.loads(word("rq", "list") or "[]")]
-            why = word("rq", "why", queue[0]["index"]) if queue else "the queue is empty"
-            sys.exit(f"waited too long: {why}")
+            queue = [json.loads(e) if isinstance(e, str) else e for e in json.loads(run_command("rq", "list") or "[]")]
+            why = run_command("rq", "why", queue[0]["index"]) if queue else "the queue is empty"
+            sys.exit(f"timed out: {why}")
         time.sleep(0.1)
 
 
@@ -96,7 +97,7 @@ def prepare(pods=True):
 
 
 def audit(start, program):
-    """Requests that this program made since then, by kind: by its user, and by the name that it gives itself."""
+    """Counts requests of this program since an offset of the log, by verb and resource. User and user agent identify it."""
     by = collections.Counter()
     with open(f"{folder}/audit.log", "rb") as f:
         f.seek(start)
@@ -110,49 +111,49 @@ def audit(start, program):
     return by
 
 
-said = {}
+figures = {}
 
 
-def say(**figure):
-    said[figure["figure"]] = figure
+def print_figure(**figure):
+    figures[figure["figure"]] = figure
     print(json.dumps(figure), flush=True)
 
 
 def table():
-    """What was said, as rows: ours, the peer's or another program's in the same run, how they compare, what was asked."""
-    def start(word):
-        return next(f for name, f in said.items() if name.startswith(word))
+    """Table of the figures: cketerm, the program compared with it, their ratio, the target."""
+    def figure(prefix):
+        return next(f for name, f in figures.items() if name.startswith(prefix))
 
-    peer, one, ten, add = start("kubectl drain"), start("cketerm, one"), start("cketerm, ten"), start("rq add")
-    word, cordon = start("a word"), start("entry written")
+    peer, one, ten, add = figure("kubectl drain"), figure("cketerm, one"), figure("cketerm, ten"), figure("rq add")
+    command, cordon = figure("a command"), figure("entry written")
     seconds = sorted(add["seconds"])
     rows = [
         (f"{peer['nodes']} drains of {peer['pods']} pods, one after another", f"{one['drains_s']} s (longest {one['longest_s']} s)", f"kubectl {peer['wall_s']} s",
          one["ratio_of_kubectl"], f"≤ {one['target']}"),
         ("… ten at a time, first to last", f"{ten['first_to_last_s']} s (longest {ten['longest_s']} s)", f"kubectl {peer['wall_s']} s", ten["ratio_of_kubectl"], f"≤ {ten['target']}"),
-        ("… requests a node, one after another", one["requests_per_node"], f"kubectl {peer['requests_per_node']}", round(one["requests_per_node"] / peer["requests_per_node"], 2), f"≤ {one['requests_target']}"),
+        ("… requests per node, one after another", one["requests_per_node"], f"kubectl {peer['requests_per_node']}", round(one["requests_per_node"] / peer["requests_per_node"], 2), f"≤ {one['requests_target']}"),
         (f"entry in etcd to the cordon, median of {cordon['samples']}", f"{cordon['median_ms']} ms (p99 {cordon['p99_ms']}, longest {cordon['longest_ms']})", "", "", f"p99 ≤ {cordon['target_p99_ms']} ms"),
-        ("a word (`rq is-enabled`), median of 100", f"{word['median_ms']} ms (longest {word['longest_ms']})", f"`/bin/true` {word['bin_true_ms']} ms",
-         round(word["median_ms"] / word["bin_true_ms"], 1), f"≤ {word['target_ms']} ms"),
+        ("a command (`rq is-enabled`), median of 100", f"{command['median_ms']} ms (longest {command['longest_ms']})", f"`/bin/true` {command['bin_true_ms']} ms",
+         round(command["median_ms"] / command["bin_true_ms"], 1), f"≤ {command['target_ms']} ms"),
         ("`rq add` of 2,000 addresses, median of three", f"{seconds[1]} s ({seconds[0]}–{seconds[2]})", f"ckecli {add['ckecli_recorded']} s, as recorded", round(seconds[1] / add["ckecli_recorded"], 3),
          f"≤ {add['target']} s"),
     ]
-    head = "| what | cketerm | beside it | ratio | asked |\n| --- | --- | --- | --- | --- |"
+    head = "| measurement | cketerm | compared with | ratio | target |\n| --- | --- | --- | --- | --- |"
     return "\n".join([head] + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
 def write(path):
     machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
-    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run but what is named as recorded.\n\n{table()}"
+    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run except figures marked as recorded.\n\n{table()}"
     before, after = split(path)
     with open(path, "w") as f:
         f.write(before + text + "\n" + after)
 
 
-def word(*words, stdin=None):
-    out = subprocess.run([program, "--config", f"{folder}/config.yaml", *words], input=stdin, capture_output=True, text=True)
+def run_command(*arguments, stdin=None):
+    out = subprocess.run([program, "--config", f"{folder}/config.yaml", *arguments], input=stdin, capture_output=True, text=True)
     if out.returncode:
-        sys.exit(f"cketerm {' '.join(words)}: exit {out.returncode}\n{out.stderr}")
+        sys.exit(f"cketerm {' '.join(arguments)}: exit {out.returncode}\n{out.stderr}")
     return out.stdout
 
 
@@ -163,11 +164,11 @@ def definition(concurrent):
     reboot = {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/sh", "-c", "echo true"], "max_concurrent_reboots": concurrent or 1}
     with open(f"{folder}/cluster.json", "w") as f:
         json.dump({"name": "figures", "nodes": nodes, "service_subnet": "10.0.0.0/16", "reboot": reboot}, f)
-    word("cluster", "set", f"{folder}/cluster.json")
+    run_command("cluster", "set", f"{folder}/cluster.json")
 
 
 class Transitions(threading.Thread):
-    """Times of each entry's states, as etcd's watch shows them."""
+    """Time of each status of each entry, as etcd's watch shows it."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -185,7 +186,7 @@ class Transitions(threading.Thread):
 
 
 class Cordons(threading.Thread):
-    """When each Node was cordoned last, as the API server's watch shows it."""
+    """Time of each Node's last cordon, as the API server's watch shows it."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -200,8 +201,8 @@ class Cordons(threading.Thread):
                 self.times.setdefault(event["object"]["metadata"]["name"], at)
 
 
-def reaction(rounds):
-    """Seconds from an entry in etcd to the cordon in the API server, both as their watches show them, in ms."""
+def reaction_times(rounds):
+    """Times in ms from an entry in etcd to the cordon in the API server, both as their watches show them."""
     seen = []
     for _ in range(rounds):
         prepare(pods=False)
@@ -209,17 +210,17 @@ def reaction(rounds):
         transitions.start(), cordons.start()
         time.sleep(1)
         for n in NAMES:
-            word("rq", "add", "-", stdin=ADDRESS[n])
+            run_command("rq", "add", "-", stdin=ADDRESS[n])
             wait(lambda: n in cordons.times)
             time.sleep(0.05)
-        wait(lambda: word("rq", "list").strip() == "[]")
+        wait(lambda: run_command("rq", "list").strip() == "[]")
         transitions.watch.kill()
         seen += [(cordons.times[n] - transitions.times[ADDRESS[n]]["queued"]) * 1000 for n in NAMES]
     return sorted(seen)
 
 
-def started(argv, times=100):
-    """Median and longest of so many starts, in ms."""
+def startup_times(argv, times=100):
+    """Median and longest run time of a command, in ms."""
     took = []
     for _ in range(times):
         began = time.monotonic()
@@ -228,15 +229,15 @@ def started(argv, times=100):
     return round(sorted(took)[times // 2], 1), round(max(took), 1)
 
 
-def ours(concurrent):
+def drain_with_cketerm(concurrent):
     prepare()
     definition(concurrent)
     transitions = Transitions()
     transitions.start()
     time.sleep(1)
     start = os.path.getsize(f"{folder}/audit.log")
-    word("rq", "add", "-", stdin=" ".join(ADDRESS.values()))
-    wait(lambda: word("rq", "list").strip() == "[]")
+    run_command("rq", "add", "-", stdin=" ".join(ADDRESS.values()))
+    wait(lambda: run_command("rq", "list").strip() == "[]")
     time.sleep(1)
     transitions.watch.kill()
     times = transitions.times.values()
@@ -246,7 +247,7 @@ def ours(concurrent):
     return sum(each), max(each), wall, by
 
 
-def kubectl():
+def drain_with_kubectl():
     prepare()
     start, began = os.path.getsize(f"{folder}/audit.log"), time.monotonic()
     for n in NAMES:
@@ -266,31 +267,31 @@ try:
     with open(f"{folder}/config.yaml", "w") as f:
         json.dump({"etcd": {"endpoints": [facts["ETCD"]]}, "kubernetes": {"kubeconfig": bench}}, f)
     definition(1)
-    word("policy", "set", "control_plane_probe", "node")
-    word("policy", "set", "etcd_members", "none")
-    word("cluster", "identify", "--confirm")
+    run_command("policy", "set", "control_plane_probe", "node")
+    run_command("policy", "set", "etcd_members", "none")
+    run_command("cluster", "identify", "--confirm")
     log = open(f"{folder}/daemon.log", "w")
     daemon = subprocess.Popen([program, "--config", f"{folder}/config.yaml", "--daemon", "--http", "127.0.0.1:0"], stderr=log)
     wait(lambda: subprocess.run([program, "--config", f"{folder}/config.yaml", "leader"], capture_output=True).returncode == 0)
     time.sleep(3)
 
-    (usual, longest), (nothing, _) = started([program, "--config", f"{folder}/config.yaml", "rq", "is-enabled"]), started(["/bin/true"])
-    say(figure="a word, from its start to its end", median_ms=usual, longest_ms=longest, bin_true_ms=nothing, target_ms=10)
+    (usual, longest), (nothing, _) = startup_times([program, "--config", f"{folder}/config.yaml", "rq", "is-enabled"]), startup_times(["/bin/true"])
+    print_figure(figure="a command, from its start to its end", median_ms=usual, longest_ms=longest, bin_true_ms=nothing, target_ms=10)
     definition(args.nodes)
-    times = reaction(5)
-    say(figure="entry written to node cordoned", samples=len(times), median_ms=round(times[len(times) // 2], 1), p99_ms=round(times[len(times) * 99 // 100], 1),
+    times = reaction_times(5)
+    print_figure(figure="entry written to node cordoned", samples=len(times), median_ms=round(times[len(times) // 2], 1), p99_ms=round(times[len(times) * 99 // 100], 1),
         longest_ms=round(times[-1], 1), target_p99_ms=50)
 
-    wall, by = kubectl()
-    say(figure="kubectl drain, one after another", nodes=args.nodes, pods=args.pods, wall_s=round(wall, 2),
+    wall, by = drain_with_kubectl()
+    print_figure(figure="kubectl drain, one after another", nodes=args.nodes, pods=args.pods, wall_s=round(wall, 2),
         requests_per_node=round(sum(by.values()) / args.nodes, 1))
-    total, longest, whole, by = ours(1)
+    total, longest, whole, by = drain_with_cketerm(1)
     uncordons = args.nodes
     requests = (sum(by.values()) - uncordons) / args.nodes
-    say(figure="cketerm, one at a time", drains_s=round(total, 2), longest_s=round(longest, 2), first_to_last_s=round(whole, 2),
+    print_figure(figure="cketerm, one at a time", drains_s=round(total, 2), longest_s=round(longest, 2), first_to_last_s=round(whole, 2),
         ratio_of_kubectl=round(total / wall, 3), target=0.1, requests_per_node=round(requests, 1), requests_target=16, by=dict(by.most_common()))
-    total, longest, whole, by = ours(10)
-    say(figure="cketerm, ten at a time", first_to_last_s=round(whole, 2), longest_s=round(longest, 2), ratio_of_kubectl=round(whole / wall, 3), target=round(1 / 30, 3))
+    total, longest, whole, by = drain_with_cketerm(10)
+    print_figure(figure="cketerm, ten at a time", first_to_last_s=round(whole, 2), longest_s=round(longest, 2), ratio_of_kubectl=round(whole / wall, 3), target=round(1 / 30, 3))
 
     daemon.terminate()
     daemon.wait(timeout=20)
@@ -299,9 +300,9 @@ try:
     times = []
     for _ in range(3):
         began = time.monotonic()
-        word("rq", "add", "-", stdin=addresses)
+        run_command("rq", "add", "-", stdin=addresses)
         times.append(time.monotonic() - began)
-    say(figure="rq add of 2,000 addresses", seconds=[round(t, 3) for t in times], target=0.365, ckecli_recorded=7.3)
+    print_figure(figure="rq add of 2,000 addresses", seconds=[round(t, 3) for t in times], target=0.365, ckecli_recorded=7.3)
     if args.write:
         write(args.write)
 finally:

@@ -1,83 +1,84 @@
 #!/usr/bin/env python3
-"""The faults of the simulation on real servers: processes killed, stopped and cut off, a full disk, little memory; the same observers
-as for an upgrade judge what etcd, the API server and the machines themselves recorded.
+"""The faults of the simulation on real servers: processes killed, stopped and cut off, a full disk, little memory. The checks of
+`upgrade.py` judge the records of etcd, of the API server and of the machines.
 
-usage: tests/figures/faults.py [PROGRAM] [STORY…] [--keep]                              (PROGRAM: default target/shipped/cketerm)
+usage: tests/figures/faults.py [PROGRAM] [SCENARIO…] [--keep]                           (PROGRAM: default target/shipped/cketerm)
 
-Two engines on etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers) for each story: three API servers and eight workers
-are queued, two may be in work at once, and the faults come while drains and commands run. At the end every machine was rebooted exactly
-once (a person orders again what never began and whose outcome is unknown), no API server beside another machine, only whoever led acted, no cordon is left, nobody panicked.
-Stories: members (three members of etcd, the leading one killed, then the next stopped), etcd (stopped), line-etcd and line-api (a line
-between that is slow, silent, half closed, cut), revoked (leases taken away), apiserver (killed twice), engine (stopped, overtaken, woken;
+Two engines on etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers) for each scenario: three API servers and eight workers
+are queued, two may be in progress at once, and the faults occur while drains and commands run. At the end every machine was rebooted
+exactly once (an operator retries a command that never began and whose outcome is unknown), no API server together with another machine,
+only the leader acted, no cordon is left, and no engine panicked.
+Scenarios: members (three members of etcd, the leading one killed, then the next stopped), etcd (stopped), etcd-proxy and api-proxy (a TCP
+proxy that is slow, silent, half closed, cut), revoked (leases taken away), apiserver (killed twice), engine (stopped, overtaken, woken;
 killed in mid-command), disk (the log's disk is full), memory (address space for hardly more than itself).
-One JSON line a story; exit 1 if something fails, and then its folder with all logs is kept.
+One JSON line per scenario; exit 1 if something fails, and then its folder with all logs is kept.
 """
 import collections, json, os, resource, shutil, signal, socket, subprocess, sys, threading, time
-from ground import *
-from story import *
+from environment import *
+from fault_scenario import *
 
 args = arguments("program", program="target/shipped/cketerm")
 program = os.path.abspath(args.program)
-# longer than the lock lasts
-LOST = TTL + 4
+# longer than the lease of the lock
+LOCK_LOST_SECONDS = TTL + 4
 
 
-class Line:
-    """A TCP line to a server, with moods: `well`, `slow` (half a second each way), `silent` (nothing arrives), `half` (the server's side is
-    closed to us, ours stays open), `cut` (all ended, none taken)."""
+class TcpProxy:
+    """TCP proxy to a server. Modes: `normal`, `slow` (half a second each way), `silent` (nothing arrives), `half` (the server's side is
+    closed to the client, whose side stays open), `cut` (all connections closed, none accepted)."""
 
     def __init__(self, to):
         host, port = to.rsplit("//", 1)[-1].rsplit(":", 1)
-        self.to, self.mood, self.pairs, self.lock = (host, int(port)), "well", [], threading.Lock()
+        self.to, self.mode, self.pairs, self.lock = (host, int(port)), "normal", [], threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def is_now(self, mood):
-        self.mood = mood
+    def set_mode(self, mode):
+        self.mode = mode
         with self.lock:
             pairs = list(self.pairs)
-            if mood == "cut":
+            if mode == "cut":
                 self.pairs = []
-        for near, far in pairs:
-            if mood == "cut":
-                for end in (near, far):
+        for client, server in pairs:
+            if mode == "cut":
+                for end in (client, server):
                     try:
-                        # so that both ends hear of it at once
+                        # a reset, so that both ends notice at once
                         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
                         end.shutdown(socket.SHUT_RDWR)
                         end.close()
                     except OSError:
-                        pass  # it has ended by itself
-            elif mood == "half":
+                        pass  # already closed
+            elif mode == "half":
                 try:
-                    near.shutdown(socket.SHUT_WR)
+                    client.shutdown(socket.SHUT_WR)
                 except OSError:
                     pass
 
     def _accept(self):
         while True:
-            near, _ = self.listener.accept()
-            if self.mood == "cut":
-                near.close()
+            client, _ = self.listener.accept()
+            if self.mode == "cut":
+                client.close()
                 continue
             try:
-                far = socket.create_connection(self.to, timeout=10)
+                server = socket.create_connection(self.to, timeout=10)
             except OSError:
-                near.close()
+                client.close()
                 continue
-            far.settimeout(None)
+            server.settimeout(None)
             with self.lock:
-                self.pairs.append((near, far))
-            for one, other in ((near, far), (far, near)):
+                self.pairs.append((client, server))
+            for one, other in ((client, server), (server, client)):
                 threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
 
     def _carry(self, one, other):
         try:
             while data := one.recv(1 << 16):
-                if self.mood == "slow":
+                if self.mode == "slow":
                     time.sleep(0.5)
-                while self.mood == "silent":
+                while self.mode == "silent":
                     time.sleep(0.05)
                 other.sendall(data)
             other.shutdown(socket.SHUT_WR)
@@ -107,281 +108,282 @@ class Members:
         with open(f"{self.folder}/m{i}-etcd.txt", "a") as log:
             self.processes[i] = subprocess.Popen(self.argv[i], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
-    def ctl(self, *words):
-        out = subprocess.run(["etcdctl", "--endpoints", ",".join(self.urls), "--command-timeout", "3s", *words], capture_output=True, text=True,
+    def ctl(self, *arguments):
+        out = subprocess.run(["etcdctl", "--endpoints", ",".join(self.urls), "--command-timeout", "3s", *arguments], capture_output=True, text=True,
                              env=dict(os.environ, ETCDCTL_API="3"))
         return out.stdout
 
     def leading(self):
-        """Which of those that answer leads; None while none does."""
+        """Index of the leader among the members that answer, or None."""
         try:
-            said = json.loads(self.ctl("endpoint", "status", "-w", "json") or "[]")
+            statuses = json.loads(self.ctl("endpoint", "status", "-w", "json") or "[]")
         except ValueError:
             return None
-        return next((self.urls.index(s["Endpoint"]) for s in said if s["Status"]["leader"] == s["Status"]["header"]["member_id"]), None)
+        return next((self.urls.index(s["Endpoint"]) for s in statuses if s["Status"]["leader"] == s["Status"]["header"]["member_id"]), None)
 
-    def end(self):
+    def stop(self):
         for process in self.processes.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
 
 
-# a machine's own command asks the API server, which stands still with its etcd: it may take as long
-MORE = {"etcd": {"command_timeout_seconds": 30}}
+# a machine's own command queries the API server, which hangs with its etcd: it may take as long
+EXTRA_SETTINGS = {"etcd": {"command_timeout_seconds": 30}}
 
 
-def site(name, members=False):
-    """A story whose ground has three members of etcd, where asked for."""
-    g = Ground("faults-" + name)
+def create_scenario(name, members=False):
+    """Creates a scenario; with `members` its environment has three members of etcd."""
+    env = Environment("faults-" + name)
     if members:
-        g.record.watch.kill()
-        g.members = Members(g.folder)
-        g.wait("a member leads", lambda: g.members.leading() is not None, 30)
-        g.etcd = g.members.urls[0]
-        g.config = f"{g.folder}/config.yaml"
-        with open(g.config, "w") as f:
-            json.dump({"etcd": {"endpoints": g.members.urls}, "kubernetes": {"kubeconfig": g.facts["KUBECONFIG_BENCH"]},
+        env.record.watch.kill()
+        env.members = Members(env.folder)
+        env.wait("a member leads", lambda: env.members.leading() is not None, 30)
+        env.etcd = env.members.urls[0]
+        env.config = f"{env.folder}/config.yaml"
+        with open(env.config, "w") as f:
+            json.dump({"etcd": {"endpoints": env.members.urls}, "kubernetes": {"kubeconfig": env.facts["KUBECONFIG_BENCH"]},
                        "engine": {"lease_ttl_seconds": TTL}}, f)
         # a watch follows the whole cluster, whichever member dies
-        g.record = Record(",".join(g.members.urls))
-    return Story(name, g, **MORE.get(name, {}))
+        env.record = Record(",".join(env.members.urls))
+    return Scenario(name, env, **EXTRA_SETTINGS.get(name, {}))
 
 
-def begins(s, kept=True):
-    """Everything is queued; a drain goes on until somebody lets it go."""
+def begin_work(s, blocked=True):
+    """Queues every machine; with `blocked` one drain lasts until it is unblocked."""
     s.begin(program)
-    s.since = s.ground.record.revision()
-    if kept:
-        s.holds_back(s.workers[0])
+    s.since = s.environment.record.revision()
+    if blocked:
+        s.block_drain(s.workers[0])
     s.queue(program, s.machines)
 
 
-def drains(s):
-    s.ground.wait("a drain runs", lambda: s.ground.of_status("draining"), LONG)
+def wait_for_drain(s):
+    s.environment.wait("a drain runs", lambda: s.environment.with_status("draining"), QUEUE_TIMEOUT)
 
 
-def commands(s):
-    """A command that runs now."""
+def wait_for_command(s):
+    """Waits for a running power command, and returns it."""
     def now():
-        power = s.ground.power()
+        power = s.environment.power_events()
         ended = {(p.entry, p.attempt) for p in power if p.what == "end"}
         return [p for p in power if p.what == "begin" and (p.entry, p.attempt) not in ended]
-    return s.ground.wait("a command runs", now, LONG)
+    return s.environment.wait("a command runs", now, QUEUE_TIMEOUT)
 
 
-def finishes(s):
-    """To the end of the queue. A person goes to a machine whose command has no known outcome and finds that it never began – its engine
-    was stopped between the record and the command –: he orders it once more, and that is the one time that it runs."""
-    g, settled = s.ground, []
-    def over():
-        waiting = g.entries()
-        for index in g.of_status("rebooting"):
-            if index in settled or any(p.entry == f"reboots/{index}" for p in g.power()):
+def finish(s):
+    """Waits until the queue is empty, then checks the invariants. An engine that is stopped between the record and the command leaves a
+    command whose outcome is unknown and that never began: an operator retries it, so that it runs once."""
+    env, settled = s.environment, []
+    def is_finished():
+        waiting = env.entries()
+        for index in env.with_status("rebooting"):
+            if index in settled or any(p.entry == f"reboots/{index}" for p in env.power_events()):
                 continue
-            why = g.ran(program, "rq", "why", str(index), "-o", "json").stdout
+            why = env.run_program(program, "rq", "why", str(index), "-o", "json").stdout
             if "OutcomeUnknown" in why:
-                ordered = g.ran(program, "rq", "retry", str(index), "--reason", "it never began")
+                ordered = env.run_program(program, "rq", "retry", str(index), "--reason", "the command never began")
                 settled.extend([index] if ordered.returncode == 0 else [])
         return not waiting
-    g.wait("the queue is empty", over, LONG)
-    s.checked["settled by a person"] = len(settled)
-    s.every_end()
+    env.wait("the queue is empty", is_finished, QUEUE_TIMEOUT)
+    s.checked["retried by an operator"] = len(settled)
+    s.check_invariants()
 
 
 def members(s):
-    g = s.ground
-    begins(s)
-    one, two = g.daemon(program, "one"), g.daemon(program, "two")
-    drains(s)
-    first = g.members.leading()
-    g.members.processes[first].kill()
-    g.members.processes[first].wait()
-    g.wait("another member leads", lambda: g.members.leading() not in (None, first), 30)
-    s.lets_go(s.workers[0])
-    commands(s)
-    g.members.start(first)
-    g.wait("all three are there", lambda: len(json.loads(g.members.ctl("endpoint", "status", "-w", "json") or "[]")) == 3, 30)
-    second = g.members.leading()
-    g.members.processes[second].send_signal(signal.SIGSTOP)
-    time.sleep(LOST)
-    g.members.processes[second].send_signal(signal.SIGCONT)
-    finishes(s)
+    env = s.environment
+    begin_work(s)
+    one, two = env.daemon(program, "one"), env.daemon(program, "two")
+    wait_for_drain(s)
+    first = env.members.leading()
+    env.members.processes[first].kill()
+    env.members.processes[first].wait()
+    env.wait("another member leads", lambda: env.members.leading() not in (None, first), 30)
+    s.unblock_drain(s.workers[0])
+    wait_for_command(s)
+    env.members.start(first)
+    env.wait("all three members answer", lambda: len(json.loads(env.members.ctl("endpoint", "status", "-w", "json") or "[]")) == 3, 30)
+    second = env.members.leading()
+    env.members.processes[second].send_signal(signal.SIGSTOP)
+    time.sleep(LOCK_LOST_SECONDS)
+    env.members.processes[second].send_signal(signal.SIGCONT)
+    finish(s)
 
 
 def etcd(s):
-    g = s.ground
-    begins(s)
-    g.daemon(program, "one"), g.daemon(program, "two")
-    drains(s)
-    g.server_does("freeze", "etcd")
-    time.sleep(LOST)
-    g.server_does("thaw", "etcd")
-    s.lets_go(s.workers[0])
-    commands(s)
-    g.server_does("freeze", "etcd")
-    time.sleep(LOST)
-    g.server_does("thaw", "etcd")
-    finishes(s)
+    env = s.environment
+    begin_work(s)
+    env.daemon(program, "one"), env.daemon(program, "two")
+    wait_for_drain(s)
+    env.control_server("freeze", "etcd")
+    time.sleep(LOCK_LOST_SECONDS)
+    env.control_server("thaw", "etcd")
+    s.unblock_drain(s.workers[0])
+    wait_for_command(s)
+    env.control_server("freeze", "etcd")
+    time.sleep(LOCK_LOST_SECONDS)
+    env.control_server("thaw", "etcd")
+    finish(s)
 
 
-def moods(s, line):
-    """Each mood once in a drain, and the worse ones in a command."""
-    drains(s)
-    for mood in ("slow", "half", "silent", "cut"):
-        line.is_now(mood)
-        time.sleep(LOST)
-        line.is_now("well")
+def cycle_modes(s, proxy):
+    """Sets each mode once during a drain, and the worse ones during a command."""
+    wait_for_drain(s)
+    for mode in ("slow", "half", "silent", "cut"):
+        proxy.set_mode(mode)
+        time.sleep(LOCK_LOST_SECONDS)
+        proxy.set_mode("normal")
         time.sleep(1)
-    s.lets_go(s.workers[0])
-    for mood in ("silent", "cut"):
-        commands(s)
-        line.is_now(mood)
-        time.sleep(LOST)
-        line.is_now("well")
-    finishes(s)
+    s.unblock_drain(s.workers[0])
+    for mode in ("silent", "cut"):
+        wait_for_command(s)
+        proxy.set_mode(mode)
+        time.sleep(LOCK_LOST_SECONDS)
+        proxy.set_mode("normal")
+    finish(s)
 
 
-def line_etcd(s):
-    g = s.ground
-    begins(s)
-    line = Line(g.etcd)
-    g.daemon(program, "cut-off", g.configure("cut-off.yaml", etcd={"endpoints": [f"http://127.0.0.1:{line.port}"]}))
-    s.leads(g.daemons[0])
-    g.daemon(program, "well")
-    moods(s, line)
+def etcd_proxy(s):
+    env = s.environment
+    begin_work(s)
+    proxy = TcpProxy(env.etcd)
+    env.daemon(program, "proxied", env.configure("proxied.yaml", etcd={"endpoints": [f"http://127.0.0.1:{proxy.port}"]}))
+    s.wait_until_leading(env.daemons[0])
+    env.daemon(program, "healthy")
+    cycle_modes(s, proxy)
 
 
-def line_api(s):
-    g = s.ground
-    begins(s)
-    line = Line(g.server)
-    text = open(g.facts["KUBECONFIG_BENCH"]).read()
-    with open(f"{g.folder}/kubeconfig-line", "w") as f:
-        f.write(text.replace(g.server, f"https://127.0.0.1:{line.port}"))
-    g.daemon(program, "cut-off", g.configure("cut-off.yaml", kubernetes={"kubeconfig": f"{g.folder}/kubeconfig-line"}))
-    s.leads(g.daemons[0])
-    moods(s, line)
+def api_proxy(s):
+    env = s.environment
+    begin_work(s)
+    proxy = TcpProxy(env.server)
+    text = open(env.facts["KUBECONFIG_BENCH"]).read()
+    with open(f"{env.folder}/kubeconfig-proxy", "w") as f:
+        f.write(text.replace(env.server, f"https://127.0.0.1:{proxy.port}"))
+    env.daemon(program, "proxied", env.configure("proxied.yaml", kubernetes={"kubeconfig": f"{env.folder}/kubeconfig-proxy"}))
+    s.wait_until_leading(env.daemons[0])
+    cycle_modes(s, proxy)
 
 
 def revoked(s):
-    g = s.ground
-    begins(s)
-    g.daemon(program, "one"), g.daemon(program, "two")
-    drains(s)
+    env = s.environment
+    begin_work(s)
+    env.daemon(program, "one"), env.daemon(program, "two")
+    wait_for_drain(s)
     def revoke():
-        lease = g.wait("somebody leads", lambda: g.record.leaders() and g.record.leaders()[-1][1], 60)
-        subprocess.run(["etcdctl", "--endpoints", g.etcd, "lease", "revoke", lease], check=True, capture_output=True, env=dict(os.environ, ETCDCTL_API="3"))
-        g.wait("it leads no more", lambda: g.record.leaders()[-1][1] != lease, 30)
+        lease = env.wait("somebody leads", lambda: env.record.leaders() and env.record.leaders()[-1][1], 60)
+        subprocess.run(["etcdctl", "--endpoints", env.etcd, "lease", "revoke", lease], check=True, capture_output=True, env=dict(os.environ, ETCDCTL_API="3"))
+        env.wait("that engine no longer leads", lambda: env.record.leaders()[-1][1] != lease, 30)
     revoke()
-    s.lets_go(s.workers[0])
+    s.unblock_drain(s.workers[0])
     for _ in range(3):
-        commands(s)
+        wait_for_command(s)
         revoke()
-    finishes(s)
+    finish(s)
 
 
 def apiserver(s):
-    g = s.ground
-    begins(s)
-    g.daemon(program, "one"), g.daemon(program, "two")
-    drains(s)
-    g.server_does("kill", "apiserver")
-    time.sleep(LOST)
-    g.server_does("start", "apiserver")
-    g.wait("it answers", lambda: ready(g), 60)
-    s.lets_go(s.workers[0])
-    commands(s)
-    g.server_does("kill", "apiserver")
+    env = s.environment
+    begin_work(s)
+    env.daemon(program, "one"), env.daemon(program, "two")
+    wait_for_drain(s)
+    env.control_server("kill", "apiserver")
+    time.sleep(LOCK_LOST_SECONDS)
+    env.control_server("start", "apiserver")
+    env.wait("the API server answers", lambda: ready(env), 60)
+    s.unblock_drain(s.workers[0])
+    wait_for_command(s)
+    env.control_server("kill", "apiserver")
     time.sleep(3)
-    g.server_does("start", "apiserver")
-    finishes(s)
+    env.control_server("start", "apiserver")
+    finish(s)
 
 
-def ready(g):
+def ready(env):
     try:
-        return bool(g.api("GET", "/api/v1/nodes"))
+        return bool(env.api("GET", "/api/v1/nodes"))
     except (Failure, OSError):
         return False
 
 
 def engine(s):
-    g = s.ground
-    begins(s)
-    one = g.daemon(program, "one")
-    s.leads(one)
-    two = g.daemon(program, "two")
-    drains(s)
+    env = s.environment
+    begin_work(s)
+    one = env.daemon(program, "one")
+    s.wait_until_leading(one)
+    two = env.daemon(program, "two")
+    wait_for_drain(s)
     one.process.send_signal(signal.SIGSTOP)
-    s.leads(two)
+    s.wait_until_leading(two)
     one.process.send_signal(signal.SIGCONT)
-    s.lets_go(s.workers[0])
-    commands(s)
+    s.unblock_drain(s.workers[0])
+    wait_for_command(s)
     two.process.send_signal(signal.SIGKILL)
-    s.leads(one)
-    commands(s)
+    s.wait_until_leading(one)
+    wait_for_command(s)
     one.process.send_signal(signal.SIGSTOP)
-    three = g.daemon(program, "three")
-    s.leads(three)
+    three = env.daemon(program, "three")
+    s.wait_until_leading(three)
     one.process.send_signal(signal.SIGCONT)
-    finishes(s)
+    finish(s)
 
 
 def disk(s):
-    """A leader whose log cannot be written: it leads on, and says what it can."""
-    g = s.ground
-    begins(s, kept=False)
-    full = f"{g.folder}/full"
+    """A leader whose log cannot be written: it goes on leading."""
+    env = s.environment
+    begin_work(s, blocked=False)
+    full = f"{env.folder}/full"
     os.mkdir(full)
-    small = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", full], capture_output=True).returncode == 0
-    if small:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", full], capture_output=True).returncode == 0
+    if mounted:
         with open(f"{full}/filler", "wb") as f:
             try:
                 f.write(b"x" * (1 << 15))
             except OSError:
                 pass
-        config = g.configure("full.yaml", log={"level": "debug", "directory": full})
+        config = env.configure("full.yaml", log={"level": "debug", "directory": full})
     else:
-        print("SKIP: no tmpfs may be mounted here: standard error is /dev/full instead of a folder on a full disk", file=sys.stderr)
-        config = g.config
-    daemon = g.daemon(program, "full-disk", config, said="/dev/full")
+        print("SKIP: tmpfs cannot be mounted here: output goes to /dev/full instead of a folder on a full disk", file=sys.stderr)
+        config = env.config
+    daemon = env.daemon(program, "full-disk", config, output="/dev/full")
     try:
-        s.leads(daemon)
-        finishes(s)
-        s.check("it led to the end", daemon.process.poll() is None and g.record.leader() == daemon.pid)
-        s.check("it ends well", daemon.end() == 0)
+        s.wait_until_leading(daemon)
+        finish(s)
+        s.check("the daemon led to the end", daemon.process.poll() is None and env.record.leader() == daemon.pid)
+        s.check("the daemon exits with 0", daemon.stop() == 0)
     finally:
-        if small:
+        if mounted:
             subprocess.run(["umount", "-l", full])
 
 
 def memory(s):
-    """An engine with hardly more room than it needs, and one with less; a third that is well takes over what they leave."""
-    g = s.ground
-    begins(s, kept=False)
+    """An engine with hardly more memory than it needs, and one with less; a third without a limit takes over."""
+    env = s.environment
+    begin_work(s, blocked=False)
     for name, mib in (("tight", 1024), ("too-tight", 160)):
-        daemon = g.daemon(program, name, by=["prlimit", f"--as={mib << 20}"])
+        daemon = env.daemon(program, name, prefix=["prlimit", f"--as={mib << 20}"])
         if name == "tight":
-            s.leads(daemon)
-    commands(s)
-    # the room that it has now is all that it gets
-    tight = g.daemons[0]
+            s.wait_until_leading(daemon)
+    wait_for_command(s)
+    # no more address space than it has now
+    tight = env.daemons[0]
     size = int(open(f"/proc/{tight.pid}/statm").read().split()[0]) * 4096
     subprocess.run(["prlimit", "--pid", str(tight.pid), f"--as={size}"], check=True)
-    g.daemon(program, "well")
+    env.daemon(program, "healthy")
     time.sleep(30)
-    if tight.process.poll() is None and g.record.leader() == tight.pid:
-        # it cannot start a program any more, says so, and does nothing else; a person ends it
-        why = [g.ran(program, "rq", "why", str(i), "-o", "json").stdout for i in g.of_status("rebooting")]
-        s.check("what keeps it is said", all("Cannot allocate memory" in text for text in why))
-        tight.end(signal.SIGKILL)
-        g.wait("another leads", lambda: g.record.leader() not in (None, tight.pid), 60)
-        s.checked["the one whose room was taken"] = "led on without starting anything, until it was ended"
+    if tight.process.poll() is None and env.record.leader() == tight.pid:
+        # it cannot start a program any more, reports that, and does nothing else; an operator kills it
+        why = [env.run_program(program, "rq", "why", str(i), "-o", "json").stdout for i in env.with_status("rebooting")]
+        s.check("the reason is reported", all("Cannot allocate memory" in text for text in why))
+        tight.stop(signal.SIGKILL)
+        env.wait("another leads", lambda: env.record.leader() not in (None, tight.pid), 60)
+        s.checked["the engine at its memory limit"] = "led on without starting anything, until it was killed"
     else:
-        s.checked["the one whose room was taken"] = "ended" if tight.process.poll() is not None else "led no more"
-    finishes(s)
+        s.checked["the engine at its memory limit"] = "ended" if tight.process.poll() is not None else "no longer led"
+    finish(s)
 
 
-STORIES = {"members": members, "etcd": etcd, "line-etcd": line_etcd, "line-api": line_api, "revoked": revoked, "apiserver": apiserver,
+SCENARIOS = {"members": members, "etcd": etcd, "etcd-proxy": etcd_proxy, "api-proxy": api_proxy, "revoked": revoked, "apiserver": apiserver,
            "engine": engine, "disk": disk, "memory": memory}
-tell(STORIES, args, lambda name: site(name, members=name == "members"), lambda s: s.ground.members.end() if hasattr(s.ground, "members") else None)
+run_scenarios(SCENARIOS, args, lambda name: create_scenario(name, members=name == "members"),
+              lambda s: s.environment.members.stop() if hasattr(s.environment, "members") else None)

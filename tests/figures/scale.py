@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""What an engine costs on clusters of growing size, on a real etcd and kube-apiserver, in one run: where it is not linear, and what breaks first.
+"""Cost of an engine on clusters of growing size, on a real etcd and kube-apiserver, in one run: where it is not linear, and what breaks first.
 
 usage: tests/figures/scale.py [PROGRAM] [--nodes 1000,5000,20000] [--pods 5] [--entries 10000] [--write docs/performance.md]
 
-For each size, from the smallest: servers of its own (tests/servers), so many Nodes, on each so many pods, a daemon. Measured are: start until it leads;
-requests that it made until then; memory; processor over 30 s without news, and over 20 s while 50 Nodes a second change; how long from an entry in etcd
-to the cordon in the API server; then, with the queue disabled, so many entries: how long `rq add`, `rq list` and `rq cancel-all` take, what a pass
-takes meanwhile, and the daemon's memory. (PROGRAM: default target/shipped/cketerm.)
+For each size, from the smallest, the script starts servers of its own (tests/servers), creates the Nodes and their pods, and starts a daemon. It measures
+the time until the daemon leads; its requests until then; memory; CPU usage over 30 s without changes, and over 20 s while 50 Nodes per second change; the
+time from an entry in etcd to the cordon in the API server. Then, with the queue disabled, it adds the entries and measures `rq add`, `rq list`,
+`rq cancel-all`, the time of a pass meanwhile, and the daemon's memory. (PROGRAM: default target/shipped/cketerm.)
 """
 import argparse, concurrent.futures, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time, urllib.request
 
 from console import Cluster, SERVERS, address
-from ground import free_port
+from environment import free_port
 
 IDLE, CHURN, REACTIONS = 30, 20, 10
-# The definition is one value in etcd, as in CKE: some 130 bytes a node, of at most 1.5 MiB as etcd is set up by default.
+# The definition is one value in etcd, as in CKE: some 130 bytes per node. By default etcd accepts 1.5 MiB.
 MEMBERS = 10_000
 
 
@@ -29,15 +29,15 @@ def parse():
 
 
 def fill_pods(cluster, each):
-    """Pods on every node but the first twenty, where drains are timed: nobody plays their kubelets."""
+    """Pods on every node but the first twenty, where drains are timed: no kubelet would remove these pods."""
     def make(i):
-        cluster.ask("POST", "/api/v1/namespaces/default/pods", {
+        cluster.request("POST", "/api/v1/namespaces/default/pods", {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{i}", "labels": {"app": f"a{i % 97}"}},
             "spec": {"nodeName": f"node-{20 + i % (cluster.nodes - 20):05}", "tolerations": [{"operator": "Exists"}],
                      "containers": [{"name": "c", "image": "registry.local/pause:1"}]}})
 
-    # the account that pods have by default is the controller manager's to make, and none runs here
-    cluster.ask("POST", "/api/v1/namespaces/default/serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+    # no controller manager runs here to create the default service account
+    cluster.request("POST", "/api/v1/namespaces/default/serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(make, range(each * cluster.nodes)))
 
@@ -48,27 +48,27 @@ class Daemon:
         self.began = time.monotonic()
         self.process = subprocess.Popen([program, "--config", config, "--daemon", "--http", f"127.0.0.1:{self.port}"], stderr=self.log)
 
-    def page(self, name):
+    def get(self, name):
         try:
             return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{name}", timeout=5).read().decode()
         except OSError:
             return ""
 
-    def until(self, what, seconds=300):
+    def wait_for(self, what, seconds=300):
         while not what():
             if time.monotonic() - self.began > seconds or self.process.poll() is not None:
-                sys.exit(f"the daemon does not get there: {self.page('readyz')}")
+                sys.exit(f"the daemon is not ready in time: {self.get('readyz')}")
             time.sleep(0.02)
         return time.monotonic() - self.began
 
-    def leads(self):
-        return re.search(r"^cke_leader 1", self.page("metrics"), re.M) is not None
+    def is_leading(self):
+        return re.search(r"^cke_leader 1", self.get("metrics"), re.M) is not None
 
     def memory(self):
         status = open(f"/proc/{self.process.pid}/status").read()
         return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1024
 
-    def processor(self, seconds):
+    def cpu_usage(self, seconds):
         tick = os.sysconf("SC_CLK_TCK")
         used = lambda: sum(map(int, open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()[11:13])) / tick
         before, began = used(), time.monotonic()
@@ -76,22 +76,22 @@ class Daemon:
         return 100 * (used() - before) / (time.monotonic() - began)
 
     def passes(self):
-        """How many passes there were, and how many seconds they took together."""
-        page = self.page("metrics")
+        """Number of passes, and their total time in seconds."""
+        page = self.get("metrics")
         read = lambda name: float(re.search(rf"^cketerm_pass_seconds_{name} (\S+)", page, re.M).group(1))
         return read("count"), read("sum")
 
-    def end(self):
+    def stop(self):
         self.process.terminate()
         self.process.wait(100)
 
 
-def served(cluster):
-    """Requests that the API server has answered, those of its metrics left out."""
+def count_requests(cluster):
+    """Number of requests that the API server has answered, according to its metrics."""
     import http.client, ssl
-    line = http.client.HTTPSConnection(cluster.host, context=ssl._create_unverified_context())
-    line.request("GET", "/metrics", headers={"Authorization": "Bearer " + cluster.token})
-    text = line.getresponse().read().decode()
+    connection = http.client.HTTPSConnection(cluster.host, context=ssl._create_unverified_context())
+    connection.request("GET", "/metrics", headers={"Authorization": "Bearer " + cluster.token})
+    text = connection.getresponse().read().decode()
     return sum(float(l.rsplit(" ", 1)[1]) for l in text.splitlines() if l.startswith("apiserver_request_total{"))
 
 
@@ -112,85 +112,85 @@ def measure(program, nodes, args):
         with open(config, "w") as f:
             json.dump({"etcd": {"endpoints": [cluster.facts["ETCD"]]}, "kubernetes": {"kubeconfig": cluster.facts["KUBECONFIG"]}}, f)
 
-        def word(*words, stdin=None):
-            out = subprocess.run([program, "--config", config, *words], input=stdin, text=True, capture_output=True)
+        def run_command(*arguments, stdin=None):
+            out = subprocess.run([program, "--config", config, *arguments], input=stdin, text=True, capture_output=True)
             if out.returncode:
-                sys.exit(f"cketerm {' '.join(words)}: exit {out.returncode}\n{out.stderr[:2000]}")
+                sys.exit(f"cketerm {' '.join(arguments)}: exit {out.returncode}\n{out.stderr[:2000]}")
             return out.stdout
 
         machines = [{"address": address(i), "hostname": f"node-{i:05}", "user": "root", "control_plane": i < 1} for i in range(min(nodes, MEMBERS))]
         with open(f"{folder}/cluster.json", "w") as f:
             json.dump({"name": "scale", "nodes": machines, "service_subnet": "10.0.0.0/8",
                        "reboot": {"reboot_command": ["/bin/true"], "boot_check_command": ["/bin/sh", "-c", "echo true"], "max_concurrent_reboots": 5}}, f)
-        word("cluster", "set", f"{folder}/cluster.json")
-        word("policy", "set", "control_plane_probe", "node")
-        word("policy", "set", "etcd_members", "none")
-        word("cluster", "identify", "--confirm")
-        figure, before = {"nodes": nodes, "pods": args.pods * nodes}, served(cluster)
+        run_command("cluster", "set", f"{folder}/cluster.json")
+        run_command("policy", "set", "control_plane_probe", "node")
+        run_command("policy", "set", "etcd_members", "none")
+        run_command("cluster", "identify", "--confirm")
+        figure, before = {"nodes": nodes, "pods": args.pods * nodes}, count_requests(cluster)
         daemon = Daemon(program, config, folder)
-        figure["leads_s"] = daemon.until(daemon.leads)
-        figure["requests"] = served(cluster) - before
+        figure["leads_s"] = daemon.wait_for(daemon.is_leading)
+        figure["requests"] = count_requests(cluster) - before
         time.sleep(10)
-        figure["idle_pct"] = daemon.processor(IDLE)
+        figure["idle_pct"] = daemon.cpu_usage(IDLE)
         figure["rss_mib"] = daemon.memory()
         churn = cluster.churn(CHURN + 4)
         time.sleep(2)
-        figure["churn_pct"] = daemon.processor(CHURN)
+        figure["churn_pct"] = daemon.cpu_usage(CHURN)
         churn.join()
-        figure["reaction_ms"] = statistics.median(reaction(cluster, word, i) for i in range(1, REACTIONS + 1))
-        word("rq", "disable")
+        figure["reaction_ms"] = statistics.median(reaction_time(cluster, run_command, i) for i in range(1, REACTIONS + 1))
+        run_command("rq", "disable")
         many = [address(i) for i in range(20, 20 + min(args.entries, min(nodes, MEMBERS) - 20))]
         figure["entries"] = len(many)
         before = daemon.passes()
-        figure["add_s"] = timed(lambda: word("rq", "add", "-", stdin=" ".join(many)))
-        figure["list_s"] = timed(lambda: word("rq", "list"))
+        figure["add_s"] = timed(lambda: run_command("rq", "add", "-", stdin=" ".join(many)))
+        figure["list_s"] = timed(lambda: run_command("rq", "list"))
         time.sleep(5)
         after = daemon.passes()
         figure["pass_ms"] = 1000 * (after[1] - before[1]) / max(1, after[0] - before[0])
         figure["rss_queue_mib"] = daemon.memory()
-        figure["cancel_s"] = timed(lambda: word("rq", "cancel-all"))
+        figure["cancel_s"] = timed(lambda: run_command("rq", "cancel-all"))
         began = time.monotonic()
-        while word("rq", "list").strip() != "[]":
+        while run_command("rq", "list").strip() != "[]":
             if time.monotonic() - began > 600:
-                sys.exit("the queue does not get empty")
+                sys.exit("the queue does not become empty")
             time.sleep(0.2)
         figure["empty_s"] = time.monotonic() - began
         print(json.dumps(figure), flush=True)
         return figure
     finally:
         if daemon:
-            daemon.end()
-        cluster.down()
+            daemon.stop()
+        cluster.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def reaction(cluster, word, i):
-    """From before `rq add` is called, its own start included, to the cordon: ms."""
+def reaction_time(cluster, run_command, i):
+    """Time in ms from the start of `rq add` to the cordon."""
     node, began = f"/api/v1/nodes/node-{i:05}", time.monotonic()
-    word("rq", "add", "-", stdin=address(i))
-    cordoned = lambda: any(t["key"] == "node.kubernetes.io/unschedulable" for t in cluster.ask("GET", node)["spec"].get("taints", [])) or \
-        cluster.ask("GET", node)["spec"].get("unschedulable")
+    run_command("rq", "add", "-", stdin=address(i))
+    cordoned = lambda: any(t["key"] == "node.kubernetes.io/unschedulable" for t in cluster.request("GET", node)["spec"].get("taints", [])) or \
+        cluster.request("GET", node)["spec"].get("unschedulable")
     while not cordoned():
         if time.monotonic() - began > 60:
-            sys.exit(f"node-{i:05} is not cordoned: {word('rq', 'why', str(i - 1))}")
+            sys.exit(f"node-{i:05} is not cordoned: {run_command('rq', 'why', str(i - 1))}")
         time.sleep(0.005)
     took = (time.monotonic() - began) * 1000
     began = time.monotonic()
-    while word("rq", "list").strip() != "[]":
-        # nobody plays the kubelet: the boot is believed from the boot check, the Node stays Ready
+    while run_command("rq", "list").strip() != "[]":
+        # no kubelet runs: the boot check alone proves the boot, the Node stays Ready
         if time.monotonic() - began > 120:
-            sys.exit(f"the reboot of node-{i:05} does not end: {word('rq', 'list', '-o', 'table')}")
+            sys.exit(f"the reboot of node-{i:05} does not end: {run_command('rq', 'list', '-o', 'table')}")
         time.sleep(0.1)
     return took
 
 
-ROWS = [  # what, how to read it, whether a power of the size makes sense
+ROWS = [  # row, function that formats the figure, key of the figure for the growth exponent
     ("nodes / pods", lambda f: f"{f['nodes']:,} / {f['pods']:,}", None),
     ("start until it leads", lambda f: f"{f['leads_s']:.1f} s", "leads_s"),
     ("… requests to Kubernetes", lambda f: f"{f['requests']:,.0f}", "requests"),
     ("resident memory", lambda f: f"{f['rss_mib']:.0f} MiB", "rss_mib"),
-    ("idle: processor", lambda f: f"{f['idle_pct']:.2f} %", "idle_pct"),
-    ("50 changes of nodes a second: processor", lambda f: f"{f['churn_pct']:.2f} %", "churn_pct"),
+    ("idle: CPU", lambda f: f"{f['idle_pct']:.2f} %", "idle_pct"),
+    ("50 changes of nodes per second: CPU", lambda f: f"{f['churn_pct']:.2f} %", "churn_pct"),
     ("`rq add` to the cordon, median", lambda f: f"{f['reaction_ms']:.0f} ms", "reaction_ms"),
     ("entries put into the disabled queue", lambda f: f"{f['entries']:,}", None),
     ("… `rq add` of all", lambda f: f"{f['add_s']:.2f} s", "add_s"),
@@ -205,14 +205,14 @@ ROWS = [  # what, how to read it, whether a power of the size makes sense
 def table(figures):
     first, last = figures[0], figures[-1]
 
-    def power(name):
+    def exponent(name):
         if name is None or len(figures) < 2 or min(first[name], last[name]) <= 0:
             return ""
         return f"{math.log(last[name] / first[name]) / math.log(last['nodes'] / first['nodes']):.2f}"
 
-    head = "| what | " + " | ".join(f"{f['nodes']:,} nodes" for f in figures) + " | grows by the power |"
+    head = "| measurement | " + " | ".join(f"{f['nodes']:,} nodes" for f in figures) + " | growth exponent |"
     lines = [head, "| --- " * (len(figures) + 2) + "|"]
-    return "\n".join(lines + [f"| {what} | " + " | ".join(read(f) for f in figures) + f" | {power(name)} |" for what, read, name in ROWS])
+    return "\n".join(lines + [f"| {what} | " + " | ".join(read(f) for f in figures) + f" | {exponent(name)} |" for what, read, name in ROWS])
 
 
 def main():
@@ -220,7 +220,7 @@ def main():
     program = os.path.abspath(args.program)
     figures = [measure(program, n, args) for n in sorted(int(n) for n in args.nodes.split(","))]
     machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
-    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; {args.pods} pods a node.\n\n{table(figures)}"
+    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; {args.pods} pods per node.\n\n{table(figures)}"
     print(text)
     if args.write:
         page = open(args.write).read()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Does it grow? An engine and a console beside 5,000 nodes of a sandbox, a queue that never rests, and samples of memory, processor
-and latency; the second half of them is judged.
+"""Soak test: an engine and a console on a sandbox of 5,000 nodes, a queue under constant change, and samples of memory, CPU usage and
+latency. The script judges whether the second half of the samples grows.
 
 usage: tests/figures/soak.py [PROGRAM] [--minutes 60] [--nodes 5000] [--every 30] [--write FILE]     (PROGRAM: default target/shipped/cketerm)
 
-Churn: every second reboots are queued and others cancelled, by the words, as people do it; the engine drains and reboots as it can.
-The sandbox stands for etcd, Kubernetes and the machines, with all their history in its memory: its size is told and not judged.
-Prints one JSON line a sample, then a table, and for each figure `flat` or `growing`; exit 1 where one of ours grows.
+Churn: every second, commands queue reboots and cancel others; the engine drains and reboots as it can. The sandbox simulates etcd,
+Kubernetes and the machines, and keeps all their history in memory: its size is reported, not judged.
+Prints one JSON line per sample, then a table, and for each figure `flat` or `growing`; exit 1 if a figure of cketerm grows.
 """
 import argparse, json, os, random, re, shutil, signal, statistics, subprocess, sys, tempfile, threading, time
 
@@ -26,44 +26,44 @@ environment = {k: v for k, v in os.environ.items() if not k.startswith(("CKETERM
 config = f"{folder}/config.yaml"
 
 
-def word(*words, stdin=""):
+def run_command(*arguments, stdin=""):
     began = time.monotonic()
-    out = subprocess.run([program, "--config", config, *words], input=stdin, capture_output=True, text=True, env=environment, timeout=120)
+    out = subprocess.run([program, "--config", config, *arguments], input=stdin, capture_output=True, text=True, env=environment, timeout=120)
     return out, time.monotonic() - began
 
 
-def of(pid):
-    """Seconds of processor and resident MiB of one process."""
-    words = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
-    return (int(words[11]) + int(words[12])) / TICK, int(open(f"/proc/{pid}/statm").read().split()[1]) * PAGE / 2**20
+def process_usage(pid):
+    """CPU seconds and resident MiB of one process."""
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK, int(open(f"/proc/{pid}/statm").read().split()[1]) * PAGE / 2**20
 
 
 class Churn(threading.Thread):
-    """Queues and cancels for ever; counts what was done."""
+    """Queues and cancels reboots until stopped; counts both."""
 
     def __init__(self, addresses):
         super().__init__(daemon=True)
         self.addresses, self.over, self.added, self.cancelled, self.refused = addresses, False, 0, 0, 0
-        self.dice = random.Random(1)
+        self.random = random.Random(1)
 
     def run(self):
         while not self.over:
-            some = self.dice.sample(self.addresses, 5)
-            out, _ = word("rq", "add", "-", "--reason", "soak", stdin="\n".join(some))
+            some = self.random.sample(self.addresses, 5)
+            out, _ = run_command("rq", "add", "-", "--reason", "soak", stdin="\n".join(some))
             self.added += 5 if out.returncode == 0 else 0
             self.refused += out.returncode != 0
-            out, _ = word("rq", "list", "-o", "json")
+            out, _ = run_command("rq", "list", "-o", "json")
             waiting = [e["index"] for e in json.loads(out.stdout or "[]") if e.get("status") == "queued"] if out.returncode == 0 else []
-            for index in self.dice.sample(waiting, min(len(waiting), max(0, len(waiting) - 40))):
-                out, _ = word("rq", "cancel", index)
+            for index in self.random.sample(waiting, min(len(waiting), max(0, len(waiting) - 40))):
+                out, _ = run_command("rq", "cancel", index)
                 self.cancelled += out.returncode == 0
                 if self.over:
                     return
             time.sleep(0.5)
 
 
-def grows(values, slack):
-    """Theil and Sen's slope over the second half, a sample; and whether that is more than noise and slack over that half."""
+def growth(values, slack):
+    """Theil–Sen slope per sample over the second half, and whether it exceeds noise and slack over that half."""
     half = values[len(values) // 2:]
     slopes = [(b - a) / (j - i) for i, a in enumerate(half) for j, b in enumerate(half) if j > i]
     if not slopes:
@@ -81,7 +81,7 @@ try:
     engine = subprocess.Popen([program, "--daemon", "--config", config, "--http", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
                               stdout=open(f"{folder}/engine.log", "w"), stderr=subprocess.STDOUT, env=environment)
     children.append(engine)
-    out, _ = word("cluster", "get", "-o", "json")
+    out, _ = run_command("cluster", "get", "-o", "json")
     nodes = json.loads(out.stdout)["nodes"]
     workers = [n["address"] for n in nodes if not n.get("control_plane")]
     console = Terminal([program, "--config", config, "--observe"], (200, 50), environment)
@@ -92,35 +92,35 @@ try:
     churn = Churn(workers)
     churn.start()
     samples, began = [], time.monotonic()
-    before = {name: of(pid)[0] for name, pid in (("engine", engine.pid), ("console", console.pid))}
+    before = {name: process_usage(pid)[0] for name, pid in (("engine", engine.pid), ("console", console.pid))}
     at = began
     while time.monotonic() < began + args.minutes * 60:
         console.pump(max(0, min(args.every, began + args.minutes * 60 - time.monotonic()) - 8))
         if engine.poll() is not None:
-            sys.exit(f"the engine ended: {open(f'{folder}/engine.log').read()[-2000:]}")
+            sys.exit(f"the engine exited: {open(f'{folder}/engine.log').read()[-2000:]}")
         took, now = time.monotonic() - at, time.monotonic()
         at = now
         one = {"minute": round((now - began) / 60, 2)}
         for name, pid in (("engine", engine.pid), ("console", console.pid)):
-            processor, memory = of(pid)
+            processor, memory = process_usage(pid)
             one[f"{name}_rss_mib"], one[f"{name}_cpu_pct"] = round(memory, 1), round(100 * (processor - before[name]) / took, 2)
             before[name] = processor
-        one["list_ms"] = round(1000 * statistics.median(word("rq", "list")[1] for _ in range(5)), 1)
+        one["list_ms"] = round(1000 * statistics.median(run_command("rq", "list")[1] for _ in range(5)), 1)
         one["key_ms"] = console.keys("j", 9)["median_ms"]
-        one["sandbox_rss_mib"] = round(of(serve.pid)[1], 1)
+        one["sandbox_rss_mib"] = round(process_usage(serve.pid)[1], 1)
         one |= {"added": churn.added, "cancelled": churn.cancelled, "refused": churn.refused}
         samples.append(one)
         print(json.dumps(one), flush=True)
     churn.over = True
-    # (figure, what of its median over the second half may be more at its end)
+    # allowed growth over the second half, as a fraction of its median
     judged = {"engine_rss_mib": 0.05, "console_rss_mib": 0.05, "engine_cpu_pct": 0.3, "console_cpu_pct": 0.3, "list_ms": 0.3, "key_ms": 0.3}
-    lines = ["| figure | first | median | last | a sample, second half | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+    lines = ["| figure | first | median | last | slope per sample, second half | |", "| --- | ---: | ---: | ---: | ---: | --- |"]
     for name, slack in (judged | {"sandbox_rss_mib": None}).items():
         values = [s[name] for s in samples if s[name] is not None]
-        slope, growing = grows(values, slack or 0)
-        said = "not judged" if slack is None else "growing" if growing else "flat"
-        ended |= said == "growing"
-        lines.append(f"| {name} | {values[0]} | {statistics.median(values):.1f} | {values[-1]} | {slope:+.3f} | {said} |")
+        slope, growing = growth(values, slack or 0)
+        verdict = "not judged" if slack is None else "growing" if growing else "flat"
+        ended |= verdict == "growing"
+        lines.append(f"| {name} | {values[0]} | {statistics.median(values):.1f} | {values[-1]} | {slope:+.3f} | {verdict} |")
     log = open(f"{folder}/engine.log").read()
     ended |= "panicked at" in log
     done = f"{args.minutes:g} minutes, {args.nodes} nodes, {len(samples)} samples: {churn.added} entries queued, {churn.cancelled} cancelled"
@@ -133,7 +133,7 @@ try:
         open(args.write, "w").write(page)
 finally:
     if console:
-        console.leave("q")
+        console.quit("q")
     for child in reversed(children):
         if child.poll() is None:
             child.send_signal(signal.SIGTERM)

@@ -1,5 +1,5 @@
-"""A terminal program in a pseudo-terminal, and what it costs: bytes, frames, processor, memory, time to answer. The terminal
-answers the queries that programs wait for, as xterm would."""
+"""A terminal program in a pseudo-terminal, and its cost: bytes, frames, CPU usage, memory, response time. The terminal answers
+queries as xterm does."""
 import fcntl, os, pty, re, select, signal, statistics, struct, termios, time
 
 TICK, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -21,7 +21,7 @@ def ms(seconds):
 
 
 class Terminal:
-    """The program runs from `__init__` to `leave`."""
+    """The program runs from `__init__` to `quit`."""
 
     def __init__(self, argv, size, env=None):
         self.size, self.bytes, self.frames, self.text, self.tail = size, 0, 0, b"", b""
@@ -48,7 +48,7 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def read(self, seconds):
-        """One read, or none within the time; None when the program has gone."""
+        """Data of one read, empty after the timeout; None when the program has exited."""
         if not select.select([self.fd], [], [], max(0, seconds))[0]:
             return b""
         try:
@@ -61,16 +61,16 @@ class Terminal:
         self.reads.append((time.monotonic() - self.began, len(data)))
         self.frames += data.count(FRAME)
         self.text = (self.text + data)[-(1 << 20):]
-        asked = self.tail + data
+        pending = self.tail + data
         for question, answer in ANSWERS:
-            for found in question.finditer(asked):
+            for found in question.finditer(pending):
                 if found.end() > len(self.tail):
                     os.write(self.fd, answer)
-        self.tail = asked[-24:] if b"\x1b" in asked[-24:] else b""
+        self.tail = pending[-24:] if b"\x1b" in pending[-24:] else b""
         return data
 
     def pump(self, seconds, until=lambda: False):
-        """Reads for so long, or until; False where the program has gone or the time ran out."""
+        """Reads until the condition holds; False when the program has exited or the time is up."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if until():
@@ -80,15 +80,15 @@ class Terminal:
         return until()
 
     def shows(self, pattern, seconds=60):
-        """Seconds from the start until text that matches had arrived; None if it never did."""
+        """Seconds from the start until matching text arrived; None if it never did."""
         pattern = re.compile(pattern)
         found = lambda: pattern.search(ESCAPE.sub(b"", self.text).decode("utf-8", "replace"))
         if not self.pump(seconds, found):
             return None
         return self.reads[-1][0]
 
-    def processor(self):
-        """Seconds of processor of the program and its children."""
+    def cpu_seconds(self):
+        """CPU seconds of the program and its children."""
         return self._stat()[0]
 
     def memory(self):
@@ -96,28 +96,28 @@ class Terminal:
         return self._stat()[1] / 2**20
 
     def _stat(self):
-        processor, memory, family = 0, 0, [self.pid]
-        for pid in family:
+        processor, memory, pids = 0, 0, [self.pid]
+        for pid in pids:
             try:
                 for task in os.listdir(f"/proc/{pid}/task"):
-                    family += map(int, open(f"/proc/{pid}/task/{task}/children").read().split())
-                words = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
-                processor += int(words[11]) + int(words[12])
+                    pids += map(int, open(f"/proc/{pid}/task/{task}/children").read().split())
+                fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+                processor += int(fields[11]) + int(fields[12])
                 memory += int(open(f"/proc/{pid}/statm").read().split()[1]) * PAGE
             except OSError:
-                pass  # it has gone meanwhile
+                pass  # it has exited
         return processor / TICK, memory
 
-    def over(self, seconds):
-        """What passes in a time without keys: % of a processor, bytes and frames a second."""
-        processor, bytes_, frames, began = self.processor(), self.bytes, self.frames, time.monotonic()
+    def watch_usage(self, seconds):
+        """Usage during a time without keys: % of a CPU, bytes and frames per second."""
+        processor, bytes_, frames, began = self.cpu_seconds(), self.bytes, self.frames, time.monotonic()
         self.pump(seconds)
         took = time.monotonic() - began
-        return {"cpu_pct": round(100 * (self.processor() - processor) / took, 2), "bytes_s": round((self.bytes - bytes_) / took, 1),
+        return {"cpu_pct": round(100 * (self.cpu_seconds() - processor) / took, 2), "bytes_s": round((self.bytes - bytes_) / took, 1),
                 "frames_s": round((self.frames - frames) / took, 2)}
 
     def keys(self, key, times, pause=0.25):
-        """Bytes after a key, and milliseconds to the first of them: median and most."""
+        """Bytes after a key, and milliseconds to the first of them: median and maximum."""
         sizes, delays = [], []
         for _ in range(times):
             while self.read(0):
@@ -133,14 +133,14 @@ class Terminal:
                 "max_ms": ms(max(delays)) if delays else None, "unanswered": times - len(delays)}
 
     def repaint(self, size):
-        """Bytes that another size costs."""
+        """Bytes that a resize costs."""
         before = self.bytes
         self.resize(size)
         self.pump(1.5)
         return self.bytes - before
 
-    def leave(self, keys):
-        """Types the keys that leave, then TERM, then KILL; says which it took."""
+    def quit(self, keys):
+        """Types the keys that quit, then sends TERM, then KILL; returns which of them worked."""
         for by, act in (("keys", lambda: self.press(keys)), ("TERM", lambda: os.kill(self.pid, signal.SIGTERM)),
                         ("KILL", lambda: os.kill(self.pid, signal.SIGKILL))):
             try:

@@ -1,32 +1,33 @@
 #!/usr/bin/env python3
-"""Two versions of cketerm side by side on real servers: upgrade, downgrade, a leader of either killed, words of each on what the other
-wrote, and what a still newer one would write.
+"""Two versions of cketerm side by side on real servers: upgrade, downgrade, a killed leader of either version, commands of each on the
+data of the other, and data that only a newer version would write.
 
-usage: tests/figures/upgrade.py OLD NEW [STORY…] [--keep]        (two programs; stories: up down killed-old killed-new words later)
+usage: tests/figures/upgrade.py OLD NEW [SCENARIO…] [--keep]        (two programs)
+scenarios: upgrade downgrade killed-old killed-new commands newer-layout
 
-Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers) for each story. How often a machine was rebooted is counted
-in the log that the reboot command itself writes; everything else is read from etcd's watch. One JSON line a story with what was
-checked and `ok`; exit 1 if something fails, and then its folder with all logs is kept.
+Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers) for each scenario. The log that the reboot command
+itself writes shows how often a machine was rebooted; everything else is read from etcd's watch. One JSON line per scenario with its
+checks and `ok`; exit 1 if something fails, and then its folder with all logs is kept.
 """
 import collections, json, os, signal, sys, threading, time, http.server
-from ground import *
-from story import *
+from environment import *
+from fault_scenario import *
 
 args = arguments("old", "new")
 old, new = os.path.abspath(args.old), os.path.abspath(args.new)
 NAMES = {old: "OLD", new: "NEW"}
 
 
-class Post:
-    """A webhook that is well."""
+class NoticeReceiver:
+    """A webhook that accepts every notice."""
 
     def __init__(self):
-        self.got, self.port = [], free_port()
-        post = self
+        self.received, self.port = [], free_port()
+        receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                post.got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                receiver.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -37,270 +38,271 @@ class Post:
         threading.Thread(target=http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler).serve_forever, daemon=True).start()
 
 
-def ended(story):
-    return story.ground.record.all("cketerm/history/reboots-")
+def ended(scenario):
+    return scenario.environment.record.all("cketerm/history/reboots-")
 
 
-def leads_alone(s, program, name, kept):
-    """PROGRAM begins a story alone: it leads, one worker's pods are held back, and all machines are queued."""
+def start_as_only_leader(s, program, name, kept):
+    """Starts PROGRAM as the only engine: it leads, one drain is blocked, and all machines are queued."""
     s.begin(program)
-    s.since = s.ground.record.revision()
-    s.holds_back(kept)
-    first = s.ground.daemon(program, name)
-    s.leads(first)
+    s.since = s.environment.record.revision()
+    s.block_drain(kept)
+    first = s.environment.daemon(program, name)
+    s.wait_until_leading(first)
     s.queue(program, s.machines)
     return first
 
 
-def up(s):
-    """OLD leads with a queue in work, NEW waits beside it; OLD is stopped in mid-queue, NEW goes on."""
-    g, kept = s.ground, s.workers[3]
-    first = leads_alone(s, old, "old", kept)
-    g.wait("it works", lambda: len(ended(s)) >= 1, LONG)
-    second = g.daemon(new, "new")
-    g.wait("NEW stands in line", lambda: len(g.record.under("leader//")) == 2)
-    g.wait("three more have ended beside it", lambda: len(ended(s)) >= 4, LONG)
-    g.wait("one drains", lambda: s.ground.of_status("draining"))
-    s.check("NEW waits for the lock", g.record.leader() == first.pid and second.page("/readyz")[0] == 200)
-    s.checked["what NEW says meanwhile"] = second.page("/readyz")[1].strip()
-    s.check("NEW does nothing meanwhile", s.stays_out(second))
-    in_mid = {i: e["status"] for i, e in g.entries().items() if in_work(e)}
-    s.checked["in work when OLD was stopped"] = in_mid
-    s.check("OLD ends well", first.end() == 0)
-    s.leads(second)
-    s.lets_go(kept)
-    s.empty()
-    s.every_end()
+def upgrade(s):
+    """OLD leads and works on a queue, NEW is a candidate; OLD is stopped in mid-queue, NEW goes on."""
+    env, kept = s.environment, s.workers[3]
+    first = start_as_only_leader(s, old, "old", kept)
+    env.wait("an entry has ended", lambda: len(ended(s)) >= 1, QUEUE_TIMEOUT)
+    second = env.daemon(new, "new")
+    env.wait("NEW is a candidate", lambda: len(env.record.values_below("leader//")) == 2)
+    env.wait("three more have ended", lambda: len(ended(s)) >= 4, QUEUE_TIMEOUT)
+    env.wait("one drains", lambda: s.environment.with_status("draining"))
+    s.check("NEW waits for the lock", env.record.leader() == first.pid and second.get("/readyz")[0] == 200)
+    s.checked["readiness of NEW meanwhile"] = second.get("/readyz")[1].strip()
+    s.check("NEW does nothing meanwhile", s.actions_of_follower(second))
+    in_progress_at_stop = {i: e["status"] for i, e in env.entries().items() if in_progress(e)}
+    s.checked["in progress when OLD was stopped"] = in_progress_at_stop
+    s.check("OLD exits with 0", first.stop() == 0)
+    s.wait_until_leading(second)
+    s.unblock_drain(kept)
+    s.wait_until_empty()
+    s.check_invariants()
 
 
-def down(s):
-    """NEW leads and writes whatever it has; OLD takes over, goes on, and leaves all of it as it was; then NEW comes back."""
-    g, post = s.ground, Post()
-    hook = g.configure("new.yaml", notices=[{"name": "hook", "url": f"http://127.0.0.1:{post.port}/", "per_minute": 600}])
+def downgrade(s):
+    """NEW leads and writes all its data; OLD takes over, goes on, and leaves that data as it was; then NEW comes back."""
+    env, receiver = s.environment, NoticeReceiver()
+    hook = env.configure("new.yaml", notices=[{"name": "hook", "url": f"http://127.0.0.1:{receiver.port}/", "per_minute": 600}])
     s.begin(new)
-    s.since = g.record.revision()
+    s.since = env.record.revision()
     kept, held, cancelled = s.workers[2], s.workers[7], s.workers[1]
-    s.holds_back(kept)
+    s.block_drain(kept)
     windows = {"time_zone": "Europe/Berlin", "allow": ["* * * * *"], "deny": ["* * 29 2 *"], "margin_seconds": 10, "queues": ["reboot", "repair"],
                "machines": [{"name": "rack one", "rack": "1", "allow": ["0-29 * * * *", "30-59 * * * *"]}]}
-    g.word(new, "policy", "set", "windows", json.dumps(windows))
-    g.word(new, "policy", "set", "groups", '{"by": "rack", "limit": 2}')
-    first = g.daemon(new, "new", hook)
-    s.leads(first)
-    g.wait("the receiver is known", lambda: g.record.value("cketerm/notices/hook"))
-    g.word(new, "freeze", "--until", "1h", "--reason", "year end")
+    env.run_command(new, "policy", "set", "windows", json.dumps(windows))
+    env.run_command(new, "policy", "set", "groups", '{"by": "rack", "limit": 2}')
+    first = env.daemon(new, "new", hook)
+    s.wait_until_leading(first)
+    env.wait("the receiver is known", lambda: env.record.value("cketerm/notices/hook"))
+    env.run_command(new, "freeze", "--until", "1h", "--reason", "year end")
     s.queue(new, s.machines, "--reason", "kernel 6.12")
-    index = {e["node"]: i for i, e in g.entries().items()} if g.wait("queued", lambda: len(g.entries()) == len(s.machines)) else {}
-    g.word(new, "rq", "hold", str(index[held["address"]]), "--reason", "waits for the vendor")
-    g.word(new, "repair-queue", "add", "reset", "box", "10.9.9.9", "SN7", "--reason", "INC-311")
+    index = {e["node"]: i for i, e in env.entries().items()} if env.wait("queued", lambda: len(env.entries()) == len(s.machines)) else {}
+    env.run_command(new, "rq", "hold", str(index[held["address"]]), "--reason", "waits for the vendor")
+    env.run_command(new, "repair-queue", "add", "reset", "box", "10.9.9.9", "SN7", "--reason", "INC-311")
     time.sleep(2)
-    s.check("NEW keeps to its freeze", not g.power() and all(e["status"] == "queued" for e in g.entries().values()))
-    g.word(new, "unfreeze")
-    g.wait("some have ended, one drains, the repair is watched", lambda: len(ended(s)) >= 3 and g.of_status("draining")
-           and any(e["step_status"] == "watching" for e in g.entries("repairs").values()), LONG)
-    second = g.daemon(old, "old")
-    g.wait("OLD stands in line", lambda: len(g.record.under("leader//")) == 2)
+    s.check("NEW obeys its freeze", not env.power_events() and all(e["status"] == "queued" for e in env.entries().values()))
+    env.run_command(new, "unfreeze")
+    env.wait("some have ended, one drains, the repair is watched", lambda: len(ended(s)) >= 3 and env.with_status("draining")
+           and any(e["step_status"] == "watching" for e in env.entries("repairs").values()), QUEUE_TIMEOUT)
+    second = env.daemon(old, "old")
+    env.wait("OLD is a candidate", lambda: len(env.record.values_below("leader//")) == 2)
     time.sleep(3)
-    s.check("OLD waits for the lock", g.record.leader() == first.pid)
-    s.check("OLD does nothing meanwhile", s.stays_out(second))
-    s.checked["in work when NEW was stopped"] = {i: e["status"] for i, e in g.entries().items() if in_work(e)}
-    s.check("NEW ends well", first.end() == 0)
-    s.leads(second)
-    taken, before = g.record.revision(), dict(g.record.now)
-    s.checked["ended before, and told"] = [len(ended(s)), sum(n["count"] for n in post.got if n["kind"] in ("finished", "many"))]
-    s.lets_go(kept)
-    g.wait("all but the one on hold are through", lambda: set(g.entries()) == {index[held["address"]]}, LONG)
+    s.check("OLD waits for the lock", env.record.leader() == first.pid)
+    s.check("OLD does nothing meanwhile", s.actions_of_follower(second))
+    s.checked["in progress when NEW was stopped"] = {i: e["status"] for i, e in env.entries().items() if in_progress(e)}
+    s.check("NEW exits with 0", first.stop() == 0)
+    s.wait_until_leading(second)
+    taken, before = env.record.revision(), dict(env.record.current)
+    s.checked["ended before, and notified"] = [len(ended(s)), sum(n["count"] for n in receiver.received if n["kind"] in ("finished", "many"))]
+    s.unblock_drain(kept)
+    env.wait("all but the one on hold have ended", lambda: set(env.entries()) == {index[held["address"]]}, QUEUE_TIMEOUT)
     time.sleep(3)
-    s.check("OLD keeps to NEW's hold", not any(p.address == held["address"] for p in g.power()))
-    s.check("OLD shows who holds it, and why", "vendor" in g.word(old, "rq", "why", str(index[held["address"]]), "-o", "json"))
-    mine = ("cketerm/policy", "cketerm/notices/", "cketerm/identity", "cketerm/schema", "constraints", "cluster")
-    s.check("what NEW alone writes stays byte for byte", [k for k, v in before.items() if k.removeprefix("/cke/").startswith(mine) and g.record.now.get(k) != v])
+    s.check("OLD obeys NEW's hold", not any(p.address == held["address"] for p in env.power_events()))
+    s.check("OLD shows the reason of the hold", "vendor" in env.run_command(old, "rq", "why", str(index[held["address"]]), "-o", "json"))
+    new_only = ("cketerm/policy", "cketerm/notices/", "cketerm/identity", "cketerm/schema", "constraints", "cluster")
+    s.check("data that only NEW writes stays byte for byte", [k for k, v in before.items() if k.removeprefix("/cke/").startswith(new_only) and env.record.current.get(k) != v])
     s.check("history and audit of NEW stay byte for byte", [k for k, v in before.items() if k.startswith(("/cke/cketerm/history/", "/cke/cketerm/audit/"))
-            and g.record.now.get(k) != v and loads(v).get("result") != "begun"])
-    s.check("the repair stays watched, and its command ran once", open(f"{g.folder}/repairs.log").read().split() == ["10.9.9.9"]
-            and all(e["step_status"] == "watching" for e in g.entries("repairs").values()))
-    g.word(old, "rq", "unhold", str(index[held["address"]]), "--reason", "the vendor was there")
-    open(f"{g.folder}/well", "w").close()
-    s.empty()
-    g.wait("the repair has succeeded", lambda: all(e["status"] == "succeeded" for e in g.entries("repairs").values()))
-    third = g.daemon(new, "new-again", hook)
-    g.wait("NEW stands in line", lambda: len(g.record.under("leader//")) == 2)
-    s.check("OLD ends well", second.end() == 0)
-    s.leads(third)
+            and env.record.current.get(k) != v and parse_json(v).get("result") != "begun"])
+    s.check("the repair stays watched, and its command ran once", open(f"{env.folder}/repairs.log").read().split() == ["10.9.9.9"]
+            and all(e["step_status"] == "watching" for e in env.entries("repairs").values()))
+    env.run_command(old, "rq", "unhold", str(index[held["address"]]), "--reason", "the vendor was there")
+    open(f"{env.folder}/healthy", "w").close()
+    s.wait_until_empty()
+    env.wait("the repair has succeeded", lambda: all(e["status"] == "succeeded" for e in env.entries("repairs").values()))
+    third = env.daemon(new, "new-again", hook)
+    env.wait("NEW is a candidate", lambda: len(env.record.values_below("leader//")) == 2)
+    s.check("OLD exits with 0", second.stop() == 0)
+    s.wait_until_leading(third)
     ends = len(ended(s)) + 1
-    told = lambda: sum((n["counts"].get("finished", 0) if n["kind"] == "many" else n["kind"] == "finished") for n in {n["id"]: n for n in post.got}.values())
-    s.check("NEW tells what ended while OLD led", [] if g.comes(lambda: told() >= ends) else [f"{told()} of {ends} ends were told"])
-    leaders = [n["title"] for n in post.got if n["kind"] == "leader"]
-    s.checked["told"] = {"ends": told(), "leaders": leaders}
-    s.every_end()
-    # a file with what is new is refused by name, not half read
-    ran = g.ran(old, "rq", "list", config=hook)
-    s.check("OLD reads NEW's configuration file, or refuses what it does not know by name", ran.returncode == 0 or (ran.returncode in (1, 2, 3) and "notices" in ran.stderr))
-    s.checked["what OLD says of NEW's file"] = ran.stderr.strip()[:200]
+    notified = lambda: sum((n["counts"].get("finished", 0) if n["kind"] == "many" else n["kind"] == "finished") for n in {n["id"]: n for n in receiver.received}.values())
+    s.check("NEW sends notices of what ended while OLD led", [] if env.happens_within(lambda: notified() >= ends) else [f"{notified()} of {ends} ends were notified"])
+    leaders = [n["title"] for n in receiver.received if n["kind"] == "leader"]
+    s.checked["notified"] = {"ends": notified(), "leaders": leaders}
+    s.check_invariants()
+    # a file with new settings is refused by their name, not read in part
+    result = env.run_program(old, "rq", "list", config=hook)
+    s.check("OLD reads NEW's configuration file, or refuses an unknown setting by name", result.returncode == 0 or (result.returncode in (1, 2, 3) and "notices" in result.stderr))
+    s.checked["message of OLD about NEW's file"] = result.stderr.strip()[:200]
 
 
 def killed(s, one, other):
     """The leader is killed in mid-drain, the other version goes on, and is killed in mid-command; the first comes back."""
-    g, kept = s.ground, s.workers[1]
-    first = leads_alone(s, one, "one", kept)
-    g.wait("one drains, one has ended", lambda: g.of_status("draining") and ended(s), LONG)
-    second = g.daemon(other, "other")
-    g.wait("the other stands in line", lambda: len(g.record.under("leader//")) == 2)
-    s.checked["in work at the first kill"] = {i: e["status"] for i, e in g.entries().items() if in_work(e)}
-    first.end(signal.SIGKILL)
-    s.leads(second)
-    s.lets_go(kept)
-    g.commands_take(5)
-    opened = lambda: {p.entry for p in g.power() if p.what == "begin"} - {p.entry for p in g.power() if p.what == "end"}
-    # of the dead leader's no command is open any more
-    g.wait("two more have ended", lambda: len(ended(s)) >= 3, LONG)
-    g.wait("a command runs", lambda: opened(), LONG)
-    third = g.daemon(one, "third")
-    g.wait("the first version is back in line", lambda: len(g.record.under("leader//")) == 2)
-    g.wait("a command runs", lambda: opened(), LONG)
-    s.checked["in work at the second kill"] = {i: e["status"] for i, e in g.entries().items() if in_work(e)}
-    second.end(signal.SIGKILL)
-    g.commands_take(1)
-    s.leads(third)
-    s.empty()
-    s.every_end()
+    env, kept = s.environment, s.workers[1]
+    first = start_as_only_leader(s, one, "one", kept)
+    env.wait("one drains, one has ended", lambda: env.with_status("draining") and ended(s), QUEUE_TIMEOUT)
+    second = env.daemon(other, "other")
+    env.wait("the other is a candidate", lambda: len(env.record.values_below("leader//")) == 2)
+    s.checked["in progress at the first kill"] = {i: e["status"] for i, e in env.entries().items() if in_progress(e)}
+    first.stop(signal.SIGKILL)
+    s.wait_until_leading(second)
+    s.unblock_drain(kept)
+    env.set_command_duration(5)
+    running = lambda: {p.entry for p in env.power_events() if p.what == "begin"} - {p.entry for p in env.power_events() if p.what == "end"}
+    # no command of the killed leader is still running
+    env.wait("two more have ended", lambda: len(ended(s)) >= 3, QUEUE_TIMEOUT)
+    env.wait("a command runs", lambda: running(), QUEUE_TIMEOUT)
+    third = env.daemon(one, "third")
+    env.wait("the first version is a candidate again", lambda: len(env.record.values_below("leader//")) == 2)
+    env.wait("a command runs", lambda: running(), QUEUE_TIMEOUT)
+    s.checked["in progress at the second kill"] = {i: e["status"] for i, e in env.entries().items() if in_progress(e)}
+    second.stop(signal.SIGKILL)
+    env.set_command_duration(1)
+    s.wait_until_leading(third)
+    s.wait_until_empty()
+    s.check_invariants()
 
 
 VIEWS = "overview reboots repairs nodes machines hosts history audit logs".split()
-LOOKS = [w.split() for w in """rq list|rq list -o table|rq list -o yaml|rq is-enabled|rq plan|rq plan 10.0.1.13|rq why {entry}|rq why {entry} -o json|rq why {held}
+READ_COMMANDS = [w.split() for w in """rq list|rq list -o table|rq list -o yaml|rq is-enabled|rq plan|rq plan 10.0.1.13|rq why {entry}|rq why {entry} -o json|rq why {held}
 repair-queue list|repair-queue list -o table|repair-queue is-enabled|repair-queue why {repair}|repair-queue plan reset box 10.9.9.9|sabakan is-enabled|sabakan get-url|sabakan get-template
 sabakan get-variables|sabakan plan|sabakan diff|auto-repair is-enabled|auto-repair get-variables|auto-repair plan|constraints show|cluster get|cluster check {folder}/cluster.json
 cluster identify|cluster init --from-kubernetes|machines list|nodes list|nodes list -o json|notices list|policy show|policy show -o json|windows|windows -o json|hosts list|power status 10.0.1.13|history|history -o table|history --ended
 history --ended -o json|history --failed|history --node 10.0.1.11 --ended|audit|audit -o json|state|leader|status|config show|config check|config default|explain OnHold|info|info -o json""".replace("\n", "|").split("|")]
 
 
-def look(s, program, values):
-    """Every word that reads; exit 0, or a sentence that says why not. Returns what was said."""
-    g, said, wrong = s.ground, {}, []
-    words = [[w.format(**values) for w in ws] for ws in LOOKS] + [["screenshot", "--view", v, "--size", "140x40"] for v in VIEWS]
-    for ws in words:
-        ran = g.ran(program, *ws)
-        line = (ran.stderr.strip().splitlines() or [""])[0]
-        if ran.returncode == 0:
-            if not ran.stdout.strip() and ws[0] not in ("config",):
-                said[" ".join(ws)] = "prints nothing"
+def run_read_commands(s, program, values):
+    """Runs every command that reads; each exits with 0, or prints the reason. Returns failures, violations and the number of commands."""
+    env, failures, violations = s.environment, {}, []
+    commands = [[w.format(**values) for w in argv] for argv in READ_COMMANDS] + [["screenshot", "--view", v, "--size", "140x40"] for v in VIEWS]
+    for argv in commands:
+        result = env.run_program(program, *argv)
+        line = (result.stderr.strip().splitlines() or [""])[0]
+        if result.returncode == 0:
+            if not result.stdout.strip() and argv[0] not in ("config",):
+                failures[" ".join(argv)] = "prints nothing"
             continue
-        said[" ".join(ws)] = f"exit {ran.returncode}: {line[:160]}"
-        if ran.returncode not in (1, 2, 3) or not line or "panicked" in ran.stderr:
-            wrong.append(f"{NAMES[program]} {' '.join(ws)}: exit {ran.returncode}: {ran.stderr.strip()[:200]}")
-    return said, wrong, len(words)
+        failures[" ".join(argv)] = f"exit {result.returncode}: {line[:160]}"
+        if result.returncode not in (1, 2, 3) or not line or "panicked" in result.stderr:
+            violations.append(f"{NAMES[program]} {' '.join(argv)}: exit {result.returncode}: {result.stderr.strip()[:200]}")
+    return failures, violations, len(commands)
 
 
-def words(s):
-    """Each version's words on what the other wrote and leads, those that read and those that ask."""
-    g = s.ground
+def commands(s):
+    """Commands of each version while the other leads: those that read, and those that change something."""
+    env = s.environment
     s.begin(new)
-    s.since = g.record.revision()
+    s.since = env.record.revision()
     windows = {"time_zone": "Asia/Kathmandu", "allow": ["* * * * *"], "margin_seconds": 5}
     for leader, guest, queued, slow in ((new, old, s.workers[:3], s.workers[6]), (old, new, s.workers[3:6], s.workers[7])):
-        daemon = g.daemon(leader, f"{NAMES[leader]}-leads")
-        s.leads(daemon)
-        g.word(leader, "policy", "set", "windows", json.dumps(windows))
+        daemon = env.daemon(leader, f"{NAMES[leader]}-leads")
+        s.wait_until_leading(daemon)
+        env.run_command(leader, "policy", "set", "windows", json.dumps(windows))
         s.queue(leader, queued, "--reason", "one reboots, one drains, one is on hold")
-        index = {e["node"]: i for i, e in g.entries().items()} if g.wait("queued", lambda: len(g.entries()) >= 3) else {}
+        index = {e["node"]: i for i, e in env.entries().items()} if env.wait("queued", lambda: len(env.entries()) >= 3) else {}
         held = index[queued[2]["address"]]
-        g.word(leader, "rq", "hold", str(held), "--reason", "waits for the vendor")
-        g.wait("two have ended", lambda: set(g.entries()) == {held}, LONG)
-        s.holds_back(slow)
+        env.run_command(leader, "rq", "hold", str(held), "--reason", "waits for the vendor")
+        env.wait("two have ended", lambda: set(env.entries()) == {held}, QUEUE_TIMEOUT)
+        s.block_drain(slow)
         s.queue(leader, [slow])
-        g.wait("one drains", lambda: g.of_status("draining"), 60)
-        drains = g.of_status("draining")[0]
-        g.word(leader, "repair-queue", "add", "reset", "box", "10.9.9.9")
-        repair = g.wait("a repair is watched", lambda: [i for i, e in g.entries("repairs").items() if e["step_status"] == "watching"])[0]
+        env.wait("one drains", lambda: env.with_status("draining"), 60)
+        drains = env.with_status("draining")[0]
+        env.run_command(leader, "repair-queue", "add", "reset", "box", "10.9.9.9")
+        repair = env.wait("a repair is watched", lambda: [i for i, e in env.entries("repairs").items() if e["step_status"] == "watching"])[0]
         time.sleep(2)
         name = f"{NAMES[guest]} beside {NAMES[leader]}"
-        before = dict(g.record.now)
-        said, wrong, count = look(s, guest, {"entry": drains, "held": held, "repair": repair, "folder": g.folder})
-        s.check(f"words of {name} that read", wrong)
-        s.checked[f"{name}: not 0"] = said
-        ours, _, _ = look(s, leader, {"entry": drains, "held": held, "repair": repair, "folder": g.folder})
-        new_only = lambda text: "unrecognized subcommand" in text
-        s.check(f"{name}: no word fails that the leader's own does", [f"{w}: {t}" for w, t in said.items() if w not in ours and not new_only(t)])
-        s.check(f"{name}: looking writes nothing", sorted(k for k, v in g.record.now.items() if before.get(k) != v and not k.startswith((
+        before = dict(env.record.current)
+        failures, violations, count = run_read_commands(s, guest, {"entry": drains, "held": held, "repair": repair, "folder": env.folder})
+        s.check(f"{name}: commands that read", violations)
+        s.checked[f"{name}: failures"] = failures
+        leader_failures, _, _ = run_read_commands(s, leader, {"entry": drains, "held": held, "repair": repair, "folder": env.folder})
+        is_new_command = lambda text: "unrecognized subcommand" in text
+        s.check(f"{name}: no command fails that succeeds with the leader's version", [f"{w}: {t}" for w, t in failures.items() if w not in leader_failures and not is_new_command(t)])
+        s.check(f"{name}: reading writes nothing", sorted(k for k, v in env.record.current.items() if before.get(k) != v and not k.startswith((
             "/cke/cketerm/progress/", "/cke/status", "/cke/cketerm/audit/", "/cke/records", "/cke/cketerm/engines/"))))
-        # a state of the one, decided by the other
-        with open(f"{g.folder}/state.json", "w") as f:
-            f.write(daemon.page("/state")[1])
-        ran = g.ran(guest, "decide", "--from", f"{g.folder}/state.json")
-        s.check(f"{name}: decide --from the leader's state", ran.returncode in (0, 1, 2, 3) and "panicked" not in ran.stderr and (ran.returncode == 0 or bool(ran.stderr.strip())))
-        s.checked[f"{name}: decide says"] = f"exit {ran.returncode}: {(ran.stderr or ran.stdout).strip().splitlines()[0][:160]}"
-        # what asks
-        asked = [("rq", "disable"), ("rq", "enable"), ("freeze", "--until", "1h", "--reason", "x"), ("rq", "unhold", str(held)), ("rq", "hold", str(held), "--reason", "y"),
+        # the state of one version, decided by the other
+        with open(f"{env.folder}/state.json", "w") as f:
+            f.write(daemon.get("/state")[1])
+        result = env.run_program(guest, "decide", "--from", f"{env.folder}/state.json")
+        s.check(f"{name}: decide --from the leader's state", result.returncode in (0, 1, 2, 3) and "panicked" not in result.stderr and (result.returncode == 0 or bool(result.stderr.strip())))
+        s.checked[f"{name}: output of decide"] = f"exit {result.returncode}: {(result.stderr or result.stdout).strip().splitlines()[0][:160]}"
+        # commands that change something
+        changes = [("rq", "disable"), ("rq", "enable"), ("freeze", "--until", "1h", "--reason", "x"), ("rq", "unhold", str(held)), ("rq", "hold", str(held), "--reason", "y"),
                  ("unfreeze",), ("policy", "set", "stuck_seconds", "1700"), ("constraints", "set", "maximum-unreachable-nodes-for-reboot", "3"),
                  ("rq", "reset-backoff"), ("rq", "cancel", str(held), "--reason", "z"), ("repair-queue", "disable"), ("repair-queue", "enable"),
                  ("repair-queue", "delete", str(repair)), ("nodes", "cordon", "w0", "--reason", "disk"), ("nodes", "uncordon", "w0")]
-        policy = g.record.value("cketerm/policy")
-        refused = [f"{' '.join(ws)}: exit {r.returncode}: {r.stderr.strip()[:160]}" for ws in asked for r in [g.ran(guest, *ws)] if r.returncode]
-        s.check(f"{name}: words that ask", refused)
-        s.check(f"{name}: the policy keeps every field", paths(policy) <= paths(g.record.value("cketerm/policy") or {}) | {"freeze"} | {p for p in paths(policy) if p.startswith("freeze")})
-        s.lets_go(slow)
-        s.check(f"{name}: what was asked is done", [] if g.comes(lambda: not g.entries() and not g.entries("repairs"), 90) else [str(g.entries())])
-        s.check(f"{NAMES[leader]} ends well", daemon.end() == 0)
-    power = collections.Counter(p.entry for p in g.power() if p.what == "begin")
+        policy = env.record.value("cketerm/policy")
+        refused = [f"{' '.join(argv)}: exit {r.returncode}: {r.stderr.strip()[:160]}" for argv in changes for r in [env.run_program(guest, *argv)] if r.returncode]
+        s.check(f"{name}: commands that change something", refused)
+        s.check(f"{name}: the policy keeps every field", field_paths(policy) <= field_paths(env.record.value("cketerm/policy") or {}) | {"freeze"} | {p for p in field_paths(policy) if p.startswith("freeze")})
+        s.unblock_drain(slow)
+        s.check(f"{name}: the leader carries out every change", [] if env.happens_within(lambda: not env.entries() and not env.entries("repairs"), 90) else [str(env.entries())])
+        s.check(f"{NAMES[leader]} exits with 0", daemon.stop() == 0)
+    power = collections.Counter(p.entry for p in env.power_events() if p.what == "begin")
     s.check("every command once", [f"{e}: {n}" for e, n in power.items() if n != 1])
-    s.check("no field is lost", lost_fields(g.record, s.since))
-    s.check("nobody panics", panics(g))
+    s.check("no field is lost", lost_fields(env.record, s.since))
+    s.check("no engine panics", panics(env))
 
 
-def later(s):
-    """What a newer version than both might write: either only observes, says so, and keeps it."""
-    g = s.ground
+def newer_layout(s):
+    """Data of a version newer than both: either version only observes, reports that, and keeps the data."""
+    env = s.environment
     s.begin(new)
-    s.since = g.record.revision()
+    s.since = env.record.revision()
     s.queue(new, s.workers[:4], "--reason", "INC-4")
-    # fields of others in entries and requests; nobody may lose them
-    g.wait("queued", lambda: len(g.entries()) == 4)
-    for i, e in g.entries().items():
-        g.put(f"reboots/data/{i:016x}", {**e, "later": {"ticket": [1, 2]}})
-        g.put(f"cketerm/requests/reboots/{i}", {**g.record.value(f"cketerm/requests/reboots/{i}"), "later": "kept"})
+    # unknown fields in entries and requests, which no version may lose
+    env.wait("queued", lambda: len(env.entries()) == 4)
+    for i, e in env.entries().items():
+        env.put(f"reboots/data/{i:016x}", {**e, "newer_field": {"ticket": [1, 2]}})
+        env.put(f"cketerm/requests/reboots/{i}", {**env.record.value(f"cketerm/requests/reboots/{i}"), "newer_field": "kept"})
     for key in ("constraints", "cketerm/identity"):
-        g.put(key, {**g.record.value(key), "later": 7})
-    policy = g.record.value("cketerm/policy")
-    g.put("cketerm/policy", {**policy, "later": {"a": 1}, "windows": {"time_zone": "UTC", "later": True}})
+        env.put(key, {**env.record.value(key), "newer_field": 7})
+    policy = env.record.value("cketerm/policy")
+    env.put("cketerm/policy", {**policy, "newer_field": {"a": 1}, "windows": {"time_zone": "UTC", "newer_field": True}})
     for program in (old, new):
         name = NAMES[program]
-        daemon = g.daemon(program, f"{name}-observes")
-        g.wait("it has looked", lambda: daemon.page("/readyz")[0], 30)
+        daemon = env.daemon(program, f"{name}-observes")
+        env.wait("the daemon answers", lambda: daemon.get("/readyz")[0], 30)
         time.sleep(5)
-        status, text = daemon.page("/readyz")
-        s.checked[f"{name} with a later policy"] = f"{status}: {text.strip()[:160]}"
-        s.check(f"{name} only observes a policy with later fields", not g.power() and g.record.leader() is None and "later" in text)
-        g.word(program, "policy", "set", "stuck_seconds", "1600" if program == old else "1500")
-        now = g.record.value("cketerm/policy")
-        s.check(f"{name}'s `policy set` keeps later fields", now.get("later") == {"a": 1} and (now.get("windows") or {}).get("later") is True)
-        g.word(program, "constraints", "set", "maximum-unreachable-nodes-for-reboot", "2" if program == old else "3")
-        s.check(f"{name}'s `constraints set` keeps later fields", g.record.value("constraints").get("later") == 7)
+        status, text = daemon.get("/readyz")
+        s.checked[f"{name} with a newer policy"] = f"{status}: {text.strip()[:160]}"
+        s.check(f"{name} only observes a policy with newer fields", not env.power_events() and env.record.leader() is None and "newer_field" in text)
+        env.run_command(program, "policy", "set", "stuck_seconds", "1600" if program == old else "1500")
+        now = env.record.value("cketerm/policy")
+        s.check(f"{name}'s `policy set` keeps newer fields", now.get("newer_field") == {"a": 1} and (now.get("windows") or {}).get("newer_field") is True)
+        env.run_command(program, "constraints", "set", "maximum-unreachable-nodes-for-reboot", "2" if program == old else "3")
+        s.check(f"{name}'s `constraints set` keeps newer fields", env.record.value("constraints").get("newer_field") == 7)
         # another layout
-        layout = int(g.record.value("cketerm/schema"))
-        g.put("cketerm/schema", str(layout + 1))
-        g.wait("it says so", lambda: str(layout + 1) in daemon.page("/readyz")[1] and "schema" in daemon.page("/readyz")[1], 10)
-        s.check(f"{name} only observes a later layout", g.record.leader() is None)
-        ran = g.ran(program, "policy", "set", "stuck_seconds", "1400")
-        s.check(f"{name} refuses to change the policy of a later layout", ran.returncode in (1, 3) and "schema" in ran.stderr)
-        g.put("cketerm/schema", str(layout))
-        s.check(f"{name} ends well", daemon.end() == 0)
-    # an older and a newer one share the work on entries with fields that neither knows
-    now = g.record.value("cketerm/policy")
-    now.pop("later"), now.pop("windows")
-    g.put("cketerm/policy", now)
-    s.since = g.record.revision()
-    first = g.daemon(old, "old")
-    s.leads(first)
-    g.wait("two have ended", lambda: len(ended(s)) >= 2, LONG)
-    s.check("OLD ends well", first.end() == 0)
-    second = g.daemon(new, "new")
-    s.leads(second)
-    s.empty()
-    stories = [json.loads(c.value) for c in ended(s)]
-    s.check("history keeps an entry's later fields", [f"reboots {e['entry']}" for e in stories if (e["last"] or {}).get("later") != {"ticket": [1, 2]}])
-    s.checked["history keeps a request's later fields"] = all((e.get("request") or {}).get("later") == "kept" for e in stories)
-    s.every_end()
+        layout = int(env.record.value("cketerm/schema"))
+        env.put("cketerm/schema", str(layout + 1))
+        env.wait("the daemon reports the layout", lambda: str(layout + 1) in daemon.get("/readyz")[1] and "schema" in daemon.get("/readyz")[1], 10)
+        s.check(f"{name} only observes a newer layout", env.record.leader() is None)
+        result = env.run_program(program, "policy", "set", "stuck_seconds", "1400")
+        s.check(f"{name} refuses to change the policy of a newer layout", result.returncode in (1, 3) and "schema" in result.stderr)
+        env.put("cketerm/schema", str(layout))
+        s.check(f"{name} exits with 0", daemon.stop() == 0)
+    # both versions in turn work on entries with fields that neither knows
+    now = env.record.value("cketerm/policy")
+    now.pop("newer_field"), now.pop("windows")
+    env.put("cketerm/policy", now)
+    s.since = env.record.revision()
+    first = env.daemon(old, "old")
+    s.wait_until_leading(first)
+    env.wait("two have ended", lambda: len(ended(s)) >= 2, QUEUE_TIMEOUT)
+    s.check("OLD exits with 0", first.stop() == 0)
+    second = env.daemon(new, "new")
+    s.wait_until_leading(second)
+    s.wait_until_empty()
+    endings = [json.loads(c.value) for c in ended(s)]
+    s.check("history keeps an entry's newer fields", [f"reboots {e['entry']}" for e in endings if (e["last"] or {}).get("newer_field") != {"ticket": [1, 2]}])
+    s.checked["history keeps a request's newer fields"] = all((e.get("request") or {}).get("newer_field") == "kept" for e in endings)
+    s.check_invariants()
 
 
-STORIES = {"up": up, "down": down, "killed-old": lambda s: killed(s, old, new), "killed-new": lambda s: killed(s, new, old), "words": words, "later": later}
-tell(STORIES, args, Story)
+SCENARIOS = {"upgrade": upgrade, "downgrade": downgrade, "killed-old": lambda s: killed(s, old, new), "killed-new": lambda s: killed(s, new, old),
+             "commands": commands, "newer-layout": newer_layout}
+run_scenarios(SCENARIOS, args, Scenario)

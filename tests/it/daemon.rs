@@ -155,7 +155,7 @@ fn metrics_commands_and_etcd_agree_when_idle() {
     daemon.ready();
     let status =
         |index: usize| list(config, "repair-queue").get(index).map(|e| e["status"].clone()).unwrap_or_default();
-    wait_for("the repairs of the story", 90, || (status(0) == "succeeded" && status(1) == "failed").then_some(()));
+    wait_for("the repairs of the scenario", 90, || (status(0) == "succeeded" && status(1) == "failed").then_some(()));
     for queue in ["rq", "repair-queue"] {
         assert_eq!(cketerm(config, &[queue, "disable"]).code, 0);
     }

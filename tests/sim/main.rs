@@ -173,7 +173,7 @@ fn run_all(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
 fn is_reproducible(from: u64, first: &[(u64, u64)], threads: u64) -> bool {
     let again = run_all(first.len() as u64, from, threads, false);
     let other: Vec<u64> = first.iter().filter(|d| !again.first.contains(d)).map(|(seed, _)| *seed).collect();
-    println!("again      {} seeds played twice, {} of them another story {other:?}", first.len(), other.len());
+    println!("again      {} seeds played twice, {} of them with another result {other:?}", first.len(), other.len());
     other.is_empty()
 }
 

@@ -1,20 +1,20 @@
-"""What the proofs `upgrade.py` and `windows.py` stand on: real servers (tests/servers), daemons, words, machines that keep their
-own log, and a record of everything that happened below `/cke/`, as etcd's watch shows it."""
+"""Test environment shared by `upgrade.py`, `faults.py` and `windows.py`: real servers (tests/servers), daemons, commands, machines with
+a log of their own, and a record of every change below `/cke/`, as etcd's watch shows it."""
 import base64, collections, glob, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SERVERS = os.path.join(os.path.dirname(HERE), "servers")
 TTL = 5
 Change = collections.namedtuple("Change", "revision at key value before")
-Power = collections.namedtuple("Power", "at what address entry attempt")
+PowerEvent = collections.namedtuple("PowerEvent", "at what address entry attempt")
 TLS = ssl._create_unverified_context()
 
 
 class Failure(Exception):
-    """What a proof found."""
+    """Violation that a script found."""
 
 
-def say(**figure):
+def print_figure(**figure):
     print(json.dumps(figure), flush=True)
 
 
@@ -24,8 +24,8 @@ def free_port():
         return s.getsockname()[1]
 
 
-def seconds(text):
-    """Unix time of an RFC 3339 text; None of Go's zero time."""
+def unix_time(text):
+    """Unix time of an RFC 3339 text; None for Go's zero time."""
     if not text or text.startswith("0001-"):
         return None
     whole, fraction = re.fullmatch(r"(\d+-\d+-\d+T\d+:\d+:\d+)(?:\.(\d+))?Z", text).groups()
@@ -34,7 +34,7 @@ def seconds(text):
     return calendar.timegm(at) + float(f"0.{fraction or 0}")
 
 
-def loads(value):
+def parse_json(value):
     try:
         return json.loads(value) if value is not None else None
     except ValueError:
@@ -42,14 +42,14 @@ def loads(value):
 
 
 class Record(threading.Thread):
-    """Every change below `/cke/` with the moment at which it was shown."""
+    """Every change below `/cke/`, with the time at which the watch reported it."""
 
     def __init__(self, etcd):
         super().__init__(daemon=True)
         self.etcd, self.changes, self.lock = etcd, [], threading.Lock()
         argv = ["etcdctl", "--endpoints", etcd, "watch", "--prefix", "/cke/", "--rev", "1", "-w", "json"]
         self.watch = subprocess.Popen(argv, stdout=subprocess.PIPE, env=dict(os.environ, ETCDCTL_API="3"))
-        self.now = {}
+        self.current = {}
         self.start()
 
     def run(self):
@@ -59,8 +59,8 @@ class Record(threading.Thread):
                 kv, gone = event["kv"], event.get("type") == 1
                 key, value = text(kv["key"]), None if gone else text(kv.get("value", ""))
                 with self.lock:
-                    before = self.now.get(key)
-                    self.now[key] = value
+                    before = self.current.get(key)
+                    self.current[key] = value
                     self.changes.append(Change(kv["mod_revision"], at, key, value, before))
 
     def all(self, prefix=""):
@@ -69,19 +69,19 @@ class Record(threading.Thread):
 
     def value(self, key):
         with self.lock:
-            return loads(self.now.get("/cke/" + key))
+            return parse_json(self.current.get("/cke/" + key))
 
-    def under(self, prefix):
-        """What lies there now, by key."""
+    def values_below(self, prefix):
+        """Current values below a prefix, by key."""
         with self.lock:
-            return {k: loads(v) for k, v in self.now.items() if k.startswith("/cke/" + prefix) and v is not None}
+            return {k: parse_json(v) for k, v in self.current.items() if k.startswith("/cke/" + prefix) and v is not None}
 
     def revision(self):
         with self.lock:
             return self.changes[-1].revision if self.changes else 0
 
     def leaders(self):
-        """Who led, in order: (revision, lease, pid); and when the lock was nobody's: lease None."""
+        """Leaders in order: (revision, lease, pid). The lease is None while nobody holds the lock."""
         engines, candidates, led = {}, {}, []
         for c in self.all():
             if c.key.startswith("/cke/cketerm/engines/") and c.value is not None:
@@ -100,13 +100,13 @@ class Record(threading.Thread):
         return [(revision, lease, engines.get(lease)) for revision, lease, _ in led]
 
     def leader(self):
-        """Process id of who leads now."""
+        """Process id of the current leader."""
         led = self.leaders()
         return led[-1][2] if led else None
 
 
-class Ground:
-    """Servers, a configuration, and what a story needs of them."""
+class Environment:
+    """Servers, a configuration, and the operations that a scenario needs."""
 
     def __init__(self, name, audit=False):
         self.folder = tempfile.mkdtemp(prefix=f"cketerm-{name}-")
@@ -131,7 +131,7 @@ class Ground:
         os.chmod(path, 0o600)
         return path
 
-    def down(self, keep=False):
+    def stop(self, keep=False):
         for daemon in self.daemons:
             if daemon.process.poll() is None:
                 daemon.process.kill()
@@ -147,8 +147,8 @@ class Ground:
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def server_does(self, what, name):
-        subprocess.run([f"{SERVERS}/one", self.folder, what, name], check=True)
+    def control_server(self, verb, name):
+        subprocess.run([f"{SERVERS}/one", self.folder, verb, name], check=True)
 
     def api(self, method, path, body=None, kind="application/json"):
         request = urllib.request.Request(self.server + path, method=method, data=None if body is None else json.dumps(body).encode(),
@@ -161,7 +161,7 @@ class Ground:
             raise Failure(f"{method} {path}: {e.code} {e.read()[:300]}")
 
     def put(self, key, value):
-        """Writes below `/cke/` as somebody who knows nothing of cketerm."""
+        """Writes below `/cke/` without cketerm."""
         text = value if isinstance(value, str) else json.dumps(value)
         subprocess.run(["etcdctl", "--endpoints", self.etcd, "put", "/cke/" + key], input=text, text=True, check=True,
                        stdout=subprocess.DEVNULL, env=dict(os.environ, ETCDCTL_API="3"))
@@ -171,7 +171,7 @@ class Ground:
     def machine(self, name, address, control_plane=False, labels=None):
         return {"name": name, "address": address, "control_plane": control_plane, "labels": labels or {}}
 
-    def bring(self, machines):
+    def create_nodes(self, machines):
         for m in machines:
             self.api("POST", "/api/v1/nodes", {
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": m["name"], "labels": {"kubernetes.io/hostname": m["name"], **m["labels"]}},
@@ -189,7 +189,7 @@ class Ground:
             "spec": {"nodeName": on, "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}],
                      "containers": [{"name": "c", "image": "registry.local/pause:1"}]}})
 
-    def pods_run(self):
+    def wait_until_pods_run(self):
         phase = lambda p: p["status"].get("phase") == "Running"
         self.wait("the pods run", lambda: all(map(phase, self.api("GET", "/api/v1/namespaces/default/pods")["items"])), 120)
 
@@ -204,89 +204,89 @@ class Ground:
         return {"name": "figures", "nodes": nodes, "service_subnet": "10.0.0.0/24", "reboot": section, **more}
 
     def set_up(self, program, machines, reboot, settle=3, **more):
-        """Definition, constraints, policy for a test, identity."""
+        """Sets the definition, constraints, a policy for tests, and the identity."""
         with open(f"{self.folder}/cluster.json", "w") as f:
             json.dump(self.definition(machines, reboot, **more), f)
-        self.word(program, "constraints", "set", "control-plane-count", str(sum(m["control_plane"] for m in machines)))
-        self.word(program, "cluster", "set", f"{self.folder}/cluster.json")
-        self.word(program, "policy", "set", "settle_seconds", str(settle))
-        # these control planes have no etcd behind them; a version without the policy does not ask
-        self.ran(program, "policy", "set", "etcd_members", "none")
-        self.word(program, "policy", "set", "control_plane_probe", self.server + "/readyz?of={address}")
-        self.word(program, "cluster", "identify", "--confirm")
+        self.run_command(program, "constraints", "set", "control-plane-count", str(sum(m["control_plane"] for m in machines)))
+        self.run_command(program, "cluster", "set", f"{self.folder}/cluster.json")
+        self.run_command(program, "policy", "set", "settle_seconds", str(settle))
+        # these control planes run no etcd; a version without this policy fails here, which is fine
+        self.run_program(program, "policy", "set", "etcd_members", "none")
+        self.run_command(program, "policy", "set", "control_plane_probe", self.server + "/readyz?of={address}")
+        self.run_command(program, "cluster", "identify", "--confirm")
 
-    def power(self):
-        """What the machines saw."""
+    def power_events(self):
+        """Power commands, as the machines logged them."""
         try:
             lines = open(f"{self.folder}/reboots.log").read().splitlines()
         except FileNotFoundError:
             return []
-        return [Power(float(w[0]), w[1], w[2], w[3], w[4]) for w in (l.split(" ") for l in lines) if len(w) >= 5]
+        return [PowerEvent(float(w[0]), w[1], w[2], w[3], w[4]) for w in (l.split(" ") for l in lines) if len(w) >= 5]
 
-    def commands_take(self, how_long):
+    def set_command_duration(self, duration):
         with open(f"{self.folder}/seconds", "w") as f:
-            f.write(str(how_long))
+            f.write(str(duration))
 
     # the program
 
-    def environment(self):
+    def process_env(self):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("CKETERM_", "KUBE", "XDG_"))}
         return {**kept, "HOME": "/nonexistent", "NO_COLOR": "1", "USER": "figures"}
 
-    def ran(self, program, *words, stdin="", config=None):
-        return subprocess.run([program, "--config", config or self.config, *words], input=stdin, capture_output=True, text=True,
-                              env=self.environment(), timeout=60)
+    def run_program(self, program, *arguments, stdin="", config=None):
+        return subprocess.run([program, "--config", config or self.config, *arguments], input=stdin, capture_output=True, text=True,
+                              env=self.process_env(), timeout=60)
 
-    def word(self, program, *words, stdin="", config=None):
-        out = self.ran(program, *words, stdin=stdin, config=config)
+    def run_command(self, program, *arguments, stdin="", config=None):
+        out = self.run_program(program, *arguments, stdin=stdin, config=config)
         if out.returncode:
-            raise Failure(f"cketerm {' '.join(words)}: exit {out.returncode}\n{out.stdout}{out.stderr}")
+            raise Failure(f"cketerm {' '.join(arguments)}: exit {out.returncode}\n{out.stdout}{out.stderr}")
         return out.stdout
 
-    def daemon(self, program, name, config=None, **how):
-        daemon = Daemon(self, program, name, config or self.config, **how)
+    def daemon(self, program, name, config=None, **options):
+        daemon = Daemon(self, program, name, config or self.config, **options)
         self.daemons.append(daemon)
         return daemon
 
     def entries(self, queue="reboots"):
-        """The queue as it lies in etcd, by index."""
-        found = self.record.under(f"{queue}/data/")
+        """Entries in etcd by index."""
+        found = self.record.values_below(f"{queue}/data/")
         return {int(k.rsplit("/", 1)[1], 16): v for k, v in sorted(found.items())}
 
-    def of_status(self, *status):
+    def with_status(self, *status):
         return [i for i, e in self.entries().items() if e["status"] in status]
 
-    def wait(self, what, so, at_most=60):
+    def wait(self, what, condition, timeout=60):
         began = time.monotonic()
         while True:
-            found = so()
+            found = condition()
             if found:
                 return found
-            if time.monotonic() - began > at_most:
-                raise Failure(f"waited {at_most} s in vain: {what}")
+            if time.monotonic() - began > timeout:
+                raise Failure(f"timed out after {timeout} s: {what}")
             time.sleep(0.1)
 
-    def comes(self, so, at_most=60):
-        """Whether it comes to that."""
+    def happens_within(self, condition, timeout=60):
+        """Whether the condition holds within the time."""
         try:
-            return bool(self.wait("", so, at_most))
+            return bool(self.wait("", condition, timeout))
         except Failure:
             return False
 
 
 class Daemon:
-    """An engine in a process of its own."""
+    """An engine in its own process."""
 
-    def __init__(self, ground, program, name, config, by=(), said=None):
-        """`by`: words in front of the program; `said`: where what it says goes, instead of its log."""
-        self.http, self.log = f"127.0.0.1:{free_port()}", f"{ground.folder}/{name}.log"
+    def __init__(self, environment, program, name, config, prefix=(), output=None):
+        """`prefix`: command in front of the program; `output`: file for its output instead of its log."""
+        self.http, self.log = f"127.0.0.1:{free_port()}", f"{environment.folder}/{name}.log"
         open(self.log, "w").close()
-        with open(said or self.log, "w") as out:
-            self.process = subprocess.Popen([*by, program, "--daemon", "--config", config, "--http", self.http], stdin=subprocess.DEVNULL,
-                                            stdout=out, stderr=out, env=ground.environment())
+        with open(output or self.log, "w") as out:
+            self.process = subprocess.Popen([*prefix, program, "--daemon", "--config", config, "--http", self.http], stdin=subprocess.DEVNULL,
+                                            stdout=out, stderr=out, env=environment.process_env())
         self.pid = self.process.pid
 
-    def page(self, path):
+    def get(self, path):
         try:
             answer = urllib.request.urlopen(f"http://{self.http}{path}", timeout=10)
             return answer.status, answer.read().decode()
@@ -295,75 +295,75 @@ class Daemon:
         except OSError:
             return 0, ""
 
-    def end(self, how=signal.SIGTERM, at_most=30):
-        self.process.send_signal(how)
-        return self.process.wait(timeout=at_most)
+    def stop(self, signal_number=signal.SIGTERM, timeout=30):
+        self.process.send_signal(signal_number)
+        return self.process.wait(timeout=timeout)
 
-    def logged(self):
+    def log_text(self):
         return re.sub(r"\x1b\[[0-9;]*m", "", open(self.log).read())
 
 
-# what a record has to be, whoever wrote it
+# checks of a record, whichever version wrote it
 
-def moves(record):
+def status_changes(record):
     """Changes of reboot entries: (change, index, entry before, entry after)."""
     for c in record.all("reboots/data/"):
-        yield c, int(c.key.rsplit("/", 1)[1], 16), loads(c.before), loads(c.value)
+        yield c, int(c.key.rsplit("/", 1)[1], 16), parse_json(c.before), parse_json(c.value)
 
 
-def in_work(entry):
+def in_progress(entry):
     return entry is not None and entry["status"] in ("draining", "rebooting")
 
 
-def steps_are_legal(record, power):
-    """Each entry takes only steps that there are; `rebooting` is put back only before a command of it began."""
+def illegal_transitions(record, power):
+    """Status changes that no entry may make; `rebooting` goes back to `queued` only before its command began."""
     legal = {(None, "queued"), ("queued", "queued"), ("queued", "draining"), ("draining", "queued"), ("draining", "rebooting"), ("rebooting", "rebooting")}
-    wrong = []
-    for c, index, before, after in moves(record):
+    violations = []
+    for c, index, before, after in status_changes(record):
         was, now = before and before["status"], after and after["status"]
         if (was, now) in legal or "cancelled" in (was, now) or (was, now) == ("rebooting", None):
             continue
         if (was, now) == ("rebooting", "queued") and not any(p.entry == f"reboots/{index}" and p.at <= c.at for p in power):
             continue
-        wrong.append(f"revision {c.revision}: reboots/{index}: {was} → {now}")
-    return wrong
+        violations.append(f"revision {c.revision}: reboots/{index}: {was} → {now}")
+    return violations
 
 
-def api_servers_alone(record, api_servers):
-    """At no revision an API server is in work beside another machine."""
-    wrong, busy = [], {}
-    for c, index, _, after in moves(record):
+def concurrent_api_servers(record, api_servers):
+    """Revisions at which an API server is in progress together with another machine."""
+    violations, busy = [], {}
+    for c, index, _, after in status_changes(record):
         busy.pop(index, None)
-        if in_work(after):
+        if in_progress(after):
             busy[index] = after["node"]
         if len(busy) > 1 and any(a in api_servers for a in busy.values()):
-            wrong.append(f"revision {c.revision}: {sorted(busy.values())}")
-    return wrong
+            violations.append(f"revision {c.revision}: {sorted(busy.values())}")
+    return violations
 
 
-def paths(value, at=""):
-    """Every field of a JSON object, by its place."""
+def field_paths(value, at=""):
+    """Path of every field of a JSON object."""
     if not isinstance(value, dict):
         return set()
-    return {f"{at}{k}" for k in value} | {p for k, v in value.items() for p in paths(v, f"{at}{k}.")}
+    return {f"{at}{k}" for k in value} | {p for k, v in value.items() for p in field_paths(v, f"{at}{k}.")}
 
 
 def lost_fields(record, since):
-    """Fields that a change since this revision took away from a key that lives on."""
+    """Fields that a change since this revision removed from a key that still exists."""
     kept = ("reboots/data/", "repairs/data/", "cluster", "constraints", "cketerm/policy", "cketerm/identity", "cketerm/schema", "cketerm/constraints",
             "cketerm/requests/", "cketerm/attempts/", "cketerm/history/", "cketerm/audit/", "sabakan/")
-    wrong = []
+    violations = []
     for c in record.all():
         name = c.key.removeprefix("/cke/")
         if c.revision <= since or c.value is None or c.before is None or not name.startswith(kept):
             continue
-        for gone in sorted(paths(loads(c.before)) - paths(loads(c.value))):
+        for gone in sorted(field_paths(parse_json(c.before)) - field_paths(parse_json(c.value))):
             # a count of 0 is not written; a freeze is lifted
             if gone != "drain_backoff_count" and gone.split(".")[0] != "freeze":
-                wrong.append(f"revision {c.revision}: {name} lost {gone}")
-    return wrong
+                violations.append(f"revision {c.revision}: {name} lost {gone}")
+    return violations
 
 
-def panics(ground):
-    return [f"{os.path.basename(log)}: {line.strip()}" for log in glob.glob(f"{ground.folder}/*.log")
+def panics(environment):
+    return [f"{os.path.basename(log)}: {line.strip()}" for log in glob.glob(f"{environment.folder}/*.log")
             for line in open(log, errors="replace") if "panicked at" in line]
