@@ -8,7 +8,7 @@ requests that it made until then; memory; processor over 30 s without news, and 
 to the cordon in the API server; then, with the queue disabled, so many entries: how long `rq add`, `rq list` and `rq cancel-all` take, what a pass
 takes meanwhile, and the daemon's memory. (PROGRAM: default target/shipped/cketerm.)
 """
-import argparse, concurrent.futures, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time, urllib.request
+import argparse, concurrent.futures, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, textwrap, time, urllib.request
 
 from console import Cluster, SERVERS, address
 from ground import free_port
@@ -220,7 +220,8 @@ def main():
     program = os.path.abspath(args.program)
     figures = [measure(program, n, args) for n in sorted(int(n) for n in args.nodes.split(","))]
     machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
-    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; {args.pods} pods a node.\n\n{table(figures)}"
+    heading = textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; {args.pods} pods a node.", 100)
+    text = f"{heading}\n\n{table(figures)}"
     print(text)
     if args.write:
         page = open(args.write).read()
