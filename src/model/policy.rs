@@ -138,7 +138,8 @@ pub struct Policy {
     pub gate_percent: u64,
     /// Seconds between requests to sabakan.
     pub sabakan_poll_seconds: u64,
-    /// Seconds before a machine that vanished is removed.
+    /// Seconds for which sabakan must report a machine as retiring or retired before its worker is removed from the
+    /// definition (SAB-44, SAB-58).
     pub removal_wait_seconds: u64,
     /// Whether the leader runs the Metal3 controller.
     pub metal3_controller: bool,

@@ -9,7 +9,7 @@ one JSON line per figure; --write puts a table of them between the marks `drain`
 `draining` to `rebooting`, as etcd's watch shows them. Requests of each program are counted in the API server's audit log (user and user
 agent), from the cordon to the power command, without liveness checks.
 """
-import argparse, base64, collections, json, os, platform, re, shutil, ssl, subprocess, sys, tempfile, threading, time, urllib.request
+import argparse, base64, collections, json, os, platform, re, shutil, ssl, subprocess, sys, tempfile, textwrap, threading, time, urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SERVERS = os.path.join(os.path.dirname(HERE), "servers")
@@ -144,7 +144,8 @@ def table():
 
 def write(path):
     machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
-    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run except figures marked as recorded.\n\n{table()}"
+    heading = textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run except figures marked as recorded.", 100)
+    text = f"{heading}\n\n{table()}"
     before, after = split(path)
     with open(path, "w") as f:
         f.write(before + text + "\n" + after)

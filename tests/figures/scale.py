@@ -8,7 +8,7 @@ the time until the daemon leads; its requests until then; memory; CPU usage over
 time from an entry in etcd to the cordon in the API server. Then, with the queue disabled, it adds the entries and measures `rq add`, `rq list`,
 `rq cancel-all`, the time of a pass meanwhile, and the daemon's memory. (PROGRAM: default target/shipped/cketerm.)
 """
-import argparse, concurrent.futures, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time, urllib.request
+import argparse, concurrent.futures, json, math, os, platform, re, shutil, statistics, subprocess, sys, tempfile, textwrap, time, urllib.request
 
 from console import Cluster, SERVERS, address
 from environment import free_port
@@ -220,7 +220,8 @@ def main():
     program = os.path.abspath(args.program)
     figures = [measure(program, n, args) for n in sorted(int(n) for n in args.nodes.split(","))]
     machine = f"{os.cpu_count()} processors shared with the servers, {platform.system()} {platform.release()}"
-    text = f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; {args.pods} pods per node.\n\n{table(figures)}"
+    heading = textwrap.fill(f"{time.strftime('%Y-%m-%d')}, {machine}, all in one run; {args.pods} pods a node.", 100)
+    text = f"{heading}\n\n{table(figures)}"
     print(text)
     if args.write:
         page = open(args.write).read()
