@@ -62,7 +62,7 @@ package: ## a static program and a Debian package in target/package; tests insta
 	docs/package/build
 
 docs: ## writes the generated documents again: docs/keys.md, docs/commands.md, docs/metrics.md, the file in docs/configuration.md
-	UPDATE_DOCS=1 cargo test --locked --lib the_document_of_the
+	UPDATE_DOCS=1 cargo test --locked --lib docs_
 
 pictures: build ## makes the pictures of docs/views.md again
 	docs/pictures/make $(BINARY)

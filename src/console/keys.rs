@@ -254,7 +254,7 @@ pub fn is_typable(context: Context) -> bool {
 pub fn markdown() -> String {
     let mut out = String::from(
         "# Keys\n\nGenerated from the key table in `src/console/keys.rs`; a test compares them \
-         (`UPDATE_DOCS=1 cargo test keys` writes this file).\nA key that changes the cluster means the same in every view \
+         (`make docs` writes this file).\nA key that changes the cluster means the same in every view \
          and nothing else. Every command can be bound to other keys, or to none, by its name.\n",
     );
     for (title, context, changes) in [
@@ -313,11 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_document_matches_the_key_table() {
+    fn docs_keys_md_matches_the_key_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/keys.md");
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, markdown()).unwrap();
         }
-        assert_eq!(std::fs::read_to_string(path).unwrap(), markdown(), "UPDATE_DOCS=1 cargo test keys");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), markdown(), "make docs");
     }
 }

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_in_beside_cke_md_is_up_to_date() {
+    fn docs_beside_cke_md_contains_the_table() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/beside-cke.md");
         let text = std::fs::read_to_string(file).expect("docs/beside-cke.md");
         let (before, rest) = text.split_once("<!-- table: begin -->\n").expect("a beginning");
