@@ -62,7 +62,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
             _ = hup.recv() => {}
         }
         systemd::notify("STOPPING=1");
-        tracing::info!("shutting down: finishes what runs, then resigns");
+        tracing::info!("shutting down: finishing running commands, then resigning");
         engine.stop().await;
         tracing::info!("ended");
     };

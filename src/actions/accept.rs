@@ -37,7 +37,7 @@ pub fn note(asked: OperatorCommand, leadership: &Leadership) -> Option<String> {
     match acceptance(asked, leadership.lead) {
         Acceptance::Accepted | Acceptance::InWork | Acceptance::Refused => None,
         Acceptance::NextLeader => {
-            Some(format!("note: {said}: it takes effect once a cketerm engine leads; CKE would ignore it"))
+            Some(format!("note: {said}: this takes effect once a cketerm engine leads; CKE would ignore it"))
         }
         Acceptance::ForHandover => {
             Some(format!("note: {said}: stored for the next cketerm leader, NOT IN FORCE until then"))

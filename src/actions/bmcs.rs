@@ -76,7 +76,7 @@ impl BmcLookup {
     pub async fn in_registry(&self, address: &str, inventory: &BmcInventory) -> Result<Registered, ActionError> {
         let missing = |why: String| Ok(Registered::Missing(why));
         let Some((store, http)) = self.registry.as_deref() else {
-            return missing("no registry is configured".to_owned());
+            return missing("sabakan is not configured".to_owned());
         };
         let view = Box::pin(store.read_view()).await?;
         let Some(url) = view.registry.url.and_then(|url| url.get().cloned()) else {

@@ -239,7 +239,7 @@ pub(super) fn retry_on_conflict(host: &HostRow, e: WriteError) -> Result<(), Act
 }
 
 pub(super) fn keeps_changing(name: &str) -> ActionError {
-    ActionError::failed(format!("{name} keeps changing or does not answer; try again"))
+    ActionError::failed(format!("{name} kept changing or did not answer; check `hosts list`, then try again"))
 }
 
 /// Returns the only host that has this address, or whose Node has it.

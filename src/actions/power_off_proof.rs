@@ -146,7 +146,7 @@ impl PowerOffProof {
     pub fn missing_proof_reason(&self) -> String {
         match self.reports.lock().ok().and_then(|reports| reports.1.clone()) {
             Some(PowerReport::Off) => {
-                format!("its BMC reports off, not yet for {} s", self.required_off_time().as_secs())
+                format!("its BMC has reported off for less than {} s", self.required_off_time().as_secs())
             }
             Some(PowerReport::Other(what) | PowerReport::None(what)) => what,
             None if self.found.is_empty() => self.no_bmc_reason(),
@@ -201,7 +201,7 @@ impl Hosts {
         tokio::select! {
             biased;
             answer = self.watch_host(asked, key, seconds, proof) => answer,
-            () = proof.poll_until_dropped() => Err(ActionError::failed("the BMC is no longer queried")),
+            () = proof.poll_until_dropped() => Err(ActionError::failed("the BMC is no longer queried; try again")),
         }
     }
 
@@ -268,7 +268,7 @@ impl Hosts {
             return Err(key_removed(&name, key));
         }
         if host.powered_on != Some(false) {
-            return Err(ActionError::failed(format!("{name} was off and is reported on again")));
+            return Err(ActionError::failed(format!("{name} was off and is reported on again; try again")));
         }
         Ok(())
     }

@@ -248,7 +248,7 @@ pub enum Command {
         #[command(subcommand)]
         command: PolicyCommand,
     },
-    /// Start nothing new in either queue until a time; running drains are unwound
+    /// Start nothing new in either queue until a time; drains stop and nodes are uncordoned
     Freeze(FreezeArgs),
     /// Disable both queues, whoever leads; running reboots and repairs finish
     Stop(Reason),

@@ -37,7 +37,7 @@ pub enum NodesCommand {
         #[command(flatten)]
         #[allow(missing_docs)]
         node: NodeArgs,
-        /// Undo it: the cordon is the engine's again
+        /// Undo it: the engine uncordons the node when the entry ends
         #[arg(long)]
         give_back: bool,
     },
@@ -80,7 +80,7 @@ pub async fn run(word: NodesCommand, context: &Context) -> Result<(), ActionErro
             let operator = operator_with_nodes(context).await?;
             let name = operator.keep_cordon_of(&node.name, !give_back, node.reason.get()).await?;
             let whose =
-                if give_back { "the engine's again, if it was before" } else { "yours: it stays after the entry ends" };
+                if give_back { "the engine's again, if it set it" } else { "yours: it stays after the entry ends" };
             context.print_message(&format!("the cordon of {name} is {whose}"));
             Ok(())
         }

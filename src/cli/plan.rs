@@ -44,7 +44,7 @@ pub struct PlanArgs {
     /// Constraints (YAML or JSON); without it, the defaults
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub constraints: Option<PathBuf>,
-    /// Definition in force (YAML or JSON); without it, there is none yet
+    /// Definition in force (YAML or JSON); without it, a first definition is planned
     #[arg(long, value_name = "FILE", requires = "machines")]
     pub current: Option<PathBuf>,
     /// NodeList of Kubernetes (JSON), for the taints that all-healthy respects
@@ -62,7 +62,7 @@ pub struct PlanArgs {
     /// Strategy [default: weighted]
     #[arg(long, value_name = "NAME", requires = "machines")]
     pub strategy: Option<StrategyName>,
-    /// Time for lifetimes (RFC 3339) [default: now]
+    /// Time at which to compute the machines' lifetimes (RFC 3339) [default: now]
     #[arg(long, value_name = "TIME", requires = "machines")]
     pub now: Option<Timestamp>,
 }

@@ -36,7 +36,7 @@ pub enum PowerCommand {
     Cycle(OffArgs),
     /// Print whether the machine booted after UNIXTIME; for `boot_check_command`
     Booted {
-        /// Accept power on as proof if neither the BMC nor Kubernetes knows
+        /// Take a machine that is on as booted if neither the BMC nor Kubernetes can tell
         #[arg(long)]
         on_is_enough: bool,
         /// The node's address.

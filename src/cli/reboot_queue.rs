@@ -51,9 +51,9 @@ pub enum RebootCommand {
     },
     /// Cancel every entry
     CancelAll(Reason),
-    /// End the backoff of every entry, so that the next pass retries it
+    /// End the backoff of one entry or of all, so that the next pass retries them
     ResetBackoff {
-        /// Only this entry
+        /// Index of the entry; without it, all entries
         index: Option<u64>,
         #[command(flatten)]
         #[allow(missing_docs)]

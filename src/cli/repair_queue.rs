@@ -49,9 +49,9 @@ pub enum RepairCommand {
     DeleteFinished(Reason),
     /// Delete all entries that are queued or in work; prints their indexes
     DeleteUnfinished(Reason),
-    /// End the backoff of every entry, so that the next pass retries it
+    /// End the backoff of one entry or of all, so that the next pass retries them
     ResetBackoff {
-        /// Only this entry
+        /// Index of the entry; without it, all entries
         index: Option<u64>,
         #[command(flatten)]
         #[allow(missing_docs)]
@@ -80,7 +80,7 @@ pub enum RepairCommand {
         /// Index of the entry
         index: u64,
     },
-    /// Run the step's repair command again, if its outcome is unknown
+    /// Run the step's repair command again, after it ended or if its outcome is unknown
     Retry(Order),
     /// Treat the machine as healthy
     Done(Order),

@@ -38,7 +38,7 @@ pub struct DecideArgs {
     /// File printed by `cketerm state` (JSON or YAML); - = standard input
     #[arg(long, value_name = "FILE")]
     pub from: PathBuf,
-    /// Decide as a leader without memory, if the engine of the state did not lead
+    /// Decide as a leader that has just taken over, if the engine of the state did not lead
     #[arg(long)]
     pub as_leader: bool,
 }

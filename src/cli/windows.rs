@@ -64,7 +64,7 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
     match operator.acceptance_note(OperatorCommand::Freeze).await {
         Some(note) => context.print_message(&format!("stored: frozen until {until}{instead}; {note}")),
         None => context
-            .print_message(&format!("frozen until {until}{instead}: nothing new starts, running drains are unwound")),
+            .print_message(&format!("frozen until {until}{instead}: nothing new starts, running drains are undone")),
     }
     Ok(())
 }

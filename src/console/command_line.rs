@@ -171,7 +171,7 @@ pub fn verb_usages() -> impl Iterator<Item = (String, &'static str)> {
 
 /// Explanation of ROWS.
 pub const ROWS_HELP: &str = "ROWS are names or addresses of nodes, indexes of entries, or a filter such as rack=3 or \
-    node:w1; without them a verb acts on the marked rows or the one under the cursor. It asks as its key does.";
+    node:w1; without them a verb acts on the marked rows or the one under the cursor. It confirms as its key.";
 
 /// Returns all commands.
 fn names() -> impl Iterator<Item = &'static str> {

@@ -44,7 +44,7 @@ const LABEL: usize = 11;
 const CANCEL: (&str, &str) = ("cancel", "cancel");
 const HOLD: (&str, &str) = ("hold", "hold");
 const UNHOLD: (&str, &str) = ("unhold", "unhold");
-const FORCE: (&str, &str) = ("force", "force (skip the rest)");
+const FORCE: (&str, &str) = ("force", "force (skip the pods)");
 const RETRY: (&str, &str) = ("retry", "retry");
 const RESET: (&str, &str) = ("reset-backoff", "reset backoff");
 

@@ -159,7 +159,7 @@ pub const TABLE: &[Binding] = &[
     change_binding(&["L"], Command::Unhold, "unhold", "unhold", "Release entries on hold; in Machines and Diff: resume applying; in Hosts: release a host held off by cketerm"),
     change_binding(&["E"], Command::Switch, "switch", "on/off", "Enable or disable the queue: in Repairs the repair queue, in Machines and Diff the sabakan integration, elsewhere the reboot queue"),
     change_binding(&[], Command::Stop, "stop", "", "Disable both queues, whoever leads, and record which were enabled"),
-    change_binding(&[], Command::Resume, "resume", "", "Enable the queues that stop disabled, except those that somebody changed since"),
+    change_binding(&[], Command::Resume, "resume", "", "Enable the queues that :stop disabled, except those changed since"),
     change_binding(&["Y"], Command::Approve, "approve", "approve", "Approve the pending change of the definition"),
     change_binding(&["S"], Command::Constraint, "constraint", "constraint", "Set a constraint: choose it and type its value"),
     change_binding(&["M"], Command::AutoRepair, "auto-repair", "auto-repair", "Enable or disable automatic repair"),
@@ -169,12 +169,12 @@ pub const TABLE: &[Binding] = &[
     change_binding(&["Z"], Command::DeleteFinished, "delete-finished", "delete ended", "Delete all repairs that have succeeded or failed"),
     change_binding(&["K"], Command::DeleteUnfinished, "delete-unfinished", "", "Delete all repairs that are queued or in work"),
     change_binding(&["C"], Command::KeepCordoned, "keep-cordoned", "keep cordoned", "Keep the node cordoned when the work ends, or undo that; no confirmation"),
-    change_binding(&["U"], Command::Release, "release", "", "Uncordon a node that a cancelled entry left cordoned"),
+    change_binding(&["U"], Command::Release, "release", "", "Uncordon a node that an ended entry left cordoned"),
     change_binding(&["W"], Command::HostPower, "host-power", "power", "Hosts: reboot, hold off, turn on or turn off at once through Metal3's interface; no queue, no drain"),
     change_binding(&["I"], Command::Fence, "fence", "fence", "Hosts: isolate: hold the host off, wait for proof, delete its Node, release the host"),
     view_binding(Table, &["space"], Command::Mark, "mark", "mark", "Mark or unmark the row and move down"),
     view_binding(Table, &["*"], Command::MarkAll, "mark-all", "", "Mark all rows that match the filter; again: unmark them"),
-    view_binding(Table, &["/"], Command::Filter, "filter", "filter", "Show only matching rows: words, /regex/, !not, column:word, rack=3, since>10m, or"),
+    view_binding(Table, &["/"], Command::Filter, "filter", "filter", "Show only matching rows: words, /regex/, !not, or, column:word, rack=3, since>10m"),
     view_binding(Table, &["n"], Command::Trouble, "trouble", "trouble", "Go to the next stuck row; if there is none, to the next row that waits on something"),
     view_binding(Everywhere, &["o"], Command::Jump, "jump", "node/entry", "Go from an entry or a host to its node, from a node to its entries, or from an audit record to its object"),
     view_binding(Everywhere, &["b"], Command::Blockers, "blockers", "blockers", "Drain blockers, worst first"),
@@ -207,7 +207,7 @@ pub const TABLE: &[Binding] = &[
     view_binding(Everywhere, &["g", "home"], Command::Top, "top", "", "First row"),
     view_binding(Everywhere, &["G", "end"], Command::Bottom, "bottom", "", "Last row"),
     view_binding(Everywhere, &["esc"], Command::Back, "back", "", "Close the pane, or clear filter, marks or message"),
-    view_binding(Everywhere, &["?"], Command::Help, "help", "help", "These keys"),
+    view_binding(Everywhere, &["?"], Command::Help, "help", "help", "All keys"),
     view_binding(Everywhere, &["q", "ctrl-c"], Command::Quit, "quit", "quit", "Quit; asks if this console leads and no other engine stands by"),
     view_binding(Everywhere, &["ctrl-z"], Command::Suspend, "suspend", "", "Suspend the program; `fg` resumes it. If it leads and no other engine is known to stand by, it warns first and suspends at the second press"),
     view_binding(Everywhere, &["c"], Command::Copy, "copy", "", "Copy the row under the cursor, or the text of the open pane, to the clipboard (OSC 52)"),
@@ -254,8 +254,8 @@ pub fn is_typable(context: Context) -> bool {
 pub fn markdown() -> String {
     let mut out = String::from(
         "# Keys\n\nGenerated from the key table in `src/console/keys.rs`; a test compares them \
-         (`make docs` writes this file).\nA key that changes the cluster means the same in every view \
-         and nothing else. Every command can be bound to other keys, or to none, by its name.\n",
+         (`make docs` writes this file).\nA key that changes the cluster acts on the view's rows and \
+         never navigates. Every command can be bound to other keys, or to none, by its name.\n",
     );
     for (title, context, changes) in [
         ("Changing the cluster", Everywhere, true),

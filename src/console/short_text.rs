@@ -40,15 +40,15 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
         }
         // The remedy comes before the text that narrow screens cut off.
         Reason::Backoff { until, cause: Some(cause), .. } if **cause == Reason::QueueDisabled => {
-            format!("{}, or reset-backoff (the queue was disabled)", when::until(*until, now))
+            format!("retry {}, or reset-backoff (was disabled)", when::until(*until, now))
         }
         Reason::Backoff { until, cause: Some(cause), .. } => {
             format!("{}: {}", when::until(*until, now), condensed(cause, now))
         }
         Reason::UncordonedByOther { since } => format!("uncordoned by somebody {} ago", when::age(*since, now)),
-        Reason::CommandRunning { since, .. } => format!("command runs {}", when::age(*since, now)),
+        Reason::CommandRunning { since, .. } => format!("running for {}", when::age(*since, now)),
         Reason::OutcomeUnknown { until: Some(until), .. } => {
-            format!("old command may run, known {}", when::until(*until, now))
+            format!("old command may run, over {}", when::until(*until, now))
         }
         Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: order retry or done".to_owned(),
         Reason::WaitingForBoot { awaited: Awaited::NodeReady, stuck: false, .. }
@@ -150,7 +150,7 @@ pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
         Reason::TerminatingStuck { .. } => "pods stuck terminating".to_owned(),
         Reason::NodeMismatch { .. } => "wrong machine".to_owned(),
         Reason::OrphanedCordon { .. } => "orphaned cordon".to_owned(),
-        Reason::InvalidEntry { .. } => "cannot be read".to_owned(),
+        Reason::InvalidEntry { .. } => "invalid entry".to_owned(),
         Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
         Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
         other @ (Reason::WaitingForSlot { .. }
@@ -204,19 +204,19 @@ pub fn waits_for(why: &Reason) -> &'static str {
         Reason::WaitingForControlPlane { .. } | Reason::Settling { .. } => "an API server",
         Reason::Backoff { .. } => "the end of a backoff",
         Reason::OnHold { .. } => "an operator (on hold)",
-        Reason::OrderIgnored { .. } => "an operator (unknown to CKE)",
+        Reason::OrderIgnored { .. } => "an operator (CKE ignores it)",
         Reason::DuplicateOf { .. } => "the same machine's other entry",
         Reason::MachineInRepair { .. } => "a repair of the same machine",
         Reason::MachineInReboot { .. } => "a reboot of the same machine",
         Reason::QueueDisabled => "the queue (disabled)",
         Reason::EngineObserving { .. } | Reason::NoEngine { .. } => "an engine that leads",
         Reason::EngineElsewhere { .. } => "another engine",
-        Reason::Stale { .. } => "a stale source",
+        Reason::Stale { .. } => "fresh data",
         Reason::OutsideWindow { .. } => "the window",
         Reason::WaitingForGroup { .. } => "another group",
         Reason::Frozen { .. } => "the end of the freeze",
         Reason::Ready | Reason::Working { .. } => "the next pass",
-        Reason::UnreachableGate { .. } => "unreachable nodes",
+        Reason::UnreachableGate { .. } => "reachable nodes",
         Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
         Reason::EtcdMemberUnhealthy { .. } | Reason::EtcdUnchecked { .. } => "healthy etcd members",
         Reason::EtcdQuorumWouldBeLost { .. } => "consent to lose etcd's quorum",
@@ -331,7 +331,7 @@ mod tests {
         let cause = Some(Box::new(Reason::QueueDisabled));
         let until = crate::model::time::after(Timestamp::UNIX_EPOCH, 240);
         let why = Reason::Backoff { count: 1, until, cause };
-        let output = "in 4m, or reset-backoff (the queue was disabled)";
+        let output = "retry in 4m, or reset-backoff (was disabled)";
         assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), output);
     }
 

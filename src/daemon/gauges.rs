@@ -145,7 +145,7 @@ pub const GAUGES: &[Gauge] = &[
     ),
     leader_gauge("cke_sabakan_workers", &["role"], "Workers in the definition by role of their machine", workers),
     leader_gauge("cke_sabakan_unused_machines", &[], "Machines in sabakan that the definition does not use", unused),
-    gauge("cketerm_info", &["version", "host"], "1; version and host of this program", |s, sample| {
+    gauge("cketerm_info", &["version", "host"], "Always 1; labels: version and host of this program", |s, sample| {
         sample(&[env!("CARGO_PKG_VERSION"), &s.snapshot.engine.host], 1.0);
     }),
     gauge("cketerm_engine_state", &["state"], "1 for the current state of this engine", engine_state),

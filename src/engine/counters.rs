@@ -16,9 +16,9 @@ const PASS_SECONDS: [f64; 8] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.02, 0.1, 
 
 /// Name, labels and description of every counter, for `docs/metrics.md`.
 pub const COUNTERS: &[(&str, &[&str], &str)] = &[
-    ("cketerm_effects_total", &["what", "outcome"], "Completed effects by outcome"),
+    ("cketerm_effects_total", &["what", "outcome"], "Completed actions of the engine by outcome"),
     ("cketerm_notices_total", &["receiver", "outcome"], "Deliveries of notices: delivered, failed (retried), given up"),
-    ("cketerm_pass_seconds", &["le"], "Duration of a pass over the snapshot (histogram)"),
+    ("cketerm_pass_seconds", &["le"], "Seconds of one decision pass of the engine (histogram)"),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -121,7 +121,7 @@ impl fmt::Display for PreflightFault {
             ),
             Self::IdentityUnreadable { error } => write!(f, "identity: cketerm/identity cannot be read: {error}"),
             Self::IdentityUnknown => f.write_str("identity: Kubernetes does not answer yet"),
-            Self::IdentityNotProposed => f.write_str("identity: not proposed yet"),
+            Self::IdentityNotProposed => f.write_str("identity: not recorded yet"),
             Self::IdentityMismatch { recorded, found } => write!(
                 f,
                 "identity: MISMATCH, this etcd belongs to cluster {recorded} and Kubernetes is {found}: correct the \
@@ -135,12 +135,12 @@ impl fmt::Display for PreflightFault {
             }
             Self::ClockWasSet { seconds } => write!(
                 f,
-                "this host's clock was set by {seconds:.0} s; it must be compared with the API server's again first"
+                "this host's clock jumped by {seconds:.0} s; it is being compared with the API server's again"
             ),
             Self::RightsMissing { rights } => {
                 write!(f, "missing rights in Kubernetes (docs/rbac.yaml): {}", rights.join(", "))
             }
-            Self::RightsUnknown => f.write_str("rights in Kubernetes are not known yet"),
+            Self::RightsUnknown => f.write_str("rights in Kubernetes are not checked yet"),
         }
     }
 }

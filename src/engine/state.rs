@@ -46,7 +46,7 @@ pub enum StateError {
         form: u64,
     },
     /// The document contains something unknown to this version.
-    #[error("differs at {0} from what this cketerm would write: it was edited, or is from another build")]
+    #[error("differs at {0} from what this cketerm would write: it was edited, or use the build that wrote it")]
     Differs(String),
 }
 

@@ -107,13 +107,13 @@ impl<K: Kind> Follow<K> {
                     }
                 }
                 End::Gone(why) => {
-                    tracing::info!(source = K::SOURCE, why, "listing again");
+                    tracing::info!(source = K::SOURCE, why, "the watch cannot continue; listing again");
                     self.version = None;
                     self.shared.closed(self.link);
                     self.pause(&mut renew).await;
                 }
                 End::CannotStream(why) => {
-                    tracing::info!(source = K::SOURCE, why, "no streaming lists here; using pages and a watch");
+                    tracing::info!(source = K::SOURCE, why, "the server cannot stream lists; using pages and a watch");
                     self.shared.disable_streaming();
                 }
                 End::Failed(Fault::Answered(status)) if self.stop_if_missing && status.code == 404 => return,

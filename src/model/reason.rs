@@ -116,7 +116,7 @@ pub enum CommandRetry {
     OnceEnabled,
 }
 
-/// What an entry waits for whose command has ended.
+/// Event that an entry waits for after its command has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Awaited {

@@ -251,7 +251,7 @@ fn decrease_workers(draft: &mut Draft<'_>, limits: &Limits) -> StepResult {
     };
     let Some(old) = Draft::machines_of(&draft.workers).find(leaving) else { return Ok(None) };
     let (name, state) = (draft.name(old), draft.machine(old).state);
-    let fault = format!("the worker {name} is {state} since {:.0} s", draft.machine(old).duration);
+    let fault = format!("the worker {name} has been {state} for {:.0} s", draft.machine(old).duration);
     let place = draft.workers.iter().position(|m| *m == Member::Machine(old)).unwrap_or(0);
     draft.remove_members(&[old]);
     if draft.workers.len() >= limits.min_workers {

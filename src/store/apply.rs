@@ -121,7 +121,7 @@ impl StoreView {
                 set_value(&mut self.schema, key, row)?;
                 match self.schema.as_ref().and_then(Stored::get) {
                     Some(&number) if number > SCHEMA => Err(format!(
-                        "{key}: schema {number} is newer than ours ({SCHEMA}); upgrade cketerm, until then it only observes"
+                        "{key}: schema {number} is newer than this program's ({SCHEMA}): it only observes; upgrade cketerm"
                     )),
                     _ => Ok(()),
                 }

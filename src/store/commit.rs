@@ -127,7 +127,7 @@ pub enum CommitError {
         keys: Vec<String>,
     },
     /// No answer: the transaction may have been executed. The engine must read again before anything else.
-    #[error("no answer from etcd, the write may have happened: {0}")]
+    #[error("no answer from etcd; the write may or may not have happened: {0}")]
     Unknown(String),
     /// etcd refused it; nothing was written.
     #[error("etcd refused the write: {0}")]

@@ -216,7 +216,7 @@ async fn a_vanished_rack_is_replaced_after_an_operators_approval() {
     }
     let seen = site.until("waits", |s| matches!(*s.applying, Applying::Approval(..))).await;
     let Applying::Approval(digest, why) = &*seen.applying else { unreachable!() };
-    assert!(why.contains("lost 20 of 100"), "{why}");
+    assert!(why.contains("lacks 20 of 100"), "{why}");
     site.operator.approve(digest, Some("moved")).await.unwrap();
     site.until("refilled", |s| members(s) >= 100 && *s.applying == Applying::Settled).await;
     site.until("all run", |s| s.snapshot.kube.nodes.values().filter(|n| n.ready).count() >= 100).await;

@@ -78,7 +78,7 @@ fn a_manual_action_without_the_right_names_it_and_does_nothing() {
     let lacking: Vec<&str> =
         info["you may not change"].as_array().expect("a list").iter().filter_map(|w| w.as_str()).collect();
     let [nodes] = lacking.as_slice() else { panic!("{lacking:?}") };
-    assert!(nodes.contains("does not let this account patch Nodes: docs/rbac.yaml"), "{nodes}");
+    assert!(nodes.contains("does not let this account patch Nodes; grant"), "{nodes}");
     // commands that need only etcd need no right in Kubernetes
     assert_eq!(cketerm(&settings, &["rq", "disable"]).code, 0);
     assert_eq!(cketerm(&settings, &["rq", "list"]).stdout.trim(), "[]");

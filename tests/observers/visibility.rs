@@ -282,7 +282,7 @@ const WAIT_REASONS: [&str; 7] = [
     " pods are leaving",
     "is stuck terminating",
     "volumes still in use",
-    "someone uncordoned",
+    ": cordon or cancel",
     " is deferred to webhook ",
     " failed, retrying: ",
 ];

@@ -39,8 +39,8 @@ fn lines(app: &App, until: Timestamp, reason: &str) -> Vec<String> {
     let sum = |of: fn(&Counts) -> usize| of(reboots) + of(repairs);
     let mut lines = vec![
         format!("{}: {reason}", when::until(until, app.now.wall)),
-        "no drain and no power command starts".to_owned(),
-        format!("{} draining: unwound and uncordoned, backoff counts kept", sum(|c| c.draining)),
+        "no drain, reboot or repair begins".to_owned(),
+        format!("{} draining: stopped and uncordoned, backoff counts kept", sum(|c| c.draining)),
         format!("{} rebooting or watching: continue to their checks", sum(|c| c.after)),
     ];
     lines.extend(calendar::frozen(app).map(|before| format!("! replaces: {before}")));

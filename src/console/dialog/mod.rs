@@ -341,7 +341,7 @@ impl Dialog {
     pub fn tier(&self) -> &'static str {
         match &self.action {
             DialogAction::Act(Action::Remove { .. }) => "this cannot be undone",
-            _ => "this is large",
+            _ => "to confirm",
         }
     }
 

@@ -33,7 +33,7 @@ fn consequences(verb: Verb, queue: QueueKind) -> (&'static str, &'static str) {
             "boot check and boot id: whether it was rebooted at all",
         ),
         (Verb::Done, QueueKind::Repair) => (
-            "treats the machine as healthy: success command, then succeeded",
+            "treats it as healthy: runs the success command, then ends it",
             "the health check: whether the machine was repaired at all",
         ),
         (_, QueueKind::Reboot) => ("runs the reboot command once more", "whether the last command succeeded unnoticed"),

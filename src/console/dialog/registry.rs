@@ -112,7 +112,7 @@ pub fn auto_repair(app: &App) -> Dialog {
             vec!["! maximum-repair-queue-entries is 0: none is queued until that constraint is set".to_owned()]
         }
         (true, cap) => {
-            vec![format!("machines that sabakan calls sick are queued for repair, up to {cap} entries in the queue")]
+            vec![format!("machines that sabakan reports broken are queued for repair, up to {cap} entries in all")]
         }
     };
     dialog.preconditions = vec![Precondition::switch(&app.seen, SwitchName::AutoRepair)];

@@ -398,5 +398,5 @@ fn a_done_order_that_waits_for_the_node_is_shown_in_its_row() {
     let why = Reason::WaitingForBoot { since, last: String::new(), stuck: false, awaited: Awaited::NodeReady };
     world.reasons.insert(EntryId::reboot(4), why);
     let app = world.console(200, 50);
-    assert!(screen::text(&app).contains("done by order, but the Node is not Ready"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("marked done, but the Node is not Ready"), "{}", screen::text(&app));
 }

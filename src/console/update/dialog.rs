@@ -47,7 +47,7 @@ fn handle_key(app: &mut App, command: Option<Command>, key: KeyEvent) -> Vec<Eff
         Some(Command::PreviousOption) if !is_text_key => dialog.change_option(false),
         Some(Command::Press) if dialog.focus == Focus::Cancel && !is_text_key => {
             app.dialog = None;
-            app.print("Cancel was chosen: nothing was done");
+            app.print("not confirmed: nothing was done");
         }
         Some(Command::Press) if dialog.focus == Focus::Confirm && !is_text_key => return confirm(app),
         // Enter in a field or in a choice moves on; only a button acts

@@ -337,7 +337,7 @@ fn back(app: &mut App) {
 fn trouble(app: &mut App) {
     let found = select_next_trouble(app, Trouble::Stuck);
     if !found && select_next_trouble(app, Trouble::Waits) {
-        app.print_here("nothing here is stuck; this waits on something");
+        app.print_here("nothing here is stuck; this row only waits");
     } else if !found {
         app.print_here("no row here needs an operator");
     }

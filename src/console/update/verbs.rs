@@ -36,7 +36,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
     if app.pane.is_none() && app.list().marked() == 0 && app.cursor_displaced() && !whole_queue(command) {
         // the key was meant for a row that has just ended under the cursor, and so is any reason that follows
         let why = "the row under the cursor ended, and the cursor moved to the next: check it, and press the key again";
-        show(app, Dialog::obsolete("Nothing was asked", why));
+        show(app, Dialog::obsolete("Nothing was done", why));
         return Vec::new();
     }
     let registry = matches!(app.view, View::Machines | View::Diff);
@@ -79,7 +79,7 @@ pub(super) fn begin(app: &mut App, command: Command, reason: Option<String>) -> 
             }
             show_numbered(app, opened);
         }
-        Err(why) if obsolete(app) => show(app, Dialog::obsolete("Nothing was asked", why)),
+        Err(why) if obsolete(app) => show(app, Dialog::obsolete("Nothing was done", why)),
         Err(why) => app.print_error(why),
     }
     Vec::new()

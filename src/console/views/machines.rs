@@ -94,7 +94,7 @@ fn empty(app: &App) -> Vec<String> {
         (Some(why), _) => wrap(&short_text::safe(why), width),
         (None, Some(_)) => vec!["sabakan has no matching machine".to_owned()],
         (None, None) if app.seen.snapshot.store.registry.url.is_none() => {
-            vec!["no registry is set up: `cketerm sabakan set-url URL`".to_owned()]
+            vec!["sabakan is not set up: `cketerm sabakan set-url URL`".to_owned()]
         }
         (None, None) => vec!["asking sabakan ...".to_owned()],
     }

@@ -29,7 +29,7 @@ impl Actor {
         let result = match self.etcd_members.move_leader(whose, urls, to).await {
             Ok(()) => Ok("done".to_owned()),
             Err(why) => {
-                tracing::warn!(member = from, why, "the etcd leader did not hand over");
+                tracing::warn!(member = from, why, "the etcd leader did not hand over its leadership");
                 Err(format!("failed: {why}"))
             }
         };

@@ -82,7 +82,7 @@ impl Actor {
             Err(CommitError::TooLarge(size)) => return Ok(EffectOutcome::TooLarge(size)),
             Err(CommitError::LostLeadership) => return Err(Stop(EffectOutcome::Lost)),
             Err(CommitError::Conflict { keys }) => {
-                tracing::info!(keys = keys.join(", "), "not applied: changed meanwhile");
+                tracing::info!(keys = keys.join(", "), "definition not applied: keys changed meanwhile; retrying");
                 return Ok(EffectOutcome::Stale(StaleCause::Conflict { keys }));
             }
             Err(CommitError::Refused(why)) => return Ok(EffectOutcome::Failed(why)),
@@ -147,7 +147,7 @@ impl Actor {
         ];
         compares.extend(absent);
         self.commit(&permit, Change { compares, puts, deletes: Vec::new() }).await?;
-        tracing::info!(entries = names.join(", "), "automatic repair");
+        tracing::info!(entries = names.join(", "), "automatic repair queued entries");
         Ok(EffectOutcome::Done)
     }
 

@@ -240,7 +240,7 @@ fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<Str
     if boot - asked > MAX_ANSWER_AGE {
         return Some(format!("the last answer of member {name} is older than {MAX_ANSWER_AGE} s"));
     }
-    reported.is_none().then(|| "no member reports to be the leader".to_owned())
+    reported.is_none().then(|| "no member reports being the leader".to_owned())
 }
 
 /// Returns why no member can be queried, and the remedy for the operator.
@@ -257,7 +257,7 @@ fn no_members_reason(etcd: &EtcdView) -> String {
     let pods = pods.collect::<Vec<_>>().join(", ");
     let pods = if pods.is_empty() { pods } else { format!(" (static Pods are not enough: {pods})") };
     format!(
-        "{found}set `cluster_etcd` in the engine's configuration, or take over the quorum check with \
+        "{found}set `cluster_etcd` in the engine's configuration, or check the quorum yourself and \
          `policy set etcd_members none`{pods}"
     )
 }

@@ -275,7 +275,7 @@ impl<'a> Pass<'a> {
 
     fn no_definition(&self) -> Reason {
         let why = match self.snap.store.cluster.as_ref().map(|c| &c.value) {
-            Some(Err(why)) => format!("readable cluster definition ({why})"),
+            Some(Err(why)) => format!("cluster definition that can be read ({why})"),
             _ => "cluster definition (`cluster set FILE`)".to_owned(),
         };
         Reason::NoCommand { field: why }

@@ -67,7 +67,7 @@ impl<'a> Pass<'a> {
             return Some(Reason::Settling {
                 node: name,
                 until: Some(after(self.now.wall, self.seconds_until(until))),
-                missing: "its probe is good and must stay good".to_owned(),
+                missing: "its probe must stay good".to_owned(),
             });
         }
         None
@@ -189,7 +189,7 @@ pub(super) fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: N
     match snap.probes.get(address) {
         None => Some("not probed yet".to_owned()),
         Some(Probe { not_known: Some(why), url, .. }) => {
-            Some(format!("unknown whether {url} is alive, it answers {why}"))
+            Some(format!("{url} does not show whether it is alive: {why}"))
         }
         Some(probe) => match (&probe.error, probe.last_good) {
             (Some(error), _) => Some(format!("{} answers {error}", probe.url)),

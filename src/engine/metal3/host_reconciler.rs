@@ -294,7 +294,7 @@ impl HostReconciler {
     /// Publishes an error, also in the host's status if it lasts; returns how long to wait.
     async fn failed(&mut self, host: &HostRow, why: String) -> Duration {
         let why: String = why.chars().take(LONGEST).collect();
-        tracing::warn!(host = host.full_name(), why, "Metal3 controller");
+        tracing::warn!(host = host.full_name(), why, "the Metal3 controller cannot process the host; retrying");
         self.failures = self.failures.saturating_add(1);
         self.show(host, "retrying".to_owned(), Some(why.clone()));
         let writes = self.failures >= FAILURES && host.provisioned() && !host.paused && !host.detached;

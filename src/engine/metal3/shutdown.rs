@@ -155,7 +155,7 @@ impl Shared {
                     "its power cycle is unfinished, and no engine is left to power it on".to_owned()
                 }
             };
-            tracing::error!(host, why, "HOST STAYS OFF until an engine leads again");
+            tracing::error!(host, why, "HOST STAYS OFF until an engine leads again: start one");
             let decided = self.actor.steady.now().boot;
             let Ok(permit) = self.actor.permit_to_finish(decided) else { continue };
             if let Ok(recording) =

@@ -158,7 +158,7 @@ impl Scene {
             let word = reason.name();
             let who = place(snap, *id);
             let title = if let Reason::Backoff { count, .. } = reason {
-                format!("{id}{who} was given up {count} times: its drain is blocked")
+                format!("{id}{who} backed off {count} times: its drain is blocked")
             } else {
                 format!("{id}{who} needs an operator: {word}")
             };

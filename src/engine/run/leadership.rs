@@ -70,7 +70,7 @@ impl Loop {
             self.next_try = at + RETRY_SECONDS;
             self.proposing = Some(crate::tasks::spawn(async move {
                 if let Err(e) = store.propose_identity(&uid, &who).await {
-                    tracing::warn!(error = %e, "cketerm/identity could not be proposed");
+                    tracing::warn!(error = %e, "cketerm/identity could not be recorded");
                 }
             }));
             return;
@@ -192,9 +192,9 @@ impl Loop {
         let store = &self.snap.store;
         let lease = self.snap.engine.lease;
         let why = match store.policy().engine {
-            EngineChoice::Cke => Some("policy engine is `cke`: finishes, then resigns".to_owned()),
+            EngineChoice::Cke => Some("policy engine is `cke`: finishing work first".to_owned()),
             EngineChoice::Cketerm => preflight::cke_candidate(store, Some(lease))
-                .map(|host| format!("CKE on {host} waits for the lock: finishes, then resigns")),
+                .map(|host| format!("CKE on {host} waits for the lock: finishing work first")),
             EngineChoice::Always => None,
         };
         // Stale copies are no fault: nothing new starts while they last, and that is enough.
@@ -281,7 +281,7 @@ impl Loop {
         self.steady = Steady::new(&self.clock);
         // All times of this leadership count from this moment.
         if let Some(why) = preflight::clock_was_set(&kube_live.borrow(), self.steady.now()) {
-            tracing::warn!(%why, "won the lock; resigning");
+            tracing::warn!(%why, "won the lock, but may not lead; resigning");
             self.ask(CandidacyOrder::Resign);
             return;
         }
@@ -336,7 +336,7 @@ impl Loop {
         };
         let workers = NotificationWorkers::start(&context, &self.options.notices);
         self.leader = Some(Leader { actor, fence, metal3, _workers: workers });
-        tracing::info!(lease = format!("{lease:x}"), "leads");
+        tracing::info!(lease = format!("{lease:x}"), "became the leader");
     }
 
     /// Handles the loss of the lock.

@@ -57,7 +57,7 @@ impl fmt::Display for Reason {
             }
             Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
             Self::EtcdMemberUnhealthy { member, why } => {
-                write!(f, "etcd member {member} is not healthy: {why}; no other voting member is disrupted")
+                write!(f, "etcd member {member} is not healthy: {why}; fix it: other voters stay up")
             }
             Self::EtcdQuorumWouldBeLost { member, voters } => write!(
                 f,
@@ -73,7 +73,7 @@ impl fmt::Display for Reason {
                 }
                 match next_open {
                     Some(open) => write!(f, "opens {}", at(*open)),
-                    None => f.write_str("no next opening"),
+                    None => f.write_str("never opens"),
                 }
             }
             Self::WaitingForGroup { by, group, holder } => write!(f, "waits for {by} {group} ({holder})"),
@@ -109,7 +109,7 @@ impl fmt::Display for Reason {
                 if *node_ready { "" } else { " on a node that is not Ready" }
             ),
             Self::VolumeAttached { names } => write!(f, "volumes still in use: {}", some(names, 2, names.len())),
-            Self::UncordonedByOther { since } => write!(f, "someone uncordoned the node at {}", at(*since)),
+            Self::UncordonedByOther { since } => write!(f, "uncordoned {}: cordon or cancel", at(*since)),
             Self::CommandRunning { attempt, since } => {
                 write!(f, "command started at {} (attempt {attempt})", at(*since))
             }
@@ -118,13 +118,13 @@ impl fmt::Display for Reason {
                 if stderr.is_empty() { Ok(()) } else { write!(f, ": {}", last_line(stderr)) }
             }
             Self::OutcomeUnknown { until: Some(until), .. } => {
-                write!(f, "a dead leader's command may still run until {}", at(*until))
+                write!(f, "a dead leader's command may run until {}; wait", at(*until))
             }
             Self::OutcomeUnknown { attempt: Some(attempt), .. } => {
                 write!(f, "outcome of attempt {attempt} unknown: retry, done, or wait for the check")
             }
             Self::OutcomeUnknown { attempt: None, .. } => {
-                f.write_str("started by another program, outcome unknown: retry, done, or wait for the check")
+                f.write_str("another program's command, outcome unknown: retry, done, or await the check")
             }
             Self::CheckUnavailable { why } => write!(f, "the check gave no answer: {why}"),
             Self::NodeMismatch { expected, found } => {
@@ -148,8 +148,8 @@ impl fmt::Display for Reason {
             Self::OrderIgnored { verb, who, leader } => {
                 write!(f, "{verb} by {who} is NOT IN FORCE: {leader}; cancel the entry or `cketerm stop`")
             }
-            Self::Stale { source, since } => write!(f, "{source} last answered at {}", at(*since)),
-            Self::ProgramMissing { path } => write!(f, "program {path} is not on the engine's host"),
+            Self::Stale { source, since } => write!(f, "{source} silent since {}", at(*since)),
+            Self::ProgramMissing { path } => write!(f, "no {path} on the engine's host: install it"),
             Self::BmcNotAllowed { fault: Some(fault), .. } => {
                 write!(f, "no BMC login from the engine's host: {fault}")
             }
@@ -178,7 +178,7 @@ impl fmt::Display for Reason {
             Self::PowerError { text } => write!(f, "power error: {text}"),
             Self::HeldByOtherKey { keys } => write!(f, "held off by {}", keys.join(", ")),
             Self::QueueDisabled => f.write_str("the queue is disabled"),
-            Self::NoCommand { field } => write!(f, "the definition has no {field}"),
+            Self::NoCommand { field } => write!(f, "not set: {field}"),
             Self::NotMember { address } => write!(f, "{address} is not in the cluster definition"),
             Self::InvalidEntry { why } => f.write_str(why),
             Self::TransactionTooLarge { what, size } => {
@@ -192,8 +192,8 @@ impl fmt::Display for Reason {
 }
 
 /// Returns the first `n` names, and the number of the others out of `all`.
-/// Text for an entry whose end an operator ordered with `done`, while its Node is not Ready.
-pub const DONE_ORDERED: &str = "done by order, but the Node is not Ready";
+/// Text about an entry whose end an operator ordered with `done`, while its Node is not Ready.
+pub const DONE_ORDERED: &str = "marked done, but the Node is not Ready";
 
 /// Writes the check's last answer, and what is awaited instead of a good one.
 fn check(f: &mut fmt::Formatter<'_>, last: &str, awaited: Awaited) -> fmt::Result {

@@ -310,7 +310,7 @@ fn retired_workers_are_removed_replaced_or_kept() {
     let scene = Scene::new(&ANY, 1, (2, 2), machines.clone()).with(&[1], &[2, 3]);
     let plan = scene.gives(Action::DecreaseWorkers, &[1], &[3, 4]);
     assert!(
-        plan.reason.contains("10.0.0.2 (SN02) is retired since 1000 s: 10.0.0.4 (SN04) takes its place"),
+        plan.reason.contains("10.0.0.2 (SN02) has been retired for 1000 s: 10.0.0.4 (SN04) takes its place"),
         "{}",
         plan.reason
     );

@@ -74,7 +74,7 @@ async fn a_definition_without_commands_is_stored_with_a_warning() {
     let Some(rig) = Rig::start().await else { return };
     let text = &DEFINITION[..DEFINITION.find("reboot:").unwrap()];
     let output = rig.run(&["cluster", "set", &rig.file("c.yml", text)]);
-    assert_message(&output, 0, &["warning: reboot.reboot_command is not given", "boot_check_command"]);
+    assert_message(&output, 0, &["warning: reboot.reboot_command is not set", "boot_check_command"]);
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn a_retry_is_refused_while_the_command_runs() {
     });
     rig.put("/cke/cketerm/attempts/reboots/0/1", &attempt.to_string()).await;
     let retry = ["rq", "retry", "0", "--reason", "x"];
-    assert_message(&rig.run(&retry), 3, &["reboots/0 (10.0.0.12) runs on boot-0", "at most 60 s", "cancel"]);
+    assert_message(&rig.run(&retry), 3, &["reboots/0 (10.0.0.12) runs on boot-0", "limit 60 s", "cancel"]);
     rig.delete("/cke/leader//7a").await;
     assert_eq!(rig.run(&retry).status, 0, "a dead leader's attempt is a person's to settle");
 }

@@ -141,7 +141,7 @@ async fn history_lists_ended_entries_with_their_timelines() {
     assert!(nobody.stderr.contains("--node 10.0.0.99: no machine of the definition"), "{}", nobody.stderr);
     let output = rig.run(&["history", "--node", "10.0.0.12", "--since", "2026-06-01", "-n", "2"]).stdout;
     let timeline = "reboots/1 10.0.0.12: booted\n\
-                 \x20 2026-06-01T00:00:00Z  asked for, anna@h (INC-7)\n\
+                 \x20 2026-06-01T00:00:00Z  requested, anna@h (INC-7)\n\
                  \x20 2026-06-01T00:00:05Z  drain: started, engine@boot-0\n\
                  \x20 2026-06-01T00:00:20Z  command, attempt 1 on boot-0: ipmi 10.0.0.12\n\
                  \x20 2026-06-01T00:00:21Z  command, attempt 1: exit 1 (no route)\n\

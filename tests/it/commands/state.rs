@@ -72,7 +72,7 @@ async fn decide_reads_the_output_of_state_and_neither_writes_to_etcd() {
     let decided = rig.run(&["decide", "--from", &file]);
     assert_eq!(decided.status, 0, "{decided:?}");
     assert!(decided.stdout.starts_with("phase: reboot-nodes\n\nno actions\n"), "{decided:?}");
-    assert!(decided.stdout.contains("reboots/1 the engine only observes: no Kubernetes"), "{decided:?}");
+    assert!(decided.stdout.contains("reboots/1 the engine only observes: Kubernetes is not configured"), "{decided:?}");
     assert!(decided.stderr.contains("--as-leader"), "{decided:?}");
     let yaml = rig.run(&["state", "-o", "yaml"]);
     let from_yaml = rig.run(&["decide", "--from", &rig.file("state.yaml", &yaml.stdout), "-o", "json"]);
@@ -87,7 +87,10 @@ async fn decide_reads_the_output_of_state_and_neither_writes_to_etcd() {
         ("", "is not a cketerm state"),
         ("{}", "it has no cketerm_state"),
         (r#"{"cketerm_state":9,"version":"7.0.0"}"#, "was written by cketerm 7.0.0 (form 9)"),
-        (r#"{"cketerm_state":1,"version":"0.1.0","now":1}"#, "is not a cketerm state"),
+        (
+            concat!(r#"{"cketerm_state":1,"version":""#, env!("CARGO_PKG_VERSION"), r#"","now":1}"#),
+            "is not a cketerm state",
+        ),
     ] {
         let output = rig.run_with(&["decide", "--from", "-"], text);
         assert_eq!((output.status, output.stdout.as_str()), (1, ""), "{text}: {output:?}");

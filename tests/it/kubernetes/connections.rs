@@ -57,7 +57,7 @@ async fn an_unusable_kubeconfig_is_named_with_the_error() {
     assert!(text.contains("/nonexistent/kubeconfig") && text.contains("No such file"), "{text}");
     let file = write(UNREACHABLE_KUBECONFIG);
     let text = connection_error(with(file.to_str().unwrap(), Some("there"))).await;
-    assert!(text.contains("context there") && text.contains("only: here"), "{text}");
+    assert!(text.contains("context there") && text.contains("it has: here"), "{text}");
     let file = write("contexts: nonsense");
     let text = connection_error(with(file.to_str().unwrap(), None)).await;
     assert!(text.contains(file.to_str().unwrap()), "{text}");

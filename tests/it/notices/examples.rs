@@ -122,7 +122,7 @@ fn notices_test_reports_failed_deliveries_and_exits_with_an_error() {
     assert!(lines[1].starts_with("none: NOT received: ") && lines[1].contains("/no/such/program"), "{output:?}");
     assert_eq!(lines[2], "bad: NOT received: exit 7: no route");
     assert!(lines[3].starts_with("slow: NOT received: ") && lines[3].contains("1 s"), "{output:?}");
-    assert_eq!((output.code, output.stderr.as_str()), (1, "cketerm: 4 of 4 did not receive it\n"));
+    assert_eq!((output.code, output.stderr.as_str()), (1, "cketerm: 4 of 4 receivers did not receive it\n"));
     let output = cketerm(&config, &["notices", "test", "hok"]);
     assert!(output.code == 2 && output.stderr.contains("did you mean hook?"), "{output:?}");
     assert_eq!(receiver.received()[0]["kind"], Value::from("test"));

@@ -236,7 +236,7 @@ fn power_finds_a_nodes_bmc_among_baremetalhosts() {
         "{output:?}"
     );
     let output = cketerm(&file, &["power", "cycle", "10.0.0.51"]);
-    let messages = ["names no BMC for 10.0.0.51", "none of 1 BareMetalHosts has 10.0.0.51", "sabakan's URL is not set"];
+    let messages = ["has no BMC for 10.0.0.51", "none of 1 BareMetalHosts has 10.0.0.51", "sabakan's URL is not set"];
     assert!(output.code == 2 && messages.iter().all(|s| output.stderr.contains(s)), "{output:?}");
 }
 

@@ -224,7 +224,7 @@ async fn i5_an_unreadable_entry_is_removed_only_in_the_shown_revision() {
     }
     // under the key of another entry: also unreadable, and a cancel would not remove it
     etcd.ctl(&["put", &key(10), ENTRY]);
-    assert!(store.unreadable(EntryId::reboot(10)).await.unwrap().unwrap().why.contains("its key says 10"));
+    assert!(store.unreadable(EntryId::reboot(10)).await.unwrap().unwrap().why.contains("but its key has 10"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,7 +27,7 @@ pub(super) fn day(app: &App) -> Option<OverviewLine> {
     spans.push(Span::raw(format!(" {}", sparkline(known, blocks))));
     if let (Some(least), Some(most), true) = (day.boots.iter().min(), day.boots.iter().max(), day.boots.len() > 2) {
         let span = |s: &u64| when::span(jiff::SignedDuration::from_secs(i64::try_from(*s).unwrap_or(0)));
-        let boots = format!("; machines away {} to {} {}", span(least), span(most), sparkline(&day.boots, blocks));
+        let boots = format!("; reboots took {} to {} {}", span(least), span(most), sparkline(&day.boots, blocks));
         spans.push(text(boots, theme.muted));
     }
     Some(described("By hour", spans))
