@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(clock_was_set(&kube(0.3), later), None);
         let set = at(103, "2026-01-01T00:40:08Z");
         let fault = clock_was_set(&kube(0.3), set).unwrap();
-        assert!(fault.to_string().contains("was set by 1805 s"), "{fault}");
+        assert!(fault.to_string().contains("jumped by 1805 s"), "{fault}");
         assert_eq!(clock_was_set(&kube(-1805.0), set), None, "preflight names what is known");
         assert_eq!(clock_was_set(&KubeView::default(), set), None, "nothing to compare with");
         // Corrected by less than the allowed difference, in the right direction.

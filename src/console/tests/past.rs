@@ -192,7 +192,7 @@ fn the_overview_groups_stuck_entries_by_blocker_oldest_first() {
     world.reasons.insert(EntryId::reboot(5), held);
     let app = world.console_in(View::Overview, 80, 24);
     let stuck: Vec<(&str, usize)> = app.summary.stuck.iter().map(|s| (s.on.as_str(), s.count)).collect();
-    assert_eq!(stuck, [("pdb shop/web 2/2", 2), ("pdb db/pg 2/2", 1), ("cannot be read", 1)]);
+    assert_eq!(stuck, [("pdb shop/web 2/2", 2), ("pdb db/pg 2/2", 1), ("invalid entry", 1)]);
     assert_eq!(app.summary.stuck[0].entry, Some(EntryId::reboot(5)), "it waits since 15m, the other since 3m");
 }
 

@@ -80,7 +80,7 @@ fn freeze_needs_a_reason_and_a_confirmation() {
     let mut moved = World::usual();
     moved.entry(5, "10.0.0.16", RebootStatus::Draining, 0, 90);
     update(&mut app, Event::Seen(moved.seen()));
-    assert!(screen::text(&app).contains("2 draining: unwound"), "{}", screen::text(&app));
+    assert!(screen::text(&app).contains("2 draining: stopped"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "y"), [expected]);
 }
 

@@ -191,7 +191,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Returns the first `n` names, and the number of the others out of `all`.
 /// Text about an entry whose end an operator ordered with `done`, while its Node is not Ready.
 pub const DONE_ORDERED: &str = "marked done, but the Node is not Ready";
 
@@ -205,6 +204,7 @@ fn check(f: &mut fmt::Formatter<'_>, last: &str, awaited: Awaited) -> fmt::Resul
     }
 }
 
+/// Returns the first `n` names, and the number of the others out of `all`.
 fn some(names: &[String], n: usize, all: usize) -> String {
     let shown = names.iter().take(n).cloned().collect::<Vec<_>>().join(", ");
     match all.saturating_sub(n) {

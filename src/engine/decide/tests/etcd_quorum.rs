@@ -120,7 +120,7 @@ fn i46_an_alarm_names_the_member_that_raised_it() {
 fn i46_stale_or_missing_answers_do_not_count() {
     unchecked(&with(next(), |v| state(v, 1, |s| s.asked = BOOT - 5.1)), 0, "older than 5 s");
     unchecked(&with(next(), |v| v.members.get_mut(&1).unwrap().state = MemberState::Unasked), 0, "not been asked");
-    unchecked(&with(next(), |v| v.reported = None), 0, "to be the leader");
+    unchecked(&with(next(), |v| v.reported = None), 0, "being the leader");
     unchecked(&with(next(), |v| *v = EtcdView { source: Source::Configured, ..EtcdView::default() }), 0, "asked yet");
     let error = |v: &mut EtcdView| {
         *v = EtcdView { source: Source::Configured, error: Some("bad certificate".to_owned()), ..EtcdView::default() };
