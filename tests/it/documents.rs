@@ -22,7 +22,7 @@ struct Document {
 }
 
 /// All documents with such lines.
-const DOCUMENTS: [Document; 8] = [
+const DOCUMENTS: [Document; 16] = [
     Document { name: "README.md", replacements: &[("target/release/cketerm", "cketerm")], before: &[] },
     Document { name: "docs/beside-cke.md", replacements: &[], before: &[] },
     Document {
@@ -43,14 +43,19 @@ const DOCUMENTS: [Document; 8] = [
             ("why 3", "why 0"),
             ("delete 3", "delete 0"),
         ],
-        before: &[
-            ("rq add -", "cketerm policy set engine cketerm"),
-            ("rq cancel", "echo 10.1.2.13 | cketerm rq add -"),
-        ],
+        before: &[("rq cancel", "echo 10.1.2.13 | cketerm rq add -")],
     },
+    Document { name: "docs/how-to/backup-and-recover.md", replacements: &[], before: &[] },
+    Document { name: "docs/how-to/metal3.md", replacements: &[], before: &[] },
+    Document { name: "docs/how-to/repair.md", replacements: &[], before: &[] },
+    Document { name: "docs/how-to/rolling-reboot.md", replacements: &[], before: &[] },
+    Document { name: "docs/how-to/upgrade.md", replacements: &[], before: &[] },
+    Document { name: "docs/how-to/with-cke.md", replacements: &[("/etc/cke/config.yml", "cke.yml")], before: &[] },
+    Document { name: "docs/how-to/without-cke.md", replacements: &[], before: &[] },
     Document { name: "docs/packaging.md", replacements: &[("/etc/cketerm/", "./made-")], before: &[] },
     Document { name: "docs/sandbox.md", replacements: &[("--config CONFIG", "--config config.yaml")], before: &[] },
     Document { name: "docs/troubleshooting.md", replacements: &[], before: &[] },
+    Document { name: "docs/tutorial.md", replacements: &[], before: &[] },
     Document {
         name: "docs/windows.md",
         replacements: &[(" FILE", " windows.yaml"), ("2026-12-28T", "$(date -d +30days +%F)T")],
@@ -59,27 +64,35 @@ const DOCUMENTS: [Document; 8] = [
 ];
 
 /// Lines that are not run, with the reason. A line is skipped if it begins with the text.
-const NOT_RUN: [(&str, &str, &str); 13] = [
+const NOT_RUN: [(&str, &str, &str); 20] = [
     ("README.md", "cketerm   ", CONSOLE),
     ("README.md", "cketerm --daemon", DAEMON),
     ("docs/from-ckecli.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE --read-only", CONSOLE),
     ("docs/from-ckecli.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE\n", CONSOLE),
     ("docs/guide.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE   ", CONSOLE),
+    ("docs/guide.md", "cketerm nodes keep-cordoned", "needs an entry in mid-work: tests/it/kubernetes/cordons.rs"),
+    ("docs/how-to/metal3.md", "cketerm hosts reboot ", HOSTS),
+    ("docs/how-to/metal3.md", "cketerm hosts hold ", HOSTS),
+    ("docs/how-to/metal3.md", "cketerm hosts release ", HOSTS),
+    ("docs/how-to/metal3.md", "cketerm hosts fence ", HOSTS),
     (
-        "docs/guide.md",
+        "docs/how-to/without-cke.md",
         "cketerm cluster ",
         "tests/it/guide.rs runs that section, and fills in the definition as its comment says",
     ),
-    ("docs/guide.md", "cketerm constraints set control-plane-count", "tests/it/guide.rs, likewise"),
-    ("docs/guide.md", "cketerm nodes keep-cordoned", "needs an entry in mid-work: tests/it/kubernetes/cordons.rs"),
+    ("docs/how-to/without-cke.md", "cketerm constraints set control-plane-count", "tests/it/guide.rs, likewise"),
     ("docs/sandbox.md", "cketerm --sandbox", CONSOLE),
     ("docs/sandbox.md", "cketerm sandbox serve", "it is what all of these run on"),
     ("docs/sandbox.md", "cketerm --config CONFIG --daemon", DAEMON),
+    ("docs/tutorial.md", "cketerm --sandbox", CONSOLE),
+    ("docs/tutorial.md", "cketerm sandbox serve", "it is what all of these run on"),
+    ("docs/tutorial.md", "cketerm --config sandbox/config.yaml --daemon", DAEMON),
     ("docs/sabakan.md", "cketerm sabakan plan ", PLANS),
     ("docs/sabakan.md", "cketerm auto-repair plan ", PLANS),
 ];
 const CONSOLE: &str = "a console: tests/it/console.rs starts it on a terminal";
 const DAEMON: &str = "an engine, which does not end: one runs beside all of these";
+const HOSTS: &str = "registered hosts, which this sandbox lacks: tests/it/power/hosts.rs runs these words on its own";
 const PLANS: &str = "files of a site: tests/it/commands/registry.rs runs these words on its own";
 
 /// Lines of a document that run the program: in indented blocks, not in fenced ones.
@@ -153,9 +166,17 @@ run! {
     the_quick_start_runs_as_written: "README.md",
     the_first_hour_beside_cke_runs_as_written: "docs/from-ckecli.md",
     the_guide_runs_as_written: "docs/guide.md",
+    backup_and_recovery_run_as_written: "docs/how-to/backup-and-recover.md",
+    the_metal3_how_to_runs_as_written: "docs/how-to/metal3.md",
+    the_repair_how_to_runs_as_written: "docs/how-to/repair.md",
+    the_rolling_reboot_runs_as_written: "docs/how-to/rolling-reboot.md",
+    the_upgrade_runs_as_written: "docs/how-to/upgrade.md",
+    the_hand_over_runs_as_written: "docs/how-to/with-cke.md",
+    the_checks_of_a_set_up_without_cke_run_as_written: "docs/how-to/without-cke.md",
     host_setup_runs_as_written: "docs/packaging.md",
     the_sandbox_document_runs_as_written: "docs/sandbox.md",
     troubleshooting_runs_as_written: "docs/troubleshooting.md",
+    the_tutorial_runs_as_written: "docs/tutorial.md",
     windows_and_freezes_run_as_written: "docs/windows.md",
 }
 

@@ -1,4 +1,5 @@
-//! docs/guide.md, run as written: from an existing Kubernetes and an empty etcd to a finished reboot.
+//! docs/how-to/without-cke.md and docs/guide.md, run as written: from an existing Kubernetes and an empty etcd to a
+//! finished reboot.
 
 use std::{
     fs,
@@ -16,10 +17,12 @@ in_both_worlds! {
     the_guide_sets_up_a_site_without_cke_and_completes_a_reboot,
 }
 
-/// Commands of one section of the guide as written, comments included: a shell runs them.
-fn commands(section: &str) -> Vec<String> {
-    let text = include_str!("../../docs/guide.md");
-    let part = text.split(section).nth(1).unwrap_or_else(|| panic!("the guide has no {section:?}"));
+const GUIDE: &str = include_str!("../../docs/guide.md");
+const SET_UP: &str = include_str!("../../docs/how-to/without-cke.md");
+
+/// Commands of one section of a document as written, comments included: a shell runs them.
+fn commands(text: &str, section: &str) -> Vec<String> {
+    let part = text.split(section).nth(1).unwrap_or_else(|| panic!("the document has no {section:?}"));
     let part = part.split("\n#").next().expect("a part");
     part.lines().filter_map(|l| l.strip_prefix("    ")).map(str::to_owned).collect()
 }
@@ -59,10 +62,10 @@ fn the_guide_sets_up_a_site_without_cke_and_completes_a_reboot(world: &World) {
     world.add_nodes(&all);
     let reader = Shell::new(world.dir(), &world.config());
     let shell = |line: &str| reader.run(line);
-    let site = commands("### Without CKE");
+    let site = commands(SET_UP, "## 2. Create the definition");
     assert_eq!(site.len(), 4, "{site:?}");
     for line in site {
-        // the guide has three control planes, this site has one; stderr says what has to be set
+        // the document has three control planes, this site has one; stderr says what has to be set
         let line = line.replace("control-plane-count 3", "control-plane-count 1");
         if line.contains("cluster set") {
             let path = world.dir().join("cluster.yml");
@@ -85,7 +88,7 @@ fn the_guide_sets_up_a_site_without_cke_and_completes_a_reboot(world: &World) {
     let daemon = world.daemon("engine");
     daemon.ready();
     // the queue's commands, with an address of this site
-    let queueing = commands("## Queueing reboots");
+    let queueing = commands(GUIDE, "## Queueing reboots");
     let first = queueing.iter().find(|l| l.contains("rq add")).expect("the guide adds entries");
     let (succeeded, _, stderr) = shell(&first.replace("10.0.1.12", ""));
     assert!(succeeded && first.contains("10.0.1.11"), "{first}: {stderr}");

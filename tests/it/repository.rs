@@ -125,9 +125,11 @@ fn all_forms_of_module_paths_are_recognised() {
     assert_eq!(modules_in(text).into_iter().collect::<Vec<_>>(), ["a", "b", "d", "e"]);
 }
 
-/// The README and everything in docs, each with its name.
+/// The README and everything in docs and docs/how-to, each with its name.
 pub fn documents() -> Vec<(String, String)> {
-    let docs = fs::read_dir(Path::new(ROOT).join("docs")).expect("docs").map(|e| e.expect("an entry").path());
+    let entries =
+        ["docs", "docs/how-to"].into_iter().flat_map(|f| fs::read_dir(Path::new(ROOT).join(f)).expect("docs"));
+    let docs = entries.map(|e| e.expect("an entry").path());
     let mut paths: Vec<PathBuf> = docs.filter(|p| p.extension().is_some_and(|e| e == "md")).collect();
     paths.push(Path::new(ROOT).join("README.md"));
     paths.sort();
