@@ -20,27 +20,27 @@ pub fn refusal(asked: OperatorCommand, leadership: &Leadership, in_work: bool, h
     };
     let pretended = on(Mutation::OrderAcceptedAnyway);
     (refused && !pretended).then(|| {
-        let (said, word) = (&leadership.said, asked.word());
+        let (message, word) = (&leadership.message, asked.as_str());
         let why = match leadership.lead {
             LeaderKind::Cke => format!("CKE does not know `{word}` and would continue anyway"),
             LeaderKind::Yielding => format!("nothing new starts until then, and CKE does not know `{word}`"),
             LeaderKind::Unknown => format!("it is unknown whether `{word}` would be honoured"),
             LeaderKind::Cketerm | LeaderKind::Nobody => format!("`{word}` is not honoured"),
         };
-        format!("{said}: {why}; nothing was written. Instead: {}", asked.instead())
+        format!("{message}: {why}; nothing was written. Instead: {}", asked.instead())
     })
 }
 
 /// Returns a note for the operator about an accepted command, or `None` if there is nothing to add.
 pub fn note(asked: OperatorCommand, leadership: &Leadership) -> Option<String> {
-    let said = &leadership.said;
+    let message = &leadership.message;
     match acceptance(asked, leadership.lead) {
         Acceptance::Accepted | Acceptance::InWork | Acceptance::Refused => None,
         Acceptance::NextLeader => {
-            Some(format!("note: {said}: this takes effect once a cketerm engine leads; CKE would ignore it"))
+            Some(format!("note: {message}: this takes effect once a cketerm engine leads; CKE would ignore it"))
         }
         Acceptance::ForHandover => {
-            Some(format!("note: {said}: stored for the next cketerm leader, NOT IN FORCE until then"))
+            Some(format!("note: {message}: stored for the next cketerm leader, NOT IN FORCE until then"))
         }
     }
 }
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
     use crate::store::leadership::LeaderGuard;
 
-    fn led(lead: LeaderKind, said: &str) -> Leadership {
-        Leadership { lead, said: said.to_owned(), under: LeaderGuard::Nobody }
+    fn led(lead: LeaderKind, message: &str) -> Leadership {
+        Leadership { lead, message: message.to_owned(), under: LeaderGuard::Nobody }
     }
 
     #[test]

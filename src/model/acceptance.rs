@@ -180,7 +180,7 @@ impl OperatorCommand {
     }
 
     /// Returns the name of the command for messages.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Add => "add",
             Self::Cancel => "cancel",

@@ -37,8 +37,8 @@ fn cordons<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
     let cordons = view.node_writes.iter().filter(|w| w.engine && !w.before.unschedulable && w.after.unschedulable);
     let steps = cordons.filter_map(|w| {
         let address = hosts(view).into_iter().find(|host| w.before.addresses.iter().any(|a| a == host))?;
-        let what = format!("{} cordons {address}", w.requested.by);
-        Some(Step { at: w.requested.at, address, engine: w.requested.by.as_str(), what })
+        let what = format!("{} cordons {address}", w.request.by);
+        Some(Step { at: w.request.at, address, engine: w.request.by.as_str(), what })
     });
     steps.collect()
 }
@@ -52,11 +52,8 @@ fn power_downs<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
             p.what == PowerEvent::Begin && p.attempt == down.attempt && p.address == down.address && p.at <= down.at
         };
         let begin = power.iter().rev().find(same)?;
-        let engine = view
-            .leading()
-            .filter(|reported| reported.at <= begin.at)
-            .last()
-            .map_or("", |reported| reported.by.as_str());
+        let engine =
+            view.leading().filter(|report| report.at <= begin.at).last().map_or("", |report| report.by.as_str());
         let what = format!("{} takes {} down", down.entry, down.address);
         Some(Step { at: begin.at, address: &down.address, engine, what })
     });

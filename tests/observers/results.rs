@@ -58,8 +58,8 @@ fn missing_outcome(view: &View<'_>, index: u64, n: u32, end: &Power) -> Option<B
     if until > view.record.end {
         return None;
     }
-    let runs = |reported: &&EngineReport| reported.by == open.host;
-    if !throughout(view, from, until, runs) || !throughout(view, from, until, |reported| reported.leads) {
+    let runs = |report: &&EngineReport| report.by == open.host;
+    if !throughout(view, from, until, runs) || !throughout(view, from, until, |report| report.leads) {
         return None;
     }
     let was_paused = view.record.paused.iter().any(|(_, a, b)| *a <= until && *b >= from);
@@ -77,17 +77,17 @@ fn missing_outcome(view: &View<'_>, index: u64, n: u32, end: &Power) -> Option<B
 /// Reports whether such an engine reported all that time, and had seen the latest writes.
 fn throughout(view: &View<'_>, from: Timestamp, until: Timestamp, which: impl Fn(&&EngineReport) -> bool) -> bool {
     let mut last = from;
-    let reported = view.record.reported.iter().filter(|s| s.at >= from && s.at <= until).filter(|s| which(s));
-    for reported in reported {
-        if shift(last, MAX_REPORT_GAP) < reported.at {
+    let reports = view.record.reports.iter().filter(|s| s.at >= from && s.at <= until).filter(|s| which(s));
+    for report in reports {
+        if shift(last, MAX_REPORT_GAP) < report.at {
             return false;
         }
-        let lately = shift(reported.at, -MAX_VIEW_AGE);
+        let lately = shift(report.at, -MAX_VIEW_AGE);
         let seen = view.record.keys.partition_point(|k| k.at <= lately);
-        if seen.checked_sub(1).is_some_and(|i| view.record.keys[i].revision > reported.revision) {
+        if seen.checked_sub(1).is_some_and(|i| view.record.keys[i].revision > report.revision) {
             return false;
         }
-        last = reported.at;
+        last = report.at;
     }
     shift(last, MAX_REPORT_GAP) >= until
 }

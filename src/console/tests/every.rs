@@ -90,21 +90,21 @@ const BAD_STATES: &[BadState] = &[
         View::Reboots,
         |w| {
             w.store.error = Some(connection_refused());
-            w.store.line.retry = Some(BOOT + 97.0);
-            w.each_source(|source| source.heard = BOOT + 95.0);
+            w.store.watch_health.retry = Some(BOOT + 97.0);
+            w.each_source(|source| source.last_seen = BOOT + 95.0);
         },
         |app| {
             advance_clock(app);
             press(app, "X");
         },
     ),
-    ("etcd_slow", View::Reboots, |w| w.store.line.lag = 5, keep_app),
+    ("etcd_slow", View::Reboots, |w| w.store.watch_health.lag = 5, keep_app),
     (
         "kubernetes_lost",
         View::Nodes,
         |w| {
-            w.store.heard = BOOT + 95.0;
-            w.kube.line.retry = Some(BOOT + 99.0);
+            w.store.last_seen = BOOT + 95.0;
+            w.kube.link.retry = Some(BOOT + 99.0);
             let error = Some("nodes: GET /api/v1/nodes: no answer within 10 s".to_owned());
             w.each_source(|source| source.error.clone_from(&error));
         },

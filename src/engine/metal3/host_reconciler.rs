@@ -52,7 +52,7 @@ pub(super) struct HostReconciler {
     pub(super) asked: Asked,
     /// Time of the request for which this task ordered the machine to power off. It stays until the cycle is over,
     /// because the observed host may be an old version.
-    pub(super) told: Option<Timestamp>,
+    pub(super) ordered_off_for: Option<Timestamp>,
     /// The request that existed when this task started, and the boot time of the start. An earlier engine may have
     /// ordered the machine to power off.
     found: (Option<Timestamp>, Duration),
@@ -87,7 +87,7 @@ impl HostReconciler {
         let pending = Some(row.borrow()).filter(|host| host.pending()).and_then(|host| host.pending_reboot_since);
         let found = (pending, shared.actor.steady.now().boot);
         let asked = Asked::default();
-        Self { shared, row, bmc: None, system: None, last: None, asked, told: None, found, failures: 0 }
+        Self { shared, row, bmc: None, system: None, last: None, asked, ordered_off_for: None, found, failures: 0 }
     }
 
     /// Runs until the task is aborted, the host is gone, or no cycle may begin any more and this host has none under
@@ -122,9 +122,9 @@ impl HostReconciler {
     /// Reports whether a power cycle of the host is under way (MET-56). The machine was ordered to power off, or it is
     /// off and not on again yet, according to the host's status or the BMC.
     pub(super) fn is_cycle_under_way(&self, host: &HostRow) -> bool {
-        let told = self.told.is_some() && self.told == host.pending_reboot_since;
+        let ordered_off = self.ordered_off_for.is_some() && self.ordered_off_for == host.pending_reboot_since;
         let off = host.powered_on == Some(false) || self.last == Some(Power::Off);
-        host.pending() && is_present(host) && (told || off)
+        host.pending() && is_present(host) && (ordered_off || off)
     }
 
     /// Reports whether a cycle may be under way although the machine is on. The request was there when this task
@@ -191,9 +191,9 @@ impl HostReconciler {
             Step::RemoveBase | Step::RemoveAll => {
                 let all = step == Step::RemoveAll;
                 let why = if all { "it is deprovisioned" } else { "it is off" };
-                let (permit, told) = self.record_intent(host, "host reboot request removed", why, boot).await?;
+                let (permit, intent) = self.record_intent(host, "host reboot request removed", why, boot).await?;
                 let written = self.shared.actor.kube.remove_reboot_requests(&permit, host, all).await;
-                self.record_outcome(told, written)?;
+                self.record_outcome(intent, written)?;
             }
         }
         let asks = matches!(step, Step::Off(_) | Step::On);

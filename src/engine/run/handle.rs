@@ -138,7 +138,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         inventory_poller,
         metal3: Arc::new(metal3),
         metal3_seen,
-        told: Arc::default(),
+        notice_board: Arc::default(),
         steady,
         snap: Snapshot { engine, ..Snapshot::default() },
         running_campaign: None,

@@ -25,10 +25,10 @@ fn a_weekday_night_wraps_over_midnight() {
     let evening = at("2026-08-07T21:59:59+02:00[Europe/Berlin]");
     assert!(!nights.open(evening));
     assert_eq!(berlin(nights.next_open(evening)), "2026-08-07T22:00:00+02:00[Europe/Berlin]");
-    let stands = nights.stands(at("2026-08-07T23:30:00+02:00[Europe/Berlin]"));
-    assert!(stands.open);
-    assert_eq!(berlin(stands.closes), "2026-08-08T05:00:00+02:00[Europe/Berlin]");
-    assert_eq!(berlin(stands.opens), "2026-08-10T22:00:00+02:00[Europe/Berlin]", "over the weekend");
+    let window_state = nights.state_at(at("2026-08-07T23:30:00+02:00[Europe/Berlin]"));
+    assert!(window_state.open);
+    assert_eq!(berlin(window_state.closes), "2026-08-08T05:00:00+02:00[Europe/Berlin]");
+    assert_eq!(berlin(window_state.opens), "2026-08-10T22:00:00+02:00[Europe/Berlin]", "over the weekend");
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn i8_deny_beats_allow_and_no_allow_is_always() {
     let both = window("UTC", &["* 2 * * *"], &["* 2 1 * *"]);
     assert_eq!(both.next_open(at("2026-08-01T00:00:00Z")), Some(at("2026-08-02T02:00:00Z")));
     let never = window("UTC", &["* 2 * * *"], &["* 1-3 * * *"]);
-    assert_eq!(never.stands(at("2026-08-01T00:00:00Z")), WindowState { open: false, closes: None, opens: None });
+    assert_eq!(never.state_at(at("2026-08-01T00:00:00Z")), WindowState { open: false, closes: None, opens: None });
     let always = window("UTC", &[], &[]);
-    assert_eq!(always.stands(at("2026-08-01T00:00:00Z")), WindowState { open: true, closes: None, opens: None });
+    assert_eq!(always.state_at(at("2026-08-01T00:00:00Z")), WindowState { open: true, closes: None, opens: None });
 }
 
 #[test]

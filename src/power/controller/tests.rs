@@ -237,7 +237,7 @@ impl Simulation {
                 self.sent.clear();
             }
             Step::Off(mode) => {
-                self.sent.insert(mode.word(), self.now);
+                self.sent.insert(mode.as_str(), self.now);
                 if *mode == Mode::Hard || !self.ignores_soft {
                     self.power_offs += usize::from(self.on);
                     self.on = false;

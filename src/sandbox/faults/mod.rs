@@ -51,7 +51,7 @@ impl RequestFault {
     }
 
     /// Returns the name in traces and counters.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::DelayRequest(_) => "delayed-request",

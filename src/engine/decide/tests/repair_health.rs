@@ -79,7 +79,7 @@ fn i40_a_success_command_of_a_dead_leader_needs_an_operator() {
     };
     assert!(matches!(scene(10.0).repair_reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
     let unknown = scene(200.0);
-    assert_eq!(unknown.repairs(0).map(|e| e.word()), None, "neither run again nor succeeded");
+    assert_eq!(unknown.repairs(0).map(|e| e.as_str()), None, "neither run again nor succeeded");
     assert!(matches!(unknown.repair_reason(0), Reason::OutcomeUnknown { until: None, .. }));
     let retried = unknown.clone().order_repair(0, Verb::Retry, 10).command_of(0).unwrap();
     assert!(retried.success && retried.ordered_by.is_some());
@@ -115,7 +115,7 @@ fn an_api_server_repair_ends_once_healthy_ready_and_settled() {
         .watching(0, 0, 5000, ok())
         .health(0, CheckAnswer::Yes)
         .repair_work(0, |w| w.sound_since = None);
-    assert_eq!(long.repairs(0).map(|e| e.word()), None);
+    assert_eq!(long.repairs(0).map(|e| e.as_str()), None);
     // A failed repair ends at once.
     let failed = Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, Some(Ended::Exit(1)));
     assert!(matches!(failed.repair_ends(0), Some(End::Failed(_))));

@@ -142,7 +142,7 @@ impl Weeks {
                 result = EffectOutcome::Rechecked(FreshRead { at: self.boot(), node, pods });
             }
             Effect::Settle { .. } => {}
-            other => panic!("{} is not expected here", other.word()),
+            other => panic!("{} is not expected here", other.as_str()),
         }
         remember(&mut self.snap.work, id, &effect, &result, now);
     }
