@@ -85,11 +85,11 @@ fn row(name: &str, configured: Option<&Receiver>, stored_state: Option<&Stored<N
 }
 
 async fn list(context: &Context) -> Result<(), ActionError> {
-    let stored_state = context.store().await?.all_notifier_states().await?;
+    let stored_states = context.store().await?.all_notifier_states().await?;
     let configured: BTreeMap<&str, &Receiver> = context.settings.notices.iter().map(|r| (r.name.as_str(), r)).collect();
     let mut rows: Vec<Row> =
-        context.settings.notices.iter().map(|r| row(&r.name, Some(r), stored_state.get(&r.name))).collect();
-    let unconfigured = stored_state.iter().filter(|(name, _)| !configured.contains_key(name.as_str()));
+        context.settings.notices.iter().map(|r| row(&r.name, Some(r), stored_states.get(&r.name))).collect();
+    let unconfigured = stored_states.iter().filter(|(name, _)| !configured.contains_key(name.as_str()));
     rows.extend(unconfigured.map(|(name, record)| row(name, None, Some(record))));
     if context.output(Output::Table) != Output::Table {
         return context.out.value(&rows, context.output(Output::Table));

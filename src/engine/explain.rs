@@ -93,9 +93,9 @@ pub fn applying_state(
         engine: Engine { leading: Some(leading(last_seen)), ..Engine::default() },
         ..Snapshot::default()
     };
-    let decided_as_leader = decide(&snap, now).registry;
-    if decided_as_leader != Applying::Applies {
-        return decided_as_leader;
+    let state = decide(&snap, now).registry;
+    if state != Applying::Applies {
+        return state;
     }
     snap.engine = Engine::default();
     decide(&snap, now).registry

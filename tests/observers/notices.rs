@@ -54,11 +54,11 @@ fn announces_end(notice: &Value, entry: &str) -> bool {
 fn changed_notices(received: &[Received]) -> Vec<Breach> {
     let mut first: BTreeMap<&str, &Value> = BTreeMap::new();
     let mut found = Vec::new();
-    for notice_of in received {
-        let id = notice_of.notice["id"].as_str().unwrap_or_default();
-        if *first.entry(id).or_insert(&notice_of.notice) != &notice_of.notice {
-            let what = format!("{} delivers another notice under the id {id}", notice_of.by);
-            found.push(Breach { code: "notices", at: notice_of.at, what });
+    for one in received {
+        let id = one.notice["id"].as_str().unwrap_or_default();
+        if *first.entry(id).or_insert(&one.notice) != &one.notice {
+            let what = format!("{} delivers another notice under the id {id}", one.by);
+            found.push(Breach { code: "notices", at: one.at, what });
         }
     }
     found

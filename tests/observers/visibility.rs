@@ -35,8 +35,8 @@ pub fn i32(view: &View<'_>) -> Vec<Breach> {
         for (&index, line) in &view.entries {
             let there = line.get(report.revision).is_some()
                 && line.throughout(from, report.at, |l| l.is_some() && status(l) != Some(RebootStatus::Cancelled));
-            let recorded = !name(report.reasons.get(&index)).is_empty() || report.moving.contains(&index);
-            if !there || recorded {
+            let has_reason = !name(report.reasons.get(&index)).is_empty() || report.moving.contains(&index);
+            if !there || has_reason {
                 silent.remove(&(index, report.by.as_str()));
                 continue;
             }
@@ -131,11 +131,11 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
 /// Not covered: counts below zero or near the largest number, which only other programs can have written.
 pub fn i34(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for recorded in
+    for acknowledged in
         view.record.acknowledged.iter().filter(|t| matches!(t.command, AcknowledgedCommand::ResetBackoff(_)))
     {
-        if let Some(what) = super::acknowledged_commands::missing_change(view, recorded) {
-            found.push(Breach { code: "I34", at: recorded.at, what });
+        if let Some(what) = super::acknowledged_commands::missing_change(view, acknowledged) {
+            found.push(Breach { code: "I34", at: acknowledged.at, what });
         }
     }
     for step in view.entry_changes().iter().filter(|m| m.engine) {
@@ -220,9 +220,9 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let Some(calm) = view.record.calm_since else { return found };
     let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
-    for recorded in view.record.acknowledged.iter().filter(|t| t.at >= quiet) {
+    for acknowledged in view.record.acknowledged.iter().filter(|t| t.at >= quiet) {
         let one;
-        let all = match &recorded.command {
+        let all = match &acknowledged.command {
             AcknowledgedCommand::Cancel(index) => {
                 one = [*index];
                 &one[..]
@@ -230,16 +230,17 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
             AcknowledgedCommand::CancelAll(all) => all,
             _ => continue,
         };
-        let until = shift(recorded.at, 5.0 + view.ttl() / 12.0);
+        let until = shift(acknowledged.at, 5.0 + view.ttl() / 12.0);
         let led = view.candidates.iter().any(|c| {
             c.registered
-                && view.led(&c.lease, recorded.at, recorded.at)
+                && view.led(&c.lease, acknowledged.at, acknowledged.at)
                 && c.deleted.is_none_or(|(_, deleted)| deleted > until)
         });
         for index in all.iter().filter(|_| led && until <= view.record.end) {
-            let remains = view.entries.get(index).is_some_and(|l| l.throughout(recorded.at, until, |l| l.is_some()));
+            let remains =
+                view.entries.get(index).is_some_and(|l| l.throughout(acknowledged.at, until, |l| l.is_some()));
             if remains {
-                let what = format!("reboots/{index} was cancelled at {} and is still there", recorded.at);
+                let what = format!("reboots/{index} was cancelled at {} and is still there", acknowledged.at);
                 found.push(Breach { code: "I36", at: until, what });
             }
         }
@@ -327,7 +328,7 @@ fn drain_began(line: &Timeline<StoredReboot>, revision: i64) -> Option<Timestamp
 /// Not covered: metrics and screens.
 pub fn i39(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut recorded = std::collections::BTreeSet::new();
+    let mut reported = std::collections::BTreeSet::new();
     for report in view.leading() {
         let keys = &view.record.keys;
         let seen = keys[..keys.partition_point(|k| k.revision <= report.revision)].last();
@@ -358,7 +359,7 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                 }),
                 _ => false,
             };
-            if untrue && recorded.insert((index, reason_name.to_owned())) {
+            if untrue && reported.insert((index, reason_name.to_owned())) {
                 let what = format!("{} says of reboots/{index}: {reason}, which is not so", report.by);
                 found.push(Breach { code: "I39", at: report.at, what });
             }

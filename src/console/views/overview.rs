@@ -33,7 +33,7 @@ struct OverviewLine {
     spans: Vec<Span<'static>>,
 }
 
-fn described(label: &'static str, spans: Vec<Span<'static>>) -> OverviewLine {
+fn info_line(label: &'static str, spans: Vec<Span<'static>>) -> OverviewLine {
     OverviewLine { overview_row: None, label, spans }
 }
 
@@ -121,18 +121,18 @@ fn remaining_time(app: &App) -> Vec<OverviewLine> {
     let clock = |at| calendar::moment(app, at);
     let mut lines = Vec::new();
     for (work, what) in [(&app.summary.reboots, "reboot"), (&app.summary.repairs, "repair")] {
-        let spans = work.left.described(what, clock).into_iter().map(|(described, tone)| match tone {
-            Tone::Plain => Span::raw(described),
-            Tone::Trouble => text(described, theme.trouble),
-            Tone::Aside => text(described, theme.muted),
+        let spans = work.left.described(what, clock).into_iter().map(|(phrase, tone)| match tone {
+            Tone::Plain => Span::raw(phrase),
+            Tone::Trouble => text(phrase, theme.trouble),
+            Tone::Aside => text(phrase, theme.muted),
         });
         let spans: Vec<Span<'static>> = spans.collect();
         if !spans.is_empty() {
-            lines.push(described(if lines.is_empty() { "To go" } else { "" }, spans));
+            lines.push(info_line(if lines.is_empty() { "To go" } else { "" }, spans));
         }
     }
     if lines.is_empty() {
-        lines.push(described("To go", vec![text("both queues are done", theme.muted)]));
+        lines.push(info_line("To go", vec![text("both queues are done", theme.muted)]));
     }
     lines
 }
@@ -185,7 +185,7 @@ fn machines(app: &App) -> Vec<OverviewLine> {
         [one] => notes.push(format!("{}: {}", one.1, short_text::host(&app.seen, one).0)),
         all => notes.push(format!("{} to check: {}", all.len(), names(all))),
     }
-    let mut spans: Vec<Span> = notes.iter().map(|described| text(short_text::safe(described), theme.trouble)).collect();
+    let mut spans: Vec<Span> = notes.iter().map(|note| text(short_text::safe(note), theme.trouble)).collect();
     if !hosts.held.is_empty() {
         let separator = if spans.is_empty() { "" } else { "; " };
         spans.push(Span::raw(short_text::safe(&format!(
@@ -350,7 +350,7 @@ fn work(app: &App) -> Vec<OverviewLine> {
         });
     }
     if lines.is_empty() {
-        lines.push(described("", vec![text("nothing", theme.muted)]));
+        lines.push(info_line("", vec![text("nothing", theme.muted)]));
     }
     lines
 }
@@ -371,7 +371,7 @@ fn stuck(app: &App) -> Vec<OverviewLine> {
         stuck_line(app, group, overview_row)
     }));
     if lines.is_empty() {
-        lines.push(described("", vec![text("nothing", theme.good)]));
+        lines.push(info_line("", vec![text("nothing", theme.good)]));
     }
     lines
 }

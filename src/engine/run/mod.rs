@@ -299,7 +299,7 @@ impl Loop {
 
     /// Records the outcome of an effect in the memory.
     fn effect_completed(&mut self, done: Result<(String, EffectOutcome), tokio::task::JoinError>) {
-        let (machine, effect_completed) = match done {
+        let (machine, outcome) = match done {
             Ok(done) => done,
             // The task was aborted when leadership was lost; the maps were cleared then.
             Err(e) if e.is_cancelled() => return,
@@ -314,12 +314,12 @@ impl Loop {
         self.snap.in_flight.remove(&machine);
         self.checks.remove(&machine);
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
-        self.counters.ended(effect.as_str(), &effect_completed);
+        self.counters.ended(effect.as_str(), &outcome);
         let now = self.steady.now();
-        if !matches!(effect_completed, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
+        if !matches!(outcome, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
             self.stale.remove(&machine);
         }
-        let pause = match &effect_completed {
+        let pause = match &outcome {
             EffectOutcome::Lost => {
                 self.lose_leadership("a fenced write was refused");
                 return;
@@ -358,7 +358,7 @@ impl Loop {
             self.paused.insert(machine, at + seconds);
         }
         if let Some(id) = entry {
-            memory::remember(&mut self.snap.work, id, &effect, &effect_completed, now);
+            memory::remember(&mut self.snap.work, id, &effect, &outcome, now);
         }
     }
 

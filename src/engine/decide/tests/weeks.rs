@@ -62,7 +62,7 @@ enum SimEvent {
     Boots(String),
     Checked(EntryId, String),
     Freeze,
-    Mended,
+    Recovered,
     Nothing,
 }
 
@@ -173,7 +173,7 @@ impl Weeks {
             weeks.pod(&self::address(i));
         }
         weeks.schedule(seconds_between(weeks.wall, at(FROZEN[0])), SimEvent::Freeze);
-        weeks.schedule(seconds_between(weeks.wall, at(OUTAGE[1])), SimEvent::Mended);
+        weeks.schedule(seconds_between(weeks.wall, at(OUTAGE[1])), SimEvent::Recovered);
         weeks
     }
 

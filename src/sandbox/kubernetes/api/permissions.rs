@@ -128,14 +128,14 @@ impl Api {
         let status = match kind {
             "SelfSubjectAccessReview" => {
                 let spec = &review["spec"];
-                let requested = &spec["resourceAttributes"];
-                if requested.is_object() == spec["nonResourceAttributes"].is_object() {
+                let attributes = &spec["resourceAttributes"];
+                if attributes.is_object() == spec["nonResourceAttributes"].is_object() {
                     let text = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be \
                                 specified";
                     let field_errors = [("FieldValueInvalid", "spec.resourceAttributes", text.to_owned())];
                     return Err(StatusError::invalid("authorization.k8s.io", "", "", &field_errors));
                 }
-                let text = |field: &str| requested[field].as_str().unwrap_or_default();
+                let text = |field: &str| attributes[field].as_str().unwrap_or_default();
                 let slash = if text("subresource").is_empty() { "" } else { "/" };
                 let resource = format!("{}{slash}{}", text("resource"), text("subresource"));
                 if self.allowed(user, text("verb"), text("group"), &resource) {
