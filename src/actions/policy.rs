@@ -41,10 +41,10 @@ impl Operator {
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
         let on = audit_target(name, value);
         let note = AuditNote { who: &self.who, what: "policy set", on: &on, reason };
-        let asked = OperatorCommand::of_policy(name, value);
+        let command = OperatorCommand::of_policy(name, value);
         let set = self.store.update_policy_if(
             note,
-            |led| accept_policy_change(asked, led, self.handover),
+            |led| accept_policy_change(command, led, self.handover),
             |policy| {
                 *policy = with_field(policy, name, value, set_by)?;
                 Ok(())

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     decide::{Applying, decide},
     publish,
-    registry::{Asked, Good, Proposal, Registry},
+    registry::{Good, Proposal, QueryState, Registry},
     snapshot::{Engine, Leading, Snapshot},
 };
 use crate::{
@@ -84,7 +84,7 @@ pub fn applying_state(
         Some(nodes) => nodes.iter().for_each(|node| kube.put_node(node.clone())),
         None => store.registry.generated = None,
     }
-    let members = Asked { good: Some(good.clone()), error: None, at: Some(good.at) };
+    let members = QueryState { good: Some(good.clone()), error: None, at: Some(good.at) };
     let registry = Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() };
     let mut snap = Snapshot {
         store: Arc::new(store),

@@ -16,7 +16,7 @@ use crate::{
     },
     engine::{
         PreflightFault,
-        registry::{Asked, Registry},
+        registry::{QueryState, Registry},
     },
     model::{
         cketerm_records::Who,
@@ -175,7 +175,7 @@ fn every_view_shows_that_sabakan_is_lost_and_the_next_retry() {
     world.store.registry.url = Some(stored("url", 5, "http://sabakan/graphql".to_owned()));
     let mut seen = crate::engine::snapshot::Seen::clone(&world.seen());
     let error = Some("sabakan at http://sabakan/graphql answered 502 Bad Gateway".to_owned());
-    let members = Asked { good: None, error, at: Some(BOOT - 6.0) };
+    let members = QueryState { good: None, error, at: Some(BOOT - 6.0) };
     seen.snapshot.registry = std::sync::Arc::new(Registry { members, ..Registry::default() });
     let seen = std::sync::Arc::new(seen);
     for view in View::ALL {

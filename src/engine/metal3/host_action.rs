@@ -67,9 +67,11 @@ impl HostReconciler {
         // A refused request is repeated soon. After a refused soft power-off, a hard one follows at once.
         let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILURE_RETRY)) } else { now };
         match mode {
-            Some(Mode::Soft) => self.asked.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now }),
-            Some(Mode::Hard) => self.asked.hard = Some(at(limits.hard)),
-            None => self.asked.on = Some(at(limits.on)),
+            Some(Mode::Soft) => {
+                self.sent_orders.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now })
+            }
+            Some(Mode::Hard) => self.sent_orders.hard = Some(at(limits.hard)),
+            None => self.sent_orders.on = Some(at(limits.on)),
         }
         match answer {
             // A failed soft power-off is no error: a hard one follows.

@@ -35,7 +35,7 @@ const POWER_ERROR: &str = "power management error";
 
 /// Requests sent to the BMC for the current step, in boot time.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Asked {
+pub(super) struct SentOrders {
     pub(super) soft: Option<Duration>,
     pub(super) hard: Option<Duration>,
     pub(super) on: Option<Duration>,
@@ -49,7 +49,7 @@ pub(super) struct HostReconciler {
     pub(super) system: Option<System>,
     /// The BMC's last answer. A change counts when it was reported twice (MET-48).
     last: Option<Power>,
-    pub(super) asked: Asked,
+    pub(super) sent_orders: SentOrders,
     /// Time of the request for which this task ordered the machine to power off. It stays until the cycle is over,
     /// because the observed host may be an old version.
     pub(super) ordered_off_for: Option<Timestamp>,
@@ -86,8 +86,18 @@ impl HostReconciler {
     pub(super) fn new(shared: Arc<Shared>, row: watch::Receiver<Arc<HostRow>>) -> Self {
         let pending = Some(row.borrow()).filter(|host| host.pending()).and_then(|host| host.pending_reboot_since);
         let found = (pending, shared.actor.steady.now().boot);
-        let asked = Asked::default();
-        Self { shared, row, bmc: None, system: None, last: None, asked, ordered_off_for: None, found, failures: 0 }
+        let sent_orders = SentOrders::default();
+        Self {
+            shared,
+            row,
+            bmc: None,
+            system: None,
+            last: None,
+            sent_orders,
+            ordered_off_for: None,
+            found,
+            failures: 0,
+        }
     }
 
     /// Runs until the task is aborted, the host is gone, or no cycle may begin any more and this host has none under
@@ -170,23 +180,23 @@ impl HostReconciler {
                 self.write(host, "host register", "spec.externallyProvisioned", &status, boot).await?;
             }
             Step::Pending(at) => {
-                self.asked = Asked::default();
+                self.sent_orders = SentOrders::default();
                 let times = Times { pending_reboot_since: Some(*at), ..host.times() };
                 self.write_times(host, "host reboot asked", &requested_by(host), times, None, boot).await?;
                 return Ok(WRITE_EFFECT_WAIT);
             }
             Step::SeenOff => {
                 self.write(host, "host seen off", "reported by the BMC", &json!({"poweredOn": false}), boot).await?;
-                self.asked = Asked::default();
+                self.sent_orders = SentOrders::default();
             }
             Step::SeenOn(None) => {
                 self.write(host, "host seen on", "reported by the BMC", &json!({"poweredOn": true}), boot).await?;
-                self.asked = Asked::default();
+                self.sent_orders = SentOrders::default();
             }
             Step::SeenOn(Some(at)) => {
                 let times = Times { last_powered_on: Some(*at), ..host.times() };
                 self.write_times(host, "host seen on", "reported by the BMC", times, Some(true), boot).await?;
-                self.asked = Asked::default();
+                self.sent_orders = SentOrders::default();
             }
             Step::RemoveBase | Step::RemoveAll => {
                 let all = step == Step::RemoveAll;
@@ -203,7 +213,8 @@ impl HostReconciler {
     pub(super) fn decide(&self, host: &HostRow, power: &Power) -> Step {
         let now = self.shared.actor.steady.now();
         let ago = |at: Option<Duration>| at.map(|at| now.boot.saturating_sub(at));
-        let sent = Sent { soft: ago(self.asked.soft), hard: ago(self.asked.hard), on: ago(self.asked.on) };
+        let sent =
+            Sent { soft: ago(self.sent_orders.soft), hard: ago(self.sent_orders.hard), on: ago(self.sent_orders.on) };
         decide(host, power, &sent, &self.limits(), now.wall)
     }
 
@@ -226,7 +237,7 @@ impl HostReconciler {
             return Ok(WRITE_EFFECT_WAIT);
         }
         Ok(match why {
-            Why::UnknownPower | Why::Asked(_) => self.poll(),
+            Why::UnknownPower | Why::Requested(_) => self.poll(),
             // Somebody may press the power button.
             Why::Held(_) => self.poll() * 5,
             Why::Idle | Why::StaysOff | Why::Hindered(_) => {

@@ -269,10 +269,10 @@ impl HostSupervisor {
         }
         self.known_hosts = hosts.clone();
         let drops = self.shared.keeps.get() == Some(&false);
-        let (host_tasks, asked) = (&self.host_tasks, !self.shared.is_ending());
+        let (host_tasks, is_active) = (&self.host_tasks, !self.shared.is_ending());
         self.shared.show(|seen| {
             (seen.runs, seen.drops_times) = (barred.is_none(), drops);
-            seen.barred = barred.filter(|_| asked);
+            seen.barred = barred.filter(|_| is_active);
             let known = hosts.iter().filter(|(key, _)| host_tasks.contains_key(*key)).map(|(_, host)| host.full_name());
             seen.hosts = known.filter_map(|name| seen.hosts.get(&name).cloned().map(|seen| (name, seen))).collect();
         });

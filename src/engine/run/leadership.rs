@@ -328,7 +328,7 @@ impl Loop {
         let metal3 = Controller::start(Arc::clone(&actor), self.options.bmcs.clone(), Arc::clone(&self.metal3));
         let context = NotifierContext {
             actor: Arc::clone(&actor),
-            seen: self.tell.subscribe(),
+            seen: self.seen_sender.subscribe(),
             delivery: Delivery { http: self.options.webhooks.clone(), spawner: self.options.spawner.clone() },
             board: Arc::clone(&self.notice_board),
             counters: Arc::clone(&self.counters),

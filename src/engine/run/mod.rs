@@ -91,7 +91,7 @@ struct Loop {
     paused: BTreeMap<String, f64>,
     /// Number of effects in a row that were stale, by machine.
     stale: BTreeMap<String, u32>,
-    tell: watch::Sender<Arc<Seen>>,
+    seen_sender: watch::Sender<Arc<Seen>>,
     next_try: f64,
     next_publish: f64,
     next_prune: f64,
@@ -163,7 +163,7 @@ impl Loop {
         }
         let wake = decision.wake;
         let effects = std::mem::take(&mut decision.effects);
-        self.tell(decision, now);
+        self.publish_seen(decision, now);
         self.begin(effects, now);
         let until_wake =
             wake.map_or(TICK, |at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.001)).unwrap_or(TICK));
@@ -255,9 +255,9 @@ impl Loop {
         self.inventory_poller.want(leads || console, plans, again.then(|| secs(self.steady.now().boot)));
     }
 
-    fn tell(&self, decision: Decision, now: Now) {
+    fn publish_seen(&self, decision: Decision, now: Now) {
         let reasons = publish::merged(&self.snap, decision.reasons);
-        self.tell.send_replace(Arc::new(Seen {
+        self.seen_sender.send_replace(Arc::new(Seen {
             snapshot: self.snap.clone(),
             now,
             reasons: Arc::new(reasons),

@@ -104,7 +104,7 @@ fn windows_are_parsed_evaluated_and_serialized() {
 
 #[test]
 fn an_invalid_window_is_refused_with_its_field() {
-    for (text, said) in [
+    for (text, expected) in [
         ("allow: []", "missing field `time_zone`"),
         ("time_zone: Asia/Tokio", "did you mean Asia/Tokyo?"),
         ("time_zone: Mars/Olympus", "unknown time zone"),
@@ -117,7 +117,7 @@ fn an_invalid_window_is_refused_with_its_field() {
         ("time_zone: UTC\nqueues: [boot]", "unknown variant `boot`"),
     ] {
         let why = Windows::read(text).unwrap_err();
-        assert!(why.contains(said), "{text}: {why}");
+        assert!(why.contains(expected), "{text}: {why}");
         assert_eq!(why.matches("windows: ").count(), 1, "{text}: {why}");
     }
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     engine::{
         decide::{Decision, Effect, Registering},
-        registry::{Asked, Registry},
+        registry::{QueryState, Registry},
         snapshot::Snapshot,
     },
     sabakan::{Machines, State},
@@ -30,8 +30,11 @@ fn with_broken(cap: i64, states: &[(u8, &str)], others: u64) -> Snapshot {
     let mut snap = snapshot(&scene, 0, states);
     let list = machines(&scene, 0, states);
     let unhealthy = list.list.into_iter().filter(|m| m.state != State::Healthy).collect();
-    let broken =
-        Asked { good: Some(good(Machines { list: unhealthy, warnings: Vec::new() })), error: None, at: Some(BOOT) };
+    let broken = QueryState {
+        good: Some(good(Machines { list: unhealthy, warnings: Vec::new() })),
+        error: None,
+        at: Some(BOOT),
+    };
     snap.registry = Arc::new(Registry { broken, ..Registry::clone(&snap.registry) });
     snap
 }

@@ -7,7 +7,7 @@ use crate::{
     engine::{
         PreflightFault,
         decide::{Applying, Decision, Effect, Registering},
-        registry::{Asked, Good, Registry, propose},
+        registry::{Good, QueryState, Registry, propose},
         snapshot::Snapshot,
     },
     model::{
@@ -72,7 +72,7 @@ pub(super) fn snapshot(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Snap
     let mut snap = scene.snapshot();
     let good = good(machines(scene, spares, states));
     let proposal = propose(&snap.store, &good, None, now());
-    let members = Asked { good: Some(good), error: None, at: Some(BOOT - 5.0) };
+    let members = QueryState { good: Some(good), error: None, at: Some(BOOT - 5.0) };
     snap.registry = Arc::new(Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() });
     snap
 }

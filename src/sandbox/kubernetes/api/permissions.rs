@@ -80,8 +80,8 @@ impl Api {
         if tokens.is_empty() {
             return Caller::Trusted;
         }
-        let said = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let token = match said.split_once(' ') {
+        let header = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let token = match header.split_once(' ') {
             Some(("Bearer", token)) => token.trim().to_owned(),
             Some(("Basic", pair)) => password(pair).unwrap_or_default(),
             _ => return Caller::Anonymous,
@@ -103,8 +103,8 @@ impl Api {
                 let why = format!("User \"{}\" cannot {verb} resource \"{name}\"", call.user());
                 let group = if name == "selfsubjectreviews" { "authentication" } else { "authorization" };
                 let (group, within) = (format!("{group}.k8s.io"), "at the cluster scope");
-                let said = format!("{name}.{group} is forbidden: {why} in API group \"{group}\" {within}");
-                let mut status_error = StatusError::new(403, "Forbidden", said);
+                let message = format!("{name}.{group} is forbidden: {why} in API group \"{group}\" {within}");
+                let mut status_error = StatusError::new(403, "Forbidden", message);
                 status_error.body["details"] = json!({"group": group, "kind": name});
                 Err(status_error)
             }
