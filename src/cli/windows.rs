@@ -181,10 +181,10 @@ fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
 
 fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {
     let one = |(name, window): (Option<&str>, &Window)| {
-        let window_state = window.state_at(at);
+        let state = window.state_at(at);
         let openings: Vec<Value> =
             window.openings(at).take(n).map(|(opens, closes)| json!({"opens": opens, "closes": closes})).collect();
-        json!({"name": name, "open": window_state.open, "closes": window_state.closes, "opens": window_state.opens, "openings": openings})
+        json!({"name": name, "open": state.open, "closes": state.closes, "opens": state.opens, "openings": openings})
     };
     let windows = policy.windows.as_ref();
     json!({
