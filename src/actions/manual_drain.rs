@@ -82,7 +82,8 @@ pub(super) struct DrainContext<'a> {
     pub person: Person,
 }
 
-/// Drains a cordoned node. `claimed` returns the entry that works on the node now. `on_progress` is called on every change.
+/// Drains a cordoned node. `claimed` returns the entry that works on the node now. `on_progress` is called on every
+/// change.
 pub(super) async fn drain(
     context: &DrainContext<'_>,
     node: &NodeRow,

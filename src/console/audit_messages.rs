@@ -48,7 +48,8 @@ pub fn follow(app: &mut App) {
     }
 }
 
-/// Returns a note about the actions after this revision that are not kept any more: `6 earlier actions not listed here`.
+/// Returns a note about the actions after this revision that are not kept any more:
+/// `6 earlier actions not listed here`.
 pub fn omitted_notice(recent: &RecentRecords, revision: i64) -> Option<String> {
     let (dropped, at_least) = recent.dropped_after(revision);
     let least = if at_least { "at least " } else { "" };

@@ -304,8 +304,8 @@ impl Shared {
         }
     }
 
-    /// Records a sign of life and the change that came with it. `complete`: it was a whole list. `fresh_as_of`: the copy is
-    /// what the server had at that boot time, or newer.
+    /// Records a sign of life and the change that came with it. `complete`: it was a whole list. `fresh_as_of`: the
+    /// copy is what the server had at that boot time, or newer.
     pub(super) fn record_answer(
         &self,
         id: u64,

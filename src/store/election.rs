@@ -180,8 +180,8 @@ impl Candidacy {
     }
 }
 
-/// Registers an engine that does not campaign yet, under a lease of its own that nobody keeps alive, until `end_signal` ends.
-/// Commands that explain why nobody leads then show it.
+/// Registers an engine that does not campaign yet, under a lease of its own that nobody keeps alive, until `end_signal`
+/// ends. Commands that explain why nobody leads then show it.
 pub async fn defer_election(
     store: Store,
     ttl: Duration,

@@ -252,8 +252,8 @@ pub fn i18(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// Time of the last audit record before `at` of a deletion that names this pod: the drain that it belongs to. A slow request
-/// arrives later, perhaps in the next drain.
+/// Time of the last audit record before `at` of a deletion that names this pod: the drain that it belongs to. A slow
+/// request arrives later, perhaps in the next drain.
 fn deletion_recorded_at(view: &View<'_>, node: &str, pod: &Pod, at: Timestamp) -> Timestamp {
     let (on, name) = (format!("node {node}"), format!("{}/{}", pod.namespace, pod.name));
     let names_it = |change: &&KeyChange| {

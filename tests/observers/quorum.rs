@@ -75,7 +75,8 @@ fn unhealthy_members<'v>(view: &'v View<'_>, step: &Step<'_>) -> Option<Vec<&'v 
     let others: Vec<&str> = hosts(view).into_iter().filter(|host| *host != address && voted(host)).collect();
     let unhealthy: Vec<&str> =
         others.iter().copied().filter(|host| unhealthy_throughout(view, host, from, to)).collect();
-    // A member that clients do not reach counts as down where the others are a quorum without it: alarm or not, they vote.
+    // A member that clients do not reach counts as down where the others are a quorum without it: alarm or not, they
+    // vote.
     let unreachable = !held_throughout(view, address, from, to, |member| !member.unreachable);
     let vote = others.iter().filter(|host| !silent_throughout(view, host, from, to)).count();
     (!unhealthy.is_empty() && !(unreachable && vote * 2 > others.len() + 1)).then_some(unhealthy)

@@ -17,10 +17,10 @@ const MAX_VIEW_AGE: f64 = 8.0;
 /// Largest number of seconds between two reports of an engine.
 const MAX_REPORT_GAP: f64 = 3.0;
 
-/// I47, for each reboot command in the machines' log, where hosts keep results. `RECORDED_WITHIN` after it has ended and its
-/// leader no longer leads, its attempt has an outcome or is gone. The condition is that all that time an engine ran on
-/// its host and one led, both with a fresh copy of etcd. An attempt that is recorded as ended by itself did end so on
-/// its machine: the result of one command is never that of another.
+/// I47, for each reboot command in the machines' log, where hosts keep results. `RECORDED_WITHIN` after it has ended
+/// and its leader no longer leads, its attempt has an outcome or is gone. The condition is that all that time an engine
+/// ran on its host and one led, both with a fresh copy of etcd. An attempt that is recorded as ended by itself did end
+/// so on its machine: the result of one command is never that of another.
 ///
 /// Not covered: repairs.
 pub fn i47(view: &View<'_>) -> Vec<Breach> {

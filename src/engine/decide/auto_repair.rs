@@ -88,8 +88,8 @@ impl Pass<'_> {
 
 /// Returns the plan of automatic repair for an answer and the present queues. The subcommands use the same function.
 ///
-/// `kept` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]); `kube` shows
-/// which Nodes are Ready.
+/// `kept` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]); `kube`
+/// shows which Nodes are Ready.
 pub fn auto_repair_plan(
     store: &StoreView,
     good: &Good,

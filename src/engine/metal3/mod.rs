@@ -81,7 +81,8 @@ struct Shared {
     barred: Mutex<Option<String>>,
     /// Whether this engine is about to resign.
     retires: AtomicBool,
-    /// Signal that no cycle may begin any more, which wakes the host tasks. [`Shared::is_shutting_down`] is authoritative.
+    /// Signal that no cycle may begin any more, which wakes the host tasks. [`Shared::is_shutting_down`] is
+    /// authoritative.
     shutdown_signal: watch::Sender<bool>,
     /// Whether all hosts have been searched, since the shutdown began, for cycles without a task.
     surveyed: watch::Sender<bool>,
