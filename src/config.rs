@@ -6,8 +6,8 @@
 mod display;
 mod form;
 mod notices;
-mod place;
 pub mod schema;
+mod state_directory;
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     model::secret,
-    notices::{Receiver, UrlSource, Way},
+    notices::{Channel, Receiver, UrlSource},
     store::EtcdSettings,
 };
 
@@ -268,8 +268,10 @@ impl Settings {
     fn apply_file(&mut self, place: ConfigSource, path: &Path, text: &str) -> Result<(), ConfigError> {
         let (cke, secret) = form::take(self, place, path, text)?;
         self.files.push(path.to_owned());
-        let has_secret_url =
-            |r: &&Receiver| matches!(&r.way, Way::Webhook { url: UrlSource::Inline(url), .. } if url.has_secret_path());
+        let has_secret_url = |r: &&Receiver| match &r.channel {
+            Channel::Webhook { url: UrlSource::Inline(url), .. } => url.has_secret_path(),
+            Channel::Webhook { url: UrlSource::File(_), .. } | Channel::Program(_) => false,
+        };
         if let Some(receiver) = self.notices.iter().find(has_secret_url).filter(|_| !cke && is_world_readable(path)) {
             self.warnings.push(format!(
                 "{} can be read by everyone; if the URL of receiver {:?} is a secret, use url_file",

@@ -101,7 +101,7 @@ async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoRes
 async fn readyz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
     let seen = seen.borrow().clone();
     let store = &seen.snapshot.store;
-    if !store.synced || secs(seen.now.boot) - store.heard > 10.0 {
+    if !store.synced || secs(seen.now.boot) - store.last_seen > 10.0 {
         let why = store.error.clone().unwrap_or_else(|| "etcd has not been read yet".to_owned());
         return (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: etcd: {why}\n"));
     }

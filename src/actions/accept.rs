@@ -11,8 +11,8 @@ use crate::{
 pub(super) const MAX_CHECKS: usize = 3;
 
 /// Returns the message of a refusal, or `None` if the command is accepted.
-pub fn refusal(asked: OperatorCommand, leadership: &Leadership, in_work: bool, handover: bool) -> Option<String> {
-    let refused = match acceptance(asked, leadership.lead) {
+pub fn refusal(command: OperatorCommand, leadership: &Leadership, in_work: bool, handover: bool) -> Option<String> {
+    let refused = match acceptance(command, leadership.lead) {
         Acceptance::Accepted | Acceptance::NextLeader => false,
         Acceptance::InWork => !in_work,
         Acceptance::ForHandover => !handover,
@@ -20,43 +20,43 @@ pub fn refusal(asked: OperatorCommand, leadership: &Leadership, in_work: bool, h
     };
     let pretended = on(Mutation::OrderAcceptedAnyway);
     (refused && !pretended).then(|| {
-        let (said, word) = (&leadership.said, asked.word());
+        let (message, name) = (&leadership.message, command.as_str());
         let why = match leadership.lead {
-            LeaderKind::Cke => format!("CKE does not know `{word}` and would continue anyway"),
-            LeaderKind::Yielding => format!("nothing new starts until then, and CKE does not know `{word}`"),
-            LeaderKind::Unknown => format!("it is unknown whether `{word}` would be honoured"),
-            LeaderKind::Cketerm | LeaderKind::Nobody => format!("`{word}` is not honoured"),
+            LeaderKind::Cke => format!("CKE does not know `{name}` and would continue anyway"),
+            LeaderKind::Yielding => format!("nothing new starts until then, and CKE does not know `{name}`"),
+            LeaderKind::Unknown => format!("it is unknown whether `{name}` would be honoured"),
+            LeaderKind::Cketerm | LeaderKind::Nobody => format!("`{name}` is not honoured"),
         };
-        format!("{said}: {why}; nothing was written. Instead: {}", asked.instead())
+        format!("{message}: {why}; nothing was written. Instead: {}", command.instead())
     })
 }
 
 /// Returns a note for the operator about an accepted command, or `None` if there is nothing to add.
-pub fn note(asked: OperatorCommand, leadership: &Leadership) -> Option<String> {
-    let said = &leadership.said;
-    match acceptance(asked, leadership.lead) {
+pub fn note(command: OperatorCommand, leadership: &Leadership) -> Option<String> {
+    let message = &leadership.message;
+    match acceptance(command, leadership.lead) {
         Acceptance::Accepted | Acceptance::InWork | Acceptance::Refused => None,
         Acceptance::NextLeader => {
-            Some(format!("note: {said}: this takes effect once a cketerm engine leads; CKE would ignore it"))
+            Some(format!("note: {message}: this takes effect once a cketerm engine leads; CKE would ignore it"))
         }
         Acceptance::ForHandover => {
-            Some(format!("note: {said}: stored for the next cketerm leader, NOT IN FORCE until then"))
+            Some(format!("note: {message}: stored for the next cketerm leader, NOT IN FORCE until then"))
         }
     }
 }
 
 /// Applies the same table to a policy change, at the moment of its write.
 pub(super) fn accept_policy_change(
-    asked: OperatorCommand,
+    command: OperatorCommand,
     leadership: &Leadership,
     handover: bool,
 ) -> Result<Accepted, String> {
-    if let Some(why) = refusal(asked, leadership, false, handover) {
+    if let Some(why) = refusal(command, leadership, false, handover) {
         return Err(why);
     }
-    Ok(match acceptance(asked, leadership.lead) {
+    Ok(match acceptance(command, leadership.lead) {
         Acceptance::ForHandover => Accepted::ForHandover,
-        Acceptance::Accepted if asked.always() => Accepted::Anyway,
+        Acceptance::Accepted if command.always() => Accepted::Anyway,
         // the write is tied to this leader; if another one takes the lead before it, the command is judged again
         Acceptance::Accepted | Acceptance::NextLeader | Acceptance::InWork | Acceptance::Refused => Accepted::InForce,
     })
@@ -64,9 +64,9 @@ pub(super) fn accept_policy_change(
 
 impl Operator {
     /// Returns the current leadership if the leader honours this command, else the refusal.
-    pub(super) async fn accepted(&self, asked: OperatorCommand) -> Result<Leadership, ActionError> {
+    pub(super) async fn accepted(&self, command: OperatorCommand) -> Result<Leadership, ActionError> {
         let leadership = self.store.leadership().await?;
-        match refusal(asked, &leadership, false, self.handover) {
+        match refusal(command, &leadership, false, self.handover) {
             Some(why) => Err(ActionError::refused(why)),
             None => Ok(leadership),
         }
@@ -74,8 +74,8 @@ impl Operator {
 
     /// Returns a note for the operator about a command that was just accepted. It reads the leadership again, because
     /// the leader may have changed.
-    pub async fn acceptance_note(&self, asked: OperatorCommand) -> Option<String> {
-        note(asked, &self.store.leadership().await.ok()?)
+    pub async fn acceptance_note(&self, command: OperatorCommand) -> Option<String> {
+        note(command, &self.store.leadership().await.ok()?)
     }
 }
 
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
     use crate::store::leadership::LeaderGuard;
 
-    fn led(lead: LeaderKind, said: &str) -> Leadership {
-        Leadership { lead, said: said.to_owned(), under: LeaderGuard::Nobody }
+    fn led(lead: LeaderKind, message: &str) -> Leadership {
+        Leadership { lead, message: message.to_owned(), under: LeaderGuard::Nobody }
     }
 
     #[test]

@@ -177,9 +177,9 @@ impl Hosts {
 
     /// Waits until the host was seen off and on again after the request (MET-19). A removed annotation alone proves
     /// nothing.
-    pub async fn wait_until_rebooted(&self, asked: &HostRow, seconds: u64) -> Result<(), ActionError> {
+    pub async fn wait_until_rebooted(&self, requested_host: &HostRow, seconds: u64) -> Result<(), ActionError> {
         let until = Instant::now() + Duration::from_secs(seconds);
-        let (mut host, mut on, mut off) = (asked.clone(), false, false);
+        let (mut host, mut on, mut off) = (requested_host.clone(), false, false);
         loop {
             match host.powered_on {
                 Some(true) if off => return Ok(()),
@@ -189,11 +189,11 @@ impl Hosts {
             }
             if Instant::now() >= until {
                 let what = if off { "went off and is not on again" } else { "was not seen off" };
-                let name = asked.full_name();
+                let name = requested_host.full_name();
                 return Err(ActionError::failed(format!("{name} {what} after {seconds} s{}", state(&host))));
             }
             sleep(POLL).await;
-            if let Ok(now) = self.find(&asked.full_name()).await {
+            if let Ok(now) = self.find(&requested_host.full_name()).await {
                 host = now;
             }
         }

@@ -10,7 +10,7 @@ use crate::{
         host::{HostRow, Mode, ProofSource},
         kube::KubeView,
     },
-    store::operator::{AuditResult, Note},
+    store::operator::{AuditNote, AuditResult},
 };
 
 /// Longest wait of a fence for the proof that the host is off, in seconds. A soft shutdown that hangs is cut off long
@@ -68,7 +68,7 @@ impl Operator {
             return Err(ActionError::refused(format!("{name} was replaced by another host; nothing was done")));
         }
         let (what, on) = (action.what(), format!("host {name}"));
-        let note = || Note { who: &self.who, what: &what, on: &on, reason };
+        let note = || AuditNote { who: &self.who, what: &what, on: &on, reason };
         self.store.write(note(), "begun", Vec::new(), Vec::new()).await?;
         let answer = hosts.perform(name, &action).await;
         let result = answer.as_ref().map_or_else(|e| AuditResult::Failed(&e.text), |_| AuditResult::Done("done"));

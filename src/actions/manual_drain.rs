@@ -82,7 +82,8 @@ pub(super) struct DrainContext<'a> {
     pub person: Person,
 }
 
-/// Drains a cordoned node. `claimed` returns the entry that works on the node now. `on_progress` is called on every change.
+/// Drains a cordoned node. `claimed` returns the entry that works on the node now. `on_progress` is called on every
+/// change.
 pub(super) async fn drain(
     context: &DrainContext<'_>,
     node: &NodeRow,
@@ -191,7 +192,7 @@ impl DrainInput {
         let entry = RebootEntry::queued(ENTRY.index, &address);
         let entry = RebootEntry { last_transition_time: Some(now.wall), status: RebootStatus::Draining, ..entry };
         let policy = Policy { control_plane_probe: "node".to_owned(), ..Policy::default() };
-        let mut store = StoreView { revision: 1, heard: secs(now.boot), ..StoreView::default() };
+        let mut store = StoreView { revision: 1, last_seen: secs(now.boot), ..StoreView::default() };
         store.cluster = Some(stored(Definition { cluster, members }));
         store.policy = Some(stored(policy));
         store.reboots.entries.insert(ENTRY.index, stored(entry));
@@ -230,7 +231,7 @@ impl DrainInput {
         let store = Arc::make_mut(&mut self.snap.store);
         (store.synced, store.error) = (etcd.synced, etcd.error.clone());
         if etcd.synced {
-            store.heard = etcd.heard;
+            store.last_seen = etcd.last_seen;
         }
         if let Some(leading) = &mut self.snap.engine.leading {
             leading.acknowledged = secs(now.boot);
@@ -270,7 +271,7 @@ mod tests {
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
             kube.sources.insert(
                 source.to_owned(),
-                SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None, forbidden: false },
+                SourceState { synced: true, last_seen: 1000.0, fresh_as_of: 1000.0, error: None, forbidden: false },
             );
         }
         kube.put_node(node.clone());
@@ -285,7 +286,7 @@ mod tests {
         };
         let pods = NodePods {
             synced: true,
-            proved: 1000.0,
+            fresh_as_of: 1000.0,
             pods: std::iter::once(("web".to_owned(), Arc::new(pod))).collect(),
         };
         kube.pods.insert(node.name.clone(), pods);
@@ -297,11 +298,11 @@ mod tests {
     fn i20_a_manual_drain_pauses_until_etcd_is_read_and_while_etcd_is_stale() {
         let (node, kube) = cluster();
         let now = Now { boot: Duration::from_secs(1000), wall: Timestamp::UNIX_EPOCH };
-        let planned_effects = |synced: bool, heard: f64| {
-            let etcd = StoreView { heard, synced, ..StoreView::default() };
+        let planned_effects = |synced: bool, last_seen: f64| {
+            let etcd = StoreView { last_seen, synced, ..StoreView::default() };
             let mut input = DrainInput::new(None, &node, now);
             input.update(&kube, &etcd, now).unwrap();
-            decide(&input.snap, now).effects.into_iter().map(|p| p.effect.word()).collect::<Vec<_>>()
+            decide(&input.snap, now).effects.into_iter().map(|p| p.effect.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(planned_effects(true, 999.0), ["previewing"]);
         assert!(planned_effects(false, 0.0).is_empty(), "not read yet");

@@ -53,7 +53,7 @@ use crate::{
     store::{
         Store,
         keys::SwitchName,
-        operator::{AuditResult, Note},
+        operator::{AuditNote, AuditResult},
         queue::SwitchChange,
     },
 };
@@ -119,7 +119,7 @@ impl Operator {
         let failure = answer.as_ref().err().map(ToString::to_string);
         let result = failure.as_deref().map_or(AuditResult::Done("done"), AuditResult::Failed);
         let what = if keep { "node keep-cordoned" } else { "node give the cordon back" };
-        let record = Note { who: &self.who, what, on: &format!("node {node}"), reason };
+        let record = AuditNote { who: &self.who, what, on: &format!("node {node}"), reason };
         let audited = self.store.write(record, result, Vec::new(), Vec::new()).await;
         answer.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))?;
         audited.map_err(|e| ActionError::failed(format!("node {node}: done, but not recorded in the audit: {e}")))?;

@@ -15,7 +15,7 @@ use crate::{
     },
     store::{
         live::Live,
-        operator::{AuditResult, Note},
+        operator::{AuditNote, AuditResult},
         view::StoreView,
     },
 };
@@ -161,7 +161,7 @@ impl Operator {
         reason: Option<&str>,
         result: AuditResult<'_>,
     ) -> Result<(), ActionError> {
-        let note = Note { who: &self.who, what, on: &format!("node {on}"), reason };
+        let note = AuditNote { who: &self.who, what, on: &format!("node {on}"), reason };
         let recorded = self.store.write(note, result, Vec::new(), Vec::new()).await;
         recorded
             .map(drop)

@@ -16,7 +16,7 @@ use crate::{
         text::nearest,
         window::Windows,
     },
-    store::operator::Note,
+    store::operator::AuditNote,
 };
 
 /// Policy fields that are written as YAML or JSON, or as `none`.
@@ -40,11 +40,11 @@ impl Operator {
         let set_by = SetBy { who: &self.who, now: self.store.clock().wall() };
         with_field(&Policy::default(), name, value, set_by).map_err(ActionError::misused)?;
         let on = audit_target(name, value);
-        let note = Note { who: &self.who, what: "policy set", on: &on, reason };
-        let asked = OperatorCommand::of_policy(name, value);
+        let note = AuditNote { who: &self.who, what: "policy set", on: &on, reason };
+        let command = OperatorCommand::of_policy(name, value);
         let set = self.store.update_policy_if(
             note,
-            |led| accept_policy_change(asked, led, self.handover),
+            |led| accept_policy_change(command, led, self.handover),
             |policy| {
                 *policy = with_field(policy, name, value, set_by)?;
                 Ok(())
@@ -61,7 +61,7 @@ impl Operator {
         let freeze = Freeze { until, reason: reason.clone(), who: self.who.clone(), unknown: Map::new() };
         let mut before = None;
         let on = format!("both queues until {until}");
-        let note = Note { who: &self.who, what: "freeze", on: &on, reason: Some(&reason) };
+        let note = AuditNote { who: &self.who, what: "freeze", on: &on, reason: Some(&reason) };
         let set = self.store.update_policy_if(
             note,
             |led| accept_policy_change(OperatorCommand::Freeze, led, self.handover),
@@ -78,7 +78,7 @@ impl Operator {
     pub async fn unfreeze(&self, reason: Option<&str>) -> Result<Option<Freeze>, ActionError> {
         let now = self.store.clock().wall();
         let mut before = None;
-        let note = Note { who: &self.who, what: "unfreeze", on: "both queues", reason };
+        let note = AuditNote { who: &self.who, what: "unfreeze", on: "both queues", reason };
         let set = self.store.update_policy(note, |policy| {
             before = policy.freeze.take().filter(|freeze| freeze.holds(now));
             Ok(())

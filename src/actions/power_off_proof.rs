@@ -164,12 +164,17 @@ impl PowerOffProof {
 
 impl Hosts {
     /// Waits until the host is proven to be off while cketerm's key is on it, and then checks once more (MET-25), as
-    /// fencing needs it. `asked` is the host right after the write.
-    pub async fn wait_until_off(&self, asked: &HostRow, key: &str, seconds: u64) -> Result<ProofSource, ActionError> {
-        let proof = self.proof(asked).await;
+    /// fencing needs it. `requested_host` is the host right after the write.
+    pub async fn wait_until_off(
+        &self,
+        requested_host: &HostRow,
+        key: &str,
+        seconds: u64,
+    ) -> Result<ProofSource, ActionError> {
+        let proof = self.proof(requested_host).await;
         let answer = async {
-            let by = self.watch(asked, key, seconds, &proof).await?;
-            self.final_check(asked, proof.node.as_deref(), key, by, &proof).await.map(|()| by)
+            let by = self.watch(requested_host, key, seconds, &proof).await?;
+            self.final_check(requested_host, proof.node.as_deref(), key, by, &proof).await.map(|()| by)
         };
         let answer = answer.await;
         proof.close().await;
@@ -193,29 +198,29 @@ impl Hosts {
     /// Watches the host, and queries its BMC meanwhile.
     pub(super) async fn watch(
         &self,
-        asked: &HostRow,
+        requested_host: &HostRow,
         key: &str,
         seconds: u64,
         proof: &PowerOffProof,
     ) -> Result<ProofSource, ActionError> {
         tokio::select! {
             biased;
-            answer = self.watch_host(asked, key, seconds, proof) => answer,
+            answer = self.watch_host(requested_host, key, seconds, proof) => answer,
             () = proof.poll_until_dropped() => Err(ActionError::failed("the BMC is no longer queried; try again")),
         }
     }
 
     async fn watch_host(
         &self,
-        asked: &HostRow,
+        requested_host: &HostRow,
         key: &str,
         seconds: u64,
         proof: &PowerOffProof,
     ) -> Result<ProofSource, ActionError> {
         let until = Instant::now() + Duration::from_secs(seconds);
-        let name = asked.full_name();
+        let name = requested_host.full_name();
         let mut watching = PowerWatch::default();
-        let mut host = asked.clone();
+        let mut host = requested_host.clone();
         loop {
             match watching.look(&host, key, proof.proves()) {
                 PowerObservation::Off(by) => return Ok(by),
@@ -242,13 +247,13 @@ impl Hosts {
     /// Node is Ready, the BMC's answer is wrong.
     pub(super) async fn final_check(
         &self,
-        asked: &HostRow,
+        requested_host: &HostRow,
         node: Option<&str>,
         key: &str,
         by: ProofSource,
         proof: &PowerOffProof,
     ) -> Result<(), ActionError> {
-        let name = asked.full_name();
+        let name = requested_host.full_name();
         match proof.query().await {
             PowerReport::Off => {}
             PowerReport::None(_) if by == ProofSource::Change => {}
@@ -264,7 +269,7 @@ impl Hosts {
             }
         }
         let host = self.find(&name).await?;
-        if host.uid != asked.uid || !host.asked.keys.contains_key(key) {
+        if host.uid != requested_host.uid || !host.asked.keys.contains_key(key) {
             return Err(key_removed(&name, key));
         }
         if host.powered_on != Some(false) {

@@ -146,11 +146,11 @@ impl Operator {
             }
             (seen.or(Some(revision)), view.leadership(), in_work)
         };
-        let asked = OperatorCommand::from(verb);
-        if let Some(why) = refusal(asked, &leadership, in_work, false) {
+        let command = OperatorCommand::from(verb);
+        if let Some(why) = refusal(command, &leadership, in_work, false) {
             return Err(ActionError::refused(format!("{verb} of {entry} is refused: {why}")));
         }
-        Ok((seen, (!asked.always()).then_some(leadership.under)))
+        Ok((seen, (!command.always()).then_some(leadership.under)))
     }
 
     /// Returns a warning for the order `done` if the Node of the entry's machine is not Ready, because cketerm does not
@@ -210,14 +210,14 @@ impl Operator {
     async fn node_uids(&self, addresses: &[String], cluster: &Cluster, members: &Members) -> BTreeMap<String, String> {
         let Some(kube) = &self.kube else { return BTreeMap::new() };
         let named: Vec<&Node> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
-        let asked = async {
+        let request = async {
             if named.len() > SINGLE_NODE_READS {
                 return kube.nodes().await.unwrap_or_default();
             }
             let each = named.iter().map(|member| kube.node(member.node_name()));
             futures::future::join_all(each).await.into_iter().filter_map(|row| row.ok().flatten()).collect()
         };
-        let rows: Vec<NodeRow> = tokio::time::timeout(TIMEOUT, asked).await.unwrap_or_default();
+        let rows: Vec<NodeRow> = tokio::time::timeout(TIMEOUT, request).await.unwrap_or_default();
         let by_name: BTreeMap<&str, &str> = rows.iter().map(|r| (r.name.as_str(), r.uid.as_str())).collect();
         let uid = |member: &&Node| Some((member.address.clone(), (*by_name.get(member.node_name())?).to_owned()));
         named.iter().filter_map(uid).collect()

@@ -8,7 +8,7 @@ use crate::{
         cluster::{parse, written},
     },
     sabakan::{Template, variables},
-    store::{keys::SwitchName, operator::Note},
+    store::{keys::SwitchName, operator::AuditNote},
 };
 
 impl Operator {
@@ -16,7 +16,7 @@ impl Operator {
     /// does. Returns the stored URL.
     pub async fn set_sabakan_url(&self, url: &str, reason: Option<&str>) -> Result<String, ActionError> {
         let stored = graphql_url(url).map_err(ActionError::failed)?;
-        let note = Note { who: &self.who, what: "sabakan set-url", on: &stored, reason };
+        let note = AuditNote { who: &self.who, what: "sabakan set-url", on: &stored, reason };
         self.store.put_raw(&self.store.keys().sabakan("url"), &stored, None, note).await?;
         Ok(stored)
     }
@@ -26,7 +26,7 @@ impl Operator {
         let template = parse(text).map_err(|e| ActionError::failed(format!("the template {e}")))?;
         let judged = Template::parse_value(&template)
             .map_err(|e| ActionError::failed(format!("the template was not set:\n{}", e.0.join("\n"))))?;
-        let note = Note { who: &self.who, what: "sabakan set-template", on: "sabakan/template", reason };
+        let note = AuditNote { who: &self.who, what: "sabakan set-template", on: "sabakan/template", reason };
         let key = self.store.keys().sabakan("template");
         self.store.put_raw(&key, &written(&template).to_string(), None, note).await?;
         Ok(judged.warnings)
@@ -63,7 +63,7 @@ impl Operator {
         let (keys, what) = (self.store.keys(), format!("{} set-variables", of.folder()));
         let key =
             if of == SwitchName::AutoRepair { keys.auto_repair_variables() } else { keys.sabakan("query-variables") };
-        let note = Note { who: &self.who, what: &what, on: "query-variables", reason };
+        let note = AuditNote { who: &self.who, what: &what, on: "query-variables", reason };
         self.store.put_raw(&key, text, None, note).await?;
         Ok(())
     }

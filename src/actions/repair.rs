@@ -78,8 +78,8 @@ impl Operator {
     /// Returns the UID of the machine's Node, if Kubernetes answers in time.
     async fn uid_of(&self, cluster: &Cluster, members: &Members, address: &str) -> Option<String> {
         let (kube, member) = (self.kube.as_ref()?, members.by_address(cluster, address)?);
-        let asked = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await;
-        Some(asked.ok()?.ok()??.uid)
+        let answer = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await;
+        Some(answer.ok()?.ok()??.uid)
     }
 }
 

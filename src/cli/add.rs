@@ -17,7 +17,7 @@ use crate::{
     model::selector::Selector,
 };
 
-/// Which nodes, and how.
+/// Nodes to add, and options of the entries.
 #[derive(Args, Debug)]
 pub struct AddArgs {
     /// File of node addresses (- = standard input); with selectors, only those that match

@@ -69,7 +69,7 @@ pub struct Globals {
     /// Output format; the default depends on the subcommand
     #[arg(short, long, global = true, env = "CKETERM_OUTPUT", hide_env_values = true, help_heading = "Global options")]
     pub output: Option<AskedOutput>,
-    /// When to use colours
+    /// Coloured output
     #[arg(
         long,
         global = true,
@@ -181,70 +181,70 @@ pub enum Command {
     /// Reboot queue
     #[command(visible_alias = "rq", subcommand_required = true, arg_required_else_help = true)]
     RebootQueue {
-        /// What to do with it.
+        /// Subcommand.
         #[command(subcommand)]
         command: RebootCommand,
     },
     /// Repair queue
     #[command(subcommand_required = true, arg_required_else_help = true)]
     RepairQueue {
-        /// What to do with it.
+        /// Subcommand.
         #[command(subcommand)]
         command: RepairCommand,
     },
     /// Cluster definition generated from sabakan, the registry of machines
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Sabakan {
-        /// What to do with it.
+        /// Subcommand.
         #[command(subcommand)]
         command: SabakanCommand,
     },
     /// Automatic repairs of machines that sabakan reports as broken
     #[command(subcommand_required = true, arg_required_else_help = true)]
     AutoRepair {
-        /// What to do with it.
+        /// Subcommand.
         #[command(subcommand)]
         command: AutoRepairCommand,
     },
     /// Limits set by administrators
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Constraints {
-        /// What to do with them.
+        /// Subcommand.
         #[command(subcommand)]
         command: ConstraintsCommand,
     },
     /// Cluster definition and cluster identity
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Cluster {
-        /// What to do with it.
+        /// Subcommand.
         #[command(subcommand)]
         command: ClusterCommand,
     },
     /// Machines that sabakan knows
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Machines {
-        /// What to do with them.
+        /// Subcommand.
         #[command(subcommand)]
         command: MachinesCommand,
     },
     /// Nodes of Kubernetes and of the definition
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Nodes {
-        /// What to do with them.
+        /// Subcommand.
         #[command(subcommand)]
         command: NodesCommand,
     },
     /// Notices to chat, mail and pagers
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Notices {
-        /// What to do with them.
+        /// Subcommand.
         #[command(subcommand)]
         command: NoticesCommand,
     },
     /// Settings in etcd that every cketerm leader follows
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Policy {
-        /// What to do with it.
+        /// Subcommand.
         #[command(subcommand)]
         command: PolicyCommand,
     },
@@ -261,14 +261,14 @@ pub enum Command {
     /// Metal3 BareMetalHosts, through Metal3's reboot interface
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Hosts {
-        /// What to do with them.
+        /// Subcommand.
         #[command(subcommand)]
         command: HostsCommand,
     },
     /// Turn machines off and on through their BMCs
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Power {
-        /// What to do with which machine.
+        /// Subcommand.
         #[command(subcommand)]
         command: PowerCommand,
     },
@@ -287,21 +287,21 @@ pub enum Command {
     /// Local settings
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Config {
-        /// What to do with them.
+        /// Subcommand.
         #[command(subcommand)]
         command: ConfigCommand,
     },
     /// Simulated data centre, without the console
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Sandbox {
-        /// What to do with it.
+        /// Subcommand.
         #[command(subcommand)]
         command: SandboxCommand,
     },
     /// Themes of the console
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Theme {
-        /// What to do with them.
+        /// Subcommand.
         #[command(subcommand)]
         command: ThemeCommand,
     },
@@ -369,7 +369,7 @@ impl Cli {
     }
 }
 
-/// Why, for the audit.
+/// Reason of a change, for the audit.
 #[derive(Args, Clone, Debug)]
 pub struct Reason {
     /// Reason or ticket, for the audit record

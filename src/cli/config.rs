@@ -65,7 +65,7 @@ fn show(s: &Settings, context: &Context) -> Result<(), ActionError> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
     let set = |there: bool| if there { "(set)" } else { "" }.to_owned();
     let (e, members) = (&s.etcd, s.cluster_etcd.as_ref());
-    let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.way)).collect();
+    let receivers: Vec<String> = s.notices.iter().map(|r| format!("{} ({})", r.name, r.channel)).collect();
     let keys = s.console.keys.iter().map(|(name, keys)| format!("{name}: {}", keys.join(" or ")));
     let rows = [
         ("etcd.endpoints", e.masked_endpoints().join(",")),

@@ -32,20 +32,20 @@ pub async fn diff(nodes: bool, context: &Context) -> Result<(), ActionError> {
     if nodes {
         return print_sync(&look, context);
     }
-    let (proposed, standing) = look.standing()?;
+    let (proposed, applying) = look.proposed_with_state()?;
     let gate_reason = pending_gate(&look.view, &proposed, look.store.clock().wall());
     match context.output(Output::Table) {
         Output::Table => {
             for warning in proposed.plan.warnings.iter().filter(|_| proposed.plan.changed) {
                 context.print_message(&format!("warning: {warning}"));
             }
-            context.out.text(text(&proposed, &status_lines(&proposed, &standing, gate_reason)))
+            context.out.text(text(&proposed, &status_lines(&proposed, &applying, gate_reason)))
         }
         form => context.out.value(
             &json!({
                 "action": proposed.plan.action, "reason": proposed.plan.reason, "changed": proposed.plan.changed,
                 "digest": proposed.digest, "gate": gate_reason, "nodes": proposed.change.nodes, "fields": proposed.change.fields,
-                "warnings": proposed.plan.warnings, "applying": standing,
+                "warnings": proposed.plan.warnings, "applying": applying,
             }),
             form,
         ),
@@ -61,9 +61,9 @@ fn pending_gate<'a>(view: &StoreView, proposed: &'a Proposed, now: Timestamp) ->
 }
 
 /// Returns the state of applying, one line each.
-fn status_lines(proposed: &Proposed, standing: &Applying, gate_reason: Option<&str>) -> Vec<String> {
+fn status_lines(proposed: &Proposed, applying: &Applying, gate_reason: Option<&str>) -> Vec<String> {
     let gate = gate_reason.map(|why| format!("waits for approval of {}: {why}", proposed.digest));
-    let now = match standing {
+    let now = match applying {
         Applying::Off | Applying::Settled | Applying::Approval(..) => None,
         Applying::Disabled(why) => Some(format!("is not applied: {why}")),
         Applying::Error(why) => Some(format!("cannot be applied: {why}")),
@@ -162,9 +162,9 @@ fn print_sync(look: &RegistryView, context: &Context) -> Result<(), ActionError>
 /// `sabakan approve [DIGEST]`: approves the pending change.
 pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Context) -> Result<(), ActionError> {
     let look = look(context, Question::Members).await?;
-    let (proposed, standing) = look.standing()?;
+    let (proposed, applying) = look.proposed_with_state()?;
     let nothing = |why: &str| Err(ActionError::refused(format!("no change waits for approval: {why}")));
-    match &standing {
+    match &applying {
         Applying::Disabled(why) | Applying::Error(why) => return nothing(why),
         Applying::Waits(why) if look.view.registry.hold.is_some() => {
             return Err(ActionError::refused(format!("nothing is approved while applying is {why}")));

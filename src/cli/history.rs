@@ -31,7 +31,7 @@ use crate::{
 /// Number of entries above which one read of the whole history replaces single reads.
 const MAX_SINGLE_READS: usize = 20;
 
-/// What to print.
+/// Selection of the records to print.
 #[derive(Args, Debug)]
 pub struct HistoryArgs {
     #[command(flatten)]

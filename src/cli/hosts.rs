@@ -19,13 +19,13 @@ pub enum HostsCommand {
     List,
     /// Request one power cycle
     Reboot {
-        /// Which host, and how.
+        /// The host, and options of the request.
         #[command(flatten)]
         how: PowerArgs,
     },
     /// Turn a host off, and hold it off until `release`
     Hold {
-        /// Which host, and how.
+        /// The host, and options of the request.
         #[command(flatten)]
         how: PowerArgs,
         /// Hold under the key cketerm-NAME instead of cketerm
@@ -49,7 +49,7 @@ pub enum HostsCommand {
     },
 }
 
-/// Which host, and how.
+/// A host, and options of the request.
 #[derive(Args, Debug)]
 pub struct PowerArgs {
     /// NAME, NAMESPACE/NAME, or the address of its Node.

@@ -17,7 +17,7 @@ use crate::{
 /// Number of values that `-f` prints before it follows, without `-n`.
 const DEFAULT_BEFORE_FOLLOWING: usize = 20;
 
-/// How much of a roll.
+/// Number of records to print, and whether to follow new ones.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ListingArgs {
     /// Number of newest records; 0 = all

@@ -60,7 +60,8 @@ pub async fn run(word: NoticesCommand, context: &Context) -> Result<(), ActionEr
 #[derive(Serialize)]
 struct Row {
     name: String,
-    way: Option<String>,
+    #[serde(rename = "way")]
+    channel: Option<String>,
     kinds: Vec<Kind>,
     pending: u64,
     delivered: Option<jiff::Timestamp>,
@@ -74,7 +75,7 @@ fn row(name: &str, configured: Option<&Receiver>, stored_state: Option<&Stored<N
     let trouble = record.and_then(|t| t.trouble.as_ref());
     Row {
         name: name.to_owned(),
-        way: configured.map(|r| r.way.to_string()),
+        channel: configured.map(|r| r.channel.to_string()),
         kinds: configured.map(|r| r.kinds.iter().copied().collect()).unwrap_or_default(),
         pending: record.map_or(0, |t| t.pending.iter().map(|p| p.notice.count).sum()),
         delivered: record.and_then(|t| t.delivered),
@@ -84,18 +85,18 @@ fn row(name: &str, configured: Option<&Receiver>, stored_state: Option<&Stored<N
 }
 
 async fn list(context: &Context) -> Result<(), ActionError> {
-    let stored_state = context.store().await?.all_notifier_states().await?;
+    let stored_states = context.store().await?.all_notifier_states().await?;
     let configured: BTreeMap<&str, &Receiver> = context.settings.notices.iter().map(|r| (r.name.as_str(), r)).collect();
     let mut rows: Vec<Row> =
-        context.settings.notices.iter().map(|r| row(&r.name, Some(r), stored_state.get(&r.name))).collect();
-    let unconfigured = stored_state.iter().filter(|(name, _)| !configured.contains_key(name.as_str()));
+        context.settings.notices.iter().map(|r| row(&r.name, Some(r), stored_states.get(&r.name))).collect();
+    let unconfigured = stored_states.iter().filter(|(name, _)| !configured.contains_key(name.as_str()));
     rows.extend(unconfigured.map(|(name, record)| row(name, None, Some(record))));
     if context.output(Output::Table) != Output::Table {
         return context.out.value(&rows, context.output(Output::Table));
     }
     let time = |at: Option<jiff::Timestamp>| at.map(|t| whole_seconds(t).to_string());
     let cells = rows.iter().map(|r| {
-        let kinds = r.kinds.iter().map(|k| k.word()).collect::<Vec<_>>().join(",");
+        let kinds = r.kinds.iter().map(|k| k.as_str()).collect::<Vec<_>>().join(",");
         let all = r.kinds.len() == Kind::CHOICE.len();
         let state = match (&r.why, time(r.down_since)) {
             (Some(why), Some(since)) => format!("down since {since}: {why}"),
@@ -104,7 +105,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
         };
         vec![
             r.name.clone(),
-            r.way.clone().unwrap_or_else(|| "not in this host's configuration".to_owned()),
+            r.channel.clone().unwrap_or_else(|| "not in this host's configuration".to_owned()),
             if all { "all".to_owned() } else { kinds },
             r.pending.to_string(),
             time(r.delivered).unwrap_or_else(|| "never".to_owned()),
@@ -162,8 +163,8 @@ async fn test(receivers: &[Receiver], kind: Option<&str>, context: &Context) -> 
 fn test_notice(kind: Option<&str>) -> Result<Notice, ActionError> {
     let kind = match kind {
         None => Kind::Test,
-        Some(word) => Kind::ALL.into_iter().find(|k| k.word() == word).ok_or_else(|| {
-            let all = Kind::ALL.map(Kind::word).join(", ");
+        Some(word) => Kind::ALL.into_iter().find(|k| k.as_str() == word).ok_or_else(|| {
+            let all = Kind::ALL.map(Kind::as_str).join(", ");
             ActionError::misused(format!("--kind {word}: give one of {all}"))
         })?,
     };

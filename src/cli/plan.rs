@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// Where a plan of the definition is made from.
+/// Sources of a plan of the definition.
 #[derive(Args, Clone, Debug)]
 pub struct PlanArgs {
     /// Plan from this file of sabakan's machines (JSON); contacts no server
@@ -85,7 +85,7 @@ impl From<StrategyName> for Strategy {
     }
 }
 
-/// Where a plan of automatic repair is made from.
+/// Sources of a plan of automatic repair.
 #[derive(Args, Clone, Debug)]
 pub struct RepairPlanArgs {
     /// Plan from this file of sabakan's machines (JSON); contacts no server

@@ -46,7 +46,7 @@ pub enum PowerCommand {
     },
 }
 
-/// Which machine, and how.
+/// The machine to turn off, and the mode.
 #[derive(Args, Debug)]
 pub struct OffArgs {
     /// Cut the power at once, without shutting down the operating system

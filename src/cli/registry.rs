@@ -95,11 +95,11 @@ impl RegistryView {
     }
 
     /// Returns the plan, its changes, and the state of applying, as far as this read shows it.
-    pub fn standing(&self) -> Result<(Proposed, Applying), ActionError> {
+    pub fn proposed_with_state(&self) -> Result<(Proposed, Applying), ActionError> {
         let proposal = self.proposal()?;
         let proposed = proposal.outcome.clone().map_err(ActionError::failed)?;
         let now = Now { boot: self.store.clock().boot(), wall: self.store.clock().wall() };
-        Ok((proposed, explain::standing(&self.view, &self.good, proposal, self.nodes.as_deref(), now)))
+        Ok((proposed, explain::applying_state(&self.view, &self.good, proposal, self.nodes.as_deref(), now)))
     }
 
     fn taints(&self) -> Result<Option<BTreeMap<String, Vec<Taint>>>, ActionError> {
@@ -149,7 +149,7 @@ async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String,
         return Ok(BTreeMap::new());
     }
     let clock = crate::clock::Clock::Host;
-    let heard = clock.boot().as_secs_f64();
+    let last_seen = clock.boot().as_secs_f64();
     let hosts = match Kube::connect(&context.settings.kube, clock).await {
         Ok(kube) => kube.hosts_if_served().await,
         Err(e) => Err(e),
@@ -157,12 +157,12 @@ async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String,
     let error = hosts.as_ref().err().map(ToString::to_string);
     view.sources.insert(
         HOSTS_SOURCE.to_owned(),
-        SourceState { synced: hosts.is_ok(), heard, proved: heard, error, forbidden: false },
+        SourceState { synced: hosts.is_ok(), last_seen, fresh_as_of: last_seen, error, forbidden: false },
     );
     for host in hosts.unwrap_or_default() {
         view.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
     }
-    machines_held_by_hosts(view, heard).map_err(ActionError::failed)
+    machines_held_by_hosts(view, last_seen).map_err(ActionError::failed)
 }
 
 /// `machines list`: prints sabakan's machines.
@@ -206,7 +206,7 @@ pub async fn machines(context: &Context) -> Result<(), ActionError> {
             let list: Vec<_> = look.good.machines.list.iter().map(|m| {
                 let plan = plans.get(m.address.as_str());
                 json!({
-                    "serial": m.serial, "address": m.address, "state": m.state.word(), "seconds_in_state": m.duration,
+                    "serial": m.serial, "address": m.address, "state": m.state.as_str(), "seconds_in_state": m.duration,
                     "role": m.role, "rack": m.rack, "index_in_rack": m.index_in_rack, "lifetime_days": m.lifetime_days(now),
                     "place": place(&m.address), "plan": plan.map(|p| &p.0), "why": plan.map(|p| &p.1),
                 })
@@ -227,7 +227,7 @@ fn machines_of(
         vec![
             m.serial.clone(),
             m.address.clone(),
-            m.state.word().to_owned(),
+            m.state.as_str().to_owned(),
             span(m.duration),
             m.role.clone(),
             m.rack.to_string(),

@@ -92,7 +92,7 @@ pub enum RepairCommand {
     Unhold(Order),
 }
 
-/// What is to be repaired, and how.
+/// Machine to repair, and operation.
 #[derive(Args, Debug)]
 pub struct Add {
     /// Name of the operation

@@ -28,7 +28,7 @@ use crate::{
     scenario::{self, Scenario, Stage},
 };
 
-/// What the sandbox is like: for `--sandbox` and for `sandbox serve`.
+/// Options of the sandbox, for `--sandbox` and for `sandbox serve`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Choice {
     /// Number of nodes
@@ -76,7 +76,7 @@ impl Choice {
 pub enum SandboxCommand {
     /// Serve the sandbox on loopback ports until SIGTERM; prints its URLs as a JSON line
     Serve {
-        /// Which.
+        /// Options of the sandbox.
         #[command(flatten)]
         choice: Choice,
         /// Folder for kubeconfig and config.yaml [default: a new temporary folder]

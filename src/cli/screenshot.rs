@@ -40,7 +40,7 @@ pub struct ScreenshotArgs {
     /// Seconds to play the sandbox's scenario first
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, requires = "sandbox")]
     pub after: f64,
-    /// What the sandbox is like.
+    /// Options of the sandbox.
     #[command(flatten)]
     pub choice: Choice,
 }

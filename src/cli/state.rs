@@ -32,7 +32,7 @@ use crate::{
 /// Longest wait until the live copies are complete.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What to decide on.
+/// State to decide on.
 #[derive(Args, Debug)]
 pub struct DecideArgs {
     /// File printed by `cketerm state` (JSON or YAML); - = standard input
@@ -144,7 +144,7 @@ pub(super) fn written(decision: &Decision) -> Result<Value, serde_json::Error> {
     let mut value = serde_json::to_value(decision)?;
     let effect = |planned: &Planned| -> Result<Value, serde_json::Error> {
         let mut value = serde_json::to_value(planned)?;
-        value["word"] = json!(planned.effect.word());
+        value["word"] = json!(planned.effect.as_str());
         Ok(value)
     };
     value["effects"] = decision.effects.iter().map(effect).collect::<Result<_, _>>()?;
@@ -160,7 +160,7 @@ fn table(decision: &Decision) -> String {
     out.line("");
     let rows = decision.effects.iter().map(|planned| {
         let entry = planned.entry.map(|id| id.to_string()).unwrap_or_default();
-        vec![planned.machine.clone(), entry, planned.effect.word().to_owned(), detail(&planned.effect)]
+        vec![planned.machine.clone(), entry, planned.effect.as_str().to_owned(), detail(&planned.effect)]
     });
     let rows: Vec<Vec<String>> = rows.collect();
     if rows.is_empty() {

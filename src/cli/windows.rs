@@ -25,7 +25,7 @@ use crate::{
     store::view::StoreView,
 };
 
-/// What `freeze` takes.
+/// Arguments of `freeze`.
 #[derive(Args, Debug)]
 pub struct FreezeArgs {
     /// End of the freeze: 2026-11-21T10:00:00Z, with any offset, or a duration: 90m, 12h, 7d
@@ -39,7 +39,7 @@ pub struct FreezeArgs {
     handover: Handover,
 }
 
-/// What `windows` takes.
+/// Arguments of `windows`.
 #[derive(Args, Debug)]
 pub struct WindowsArgs {
     /// Check the windows of this file (YAML or JSON, - = stdin); contacts no server
@@ -132,7 +132,7 @@ async fn read_policy(
 }
 
 /// Formats a time with weekday and offset.
-fn said(zone: &TimeZone, at: Timestamp) -> String {
+fn local_time(zone: &TimeZone, at: Timestamp) -> String {
     at.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
 }
 
@@ -155,9 +155,9 @@ fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
         windows.margin_seconds()
     ));
     for (name, window) in windows.all() {
-        let stands = window.stands(at);
-        let moment = |at: Timestamp| said(&window.zone, at);
-        let state = match (stands.open, stands.closes, stands.opens) {
+        let window_state = window.state_at(at);
+        let moment = |at: Timestamp| local_time(&window.zone, at);
+        let state = match (window_state.open, window_state.closes, window_state.opens) {
             (true, Some(closes), _) => format!("open, closes {}", moment(closes)),
             (true, None, _) => "open for a year or more".to_owned(),
             (false, _, Some(opens)) => format!("closed, opens {}", moment(opens)),
@@ -181,10 +181,10 @@ fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
 
 fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {
     let one = |(name, window): (Option<&str>, &Window)| {
-        let stands = window.stands(at);
+        let state = window.state_at(at);
         let openings: Vec<Value> =
             window.openings(at).take(n).map(|(opens, closes)| json!({"opens": opens, "closes": closes})).collect();
-        json!({"name": name, "open": stands.open, "closes": stands.closes, "opens": stands.opens, "openings": openings})
+        json!({"name": name, "open": state.open, "closes": state.closes, "opens": state.opens, "openings": openings})
     };
     let windows = policy.windows.as_ref();
     json!({
@@ -199,7 +199,7 @@ fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {
 /// Formats a time in the zone of the windows, or in UTC without windows.
 pub(super) fn moment(policy: &Policy, at: Timestamp) -> String {
     let general = policy.windows.as_ref().and_then(|windows| windows.all().next());
-    general.map_or_else(|| at.to_string(), |(_, window)| said(&window.zone, at))
+    general.map_or_else(|| at.to_string(), |(_, window)| local_time(&window.zone, at))
 }
 
 /// Prints what blocks new work of this queue, and which rules are not in force.
@@ -220,7 +220,7 @@ pub(super) fn print_restrictions(view: &StoreView, queue: QueueKind, now: Timest
 /// Returns the reason why windows, freezes and groups are not in force, or `None` if they are or none are set.
 pub(super) fn not_in_force(view: &StoreView) -> Option<String> {
     let leadership = view.leadership();
-    (leadership.lead == LeaderKind::Cke).then_some(leadership.said)
+    (leadership.lead == LeaderKind::Cke).then_some(leadership.message)
 }
 
 /// Returns one line about what blocks new work now, or `None`.
@@ -230,12 +230,12 @@ pub(super) fn notice(policy: &Policy, queue: QueueKind, now: Timestamp) -> Optio
     }
     let windows = policy.windows.as_ref().filter(|windows| windows.bind(queue))?;
     let (_, general) = windows.all().next()?;
-    let stands = general.stands(now);
+    let window_state = general.state_at(now);
     let but = if windows.by_machine() { "; some machines have their own: `cketerm windows`" } else { "" };
-    Some(match (stands.open, stands.closes, stands.opens) {
+    Some(match (window_state.open, window_state.closes, window_state.opens) {
         (true, None, _) => return None,
-        (true, Some(closes), _) => format!("the window closes {}{but}", said(&general.zone, closes)),
-        (false, _, Some(opens)) => format!("outside the window, it opens {}{but}", said(&general.zone, opens)),
+        (true, Some(closes), _) => format!("the window closes {}{but}", local_time(&general.zone, closes)),
+        (false, _, Some(opens)) => format!("outside the window, it opens {}{but}", local_time(&general.zone, opens)),
         (false, _, None) => format!("outside the window, which never opens{but}"),
     })
 }
@@ -261,9 +261,9 @@ mod tests {
              \x20 Fri 2026-10-23 22:00 +02:00 - Sat 05:00  7h\n\
              \x20 Mon 2026-10-26 22:00 +01:00 - Tue 05:00  7h\n"
         );
-        let said = value(&nights, at, 1);
-        assert_eq!(said["windows"][0]["openings"][0]["opens"], "2026-10-23T20:00:00Z");
-        assert_eq!(said["windows"][0]["open"], false);
+        let json = value(&nights, at, 1);
+        assert_eq!(json["windows"][0]["openings"][0]["opens"], "2026-10-23T20:00:00Z");
+        assert_eq!(json["windows"][0]["open"], false);
         assert_eq!(
             notice(&nights, QueueKind::Reboot, at).unwrap(),
             "outside the window, it opens Fri 2026-10-23 22:00 +02:00"

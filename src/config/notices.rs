@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     model::{notice::Kind, text::nearest},
-    notices::{Limits, Receiver, SecretUrl, Template, UrlSource, Way},
+    notices::{Channel, Limits, Receiver, SecretUrl, Template, UrlSource},
 };
 
 /// Longest timeout of one delivery.
@@ -43,7 +43,7 @@ fn read_receiver(section: &mut Section, path: &Path) -> Result<Receiver, ConfigE
         None => Kind::CHOICE.into(),
         Some(words) => words.iter().map(|word| kind(section, word)).collect::<Result<_, _>>()?,
     };
-    let way = way(section, path)?;
+    let channel = channel(section, path)?;
     let source = section.text("template")?;
     let file = section.text("template_file")?.map(|f| relative_to(path, &f));
     let template = match (source, file) {
@@ -69,20 +69,20 @@ fn read_receiver(section: &mut Section, path: &Path) -> Result<Receiver, ConfigE
         limits.per_minute =
             u32::try_from(number).ok().filter(|_| (1..=MAX_PER_MINUTE).contains(&number)).ok_or_else(key_error)?;
     }
-    Ok(Receiver { name, kinds, way, template, limits })
+    Ok(Receiver { name, kinds, channel, template, limits })
 }
 
 fn kind(section: &Section, word: &str) -> Result<Kind, ConfigError> {
-    let known = || Kind::CHOICE.iter().map(|k| k.word());
+    let known = || Kind::CHOICE.iter().map(|k| k.as_str());
     let key_error = || {
         let hint = nearest(word, known()).map(|n| format!("; did you mean {n}?")).unwrap_or_default();
         let all = known().collect::<Vec<_>>().join(", ");
         section.key_error("kinds", &format!("{word:?} is not one of {all}{hint}"))
     };
-    Kind::CHOICE.into_iter().find(|k| k.word() == word).ok_or_else(key_error)
+    Kind::CHOICE.into_iter().find(|k| k.as_str() == word).ok_or_else(key_error)
 }
 
-fn way(section: &mut Section, path: &Path) -> Result<Way, ConfigError> {
+fn channel(section: &mut Section, path: &Path) -> Result<Channel, ConfigError> {
     let program = section.list("program")?;
     let url = section.text("url")?;
     let file = section.text("url_file")?.map(|f| relative_to(path, &f));
@@ -92,15 +92,15 @@ fn way(section: &mut Section, path: &Path) -> Result<Way, ConfigError> {
             if argv.first().is_none_or(String::is_empty) {
                 return Err(section.key_error("program", "is empty; give the program and its arguments"));
             }
-            Ok(Way::Program(argv))
+            Ok(Channel::Program(argv))
         }
         (Some(_), None, None) => Err(section.key_error("header_file", "is for webhooks; a program has no headers")),
         (None, Some(url), None) => {
             // the URL itself may be a secret, so the error does not repeat it
             let url = SecretUrl::parse(&url).map_err(|why| section.key_error("url", &why))?;
-            Ok(Way::Webhook { url: UrlSource::Inline(url), headers })
+            Ok(Channel::Webhook { url: UrlSource::Inline(url), headers })
         }
-        (None, None, Some(file)) => Ok(Way::Webhook { url: UrlSource::File(file), headers }),
+        (None, None, Some(file)) => Ok(Channel::Webhook { url: UrlSource::File(file), headers }),
         _ => Err(section.key_error("url", "give one of url, url_file and program")),
     }
 }
@@ -123,7 +123,7 @@ mod tests {
         let all = load(text).unwrap().notices;
         assert_eq!((all.len(), all[0].kinds.len(), all[1].kinds.len()), (2, 2, 8));
         assert_eq!((all[0].limits.timeout.as_secs(), all[0].limits.per_minute, all[1].limits.per_minute), (3, 6, 1));
-        assert_eq!(all[1].way.to_string(), "program /usr/local/bin/mail-notice");
+        assert_eq!(all[1].channel.to_string(), "program /usr/local/bin/mail-notice");
     }
 
     #[test]

@@ -116,7 +116,7 @@ const RECEIVER: &[Key] = &[
 ];
 
 fn kinds() -> Vec<&'static str> {
-    Kind::CHOICE.iter().map(|kind| kind.word()).collect()
+    Kind::CHOICE.iter().map(|kind| kind.as_str()).collect()
 }
 
 impl Form {

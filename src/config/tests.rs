@@ -329,17 +329,17 @@ fn world_readable_secrets_and_plain_http_are_reported_as_exposures() {
         (directory.file("etcd.key", PEM), directory.file("kubeconfig", "insecure-skip-tls-verify: true\n"));
     let text = "etcd: {endpoints: ['http://10.0.0.1:2379'], username: u, password: hunter2, tls-key-file: etcd.key}\n\
                 kubernetes: {kubeconfig: kubeconfig}\n";
-    let said = |settings: &Settings| settings.exposures().join("; ");
+    let exposures = |settings: &Settings| settings.exposures().join("; ");
     let settings = directory.load(text).unwrap();
-    let why = said(&settings);
+    let why = exposures(&settings);
     assert!(why.contains("etcd.password goes over plain HTTP to http://10.0.0.1:2379"), "{why}");
     assert!(why.contains("insecure-skip-tls-verify") && !why.contains("chmod") && !why.contains("hunter2"), "{why}");
     open(&key);
     open(&kubeconfig);
-    let why = said(&settings);
+    let why = exposures(&settings);
     assert!(why.contains("etcd.key holds a key") && why.contains("kubeconfig holds a key or token"), "{why}");
     let near = directory.load(&text.replace("10.0.0.1", "127.0.0.1")).unwrap();
-    assert!(!said(&near).contains("plain HTTP"), "{}", said(&near));
+    assert!(!exposures(&near).contains("plain HTTP"), "{}", exposures(&near));
 }
 
 #[test]

@@ -276,15 +276,15 @@ impl App {
     /// Returns the time up to which the state of the queues is known. Ages stop there while etcd is lost.
     pub fn known(&self) -> Timestamp {
         let boot = self.now.boot.as_secs_f64();
-        let heard = sources::etcd_lost(&self.seen, boot).and_then(|lost| lost.heard);
-        heard.map_or(self.now.wall, |heard| sources::moment(self, heard))
+        let last_seen = sources::etcd_lost(&self.seen, boot).and_then(|lost| lost.last_seen);
+        last_seen.map_or(self.now.wall, |last_seen| sources::moment(self, last_seen))
     }
 
     /// Returns the time up to which the state of Kubernetes is known. Kubernetes and etcd are lost independently.
     pub fn known_of_kube(&self) -> Timestamp {
         let boot = self.now.boot.as_secs_f64();
-        let heard = sources::kube_lost(&self.seen, boot).and_then(|lost| lost.heard);
-        heard.map_or(self.now.wall, |heard| sources::moment(self, heard))
+        let last_seen = sources::kube_lost(&self.seen, boot).and_then(|lost| lost.last_seen);
+        last_seen.map_or(self.now.wall, |last_seen| sources::moment(self, last_seen))
     }
 
     /// Ends the time that `:write` allowed, and reports it.

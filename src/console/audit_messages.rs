@@ -6,7 +6,7 @@ use super::{
     event::count,
     short_text::{self, shorten_middle},
 };
-use crate::{model::cketerm_records::Audit, store::fresh::Fresh};
+use crate::{model::cketerm_records::Audit, store::recent::RecentRecords};
 
 /// Longest announcement of an action, in characters; Audit shows all of it.
 const MAX_WIDTH: usize = 500;
@@ -23,14 +23,14 @@ pub fn follow(app: &mut App) {
     let Some(known) = known.filter(|known| *known <= store.revision) else { return };
     let is_own = |audit: &Audit| app.operator_identity.as_ref() == Some(&audit.who);
     let rendered: Vec<String> = store
-        .fresh
+        .recent
         .actions_after(known)
         .filter(|(_, audit)| !is_own(audit))
         .map(|(_, audit)| sentence(audit))
         .collect();
     let Some((last, before)) = rendered.split_last() else { return };
     let mut last = last.clone();
-    if let Some(omitted_notice) = omitted_notice(&store.fresh, known) {
+    if let Some(omitted_notice) = omitted_notice(&store.recent, known) {
         last = format!("{last}; {omitted_notice}: see {}", app.key("audit"));
     }
     for text in before {
@@ -48,9 +48,10 @@ pub fn follow(app: &mut App) {
     }
 }
 
-/// Returns a note about the actions after this revision that are not kept any more: `6 earlier actions not listed here`.
-pub fn omitted_notice(fresh: &Fresh, revision: i64) -> Option<String> {
-    let (dropped, at_least) = fresh.dropped_after(revision);
+/// Returns a note about the actions after this revision that are not kept any more:
+/// `6 earlier actions not listed here`.
+pub fn omitted_notice(recent: &RecentRecords, revision: i64) -> Option<String> {
+    let (dropped, at_least) = recent.dropped_after(revision);
     let least = if at_least { "at least " } else { "" };
     (dropped > 0).then(|| format!("{least}{} not listed here", count(dropped, "earlier action")))
 }

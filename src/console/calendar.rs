@@ -78,9 +78,9 @@ pub fn short(app: &App, at: Timestamp) -> String {
 }
 
 /// Returns the state of this queue's general window. `None` if it has none.
-pub fn stands(app: &App, policy: &Policy, queue: QueueKind) -> Option<WindowState> {
+pub fn window_state(app: &App, policy: &Policy, queue: QueueKind) -> Option<WindowState> {
     let windows = policy.windows.as_ref().filter(|windows| windows.bind(queue))?;
-    windows.all().next().map(|(_, window)| window.stands(app.now.wall))
+    windows.all().next().map(|(_, window)| window.state_at(app.now.wall))
 }
 
 /// Returns a text about the window, and whether it is open: `window opens Mon 22:00 JST`, `window closes 05:00 JST`.
@@ -88,9 +88,9 @@ pub fn stands(app: &App, policy: &Policy, queue: QueueKind) -> Option<WindowStat
 pub fn window(app: &App, queue: QueueKind) -> Option<(String, bool)> {
     let policy = app.seen.snapshot.store.policy();
     let windows = policy.windows.as_ref()?;
-    let stands = stands(app, &policy, queue)?;
+    let window_state = window_state(app, &policy, queue)?;
     let at = |at| windows.clock(at, app.now.wall);
-    let text = match (stands.open, stands.closes, stands.opens) {
+    let text = match (window_state.open, window_state.closes, window_state.opens) {
         (true, Some(closes), _) => format!("window closes {}", at(closes)),
         (true, None, _) => "window open".to_owned(),
         (false, _, Some(opens)) => format!("window opens {}", at(opens)),
@@ -98,6 +98,6 @@ pub fn window(app: &App, queue: QueueKind) -> Option<(String, bool)> {
     };
     match leaders::not_in_force(app) {
         Some(_) => Some((format!("{text} (NOT IN FORCE)"), false)),
-        None => Some((text, stands.open)),
+        None => Some((text, window_state.open)),
     }
 }

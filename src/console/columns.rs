@@ -302,7 +302,7 @@ impl Columns for Serial {
         let Some(machine) = app.registry.machine(seen, self) else { return Value::text(self.0.as_str()) };
         match column {
             "serial" => Value::text(machine.serial.as_str()),
-            "state" => Value::text(machine.state.word()),
+            "state" => Value::text(machine.state.as_str()),
             "for" => Value::Span(registry::seconds_in_state(seen, machine)),
             "address" => Value::text(machine.address.as_str()),
             "role" => Value::text(machine.role.as_str()),
@@ -312,7 +312,7 @@ impl Columns for Serial {
             "plan" => {
                 let why = app.registry.choice(seen, &machine.address).map(|c| c.why.to_string()).unwrap_or_default();
                 let change = app.registry.change(seen, &machine.address);
-                change.map_or(Value::None, |c| Value::text(format!("{}: {why}", c.kind.word())))
+                change.map_or(Value::None, |c| Value::text(format!("{}: {why}", c.kind.as_str())))
             }
             "bmc" => Value::text(machine.bmc_type.as_str()),
             _ => Value::None,
@@ -327,7 +327,7 @@ impl Columns for Row {
             (Self::Fold(_), "what") => Value::text("nodes"),
             (Self::Field(text) | Self::Fold(text), "why") => Value::text(text.as_str()),
             (Self::Field(_) | Self::Fold(_), _) => Value::None,
-            (Self::Node(kind, _), "what") => Value::text(kind.word()),
+            (Self::Node(kind, _), "what") => Value::text(kind.as_str()),
             (Self::Node(_, address), "address") => Value::text(address.as_str()),
             (Self::Node(_, address), _) => {
                 let Some(choice) = app.registry.choice(&app.seen, address) else { return Value::None };

@@ -37,7 +37,8 @@ pub fn min_samples(slots: Option<i64>) -> usize {
 /// longer than the usual gap times this factor, or times `min_samples` if that is more.
 const PAUSE_FACTOR: usize = 5;
 
-/// Computes the throughput from the entries that succeeded lately, newest first. `None` if fewer than `min_samples` did.
+/// Computes the throughput from the entries that succeeded lately, newest first. `None` if fewer than `min_samples`
+/// did.
 ///
 /// Pauses do not count, nor does the time since the last end while nothing is in progress. `busy` = time since which
 /// something is in progress.

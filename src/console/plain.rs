@@ -56,10 +56,10 @@ impl ChangeReporter {
             self.reported_revision = store.revision;
         }
         lines.extend(
-            audit_messages::omitted_notice(&store.fresh, self.reported_revision)
+            audit_messages::omitted_notice(&store.recent, self.reported_revision)
                 .map(|omitted| format!("{omitted}: see `cketerm audit`")),
         );
-        for (_, audit) in store.fresh.actions_after(self.reported_revision) {
+        for (_, audit) in store.recent.actions_after(self.reported_revision) {
             lines.push(audit_messages::sentence(audit));
         }
         self.sources(seen, now, &mut lines);
@@ -79,7 +79,7 @@ impl ChangeReporter {
         let lost = [queries::etcd_lost(seen, boot), queries::kube_lost(seen, boot), sources::sabakan_lost(seen)];
         let lost: Vec<sources::Lost> = lost.into_iter().flatten().collect();
         for one in &lost {
-            if self.lost.insert(one.source, one.heard.unwrap_or(boot)).is_none() {
+            if self.lost.insert(one.source, one.last_seen.unwrap_or(boot)).is_none() {
                 let why = one.error.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
                 lines.push(format!("{} is LOST{why}", one.source));
             }
@@ -142,7 +142,7 @@ impl ChangeReporter {
             self.entries.keys().filter(|id| present.binary_search(id).is_err()).copied().collect();
         for id in removed {
             let Some((machine, (state, _))) = self.entries.remove(&id) else { continue };
-            let outcome = store.fresh.ended(id).map_or_else(
+            let outcome = store.recent.ended(id).map_or_else(
                 || format!("gone, it was {state} (ended, cancelled or deleted)"),
                 |outcome| format!("ended: {outcome}"),
             );

@@ -88,7 +88,7 @@ impl State {
         if api_server { api } else { one }
     }
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Queued => "queued",
@@ -382,7 +382,7 @@ impl Map {
     pub fn legend(&self) -> String {
         let states = State::ALL.iter().filter_map(|state| {
             let n = self.counts.get(state)?;
-            Some(format!("{} {n} {}", state.letter(false), state.word()))
+            Some(format!("{} {n} {}", state.letter(false), state.label()))
         });
         let api = self.api_servers.then(|| "capitals: API servers (A ready, # STUCK)".to_owned());
         states.chain(api).collect::<Vec<_>>().join("  ")

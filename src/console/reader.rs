@@ -66,11 +66,11 @@ async fn page<T: DeserializeOwned>(
     part: Part,
 ) -> Result<Page<T>, StoreError> {
     let named = match part {
-        Part::After(revision) => seen.snapshot.store.fresh.after(folder, revision).map(|keys| (revision, keys)),
+        Part::After(revision) => seen.snapshot.store.recent.after(folder, revision).map(|keys| (revision, keys)),
         Part::Newest | Part::Before(_) => None,
     };
     match named {
-        Some((revision, keys)) => store.written(folder, revision, &keys, PAGE).await,
+        Some((revision, keys)) => store.page_of_keys(folder, revision, &keys, PAGE).await,
         None => store.page(folder, part, PAGE).await,
     }
 }
@@ -96,7 +96,7 @@ async fn entry_timeline(store: &Store, key: &str) -> Result<EntryTimeline, Strin
     // The leader writes records for a while after the end. The start of an entry from ckecli is unknown.
     let from = ending.begins().unwrap_or_else(|| after(ending.at, -86_400));
     let to = after(ending.at, 600);
-    let read = |from| store.between::<Audit>(Folder::Audit, (from, to), PAGE_SIZE);
+    let read = |from| store.read_between::<Audit>(Folder::Audit, (from, to), PAGE_SIZE);
     let (audit, gap) = read_all_pages(read, from, (usize::try_from(PAGE_SIZE).unwrap_or(usize::MAX), MAX_PAGES)).await;
     let records: Vec<&Audit> = audit.iter().filter_map(Stored::get).collect();
     Ok(EntryTimeline { moments: ending.timeline(&records), ending, gap })

@@ -331,8 +331,8 @@ mod tests {
         let cause = Some(Box::new(Reason::QueueDisabled));
         let until = crate::model::time::after(Timestamp::UNIX_EPOCH, 240);
         let why = Reason::Backoff { count: 1, until, cause };
-        let output = "retry in 4m, or reset-backoff (was disabled)";
-        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), output);
+        let text = "retry in 4m, or reset-backoff (was disabled)";
+        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), text);
     }
 
     #[test]

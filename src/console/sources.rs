@@ -18,7 +18,7 @@ pub struct Lost {
     /// `etcd`, `Kubernetes` or `sabakan`.
     pub source: &'static str,
     /// Boot-time seconds of the last answer. `None` if it never answered.
-    pub heard: Option<f64>,
+    pub last_seen: Option<f64>,
     /// The last error.
     pub error: Option<String>,
     /// Boot-time seconds of the next try. `None` or past = it is being tried now.
@@ -37,12 +37,12 @@ const SLOW_LIST_SECONDS: u64 = 5;
 /// Returns etcd if it is stale. Nothing is stale before the first complete read: the screen shows "connecting".
 pub fn etcd_lost(seen: &Seen, boot: f64) -> Option<Lost> {
     let store = &seen.snapshot.store;
-    let stale = store.synced && boot - store.heard > STALE_SECONDS;
+    let stale = store.synced && boot - store.last_seen > STALE_SECONDS;
     stale.then(|| Lost {
         source: "etcd",
-        heard: Some(store.heard),
+        last_seen: Some(store.last_seen),
         error: store.error.clone(),
-        retry: store.line.retry,
+        retry: store.watch_health.retry,
     })
 }
 
@@ -58,12 +58,12 @@ pub fn current_leader(seen: &Seen, boot: f64) -> Leader {
 /// Returns Kubernetes if one of its watches is stale.
 pub fn kube_lost(seen: &Seen, boot: f64) -> Option<Lost> {
     let sources = seen.snapshot.kube.sources.values().filter(|s| s.synced);
-    let oldest = sources.min_by(|a, b| a.heard.total_cmp(&b.heard))?;
-    (boot - oldest.heard > STALE_SECONDS).then(|| Lost {
+    let oldest = sources.min_by(|a, b| a.last_seen.total_cmp(&b.last_seen))?;
+    (boot - oldest.last_seen > STALE_SECONDS).then(|| Lost {
         source: "Kubernetes",
-        heard: Some(oldest.heard),
+        last_seen: Some(oldest.last_seen),
         error: oldest.error.clone(),
-        retry: seen.snapshot.kube.line.retry,
+        retry: seen.snapshot.kube.link.retry,
     })
 }
 
@@ -74,7 +74,7 @@ pub fn sabakan_lost(seen: &Seen) -> Option<Lost> {
     let poll = std::time::Duration::from_secs(store.policy().sabakan_poll_seconds.max(1)).as_secs_f64();
     members.error.as_ref().map(|error| Lost {
         source: "sabakan",
-        heard: members.good.as_ref().map(|good| good.at),
+        last_seen: members.good.as_ref().map(|good| good.at),
         error: Some(error.clone()),
         retry: members.at.map(|at| at + poll),
     })
@@ -103,15 +103,15 @@ fn message(app: &App, lost: &Lost) -> String {
         "Kubernetes" => "no drain continues",
         _ => "nothing is generated",
     };
-    let heard = match lost.heard {
-        Some(heard) => {
-            let silent = when::seconds(app.now.boot.as_secs_f64() - heard);
-            format!("lost, last heard {}, {silent} ago", calendar::time(app, moment(app, heard)))
+    let state = match lost.last_seen {
+        Some(last_seen) => {
+            let silent = when::seconds(app.now.boot.as_secs_f64() - last_seen);
+            format!("lost, last heard {}, {silent} ago", calendar::time(app, moment(app, last_seen)))
         }
         None => "has not answered yet".to_owned(),
     };
     let error = lost.error.as_deref().map(|e| format!(": {}", without_addresses(e))).unwrap_or_default();
-    short_text::safe(&format!("! {} {heard}; {effect}; {}{error}", lost.source, next_try(app, lost)))
+    short_text::safe(&format!("! {} {state}; {effect}; {}{error}", lost.source, next_try(app, lost)))
 }
 
 /// Converts boot-time seconds to wall-clock time.
@@ -159,11 +159,17 @@ pub fn slow(app: &App) -> Vec<String> {
         }
     };
     if snap.store.synced && etcd_lost(&app.seen, boot).is_none() {
-        add("etcd", snap.store.line.lag, SLOW_SECONDS, boot - snap.store.heard, "; the data shown may be as old");
+        add(
+            "etcd",
+            snap.store.watch_health.lag,
+            SLOW_SECONDS,
+            boot - snap.store.last_seen,
+            "; the data shown may be as old",
+        );
     }
     let nodes = snap.kube.sources.get("nodes").filter(|nodes| nodes.synced);
     if let Some(nodes) = nodes.filter(|_| kube_lost(&app.seen, boot).is_none()) {
-        add("Kubernetes", snap.kube.line.lag, SLOW_SECONDS, boot - nodes.heard, "; drains are as slow");
+        add("Kubernetes", snap.kube.link.lag, SLOW_SECONDS, boot - nodes.last_seen, "; drains are as slow");
     }
     if snap.store.registry.url.is_some() && snap.registry.members.error.is_none() {
         add("sabakan", snap.registry.took, SLOW_LIST_SECONDS, 0.0, "");
@@ -175,7 +181,7 @@ pub fn slow(app: &App) -> Vec<String> {
 pub fn refusal(app: &App) -> Option<String> {
     let boot = app.now.boot.as_secs_f64();
     let lost = etcd_lost(&app.seen, boot)?;
-    let age = when::seconds(boot - lost.heard.unwrap_or(boot));
+    let age = when::seconds(boot - lost.last_seen.unwrap_or(boot));
     let next = next_try(app, &lost);
     Some(format!(
         "etcd was last heard {age} ago: nothing is written until it is back ({next}); check etcd and the network \
@@ -189,7 +195,7 @@ pub fn follow(app: &mut App) {
     let now = lost(app);
     for one in &now {
         if !app.lost.contains_key(one.source) {
-            app.lost.insert(one.source, one.heard.unwrap_or(boot));
+            app.lost.insert(one.source, one.last_seen.unwrap_or(boot));
             let why = one.error.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
             app.note(format!("{} is lost{why}", one.source), true);
         }

@@ -151,11 +151,11 @@ pub const GAUGES: &[Gauge] = &[
     gauge("cketerm_engine_state", &["state"], "1 for the current state of this engine", engine_state),
     gauge("cketerm_candidates", &["program"], "Candidates for the lock", candidates),
     gauge("cketerm_etcd_age_seconds", &[], "Seconds since etcd last answered; above 10 nothing starts", |s, sample| {
-        sample(&[], (secs(s.now.boot) - s.snapshot.store.heard).max(0.0));
+        sample(&[], (secs(s.now.boot) - s.snapshot.store.last_seen).max(0.0));
     }),
     gauge("cketerm_kubernetes_age_seconds", &["watch"], "Seconds since the watch last received data", |s, sample| {
         for (name, source) in s.snapshot.kube.sources.iter().filter(|(_, source)| source.synced) {
-            sample(&[name], (secs(s.now.boot) - source.heard).max(0.0));
+            sample(&[name], (secs(s.now.boot) - source.last_seen).max(0.0));
         }
     }),
     gauge("cketerm_broken_keys", &[], "Keys and entries in etcd that cannot be read", |s, sample| {

@@ -45,7 +45,7 @@ fn stored<T>(key: &str, value: Result<T, String>) -> Stored<T> {
 fn seen() -> Seen {
     let mut seen =
         Seen { now: Now { boot: std::time::Duration::from_secs(100), wall: Timestamp::UNIX_EPOCH }, ..Seen::default() };
-    let mut store = crate::store::view::StoreView { synced: true, heard: 98.5, ..Default::default() };
+    let mut store = crate::store::view::StoreView { synced: true, last_seen: 98.5, ..Default::default() };
     let mut draining = RebootEntry::queued(0, "10.0.0.11");
     draining.status = RebootStatus::Draining;
     store.reboots.entries.insert(0, stored("/cke/reboots/data/0", Ok(draining)));

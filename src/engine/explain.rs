@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     decide::{Applying, decide},
     publish,
-    registry::{Asked, Good, Proposal, Registry},
+    registry::{Good, Proposal, QueryState, Registry},
     snapshot::{Engine, Leading, Snapshot},
 };
 use crate::{
@@ -31,10 +31,10 @@ pub fn explain(store: &StoreView, entry: EntryId, now: Now) -> Option<Reason> {
 /// leader has probes, so a Ready API server counts as healthy.
 pub fn decided_as_leader(mut store: StoreView, mut kube: KubeView, now: Now) -> BTreeMap<EntryId, Reason> {
     probe_by_readiness(&mut store);
-    let heard = now.boot.as_secs_f64();
-    (store.heard, store.synced) = (heard, true);
-    just_read(&mut kube, heard);
-    let engine = Engine { leading: Some(leading(heard)), ..Engine::default() };
+    let last_seen = now.boot.as_secs_f64();
+    (store.last_seen, store.synced) = (last_seen, true);
+    just_read(&mut kube, last_seen);
+    let engine = Engine { leading: Some(leading(last_seen)), ..Engine::default() };
     let snap = Snapshot { store: Arc::new(store), kube: Arc::new(kube), engine, ..Snapshot::default() };
     decide(&snap, now).reasons
 }
@@ -50,46 +50,52 @@ fn probe_by_readiness(store: &mut StoreView) {
 }
 
 /// Marks every source that the rules use as read just now.
-fn just_read(kube: &mut KubeView, heard: f64) {
+fn just_read(kube: &mut KubeView, last_seen: f64) {
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
         kube.sources.insert(
             source.to_owned(),
-            SourceState { synced: true, heard, proved: heard, error: None, forbidden: false },
+            SourceState { synced: true, last_seen, fresh_as_of: last_seen, error: None, forbidden: false },
         );
     }
 }
 
-fn leading(heard: f64) -> Leading {
-    Leading { key: String::new(), create_revision: 0, since: heard, acknowledged: heard }
+fn leading(last_seen: f64) -> Leading {
+    Leading { key: String::new(), create_revision: 0, since: last_seen, acknowledged: last_seen }
 }
 
 /// Returns the state of applying a proposal that a leader would report, as far as etcd, sabakan's answer and these
 /// Nodes show it. The missing leader is reported only if a leader would apply the proposal. Only the leader has probes,
 /// so a new control plane that is Ready counts as joined. Without Nodes, nothing waits for new control planes.
-pub fn standing(store: &StoreView, good: &Good, proposal: Proposal, nodes: Option<&[NodeRow]>, now: Now) -> Applying {
+pub fn applying_state(
+    store: &StoreView,
+    good: &Good,
+    proposal: Proposal,
+    nodes: Option<&[NodeRow]>,
+    now: Now,
+) -> Applying {
     let mut store = store.clone();
     probe_by_readiness(&mut store);
     // Everything was read just now.
-    let heard = now.boot.as_secs_f64();
-    store.heard = heard;
+    let last_seen = now.boot.as_secs_f64();
+    store.last_seen = last_seen;
     let mut kube = KubeView::default();
-    just_read(&mut kube, heard);
+    just_read(&mut kube, last_seen);
     match nodes {
         Some(nodes) => nodes.iter().for_each(|node| kube.put_node(node.clone())),
         None => store.registry.generated = None,
     }
-    let members = Asked { good: Some(good.clone()), error: None, at: Some(good.at) };
+    let members = QueryState { good: Some(good.clone()), error: None, at: Some(good.at) };
     let registry = Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() };
     let mut snap = Snapshot {
         store: Arc::new(store),
         kube: Arc::new(kube),
         registry: Arc::new(registry),
-        engine: Engine { leading: Some(leading(heard)), ..Engine::default() },
+        engine: Engine { leading: Some(leading(last_seen)), ..Engine::default() },
         ..Snapshot::default()
     };
-    let decided_as_leader = decide(&snap, now).registry;
-    if decided_as_leader != Applying::Applies {
-        return decided_as_leader;
+    let state = decide(&snap, now).registry;
+    if state != Applying::Applies {
+        return state;
     }
     snap.engine = Engine::default();
     decide(&snap, now).registry

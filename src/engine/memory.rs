@@ -144,7 +144,7 @@ pub(crate) fn remember(
 ) {
     let at = secs(now.boot);
     if let EffectOutcome::TooLarge(size) = effect_outcome {
-        work.entry(id).or_default().too_large = Some((effect.word().to_owned(), *size));
+        work.entry(id).or_default().too_large = Some((effect.as_str().to_owned(), *size));
         return;
     }
     // Checks and fresh reads meanwhile prove nothing about the transaction that was too large.
@@ -433,7 +433,7 @@ mod tests {
         let start = Effect::StartDrain { entry: entry.clone(), node_uid: None };
         for effect in [start, Effect::BackOff { entry, cause: Reason::QueueDisabled }] {
             remember(&mut work, id, &effect, &EffectOutcome::Done, now);
-            assert!(work[&id].check.is_some(), "{}", effect.word());
+            assert!(work[&id].check.is_some(), "{}", effect.as_str());
         }
         assert!(work[&id].backoff_cause.is_some());
     }

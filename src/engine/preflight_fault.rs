@@ -78,7 +78,8 @@ pub enum PreflightFault {
 }
 
 impl PreflightFault {
-    /// Reports whether a leader finishes what it has begun and resigns. The other faults stop new starts while they last.
+    /// Reports whether a leader finishes what it has begun and resigns. The other faults stop new starts while they
+    /// last.
     pub fn ends_leadership(&self) -> bool {
         match self {
             Self::SchemaTooNew { .. } | Self::PolicyTooNew { .. } | Self::IdentityMismatch { .. } => true,

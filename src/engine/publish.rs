@@ -70,8 +70,8 @@ pub(super) fn changes(store: &Store, snap: &Snapshot, decision: &Decision, now: 
     }
     // `true` while the queue is enabled and not empty, as in CKE (STO-7).
     let runs = snap.store.reboots.switch.enabled() && !snap.store.reboots.entries.is_empty();
-    let said = snap.store.running.as_deref() == Some(if runs { "true" } else { "false" });
-    if !(said || on(Mutation::RunsForEver) && !runs) {
+    let is_stored = snap.store.running.as_deref() == Some(if runs { "true" } else { "false" });
+    if !(is_stored || on(Mutation::RunsForEver) && !runs) {
         change.puts.insert(0, Put { key: store.keys().running(), value: runs.to_string(), leased: false });
     }
     change.puts.truncate(BATCH);
@@ -199,7 +199,7 @@ fn progress(
 /// not worth a write.
 fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Option<(Timestamp, CheckAnswer)> {
     let (_, answer) = snap.work.get(&id).filter(|_| id.queue == QueueKind::Repair)?.check.as_ref()?;
-    let before = old.and_then(|o| o.check.as_ref()).filter(|(_, said)| said == answer);
+    let before = old.and_then(|o| o.check.as_ref()).filter(|(_, known)| known == answer);
     let since = before.map_or_else(|| crate::model::time::whole_seconds(now.wall), |(since, _)| *since);
     Some((since, answer.clone()))
 }

@@ -164,19 +164,19 @@ impl<K: Kind> Follow<K> {
     fn complete(&mut self, rows: Vec<K::Row>, version: String, sent: f64) {
         self.version = Some(version);
         self.wait = RETRY_DELAY.0;
-        self.shared.heard(self.link, true, Some(sent), |view| {
+        self.shared.record_answer(self.link, true, Some(sent), |view| {
             self.kind.replace(view, rows);
-            self.kind.proved(view, sent);
+            self.kind.set_fresh_as_of(view, sent);
             Urgency::Immediate
         });
     }
 
-    /// Records a sign of life on this watch's own connection. `proved` is as in [`Shared::heard`].
-    fn heard(&self, proved: Option<f64>, change: impl FnOnce(&mut KubeView) -> Urgency) {
-        self.shared.heard(self.link, false, proved, |view| {
+    /// Records a sign of life on this watch's own connection. `fresh_as_of` is as in [`Shared::record_answer`].
+    fn record_answer(&self, fresh_as_of: Option<f64>, change: impl FnOnce(&mut KubeView) -> Urgency) {
+        self.shared.record_answer(self.link, false, fresh_as_of, |view| {
             let urgency = change(view);
-            if let Some(at) = proved {
-                self.kind.proved(view, at);
+            if let Some(at) = fresh_as_of {
+                self.kind.set_fresh_as_of(view, at);
             }
             urgency
         });
@@ -224,7 +224,7 @@ impl<K: Kind> Follow<K> {
             .map_err(|_| Fault::Silent(format!("no answer within {} s", CALL_TIMEOUT.as_secs())))??;
         let mut stream = std::pin::pin!(stream);
         if !listing {
-            self.heard(None, |_| Urgency::Deferred);
+            self.record_answer(None, |_| Urgency::Deferred);
         }
         let (mut listing, mut rows) = (listing, Vec::new());
         // Events since the last connection come first. Until they are all here, the answer proves nothing.
@@ -233,7 +233,7 @@ impl<K: Kind> Follow<K> {
         loop {
             if backlog && self.shared.now() - opened >= BACKLOG.1.as_secs_f64() {
                 backlog = false;
-                self.heard(Some(sent), |_| Urgency::Deferred);
+                self.record_answer(Some(sent), |_| Urgency::Deferred);
             }
             // A list comes without pauses.
             let limit = if listing {
@@ -248,7 +248,7 @@ impl<K: Kind> Follow<K> {
                 Err(_) if listing => return Err(list_timeout(limit)),
                 Err(_) if backlog => {
                     backlog = false;
-                    self.heard(Some(sent), |_| Urgency::Deferred);
+                    self.record_answer(Some(sent), |_| Urgency::Deferred);
                     continue;
                 }
                 // A kind that never changes sends nothing if the server's etcd reports no progress either. Reopening
@@ -268,11 +268,11 @@ impl<K: Kind> Follow<K> {
                 Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                     self.version = Some(object.meta().resource_version.clone());
                     let row = K::Row::from(object);
-                    self.heard(self.proof_time(backlog), |view| self.kind.put(view, row));
+                    self.record_answer(self.proof_time(backlog), |view| self.kind.put(view, row));
                 }
                 Some(WatchEvent::Deleted(object)) => {
                     self.version = Some(object.meta().resource_version.clone());
-                    self.heard(self.proof_time(backlog), |view| {
+                    self.record_answer(self.proof_time(backlog), |view| {
                         self.kind.remove(view, object.meta());
                         Urgency::Immediate
                     });
@@ -284,7 +284,7 @@ impl<K: Kind> Follow<K> {
                         self.complete(std::mem::take(&mut rows), version, sent);
                     } else if !listing {
                         self.version = Some(version);
-                        self.heard(self.proof_time(backlog), |_| Urgency::Deferred);
+                        self.record_answer(self.proof_time(backlog), |_| Urgency::Deferred);
                     }
                 }
             }

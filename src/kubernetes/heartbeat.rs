@@ -146,7 +146,7 @@ pub(super) async fn poll_endpoints(shared: Arc<Shared>, link: u64) {
     loop {
         let sent = shared.mark_sent(link);
         match shared.kube.endpoints().await {
-            Ok(rows) => shared.heard(link, true, Some(sent), |view| {
+            Ok(rows) => shared.record_answer(link, true, Some(sent), |view| {
                 let urgency = Urgency::immediate_if(view.endpoints != rows);
                 view.endpoints = rows;
                 urgency

@@ -9,7 +9,7 @@ use super::{
     call::{Fault, ListPage, get, percent_encode, with_body},
     connect::{Kube, KubeError},
     nodes::{MERGE_PATCH, WriteError},
-    wire::{Meta, Wire, time, wrote},
+    wire::{Meta, Wire, time_or_max, time_or_nearest},
 };
 use crate::model::host::{
     DETACHED_ANNOTATION, HOLD_PREFIX, HostRow, NODE_ANNOTATION, PAUSED_ANNOTATION, REBOOT_ANNOTATION,
@@ -48,7 +48,7 @@ impl Wire for Host {
 #[serde(default)]
 struct Managed {
     manager: String,
-    #[serde(deserialize_with = "wrote")]
+    #[serde(deserialize_with = "time_or_max")]
     time: Option<Timestamp>,
     #[serde(rename = "fieldsV1")]
     fields: Value,
@@ -98,9 +98,9 @@ struct Status {
 #[serde(rename_all = "camelCase", default)]
 struct Provisioning {
     state: String,
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time_or_nearest")]
     last_powered_on: Option<Timestamp>,
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time_or_nearest")]
     pending_reboot_since: Option<Timestamp>,
 }
 

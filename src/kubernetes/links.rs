@@ -46,12 +46,12 @@ impl State {
     /// Computes the state of a source: that of the worst of its watches.
     pub(super) fn summarize(&mut self, source: &'static str) {
         let tries = self.links.values().filter_map(|link| link.retry).chain(self.beat);
-        self.view.line.retry = tries.min_by(f64::total_cmp);
+        self.view.link.retry = tries.min_by(f64::total_cmp);
         let sum =
             self.links.values().filter(|l| l.source == source).map(|l| l.state.clone()).reduce(|a, b| SourceState {
                 synced: a.synced && b.synced,
-                heard: a.heard.min(b.heard),
-                proved: a.proved.min(b.proved),
+                last_seen: a.last_seen.min(b.last_seen),
+                fresh_as_of: a.fresh_as_of.min(b.fresh_as_of),
                 error: a.error.or(b.error),
                 forbidden: a.forbidden || b.forbidden,
             });
@@ -67,8 +67,13 @@ mod tests {
     use super::*;
 
     fn link(synced: bool, seconds: f64, error: Option<&str>) -> Link {
-        let state =
-            SourceState { synced, heard: seconds, proved: seconds, error: error.map(str::to_owned), forbidden: false };
+        let state = SourceState {
+            synced,
+            last_seen: seconds,
+            fresh_as_of: seconds,
+            error: error.map(str::to_owned),
+            forbidden: false,
+        };
         Link { source: "pods", state, ..Link::default() }
     }
 
@@ -81,7 +86,7 @@ mod tests {
         state.links.insert(3, Link { source: "nodes", ..link(true, 30.0, None) });
         state.summarize_all();
         let pods = &state.view.sources["pods"];
-        assert_eq!((pods.synced, pods.heard, pods.proved), (false, 10.0, 10.0));
+        assert_eq!((pods.synced, pods.last_seen, pods.fresh_as_of), (false, 10.0, 10.0));
         assert_eq!(pods.error.as_deref(), Some("refused"));
         assert!(state.view.sources["nodes"].synced);
         state.links.insert(2, link(true, 10.0, None));

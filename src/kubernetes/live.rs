@@ -242,7 +242,7 @@ impl Shared {
 
     /// Returns the boot time at which this watch last proved that its connection lives.
     pub(super) fn proved_at(&self, id: u64) -> f64 {
-        lock(&self.state).links.get(&id).map_or(0.0, |link| link.state.proved)
+        lock(&self.state).links.get(&id).map_or(0.0, |link| link.state.fresh_as_of)
     }
 
     /// Reports whether lists may still be requested as streams.
@@ -304,13 +304,13 @@ impl Shared {
         }
     }
 
-    /// Records a sign of life and the change that came with it. `complete`: it was a whole list. `proved`: the copy is
-    /// what the server had at that boot time, or newer.
-    pub(super) fn heard(
+    /// Records a sign of life and the change that came with it. `complete`: it was a whole list. `fresh_as_of`: the
+    /// copy is what the server had at that boot time, or newer.
+    pub(super) fn record_answer(
         &self,
         id: u64,
         complete: bool,
-        proved: Option<f64>,
+        fresh_as_of: Option<f64>,
         change: impl FnOnce(&mut KubeView) -> Urgency,
     ) {
         let now = self.now();
@@ -319,11 +319,11 @@ impl Shared {
             link.open = true;
             link.retry = None;
             link.state.synced |= complete;
-            link.state.heard = now;
+            link.state.last_seen = now;
             (link.state.error, link.state.forbidden) = (None, false);
-            let Some(proved) = proved else { return urgency };
-            let before = link.state.proved;
-            link.state.proved = before.max(proved);
+            let Some(fresh_as_of) = fresh_as_of else { return urgency };
+            let before = link.state.fresh_as_of;
+            link.state.fresh_as_of = before.max(fresh_as_of);
             // work that waits for a fresh copy can go on
             if now - before > PROOF_TIMEOUT.as_secs_f64() { Urgency::Immediate } else { urgency }
         });
@@ -332,7 +332,7 @@ impl Shared {
     /// Records that the server has no such kind, by a definite answer. It counts as a whole list for as long as the
     /// server answers.
     pub(super) fn mark_absent(&self, id: u64, why: &str, clear: impl FnOnce(&mut KubeView)) {
-        self.heard(id, true, Some(self.now()), |view| {
+        self.record_answer(id, true, Some(self.now()), |view| {
             clear(view);
             Urgency::Immediate
         });
@@ -388,13 +388,13 @@ impl Shared {
     pub(super) fn heartbeat_answered(&self, took: Duration, change: impl FnOnce(&mut KubeView)) {
         let now = self.now();
         let mut state = lock(&self.state);
-        let was = (state.beat, state.view.line.lag);
-        (state.beat, state.view.line.lag) = (None, took.as_secs());
-        let urgency = Urgency::immediate_if(was != (state.beat, state.view.line.lag));
+        let was = (state.beat, state.view.link.lag);
+        (state.beat, state.view.link.lag) = (None, took.as_secs());
+        let urgency = Urgency::immediate_if(was != (state.beat, state.view.link.lag));
         for link in state.links.values_mut().filter(|l| l.open) {
-            link.state.heard = now;
+            link.state.last_seen = now;
             if on(Mutation::WatchTrusted) {
-                link.state.proved = now;
+                link.state.fresh_as_of = now;
             }
         }
         state.summarize_all();

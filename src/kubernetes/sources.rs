@@ -37,7 +37,7 @@ pub(super) trait Kind: Clone + Send + Sync + 'static {
     /// Removes an object that was deleted.
     fn remove(&self, view: &mut KubeView, meta: &Meta);
     /// Records that the rows are what the server had at that boot time in seconds, or newer.
-    fn proved(&self, _view: &mut KubeView, _at: f64) {}
+    fn set_fresh_as_of(&self, _view: &mut KubeView, _at: f64) {}
 }
 
 /// Replaces the content of a map but keeps the `Arc` of every unchanged row, so that readers can compare pointers.
@@ -227,9 +227,9 @@ impl Kind for PodsOn {
         self.pods(view).pods.remove(&meta.uid);
     }
 
-    fn proved(&self, view: &mut KubeView, at: f64) {
+    fn set_fresh_as_of(&self, view: &mut KubeView, at: f64) {
         let pods = self.pods(view);
-        pods.proved = pods.proved.max(at);
+        pods.fresh_as_of = pods.fresh_as_of.max(at);
     }
 }
 

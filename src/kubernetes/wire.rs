@@ -27,7 +27,7 @@ pub(super) struct Meta {
     pub(super) resource_version: String,
     pub(super) labels: StringMap,
     pub(super) annotations: StringMap,
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time_or_nearest")]
     deletion_timestamp: Option<Timestamp>,
     deletion_grace_period_seconds: Option<i64>,
     owner_references: Vec<OwnerReference>,
@@ -54,14 +54,14 @@ struct OwnerReference {
 struct Condition {
     r#type: String,
     status: String,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "time_or_nearest")]
     last_transition_time: Option<Timestamp>,
 }
 
 /// Parses a time of Kubernetes. Its calendar is wider than jiff's, and a kubelet may write any time into its own Node.
 /// A time that jiff cannot represent becomes the nearest one that it can, so one odd object does not end the watch of
 /// all.
-pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+pub(super) fn time_or_nearest<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?;
     let read = |text: Cow<'_, str>| {
         let nearest = if text.starts_with('9') { Timestamp::MAX } else { Timestamp::MIN };
@@ -72,7 +72,7 @@ pub(super) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestam
 
 /// Parses the time of a field manager's write. An unreadable time counts as just now: without knowing that the other
 /// writer has stopped, cketerm keeps off.
-pub(super) fn wrote<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+pub(super) fn time_or_max<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
     let text = Option::<Cow<'_, str>>::deserialize(from)?;
     Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
 }

@@ -180,7 +180,7 @@ impl OperatorCommand {
     }
 
     /// Returns the name of the command for messages.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Add => "add",
             Self::Cancel => "cancel",
@@ -311,8 +311,8 @@ impl From<Verb> for OperatorCommand {
 }
 
 /// Returns the table's decision.
-pub fn acceptance(asked: OperatorCommand, lead: LeaderKind) -> Acceptance {
-    match (asked.acceptance_class(), lead) {
+pub fn acceptance(command: OperatorCommand, lead: LeaderKind) -> Acceptance {
+    match (command.acceptance_class(), lead) {
         (
             AcceptanceClass::Always,
             LeaderKind::Cketerm | LeaderKind::Yielding | LeaderKind::Cke | LeaderKind::Nobody | LeaderKind::Unknown,
@@ -341,10 +341,10 @@ pub fn markdown() -> String {
     out.push_str("\n| --- |");
     out.push_str(&" --- |".repeat(LeaderKind::ALL.len()));
     out.push('\n');
-    for asked in OperatorCommand::ALL {
-        let _ = write!(out, "| {} |", asked.commands());
+    for command in OperatorCommand::ALL {
+        let _ = write!(out, "| {} |", command.commands());
         for lead in LeaderKind::ALL {
-            let _ = write!(out, " {} |", acceptance(asked, lead).table_cell());
+            let _ = write!(out, " {} |", acceptance(command, lead).table_cell());
         }
         out.push('\n');
     }
@@ -384,9 +384,9 @@ mod tests {
 
     #[test]
     fn every_refusal_names_an_alternative() {
-        for asked in OperatorCommand::ALL {
-            let ever = LeaderKind::ALL.iter().any(|lead| acceptance(asked, *lead) != Acceptance::Accepted);
-            assert_eq!(ever, !asked.instead().is_empty(), "{asked:?}");
+        for command in OperatorCommand::ALL {
+            let ever = LeaderKind::ALL.iter().any(|lead| acceptance(command, *lead) != Acceptance::Accepted);
+            assert_eq!(ever, !command.instead().is_empty(), "{command:?}");
         }
         for lead in LeaderKind::ALL {
             let distinct =
@@ -397,14 +397,14 @@ mod tests {
 
     #[test]
     fn policy_fields_map_to_their_commands() {
-        for (field, asked) in [
+        for (field, command) in [
             ("engine", OperatorCommand::Engine),
             ("freeze", OperatorCommand::Freeze),
             ("windows", OperatorCommand::Windows),
             ("groups", OperatorCommand::Groups),
             ("stuck_seconds", OperatorCommand::Policy),
         ] {
-            assert_eq!(OperatorCommand::of_policy(field, "x"), asked);
+            assert_eq!(OperatorCommand::of_policy(field, "x"), command);
         }
     }
 

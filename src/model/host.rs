@@ -49,7 +49,7 @@ impl Mode {
     }
 
     /// Returns `soft` or `hard`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Soft => "soft",
             Self::Hard => "hard",
@@ -59,7 +59,7 @@ impl Mode {
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 

@@ -255,9 +255,9 @@ pub struct EndpointsRow {
 pub struct NodePods {
     /// Whether they were listed completely since the watch of the node began.
     pub synced: bool,
-    /// The same as [`SourceState::proved`], for this node's watch.
-    #[serde(default)]
-    pub proved: f64,
+    /// The same as [`SourceState::fresh_as_of`], for this node's watch.
+    #[serde(default, rename = "proved")]
+    pub fresh_as_of: f64,
     /// Pods by UID.
     pub pods: OrdMap<String, Arc<PodRow>>,
 }
@@ -269,11 +269,12 @@ pub struct SourceState {
     pub synced: bool,
     /// Boot time (seconds) of the last sign of life: an event, a bookmark, a successful list or an open connection. For
     /// display only.
-    pub heard: f64,
+    #[serde(rename = "heard")]
+    pub last_seen: f64,
     /// Boot time (seconds) of the last proof on this watch's own connection: the copy is as new as the server was then,
     /// or newer. Decisions that start work depend on this one (SAF-22).
-    #[serde(default)]
-    pub proved: f64,
+    #[serde(default, rename = "proved")]
+    pub fresh_as_of: f64,
     /// The last error, until the watch recovers.
     pub error: Option<String>,
     /// Whether the API server answered 403 last: the engine has no right to read the source.
@@ -332,7 +333,7 @@ pub struct KubeView {
     pub sources: OrdMap<String, SourceState>,
     /// State of the link to the API server, for display; no decision depends on it.
     #[serde(skip)]
-    pub line: KubeLinkState,
+    pub link: KubeLinkState,
     /// UID of the `kube-system` namespace, once known.
     pub cluster_uid: Option<String>,
     /// API server's clock minus the local clock in seconds, once known.

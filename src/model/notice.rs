@@ -58,7 +58,7 @@ impl Kind {
     ];
 
     /// Returns its name in files and notices.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Stuck => "stuck",
             Self::Failed => "failed",
@@ -85,7 +85,7 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 

@@ -150,8 +150,8 @@ pub enum Reason {
     WaitingForControlPlane {
         other: String,
     },
-    /// `names` holds the first [`MAX_NAMES`] of them. All waiting entries share it, otherwise an outage would cost nodes
-    /// times entries.
+    /// `names` holds the first [`MAX_NAMES`] of them. All waiting entries share it, otherwise an outage would cost
+    /// nodes times entries.
     UnreachableGate {
         count: i64,
         limit: i64,

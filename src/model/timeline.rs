@@ -45,10 +45,10 @@ impl Ending {
     /// Returns its timeline, oldest event first. `audit` may hold records of other entries too.
     pub fn timeline(&self, audit: &[&Audit]) -> Vec<TimelineEntry> {
         let entry = self.entry.to_string();
-        let mut entries = Vec::new();
+        let mut moments = Vec::new();
         if let Some(request) = &self.request {
             let (who, reason) = (Some(request.who.to_string()), request.reason.clone());
-            entries.push(TimelineEntry { at: request.at, what: "requested".to_owned(), who, reason, drain: false });
+            moments.push(TimelineEntry { at: request.at, what: "requested".to_owned(), who, reason, drain: false });
         }
         let is_own = |a: &&&Audit| a.on == entry && !SKIPPED_ACTIONS.contains(&a.what.as_str());
         for a in audit.iter().filter(is_own).chain(self.node_audit(audit).iter()) {
@@ -57,7 +57,7 @@ impl Ending {
             if let Some(repeats) = a.repeats {
                 what = format!("{what}, {} times, last at {}", repeats.count, format_seconds(repeats.last));
             }
-            entries.push(TimelineEntry {
+            moments.push(TimelineEntry {
                 at: a.at,
                 what,
                 who: Some(a.who.to_string()),
@@ -68,21 +68,21 @@ impl Ending {
         if self.omitted > 0 {
             let at = self.attempts.first().map_or(self.at, |a| a.start);
             let what = format!("{} earlier attempts, not kept", self.omitted);
-            entries.push(TimelineEntry { at, what, who: None, reason: None, drain: false });
+            moments.push(TimelineEntry { at, what, who: None, reason: None, drain: false });
         }
         for attempt in &self.attempts {
-            entries.push(started(attempt));
-            entries.extend(ended(attempt));
+            moments.push(started(attempt));
+            moments.extend(ended(attempt));
         }
-        entries.push(TimelineEntry {
+        moments.push(TimelineEntry {
             at: self.at,
             what: format!("ended: {}", self.outcome),
             who: None,
             reason: None,
             drain: false,
         });
-        entries.sort_by_key(|m| m.at);
-        entries
+        moments.sort_by_key(|m| m.at);
+        moments
     }
 
     /// Returns the audit records of its Node on its behalf. The cordon names the entry; from then to the end the Node
@@ -118,9 +118,9 @@ fn started(attempt: &Attempt) -> TimelineEntry {
 
 fn ended(attempt: &Attempt) -> Option<TimelineEntry> {
     let outcome = attempt.outcome.as_ref()?;
-    let details = [&outcome.stderr, &outcome.stdout].into_iter().find_map(|text| text.trim().lines().last());
-    let details = details.map(|line| format!(" ({})", secret::masked(line))).unwrap_or_default();
-    let what = format!("{}: {}{details}", name(attempt), outcome.end);
+    let last_line = [&outcome.stderr, &outcome.stdout].into_iter().find_map(|text| text.trim().lines().last());
+    let last_line = last_line.map(|line| format!(" ({})", secret::masked(line))).unwrap_or_default();
+    let what = format!("{}: {}{last_line}", name(attempt), outcome.end);
     Some(TimelineEntry { at: outcome.at, what, who: None, reason: None, drain: false })
 }
 
@@ -168,10 +168,10 @@ mod tests {
             of(3, audit(31, "uncordon", "node w12", Some("after reboots/3"))),
             of(9, audit(25, "cordon", "node w12", Some("for reboots/9"))),
         ];
-        let entries = ending("cancelled").timeline(&all.iter().collect::<Vec<_>>());
-        let details: Vec<&str> = entries.iter().map(|m| m.what.as_str()).collect();
+        let moments = ending("cancelled").timeline(&all.iter().collect::<Vec<_>>());
+        let texts: Vec<&str> = moments.iter().map(|m| m.what.as_str()).collect();
         assert_eq!(
-            details,
+            texts,
             [
                 "requested",
                 "drain: done",
@@ -183,7 +183,7 @@ mod tests {
                 "uncordon node w12: done",
             ]
         );
-        assert_eq!((entries[0].who.as_deref(), entries[0].reason.as_deref()), (Some("anna@h"), Some("INC-1")));
+        assert_eq!((moments[0].who.as_deref(), moments[0].reason.as_deref()), (Some("anna@h"), Some("INC-1")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod samples;
 mod template;
 
 pub use self::{
-    receiver::{Limits, Receiver, SecretUrl, UrlSource, Way, secret},
+    receiver::{Channel, Limits, Receiver, SecretUrl, UrlSource, secret},
     samples::sample,
     template::Template,
 };

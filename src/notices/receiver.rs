@@ -18,7 +18,7 @@ pub struct Receiver {
     /// The kinds of notices that it gets.
     pub kinds: BTreeSet<Kind>,
     /// Delivery method.
-    pub way: Way,
+    pub channel: Channel,
     /// Template of its body.
     pub template: Template,
     /// Timeout and rate limit.
@@ -42,7 +42,7 @@ impl Default for Limits {
 
 /// Delivery method.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Channel {
     /// A program and its arguments. It reads the notice from standard input.
     Program(Vec<String>),
     /// A POST.
@@ -106,7 +106,7 @@ impl fmt::Debug for SecretUrl {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program(argv) => write!(f, "program {}", argv.first().map_or("", String::as_str)),
@@ -119,7 +119,7 @@ impl fmt::Display for Way {
 impl Receiver {
     /// Returns the files that hold its secrets.
     fn secrets(&self) -> Vec<(&'static str, &Path)> {
-        let Way::Webhook { url, headers } = &self.way else { return Vec::new() };
+        let Channel::Webhook { url, headers } = &self.channel else { return Vec::new() };
         let url = match url {
             UrlSource::File(file) => Some(("url_file", file.as_path())),
             UrlSource::Inline(_) => None,
@@ -134,15 +134,15 @@ impl Receiver {
             .into_iter()
             .filter_map(|(name, file)| Some(format!("{name}: {}", secret(file).err()?)))
             .collect();
-        match &self.way {
-            Way::Program(argv) => {
+        match &self.channel {
+            Channel::Program(argv) => {
                 let program = argv.first().map_or("", String::as_str);
                 if !has_program(program) {
                     faults.push(format!("program {program} is not on this host, or not executable"));
                 }
             }
-            Way::Webhook { .. } if faults.is_empty() => faults.extend(self.request("").err()),
-            Way::Webhook { .. } => {}
+            Channel::Webhook { .. } if faults.is_empty() => faults.extend(self.request("").err()),
+            Channel::Webhook { .. } => {}
         }
         faults
     }
@@ -150,7 +150,7 @@ impl Receiver {
     /// Builds the POST of a delivery. Returns none for a program. Secrets are read each time, so they can be changed
     /// under a running engine. The error contains no secret.
     pub fn request(&self, body: &str) -> Result<Option<http::Request<bytes::Bytes>>, String> {
-        let Way::Webhook { url, headers } = &self.way else { return Ok(None) };
+        let Channel::Webhook { url, headers } = &self.channel else { return Ok(None) };
         let url = match url {
             UrlSource::Inline(url) => url.clone(),
             UrlSource::File(file) => {
@@ -209,7 +209,7 @@ mod tests {
         Receiver {
             name: "chat".to_owned(),
             kinds: Kind::CHOICE.into(),
-            way: Way::Webhook { url, headers },
+            channel: Channel::Webhook { url, headers },
             template: Template::default(),
             limits: Limits::default(),
         }
@@ -219,8 +219,8 @@ mod tests {
     fn the_path_of_a_secret_url_is_never_shown() {
         let url = SecretUrl::parse("https://hooks.example.com/services/T0/SECRET?key=SECRET").unwrap();
         let receiver = webhook(UrlSource::Inline(url), None);
-        assert!(!format!("{receiver:?} {}", receiver.way).contains("SECRET"));
-        assert_eq!(receiver.way.to_string(), "webhook https://hooks.example.com/…");
+        assert!(!format!("{receiver:?} {}", receiver.channel).contains("SECRET"));
+        assert_eq!(receiver.channel.to_string(), "webhook https://hooks.example.com/…");
         for wrong in ["hooks.example.com", "ftp://x/", "https://anna:pw@x/", "", "https://"] {
             assert!(SecretUrl::parse(wrong).is_err(), "{wrong}");
         }
@@ -248,7 +248,7 @@ mod tests {
     fn receiver_faults_are_found_before_a_notice_is_sent() {
         let missing = webhook(UrlSource::File("/no/such/file".into()), None);
         assert!(missing.faults(|_| true)[0].starts_with("url_file: /no/such/file cannot be read"));
-        let program = Receiver { way: Way::Program(vec!["/no/such".to_owned()]), ..missing };
+        let program = Receiver { channel: Channel::Program(vec!["/no/such".to_owned()]), ..missing };
         assert_eq!(program.faults(|_| false), ["program /no/such is not on this host, or not executable"]);
         assert!(program.faults(|_| true).is_empty());
     }

@@ -79,7 +79,7 @@ pub enum Why {
     StaysOff,
     /// The BMC took a request, and its time has not passed.
     #[error("{0} requested; waiting for the machine")]
-    Asked(&'static str),
+    Requested(&'static str),
     /// The BMC does not answer, or does not report a power state.
     #[error("the BMC reports no power state")]
     UnknownPower,
@@ -137,7 +137,7 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
         }
         // "the existing logic for powering on the Host should execute"
         Power::Off => match sent.on {
-            Some(ago) if ago < limits.on => Step::Wait(Why::Asked("On")),
+            Some(ago) if ago < limits.on => Step::Wait(Why::Requested("On")),
             _ => Step::On,
         },
         Power::Other(_) | Power::Unknown => Step::Wait(Why::UnknownPower),
@@ -182,10 +182,14 @@ fn off(host: &HostRow, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
         None => age < limits.soft,
     };
     if host.asked.mode() == Mode::Soft && try_soft && sent.hard.is_none() {
-        return if sent.soft.is_some() { Step::Wait(Why::Asked("a soft power-off")) } else { Step::Off(Mode::Soft) };
+        return if sent.soft.is_some() {
+            Step::Wait(Why::Requested("a soft power-off"))
+        } else {
+            Step::Off(Mode::Soft)
+        };
     }
     match sent.hard {
-        Some(ago) if ago < limits.hard => Step::Wait(Why::Asked("a hard power-off")),
+        Some(ago) if ago < limits.hard => Step::Wait(Why::Requested("a hard power-off")),
         _ => Step::Off(Mode::Hard),
     }
 }

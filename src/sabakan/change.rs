@@ -27,7 +27,7 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the name for views and tables.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Removed => "removed",
             Self::Demoted => "demoted",
@@ -288,7 +288,8 @@ pub fn digest(cluster: &str, template: &str, machines: &[Machine]) -> String {
     let mut sorted: Vec<&Machine> = machines.iter().collect();
     sorted.sort_by(|a, b| a.serial.cmp(&b.serial));
     for m in sorted {
-        for text in [&m.serial, &m.address, &m.role, &m.rack.to_string(), m.state.word(), &m.retire_date.to_string()] {
+        for text in [&m.serial, &m.address, &m.role, &m.rack.to_string(), m.state.as_str(), &m.retire_date.to_string()]
+        {
             add(text);
         }
     }

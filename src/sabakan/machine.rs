@@ -45,7 +45,7 @@ impl State {
     ];
 
     /// Returns the name in lower case: the value of the state taint, and the operation of an automatic repair.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Uninitialized => "uninitialized",
             Self::Healthy => "healthy",
@@ -78,7 +78,7 @@ impl State {
 
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 

@@ -69,7 +69,7 @@ pub enum Action {
 
 impl Action {
     /// Returns the name in `-o json`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Initialize => "initialize",
@@ -87,7 +87,7 @@ impl Action {
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 
@@ -109,16 +109,16 @@ pub struct Choice {
     /// Its score, if it was compared with others.
     pub score: Option<i64>,
     /// Reason: the terms of its score, the next candidate, or why it stays.
-    #[serde(serialize_with = "shown", deserialize_with = "told")]
+    #[serde(serialize_with = "why_as_text", deserialize_with = "why_from_text")]
     pub why: Why,
 }
 
 /// Reads a stored reason as a plain sentence.
-fn told<'de, D: Deserializer<'de>>(from: D) -> Result<Why, D::Error> {
+fn why_from_text<'de, D: Deserializer<'de>>(from: D) -> Result<Why, D::Error> {
     String::deserialize(from).map(Why::Because)
 }
 
-fn shown<S: Serializer>(why: &Why, out: S) -> Result<S::Ok, S::Error> {
+fn why_as_text<S: Serializer>(why: &Why, out: S) -> Result<S::Ok, S::Error> {
     out.collect_str(why)
 }
 

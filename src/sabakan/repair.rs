@@ -151,7 +151,7 @@ fn entry(machine: &Machine, index: u64, nodename: Option<&&str>) -> RepairEntry 
         nodename: nodename.map_or_else(String::new, |name| (*name).to_owned()),
         serial: Some(machine.serial.clone()),
         machine_type: machine.bmc_type.clone(),
-        operation: machine.state.word().to_owned(),
+        operation: machine.state.as_str().to_owned(),
         status: RepairStatus::Queued,
         step: 0,
         step_status: StepStatus::Waiting,

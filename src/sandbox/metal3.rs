@@ -178,7 +178,8 @@ impl BaremetalOperator {
         self.phases.insert(name, next);
     }
 
-    /// Writes the power state. At power-off (`powered_off`) removes the basic annotation; an old operator removes all of them.
+    /// Writes the power state. At power-off (`powered_off`) removes the basic annotation; an old operator removes all
+    /// of them.
     fn write(&self, name: &str, on: bool, powered_off: bool) {
         let old = self.old;
         // The host may have been deleted meanwhile.

@@ -334,5 +334,5 @@ async fn apiserver(State(api): State<Api>, Path(what): Path<String>) -> StatusCo
 }
 
 async fn audit(State(api): State<Api>) -> Json<Value> {
-    Json(api.audit().iter().map(crate::sandbox::kubernetes::api::Asked::event).collect())
+    Json(api.audit().iter().map(crate::sandbox::kubernetes::api::ApiRequest::event).collect())
 }

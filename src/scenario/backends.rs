@@ -177,8 +177,8 @@ impl Links {
     /// Creates links without faults for the process `name` behind `gate`. `seed` determines which requests meet which
     /// faults.
     pub fn new(name: &str, gate: &Gate, seed: u64) -> Self {
-        let line = |salt| Link::new(name, gate.clone(), seed ^ salt);
-        Self { etcd: line(0x0065_7463), kubernetes: line(0x006b_3873) }
+        let link = |salt| Link::new(name, gate.clone(), seed ^ salt);
+        Self { etcd: link(0x0065_7463), kubernetes: link(0x006b_3873) }
     }
 }
 

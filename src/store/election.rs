@@ -72,7 +72,7 @@ impl Candidacy {
         let (end_sender, end_signal) = watch::channel(None);
         let mut tasks = JoinSet::new();
         tasks.spawn(held(keep_lease(store.clone(), lease, life.clone(), end_sender.clone(), heartbeat.clone())));
-        let (watched, ended) = (gone(store.clone(), key.clone(), create_revision), life.clone());
+        let (watched, ended) = (wait_for_deletion(store.clone(), key.clone(), create_revision), life.clone());
         tasks.spawn(held(async move {
             watched.await;
             ended.end();
@@ -93,12 +93,12 @@ impl Candidacy {
         let why = tokio::select! {
             biased;
             why = self.end_reason() => why,
-            fence = Box::pin(self.first()) => return fence,
+            fence = Box::pin(self.wait_until_first()) => return fence,
         };
         Err(StoreError::LeaseLost { lease: self.lease, cause: why })
     }
 
-    async fn first(&self) -> Result<Fence, StoreError> {
+    async fn wait_until_first(&self) -> Result<Fence, StoreError> {
         let before = GetOptions::new()
             .with_prefix()
             .with_keys_only()
@@ -129,7 +129,8 @@ impl Candidacy {
             let Some(kv) = predecessor else {
                 return Ok(Fence::new(&self.key, self.create_revision, self.lease, self.life.clone()));
             };
-            gone(self.store.clone(), String::from_utf8_lossy(kv.key()).into_owned(), kv.create_revision()).await;
+            wait_for_deletion(self.store.clone(), String::from_utf8_lossy(kv.key()).into_owned(), kv.create_revision())
+                .await;
         }
     }
 
@@ -179,8 +180,8 @@ impl Candidacy {
     }
 }
 
-/// Registers an engine that does not campaign yet, under a lease of its own that nobody keeps alive, until `end_signal` ends.
-/// Commands that explain why nobody leads then show it.
+/// Registers an engine that does not campaign yet, under a lease of its own that nobody keeps alive, until `end_signal`
+/// ends. Commands that explain why nobody leads then show it.
 pub async fn defer_election(
     store: Store,
     ttl: Duration,
@@ -336,7 +337,7 @@ async fn send_keep_alive(
 }
 
 /// Resolves once the key with this create revision is gone; survives every failure of the connection.
-async fn gone(store: Store, key: String, create_revision: i64) {
+async fn wait_for_deletion(store: Store, key: String, create_revision: i64) {
     loop {
         let revision = match store.get(key.as_str(), GetOptions::new().with_keys_only()).await {
             Ok(got) if got.kvs().first().is_none_or(|kv| kv.create_revision() != create_revision) => return,

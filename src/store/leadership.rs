@@ -17,7 +17,7 @@ pub struct Leadership {
     /// The program that processes the queues, for the table of commands.
     pub lead: LeaderKind,
     /// The same as text that begins a sentence: `CKE on boot-0 leads`.
-    pub said: String,
+    pub message: String,
     /// The state of `leader/`.
     pub under: LeaderGuard,
 }
@@ -52,7 +52,7 @@ impl StoreView {
             None => Ok(None),
         };
         let Some(leader) = self.leader() else {
-            let (lead, said) = match engine {
+            let (lead, message) = match engine {
                 Err(why) => (LeaderKind::Unknown, why),
                 Ok(Some(EngineChoice::Cke)) => {
                     (LeaderKind::Cke, "nobody leads, and policy engine `cke` allows only CKE".to_owned())
@@ -61,10 +61,10 @@ impl StoreView {
                     (LeaderKind::Nobody, "nobody leads".to_owned())
                 }
             };
-            return Leadership { lead, said, under: LeaderGuard::Nobody };
+            return Leadership { lead, message, under: LeaderGuard::Nobody };
         };
-        let (lead, said) = self.lead_of(leader, engine.ok().flatten());
-        Leadership { lead, said, under: LeaderGuard::Candidate(leader.key.clone(), leader.create_revision) }
+        let (lead, message) = self.lead_of(leader, engine.ok().flatten());
+        Leadership { lead, message, under: LeaderGuard::Candidate(leader.key.clone(), leader.create_revision) }
     }
 
     fn lead_of(&self, leader: &Candidate, engine: Option<EngineChoice>) -> (LeaderKind, String) {

@@ -15,9 +15,9 @@ use super::{
     answer::Failure,
     apply::Row,
     connect::Store,
-    fresh::Fresh,
     keys::{Folder, KeyKind},
     read::Reading,
+    recent::RecentRecords,
     view::StoreView,
 };
 
@@ -103,7 +103,7 @@ impl Follower {
                     let store_error = self.store.store_error("watch", failure).await.to_string();
                     tracing::warn!(error = store_error, "the live copy of etcd is not updated");
                     self.view.error = Some(store_error);
-                    self.view.line.retry = Some(self.now() + pause.as_secs_f64());
+                    self.view.watch_health.retry = Some(self.now() + pause.as_secs_f64());
                     self.publish_view();
                 }
             }
@@ -122,13 +122,13 @@ impl Follower {
             }
             tracing::warn!(revision, was = self.next - 1, "etcd has another history; reading everything again");
             self.known.clear();
-            self.view = StoreView { revision: 0, heard: self.view.heard, ..StoreView::default() };
+            self.view = StoreView { revision: 0, last_seen: self.view.last_seen, ..StoreView::default() };
         }
-        let heard = self.now();
+        let last_seen = self.now();
         let reading = self.store.reading().await?;
         self.take(&reading);
-        (self.view.heard, self.view.synced, self.view.error) = (heard, true, None);
-        self.view.line.retry = None;
+        (self.view.last_seen, self.view.synced, self.view.error) = (last_seen, true, None);
+        self.view.watch_health.retry = None;
         self.publish_view();
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Follower {
         if self.cluster != reading.cluster {
             // Its revisions cannot be compared with those of the copy.
             self.known.clear();
-            self.view = StoreView { heard: self.view.heard, ..StoreView::default() };
+            self.view = StoreView { last_seen: self.view.last_seen, ..StoreView::default() };
         }
         let mut seen = HashMap::with_capacity(reading.rows.len());
         for row in &reading.rows {
@@ -152,7 +152,7 @@ impl Follower {
         }
         self.known = seen;
         // Writes below the on-demand folders may have been missed, so these folders must be read again.
-        self.view.fresh = Fresh::after_revision(reading.revision);
+        self.view.recent = RecentRecords::after_revision(reading.revision);
         for folder in Folder::ALL {
             self.view.grown.insert(folder, reading.revision);
         }
@@ -208,7 +208,7 @@ impl Follower {
                             // etcd does not answer a request for progress before this.
                             progress_timer.reset_immediately();
                         } else if let Some(requested_at) = requested_at.take() {
-                            self.view.line.lag = requested_at.elapsed().as_secs();
+                            self.view.watch_health.lag = requested_at.elapsed().as_secs();
                         }
                         if let Err(gap) = self.answer(&answer) {
                             self.publish_view();
@@ -252,9 +252,9 @@ impl Follower {
                 // The value is not read here. Readers of the folder learn that it has grown.
                 Some(KeyKind::OnDemand(folder)) if event.event_type() == EventType::Put => {
                     self.view.grown.insert(folder, kv.mod_revision());
-                    self.view.fresh.told(folder, kv.mod_revision(), kv.value());
+                    self.view.recent.record_value(folder, kv.mod_revision(), kv.value());
                     let key = String::from_utf8_lossy(kv.key()).into_owned();
-                    self.view.fresh.key_written(folder, kv.mod_revision(), key);
+                    self.view.recent.key_written(folder, kv.mod_revision(), key);
                 }
                 None | Some(KeyKind::OnDemand(_)) => {}
                 Some(_) if event.event_type() == EventType::Put => {
@@ -269,9 +269,9 @@ impl Follower {
         }
         // The creation of a watch does not show yet how far it is behind.
         if !answer.created() {
-            self.view.heard = self.now();
+            self.view.last_seen = self.now();
             self.view.error = None;
-            self.view.line.retry = None;
+            self.view.watch_health.retry = None;
         }
         Ok(())
     }

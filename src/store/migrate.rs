@@ -61,8 +61,8 @@ enum Failed {
 }
 
 impl Store {
-    /// Runs all steps, and retries failed ones, until the migration is done or the lease is over. `on_error` receives the
-    /// reason of each failure. Does nothing if no migration is needed. If it is dropped, the next leader continues.
+    /// Runs all steps, and retries failed ones, until the migration is done or the lease is over. `on_error` receives
+    /// the reason of each failure. Does nothing if no migration is needed. If it is dropped, the next leader continues.
     pub async fn migrate(&self, fence: &Fence, who: &Who, on_error: impl Fn(String)) {
         let mut wait = RETRY_DELAYS.0;
         while let Ok(permit) = fence.permit_record() {

@@ -21,7 +21,10 @@ pub struct EndingsAfter {
 impl Store {
     /// Reads a receiver's record; returns a ModRevision of 0 and none if there is no record. An unreadable record is an
     /// error inside.
-    pub async fn told(&self, receiver: &str) -> Result<(i64, Option<Result<NotifierState, String>>), StoreError> {
+    pub async fn notifier_state(
+        &self,
+        receiver: &str,
+    ) -> Result<(i64, Option<Result<NotifierState, String>>), StoreError> {
         let key = self.keys().notices(receiver);
         let raw = self.raw(&key).await?;
         let read = |text: &str| serde_json::from_str(text).map_err(|e| format!("{key}: invalid: {e}"));
@@ -44,7 +47,7 @@ impl Store {
     }
 
     /// Returns etcd's present revision.
-    pub async fn head(&self) -> Result<i64, StoreError> {
+    pub async fn current_revision(&self) -> Result<i64, StoreError> {
         let prefix = self.keys().notices_prefix();
         match self.get(prefix.as_str(), GetOptions::new().with_prefix().with_count_only()).await {
             Ok(got) => Ok(got.header().map_or(0, etcd_client::ResponseHeader::revision)),
@@ -53,7 +56,7 @@ impl Store {
     }
 
     /// Reads the first `n` of these keys, which were written after the revision `read`
-    /// ([`super::fresh::Fresh::after`]). The rest of the folder is not read.
+    /// ([`super::recent::RecentRecords::after`]). The rest of the folder is not read.
     pub async fn endings_by_key(
         &self,
         keys: &[(i64, String)],

@@ -21,7 +21,7 @@ use crate::model::cketerm_records::{Audit, Who};
 
 /// Description of an operator's write.
 #[derive(Clone, Copy, Debug)]
-pub struct Note<'a> {
+pub struct AuditNote<'a> {
     /// Author.
     pub who: &'a Who,
     /// Action, as in the audit record: `cluster set`.
@@ -101,7 +101,7 @@ impl Store {
     /// was executed.
     pub(crate) async fn write(
         &self,
-        note: Note<'_>,
+        note: AuditNote<'_>,
         result: impl Into<AuditResult<'_>>,
         compares: Vec<Compare>,
         ops: Vec<TxnOp>,
@@ -113,7 +113,7 @@ impl Store {
     /// lost.
     pub(crate) async fn write_with_responses(
         &self,
-        note: Note<'_>,
+        note: AuditNote<'_>,
         result: AuditResult<'_>,
         compares: Vec<Compare>,
         ops: Vec<TxnOp>,

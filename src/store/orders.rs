@@ -6,7 +6,7 @@ use super::{
     connect::Store,
     error::StoreError,
     leadership::LeaderGuard,
-    operator::{Note, WriteOutcome, json},
+    operator::{AuditNote, WriteOutcome, json},
     queue::MAX_CONFLICTS,
 };
 use crate::model::{
@@ -52,7 +52,7 @@ impl Store {
                 TxnOp::put(order_key.as_str(), json(&order), None)
             };
             compares.extend(under.map(|under| under.compare(self.keys())));
-            let note = Note { who, what: &what, on: &on, reason };
+            let note = AuditNote { who, what: &what, on: &on, reason };
             if let WriteOutcome::At(_) = self.write(note, "ordered", compares, vec![op]).await? {
                 return Ok(());
             }

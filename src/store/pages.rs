@@ -49,7 +49,7 @@ impl Store {
 
     /// Reads the values of a folder whose ids begin with a time (the audit) that were written between two moments by
     /// their writers' clocks, oldest first; at most `n`.
-    pub async fn between<T: DeserializeOwned>(
+    pub async fn read_between<T: DeserializeOwned>(
         &self,
         folder: Folder,
         (from, to): (Timestamp, Timestamp),
@@ -65,8 +65,8 @@ impl Store {
     }
 
     /// Reads the values written to a folder after a revision, if the live copy knows their keys
-    /// ([`super::view::StoreView::fresh`]). It reads at most `n` of these keys, not the whole folder.
-    pub async fn written<T: DeserializeOwned>(
+    /// ([`super::view::StoreView::recent`]). It reads at most `n` of these keys, not the whole folder.
+    pub async fn page_of_keys<T: DeserializeOwned>(
         &self,
         folder: Folder,
         revision: i64,

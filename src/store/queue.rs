@@ -11,7 +11,7 @@ use super::{
     connect::Store,
     error::StoreError,
     keys::{KeyKind, SwitchName},
-    operator::{Note, WriteOutcome, format_ranges, json},
+    operator::{AuditNote, WriteOutcome, format_ranges, json},
     view::Switch,
 };
 use crate::model::{
@@ -96,7 +96,7 @@ impl Store {
             ops.push(TxnOp::put(self.keys().request(id), json(&request), None));
         }
         let (on, result) = (addresses.join(" "), format!("entries {}", format_ranges(&indexes)));
-        let note = Note { who: &request.who, what: "reboot add", on: &on, reason: request.reason.as_deref() };
+        let note = AuditNote { who: &request.who, what: "reboot add", on: &on, reason: request.reason.as_deref() };
         match self.write(note, &result, compares, ops).await? {
             WriteOutcome::At(mod_revision) => {
                 *next = Some(NextIndex { index: after, mod_revision });
@@ -171,7 +171,7 @@ impl Store {
                 return Err(StoreError::Conflict { what: id.to_string() });
             }
             let Some(changed) = change(&entry) else { return Ok(()) };
-            let note = Note { who, what, on: &id.to_string(), reason };
+            let note = AuditNote { who, what, on: &id.to_string(), reason };
             let key = self.keys().entry(id);
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, mod_revision)];
             let ops = vec![TxnOp::put(key, json(&changed), None)];
@@ -240,7 +240,7 @@ impl Store {
                     part.iter().map(|(i, r, _)| Compare::mod_revision(key(*i), CompareOp::Equal, *r)).collect();
                 let ops = part.iter().map(|(i, _, entry)| TxnOp::put(key(*i), json(entry), None)).collect();
                 let on = format!("{} {}", queue.folder(), format_ranges(&indexes));
-                match self.write(Note { who, what, on: &on, reason }, "done", compares, ops).await {
+                match self.write(AuditNote { who, what, on: &on, reason }, "done", compares, ops).await {
                     Ok(WriteOutcome::At(_)) => changed.extend(indexes),
                     Ok(WriteOutcome::Conflict) => conflicted = true,
                     // Huge entries: the next transaction contains fewer of them.
@@ -316,7 +316,7 @@ impl Store {
         reason: Option<&str>,
     ) -> Result<SwitchChange, StoreError> {
         let what = if enabled { "enable" } else { "disable" };
-        let note = Note { who, what, on: name.title(), reason };
+        let note = AuditNote { who, what, on: name.title(), reason };
         let value = if enabled { "false" } else { "true" };
         let put = TxnOp::put(self.keys().switch(name), value, Some(PutOptions::new().with_prev_key()));
         let (wrote, answers) = Box::pin(self.write_with_responses(note, "done".into(), Vec::new(), vec![put])).await?;

@@ -13,7 +13,7 @@ use super::{
     error::StoreError,
     keys::RegistryKey,
     leadership::LeaderGuard,
-    operator::{Note, WriteOutcome, json},
+    operator::{AuditNote, WriteOutcome, json},
 };
 use crate::model::{
     cketerm_records::{Approval, Generated, Hold, Who},
@@ -103,7 +103,7 @@ impl Store {
         let at = self.clock().wall();
         let until = at.checked_add(APPROVAL_LIFETIME).unwrap_or(at);
         let approval = Approval { who: who.clone(), at, until, reason: reason.map(str::to_owned) };
-        let note = Note { who, what: "sabakan approve", on: digest, reason };
+        let note = AuditNote { who, what: "sabakan approve", on: digest, reason };
         // A hold that was set meanwhile counts.
         let mut compares = vec![Compare::mod_revision(self.keys().hold(), CompareOp::Equal, 0)];
         compares.extend(under.map(|under| under.compare(self.keys())));
@@ -136,7 +136,7 @@ impl Store {
             TxnOp::delete(key, None)
         };
         let what = if hold { "sabakan hold" } else { "sabakan unhold" };
-        let note = Note { who, what, on: "cluster", reason };
+        let note = AuditNote { who, what, on: "cluster", reason };
         let compares = seen.map(|seen| Compare::mod_revision(self.keys().hold(), CompareOp::Equal, seen));
         let compares = compares.into_iter().chain(under.map(|under| under.compare(self.keys()))).collect();
         match self.write(note, "done", compares, vec![op]).await? {

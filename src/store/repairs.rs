@@ -6,7 +6,7 @@ use etcd_client::{Compare, CompareOp, TxnOp};
 use super::{
     connect::Store,
     error::StoreError,
-    operator::{Note, WriteOutcome, json},
+    operator::{AuditNote, WriteOutcome, json},
     queue::MAX_CONFLICTS,
 };
 use crate::model::{
@@ -43,7 +43,7 @@ impl Store {
                 TxnOp::put(self.keys().request(id), json(request), None),
             ];
             let on = format!("{} {} {}", entry.operation, entry.machine_type, entry.address);
-            let note = Note { who: &request.who, what: "repair add", on: &on, reason: request.reason.as_deref() };
+            let note = AuditNote { who: &request.who, what: "repair add", on: &on, reason: request.reason.as_deref() };
             if let WriteOutcome::At(_) = self.write(note, &format!("entry {}", next.index), compares, ops).await? {
                 return Ok(next.index);
             }

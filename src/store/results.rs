@@ -5,7 +5,7 @@ use etcd_client::{Compare, CompareOp, TxnOp};
 use super::{
     connect::Store,
     error::StoreError,
-    operator::{Note, WriteOutcome, json},
+    operator::{AuditNote, WriteOutcome, json},
 };
 use crate::model::{attempt::Attempt, cketerm_records::Who, entry::Stored, result::CommandResult};
 
@@ -23,7 +23,7 @@ impl Store {
             Compare::mod_revision(key.as_str(), CompareOp::Equal, 0),
             Compare::mod_revision(attempt.key.as_str(), CompareOp::Equal, attempt.mod_revision),
         ];
-        let note = Note { who, what: "report result", on: &result.label.attempt, reason: None };
+        let note = AuditNote { who, what: "report result", on: &result.label.attempt, reason: None };
         let ops = vec![TxnOp::put(key, json(result), None)];
         let wrote = self.write(note, &result.outcome.end.to_string(), compares, ops).await?;
         Ok(matches!(wrote, WriteOutcome::At(_)))

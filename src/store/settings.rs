@@ -18,7 +18,7 @@ use crate::model::{
     policy::{EngineChoice, Policy},
 };
 
-pub use super::operator::Note;
+pub use super::operator::AuditNote;
 
 /// Suffix in the audit for a change that the present leader does not know.
 pub const FOR_HANDOVER: &str = " for handover";
@@ -64,7 +64,13 @@ impl Store {
 
     /// Writes one key with its audit record; `expect` is the ModRevision that it must still have (0 = absent). Returns
     /// the revision of the write.
-    pub async fn put_raw(&self, key: &str, text: &str, expect: Option<i64>, note: Note<'_>) -> Result<i64, StoreError> {
+    pub async fn put_raw(
+        &self,
+        key: &str,
+        text: &str,
+        expect: Option<i64>,
+        note: AuditNote<'_>,
+    ) -> Result<i64, StoreError> {
         check_size(key, text)?;
         let compares = expect.map(|r| Compare::mod_revision(key, CompareOp::Equal, r)).into_iter().collect();
         match self.write(note, "done", compares, vec![TxnOp::put(key, text, None)]).await? {
@@ -101,7 +107,7 @@ impl Store {
         who: &Who,
         reason: Option<&str>,
     ) -> Result<i64, StoreError> {
-        let note = Note { who, what: "cluster set", on: "cluster", reason };
+        let note = AuditNote { who, what: "cluster set", on: "cluster", reason };
         self.put_raw(&self.keys().cluster(), json, expect, note).await
     }
 
@@ -151,7 +157,7 @@ impl Store {
                 compares.push(Compare::mod_revision(copy.as_str(), CompareOp::Equal, copy_revision));
                 ops.push(TxnOp::put(copy.as_str(), json(&workers), None));
             }
-            let note = Note { who, what: "constraints set", on: &on, reason };
+            let note = AuditNote { who, what: "constraints set", on: &on, reason };
             if let WriteOutcome::At(revision) = self.write(note, &json(&constraints), compares, ops).await? {
                 return Ok((constraints, revision));
             }
@@ -169,7 +175,7 @@ impl Store {
     /// [`Store::ensure_schema`]).
     pub async fn update_policy(
         &self,
-        note: Note<'_>,
+        note: AuditNote<'_>,
         change: impl FnMut(&mut Policy) -> Result<(), String> + Send,
     ) -> Result<Policy, StoreError> {
         self.update_policy_if(note, |_| Ok(Accepted::Anyway), change).await
@@ -179,7 +185,7 @@ impl Store {
     /// compares that leader's key. The audit marks a change that is stored for another leader.
     pub async fn update_policy_if(
         &self,
-        note: Note<'_>,
+        note: AuditNote<'_>,
         accept: impl Fn(&Leadership) -> Result<Accepted, String> + Send,
         mut change: impl FnMut(&mut Policy) -> Result<(), String> + Send,
     ) -> Result<Policy, StoreError> {
@@ -210,7 +216,7 @@ impl Store {
                 Accepted::ForHandover => what.push_str(FOR_HANDOVER),
             }
             let ops = vec![TxnOp::put(key.as_str(), json(&policy), None)];
-            let note = Note { what: &what, ..note };
+            let note = AuditNote { what: &what, ..note };
             if let WriteOutcome::At(_) = self.write(note, &json(&policy), compares, ops).await? {
                 return Ok(policy);
             }
@@ -231,7 +237,7 @@ impl Store {
                 return Ok(identity);
             }
             let identity = Identity { uid: uid.to_owned(), confirmed_by: None, at: self.clock().wall() };
-            let note = Note { who, what: "cluster identify: proposed", on: uid, reason: None };
+            let note = AuditNote { who, what: "cluster identify: proposed", on: uid, reason: None };
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, 0)];
             let ops = vec![TxnOp::put(key.as_str(), json(&identity), None)];
             if let WriteOutcome::At(_) = self.write(note, "done", compares, ops).await? {
@@ -268,7 +274,7 @@ impl Store {
             }
             let identity = Identity { uid: uid.to_owned(), confirmed_by: Some(who.clone()), at: self.clock().wall() };
             let result = stored.map_or_else(|| "confirmed".to_owned(), |s| format!("confirmed, was {}", s.uid));
-            let note = Note { who, what: "cluster identify", on: uid, reason: None };
+            let note = AuditNote { who, what: "cluster identify", on: uid, reason: None };
             let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, revision)];
             let ops = vec![TxnOp::put(key.as_str(), json(&identity), None)];
             if let WriteOutcome::At(_) = self.write(note, &result, compares, ops).await? {
@@ -296,7 +302,7 @@ impl Store {
             ];
             let policy = Policy { engine, ..Policy::default() };
             let mut ops = vec![TxnOp::put(key.as_str(), SCHEMA.to_string(), None)];
-            let note = Note { who, what: "schema", on: "cketerm/schema", reason: None };
+            let note = AuditNote { who, what: "schema", on: "cketerm/schema", reason: None };
             let wrote = match self.read_value::<Policy>(&policy_key).await? {
                 (None, _) => {
                     ops.push(TxnOp::put(policy_key, json(&policy), None));

@@ -7,7 +7,7 @@ use super::{
     connect::Store,
     error::StoreError,
     keys::SwitchName,
-    operator::{Note, WriteOutcome, json},
+    operator::{AuditNote, WriteOutcome, json},
     queue::MAX_CONFLICTS,
     view::Switch,
 };
@@ -68,7 +68,7 @@ impl Store {
             if !record.queues.is_empty() {
                 ops.push(TxnOp::put(self.keys().stopped(), json(&record), None));
             }
-            let note = Note { who, what: "stop", on: "both queues", reason };
+            let note = AuditNote { who, what: "stop", on: "both queues", reason };
             if let WriteOutcome::At(_) =
                 self.write(note, &summary(&done, "disabled"), self.unchanged(&current), ops).await?
             {
@@ -99,7 +99,7 @@ impl Store {
             }
             let mut ops: Vec<TxnOp> = done.turned.iter().map(|q| self.switch_op(*q, true)).collect();
             ops.push(TxnOp::delete(self.keys().stopped(), None));
-            let note = Note { who, what: "resume", on: "both queues", reason };
+            let note = AuditNote { who, what: "resume", on: "both queues", reason };
             if let WriteOutcome::At(_) =
                 self.write(note, &summary(&done, "enabled"), self.unchanged(&current), ops).await?
             {

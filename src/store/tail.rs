@@ -33,8 +33,8 @@ pub(super) fn stored<T: DeserializeOwned>(kv: &KeyValue) -> Stored<T> {
 }
 
 impl Store {
-    /// Passes every value written below `folder` after `revision` to `on_item`, until that fails. It ends only then: every
-    /// failure of etcd is passed as trouble, and retried.
+    /// Passes every value written below `folder` after `revision` to `on_item`, until that fails. It ends only then:
+    /// every failure of etcd is passed as trouble, and retried.
     pub async fn tail<T: DeserializeOwned, E>(
         &self,
         folder: &str,

@@ -6,7 +6,7 @@ use super::{
     apply,
     connect::Store,
     error::StoreError,
-    operator::{Note, WriteOutcome},
+    operator::{AuditNote, WriteOutcome},
 };
 use crate::model::{
     cketerm_records::Who,
@@ -59,7 +59,7 @@ impl Store {
         // Request and progress would otherwise stay for ever.
         let (keys, mut ops) = (self.keys(), vec![TxnOp::delete(key.as_str(), None)]);
         ops.extend([keys.request(id), keys.progress(id)].map(|key| TxnOp::delete(key, None)));
-        let note = Note { who, what, on: &id.to_string(), reason };
+        let note = AuditNote { who, what, on: &id.to_string(), reason };
         match self.write(note, &format!("removed: {why}"), compares, ops).await? {
             WriteOutcome::At(_) => Ok(()),
             WriteOutcome::Conflict => Err(conflict()),

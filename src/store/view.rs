@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::{fresh::Fresh, keys::Folder, registry::RegistrySettings};
+use super::{keys::Folder, recent::RecentRecords, registry::RegistrySettings};
 use crate::model::{
     attempt::Attempt,
     cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
@@ -110,7 +110,8 @@ pub struct StoreView {
     pub revision: i64,
     /// Boot-time seconds of the last answer of the watch (event or progress). Nothing new starts while this is older
     /// than 10 s (SAF-21).
-    pub heard: f64,
+    #[serde(rename = "heard")]
+    pub last_seen: f64,
     /// The last error, until a request succeeds.
     pub error: Option<String>,
     /// Whether a first complete read has been done.
@@ -166,10 +167,10 @@ pub struct StoreView {
     pub grown: OrdMap<Folder, i64>,
     /// Recent writes below these folders, as far as the watch reported them.
     #[serde(skip)]
-    pub fresh: Fresh,
+    pub recent: RecentRecords,
     /// State of the watch, for display; no decision uses it.
     #[serde(skip)]
-    pub line: WatchHealth,
+    pub watch_health: WatchHealth,
     /// Unreadable keys of cketerm or CKE, with the reason.
     pub broken: OrdMap<String, String>,
 }

@@ -85,14 +85,14 @@ pub fn snapshot(nodes: u64, entries: u64) -> Snapshot {
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
         kube.sources.insert(
             source.to_owned(),
-            SourceState { synced: true, heard: 1000.0, proved: 1000.0, error: None, forbidden: false },
+            SourceState { synced: true, last_seen: 1000.0, fresh_as_of: 1000.0, error: None, forbidden: false },
         );
     }
     for i in 0..nodes {
         cluster.nodes.push(Node { address: address(i), hostname: name(i), control_plane: i < 5, ..Node::default() });
         kube.put_node(node(i, "v1.35.0"));
     }
-    let mut store = StoreView { synced: true, heard: 1000.0, ..StoreView::default() };
+    let mut store = StoreView { synced: true, last_seen: 1000.0, ..StoreView::default() };
     for i in 0..entries {
         store.reboots.entries.insert(i, stored(key_of(i), RebootEntry::queued(i, &address(i % nodes))));
     }

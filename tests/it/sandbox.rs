@@ -316,10 +316,10 @@ impl Watch {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let output = BufReader::new(child.stdout.take().expect("its output"));
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let received = Arc::clone(&lines);
+        let collected = Arc::clone(&lines);
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                received.lock().expect("the lines").push(line);
+                collected.lock().expect("the lines").push(line);
             }
         });
         Self { child, lines }

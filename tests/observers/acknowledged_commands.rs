@@ -53,8 +53,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
         }
     }
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
-        let (from, to) =
-            (view.back(&w.requested.by, w.requested.at, view.lag() + view.max_kube_delay()), w.requested.at);
+        let (from, to) = (view.back(&w.request.by, w.request.at, view.lag() + view.max_kube_delay()), w.request.at);
         let Some(name) = w.node.as_deref() else { continue };
         let addresses = addresses(view, name, from, to);
         let drains = view.entries.values().any(|line| {
@@ -65,7 +64,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
         });
         let repaired = repair::held(view, |a| addresses.contains(a), from, to);
         if !drains && !repaired {
-            let what = format!("{} {} on node {name}, which nothing drains", w.requested.method, w.pod);
+            let what = format!("{} {} on node {name}, which nothing drains", w.request.method, w.pod);
             found.push(Breach { code: "I27", at: to, what });
         }
     }

@@ -69,16 +69,16 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut refused: BTreeMap<(u64, String), Refused> = BTreeMap::new();
     for write in view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run) {
-        if !matches!(write.requested.code, 429 | 403 | 500..) {
+        if !matches!(write.request.code, 429 | 403 | 500..) {
             continue;
         }
         if let Some(index) = entry_of(view, write) {
-            let key = (index, write.requested.by.clone());
+            let key = (index, write.request.by.clone());
             let known =
-                refused.entry(key.clone()).or_insert_with(|| (write.requested.at, BTreeSet::new(), String::new()));
-            if shift(known.0, REPORT_DELAY.1) < write.requested.at {
+                refused.entry(key.clone()).or_insert_with(|| (write.request.at, BTreeSet::new(), String::new()));
+            if shift(known.0, REPORT_DELAY.1) < write.request.at {
                 found.extend(unreported_refusal(view, &key, known));
-                *known = (write.requested.at, BTreeSet::new(), String::new());
+                *known = (write.request.at, BTreeSet::new(), String::new());
             }
             known.1.insert(write.means);
             known.2.clone_from(&write.pod);
@@ -109,9 +109,9 @@ pub fn i20(view: &View<'_>) -> Vec<Breach> {
 
 fn entry_of(view: &View<'_>, write: &PodWrite<'_>) -> Option<u64> {
     let node = write.node.as_deref()?;
-    let cluster = view.clusters.at(write.requested.at)?;
+    let cluster = view.clusters.at(write.request.at)?;
     view.entries.iter().find_map(|(&index, line)| {
-        let Some(Ok(entry)) = line.at(write.requested.at) else { return None };
+        let Some(Ok(entry)) = line.at(write.request.at) else { return None };
         let there = entry.status == RebootStatus::Draining
             && super::view::member(cluster, &entry.node).is_some_and(|m| m.node_name() == node);
         there.then_some(index)
@@ -127,9 +127,9 @@ fn unreported_refusal(view: &View<'_>, (index, by): &(u64, String), (at, answers
     }
     let accepted = view.pod_writes.iter().any(|w| {
         w.pod == *pod
-            && w.requested.at > *at
-            && w.requested.at <= to
-            && matches!(w.requested.code, 200..=299 | 404)
+            && w.request.at > *at
+            && w.request.at <= to
+            && matches!(w.request.code, 200..=299 | 404)
             && !w.dry_run
     });
     let stays = view.pods.values().any(|p| {
@@ -139,20 +139,20 @@ fn unreported_refusal(view: &View<'_>, (index, by): &(u64, String), (at, answers
     if accepted || !stays {
         return None;
     }
-    let reported: Vec<&Value> = view
+    let reasons: Vec<&Value> = view
         .leading()
         // while one of the requests has no answer yet, none of the others is known
         .filter(|s| s.by == *by && s.at >= from && s.at <= to && !s.moving.contains(index))
         .filter_map(|s| s.reasons.get(index))
         .collect();
     let earlier = |r: &Value| {
-        let lately = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.requested.by == *by);
-        let mut of_it = lately.filter(|w| w.requested.at <= to && w.requested.at >= shift(*at, -EARLIER_ANSWERS));
+        let lately = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.request.by == *by);
+        let mut of_it = lately.filter(|w| w.request.at <= to && w.request.at >= shift(*at, -EARLIER_ANSWERS));
         of_it.any(|w| r["pod"] == w.pod.as_str() && reason_fits(w.means, named(r)))
     };
-    let records = reported.iter().any(|r| answers.iter().any(|means| reason_fits(*means, named(r))) || earlier(r));
-    let what = format!("{pod} of reboots/{index} was answered {answers:?}, and {by} only said {:?}", reported.last());
-    (reported.len() >= 3 && !records).then_some(Breach { code: "I20", at: *at, what })
+    let was_named = reasons.iter().any(|r| answers.iter().any(|means| reason_fits(*means, named(r))) || earlier(r));
+    let what = format!("{pod} of reboots/{index} was answered {answers:?}, and {by} only said {:?}", reasons.last());
+    (reasons.len() >= 3 && !was_named).then_some(Breach { code: "I20", at: *at, what })
 }
 
 /// I38 in Kubernetes, at each write of an engine that was carried out. Patches of Nodes and endpoints, evictions and
@@ -171,16 +171,16 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
     }
     let records: Vec<&(Timestamp, i64, Value)> = records.values().collect();
     let mut found = Vec::new();
-    for requested in view.record.requested.iter().filter(|a| is_engine(&a.by) && (200..300).contains(&a.code)) {
-        let Some(effect) = effect(requested) else { continue };
-        let from = view.back(&requested.by, requested.at, view.max_kube_delay());
+    for request in view.record.api_requests.iter().filter(|a| is_engine(&a.by) && (200..300).contains(&a.code)) {
+        let Some(effect) = effect(request) else { continue };
+        let from = view.back(&request.by, request.at, view.max_kube_delay());
         let known = records.iter().any(|(at, revision, audit)| {
-            let by = view.txn(*revision).is_none_or(|t| t.by == requested.by);
-            by && *at >= from && *at <= requested.at && effect.recorded_in(audit)
+            let by = view.txn(*revision).is_none_or(|t| t.by == request.by);
+            by && *at >= from && *at <= request.at && effect.recorded_in(audit)
         });
         if !known {
-            let what = format!("{} sends {} {} without having told it", requested.by, requested.method, requested.path);
-            found.push(Breach { code: "I38", at: requested.at, what });
+            let what = format!("{} sends {} {} without having told it", request.by, request.method, request.path);
+            found.push(Breach { code: "I38", at: request.at, what });
         }
     }
     found
@@ -193,15 +193,15 @@ enum Effect {
     Endpoints(String),
 }
 
-fn effect(requested: &ApiRequest) -> Option<Effect> {
-    let dry = requested.body.to_string().contains("dryRun") || requested.query.contains("dryRun");
-    if dry || matches!(requested.method.as_str(), "GET" | "HEAD") {
+fn effect(request: &ApiRequest) -> Option<Effect> {
+    let dry = request.body.to_string().contains("dryRun") || request.query.contains("dryRun");
+    if dry || matches!(request.method.as_str(), "GET" | "HEAD") {
         return None;
     }
-    if let Some(name) = requested.path.strip_prefix("/api/v1/nodes/") {
+    if let Some(name) = request.path.strip_prefix("/api/v1/nodes/") {
         return Some(Effect::Node(name.to_owned()));
     }
-    let (_, rest) = requested.path.split_once("/namespaces/")?;
+    let (_, rest) = request.path.split_once("/namespaces/")?;
     let mut parts = rest.split('/');
     let (namespace, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
     match kind {

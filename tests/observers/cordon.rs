@@ -34,7 +34,7 @@ fn uncordons(w: &NodeWrite<'_>) -> bool {
 }
 
 fn breach(code: &'static str, w: &NodeWrite<'_>, what: &str) -> Breach {
-    Breach { code, at: w.requested.at, what: format!("node {}: {what} (by {})", w.name, w.requested.by) }
+    Breach { code, at: w.request.at, what: format!("node {}: {what} (by {})", w.name, w.request.by) }
 }
 
 /// I9, at each patch by an engine that makes a Node unschedulable: the same patch writes a readable owner annotation
@@ -42,12 +42,12 @@ fn breach(code: &'static str, w: &NodeWrite<'_>, what: &str) -> Breach {
 pub fn i9(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| cordons(w)) {
-        let put = w.requested.body["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
+        let put = w.request.body["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
         let owner = put.and_then(|text| serde_json::from_str::<Owner>(text).ok());
         if owner.as_ref().is_none_or(|o| o.uid != w.before.uid) {
             found.push(breach("I9", w, "cordoned without a record of it in the same patch"));
         }
-        if !w.requested.body["metadata"]["resourceVersion"].is_string() {
+        if !w.request.body["metadata"]["resourceVersion"].is_string() {
             found.push(breach("I9", w, "cordoned without a resourceVersion"));
         }
     }
@@ -219,7 +219,7 @@ pub fn i12(view: &View<'_>) -> Vec<Breach> {
 pub fn i13(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view).filter(|w| uncordons(w)) {
-        let (from, to) = (view.back(&w.requested.by, w.requested.at, view.max_kube_delay()), w.requested.at);
+        let (from, to) = (view.back(&w.request.by, w.request.at, view.max_kube_delay()), w.request.at);
         let named = |address: &str| {
             w.before.addresses.iter().any(|a| a == address)
                 && view.clusters.throughout(from, to, |c| {
@@ -288,9 +288,9 @@ pub fn i14(view: &View<'_>) -> Vec<Breach> {
             continue;
         }
         let index = owner.entry.index;
-        let last = power_log::begins(view).filter(|(i, p)| *i == index && p.at <= w.requested.at).last();
+        let last = power_log::begins(view).filter(|(i, p)| *i == index && p.at <= w.request.at).last();
         let Some((_, begin)) = last else { continue };
-        if in_progress(view.entries.get(&index).and_then(|l| l.at(w.requested.at))) {
+        if in_progress(view.entries.get(&index).and_then(|l| l.at(w.request.at))) {
             continue; // I13 covers it
         }
         if let Some(missing) = not_back(view, w, owner, begin.at) {
@@ -301,7 +301,7 @@ pub fn i14(view: &View<'_>) -> Vec<Breach> {
 }
 
 fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp) -> Option<&'static str> {
-    let (index, at) = (owner.entry.index, w.requested.at);
+    let (index, at) = (owner.entry.index, w.request.at);
     let line = view.nodes.get(&w.name)?;
     let before = boot_id_before(view, owner, &w.name);
     let new_boot = |n: &Node| before.as_ref().is_none_or(|id| *id != n.boot_id);

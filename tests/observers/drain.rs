@@ -16,7 +16,7 @@ const STUCK_AFTER: f64 = 75.0;
 
 /// Earliest time of the state from which an engine decided this request.
 fn seen_from(view: &View<'_>, w: &PodWrite<'_>) -> Timestamp {
-    view.back(&w.requested.by, w.requested.at, view.lag() + view.max_kube_delay())
+    view.back(&w.request.by, w.request.at, view.lag() + view.max_kube_delay())
 }
 
 /// Reports whether a running pod of a Job is protected in every definition of this time.
@@ -49,7 +49,7 @@ fn is_daemon_set_pod(pod: &Pod) -> bool {
 fn breach(code: &'static str, w: &PodWrite<'_>, what: &str) -> Breach {
     let how = if w.eviction { "eviction" } else { "deletion" };
     let what = format!("{how} of {} on {}: {what}", w.pod, w.node.as_deref().unwrap_or("?"));
-    Breach { code, at: w.requested.at, what }
+    Breach { code, at: w.request.at, what }
 }
 
 /// Start of the drain that was in progress on this Node.
@@ -81,17 +81,17 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
     let mut refused: BTreeMap<(String, String), BTreeMap<String, Timestamp>> = BTreeMap::new();
     for w in &view.pod_writes {
         let (Some(node), Some(pod), Some(uid)) = (&w.node, pod(view, w), &w.uid) else { continue };
-        let session = view.session(&w.requested.by, w.requested.at).unwrap_or_default();
+        let session = view.session(&w.request.by, w.request.at).unwrap_or_default();
         let held = refused.entry((node.clone(), session)).or_default();
         if w.dry_run {
-            let free = || unprotected(view, &pod.namespace, seen_from(view, w), w.requested.at);
+            let free = || unprotected(view, &pod.namespace, seen_from(view, w), w.request.at);
             match w.means {
                 Means::Accepted | Means::Gone | Means::Deferred | Means::NamespaceTerminating => held.remove(uid),
                 Means::Budget | Means::ManyBudgets if free() => held.remove(uid),
                 // another pod has replaced it
-                Means::Other if w.requested.code == 409 => None,
+                Means::Other if w.request.code == 409 => None,
                 Means::Budget | Means::ManyBudgets | Means::Denied | Means::Undecided | Means::Other => {
-                    held.insert(uid.clone(), w.requested.at)
+                    held.insert(uid.clone(), w.request.at)
                 }
             };
             continue;
@@ -99,7 +99,7 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
         if is_daemon_set_pod(pod) {
             continue;
         }
-        let (at, began) = (w.requested.at, drain_began(view, node, w.requested.at));
+        let (at, began) = (w.request.at, drain_began(view, node, w.request.at));
         let blocker = held.iter().find(|(uid, since)| {
             let there = view.pods.get(*uid).is_some_and(|p| {
                 p.states.throughout(**since, at, |s| s.is_some_and(|s| s.blocks() && s.terminating.is_none()))
@@ -217,7 +217,7 @@ pub fn i17(view: &View<'_>) -> Vec<Breach> {
 pub fn i18(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
-        let (Some(pod), from, at) = (pod(view, w), seen_from(view, w), w.requested.at) else { continue };
+        let (Some(pod), from, at) = (pod(view, w), seen_from(view, w), w.request.at) else { continue };
         if is_daemon_set_pod(pod) {
             continue;
         }
@@ -239,8 +239,8 @@ pub fn i18(view: &View<'_>) -> Vec<Breach> {
                 && !e.dry_run
                 && e.uid == w.uid
                 && matches!(e.means, Means::Budget | Means::ManyBudgets)
-                && e.requested.at <= at
-                && e.requested.at >= began.min(from)
+                && e.request.at <= at
+                && e.request.at >= began.min(from)
         });
         if !refused {
             found.push(breach("I18", w, "no budget has refused its eviction"));
@@ -252,8 +252,8 @@ pub fn i18(view: &View<'_>) -> Vec<Breach> {
     found
 }
 
-/// Time of the last audit record before `at` of a deletion that names this pod: the drain that it belongs to. A slow request
-/// arrives later, perhaps in the next drain.
+/// Time of the last audit record before `at` of a deletion that names this pod: the drain that it belongs to. A slow
+/// request arrives later, perhaps in the next drain.
 fn deletion_recorded_at(view: &View<'_>, node: &str, pod: &Pod, at: Timestamp) -> Timestamp {
     let (on, name) = (format!("node {node}"), format!("{}/{}", pod.namespace, pod.name));
     let names_it = |change: &&KeyChange| {
@@ -275,7 +275,7 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut once: BTreeMap<(String, String, Option<Timestamp>), String> = BTreeMap::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
-        let (Some(pod), Some(node), from, at) = (pod(view, w), &w.node, seen_from(view, w), w.requested.at) else {
+        let (Some(pod), Some(node), from, at) = (pod(view, w), &w.node, seen_from(view, w), w.request.at) else {
             continue;
         };
         let over = |s: Option<&PodState>| s.is_some_and(|s| s.mirror || (s.finished() && !s.of_kind("DaemonSet")));
@@ -293,7 +293,7 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
             found.push(breach("I19", w, "it belongs to a DaemonSet that is not OnDelete"));
             continue;
         }
-        if (200..300).contains(&w.requested.code) {
+        if (200..300).contains(&w.request.code) {
             let began = drain_began(view, node, deletion_recorded_at(view, node, pod, at));
             let first = once.entry((node.clone(), set, began)).or_insert_with(|| pod.uid.clone());
             if *first != pod.uid {
@@ -331,13 +331,13 @@ pub fn i21(view: &View<'_>) -> Vec<Breach> {
 pub fn i22(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
-        let options = if w.eviction { &w.requested.body["deleteOptions"] } else { &w.requested.body };
-        if options["gracePeriodSeconds"] == 0 || w.requested.query.contains("gracePeriodSeconds=0") {
+        let options = if w.eviction { &w.request.body["deleteOptions"] } else { &w.request.body };
+        if options["gracePeriodSeconds"] == 0 || w.request.query.contains("gracePeriodSeconds=0") {
             found.push(breach("I22", w, "with no grace: forced"));
         }
     }
-    for reported in view.leading() {
-        for (index, reason) in reported.reasons.iter() {
+    for report in view.leading() {
+        for (index, reason) in report.reasons.iter() {
             let name = named(reason);
             if !matches!(
                 name,
@@ -351,24 +351,24 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
             ) {
                 continue;
             }
-            let from = shift(reported.at, -view.lag());
+            let from = shift(report.at, -view.lag());
             let drains = view.entries.get(index).is_some_and(|l| {
-                l.throughout(from, reported.at, |stored| status(stored) == Some(RebootStatus::Draining))
+                l.throughout(from, report.at, |stored| status(stored) == Some(RebootStatus::Draining))
             });
-            let Some(entry) = view.entry(*index, reported.revision).filter(|_| drains) else { continue };
-            let Some(node) = view.clusters.at(reported.at).and_then(|c| member(c, &entry.node)) else { continue };
+            let Some(entry) = view.entry(*index, report.revision).filter(|_| drains) else { continue };
+            let Some(node) = view.clusters.at(report.at).and_then(|c| member(c, &entry.node)) else { continue };
             let name = node.node_name();
             let down =
-                view.nodes.get(name).is_some_and(|l| l.throughout(from, reported.at, |n| n.is_some_and(|n| !n.ready)));
-            let stuck = view.pods_on(name, from, reported.at, |s| {
-                s.blocks() && s.grace_ends.is_some_and(|ends| shift(ends, STUCK_AFTER) <= reported.at)
+                view.nodes.get(name).is_some_and(|l| l.throughout(from, report.at, |n| n.is_some_and(|n| !n.ready)));
+            let stuck = view.pods_on(name, from, report.at, |s| {
+                s.blocks() && s.grace_ends.is_some_and(|ends| shift(ends, STUCK_AFTER) <= report.at)
             });
             if let (Some(pod), true) = (stuck.first(), down) {
                 let what = format!(
                     "reboots/{index}: {}/{} is stuck terminating, and the leader says {reason}",
                     pod.namespace, pod.name
                 );
-                found.push(Breach { code: "I22", at: reported.at, what });
+                found.push(Breach { code: "I22", at: report.at, what });
                 return found;
             }
         }
@@ -383,14 +383,14 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
 /// Not covered: which writes of an engine or a console result from a read-only view.
 pub fn i45(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for requested in view.record.requested.iter().filter(|a| a.by.starts_with("viewer") && a.method != "GET") {
-        let review = requested.path.contains("selfsubject");
+    for request in view.record.api_requests.iter().filter(|a| a.by.starts_with("viewer") && a.method != "GET") {
+        let review = request.path.contains("selfsubject");
         if !review {
-            let what = format!("{} asks for {} {}", requested.by, requested.method, requested.path);
-            found.push(Breach { code: "I45", at: requested.at, what });
+            let what = format!("{} asks for {} {}", request.by, request.method, request.path);
+            found.push(Breach { code: "I45", at: request.at, what });
         }
     }
-    for w in view.pod_writes.iter().filter(|w| w.eviction && w.dry_run && !w.requested.query.contains("dryRun=All")) {
+    for w in view.pod_writes.iter().filter(|w| w.eviction && w.dry_run && !w.request.query.contains("dryRun=All")) {
         found.push(breach("I45", w, "a dry run that webhooks take for a real eviction"));
     }
     for txn in view.record.txns.iter().filter(|t| t.by.starts_with("viewer")) {

@@ -39,9 +39,9 @@ fn early_backoffs<'v>(view: &'v View<'_>) -> Vec<EarlyBackoff<'v>> {
         let by = view.txn(step.revision).map(|t| t.by.clone());
         let last = view.pod_writes.iter().rfind(|w| {
             w.pod == named
-                && w.requested.at <= step.at
-                && w.requested.at >= began
-                && by.as_ref().is_none_or(|b| *b == w.requested.by)
+                && w.request.at <= step.at
+                && w.request.at >= began
+                && by.as_ref().is_none_or(|b| *b == w.request.by)
         })?;
         far.then_some(EarlyBackoff { index: step.index, node, pod: &last.pod, last, at: step.at })
     });
@@ -71,8 +71,8 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
 pub fn i20(view: &View<'_>) -> Vec<Breach> {
     let undecided = early_backoffs(view).into_iter().filter(|g| g.last.means == Means::Undecided);
     let each = undecided.map(|g| {
-        let (code, reported) = (g.last.requested.code, &g.last.requested.reported);
-        let what = format!("reboots/{} on {} is backed off for {}, answered {code} {reported}", g.index, g.node, g.pod);
+        let (code, message) = (g.last.request.code, &g.last.request.message);
+        let what = format!("reboots/{} on {} is backed off for {}, answered {code} {message}", g.index, g.node, g.pod);
         Breach { code: "I20", at: g.at, what }
     });
     each.collect()
@@ -84,15 +84,15 @@ const STUCK_AFTER_GRACE: f64 = 50.0;
 /// I22: no pod is called stuck before its grace period has been over for a minute (less 10 s of tolerance for clocks).
 pub fn i22(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for reported in view.leading() {
-        for (index, reason) in reported.reasons.iter().filter(|(_, r)| r["reason"] == "TerminatingStuck") {
+    for report in view.leading() {
+        for (index, reason) in report.reasons.iter().filter(|(_, r)| r["reason"] == "TerminatingStuck") {
             let Some(name) = reason["pod"].as_str() else { continue };
             let of_that_name = view.pods.values().filter(|p| format!("{}/{}", p.namespace, p.name) == name);
             let mut states = of_that_name.flat_map(|p| p.states.steps()).filter_map(|s| s.value.as_ref()).peekable();
-            let over = |ends: jiff::Timestamp| shift(ends, STUCK_AFTER_GRACE) <= reported.at;
+            let over = |ends: jiff::Timestamp| shift(ends, STUCK_AFTER_GRACE) <= report.at;
             if states.peek().is_some() && !states.any(|s| s.grace_ends.is_some_and(over)) {
                 let what = format!("reboots/{index}: {name} is called stuck within its grace period");
-                found.push(Breach { code: "I22", at: reported.at, what });
+                found.push(Breach { code: "I22", at: report.at, what });
                 return found;
             }
         }

@@ -50,22 +50,20 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I6", at, what });
         }
     }
-    for reported in view.leading() {
-        for (&index, reason) in reported.reasons.iter() {
+    for report in view.leading() {
+        for (&index, reason) in report.reasons.iter() {
             let name = named(reason);
             // windows and freezes also hold further tries of a command (I8)
             let gate = name == "UnreachableGate";
-            let all = view.policies.sometime(shift(reported.at, -5.0), reported.at, |p| {
+            let all = view.policies.sometime(shift(report.at, -5.0), report.at, |p| {
                 p.is_some_and(|p| p.unreachable_rule == UnreachableRule::All)
             });
-            let working = view
-                .entries
-                .get(&index)
-                .is_some_and(|l| l.throughout(shift(reported.at, -5.0), reported.at, in_progress));
+            let working =
+                view.entries.get(&index).is_some_and(|l| l.throughout(shift(report.at, -5.0), report.at, in_progress));
             if gate && !all && working {
                 found.push(Breach {
                     code: "I6",
-                    at: reported.at,
+                    at: report.at,
                     what: format!("reboots/{index} is in work and held by {name}"),
                 });
             }

@@ -169,7 +169,7 @@ fn check_new_requests(view: &View<'_>, found: &mut Vec<Breach>) {
 }
 
 fn check_patches(view: &View<'_>, hosts: &[Host<'_>], found: &mut Vec<Breach>) {
-    let writes = view.record.requested.iter().filter(|a| a.method != "GET" && is_engine(&a.by));
+    let writes = view.record.api_requests.iter().filter(|a| a.method != "GET" && is_engine(&a.by));
     for write in writes.filter(|a| a.path.contains("/baremetalhosts/") && !a.query.contains("dryRun")) {
         let mut report_breach = |what: String| {
             let what = format!("{} {} {}: {what}", write.by, write.method, write.path);

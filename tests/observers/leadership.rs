@@ -94,14 +94,13 @@ pub fn i23(view: &View<'_>) -> Vec<Breach> {
             found.push(Breach { code: "I23", at: first.at, what });
         }
     }
-    for requested in view.record.requested.iter().filter(|a| is_engine(&a.by)) {
-        let write = matches!(requested.method.as_str(), "PATCH" | "PUT");
+    for request in view.record.api_requests.iter().filter(|a| is_engine(&a.by)) {
+        let write = matches!(request.method.as_str(), "PATCH" | "PUT");
         let kinds = ["/nodes/", "/endpoints/", "/endpointslices/"];
-        let fenced = requested.body["metadata"]["resourceVersion"].is_string();
-        if write && !fenced && kinds.iter().any(|k| requested.path.contains(k)) {
-            let what =
-                format!("{} sends {} {} without a resourceVersion", requested.by, requested.method, requested.path);
-            found.push(Breach { code: "I23", at: requested.at, what });
+        let fenced = request.body["metadata"]["resourceVersion"].is_string();
+        if write && !fenced && kinds.iter().any(|k| request.path.contains(k)) {
+            let what = format!("{} sends {} {} without a resourceVersion", request.by, request.method, request.path);
+            found.push(Breach { code: "I23", at: request.at, what });
         }
     }
     found
@@ -139,14 +138,14 @@ pub fn i24(view: &View<'_>) -> Vec<Breach> {
         let stamped = format!("{:x}", owner.lease);
         let position = |lease: &str| view.candidates.iter().rposition(|c| c.lease == lease);
         let own =
-            view.candidates.iter().rposition(|c| c.by.as_deref() == Some(&w.requested.by) && c.from <= w.requested.at);
+            view.candidates.iter().rposition(|c| c.by.as_deref() == Some(&w.request.by) && c.from <= w.request.at);
         let newer = position(&stamped).zip(own).filter(|(stamped, own)| stamped > own);
         if let Some((newer, _)) = newer {
             let what = format!(
                 "{} patches node {} with the record of {:?}, which leads since",
-                w.requested.by, w.name, view.candidates[newer].by
+                w.request.by, w.name, view.candidates[newer].by
             );
-            found.push(Breach { code: "I24", at: w.requested.at, what });
+            found.push(Breach { code: "I24", at: w.request.at, what });
         }
     }
     found

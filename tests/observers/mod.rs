@@ -122,7 +122,7 @@ pub static ALL: &[(&str, Observer)] = &[
     ("I48", bounds::i48),
     ("I49", bounds::i49),
     ("I52", accepted::i52),
-    ("told", notices::delivered),
+    ("notices", notices::delivered),
     ("heartbeat", leadership::heartbeat),
 ];
 

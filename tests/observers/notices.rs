@@ -34,7 +34,7 @@ pub fn delivered(view: &View<'_>) -> Vec<Breach> {
         let entry = ending["entry"].as_str().unwrap_or_default();
         if !received.iter().any(|r| r.taken && announces_end(&r.notice, entry)) {
             let what = format!("{entry} ended ({}) and no receiver was told", ending["outcome"]);
-            found.push(Breach { code: "told", at: change.at, what });
+            found.push(Breach { code: "notices", at: change.at, what });
         }
     }
     found
@@ -54,11 +54,11 @@ fn announces_end(notice: &Value, entry: &str) -> bool {
 fn changed_notices(received: &[Received]) -> Vec<Breach> {
     let mut first: BTreeMap<&str, &Value> = BTreeMap::new();
     let mut found = Vec::new();
-    for notice_of in received {
-        let id = notice_of.notice["id"].as_str().unwrap_or_default();
-        if *first.entry(id).or_insert(&notice_of.notice) != &notice_of.notice {
-            let what = format!("{} delivers another notice under the id {id}", notice_of.by);
-            found.push(Breach { code: "told", at: notice_of.at, what });
+    for one in received {
+        let id = one.notice["id"].as_str().unwrap_or_default();
+        if *first.entry(id).or_insert(&one.notice) != &one.notice {
+            let what = format!("{} delivers another notice under the id {id}", one.by);
+            found.push(Breach { code: "notices", at: one.at, what });
         }
     }
     found

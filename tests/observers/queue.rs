@@ -248,12 +248,12 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
     }
     let mut since: Option<Timestamp> = None;
     let mut breach_reported = false;
-    for reported in view.leading() {
-        let waiting = reported.reasons.iter().filter(|(_, r)| named(r) == "WaitingForSlot");
+    for report in view.leading() {
+        let waiting = report.reasons.iter().filter(|(_, r)| named(r) == "WaitingForSlot");
         let is_unreadable = |index: &u64| {
             let line = view.entries.get(index);
             line.is_some_and(|l| {
-                l.throughout(shift(reported.at, -3.0), reported.at, |stored| matches!(stored, Some(Err(()))))
+                l.throughout(shift(report.at, -3.0), report.at, |stored| matches!(stored, Some(Err(()))))
             })
         };
         let held = waiting.clone().find_map(|(index, reason)| {
@@ -263,29 +263,29 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
         if let (Some((index, holder)), false) = (held, breach_reported) {
             breach_reported = true;
             let what = format!("reboots/{index} waits for the slot of reboots/{holder}, which cannot be read");
-            found.push(Breach { code: "I5", at: reported.at, what });
+            found.push(Breach { code: "I5", at: report.at, what });
         }
         let mut busy: BTreeSet<String> =
-            view.entries_in_progress(reported.revision).into_iter().map(|(_, e, _)| e.node.clone()).collect();
-        let moving = reported.moving.iter().filter_map(|i| view.entry(*i, reported.revision)).map(|e| e.node.clone());
+            view.entries_in_progress(report.revision).into_iter().map(|(_, e, _)| e.node.clone()).collect();
+        let moving = report.moving.iter().filter_map(|i| view.entry(*i, report.revision)).map(|e| e.node.clone());
         busy.extend(moving);
-        busy.extend(view.attempts.values().filter_map(|l| l.get(reported.revision)).map(|a| a.address.clone()));
+        busy.extend(view.attempts.values().filter_map(|l| l.get(report.revision)).map(|a| a.address.clone()));
         let taken = view
             .nodes
             .iter()
-            .filter(|(_, l)| l.at(reported.at).and_then(Node::owner).is_some_and(|o| o.taken_over_rebooting));
+            .filter(|(_, l)| l.at(report.at).and_then(Node::owner).is_some_and(|o| o.taken_over_rebooting));
         busy.extend(taken.map(|(name, _)| name.clone()));
-        let limit = view.clusters.get(reported.revision).map_or(0, |c| c.reboot.concurrency());
+        let limit = view.clusters.get(report.revision).map_or(0, |c| c.reboot.concurrency());
         let free = i64::try_from(busy.len()).unwrap_or(i64::MAX) < limit;
         let slot_is_lost = free && waiting.clone().next().is_some() && view.entries.keys().any(is_unreadable);
-        since = slot_is_lost.then(|| since.unwrap_or(reported.at));
+        since = slot_is_lost.then(|| since.unwrap_or(report.at));
         if let (Some(from), false) = (since, breach_reported)
-            && reported.at > shift(from, 15.0)
+            && report.at > shift(from, 15.0)
         {
             breach_reported = true;
             let what =
                 format!("{} of {limit} slots are in use, and an entry that cannot be read eats the rest", busy.len());
-            found.push(Breach { code: "I5", at: reported.at, what });
+            found.push(Breach { code: "I5", at: report.at, what });
         }
     }
     found
@@ -300,7 +300,7 @@ pub fn i30(view: &View<'_>) -> Vec<Breach> {
     for start in starts(view).iter().filter(|s| !s.node.control_plane) {
         let (at, revision, this) = (start.step.at, start.step.revision, start.step.index);
         let (from, to) = (view.seen_since(revision, at), shift(at, 10.0));
-        let has_reports = !view.record.reported.is_empty();
+        let has_reports = !view.record.reports.is_empty();
         if to > view.record.end || (!has_reports && view.record.calm_since.is_none_or(|calm| from < calm)) {
             continue;
         }
@@ -319,8 +319,8 @@ pub fn i30(view: &View<'_>) -> Vec<Breach> {
 /// Reports whether the leader named a reason other than the place in the schedule.
 fn has_other_reason(view: &View<'_>, index: u64, from: Timestamp, to: Timestamp) -> bool {
     let line = ["WaitingForSlot", "WaitingForWorkers", "WaitingForControlPlane", "Ready"];
-    let reported = view.record.reported.iter().filter(|s| s.leads && s.at >= from && s.at <= to);
-    let mut reasons = reported.filter_map(|s| s.reasons.get(&index)).map(named);
+    let reports = view.record.reports.iter().filter(|s| s.leads && s.at >= from && s.at <= to);
+    let mut reasons = reports.filter_map(|s| s.reasons.get(&index)).map(named);
     reasons.any(|name| !line.contains(&name))
 }
 
@@ -350,19 +350,19 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
         }
     }
     let mut non_members: BTreeMap<(&str, u64), (Timestamp, Timestamp)> = BTreeMap::new();
-    for reported in view.leading() {
-        for (&index, _) in reported.reasons.iter().filter(|(_, r)| named(r) == "NotMember") {
+    for report in view.leading() {
+        for (&index, _) in report.reasons.iter().filter(|(_, r)| named(r) == "NotMember") {
             // another program may have removed it: a watch that lags still shows it for a while
-            let there = view.entries.get(&index).is_some_and(|line| line.at(reported.at).is_some());
-            let (since, last) = non_members.entry((&reported.by, index)).or_insert((reported.at, reported.at));
-            if shift(*last, 2.5) < reported.at {
-                *since = reported.at;
+            let there = view.entries.get(&index).is_some_and(|line| line.at(report.at).is_some());
+            let (since, last) = non_members.entry((&report.by, index)).or_insert((report.at, report.at));
+            if shift(*last, 2.5) < report.at {
+                *since = report.at;
             }
-            *last = reported.at;
-            if shift(*since, view.ttl() + 20.0) < reported.at && there {
+            *last = report.at;
+            if shift(*since, view.ttl() + 20.0) < report.at && there {
                 let what =
-                    format!("{} says since {since} that reboots/{index} is of no member, and leaves it", reported.by);
-                found.push(Breach { code: "I31", at: reported.at, what });
+                    format!("{} says since {since} that reboots/{index} is of no member, and leaves it", report.by);
+                found.push(Breach { code: "I31", at: report.at, what });
                 *since = Timestamp::MAX;
             }
         }

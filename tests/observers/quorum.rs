@@ -37,8 +37,8 @@ fn cordons<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
     let cordons = view.node_writes.iter().filter(|w| w.engine && !w.before.unschedulable && w.after.unschedulable);
     let steps = cordons.filter_map(|w| {
         let address = hosts(view).into_iter().find(|host| w.before.addresses.iter().any(|a| a == host))?;
-        let what = format!("{} cordons {address}", w.requested.by);
-        Some(Step { at: w.requested.at, address, engine: w.requested.by.as_str(), what })
+        let what = format!("{} cordons {address}", w.request.by);
+        Some(Step { at: w.request.at, address, engine: w.request.by.as_str(), what })
     });
     steps.collect()
 }
@@ -52,11 +52,8 @@ fn power_downs<'v>(view: &'v View<'_>) -> Vec<Step<'v>> {
             p.what == PowerEvent::Begin && p.attempt == down.attempt && p.address == down.address && p.at <= down.at
         };
         let begin = power.iter().rev().find(same)?;
-        let engine = view
-            .leading()
-            .filter(|reported| reported.at <= begin.at)
-            .last()
-            .map_or("", |reported| reported.by.as_str());
+        let engine =
+            view.leading().filter(|report| report.at <= begin.at).last().map_or("", |report| report.by.as_str());
         let what = format!("{} takes {} down", down.entry, down.address);
         Some(Step { at: begin.at, address: &down.address, engine, what })
     });
@@ -78,7 +75,8 @@ fn unhealthy_members<'v>(view: &'v View<'_>, step: &Step<'_>) -> Option<Vec<&'v 
     let others: Vec<&str> = hosts(view).into_iter().filter(|host| *host != address && voted(host)).collect();
     let unhealthy: Vec<&str> =
         others.iter().copied().filter(|host| unhealthy_throughout(view, host, from, to)).collect();
-    // A member that clients do not reach counts as down where the others are a quorum without it: alarm or not, they vote.
+    // A member that clients do not reach counts as down where the others are a quorum without it: alarm or not, they
+    // vote.
     let unreachable = !held_throughout(view, address, from, to, |member| !member.unreachable);
     let vote = others.iter().filter(|host| !silent_throughout(view, host, from, to)).count();
     (!unhealthy.is_empty() && !(unreachable && vote * 2 > others.len() + 1)).then_some(unhealthy)

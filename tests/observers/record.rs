@@ -19,7 +19,7 @@ pub struct Record {
     /// Every change of an object in Kubernetes, in the order of resourceVersions.
     pub objects: Vec<ObjectChange>,
     /// Every request to the API server that was answered, or carried out although its answer was lost.
-    pub requested: Vec<ApiRequest>,
+    pub api_requests: Vec<ApiRequest>,
     /// Events of the machines.
     pub power: Vec<Power>,
     /// Initial state of every etcd member, and each change since. Empty where members could not be queried.
@@ -27,7 +27,7 @@ pub struct Record {
     /// Commands of people and other programs that were acknowledged to them.
     pub acknowledged: Vec<Acknowledged>,
     /// Reports of each engine about entries, once a second of true time. Empty where no engine was queried.
-    pub reported: Vec<EngineReport>,
+    pub reports: Vec<EngineReport>,
     /// Time since which nothing went wrong any more: faults ended, people stopped. None if the run was cut before.
     pub calm_since: Option<Timestamp>,
     /// TTL of the leaders' leases in seconds; 0 means 10.
@@ -163,7 +163,7 @@ pub struct ApiRequest {
     /// Status code of the answer.
     pub code: u16,
     /// Message of a refusal; empty if there was none.
-    pub reported: String,
+    pub message: String,
 }
 
 /// Event of a machine.

@@ -212,24 +212,24 @@ pub fn i42(view: &View<'_>) -> Vec<Breach> {
 pub fn i32(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut silent: BTreeMap<(u64, &str), Timestamp> = BTreeMap::new();
-    for reported in view.leading() {
-        let from = shift(reported.at, -3.0);
+    for report in view.leading() {
+        let from = shift(report.at, -3.0);
         for (&index, line) in &view.repairs {
             let unfinished = |l: Option<&StoredRepair>| match l {
                 Some(Ok(e)) => e.unfinished(),
                 Some(Err(())) => true,
                 None => false,
             };
-            let there = unfinished(line.get(reported.revision)) && line.throughout(from, reported.at, unfinished);
-            if !there || reported.repairs.contains_key(&index) || reported.moving_repairs.contains(&index) {
-                silent.remove(&(index, reported.by.as_str()));
+            let there = unfinished(line.get(report.revision)) && line.throughout(from, report.at, unfinished);
+            if !there || report.repairs.contains_key(&index) || report.moving_repairs.contains(&index) {
+                silent.remove(&(index, report.by.as_str()));
                 continue;
             }
-            let since = *silent.entry((index, reported.by.as_str())).or_insert(reported.at);
-            if shift(since, 3.0) < reported.at && shift(since, 5.0) >= reported.at {
-                let what = format!("{} leads and says nothing of repairs/{index} since {since}", reported.by);
-                found.push(Breach { code: "I32", at: reported.at, what });
-                silent.insert((index, reported.by.as_str()), Timestamp::MAX);
+            let since = *silent.entry((index, report.by.as_str())).or_insert(report.at);
+            if shift(since, 3.0) < report.at && shift(since, 5.0) >= report.at {
+                let what = format!("{} leads and says nothing of repairs/{index} since {since}", report.by);
+                found.push(Breach { code: "I32", at: report.at, what });
+                silent.insert((index, report.by.as_str()), Timestamp::MAX);
             }
         }
     }

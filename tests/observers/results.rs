@@ -17,10 +17,10 @@ const MAX_VIEW_AGE: f64 = 8.0;
 /// Largest number of seconds between two reports of an engine.
 const MAX_REPORT_GAP: f64 = 3.0;
 
-/// I47, for each reboot command in the machines' log, where hosts keep results. `RECORDED_WITHIN` after it has ended and its
-/// leader no longer leads, its attempt has an outcome or is gone. The condition is that all that time an engine ran on
-/// its host and one led, both with a fresh copy of etcd. An attempt that is recorded as ended by itself did end so on
-/// its machine: the result of one command is never that of another.
+/// I47, for each reboot command in the machines' log, where hosts keep results. `RECORDED_WITHIN` after it has ended
+/// and its leader no longer leads, its attempt has an outcome or is gone. The condition is that all that time an engine
+/// ran on its host and one led, both with a fresh copy of etcd. An attempt that is recorded as ended by itself did end
+/// so on its machine: the result of one command is never that of another.
 ///
 /// Not covered: repairs.
 pub fn i47(view: &View<'_>) -> Vec<Breach> {
@@ -58,8 +58,8 @@ fn missing_outcome(view: &View<'_>, index: u64, n: u32, end: &Power) -> Option<B
     if until > view.record.end {
         return None;
     }
-    let runs = |reported: &&EngineReport| reported.by == open.host;
-    if !throughout(view, from, until, runs) || !throughout(view, from, until, |reported| reported.leads) {
+    let runs = |report: &&EngineReport| report.by == open.host;
+    if !throughout(view, from, until, runs) || !throughout(view, from, until, |report| report.leads) {
         return None;
     }
     let was_paused = view.record.paused.iter().any(|(_, a, b)| *a <= until && *b >= from);
@@ -77,17 +77,17 @@ fn missing_outcome(view: &View<'_>, index: u64, n: u32, end: &Power) -> Option<B
 /// Reports whether such an engine reported all that time, and had seen the latest writes.
 fn throughout(view: &View<'_>, from: Timestamp, until: Timestamp, which: impl Fn(&&EngineReport) -> bool) -> bool {
     let mut last = from;
-    let reported = view.record.reported.iter().filter(|s| s.at >= from && s.at <= until).filter(|s| which(s));
-    for reported in reported {
-        if shift(last, MAX_REPORT_GAP) < reported.at {
+    let reports = view.record.reports.iter().filter(|s| s.at >= from && s.at <= until).filter(|s| which(s));
+    for report in reports {
+        if shift(last, MAX_REPORT_GAP) < report.at {
             return false;
         }
-        let lately = shift(reported.at, -MAX_VIEW_AGE);
+        let lately = shift(report.at, -MAX_VIEW_AGE);
         let seen = view.record.keys.partition_point(|k| k.at <= lately);
-        if seen.checked_sub(1).is_some_and(|i| view.record.keys[i].revision > reported.revision) {
+        if seen.checked_sub(1).is_some_and(|i| view.record.keys[i].revision > report.revision) {
             return false;
         }
-        last = reported.at;
+        last = report.at;
     }
     shift(last, MAX_REPORT_GAP) >= until
 }

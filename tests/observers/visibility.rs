@@ -30,25 +30,25 @@ fn seconds(n: i64) -> f64 {
 pub fn i32(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut silent: BTreeMap<(u64, &str), (Timestamp, Timestamp)> = BTreeMap::new();
-    for reported in view.leading() {
-        let from = shift(reported.at, -3.0);
+    for report in view.leading() {
+        let from = shift(report.at, -3.0);
         for (&index, line) in &view.entries {
-            let there = line.get(reported.revision).is_some()
-                && line.throughout(from, reported.at, |l| l.is_some() && status(l) != Some(RebootStatus::Cancelled));
-            let recorded = !name(reported.reasons.get(&index)).is_empty() || reported.moving.contains(&index);
-            if !there || recorded {
-                silent.remove(&(index, reported.by.as_str()));
+            let there = line.get(report.revision).is_some()
+                && line.throughout(from, report.at, |l| l.is_some() && status(l) != Some(RebootStatus::Cancelled));
+            let has_reason = !name(report.reasons.get(&index)).is_empty() || report.moving.contains(&index);
+            if !there || has_reason {
+                silent.remove(&(index, report.by.as_str()));
                 continue;
             }
-            let (since, last) = silent.entry((index, reported.by.as_str())).or_insert((reported.at, reported.at));
+            let (since, last) = silent.entry((index, report.by.as_str())).or_insert((report.at, report.at));
             // it did not lead in between
-            if shift(*last, 2.5) < reported.at {
-                *since = reported.at;
+            if shift(*last, 2.5) < report.at {
+                *since = report.at;
             }
-            *last = reported.at;
-            if shift(*since, 3.0) < reported.at {
-                let what = format!("{} has led and said nothing of reboots/{index} since {since}", reported.by);
-                found.push(Breach { code: "I32", at: reported.at, what });
+            *last = report.at;
+            if shift(*since, 3.0) < report.at {
+                let what = format!("{} has led and said nothing of reboots/{index} since {since}", report.by);
+                found.push(Breach { code: "I32", at: report.at, what });
                 *since = Timestamp::MAX;
             }
         }
@@ -131,11 +131,11 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
 /// Not covered: counts below zero or near the largest number, which only other programs can have written.
 pub fn i34(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    for recorded in
+    for acknowledged in
         view.record.acknowledged.iter().filter(|t| matches!(t.command, AcknowledgedCommand::ResetBackoff(_)))
     {
-        if let Some(what) = super::acknowledged_commands::missing_change(view, recorded) {
-            found.push(Breach { code: "I34", at: recorded.at, what });
+        if let Some(what) = super::acknowledged_commands::missing_change(view, acknowledged) {
+            found.push(Breach { code: "I34", at: acknowledged.at, what });
         }
     }
     for step in view.entry_changes().iter().filter(|m| m.engine) {
@@ -190,26 +190,24 @@ fn wrong_backoff(after: &RebootEntry) -> Option<String> {
 /// I35, by the leader's report: an entry that has been `rebooting` for 15 s longer than `stuck_seconds`, and that the
 /// leader reports as waiting for its boot, is reported stuck. A former leader that is paused keeps its last report.
 pub fn i35(view: &View<'_>) -> Vec<Breach> {
-    for reported in view.leading().filter(|reported| view.led_by(&reported.by, reported.at, reported.at) != Some(false))
-    {
-        for (index, _) in
-            reported.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true)
+    for report in view.leading().filter(|report| view.led_by(&report.by, report.at, report.at) != Some(false)) {
+        for (index, _) in report.reasons.iter().filter(|(_, r)| name(Some(r)) == "WaitingForBoot" && r["stuck"] != true)
         {
-            let Some(entry) = view.entry(*index, reported.revision) else { continue };
-            let stuck = seconds(i64::try_from(view.policy(reported.revision).stuck_seconds).unwrap_or(i64::MAX));
+            let Some(entry) = view.entry(*index, report.revision) else { continue };
+            let stuck = seconds(i64::try_from(view.policy(report.revision).stuck_seconds).unwrap_or(i64::MAX));
             let since = entry.last_transition_time.filter(|_| entry.status == RebootStatus::Rebooting);
             // a leader with a wrong clock writes wrong times, so the time of the write counts
             let written = view
                 .entries
                 .get(index)
-                .and_then(|line| line.steps().iter().rev().find(|s| s.revision <= reported.revision).map(|s| s.at));
+                .and_then(|line| line.steps().iter().rev().find(|s| s.revision <= report.revision).map(|s| s.at));
             let since = since.max(written.filter(|_| since.is_some()));
-            let settled = view.policies.throughout(shift(reported.at, -CLOCK_SKEW), reported.at, |p| {
+            let settled = view.policies.throughout(shift(report.at, -CLOCK_SKEW), report.at, |p| {
                 p.is_none_or(|p| seconds(i64::try_from(p.stuck_seconds).unwrap_or(i64::MAX)) <= stuck)
             });
-            if since.is_some_and(|since| shift(since, stuck + CLOCK_SKEW) < reported.at) && settled {
+            if since.is_some_and(|since| shift(since, stuck + CLOCK_SKEW) < report.at) && settled {
                 let what = format!("reboots/{index} reboots since {since:?}, and is not said to be stuck");
-                return vec![Breach { code: "I35", at: reported.at, what }];
+                return vec![Breach { code: "I35", at: report.at, what }];
             }
         }
     }
@@ -222,9 +220,9 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     let Some(calm) = view.record.calm_since else { return found };
     let quiet = shift(calm, 2.0 * view.ttl() + 75.0);
-    for recorded in view.record.acknowledged.iter().filter(|t| t.at >= quiet) {
+    for acknowledged in view.record.acknowledged.iter().filter(|t| t.at >= quiet) {
         let one;
-        let all = match &recorded.command {
+        let all = match &acknowledged.command {
             AcknowledgedCommand::Cancel(index) => {
                 one = [*index];
                 &one[..]
@@ -232,16 +230,17 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
             AcknowledgedCommand::CancelAll(all) => all,
             _ => continue,
         };
-        let until = shift(recorded.at, 5.0 + view.ttl() / 12.0);
+        let until = shift(acknowledged.at, 5.0 + view.ttl() / 12.0);
         let led = view.candidates.iter().any(|c| {
             c.registered
-                && view.led(&c.lease, recorded.at, recorded.at)
+                && view.led(&c.lease, acknowledged.at, acknowledged.at)
                 && c.deleted.is_none_or(|(_, deleted)| deleted > until)
         });
         for index in all.iter().filter(|_| led && until <= view.record.end) {
-            let remains = view.entries.get(index).is_some_and(|l| l.throughout(recorded.at, until, |l| l.is_some()));
+            let remains =
+                view.entries.get(index).is_some_and(|l| l.throughout(acknowledged.at, until, |l| l.is_some()));
             if remains {
-                let what = format!("reboots/{index} was cancelled at {} and is still there", recorded.at);
+                let what = format!("reboots/{index} was cancelled at {} and is still there", acknowledged.at);
                 found.push(Breach { code: "I36", at: until, what });
             }
         }
@@ -329,13 +328,13 @@ fn drain_began(line: &Timeline<StoredReboot>, revision: i64) -> Option<Timestamp
 /// Not covered: metrics and screens.
 pub fn i39(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
-    let mut recorded = std::collections::BTreeSet::new();
-    for reported in view.leading() {
+    let mut reported = std::collections::BTreeSet::new();
+    for report in view.leading() {
         let keys = &view.record.keys;
-        let seen = keys[..keys.partition_point(|k| k.revision <= reported.revision)].last();
+        let seen = keys[..keys.partition_point(|k| k.revision <= report.revision)].last();
         let Some(to) = seen.map(|k| k.at) else { continue };
         let from = shift(to, -2.0);
-        for (&index, reason) in reported.reasons.iter() {
+        for (&index, reason) in report.reasons.iter() {
             let Some(line) = view.entries.get(&index) else { continue };
             let reason_name = name(Some(reason));
             let readable = |l: Option<&StoredReboot>| matches!(l, Some(Ok(_)));
@@ -345,7 +344,7 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                     view.entries.get(&other).is_none_or(|l| l.throughout(from, to, |l| !readable(l)))
                 }),
                 "NotMember" => view.clusters.throughout(from, to, |c| {
-                    let entry = view.entry(index, reported.revision);
+                    let entry = view.entry(index, report.revision);
                     c.zip(entry).is_some_and(|(c, e)| member(c, &e.node).is_some())
                 }),
                 "InvalidEntry" => line.throughout(from, to, readable),
@@ -360,9 +359,9 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                 }),
                 _ => false,
             };
-            if untrue && recorded.insert((index, reason_name.to_owned())) {
-                let what = format!("{} says of reboots/{index}: {reason}, which is not so", reported.by);
-                found.push(Breach { code: "I39", at: reported.at, what });
+            if untrue && reported.insert((index, reason_name.to_owned())) {
+                let what = format!("{} says of reboots/{index}: {reason}, which is not so", report.by);
+                found.push(Breach { code: "I39", at: report.at, what });
             }
         }
     }

@@ -22,26 +22,26 @@ pub fn i51(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     // by entry and engine: start of the time without a cause, state, and time of the last report
     let mut without_cause: BTreeMap<(u64, &str), (Timestamp, Option<RebootStatus>, Timestamp)> = BTreeMap::new();
-    for reported in view.leading() {
+    for report in view.leading() {
         for (&index, line) in &view.entries {
-            let key = (index, reported.by.as_str());
-            let state = status(line.get(reported.revision));
+            let key = (index, report.by.as_str());
+            let state = status(line.get(report.revision));
             let waits = matches!(state, Some(RebootStatus::Queued | RebootStatus::Draining));
-            let reason = reported.reasons.get(&index).map(named).unwrap_or_default();
+            let reason = report.reasons.get(&index).map(named).unwrap_or_default();
             let names_no_cause = matches!(reason, "Working" | "Ready");
             if !waits || !names_no_cause {
                 without_cause.remove(&key);
                 continue;
             }
-            let (since, before, last) = without_cause.entry(key).or_insert((reported.at, state, reported.at));
+            let (since, before, last) = without_cause.entry(key).or_insert((report.at, state, report.at));
             // a step forward, or it did not lead in between
-            if *before != state || shift(*last, 2.5) < reported.at {
-                (*since, *before) = (reported.at, state);
+            if *before != state || shift(*last, 2.5) < report.at {
+                (*since, *before) = (report.at, state);
             }
-            *last = reported.at;
-            if shift(*since, MAX_SILENCE) < reported.at {
-                let what = format!("{} says of reboots/{index} nothing but {reason} since {since}", reported.by);
-                found.push(Breach { code: "I51", at: reported.at, what });
+            *last = report.at;
+            if shift(*since, MAX_SILENCE) < report.at {
+                let what = format!("{} says of reboots/{index} nothing but {reason} since {since}", report.by);
+                found.push(Breach { code: "I51", at: report.at, what });
                 *since = Timestamp::MAX;
             }
         }

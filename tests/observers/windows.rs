@@ -39,11 +39,12 @@ pub fn closed_reason(
         return None;
     }
     let place = labels.map_or(0, |labels| windows.index_for(labels));
-    let stands = windows.all().nth(place)?.1.stands(at);
-    let late = stands.closes.is_some_and(|closes| margin && shift(at, f64::from(windows.margin_seconds())) > closes);
-    match (stands.open, late) {
-        (false, _) => Some(format!("outside the window, which opens {:?}", stands.opens)),
-        (true, true) => Some(format!("{:?}, when the window closes, is too near", stands.closes)),
+    let window_state = windows.all().nth(place)?.1.state_at(at);
+    let late =
+        window_state.closes.is_some_and(|closes| margin && shift(at, f64::from(windows.margin_seconds())) > closes);
+    match (window_state.open, late) {
+        (false, _) => Some(format!("outside the window, which opens {:?}", window_state.opens)),
+        (true, true) => Some(format!("{:?}, when the window closes, is too near", window_state.closes)),
         (true, false) => None,
     }
 }

@@ -15,7 +15,7 @@ use crate::{engines::Engines, observers::record::EngineReport};
 type Reasons = BTreeMap<u64, serde_json::Value>;
 
 /// Samples the report of each engine once a second.
-pub async fn sample(engines: Engines, reported: Arc<Mutex<Vec<EngineReport>>>, clock: Clock) {
+pub async fn sample(engines: Engines, reports: Arc<Mutex<Vec<EngineReport>>>, clock: Clock) {
     let nothing: Arc<Reasons> = Arc::default();
     // an unchanged report is stored once and shared
     let mut last: BTreeMap<String, (Arc<_>, Arc<Reasons>, Arc<Reasons>)> = BTreeMap::new();
@@ -27,7 +27,7 @@ pub async fn sample(engines: Engines, reported: Arc<Mutex<Vec<EngineReport>>>, c
             let revision = seen.snapshot.store.revision;
             // for an engine that does not lead it only counts that it runs
             if seen.snapshot.engine.leading.is_none() {
-                reported.lock().unwrap().push(EngineReport {
+                reports.lock().unwrap().push(EngineReport {
                     at: clock.wall(),
                     by: slot.name.clone(),
                     leads: false,
@@ -53,7 +53,7 @@ pub async fn sample(engines: Engines, reported: Arc<Mutex<Vec<EngineReport>>>, c
                 (Arc::clone(&seen.reasons), Arc::new(reasons(all.0)), Arc::new(reasons(all.1)))
             });
             last.insert(slot.name.clone(), written.clone());
-            reported.lock().unwrap().push(EngineReport {
+            reports.lock().unwrap().push(EngineReport {
                 at: clock.wall(),
                 by: slot.name.clone(),
                 leads: true,

@@ -20,11 +20,11 @@ pub fn record(sandbox: &Sandbox) -> Record {
         keys: keys(sandbox),
         txns: txns(sandbox),
         objects: objects(sandbox),
-        requested: requested(sandbox),
+        api_requests: api_requests(sandbox),
         power: sandbox.machines.power_log().into_iter().map(power).collect(),
         members: members(sandbox),
         acknowledged: Vec::new(),
-        reported: Vec::new(),
+        reports: Vec::new(),
         calm_since: None,
         ttl_seconds: 0,
         paused: Vec::new(),
@@ -113,7 +113,7 @@ fn objects(sandbox: &Sandbox) -> Vec<ObjectChange> {
     sandbox.objects.history().into_iter().map(change).collect()
 }
 
-fn requested(sandbox: &Sandbox) -> Vec<ApiRequest> {
+fn api_requests(sandbox: &Sandbox) -> Vec<ApiRequest> {
     let method = |verb: &str| match verb {
         "create" => "POST",
         "update" => "PUT",
@@ -121,7 +121,7 @@ fn requested(sandbox: &Sandbox) -> Vec<ApiRequest> {
         "delete" | "deletecollection" => "DELETE",
         _ => "GET",
     };
-    let one = |a: cketerm::sandbox::kubernetes::api::Asked| {
+    let one = |a: cketerm::sandbox::kubernetes::api::ApiRequest| {
         let (path, query) = a.path.split_once('?').unwrap_or((&a.path, ""));
         ApiRequest {
             at: a.at,
@@ -131,7 +131,7 @@ fn requested(sandbox: &Sandbox) -> Vec<ApiRequest> {
             query: query.to_owned(),
             body: serde_json::from_slice(&a.body).unwrap_or_default(),
             code: a.code,
-            reported: a.said,
+            message: a.message,
         }
     };
     sandbox.api.audit().into_iter().map(one).collect()

@@ -78,8 +78,8 @@ async fn run_scenario(wall: jiff::Timestamp, hours: u64) -> ClockChangeResult {
         engines.lock().unwrap().push(slot);
         Slot::start(&engines, i, &stage).await;
     }
-    let reported = Arc::default();
-    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reported), clock.clone()));
+    let reports = Arc::default();
+    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reports), clock.clone()));
     let machines = stage.sandbox.machines.list();
     let addresses: Vec<String> = machines.iter().map(|m| m.address.clone()).collect();
     let operator = stage.operator("alice");
@@ -113,7 +113,7 @@ async fn run_scenario(wall: jiff::Timestamp, hours: u64) -> ClockChangeResult {
     sleep(Duration::from_mins(2)).await;
     sampler.abort();
     let mut record = gather::record(&stage.sandbox);
-    record.reported = std::mem::take(&mut *Mutex::lock(&reported).unwrap());
+    record.reports = std::mem::take(&mut *Mutex::lock(&reports).unwrap());
     record.acknowledged = std::mem::take(&mut *acknowledged.lock().unwrap());
     record.calm_since = Some(wall);
     record.ttl_seconds = 10;

@@ -43,7 +43,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_mins(30);
 struct OutageRun {
     stage: Arc<Stage>,
     engines: Engines,
-    reported: Arc<Mutex<Vec<EngineReport>>>,
+    reports: Arc<Mutex<Vec<EngineReport>>>,
     workers: Vec<String>,
 }
 
@@ -51,13 +51,13 @@ impl OutageRun {
     async fn begin(site: &str, engines: usize) -> Self {
         let (stage, engines, operator) = set(site, engines, true).await;
         stage.sandbox.objects.keep_everything();
-        let reported: Arc<Mutex<Vec<EngineReport>>> = Arc::default();
-        tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reported), stage.sandbox.objects.clock().clone()));
+        let reports: Arc<Mutex<Vec<EngineReport>>> = Arc::default();
+        tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reports), stage.sandbox.objects.clock().clone()));
         let machines = stage.sandbox.machines.list();
         let workers = machines.into_iter().filter(|m| !m.control_plane).map(|m| m.address).collect();
         drop(operator);
         sleep(Duration::from_mins(2)).await;
-        Self { stage, engines, reported, workers }
+        Self { stage, engines, reports, workers }
     }
 
     /// Applies a change to the connections of all engines to the API server.
@@ -84,7 +84,7 @@ impl OutageRun {
             wrong.push(format!("entries are left {SETTLE_TIMEOUT:?} after the fault"));
         }
         let mut record = gather::record(&self.stage.sandbox);
-        record.reported = std::mem::take(&mut *self.reported.lock().unwrap());
+        record.reports = std::mem::take(&mut *self.reports.lock().unwrap());
         record.ttl_seconds = 10;
         let breaches = observers::observe(&record).into_iter().filter(|b| codes.contains(&b.code)).collect();
         ScenarioResult { breaches, wrong, summary: summary.to_owned() }

@@ -11,7 +11,7 @@ pub fn dump(record: &Record) -> String {
         let value = c.value.as_ref().map_or_else(|| "gone".into(), |v| String::from_utf8_lossy(v));
         lines.push((c.at, format!("etcd {} {} = {value}", c.revision, c.key)));
     }
-    for a in &record.requested {
+    for a in &record.api_requests {
         if !a.query.contains("watch=") {
             lines.push((a.at, format!("k8s {} {} {}?{} {} {}", a.by, a.method, a.path, a.query, a.body, a.code)));
         }
@@ -53,7 +53,7 @@ pub fn dump(record: &Record) -> String {
         lines.push((w.at, format!("told {} {:?}", w.by, w.command)));
     }
     let mut last = BTreeMap::new();
-    for s in record.reported.iter().filter(|s| s.leads) {
+    for s in record.reports.iter().filter(|s| s.leads) {
         for (index, reason) in s.reasons.iter() {
             if last.insert(*index, reason.clone()).as_ref() != Some(reason) {
                 lines.push((s.at, format!("said {} {index} {reason}", s.by)));
@@ -74,8 +74,8 @@ pub fn digest(record: &Record) -> u64 {
     for change in record.keys.iter().filter(|c| !c.key.starts_with("cketerm/audit/")) {
         (change.at, change.revision, &change.key, &change.value).hash(&mut hasher);
     }
-    for requested in &record.requested {
-        (requested.at, &requested.by, &requested.method, &requested.path, requested.code).hash(&mut hasher);
+    for request in &record.api_requests {
+        (request.at, &request.by, &request.method, &request.path, request.code).hash(&mut hasher);
     }
     for power in &record.power {
         (power.at, &power.address, &power.argv).hash(&mut hasher);
@@ -84,10 +84,10 @@ pub fn digest(record: &Record) -> u64 {
 }
 
 /// Number of times that each reason was reported: shows the states that the simulation reached.
-pub fn states(reported: &[EngineReport]) -> BTreeMap<String, u32> {
+pub fn states(reports: &[EngineReport]) -> BTreeMap<String, u32> {
     let mut states = BTreeMap::new();
-    for reported in reported.iter().filter(|s| s.leads) {
-        for reason in reported.reasons.values() {
+    for report in reports.iter().filter(|s| s.leads) {
+        for reason in report.reasons.values() {
             let name = match reason {
                 serde_json::Value::String(name) => name.clone(),
                 other => other

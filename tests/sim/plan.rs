@@ -54,7 +54,7 @@ pub static EFFECTS: &[FaultTarget] = &[
     aim("repair", ".KV/Txn", "repairs/data/0"),
     aim("command", ".KV/Txn", "cketerm/attempts/"),
     aim("last look", ".KV/Range", "reboots/data/0"),
-    aim("told", ".KV/Txn", "cketerm/audit/"),
+    aim("audit record", ".KV/Txn", "cketerm/audit/"),
     aim("cordon", "PATCH /api/v1/nodes/", ""),
     aim("eviction", "POST /api/v1/namespaces/", "Eviction"),
     aim("deletion", "DELETE /api/v1/namespaces/", ""),
@@ -109,7 +109,7 @@ pub enum Fault {
 
 impl Fault {
     /// Name in counts and traces. Odds count themselves, request by request.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Odds { .. } | Self::Aimed { .. } => "odds",
             Self::Kill(_) => "killed",

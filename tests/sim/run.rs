@@ -137,7 +137,7 @@ pub fn seed(seed: u64) -> Outcome {
 /// Same as [`seed`], with a selection of its scenario.
 pub fn seed_with(seed: u64, selection: &Arc<Selection>) -> Outcome {
     let trace: Trace = Arc::default();
-    let acknowledged = Arc::clone(&trace);
+    let shared_trace = Arc::clone(&trace);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         // tokio draws random numbers of its own, for example for the order of wake-ups; unseeded, a seed would not
@@ -145,7 +145,7 @@ pub fn seed_with(seed: u64, selection: &Arc<Selection>) -> Outcome {
         #[cfg(tokio_unstable)]
         builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(run_scenario(seed, selection, &acknowledged))
+        runtime.block_on(run_scenario(seed, selection, &shared_trace))
     }));
     let mut outcome = ran.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
@@ -189,9 +189,9 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
         Slot::start(&engines, i, &stage).await;
     }
     let hits: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
-    let reported: Arc<Mutex<Vec<EngineReport>>> = Arc::default();
+    let reports: Arc<Mutex<Vec<EngineReport>>> = Arc::default();
     let acknowledged = Arc::default();
-    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reported), clock.clone()));
+    let sampler = tokio::spawn(sample(Arc::clone(&engines), Arc::clone(&reports), clock.clone()));
     let restarter = tokio::spawn(restart_dead_engines(
         Arc::clone(&engines),
         Arc::clone(&stage),
@@ -334,8 +334,8 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
         sleep_until(began + *at).await;
         say(format!("{fault:?}"));
         if !matches!(fault, Fault::Odds { .. } | Fault::Aimed { .. }) {
-            *hits.lock().unwrap().entry(fault.word().to_owned()).or_default() += 1;
-            fault_events.push((clock.wall(), fault.word()));
+            *hits.lock().unwrap().entry(fault.as_str().to_owned()).or_default() += 1;
+            fault_events.push((clock.wall(), fault.as_str()));
         }
         inject(fault.clone(), &engines, &stage, &addresses);
     }
@@ -395,7 +395,7 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
     restarter.abort();
     let mut record = gather::record(&stage.sandbox);
     record.acknowledged = std::mem::take(&mut *acknowledged.lock().unwrap());
-    record.reported = std::mem::take(&mut *reported.lock().unwrap());
+    record.reports = std::mem::take(&mut *reports.lock().unwrap());
     record.received = webhook_receiver.received();
     record.keeps_results = hosts_keep_results(seed);
     record.calm_since = Some(calm);
@@ -432,9 +432,9 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
         }
         for met in slot.met() {
             let at = start + met.at.duration_since(began);
-            fault_events.push((at, met.request_fault.word()));
+            fault_events.push((at, met.request_fault.as_str()));
             if let Some(what) = met.aim {
-                *effect_pairs.entry((met.request_fault.word(), what)).or_default() += 1;
+                *effect_pairs.entry((met.request_fault.as_str(), what)).or_default() += 1;
             }
             if let RequestFault::PauseBefore(long) | RequestFault::PauseAfter(long) = met.request_fault {
                 record.paused.push((slot.name.clone(), at, at + long));
@@ -451,7 +451,7 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
         seed,
         virtual_minutes: began.elapsed().as_secs_f64() / 60.0,
         hits: all,
-        states: states(&record.reported),
+        states: states(&record.reports),
         breaches,
         pairs: coverage::pairs(&view, &fault_events),
         effect_pairs,

@@ -14,7 +14,7 @@ use cketerm::{
     clock::Clock,
     model::notice::Kind,
     net::{Http, NoAnswer},
-    notices::{Limits, Receiver, SecretUrl, Template, UrlSource, Way},
+    notices::{Channel, Limits, Receiver, SecretUrl, Template, UrlSource},
     store::Store,
 };
 use fastrand::Rng;
@@ -42,8 +42,8 @@ impl WebhookReceiver {
         let url = UrlSource::Inline(SecretUrl::parse("http://hook.sandbox/").unwrap());
         let limits = Limits { timeout: Duration::from_secs(5), per_minute: 60 };
         let receiver = |name: &str, url, kinds| {
-            let way = Way::Webhook { url, headers: None };
-            Receiver { name: name.to_owned(), kinds, way, template: Template::default(), limits }
+            let channel = Channel::Webhook { url, headers: None };
+            Receiver { name: name.to_owned(), kinds, channel, template: Template::default(), limits }
         };
         // one that never subscribes to endings, as a pager would
         let pager = UrlSource::Inline(SecretUrl::parse("http://pager.sandbox/").unwrap());

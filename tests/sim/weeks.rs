@@ -80,7 +80,7 @@ pub async fn set(site: &str, engines: usize, hosts_keep_results: bool) -> (Arc<S
 
 fn judge(stage: &Stage) -> Vec<Breach> {
     let mut record = gather::record(&stage.sandbox);
-    (record.objects, record.requested) = (Vec::new(), Vec::new());
+    (record.objects, record.api_requests) = (Vec::new(), Vec::new());
     record.ttl_seconds = 10;
     observers::observe(&record).into_iter().filter(|b| JUDGED_CODES.contains(&b.code)).collect()
 }

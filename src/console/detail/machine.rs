@@ -31,7 +31,7 @@ impl Text<'_> {
         self.heading("Planned change".to_owned());
         match app.registry.choice(seen, address) {
             Some(choice) => {
-                let word = app.registry.change(seen, address).map_or("stays", |c| c.kind.word());
+                let word = app.registry.change(seen, address).map_or("stays", |c| c.kind.as_str());
                 self.plain("plan", word);
                 self.plain("why", &choice.why.to_string());
                 if let Some(score) = choice.score {

@@ -21,7 +21,7 @@ const ON: &str = "turn on";
 
 /// Returns the action of a choice.
 pub fn action(what: &str, how: &str) -> Option<HostAction> {
-    let mode = if how == Mode::Hard.word() { Mode::Hard } else { Mode::Soft };
+    let mode = if how == Mode::Hard.as_str() { Mode::Hard } else { Mode::Soft };
     Some(match what {
         REBOOT => HostAction::Reboot(mode),
         HOLD => HostAction::Hold(mode),

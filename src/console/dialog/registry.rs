@@ -45,7 +45,7 @@ fn consequences(app: &App) -> Vec<String> {
         *all.entry(node.kind).or_insert(0_usize) += 1;
         all
     }) {
-        lines.push(format!("{n} {}", kind.word()));
+        lines.push(format!("{n} {}", kind.as_str()));
     }
     if let Some(why) = &proposed.gate.why {
         lines.push(format!("! {why}"));

@@ -33,7 +33,7 @@ fn lines(app: &App) -> Vec<String> {
             format!("{queue} queue {was}: {} draining, {} after their command", counts.draining, counts.after)
         })
         .collect();
-    lines.push(format!("works under every leader; :resume undoes it ({})", store.leadership().said));
+    lines.push(format!("works under every leader; :resume undoes it ({})", store.leadership().message));
     lines
 }
 

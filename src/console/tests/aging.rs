@@ -32,7 +32,7 @@ fn line(app: &App, of: &str) -> String {
 #[test]
 fn ages_stop_while_etcd_is_lost_and_nothing_is_shown_as_moving() {
     let mut world = World::usual();
-    world.each_source(|source| source.heard = BOOT + 4000.0);
+    world.each_source(|source| source.last_seen = BOOT + 4000.0);
     let mut app = world.console_in(View::Overview, 80, 24);
     tick(&mut app, 13.0);
     assert!(line(&app, "Reboots  ").contains("as of 10:00:00Z: moving"), "{}", screen::text(&app));
@@ -52,7 +52,7 @@ fn a_silent_source_is_not_live_and_without_kubernetes_work_is_blocked() {
     let mut app = world.console_in(View::Overview, 80, 24);
     tick(&mut app, 8.0);
     assert!(line(&app, "Data ").contains("etcd silent for 8s  Kubernetes silent for 8s"), "{}", screen::text(&app));
-    (world.boot, world.store.heard) = (BOOT + 60.0, BOOT + 60.0);
+    (world.boot, world.store.last_seen) = (BOOT + 60.0, BOOT + 60.0);
     tick(&mut app, 60.0);
     refresh(&mut app, &world);
     assert!(line(&app, "Reboots  ").contains("blocked, Kubernetes is lost"), "{}", screen::text(&app));
@@ -78,8 +78,8 @@ fn the_preview_of_an_open_dialog_is_refreshed_or_shows_its_age() {
     let mut app = world.console(80, 24);
     let number = plan(&press(&mut app, "2 G R")).unwrap();
     let mut live = |app: &mut App, seconds: f64| {
-        (world.boot, world.store.heard) = (BOOT + seconds, BOOT + seconds);
-        world.each_source(|source| source.heard = BOOT + seconds);
+        (world.boot, world.store.last_seen) = (BOOT + seconds, BOOT + seconds);
+        world.each_source(|source| source.last_seen = BOOT + seconds);
         let effects = tick(app, seconds);
         refresh(app, &world);
         plan(&effects)
@@ -131,7 +131,7 @@ fn the_quit_dialog_updates_its_counts_and_expires_when_its_question_changes() {
     tick(&mut app, 13.0);
     press(&mut app, "q");
     assert!(screen::text(&app).contains("Quit while etcd does not answer?"), "{}", screen::text(&app));
-    (world.boot, world.store.heard) = (BOOT + 14.0, BOOT + 14.0);
+    (world.boot, world.store.last_seen) = (BOOT + 14.0, BOOT + 14.0);
     tick(&mut app, 14.0);
     refresh(&mut app, &world);
     let text = screen::text(&app);
@@ -229,8 +229,8 @@ fn node_ages_stop_with_kubernetes_and_entry_ages_with_etcd() {
     let ready = |app: &App| line(app, "ready ").trim().to_owned();
     for (etcd, kube) in [(BOOT, BOOT + 9000.0), (BOOT + 9000.0, BOOT)] {
         let mut world = World::usual();
-        world.store.heard = etcd;
-        world.each_source(|source| source.heard = kube);
+        world.store.last_seen = etcd;
+        world.each_source(|source| source.last_seen = kube);
         let mut row = NodeRow::clone(&world.kube.nodes["worker-1"]);
         row.ready_since = Some(after(super::world::wall(), -120));
         world.kube.put_node(row);

@@ -30,7 +30,7 @@ fn quiet() -> World {
 
 /// Returns what is written for this world at this second.
 fn output_at(attention: &mut Attention, app: &mut App, world: &mut World, second: f64) -> String {
-    (world.boot, world.store.heard) = (BOOT + second, BOOT + second);
+    (world.boot, world.store.last_seen) = (BOOT + second, BOOT + second);
     update(app, Event::Tick(at(BOOT + second)));
     update(app, Event::Seen(world.seen()));
     attention.escape_sequences(app).replace('\u{1b}', "^").replace('\u{7}', "$")
@@ -87,7 +87,7 @@ fn the_bell_rings_when_work_gets_stuck_or_ends_as_configured() {
         let mut world = quiet();
         let mut app = World::without_data().console(80, 24);
         let mut attention = Attention::new(false, bell);
-        let mut heard = vec![attention.escape_sequences(&app) == "\u{7}"];
+        let mut bells = vec![attention.escape_sequences(&app) == "\u{7}"];
         // seen for the first time, begun, stuck, still stuck, moving again, ended, idle; a budget alone is not stuck at
         // once
         for step in 0..7 {
@@ -101,9 +101,9 @@ fn the_bell_rings_when_work_gets_stuck_or_ends_as_configured() {
                 let held = World::usual().reasons[&EntryId::reboot(3)].clone();
                 world.reasons.insert(EntryId::reboot(3), held);
             }
-            heard.push(output_at(&mut attention, &mut app, &mut world, f64::from(step)) == "$");
+            bells.push(output_at(&mut attention, &mut app, &mut world, f64::from(step)) == "$");
         }
-        heard.iter().enumerate().filter(|(_, rang)| **rang).map(|(step, _)| step).collect::<Vec<_>>()
+        bells.iter().enumerate().filter(|(_, rang)| **rang).map(|(step, _)| step).collect::<Vec<_>>()
     };
     assert_eq!(rings(Bell::Never), Vec::<usize>::new());
     assert_eq!(rings(Bell::Stuck), [3]);

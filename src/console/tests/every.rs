@@ -16,7 +16,7 @@ use crate::{
     },
     engine::{
         PreflightFault,
-        registry::{Asked, Registry},
+        registry::{QueryState, Registry},
     },
     model::{
         cketerm_records::Who,
@@ -90,21 +90,21 @@ const BAD_STATES: &[BadState] = &[
         View::Reboots,
         |w| {
             w.store.error = Some(connection_refused());
-            w.store.line.retry = Some(BOOT + 97.0);
-            w.each_source(|source| source.heard = BOOT + 95.0);
+            w.store.watch_health.retry = Some(BOOT + 97.0);
+            w.each_source(|source| source.last_seen = BOOT + 95.0);
         },
         |app| {
             advance_clock(app);
             press(app, "X");
         },
     ),
-    ("etcd_slow", View::Reboots, |w| w.store.line.lag = 5, keep_app),
+    ("etcd_slow", View::Reboots, |w| w.store.watch_health.lag = 5, keep_app),
     (
         "kubernetes_lost",
         View::Nodes,
         |w| {
-            w.store.heard = BOOT + 95.0;
-            w.kube.line.retry = Some(BOOT + 99.0);
+            w.store.last_seen = BOOT + 95.0;
+            w.kube.link.retry = Some(BOOT + 99.0);
             let error = Some("nodes: GET /api/v1/nodes: no answer within 10 s".to_owned());
             w.each_source(|source| source.error.clone_from(&error));
         },
@@ -175,7 +175,7 @@ fn every_view_shows_that_sabakan_is_lost_and_the_next_retry() {
     world.store.registry.url = Some(stored("url", 5, "http://sabakan/graphql".to_owned()));
     let mut seen = crate::engine::snapshot::Seen::clone(&world.seen());
     let error = Some("sabakan at http://sabakan/graphql answered 502 Bad Gateway".to_owned());
-    let members = Asked { good: None, error, at: Some(BOOT - 6.0) };
+    let members = QueryState { good: None, error, at: Some(BOOT - 6.0) };
     seen.snapshot.registry = std::sync::Arc::new(Registry { members, ..Registry::default() });
     let seen = std::sync::Arc::new(seen);
     for view in View::ALL {

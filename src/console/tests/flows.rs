@@ -219,7 +219,7 @@ fn while_etcd_is_lost_rows_stay_with_a_banner_and_nothing_is_written() {
     let text = screen::text(&app);
     assert!(text.contains("! etcd lost, last heard 10:00:00Z, 23s ago") && text.contains("refused"), "{text}");
     assert!(text.contains("worker-1") && message(&app).contains("nothing is written"));
-    world.store.heard = BOOT + 24.0;
+    world.store.last_seen = BOOT + 24.0;
     (world.store.error, world.boot) = (None, BOOT + 24.0);
     update(&mut app, Event::Seen(world.seen()));
     assert!(!screen::text(&app).contains("! etcd lost"));

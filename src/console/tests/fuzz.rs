@@ -154,7 +154,7 @@ fn random_filters_never_panic() {
 }
 
 #[test]
-fn lines() {
+fn random_command_lines_never_panic() {
     let app = World::usual().console(80, 24);
     let seeds = [
         "reboot rack=3 -- kernel 6.12",

@@ -23,7 +23,7 @@ use crate::{
     },
     engine::{
         decide::Applying,
-        registry::{Asked, Basis, Good, Proposal, Proposed, Registry},
+        registry::{Basis, Good, Proposal, Proposed, QueryState, Registry},
         snapshot::{Seen, Snapshot},
     },
     model::{
@@ -127,7 +127,7 @@ fn registry() -> Registry {
     let made = Proposed { plan, change, gate: Gate::default(), digest: "d1".into(), json: String::new() };
     let proposal = Proposal { basis: Basis::default(), asked: wall(), outcome: Ok(made) };
     Registry {
-        members: Asked { good: Some(good), error: Some("sabakan is slow".into()), at: Some(1.0) },
+        members: QueryState { good: Some(good), error: Some("sabakan is slow".into()), at: Some(1.0) },
         proposal: Some(Arc::new(proposal)),
         ..Registry::default()
     }

@@ -67,7 +67,8 @@ impl World {
         for host in [row("m1", "10.0.0.11", true, RebootAnnotations::default()), held, reboots, broken, paused] {
             world.kube.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
         }
-        let state = SourceState { synced: true, heard: world.boot, proved: world.boot, error: None, forbidden: false };
+        let state =
+            SourceState { synced: true, last_seen: world.boot, fresh_as_of: world.boot, error: None, forbidden: false };
         world.kube.sources.insert("baremetalhosts".into(), state);
         world
     }
@@ -133,7 +134,7 @@ fn without_metal3_the_hosts_tab_is_hidden_and_the_view_shows_the_reason() {
     let error = Some("it has no BareMetalHosts: Metal3's CRD is not installed".to_owned());
     world.kube.sources.insert(
         "baremetalhosts".into(),
-        SourceState { synced: false, heard: 0.0, proved: 0.0, error, forbidden: false },
+        SourceState { synced: false, last_seen: 0.0, fresh_as_of: 0.0, error, forbidden: false },
     );
     let mut app = world.console(80, 24);
     assert!(!screen::text(&app).contains("6 Hosts"));

@@ -21,17 +21,17 @@ use crate::{
         time::after,
         window::Windows,
     },
-    store::{fresh::Fresh, keys::Folder},
+    store::{keys::Folder, recent::RecentRecords},
 };
 
 fn later(world: &mut World, seconds: f64) {
     world.boot = BOOT + seconds;
 }
 
-fn heard(world: &mut World) {
-    world.store.heard = world.boot;
+fn mark_sources_seen(world: &mut World) {
+    world.store.last_seen = world.boot;
     let boot = world.boot;
-    world.each_source(|source| source.heard = boot);
+    world.each_source(|source| source.last_seen = boot);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_recovered_source_is_announced_and_cursor_pane_and_filter_are_kept() {
     assert!(text.contains("! Kubernetes lost, last heard 10:00:00Z"), "{text}");
     assert!(app.messages.iter().any(|(_, m)| m.text == "etcd is lost" && m.failed));
     later(&mut world, 125.0);
-    heard(&mut world);
+    mark_sources_seen(&mut world);
     update(&mut app, Event::Seen(world.seen()));
     let text = screen::text(&app);
     assert!(!text.contains("last heard"), "{text}");
@@ -58,7 +58,7 @@ fn a_recovered_source_is_announced_and_cursor_pane_and_filter_are_kept() {
 #[test]
 fn the_banner_and_the_refusal_show_the_time_to_the_next_retry() {
     let mut world = World::usual();
-    (world.store.error, world.store.line.retry) = (Some("refused".into()), Some(BOOT + 24.5));
+    (world.store.error, world.store.watch_health.retry) = (Some("refused".into()), Some(BOOT + 24.5));
     let mut app = world.console(80, 24);
     for (after, expected) in [(20.0, "next try in 5s"), (24.0, "next try in 1s"), (25.0, "trying now")] {
         update(&mut app, Event::Tick(at(BOOT + after)));
@@ -73,13 +73,13 @@ fn the_banner_and_the_refusal_show_the_time_to_the_next_retry() {
 #[test]
 fn slow_answers_are_reported_before_a_source_is_lost() {
     let mut world = World::usual();
-    world.kube.line.lag = 4;
+    world.kube.link.lag = 4;
     later(&mut world, 8.0);
-    world.each_source(|source| source.heard = BOOT + 8.0);
+    world.each_source(|source| source.last_seen = BOOT + 8.0);
     let text = screen::text(&world.console(100, 24));
     assert!(text.contains("etcd is slow: silent for 8s"), "{text}");
     assert!(text.contains("Kubernetes is slow: its last answer took 4s"), "{text}");
-    world.kube.line.lag = 3;
+    world.kube.link.lag = 3;
     later(&mut world, 6.0);
     assert!(!screen::text(&world.console(100, 24)).contains("slow"));
 }
@@ -176,11 +176,11 @@ fn another_operators_action_is_shown_once_and_kept_in_messages() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     app.operator_identity = Some(Who { user: "alice".into(), host: "ops2".into(), ssh_client: None });
-    let mut fresh = Fresh::after_revision(42);
-    fresh.told(Folder::Audit, 43, &action("bob", "reboot cancel", "reboots/7"));
-    fresh.told(Folder::Audit, 44, &action("alice", "reboot add", "10.0.0.1"));
-    fresh.told(Folder::Audit, 45, &action("engine", "cordon", "node w1"));
-    (world.store.fresh, world.store.revision) = (fresh, 45);
+    let mut recent = RecentRecords::after_revision(42);
+    recent.record_value(Folder::Audit, 43, &action("bob", "reboot cancel", "reboots/7"));
+    recent.record_value(Folder::Audit, 44, &action("alice", "reboot add", "10.0.0.1"));
+    recent.record_value(Folder::Audit, 45, &action("engine", "cordon", "node w1"));
+    (world.store.recent, world.store.revision) = (recent, 45);
     update(&mut app, Event::Seen(world.seen()));
     let expected = "bob@ops2 cancelled reboots/7: wrong rack";
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some(expected));
@@ -189,7 +189,7 @@ fn another_operators_action_is_shown_once_and_kept_in_messages() {
     assert_eq!(app.messages.len(), count, "once");
     // an error of this console is not covered by it
     app.print_error("that cannot be done");
-    world.store.fresh.told(Folder::Audit, 46, &action("bob", "disable", "reboot queue"));
+    world.store.recent.record_value(Folder::Audit, 46, &action("bob", "disable", "reboot queue"));
     world.store.revision = 46;
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some("that cannot be done"));
@@ -202,18 +202,18 @@ fn actions_beyond_the_limit_are_counted() {
     let mut world = World::usual();
     let (mut app, mut reporter) = (world.console(200, 50), ChangeReporter::default());
     reporter.report(&world.seen(), at(BOOT));
-    let mut fresh = Fresh::after_revision(42);
+    let mut recent = RecentRecords::after_revision(42);
     for revision in 43..113 {
-        fresh.told(Folder::Audit, revision, &action("bob", "reboot cancel", &format!("reboots/{revision}")));
+        recent.record_value(Folder::Audit, revision, &action("bob", "reboot cancel", &format!("reboots/{revision}")));
     }
-    (world.store.fresh, world.store.revision) = (fresh, 112);
+    (world.store.recent, world.store.revision) = (recent, 112);
     update(&mut app, Event::Seen(world.seen()));
     let expected = "bob@ops2 cancelled reboots/112: wrong rack; 6 earlier actions not listed here: see 8";
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some(expected));
     let lines = reporter.report(&world.seen(), at(BOOT + 1.0));
     assert!(lines[0].ends_with(" 6 earlier actions not listed here: see `cketerm audit`"), "{lines:?}");
     assert!(lines[1].ends_with("cancelled reboots/49: wrong rack"), "{lines:?}");
-    world.store.fresh.told(Folder::Audit, 113, &action("bob", "reboot cancel", "reboots/113"));
+    world.store.recent.record_value(Folder::Audit, 113, &action("bob", "reboot cancel", "reboots/113"));
     world.store.revision = 113;
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some("bob@ops2 cancelled reboots/113: wrong rack"));
@@ -312,10 +312,10 @@ fn plain_mode_prints_one_line_per_change() {
     world.reasons.remove(&EntryId::reboot(4));
     world.store.reboots.switch.raw = Some("true".into());
     world.store.candidates.clear();
-    let mut fresh = Fresh::after_revision(42);
-    fresh.told(Folder::History, 43, br#"{"entry": "reboots/4", "outcome": "booted"}"#);
-    fresh.told(Folder::Audit, 44, &action("bob", "disable", "reboot queue"));
-    (world.store.fresh, world.store.revision) = (fresh, 44);
+    let mut recent = RecentRecords::after_revision(42);
+    recent.record_value(Folder::History, 43, br#"{"entry": "reboots/4", "outcome": "booted"}"#);
+    recent.record_value(Folder::Audit, 44, &action("bob", "disable", "reboot queue"));
+    (world.store.recent, world.store.revision) = (recent, 44);
     assert_eq!(
         reporter.report(&world.seen(), at(BOOT + 4.0)),
         [
@@ -328,7 +328,7 @@ fn plain_mode_prints_one_line_per_change() {
     let lost = reporter.report(&world.seen(), at(BOOT + 20.0));
     assert_eq!(lost, ["2026-11-21T10:00:20Z etcd is LOST", "2026-11-21T10:00:20Z Kubernetes is LOST"]);
     later(&mut world, 70.0);
-    heard(&mut world);
+    mark_sources_seen(&mut world);
     let back = reporter.report(&world.seen(), at(BOOT + 70.0));
     assert!(back.contains(&"2026-11-21T10:01:10Z etcd is back after 1m".to_owned()), "{back:?}");
 }

@@ -241,12 +241,12 @@ fn the_timeline_of_an_ended_entry_is_read_when_its_pane_opens() {
     let key = app.history.cursor.clone().unwrap().key;
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Ending(key.clone()))]);
     assert!(screen::text(&app).contains("reading its timeline"));
-    let mut details = ending(2, "booted", 200);
+    let mut ended = ending(2, "booted", 200);
     let attempt = world.store.attempts.values().next().unwrap().get().unwrap().clone();
-    details.attempts = vec![crate::model::attempt::Attempt { start: after(wall(), -300), outcome: None, ..attempt }];
+    ended.attempts = vec![crate::model::attempt::Attempt { start: after(wall(), -300), outcome: None, ..attempt }];
     assert_eq!(press(&mut app, "j"), vec![], "it is asked for once");
-    let details = EntryTimeline { moments: details.timeline(&[]), ending: details, gap: None };
-    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Ending(key, Ok(Arc::new(details))))));
+    let timeline = EntryTimeline { moments: ended.timeline(&[]), ending: ended, gap: None };
+    update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Ending(key, Ok(Arc::new(timeline))))));
     press(&mut app, "g");
     assert_snapshot!("history_story_80x24", screen::text(&app));
 }

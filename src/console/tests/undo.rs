@@ -21,7 +21,7 @@ fn refresh(app: &mut App, world: &World) {
     update(app, Event::Seen(world.seen()));
 }
 
-fn outcome(app: &mut App, outcome: ActionOutcome) {
+fn finish_action(app: &mut App, outcome: ActionOutcome) {
     update(app, Event::Done(Ok(outcome)));
 }
 
@@ -32,7 +32,7 @@ fn undo_is_refused_when_the_switch_was_overwritten_before_it_was_seen() {
         let mut world = World::usual();
         let mut app = world.console(80, 24);
         press(&mut app, "E enter y");
-        outcome(
+        finish_action(
             &mut app,
             ActionOutcome { written_revision: Some(71), ..ActionOutcome::from("the reboot queue is disabled") },
         );
@@ -44,8 +44,8 @@ fn undo_is_refused_when_the_switch_was_overwritten_before_it_was_seen() {
         refresh(&mut app, &world);
         press(&mut app, "u");
         assert_eq!(app.dialog.is_some(), own, "{found}: {}", screen::text(&app));
-        let notice = if own { "undoes this console's action of 0s ago" } else { "has changed since" };
-        assert!(screen::text(&app).contains(notice), "{}", screen::text(&app));
+        let expected = if own { "undoes this console's action of 0s ago" } else { "has changed since" };
+        assert!(screen::text(&app).contains(expected), "{}", screen::text(&app));
     }
 }
 
@@ -58,7 +58,10 @@ fn undo_restores_the_replaced_constraint_not_the_displayed_one() {
         let mut app = world.console(80, 24);
         press(&mut app, "S right right right right enter \"5\" enter enter y");
         let replaced = Some(Replaced::Constraint(replaced));
-        outcome(&mut app, ActionOutcome { written_revision: Some(12), replaced, ..ActionOutcome::from("it is 5") });
+        finish_action(
+            &mut app,
+            ActionOutcome { written_revision: Some(12), replaced, ..ActionOutcome::from("it is 5") },
+        );
         match back {
             Some(back) => assert!(message(&app).ends_with(back), "{}", message(&app)),
             None => assert_eq!(message(&app), "it is 5"),
@@ -75,7 +78,7 @@ fn undo_restores_the_replaced_constraint_not_the_displayed_one() {
 fn a_freeze_that_replaced_an_unseen_freeze_cannot_be_undone() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, ": \"freeze 2h deploy\" enter y");
-    outcome(&mut app, ActionOutcome { replaced: Some(Replaced::Freeze), ..ActionOutcome::from("frozen") });
+    finish_action(&mut app, ActionOutcome { replaced: Some(Replaced::Freeze), ..ActionOutcome::from("frozen") });
     assert_eq!((message(&app), app.undo.is_none()), ("frozen", true));
     // a freeze that replaced nothing can be undone
     let mut world = World::usual();
@@ -84,7 +87,7 @@ fn a_freeze_that_replaced_an_unseen_freeze_cannot_be_undone() {
     else {
         panic!("{}", screen::text(&app))
     };
-    outcome(&mut app, "frozen".into());
+    finish_action(&mut app, "frozen".into());
     let freeze = Some(Freeze { until, reason, who: Who::default(), unknown: serde_json::Map::new() });
     world.store.policy = Some(stored("p", 70, Policy { freeze, ..Policy::default() }));
     refresh(&mut app, &world);
@@ -98,7 +101,7 @@ fn undo_cancels_queued_reboots_that_have_not_begun() {
     let mut app = world.console(80, 24);
     press(&mut app, "2 G R enter y");
     let queued = vec![EntryId::reboot(30), EntryId::reboot(31), EntryId::reboot(32)];
-    outcome(&mut app, ActionOutcome { queued, ..ActionOutcome::from("queued 3 reboots") });
+    finish_action(&mut app, ActionOutcome { queued, ..ActionOutcome::from("queued 3 reboots") });
     assert_eq!(message(&app), "queued 3 reboots; u cancels those that have not begun");
     assert!(!app.can_undo(), "they are not seen yet");
     world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
@@ -122,7 +125,10 @@ fn undo_is_refused_when_all_queued_reboots_have_begun() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
     press(&mut app, "2 G R enter y");
-    outcome(&mut app, ActionOutcome { queued: vec![EntryId::reboot(30)], ..ActionOutcome::from("queued 1 reboot") });
+    finish_action(
+        &mut app,
+        ActionOutcome { queued: vec![EntryId::reboot(30)], ..ActionOutcome::from("queued 1 reboot") },
+    );
     assert!(message(&app).ends_with("u cancels it, unless it has begun"), "{}", message(&app));
     world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
     refresh(&mut app, &world);
@@ -141,7 +147,7 @@ fn undo_does_not_wait_for_entries_that_began_before_they_were_seen() {
         let mut world = World::usual();
         let mut app = world.console(80, 24);
         press(&mut app, "2 G R enter y");
-        outcome(
+        finish_action(
             &mut app,
             ActionOutcome { queued: vec![EntryId::reboot(30)], ..ActionOutcome::from("queued 1 reboot") },
         );
@@ -169,7 +175,7 @@ fn undo_releases_a_host_that_was_held_off() {
     let undo_action = UndoAction::of(&app, &hold("metal3/m1")).unwrap();
     app.pending_undo = Some(undo_action);
     app.busy = 1;
-    outcome(&mut app, "metal3/m1 is held off".into());
+    finish_action(&mut app, "metal3/m1 is held off".into());
     assert!(message(&app).ends_with("; u releases it"), "{}", message(&app));
     assert!(!app.can_undo(), "not seen yet");
     let mut world = world;
@@ -189,7 +195,7 @@ fn undo_does_not_enable_a_queue_that_was_already_disabled() {
         let mut world = World::usual();
         let mut app = world.console(80, 24);
         press(&mut app, "E enter y");
-        outcome(
+        finish_action(
             &mut app,
             ActionOutcome {
                 written_revision: Some(72),
@@ -212,7 +218,7 @@ fn a_partly_failed_action_can_be_undone_for_the_successful_part() {
     let mut app = world.console(80, 24);
     press(&mut app, "j j space j j space X enter y");
     let done = Some(vec![EntryId::reboot(5)]);
-    outcome(
+    finish_action(
         &mut app,
         ActionOutcome {
             done,
@@ -220,8 +226,8 @@ fn a_partly_failed_action_can_be_undone_for_the_successful_part() {
             ..ActionOutcome::from("cancelled reboots/5, 1 of 2; 1 failed: no answer")
         },
     );
-    let notice = app.message.as_ref().unwrap();
-    assert!(notice.failed && notice.text.ends_with("u queues 1 reboot again"), "{}", notice.text);
+    let message = app.message.as_ref().unwrap();
+    assert!(message.failed && message.text.ends_with("u queues 1 reboot again"), "{}", message.text);
     world.store.reboots.entries.remove(&5);
     refresh(&mut app, &world);
     press(&mut app, "u");
@@ -230,6 +236,9 @@ fn a_partly_failed_action_can_be_undone_for_the_successful_part() {
     // all of them had ended before
     let mut app = World::usual().console(80, 24);
     press(&mut app, "j j X enter y");
-    outcome(&mut app, ActionOutcome { done: Some(Vec::new()), ..ActionOutcome::from("already ended: reboots/5") });
+    finish_action(
+        &mut app,
+        ActionOutcome { done: Some(Vec::new()), ..ActionOutcome::from("already ended: reboots/5") },
+    );
     assert!(app.undo.is_none());
 }

@@ -107,11 +107,11 @@ impl World {
     }
 
     fn sources(&mut self) {
-        (self.store.synced, self.store.heard, self.store.revision) = (true, BOOT, 42);
+        (self.store.synced, self.store.last_seen, self.store.revision) = (true, BOOT, 42);
         for name in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
             self.kube.sources.insert(
                 name.into(),
-                SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false },
+                SourceState { synced: true, last_seen: BOOT, fresh_as_of: BOOT, error: None, forbidden: false },
             );
         }
     }

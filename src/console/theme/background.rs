@@ -3,8 +3,8 @@
 //! The answer arrives in the same stream as the operator's input. Code that reads it before the key reader starts loses
 //! what was typed meanwhile and takes an arrow key for a refusal. It also lets a late answer (over a slow link, after
 //! the timeout) through as keys: `]11;rgb:…` would open views and the command line. So the console starts without
-//! waiting. An [`AnswerFilter`] in front of the key table takes the answer, and nothing else, out of the keys whenever it
-//! arrives. The crate `terminal-colorsaurus` has all three problems, so it is not used.
+//! waiting. An [`AnswerFilter`] in front of the key table takes the answer, and nothing else, out of the keys whenever
+//! it arrives. The crate `terminal-colorsaurus` has all three problems, so it is not used.
 
 use std::time::Duration;
 

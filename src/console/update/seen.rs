@@ -163,22 +163,23 @@ where
     Shown: ToOwned<Owned = Id> + Sync + ?Sized,
     Id: Send,
 {
-    let check = |part: &[&Shown]| part.iter().filter(|id| passes(id)).map(|id| (*id).to_owned()).collect::<Vec<Id>>();
+    let matching =
+        |part: &[&Shown]| part.iter().filter(|id| passes(id)).map(|id| (*id).to_owned()).collect::<Vec<Id>>();
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
     if all.len() < PARALLEL_THRESHOLD || threads < 2 {
-        return check(all);
+        return matching(all);
     }
-    let check = &check;
+    let matching = &matching;
     std::thread::scope(|scope| {
         let mut parts = all.chunks(all.len().div_ceil(threads));
         let first = parts.next().unwrap_or_default();
         let others: Vec<_> = parts
             // if the system starts no thread, this thread does the work
-            .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || check(part)).ok()))
+            .map(|part| (part, std::thread::Builder::new().spawn_scoped(scope, move || matching(part)).ok()))
             .collect();
-        let mut found = check(first);
+        let mut found = matching(first);
         for (part, thread) in others {
-            found.extend(thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| check(part)));
+            found.extend(thread.and_then(|thread| thread.join().ok()).unwrap_or_else(|| matching(part)));
         }
         found
     })

@@ -68,7 +68,7 @@ fn row(app: &App, id: &RowId) -> Row {
             };
             let places = choice.map(|c| format!("{} > {}", place(c.was_control_plane), place(c.control_plane)));
             vec![
-                Cell::styled(kind.word(), style),
+                Cell::styled(kind.as_str(), style),
                 Cell::plain(short_text::safe(address)),
                 Cell::plain(choice.and_then(|c| c.serial.as_deref()).map(short_text::safe).unwrap_or_default()),
                 Cell::plain(places.unwrap_or_default()),

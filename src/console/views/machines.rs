@@ -52,7 +52,7 @@ fn row(app: &App, serial: &Serial) -> Row {
         };
         let plan = plan(app, &machine.address);
         cells.extend([
-            Cell::styled(machine.state.word(), state),
+            Cell::styled(machine.state.as_str(), state),
             Cell::plain(when::seconds(registry::seconds_in_state(seen, machine))),
             Cell::plain(short_text::safe(&machine.address)),
             Cell::plain(short_text::safe(&machine.role)),
@@ -76,7 +76,7 @@ fn plan(app: &App, address: &str) -> String {
         None => String::new(),
         Some(change) => match change.kind {
             Kind::Changed => short_text::safe(&format!("changed: {}", why())),
-            kind => short_text::safe(&format!("{}: {}", kind.word(), why())),
+            kind => short_text::safe(&format!("{}: {}", kind.as_str(), why())),
         },
     }
 }

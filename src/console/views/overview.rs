@@ -33,7 +33,7 @@ struct OverviewLine {
     spans: Vec<Span<'static>>,
 }
 
-fn described(label: &'static str, spans: Vec<Span<'static>>) -> OverviewLine {
+fn info_line(label: &'static str, spans: Vec<Span<'static>>) -> OverviewLine {
     OverviewLine { overview_row: None, label, spans }
 }
 
@@ -55,7 +55,8 @@ fn queue(app: &App, queue: QueueKind) -> Vec<Span<'static>> {
     let idle = work.used == 0 && work.left.is_empty();
     let boot = app.now.boot.as_secs_f64();
     let lost = sources::etcd_lost(&app.seen, boot).is_some();
-    let window_closed = calendar::stands(app, &store.policy(), queue).is_some_and(|stands| !stands.open);
+    let window_closed =
+        calendar::window_state(app, &store.policy(), queue).is_some_and(|window_state| !window_state.open);
     let (state, style) = match sources::current_leader(&app.seen, boot) {
         Leader::Unknown => ("unknown, etcd is lost; last seen", theme.danger),
         _ if idle && switch.enabled() => ("nothing to do", theme.muted),
@@ -120,18 +121,18 @@ fn remaining_time(app: &App) -> Vec<OverviewLine> {
     let clock = |at| calendar::moment(app, at);
     let mut lines = Vec::new();
     for (work, what) in [(&app.summary.reboots, "reboot"), (&app.summary.repairs, "repair")] {
-        let spans = work.left.described(what, clock).into_iter().map(|(described, tone)| match tone {
-            Tone::Plain => Span::raw(described),
-            Tone::Trouble => text(described, theme.trouble),
-            Tone::Aside => text(described, theme.muted),
+        let spans = work.left.described(what, clock).into_iter().map(|(phrase, tone)| match tone {
+            Tone::Plain => Span::raw(phrase),
+            Tone::Trouble => text(phrase, theme.trouble),
+            Tone::Aside => text(phrase, theme.muted),
         });
         let spans: Vec<Span<'static>> = spans.collect();
         if !spans.is_empty() {
-            lines.push(described(if lines.is_empty() { "To go" } else { "" }, spans));
+            lines.push(info_line(if lines.is_empty() { "To go" } else { "" }, spans));
         }
     }
     if lines.is_empty() {
-        lines.push(described("To go", vec![text("both queues are done", theme.muted)]));
+        lines.push(info_line("To go", vec![text("both queues are done", theme.muted)]));
     }
     lines
 }
@@ -184,7 +185,7 @@ fn machines(app: &App) -> Vec<OverviewLine> {
         [one] => notes.push(format!("{}: {}", one.1, short_text::host(&app.seen, one).0)),
         all => notes.push(format!("{} to check: {}", all.len(), names(all))),
     }
-    let mut spans: Vec<Span> = notes.iter().map(|described| text(short_text::safe(described), theme.trouble)).collect();
+    let mut spans: Vec<Span> = notes.iter().map(|note| text(short_text::safe(note), theme.trouble)).collect();
     if !hosts.held.is_empty() {
         let separator = if spans.is_empty() { "" } else { "; " };
         spans.push(Span::raw(short_text::safe(&format!(
@@ -250,21 +251,28 @@ fn data(app: &App) -> Vec<Span<'static>> {
     let (theme, boot) = (&app.config.theme, app.now.boot.as_secs_f64());
     let snap = &app.seen.snapshot;
     let mut spans = Vec::new();
-    let mut source = |name: &str, lost: Option<f64>, known: bool, heard: f64| {
+    let mut source = |name: &str, lost: Option<f64>, known: bool, last_seen: f64| {
         let separator = if spans.is_empty() { "" } else { "  " };
         spans.push(match lost {
-            Some(heard) => text(format!("{separator}{name} LOST for {}", when::seconds(boot - heard)), theme.danger),
-            None if known && boot - heard > sources::SILENT_SECONDS => {
-                text(format!("{separator}{name} silent for {}", when::seconds(boot - heard)), theme.trouble)
+            Some(last_seen) => {
+                text(format!("{separator}{name} LOST for {}", when::seconds(boot - last_seen)), theme.danger)
+            }
+            None if known && boot - last_seen > sources::SILENT_SECONDS => {
+                text(format!("{separator}{name} silent for {}", when::seconds(boot - last_seen)), theme.trouble)
             }
             None if known => Span::raw(format!("{separator}{name} live")),
             None => text(format!("{separator}{name} no data yet"), theme.trouble),
         });
     };
-    source("etcd", queries::etcd_lost(&app.seen, boot).and_then(|l| l.heard), snap.store.synced, snap.store.heard);
+    source(
+        "etcd",
+        queries::etcd_lost(&app.seen, boot).and_then(|l| l.last_seen),
+        snap.store.synced,
+        snap.store.last_seen,
+    );
     let nodes = snap.kube.sources.get("nodes");
-    let (known, heard) = (nodes.is_some_and(|s| s.synced), nodes.map_or(boot, |s| s.heard));
-    source("Kubernetes", queries::kube_lost(&app.seen, boot).and_then(|l| l.heard), known, heard);
+    let (known, last_seen) = (nodes.is_some_and(|s| s.synced), nodes.map_or(boot, |s| s.last_seen));
+    source("Kubernetes", queries::kube_lost(&app.seen, boot).and_then(|l| l.last_seen), known, last_seen);
     if snap.store.registry.url.is_some() {
         let members = &snap.registry.members;
         let age = members.good.as_ref().map(|good| when::coarse(boot - good.at));
@@ -342,7 +350,7 @@ fn work(app: &App) -> Vec<OverviewLine> {
         });
     }
     if lines.is_empty() {
-        lines.push(described("", vec![text("nothing", theme.muted)]));
+        lines.push(info_line("", vec![text("nothing", theme.muted)]));
     }
     lines
 }
@@ -363,7 +371,7 @@ fn stuck(app: &App) -> Vec<OverviewLine> {
         stuck_line(app, group, overview_row)
     }));
     if lines.is_empty() {
-        lines.push(described("", vec![text("nothing", theme.good)]));
+        lines.push(info_line("", vec![text("nothing", theme.good)]));
     }
     lines
 }

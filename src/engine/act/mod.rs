@@ -76,7 +76,7 @@ pub(super) struct Actor {
     /// Records Kubernetes Events on Nodes.
     pub recorder: EventRecorder,
     /// Number of audit records that this leadership has written.
-    pub told: Arc<AtomicU64>,
+    pub written_records: Arc<AtomicU64>,
     /// Audit records of steps that may be tried again.
     pub repeats: Repeated,
 }
@@ -103,7 +103,7 @@ impl Actor {
     /// Executes one planned effect, decided at `decided` (boot time).
     pub(super) async fn execute(&self, planned: Planned, decided: Duration) -> EffectOutcome {
         let Planned { entry, guard, effect, machine } = planned;
-        tracing::debug!(machine, what = effect.word(), entry = entry.map(|e| e.to_string()), "effect started");
+        tracing::debug!(machine, what = effect.as_str(), entry = entry.map(|e| e.to_string()), "effect started");
         let outcome = match effect {
             Effect::StartDrain { entry, node_uid } => self.start_drain(&guard, decided, &entry, node_uid).await,
             Effect::BackOff { entry, cause } => self.back_off(&guard, decided, &entry, &cause).await,
@@ -233,7 +233,7 @@ impl Actor {
     /// Returns the revision of the audit record if the record is there.
     async fn read_again(&self, proof: Option<&Put>) -> Result<Option<i64>, Stop> {
         let asked = async |proof: Option<&Put>| match proof {
-            None => self.store.head().await.map(|_| None),
+            None => self.store.current_revision().await.map(|_| None),
             // The text contains the try and its time, so an earlier record under the same key differs.
             Some(put) => {
                 let raw = self.store.raw(&put.key).await?;
@@ -299,7 +299,7 @@ impl Actor {
             repeats: None,
         };
         // The number distinguishes two records of the same instant.
-        let number = self.told.fetch_add(1, Ordering::Relaxed);
+        let number = self.written_records.fetch_add(1, Ordering::Relaxed);
         let on = on.replace(['/', ' '], "-");
         let id = format!("{:020}-{:x}-{on}-{number}", at.as_nanosecond(), self.fence.lease());
         (self.store.keys().audit(&id), audit)

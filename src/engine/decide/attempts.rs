@@ -303,7 +303,7 @@ impl<'a> Pass<'a> {
 
     /// Reports whether the next step drains a Node first.
     pub(super) fn needs_drain(&self, ctx: EntryContext<'a>) -> bool {
-        match ctx.of {
+        match ctx.kind {
             EntryKind::Reboot(_) => true,
             EntryKind::Repair { operation, step, .. } => {
                 let required = operation.step(step).is_some_and(|s| s.need_drain.unwrap_or(false));
@@ -319,7 +319,7 @@ impl<'a> Pass<'a> {
         let number = all.into_iter().next_back().map_or(1, |((_, last), _)| last.saturating_add(1));
         let mut argv = task.argv.to_vec();
         argv.push(ctx.address.to_owned());
-        let (machine_type, operation) = match ctx.of {
+        let (machine_type, operation) = match ctx.kind {
             EntryKind::Reboot(_) => (None, None),
             EntryKind::Repair { entry, .. } => (Some(entry.machine_type.clone()), Some(entry.operation.clone())),
         };

@@ -41,7 +41,7 @@ impl Pass<'_> {
         let store = &self.snap.store;
         self.out.auto_repair = self.auto_repair();
         let has_repairs = self.out.auto_repair.off.is_none() && !self.out.auto_repair.plan.entries.is_empty();
-        let fresh = self.boot() - store.heard <= 10.0;
+        let fresh = self.boot() - store.last_seen <= 10.0;
         if !has_repairs || !fresh || !self.leading() {
             return;
         }
@@ -88,8 +88,8 @@ impl Pass<'_> {
 
 /// Returns the plan of automatic repair for an answer and the present queues. The subcommands use the same function.
 ///
-/// `kept` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]); `kube` shows
-/// which Nodes are Ready.
+/// `kept` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]); `kube`
+/// shows which Nodes are Ready.
 pub fn auto_repair_plan(
     store: &StoreView,
     good: &Good,
@@ -157,7 +157,7 @@ fn recovery_cause(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'sta
 /// I44).
 pub fn machines_held_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<String, String>, String> {
     let hosts_source =
-        kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.heard, source.error.as_ref()));
+        kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.last_seen, source.error.as_ref()));
     match hosts_source {
         Some((true, hosts_source, _)) if boot - hosts_source <= MAX_HOSTS_AGE => Ok(kept(kube)),
         Some((_, _, Some(why))) => Err(format!("waits for BareMetalHosts, to know which are held off: {why}")),

@@ -362,7 +362,7 @@ pub enum Effect {
 
 impl Effect {
     /// Returns the name of the effect for screens, logs and metrics.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Remove { .. } => "removing",
             Self::StartDrain { .. } => "starting",
@@ -386,7 +386,7 @@ impl Effect {
             Self::Settle { .. } => "settling",
             Self::TakeResult { .. } => "taking over a result",
             Self::SetEndpoints { .. } => "endpoints",
-            Self::Registry(what) => what.word(),
+            Self::Registry(what) => what.as_str(),
         }
     }
 

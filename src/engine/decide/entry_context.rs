@@ -35,7 +35,7 @@ pub(super) struct EntryContext<'a> {
     /// Time of the last change of the status.
     pub since: Option<Timestamp>,
     pub backoff: (i64, Option<Timestamp>),
-    pub of: EntryKind<'a>,
+    pub kind: EntryKind<'a>,
 }
 
 /// Parts that the queues do not share.
@@ -83,7 +83,7 @@ impl EntryContext<'_> {
 
     /// Returns the entry from which the next transition starts: at its step, with the Node's present name.
     pub(super) fn owned(&self) -> QueueEntry {
-        match self.of {
+        match self.kind {
             EntryKind::Reboot(entry) => QueueEntry::Reboot(entry.clone()),
             EntryKind::Repair { entry, step, .. } => {
                 let nodename = self.member.map_or_else(String::new, |m| m.node_name().to_owned());
@@ -105,7 +105,7 @@ impl<'a> EntryContext<'a> {
             member: Some(node),
             since: entry.last_transition_time,
             backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
-            of: EntryKind::Reboot(entry),
+            kind: EntryKind::Reboot(entry),
         })
     }
 }
@@ -128,7 +128,7 @@ impl<'a> Pass<'a> {
             member,
             since: entry.last_transition_time,
             backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
-            of: EntryKind::Repair { entry, operation, step: entry.step },
+            kind: EntryKind::Repair { entry, operation, step: entry.step },
         })
     }
 
@@ -142,7 +142,7 @@ impl<'a> Pass<'a> {
     /// Returns the command that does the work: the reboot command, or the command of the repair's step.
     pub(super) fn task(&self, ctx: EntryContext<'a>) -> Option<Task<'a>> {
         let cap = self.policy.command_cap_seconds;
-        match ctx.of {
+        match ctx.kind {
             EntryKind::Reboot(_) => {
                 let reboot = &self.definition?.cluster.reboot;
                 Some(Task {
@@ -185,7 +185,7 @@ impl<'a> Pass<'a> {
             Some(argv) if self.leading() => self.program_missing(argv),
             Some(_) => None,
         };
-        match ctx.of {
+        match ctx.kind {
             EntryKind::Reboot(_) => {
                 let reboot = &self.definition?.cluster.reboot;
                 lacks("reboot.reboot_command", reboot.reboot_command.as_ref())

@@ -67,8 +67,8 @@ impl Pass<'_> {
             return None;
         }
         let store = &self.snap.store;
-        if self.boot() - store.heard > STALE {
-            return Some(self.stale_since("etcd", store.heard, store.error.as_ref()));
+        if self.boot() - store.last_seen > STALE {
+            return Some(self.stale_since("etcd", store.last_seen, store.error.as_ref()));
         }
         if !kubernetes {
             return None;
@@ -86,16 +86,16 @@ impl Pass<'_> {
         let (name, oldest) = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
             .into_iter()
             .filter_map(|name| Some((name, sources.get(name)?)))
-            .min_by(|(_, a), (_, b)| a.proved.total_cmp(&b.proved))?;
-        let late = self.boot() - oldest.proved > STALE;
-        late.then(|| self.stale_since(name, oldest.proved, oldest.error.as_ref()))
+            .min_by(|(_, a), (_, b)| a.fresh_as_of.total_cmp(&b.fresh_as_of))?;
+        let late = self.boot() - oldest.fresh_as_of > STALE;
+        late.then(|| self.stale_since(name, oldest.fresh_as_of, oldest.error.as_ref()))
     }
 
     /// Returns a reason if the copy of a drained node's pods is older than 10 s.
     pub(super) fn stale_pods(&self, node: &str, pods: &NodePods) -> Option<Reason> {
         let error = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref());
         let source = || format!("pods on {node}");
-        (self.boot() - pods.proved > STALE).then(|| self.stale_since(&source(), pods.proved, error))
+        (self.boot() - pods.fresh_as_of > STALE).then(|| self.stale_since(&source(), pods.fresh_as_of, error))
     }
 
     /// Returns the reason of a drain whose node's pods are not listed yet.
@@ -107,13 +107,13 @@ impl Pass<'_> {
         self.stale_since(&format!("pods on {node}"), self.boot() - drain_seconds, Some(error))
     }
 
-    fn stale_since(&self, source: &str, heard: f64, error: Option<&String>) -> Reason {
+    fn stale_since(&self, source: &str, last_seen: f64, error: Option<&String>) -> Reason {
         if on(Mutation::StaleUnnamed) {
             return Reason::Working { phase: "waits".to_owned() };
         }
         Reason::Stale {
             source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
-            since: after(self.now.wall, -to_seconds(self.boot() - heard)),
+            since: after(self.now.wall, -to_seconds(self.boot() - last_seen)),
         }
     }
 

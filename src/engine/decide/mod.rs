@@ -194,7 +194,7 @@ fn ignored_orders(snap: &Snapshot, reasons: &mut BTreeMap<EntryId, Reason>) {
     for (id, order) in snap.store.orders.iter().filter_map(|(id, stored)| Some((id, stored.get()?))) {
         let set_reason = |reason: &mut Reason| {
             let (verb, who) = (order.verb, order.who.to_string());
-            *reason = Reason::OrderIgnored { verb, who, leader: leadership.said.clone() };
+            *reason = Reason::OrderIgnored { verb, who, leader: leadership.message.clone() };
         };
         reasons.get_mut(id).map(set_reason);
     }

@@ -55,7 +55,7 @@ pub enum Registering {
 
 impl Registering {
     /// Returns the name of the action for screens, logs and metrics.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Apply(_) => "applying",
             Self::DropApprovals(_) => "forgetting approvals",
@@ -312,7 +312,7 @@ impl Pass<'_> {
 
     /// Reports whether the live copy of etcd is fresh enough to start work.
     fn fresh(&self) -> bool {
-        self.boot() - self.snap.store.heard <= 10.0
+        self.boot() - self.snap.store.last_seen <= 10.0
     }
 
     /// Deletes approvals that expired after an hour, and approvals that a plan from a later answer replaced (SAB-71).

@@ -34,7 +34,7 @@ pub(super) struct Schedule {
     /// End of the freeze.
     freeze_ends: Option<Timestamp>,
     /// State of each window, in the order of `Windows::all`.
-    stands: Vec<WindowState>,
+    window_states: Vec<WindowState>,
     /// Reason if the policy cannot be read: it is then unknown what the policy allows.
     unreadable: Option<Reason>,
 }
@@ -46,7 +46,12 @@ impl Schedule {
         Self {
             frozen: freeze.map(|f| Reason::Frozen { until: f.until, why: f.reason.clone() }),
             freeze_ends: freeze.map(|f| f.until),
-            stands: policy.windows.iter().flat_map(Windows::all).map(|(_, window)| window.stands(now)).collect(),
+            window_states: policy
+                .windows
+                .iter()
+                .flat_map(Windows::all)
+                .map(|(_, window)| window.state_at(now))
+                .collect(),
             unreadable: unreadable
                 .map(|why| Reason::EngineObserving { why: format!("cketerm/policy cannot be read: {why}") }),
         }
@@ -54,7 +59,7 @@ impl Schedule {
 
     /// Returns true if neither a window nor a freeze applies.
     fn is_empty(&self) -> bool {
-        self.frozen.is_none() && self.stands.is_empty() && self.unreadable.is_none()
+        self.frozen.is_none() && self.window_states.is_empty() && self.unreadable.is_none()
     }
 }
 
@@ -73,8 +78,9 @@ impl<'a> Pass<'a> {
         if let Some(frozen) = self.schedule.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
             return Some(frozen.clone());
         }
-        let stands = self.stands(ctx).filter(|stands| !stands.open && !on(Mutation::WindowForgotten))?;
-        Some(Reason::OutsideWindow { next_open: stands.opens, closes: None })
+        let window_state =
+            self.window_state(ctx).filter(|window_state| !window_state.open && !on(Mutation::WindowForgotten))?;
+        Some(Reason::OutsideWindow { next_open: window_state.opens, closes: None })
     }
 
     /// Returns the reason why no drain may start on this machine now: barred, or too near the end of its window.
@@ -83,11 +89,11 @@ impl<'a> Pass<'a> {
             return None;
         }
         self.barred(ctx).or_else(|| {
-            let stands = self.stands(ctx)?;
-            let closes = stands.closes?;
+            let window_state = self.window_state(ctx)?;
+            let closes = window_state.closes?;
             let margin = self.policy.windows.as_ref().map_or(0, |w| i64::from(w.margin_seconds()));
             (after(self.now.wall, margin) > closes)
-                .then_some(Reason::OutsideWindow { next_open: stands.opens, closes: Some(closes) })
+                .then_some(Reason::OutsideWindow { next_open: window_state.opens, closes: Some(closes) })
         })
     }
 
@@ -103,15 +109,15 @@ impl<'a> Pass<'a> {
 
     /// Returns the guard of an effect that starts work: revisions, and the end of the machine's window.
     pub(super) fn starting(&self, ctx: EntryContext<'_>) -> Guard {
-        let until = self.stands(ctx).and_then(|stands| stands.closes);
+        let until = self.window_state(ctx).and_then(|window_state| window_state.closes);
         Guard { until, ..Guard::starting(ctx.id, ctx.mod_revision, &self.snap.store) }
     }
 
     /// Returns the state of this machine's window, or `None` if it has none.
-    fn stands(&self, ctx: EntryContext<'_>) -> Option<WindowState> {
+    fn window_state(&self, ctx: EntryContext<'_>) -> Option<WindowState> {
         let windows = self.policy.windows.as_ref().filter(|w| w.bind(ctx.queue()))?;
         let place = if windows.by_machine() { windows.index_for(&self.labels_of(ctx)) } else { 0 };
-        self.schedule.stands.get(place).copied()
+        self.schedule.window_states.get(place).copied()
     }
 
     /// Returns the labels of the machine: the definition's, else the labels of its Node that screens show.
@@ -127,7 +133,8 @@ impl<'a> Pass<'a> {
     /// Requests a pass at the next time at which a window or the freeze changes.
     pub(super) fn wake_for_windows(&mut self) {
         let margin = self.policy.windows.as_ref().map_or(0, |w| i64::from(w.margin_seconds()));
-        let ends = self.schedule.stands.iter().flat_map(|s| [s.closes, s.closes.map(|c| after(c, -margin)), s.opens]);
+        let ends =
+            self.schedule.window_states.iter().flat_map(|s| [s.closes, s.closes.map(|c| after(c, -margin)), s.opens]);
         let all: Vec<Timestamp> = ends.flatten().chain(self.schedule.freeze_ends).collect();
         for at in all {
             self.wake_at_wall(at);

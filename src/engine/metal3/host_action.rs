@@ -45,15 +45,15 @@ impl HostReconciler {
         if turns_off {
             self.shared.note_power_cycle(host, true);
         }
-        let told = match self.record_intent(host, &what, &requested_by(&fresh), boot).await {
-            Ok((_permit, told)) => told,
+        let intent = match self.record_intent(host, &what, &requested_by(&fresh), boot).await {
+            Ok((_permit, intent)) => intent,
             Err(trouble) => {
                 self.note_cycle(host);
                 return Err(trouble);
             }
         };
         if turns_off {
-            self.told = host.pending_reboot_since;
+            self.ordered_off_for = host.pending_reboot_since;
         }
         self.show(host, what.clone(), None);
         let answer = match mode {
@@ -61,15 +61,17 @@ impl HostReconciler {
             None => found.bmc.request_on(system).await,
         };
         let result = answer.as_ref().map(|kind| format!("{kind} sent")).map_err(ToString::to_string);
-        self.shared.actor.record_outcome(told, result);
+        self.shared.actor.record_outcome(intent, result);
         let (limits, now) = (self.limits(), self.shared.actor.steady.now().boot);
         let failed = answer.is_err();
         // A refused request is repeated soon. After a refused soft power-off, a hard one follows at once.
         let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILURE_RETRY)) } else { now };
         match mode {
-            Some(Mode::Soft) => self.asked.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now }),
-            Some(Mode::Hard) => self.asked.hard = Some(at(limits.hard)),
-            None => self.asked.on = Some(at(limits.on)),
+            Some(Mode::Soft) => {
+                self.sent_orders.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now })
+            }
+            Some(Mode::Hard) => self.sent_orders.hard = Some(at(limits.hard)),
+            None => self.sent_orders.on = Some(at(limits.on)),
         }
         match answer {
             // A failed soft power-off is no error: a hard one follows.
@@ -100,8 +102,8 @@ impl HostReconciler {
         } else {
             tracing::warn!("the API server drops timestamps of BareMetalHosts; keeping them in an annotation");
             shared.show(|seen| seen.drops_times = true);
-            let (permit, told) = self.record_intent(host, what, why, decided).await?;
-            row = self.record_outcome(told, shared.actor.kube.annotate_times(&permit, host, times).await)?;
+            let (permit, intent) = self.record_intent(host, what, why, decided).await?;
+            row = self.record_outcome(intent, shared.actor.kube.annotate_times(&permit, host, times).await)?;
         }
         if keeps || powered_on.is_some() {
             self.write(&row, what, why, &status, decided).await?;
@@ -117,9 +119,9 @@ impl HostReconciler {
         status: &serde_json::Value,
         decided: Duration,
     ) -> Result<(), Trouble> {
-        let (permit, told) = self.record_intent(host, what, why, decided).await?;
+        let (permit, intent) = self.record_intent(host, what, why, decided).await?;
         let written = self.shared.actor.kube.set_host_status(&permit, host, status).await;
-        self.record_outcome(told, written)?;
+        self.record_outcome(intent, written)?;
         self.show(host, what.to_owned(), None);
         Ok(())
     }
@@ -134,11 +136,11 @@ impl HostReconciler {
     ) -> Result<(Permit, AuditIntent), Trouble> {
         let permit = self.permit(host, decided)?;
         let on = format!("host {}", host.full_name());
-        let told = self.shared.actor.record_intent(&permit, what, &on, Some(why.to_owned())).await?;
+        let intent = self.shared.actor.record_intent(&permit, what, &on, Some(why.to_owned())).await?;
         match self.permit(host, decided) {
-            Ok(permit) => Ok((permit, told)),
+            Ok(permit) => Ok((permit, intent)),
             Err(trouble) => {
-                self.shared.actor.record_outcome(told, Err("not done: it was too late".to_owned()));
+                self.shared.actor.record_outcome(intent, Err("not done: it was too late".to_owned()));
                 Err(trouble)
             }
         }
@@ -158,10 +160,10 @@ impl HostReconciler {
 
     pub(super) fn record_outcome(
         &self,
-        told: AuditIntent,
+        intent: AuditIntent,
         written: Result<HostRow, WriteError>,
     ) -> Result<HostRow, Trouble> {
-        self.shared.actor.record_outcome(told, write_result(&written));
+        self.shared.actor.record_outcome(intent, write_result(&written));
         written.map_err(|e| trouble(&e))
     }
 }

@@ -35,7 +35,7 @@ const POWER_ERROR: &str = "power management error";
 
 /// Requests sent to the BMC for the current step, in boot time.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Asked {
+pub(super) struct SentOrders {
     pub(super) soft: Option<Duration>,
     pub(super) hard: Option<Duration>,
     pub(super) on: Option<Duration>,
@@ -49,10 +49,10 @@ pub(super) struct HostReconciler {
     pub(super) system: Option<System>,
     /// The BMC's last answer. A change counts when it was reported twice (MET-48).
     last: Option<Power>,
-    pub(super) asked: Asked,
+    pub(super) sent_orders: SentOrders,
     /// Time of the request for which this task ordered the machine to power off. It stays until the cycle is over,
     /// because the observed host may be an old version.
-    pub(super) told: Option<Timestamp>,
+    pub(super) ordered_off_for: Option<Timestamp>,
     /// The request that existed when this task started, and the boot time of the start. An earlier engine may have
     /// ordered the machine to power off.
     found: (Option<Timestamp>, Duration),
@@ -86,8 +86,18 @@ impl HostReconciler {
     pub(super) fn new(shared: Arc<Shared>, row: watch::Receiver<Arc<HostRow>>) -> Self {
         let pending = Some(row.borrow()).filter(|host| host.pending()).and_then(|host| host.pending_reboot_since);
         let found = (pending, shared.actor.steady.now().boot);
-        let asked = Asked::default();
-        Self { shared, row, bmc: None, system: None, last: None, asked, told: None, found, failures: 0 }
+        let sent_orders = SentOrders::default();
+        Self {
+            shared,
+            row,
+            bmc: None,
+            system: None,
+            last: None,
+            sent_orders,
+            ordered_off_for: None,
+            found,
+            failures: 0,
+        }
     }
 
     /// Runs until the task is aborted, the host is gone, or no cycle may begin any more and this host has none under
@@ -122,9 +132,9 @@ impl HostReconciler {
     /// Reports whether a power cycle of the host is under way (MET-56). The machine was ordered to power off, or it is
     /// off and not on again yet, according to the host's status or the BMC.
     pub(super) fn is_cycle_under_way(&self, host: &HostRow) -> bool {
-        let told = self.told.is_some() && self.told == host.pending_reboot_since;
+        let ordered_off = self.ordered_off_for.is_some() && self.ordered_off_for == host.pending_reboot_since;
         let off = host.powered_on == Some(false) || self.last == Some(Power::Off);
-        host.pending() && is_present(host) && (told || off)
+        host.pending() && is_present(host) && (ordered_off || off)
     }
 
     /// Reports whether a cycle may be under way although the machine is on. The request was there when this task
@@ -170,30 +180,30 @@ impl HostReconciler {
                 self.write(host, "host register", "spec.externallyProvisioned", &status, boot).await?;
             }
             Step::Pending(at) => {
-                self.asked = Asked::default();
+                self.sent_orders = SentOrders::default();
                 let times = Times { pending_reboot_since: Some(*at), ..host.times() };
                 self.write_times(host, "host reboot asked", &requested_by(host), times, None, boot).await?;
                 return Ok(WRITE_EFFECT_WAIT);
             }
             Step::SeenOff => {
                 self.write(host, "host seen off", "reported by the BMC", &json!({"poweredOn": false}), boot).await?;
-                self.asked = Asked::default();
+                self.sent_orders = SentOrders::default();
             }
             Step::SeenOn(None) => {
                 self.write(host, "host seen on", "reported by the BMC", &json!({"poweredOn": true}), boot).await?;
-                self.asked = Asked::default();
+                self.sent_orders = SentOrders::default();
             }
             Step::SeenOn(Some(at)) => {
                 let times = Times { last_powered_on: Some(*at), ..host.times() };
                 self.write_times(host, "host seen on", "reported by the BMC", times, Some(true), boot).await?;
-                self.asked = Asked::default();
+                self.sent_orders = SentOrders::default();
             }
             Step::RemoveBase | Step::RemoveAll => {
                 let all = step == Step::RemoveAll;
                 let why = if all { "it is deprovisioned" } else { "it is off" };
-                let (permit, told) = self.record_intent(host, "host reboot request removed", why, boot).await?;
+                let (permit, intent) = self.record_intent(host, "host reboot request removed", why, boot).await?;
                 let written = self.shared.actor.kube.remove_reboot_requests(&permit, host, all).await;
-                self.record_outcome(told, written)?;
+                self.record_outcome(intent, written)?;
             }
         }
         let asks = matches!(step, Step::Off(_) | Step::On);
@@ -203,7 +213,8 @@ impl HostReconciler {
     pub(super) fn decide(&self, host: &HostRow, power: &Power) -> Step {
         let now = self.shared.actor.steady.now();
         let ago = |at: Option<Duration>| at.map(|at| now.boot.saturating_sub(at));
-        let sent = Sent { soft: ago(self.asked.soft), hard: ago(self.asked.hard), on: ago(self.asked.on) };
+        let sent =
+            Sent { soft: ago(self.sent_orders.soft), hard: ago(self.sent_orders.hard), on: ago(self.sent_orders.on) };
         decide(host, power, &sent, &self.limits(), now.wall)
     }
 
@@ -226,7 +237,7 @@ impl HostReconciler {
             return Ok(WRITE_EFFECT_WAIT);
         }
         Ok(match why {
-            Why::UnknownPower | Why::Asked(_) => self.poll(),
+            Why::UnknownPower | Why::Requested(_) => self.poll(),
             // Somebody may press the power button.
             Why::Held(_) => self.poll() * 5,
             Why::Idle | Why::StaysOff | Why::Hindered(_) => {

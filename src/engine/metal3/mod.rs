@@ -81,7 +81,8 @@ struct Shared {
     barred: Mutex<Option<String>>,
     /// Whether this engine is about to resign.
     retires: AtomicBool,
-    /// Signal that no cycle may begin any more, which wakes the host tasks. [`Shared::is_shutting_down`] is authoritative.
+    /// Signal that no cycle may begin any more, which wakes the host tasks. [`Shared::is_shutting_down`] is
+    /// authoritative.
     shutdown_signal: watch::Sender<bool>,
     /// Whether all hosts have been searched, since the shutdown began, for cycles without a task.
     surveyed: watch::Sender<bool>,
@@ -269,10 +270,10 @@ impl HostSupervisor {
         }
         self.known_hosts = hosts.clone();
         let drops = self.shared.keeps.get() == Some(&false);
-        let (host_tasks, asked) = (&self.host_tasks, !self.shared.is_ending());
+        let (host_tasks, is_active) = (&self.host_tasks, !self.shared.is_ending());
         self.shared.show(|seen| {
             (seen.runs, seen.drops_times) = (barred.is_none(), drops);
-            seen.barred = barred.filter(|_| asked);
+            seen.barred = barred.filter(|_| is_active);
             let known = hosts.iter().filter(|(key, _)| host_tasks.contains_key(*key)).map(|(_, host)| host.full_name());
             seen.hosts = known.filter_map(|name| seen.hosts.get(&name).cloned().map(|seen| (name, seen))).collect();
         });

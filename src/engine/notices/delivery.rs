@@ -8,7 +8,7 @@ use crate::{
     engine::command::{CommandLine, Purpose, Spawner},
     model::{attempt::Ended, notice::Notice, secret::beginning, text::visible},
     net::Http,
-    notices::{Receiver, Template, Way},
+    notices::{Channel, Receiver, Template},
 };
 
 /// Longest wait that a receiver may request.
@@ -59,9 +59,9 @@ impl Delivery {
             Ok(body) => body,
             Err(why) => return DeliveryResult::Rejected(why),
         };
-        match &receiver.way {
-            Way::Program(argv) => self.run(receiver, argv.clone(), notice, body).await,
-            Way::Webhook { .. } => self.post(receiver, &body).await,
+        match &receiver.channel {
+            Channel::Program(argv) => self.run(receiver, argv.clone(), notice, body).await,
+            Channel::Webhook { .. } => self.post(receiver, &body).await,
         }
     }
 
@@ -141,14 +141,14 @@ mod tests {
         notices::{Limits, SecretUrl, UrlSource, sample},
     };
 
-    fn receiver(way: Way) -> Receiver {
+    fn receiver(channel: Channel) -> Receiver {
         let limits = Limits { timeout: Duration::from_secs(3), ..Limits::default() };
-        Receiver { name: "r".to_owned(), kinds: Kind::CHOICE.into(), way, template: Template::default(), limits }
+        Receiver { name: "r".to_owned(), kinds: Kind::CHOICE.into(), channel, template: Template::default(), limits }
     }
 
     fn webhook() -> Receiver {
         let url = UrlSource::Inline(SecretUrl::parse("http://hooks.example.com/SECRET").unwrap());
-        receiver(Way::Webhook { url, headers: None })
+        receiver(Channel::Webhook { url, headers: None })
     }
 
     fn delivery(answer: impl Fn(Request<Bytes>) -> crate::net::Answer + Send + Sync + 'static) -> Delivery {
@@ -222,7 +222,7 @@ mod tests {
     #[tokio::test]
     async fn a_program_that_cannot_be_started_fails_with_its_cause() {
         let delivery = delivery(|_| status(200, None, ""));
-        let result = delivery.deliver(&receiver(Way::Program(vec!["x".to_owned()])), &sample(Kind::Stuck)).await;
+        let result = delivery.deliver(&receiver(Channel::Program(vec!["x".to_owned()])), &sample(Kind::Stuck)).await;
         assert!(matches!(&result, DeliveryResult::Failed { why, .. } if why.contains("/no/such/helper")), "{result:?}");
     }
 }

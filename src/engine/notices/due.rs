@@ -185,7 +185,7 @@ impl StateUpdate<'_> {
         let keys: Vec<String> = self.state.marks.keys().filter(|k| !conditions.contains_key(*k)).cloned().collect();
         memory.missed.retain(|key, _| self.state.marks.contains_key(key));
         for key in keys {
-            let kind = Kind::CHOICE.into_iter().find(|k| key.split('/').next() == Some(k.word()));
+            let kind = Kind::CHOICE.into_iter().find(|k| key.split('/').next() == Some(k.as_str()));
             if kind == Some(Kind::Failed) {
                 // A failed command is never over. Its mark is removed once the entry has ended and the notice of that
                 // is noted.

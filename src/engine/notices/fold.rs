@@ -39,7 +39,7 @@ fn summary(folded: &[Notice], scene: &Scene) -> Notice {
             let listed = usize::try_from(notice.count).unwrap_or(usize::MAX).min(TITLES);
             titles.extend(notice.text.lines().take(listed).map(str::to_owned));
         } else {
-            *counts.entry(notice.kind.word().to_owned()).or_default() += 1;
+            *counts.entry(notice.kind.as_str().to_owned()).or_default() += 1;
             ids.push(notice.id.clone());
             titles.push(notice.title.clone());
         }

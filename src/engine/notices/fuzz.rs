@@ -12,7 +12,7 @@ use crate::{
     fuzz::{Fuzz, Took, one_line},
     model::notice::{Kind, NotifierState},
     net::Http,
-    notices::{Limits, Receiver, SecretUrl, Template, UrlSource, Way, sample},
+    notices::{Channel, Limits, Receiver, SecretUrl, Template, UrlSource, sample},
 };
 
 #[test]
@@ -22,7 +22,7 @@ fn fuzz_receiver_answers() {
     let receiver = Receiver {
         name: "r".to_owned(),
         kinds: Kind::CHOICE.into(),
-        way: Way::Webhook { url, headers: None },
+        channel: Channel::Webhook { url, headers: None },
         template: Template::default(),
         limits: Limits { timeout: Duration::from_secs(3), ..Limits::default() },
     };

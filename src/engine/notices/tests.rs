@@ -368,7 +368,7 @@ fn a_gate_of_a_whole_queue_is_one_condition_and_waiting_for_a_slot_is_none() {
 #[test]
 fn a_transient_condition_is_notified_after_stuck_seconds() {
     let entry = r#"{"index":"1","node":"10.0.0.1","status":"draining","last_transition_time":"1970-01-01T00:00:00Z"}"#;
-    let state = |why: Reason, seconds: i64| {
+    let stuck_notices = |why: Reason, seconds: i64| {
         let mut seen = seen(&[("reboots/data/0000000000000001", entry)], &[(EntryId::reboot(1), why)]);
         seen.now.wall = Timestamp::from_second(seconds).unwrap();
         Scene::of(&seen).unwrap().conditions.len()
@@ -377,10 +377,10 @@ fn a_transient_condition_is_notified_after_stuck_seconds() {
         Reason::BlockedByPdb { pod: "shop/web-1".to_owned(), pdb: "shop/web".to_owned(), healthy: 2, needed: 2 };
     let again = Reason::CommandFailed { end: Ended::Exit(1), stderr: String::new(), retry: CommandRetry::Scheduled };
     for why in [budget, again] {
-        assert_eq!([60, 1799, 1800].map(|seconds| state(why.clone(), seconds)), [0, 0, 1], "{why}");
+        assert_eq!([60, 1799, 1800].map(|seconds| stuck_notices(why.clone(), seconds)), [0, 0, 1], "{why}");
     }
     let last = Reason::CommandFailed { end: Ended::Exit(1), stderr: String::new(), retry: CommandRetry::Never };
-    assert_eq!(state(last, 1), 1, "only a person goes on from there");
+    assert_eq!(stuck_notices(last, 1), 1, "only a person goes on from there");
 }
 
 #[test]
@@ -434,8 +434,8 @@ fn an_ended_entry_gives_notices_of_its_failed_commands_and_its_outcome() {
     if let Some(outcome) = &mut secret.attempts[0].outcome {
         outcome.stderr = "password=hunter2 was refused".to_owned();
     }
-    let state = serde_json::to_string(&ended(&seen.snapshot, &secret, at(0))).unwrap();
-    assert!(!state.contains("hunter2") && state.contains("ipmitool -U root"), "{state}");
+    let text = serde_json::to_string(&ended(&seen.snapshot, &secret, at(0))).unwrap();
+    assert!(!text.contains("hunter2") && text.contains("ipmitool -U root"), "{text}");
     let good = Ending { end: EndKind::Booted, outcome: "booted".to_owned(), attempts: Vec::new(), ..ending };
     assert_eq!(ended(&seen.snapshot, &good, at(0))[0].kind, Kind::Finished);
     assert!(Stored::get(&Stored { key: String::new(), mod_revision: 1, value: Ok(good.into()) }).is_some());

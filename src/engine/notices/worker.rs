@@ -94,7 +94,7 @@ impl NotificationWorker {
         let Some((stored, revision)) = self.stored.take() else {
             return Ok(if self.load().await { Duration::ZERO } else { ETCD_RETRY });
         };
-        let mut told = stored.clone();
+        let mut state = stored.clone();
         let seen = self.context.seen.borrow_and_update().clone();
         let now = secs(self.context.actor.steady.now().boot);
         let own_revision = self.context.actor.fence.create_revision();
@@ -102,44 +102,44 @@ impl NotificationWorker {
             self.stored = Some((stored, revision));
             return Ok(GATHER);
         };
-        let endings = self.endings(&seen, told.cursor).await;
-        told = due(&told, &scene, &endings, &self.receiver.kinds, &mut self.memory);
+        let endings = self.endings(&seen, state.cursor).await;
+        state = due(&state, &scene, &endings, &self.receiver.kinds, &mut self.memory);
         let may = if now >= self.next_try { self.bucket.may(now) } else { 0 };
-        fold(&mut told, &scene, may);
-        let retries = told.pending.first().is_some_and(|p| p.begun);
-        let due_now = now >= self.next_try && !told.pending.is_empty() && (retries || may > 0);
-        let notice = if due_now { begin(&mut told) } else { None };
+        fold(&mut state, &scene, may);
+        let retries = state.pending.first().is_some_and(|p| p.begun);
+        let due_now = now >= self.next_try && !state.pending.is_empty() && (retries || may > 0);
+        let notice = if due_now { begin(&mut state) } else { None };
         if due_now && !retries {
             self.bucket.take();
         }
-        let known = told.clone();
+        let known = state.clone();
         let Some(revision) = self.write(&stored, known, revision).await? else { return Ok(ETCD_RETRY) };
         let Some(notice) = notice else {
-            self.show(&told);
-            self.stored = Some((told, revision));
+            self.show(&state);
+            self.stored = Some((state, revision));
             return Ok(if self.more_pages { Duration::ZERO } else { GATHER });
         };
         let actor = Arc::clone(&self.context.actor);
         if actor.permit(&Guard::default(), actor.steady.now().boot).is_err() {
-            self.stored = Some((told, revision));
+            self.stored = Some((state, revision));
             return Ok(GATHER);
         }
         let delivery = self.context.delivery.deliver(&self.receiver, &notice).await;
-        let before = told.clone();
-        self.record_delivery(&mut told, &notice.id, &notice.title, delivery);
-        self.show(&told);
-        let next = self.next_try <= now && !told.pending.is_empty() && self.bucket.may(now) > 0;
+        let before = state.clone();
+        self.record_delivery(&mut state, &notice.id, &notice.title, delivery);
+        self.show(&state);
+        let next = self.next_try <= now && !state.pending.is_empty() && self.bucket.may(now) > 0;
         // A received notice is removed at once, because any delay risks a second delivery.
-        if let Some(revision) = self.write(&before, told.clone(), revision).await? {
+        if let Some(revision) = self.write(&before, state.clone(), revision).await? {
             self.received = None;
-            self.stored = Some((told, revision));
+            self.stored = Some((state, revision));
         }
         // If the rate limit allows more, the next delivery does not wait.
         Ok(if next { Duration::ZERO } else { GATHER })
     }
 
     /// Records the result of a delivery.
-    fn record_delivery(&mut self, told: &mut NotifierState, id: &str, title: &str, delivery: DeliveryResult) {
+    fn record_delivery(&mut self, state: &mut NotifierState, id: &str, title: &str, delivery: DeliveryResult) {
         let (now, name) = (self.context.actor.steady.now(), &self.receiver.name);
         let outcome = match &delivery {
             DeliveryResult::Delivered(_) => "delivered",
@@ -149,13 +149,13 @@ impl NotificationWorker {
         let (why, wait) = match delivery {
             DeliveryResult::Delivered(answer) => {
                 tracing::debug!(receiver = name, id, answer, "notice delivered");
-                if told.trouble.take().is_some() {
+                if state.trouble.take().is_some() {
                     tracing::info!(receiver = name, "the notice receiver is back");
                 }
                 (self.tries, self.rejections, self.next_try) = (0, 0, 0.0);
-                told.delivered = Some(now.wall);
+                state.delivered = Some(now.wall);
                 self.received = Some(id.to_owned());
-                remove_delivered(told, id);
+                remove_delivered(state, id);
                 return;
             }
             DeliveryResult::Rejected(why) if self.rejections + 1 >= MAX_REJECTIONS => {
@@ -163,7 +163,7 @@ impl NotificationWorker {
                 self.context.counters.notice(name, "given up");
                 (self.tries, self.rejections, self.next_try) = (0, 0, 0.0);
                 self.received = Some(id.to_owned());
-                remove_delivered(told, id);
+                remove_delivered(state, id);
                 return;
             }
             DeliveryResult::Rejected(why) => {
@@ -178,9 +178,9 @@ impl NotificationWorker {
         self.tries = self.tries.saturating_add(1);
         let pause = f64::from(1_u32 << (self.tries - 1).min(9)).min(MAX_RETRY_PAUSE);
         self.next_try = secs(now.boot) + pause.max(wait.map_or(0.0, |w| w.as_secs_f64()));
-        if told.trouble.is_none() {
+        if state.trouble.is_none() {
             tracing::warn!(receiver = name, id, why, "cannot deliver notices to the receiver; retrying");
-            told.trouble = Some(Trouble { since: now.wall, why });
+            state.trouble = Some(Trouble { since: now.wall, why });
         }
     }
 
@@ -189,12 +189,12 @@ impl NotificationWorker {
         let (store, name) = (&self.context.actor.store, &self.receiver.name);
         let needs_history = self.needs_endings();
         let read = async {
-            let (revision, told) = store.told(name).await?;
-            // The head is read after the record, so no ended entry between the two is left out.
-            let head = store.head().await?;
-            Ok::<_, crate::store::StoreError>((revision, told, head))
+            let (revision, state) = store.notifier_state(name).await?;
+            // The current revision is read after the record, so no ended entry between the two is left out.
+            let current_revision = store.current_revision().await?;
+            Ok::<_, crate::store::StoreError>((revision, state, current_revision))
         };
-        let (revision, told, head) = match read.await {
+        let (revision, state, current_revision) = match read.await {
             Ok(read) => read,
             Err(e) => {
                 tracing::debug!(receiver = name, error = %e, "cannot read the record of sent notices");
@@ -202,25 +202,25 @@ impl NotificationWorker {
             }
         };
         let at = self.context.actor.steady.now().wall;
-        let mut told = match told {
-            Some(Ok(told)) => told,
-            None => new_receiver(at, head),
+        let mut state = match state {
+            Some(Ok(state)) => state,
+            None => new_receiver(at, current_revision),
             Some(Err(why)) => {
                 tracing::error!(receiver = name, why, "the record of sent notices is unreadable; starting anew");
-                new_receiver(at, head)
+                new_receiver(at, current_revision)
             }
         };
-        told.cursor = match (needs_history, told.cursor) {
+        state.cursor = match (needs_history, state.cursor) {
             (false, _) => 0,
-            (true, 0) => head,
+            (true, 0) => current_revision,
             (true, cursor) => cursor,
         };
         if let Some(id) = &self.received {
-            remove_delivered(&mut told, id);
+            remove_delivered(&mut state, id);
         }
         // The read position in the history belonged to an older record.
         self.read = (0, false);
-        self.stored = Some((told, revision));
+        self.stored = Some((state, revision));
         true
     }
 
@@ -245,7 +245,7 @@ impl NotificationWorker {
         }
         let store = &self.context.actor.store;
         // The watch names the changed keys. The whole folder is searched only after the watch broke.
-        let named = if complete { seen.snapshot.store.fresh.after(Folder::History, revision) } else { None };
+        let named = if complete { seen.snapshot.store.recent.after(Folder::History, revision) } else { None };
         let read = match named {
             Some(keys) => store.endings_by_key(&keys, (cursor, revision), PAGE).await,
             None => store.endings_after(cursor, PAGE).await,
@@ -276,17 +276,17 @@ impl NotificationWorker {
     async fn write(
         &self,
         stored: &NotifierState,
-        told: NotifierState,
+        state: NotifierState,
         revision: i64,
     ) -> Result<Option<i64>, LeaseExpired> {
-        if *stored == told {
+        if *stored == state {
             return Ok(Some(revision));
         }
         let actor = &self.context.actor;
         let Ok(permit) = actor.fence.permit_record() else { return Err(LeaseExpired) };
         let key = actor.store.keys().notices(&self.receiver.name);
         let change =
-            Change { compares: vec![(key.clone(), revision)], puts: vec![Put::json(key, &told)], deletes: Vec::new() };
+            Change { compares: vec![(key.clone(), revision)], puts: vec![Put::json(key, &state)], deletes: Vec::new() };
         match actor.store.commit(&permit, change).await {
             Ok(revision) => Ok(Some(revision)),
             Err(CommitError::LostLeadership) => Err(LeaseExpired),
@@ -297,9 +297,9 @@ impl NotificationWorker {
         }
     }
 
-    fn show(&self, told: &NotifierState) {
-        let pending = told.pending.iter().map(|p| p.notice.count).sum();
-        let seen = ReceiverSeen { pending, trouble: told.trouble.clone() };
+    fn show(&self, state: &NotifierState) {
+        let pending = state.pending.iter().map(|p| p.notice.count).sum();
+        let seen = ReceiverSeen { pending, trouble: state.trouble.clone() };
         self.context.board.send_if_modified(|board| {
             let differs = board.get(&self.receiver.name) != Some(&seen);
             if differs {

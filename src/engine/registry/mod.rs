@@ -20,9 +20,9 @@ use crate::sabakan::Machines;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Registry {
     /// Machines that a definition is generated from.
-    pub members: Asked,
+    pub members: QueryState,
     /// Machines that automatic repair considers.
-    pub broken: Asked,
+    pub broken: QueryState,
     /// Whole seconds that the last answer about the members took, for display.
     #[serde(skip)]
     pub took: u64,
@@ -32,7 +32,7 @@ pub struct Registry {
 
 /// State of one query to sabakan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Asked {
+pub struct QueryState {
     /// The last good answer.
     pub good: Option<Good>,
     /// Error of the last query; none after a good answer.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{Asked, Basis, Good, Registry, propose};
+use super::{Basis, Good, QueryState, Registry, propose};
 use crate::{
     clock::Clock,
     engine::snapshot::secs,
@@ -200,7 +200,7 @@ impl PollerTask {
             }
             let with = (url.mod_revision, stored.as_ref().map_or(0, |s| s.mod_revision));
             let mut due = self.due(question, with, view, now, poll);
-            let older = |after: f64| self.asked(question).at.is_none_or(|at| at < after);
+            let older = |after: f64| self.query_state(question).at.is_none_or(|at| at < after);
             if question == Question::Broken && want.broken_after.is_some_and(older) {
                 due = now;
             }
@@ -216,7 +216,7 @@ impl PollerTask {
             if self.asking.contains(&question) {
                 continue;
             }
-            self.asked_mut(question).at = Some(now);
+            self.query_state_mut(question).at = Some(now);
             let text = stored.as_ref().and_then(Stored::get).cloned();
             let parsed = text.map_or_else(|| Ok(serde_json::Map::new()), |t| variables::parse(&t));
             let (http, url, asked) = (self.http.clone(), url.get().cloned().unwrap_or_default(), self.clock.wall());
@@ -228,7 +228,7 @@ impl PollerTask {
                     }));
                 }
                 Err(why) => {
-                    let slot = self.asked_mut(question);
+                    let slot = self.query_state_mut(question);
                     slot.error = Some(format!("{why}; set them again with `set-variables`"));
                     self.publish_state();
                 }
@@ -240,12 +240,12 @@ impl PollerTask {
     /// Returns the boot time at which the next query is due. It is due after the poll interval, at once after a change
     /// of URL or variables, and soon if an approval names an unknown change.
     fn due(&self, question: Question, with: (i64, i64), view: &StoreView, now: f64, poll: f64) -> f64 {
-        let asked = self.asked(question);
-        let Some(at) = asked.at else { return now };
-        let another = asked.good.as_ref().is_some_and(|g| g.with != with) && at + 1.0 <= now;
+        let state = self.query_state(question);
+        let Some(at) = state.at else { return now };
+        let another = state.good.as_ref().is_some_and(|g| g.with != with) && at + 1.0 <= now;
         let unknown = question == Question::Members && {
             let digest = self.registry.proposal.as_ref().and_then(|p| p.outcome.as_ref().ok()).map(|p| &p.digest);
-            let newer = asked.good.as_ref().map(|g| g.asked);
+            let newer = state.good.as_ref().map(|g| g.asked);
             view.registry
                 .approvals
                 .iter()
@@ -260,14 +260,14 @@ impl PollerTask {
         }
     }
 
-    fn asked(&self, question: Question) -> &Asked {
+    fn query_state(&self, question: Question) -> &QueryState {
         match question {
             Question::Members => &self.registry.members,
             Question::Broken => &self.registry.broken,
         }
     }
 
-    fn asked_mut(&mut self, question: Question) -> &mut Asked {
+    fn query_state_mut(&mut self, question: Question) -> &mut QueryState {
         match question {
             Question::Members => &mut self.registry.members,
             Question::Broken => &mut self.registry.broken,
@@ -281,7 +281,7 @@ impl PollerTask {
             let began = self.registry.members.at.unwrap_or(at);
             self.registry.took = Duration::try_from_secs_f64(at - began).unwrap_or_default().as_secs();
         }
-        let slot = self.asked_mut(question);
+        let slot = self.query_state_mut(question);
         slot.at = Some(at);
         match answer {
             Ok(machines) => {
@@ -335,7 +335,7 @@ impl PollerTask {
     /// Drops the members and the plan when no plan is wanted.
     fn forget_members(&mut self) {
         if self.registry.members.at.is_some() || self.registry.proposal.is_some() {
-            self.registry.members = Asked::default();
+            self.registry.members = QueryState::default();
             self.registry.proposal = None;
             self.planned = None;
             self.publish_state();

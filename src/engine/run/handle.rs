@@ -113,7 +113,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
     let inventory_poller =
         InventoryPoller::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
     let (metal3, metal3_seen) = watch::channel(Arc::new(Metal3::default()));
-    let (tell, seen) = watch::channel(Arc::new(Seen::default()));
+    let (seen_sender, seen) = watch::channel(Arc::new(Seen::default()));
     let (stop, stopped) = mpsc::channel(1);
     let steady = Steady::new(store.clock());
     let engine = Engine { host: options.host.clone(), ttl: options.ttl.as_secs(), ..Engine::default() };
@@ -138,7 +138,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         inventory_poller,
         metal3: Arc::new(metal3),
         metal3_seen,
-        told: Arc::default(),
+        notice_board: Arc::default(),
         steady,
         snap: Snapshot { engine, ..Snapshot::default() },
         running_campaign: None,
@@ -151,7 +151,7 @@ pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, opt
         checks: BTreeMap::new(),
         paused: BTreeMap::new(),
         stale: BTreeMap::new(),
-        tell,
+        seen_sender,
         next_try: 0.0,
         next_publish: 0.0,
         next_prune: 0.0,

@@ -319,7 +319,7 @@ impl Loop {
             seed,
             ending: Arc::default(),
             recording: Arc::default(),
-            told: Arc::default(),
+            written_records: Arc::default(),
             repeats: Repeated::default(),
         };
         let actor = Arc::new(actor);
@@ -328,9 +328,9 @@ impl Loop {
         let metal3 = Controller::start(Arc::clone(&actor), self.options.bmcs.clone(), Arc::clone(&self.metal3));
         let context = NotifierContext {
             actor: Arc::clone(&actor),
-            seen: self.tell.subscribe(),
+            seen: self.seen_sender.subscribe(),
             delivery: Delivery { http: self.options.webhooks.clone(), spawner: self.options.spawner.clone() },
-            board: Arc::clone(&self.told),
+            board: Arc::clone(&self.notice_board),
             counters: Arc::clone(&self.counters),
             scenes: Arc::default(),
         };
@@ -356,7 +356,7 @@ impl Loop {
             tracing::warn!(why, "no longer leading");
         }
         self.metal3.send_replace(Arc::default());
-        self.told.send_replace(Arc::default());
+        self.notice_board.send_replace(Arc::default());
         self.snap.engine.leading = None;
         self.snap.engine.resigning = None;
         self.won = None;

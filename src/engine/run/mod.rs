@@ -71,7 +71,7 @@ struct Loop {
     metal3: Board,
     metal3_seen: watch::Receiver<Arc<Metal3>>,
     /// State of the receivers of notices.
-    told: notices::Board,
+    notice_board: notices::Board,
     steady: Steady,
     snap: Snapshot,
     running_campaign: Option<Campaign>,
@@ -91,7 +91,7 @@ struct Loop {
     paused: BTreeMap<String, f64>,
     /// Number of effects in a row that were stale, by machine.
     stale: BTreeMap<String, u32>,
-    tell: watch::Sender<Arc<Seen>>,
+    seen_sender: watch::Sender<Arc<Seen>>,
     next_try: f64,
     next_publish: f64,
     next_prune: f64,
@@ -163,7 +163,7 @@ impl Loop {
         }
         let wake = decision.wake;
         let effects = std::mem::take(&mut decision.effects);
-        self.tell(decision, now);
+        self.publish_seen(decision, now);
         self.begin(effects, now);
         let until_wake =
             wake.map_or(TICK, |at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.001)).unwrap_or(TICK));
@@ -255,16 +255,16 @@ impl Loop {
         self.inventory_poller.want(leads || console, plans, again.then(|| secs(self.steady.now().boot)));
     }
 
-    fn tell(&self, decision: Decision, now: Now) {
+    fn publish_seen(&self, decision: Decision, now: Now) {
         let reasons = publish::merged(&self.snap, decision.reasons);
-        self.tell.send_replace(Arc::new(Seen {
+        self.seen_sender.send_replace(Arc::new(Seen {
             snapshot: self.snap.clone(),
             now,
             reasons: Arc::new(reasons),
             orphans: Arc::new(decision.orphans),
             applying: Arc::new(decision.registry),
             auto_repair: Arc::new(decision.auto_repair),
-            notices: Arc::clone(&self.told.borrow()),
+            notices: Arc::clone(&self.notice_board.borrow()),
         }));
     }
 
@@ -278,7 +278,7 @@ impl Loop {
                 _ => None,
             };
             let in_flight = InFlight {
-                what: planned.effect.word().to_owned(),
+                what: planned.effect.as_str().to_owned(),
                 entry: planned.entry,
                 starts: planned.effect.starts(),
                 attempt,
@@ -299,7 +299,7 @@ impl Loop {
 
     /// Records the outcome of an effect in the memory.
     fn effect_completed(&mut self, done: Result<(String, EffectOutcome), tokio::task::JoinError>) {
-        let (machine, effect_completed) = match done {
+        let (machine, outcome) = match done {
             Ok(done) => done,
             // The task was aborted when leadership was lost; the maps were cleared then.
             Err(e) if e.is_cancelled() => return,
@@ -314,28 +314,28 @@ impl Loop {
         self.snap.in_flight.remove(&machine);
         self.checks.remove(&machine);
         let Some((entry, effect)) = self.effects.remove(&machine) else { return };
-        self.counters.ended(effect.word(), &effect_completed);
+        self.counters.ended(effect.as_str(), &outcome);
         let now = self.steady.now();
-        if !matches!(effect_completed, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
+        if !matches!(outcome, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
             self.stale.remove(&machine);
         }
-        let pause = match &effect_completed {
+        let pause = match &outcome {
             EffectOutcome::Lost => {
                 self.lose_leadership("a fenced write was refused");
                 return;
             }
             EffectOutcome::Failed(why) => {
-                tracing::warn!(machine, what = effect.word(), why, "effect failed; retrying");
+                tracing::warn!(machine, what = effect.as_str(), why, "effect failed; retrying");
                 Some(memory::PAUSE)
             }
             EffectOutcome::Stale(cause) => {
                 let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
                 self.stale.insert(machine.clone(), count);
-                tracing::debug!(machine, what = effect.word(), %cause, count, "effect is outdated; deciding again");
+                tracing::debug!(machine, what = effect.as_str(), %cause, count, "effect is outdated; deciding again");
                 Some(memory::stale_pause(count))
             }
             EffectOutcome::TooLarge(size) => {
-                tracing::error!(machine, what = effect.word(), %size, "too large for etcd; nothing was written");
+                tracing::error!(machine, what = effect.as_str(), %size, "too large for etcd; nothing was written");
                 if let Effect::Registry(Registering::Apply(apply)) = &effect {
                     self.snap.registry_refused = Some((apply.digest.clone(), apply.too_large(*size)));
                     None
@@ -358,7 +358,7 @@ impl Loop {
             self.paused.insert(machine, at + seconds);
         }
         if let Some(id) = entry {
-            memory::remember(&mut self.snap.work, id, &effect, &effect_completed, now);
+            memory::remember(&mut self.snap.work, id, &effect, &outcome, now);
         }
     }
 
@@ -401,13 +401,13 @@ mod tests {
     /// A change that a pass has already taken must not start another pass.
     #[tokio::test(start_paused = true)]
     async fn a_view_that_was_already_read_starts_no_pass() {
-        let (tell, mut told) = watch::channel(Arc::new(KubeView::default()));
-        let seen = Arc::clone(&told.borrow());
-        tell.send_modify(|_| {});
-        let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut told), &seen)).await;
+        let (sender, mut receiver) = watch::channel(Arc::new(KubeView::default()));
+        let seen = Arc::clone(&receiver.borrow());
+        sender.send_modify(|_| {});
+        let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut receiver), &seen)).await;
         assert!(wakes.is_err());
-        tell.send_replace(Arc::new(KubeView::default()));
-        let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut told), &seen)).await;
+        sender.send_replace(Arc::new(KubeView::default()));
+        let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut receiver), &seen)).await;
         assert!(wakes.is_ok());
     }
 }

@@ -151,6 +151,6 @@ impl Loop {
         self.heartbeat.beat();
         let now = self.look();
         let snapshot = self.snap.clone();
-        self.tell.send_modify(|seen| *seen = Arc::new(Seen { snapshot, now, ..Seen::clone(seen) }));
+        self.seen_sender.send_modify(|seen| *seen = Arc::new(Seen { snapshot, now, ..Seen::clone(seen) }));
     }
 }

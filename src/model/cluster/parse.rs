@@ -2,8 +2,8 @@
 //! JSON only, the form of CKE and `ckecli` (CLU-2).
 //!
 //! The size is limited before anything is parsed. A YAML alias costs as much as it expands to: every value is counted
-//! as it is made. A document therefore never takes more memory than [`MAX_VALUE_BYTES`] allows, whatever its aliases expand
-//! to (CLU-3).
+//! as it is made. A document therefore never takes more memory than [`MAX_VALUE_BYTES`] allows, whatever its aliases
+//! expand to (CLU-3).
 
 mod yaml;
 

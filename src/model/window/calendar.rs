@@ -82,7 +82,7 @@ impl Window {
     }
 
     /// Returns its state at this moment.
-    pub fn stands(&self, at: Timestamp) -> WindowState {
+    pub fn state_at(&self, at: Timestamp) -> WindowState {
         if !self.open(at) {
             return WindowState { open: false, closes: None, opens: self.next_open(at) };
         }

@@ -25,10 +25,10 @@ fn a_weekday_night_wraps_over_midnight() {
     let evening = at("2026-08-07T21:59:59+02:00[Europe/Berlin]");
     assert!(!nights.open(evening));
     assert_eq!(berlin(nights.next_open(evening)), "2026-08-07T22:00:00+02:00[Europe/Berlin]");
-    let stands = nights.stands(at("2026-08-07T23:30:00+02:00[Europe/Berlin]"));
-    assert!(stands.open);
-    assert_eq!(berlin(stands.closes), "2026-08-08T05:00:00+02:00[Europe/Berlin]");
-    assert_eq!(berlin(stands.opens), "2026-08-10T22:00:00+02:00[Europe/Berlin]", "over the weekend");
+    let window_state = nights.state_at(at("2026-08-07T23:30:00+02:00[Europe/Berlin]"));
+    assert!(window_state.open);
+    assert_eq!(berlin(window_state.closes), "2026-08-08T05:00:00+02:00[Europe/Berlin]");
+    assert_eq!(berlin(window_state.opens), "2026-08-10T22:00:00+02:00[Europe/Berlin]", "over the weekend");
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn i8_deny_beats_allow_and_no_allow_is_always() {
     let both = window("UTC", &["* 2 * * *"], &["* 2 1 * *"]);
     assert_eq!(both.next_open(at("2026-08-01T00:00:00Z")), Some(at("2026-08-02T02:00:00Z")));
     let never = window("UTC", &["* 2 * * *"], &["* 1-3 * * *"]);
-    assert_eq!(never.stands(at("2026-08-01T00:00:00Z")), WindowState { open: false, closes: None, opens: None });
+    assert_eq!(never.state_at(at("2026-08-01T00:00:00Z")), WindowState { open: false, closes: None, opens: None });
     let always = window("UTC", &[], &[]);
-    assert_eq!(always.stands(at("2026-08-01T00:00:00Z")), WindowState { open: true, closes: None, opens: None });
+    assert_eq!(always.state_at(at("2026-08-01T00:00:00Z")), WindowState { open: true, closes: None, opens: None });
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn windows_are_parsed_evaluated_and_serialized() {
 
 #[test]
 fn an_invalid_window_is_refused_with_its_field() {
-    for (text, said) in [
+    for (text, expected) in [
         ("allow: []", "missing field `time_zone`"),
         ("time_zone: Asia/Tokio", "did you mean Asia/Tokyo?"),
         ("time_zone: Mars/Olympus", "unknown time zone"),
@@ -117,7 +117,7 @@ fn an_invalid_window_is_refused_with_its_field() {
         ("time_zone: UTC\nqueues: [boot]", "unknown variant `boot`"),
     ] {
         let why = Windows::read(text).unwrap_err();
-        assert!(why.contains(said), "{text}: {why}");
+        assert!(why.contains(expected), "{text}: {why}");
         assert_eq!(why.matches("windows: ").count(), 1, "{text}: {why}");
     }
 }

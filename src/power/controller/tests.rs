@@ -155,7 +155,7 @@ fn a_failed_soft_power_off_becomes_hard_and_no_request_repeats_before_its_timeou
     let seconds = |n| Some(Duration::from_secs(n));
     let soft = pending(&[("", "")]);
     let late = |sent: Sent, now| decide(&soft, &Power::On, &sent, &LIMITS, at(now));
-    let asked = |what| Step::Wait(Why::Asked(what));
+    let asked = |what| Step::Wait(Why::Requested(what));
     for (what, sent, now, expected) in [
         ("asked softly", Sent { soft: seconds(59), ..Sent::default() }, 59, asked("a soft power-off")),
         ("in vain", Sent { soft: seconds(60), ..Sent::default() }, 60, Step::Off(Mode::Hard)),
@@ -237,7 +237,7 @@ impl Simulation {
                 self.sent.clear();
             }
             Step::Off(mode) => {
-                self.sent.insert(mode.word(), self.now);
+                self.sent.insert(mode.as_str(), self.now);
                 if *mode == Mode::Hard || !self.ignores_soft {
                     self.power_offs += usize::from(self.on);
                     self.on = false;

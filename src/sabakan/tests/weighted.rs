@@ -140,8 +140,9 @@ fn half_of_the_control_plane_is_never_removed() {
     Scene::new(&ANY, 1, (0, 0), all(1..=2)).with(&[], &[1]).fails(&["has no control plane"]);
 }
 
-/// "When control-plane-count constraint is increased, control plane nodes are added. If there are too few unused machines
-/// and the number of worker nodes are greater than minimum-workers, existing healthy worker nodes are changed."
+/// "When control-plane-count constraint is increased, control plane nodes are added. If there are too few unused
+/// machines and the number of worker nodes are greater than minimum-workers, existing healthy worker nodes are
+/// changed."
 #[test]
 fn control_planes_are_added_from_unused_machines_then_from_workers() {
     Scene::new(&ANY, 3, (1, 0), all(1..=5)).with(&[1], &[2]).gives(Action::IncreaseControlPlane, &[1, 3, 4], &[2]);
@@ -274,8 +275,8 @@ fn at_the_worker_maximum_a_bad_control_plane_is_swapped_or_removed() {
     assert!(of(&plan, 2).why.to_string().contains("leaves: it is unreachable, and maximum-workers is reached"));
 }
 
-/// "If the number of healthy worker nodes is less than minimum-workers and the total number of worker nodes is less than
-/// maximum-workers, new worker nodes are added."
+/// "If the number of healthy worker nodes is less than minimum-workers and the total number of worker nodes is less
+/// than maximum-workers, new worker nodes are added."
 #[test]
 fn workers_are_added_for_those_that_are_not_healthy() {
     let machines =

@@ -142,7 +142,8 @@ impl Etcd {
         self.state().compact(revision)
     }
 
-    /// Returns every change of every key, oldest first, including compacted ones. Only [`Self::limit_history`] bounds it.
+    /// Returns every change of every key, oldest first, including compacted ones. Only [`Self::limit_history`] bounds
+    /// it.
     pub fn history(&self) -> Vec<KeyChange> {
         self.state().history.iter().cloned().collect()
     }
@@ -154,8 +155,8 @@ impl Etcd {
         state.history.range(from..).cloned().collect()
     }
 
-    /// Limits the history to about the last `max_history` changes and compacts the store accordingly, for a sandbox that runs
-    /// for long. `None`, the default, keeps everything.
+    /// Limits the history to about the last `max_history` changes and compacts the store accordingly, for a sandbox
+    /// that runs for long. `None`, the default, keeps everything.
     pub fn limit_history(&self, max_history: Option<usize>) {
         self.state().max_history = max_history;
     }
@@ -165,8 +166,8 @@ impl Etcd {
         self.state().sent.get_or_insert_default();
     }
 
-    /// Returns the transactions since [`Self::record_txns`], oldest first: those that were executed, and those that were
-    /// refused for their size.
+    /// Returns the transactions since [`Self::record_txns`], oldest first: those that were executed, and those that
+    /// were refused for their size.
     pub fn sent(&self) -> Vec<RecordedTxn> {
         self.state().sent.clone().unwrap_or_default()
     }

@@ -55,7 +55,7 @@ pub struct FaultHit {
 
 impl Dice {
     pub(super) fn count(&mut self, request_fault: RequestFault, aim: Option<&'static str>) {
-        *self.hits.entry(request_fault.word()).or_default() += 1;
+        *self.hits.entry(request_fault.as_str()).or_default() += 1;
         self.met.push(FaultHit { at: Instant::now(), request_fault, aim });
     }
 }

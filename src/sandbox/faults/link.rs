@@ -164,9 +164,9 @@ impl Link {
                 wire.oneshot(Request::from_parts(parts, body)).await
             }
         }));
-        let wrap = self.wrap(inner, |body| body, answer_body);
+        let service = self.wrap(inner, |body| body, answer_body);
         BoxCloneSyncService::new(service_fn(move |request: Request<Bytes>| {
-            wrap.clone().oneshot(request.map(|body| full(&body)))
+            service.clone().oneshot(request.map(|body| full(&body)))
         }))
     }
 

@@ -1,9 +1,9 @@
 //! Faults between an engine and the servers: seeded, counted, on the wire.
 //!
 //! Each engine (or console, or writer) of a simulation has its own [`Link`] to etcd and to Kubernetes. A link can be
-//! cut, silent or slow. Single requests meet a [`RequestFault`]: lost before or after they were applied, delayed, or applied
-//! twice. A fate can also end or pause the engine's process right before or after the request. The servers know nothing
-//! of it.
+//! cut, silent or slow. Single requests meet a [`RequestFault`]: lost before or after they were applied, delayed, or
+//! applied twice. A fate can also end or pause the engine's process right before or after the request. The servers know
+//! nothing of it.
 
 mod body;
 mod dice;
@@ -51,7 +51,7 @@ impl RequestFault {
     }
 
     /// Returns the name in traces and counters.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::DelayRequest(_) => "delayed-request",

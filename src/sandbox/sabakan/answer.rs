@@ -125,7 +125,11 @@ impl Sabakan {
                     Ok(record) => Ok(select_fields(&field.fields, &record.answer(self.clock.wall())["status"])),
                     Err(StateError::NotFound) => Err(field_error("not found", Value::Null)),
                     Err(StateError::Transition(from)) => {
-                        let why = format!("transition from [ {} ] to [ {} ] is forbidden", from.word(), state.word());
+                        let why = format!(
+                            "transition from [ {} ] to [ {} ] is forbidden",
+                            from.lowercase_name(),
+                            state.lowercase_name()
+                        );
                         Err(field_error(&why, json!({"serial": serial, "type": "INVALID_STATE_TRANSITION"})))
                     }
                 }
@@ -163,7 +167,7 @@ impl Sabakan {
         let serial = path.strip_prefix("/api/v1/state/")?;
         let record = self.get(serial)?;
         if method == "GET" {
-            return Some(response(200, "text/plain; charset=utf-8", record.state.word()));
+            return Some(response(200, "text/plain; charset=utf-8", record.state.lowercase_name()));
         }
         let word = String::from_utf8_lossy(body).trim().to_owned();
         let bad = |why: String| response(400, JSON, format!("{}\n", json!({"error": why, "status": 400})));
@@ -172,7 +176,11 @@ impl Sabakan {
         };
         Some(match self.set_state(serial, state) {
             Ok(_) => response(200, JSON, String::new()),
-            Err(_) => bad(format!("transition from [ {} ] to [ {} ] is forbidden", record.state.word(), state.word())),
+            Err(_) => bad(format!(
+                "transition from [ {} ] to [ {} ] is forbidden",
+                record.state.lowercase_name(),
+                state.lowercase_name()
+            )),
         })
     }
 }

@@ -47,7 +47,7 @@ impl State {
     }
 
     /// Returns the name in the REST API.
-    pub fn word(self) -> String {
+    pub fn lowercase_name(self) -> String {
         self.name().to_ascii_lowercase()
     }
 
@@ -138,7 +138,7 @@ impl Record {
             },
             "status": {
                 "timestamp": answer["status"]["timestamp"], "duration": answer["status"]["duration"],
-                "state": self.state.word(),
+                "state": self.state.lowercase_name(),
             },
             "info": answer["info"],
         })

@@ -146,11 +146,11 @@ impl SiteOperators {
             let Some(seen) = self.machines.machine_status(address) else { continue };
             let up = seen.state == machines::State::Up;
             let serial = record.serial.clone();
-            let power_changes = self.power_changes.entry(serial.clone()).or_insert((up, now));
-            if power_changes.0 != up {
-                *power_changes = (up, now);
+            let last_change = self.power_changes.entry(serial.clone()).or_insert((up, now));
+            if last_change.0 != up {
+                *last_change = (up, now);
             }
-            if now.duration_since(power_changes.1) < duration_from_secs(self.registry.notices) {
+            if now.duration_since(last_change.1) < duration_from_secs(self.registry.notices) {
                 continue;
             }
             let next = if !up {

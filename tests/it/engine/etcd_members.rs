@@ -75,7 +75,7 @@ fn i46_a_control_plane_waits_while_another_etcd_member_is_unhealthy() {
 fn waits(world: &World, reason: &str, words: &[&str]) {
     wait_for(&format!("{reason} with {words:?}"), 60, || {
         let why = world.run(&["rq", "why", "0", "-o", "json"]);
-        (why.contains(reason) && words.iter().all(|run| why.contains(run))).then_some(())
+        (why.contains(reason) && words.iter().all(|text| why.contains(text))).then_some(())
     });
 }
 

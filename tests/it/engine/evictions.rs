@@ -10,7 +10,7 @@ use cketerm::{
         entry::{EntryId, Stored},
     },
     sandbox::kubernetes::{
-        api::{Asked, Behaviour, Interceptor},
+        api::{ApiRequest, Behaviour, Interceptor},
         resource::PODS,
     },
     scenario::{Options, Scenario, Stage},
@@ -91,10 +91,10 @@ async fn drain_with_behaviours(protected: bool, behaviour: Behaviour, other: Opt
         }
     };
     let _ = tokio::time::timeout(Duration::from_mins(30), follow).await;
-    let change = |asked: &Asked| {
-        let pods = asked.user == ENGINE && asked.path.contains("/pods/") && asked.verb != "get";
-        let dry = String::from_utf8_lossy(&asked.body).contains("dryRun");
-        (pods && !dry).then(|| format!("{} {}", asked.verb, asked.code))
+    let change = |request: &ApiRequest| {
+        let pods = request.user == ENGINE && request.path.contains("/pods/") && request.verb != "get";
+        let dry = String::from_utf8_lossy(&request.body).contains("dryRun");
+        (pods && !dry).then(|| format!("{} {}", request.verb, request.code))
     };
     let store = stage.operator("ann").store;
     let records = store.newest::<Audit>(&store.keys().audit_prefix(), 1000).await.unwrap();

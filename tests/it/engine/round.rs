@@ -334,7 +334,7 @@ impl<'w> Round<'w> {
         }
         let cordons = self.world.cordoned();
         let _ = writeln!(text, "  API servers at once: {most}; cordons left: {cordons:?}");
-        let counts = (record.keys.len(), record.objects.len(), record.requested.len(), record.power.len());
+        let counts = (record.keys.len(), record.objects.len(), record.api_requests.len(), record.power.len());
         let _ =
             writeln!(text, "  keys, objects, requests, power lines: {counts:?}; {} s", self.began.elapsed().as_secs());
         say(&text);

@@ -33,7 +33,7 @@ struct Site {
 /// One engine behind a gate of its own.
 struct Engine {
     gate: Gate,
-    lines: Links,
+    links: Links,
     handle: Handle,
 }
 
@@ -49,11 +49,11 @@ impl Site {
 
     async fn engine(&self, name: &str) -> Engine {
         let gate = Gate::default();
-        let lines = Links::new(name, &gate, 1);
-        let mut backends = backends(&self.stage.sandbox, name, self.store.clock().clone(), &lines);
+        let links = Links::new(name, &gate, 1);
+        let mut backends = backends(&self.stage.sandbox, name, self.store.clock().clone(), &links);
         backends.ttl = TTL;
         let handle = gate.hold(async move { backends.start("daemon", true, None) }).await;
-        Engine { gate, lines, handle }
+        Engine { gate, links, handle }
     }
 
     async fn leader(&self) -> Option<String> {
@@ -162,26 +162,26 @@ async fn slow_servers_do_not_count_as_a_stuck_main_loop() {
     let lease = engine.handle.seen().borrow().snapshot.engine.lease;
     // answers come 20 s late
     for _ in 0..5 {
-        for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
-            line.set_state(State::Silent);
+        for link in [&engine.links.etcd, &engine.links.kubernetes] {
+            link.set_state(State::Silent);
         }
         engine.beats(Duration::from_secs(20)).await;
-        for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
-            line.set_state(State::Open);
+        for link in [&engine.links.etcd, &engine.links.kubernetes] {
+            link.set_state(State::Open);
         }
         engine.beats(Duration::from_secs(25)).await;
     }
     assert_eq!(engine.handle.seen().borrow().snapshot.engine.lease, lease, "the lease was kept alive");
     // permanently: the lease expires, the loop goes on and leads again afterwards
-    for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
-        line.slow(Some((Duration::from_secs(20), Duration::from_secs(20))), 1);
-        line.interrupt();
+    for link in [&engine.links.etcd, &engine.links.kubernetes] {
+        link.slow(Some((Duration::from_secs(20), Duration::from_secs(20))), 1);
+        link.interrupt();
     }
     engine.beats(Duration::from_mins(5)).await;
     assert!(engine.handle.seen().borrow().snapshot.engine.leading.is_none(), "nobody has answered in time");
-    for line in [&engine.lines.etcd, &engine.lines.kubernetes] {
-        line.slow(None, 0);
-        line.interrupt();
+    for link in [&engine.links.etcd, &engine.links.kubernetes] {
+        link.slow(None, 0);
+        link.interrupt();
     }
     engine.becomes_leader().await;
 }
@@ -194,9 +194,9 @@ async fn the_main_loop_sends_heartbeats_while_etcd_delays_the_campaign() {
         site.stage.sandbox.etcd.delete(key);
     }
     let engine = site.engine("first").await;
-    engine.lines.etcd.slow(Some((Duration::from_millis(1900), Duration::from_millis(1900))), 1);
+    engine.links.etcd.slow(Some((Duration::from_millis(1900), Duration::from_millis(1900))), 1);
     engine.beats(Duration::from_mins(1)).await;
-    engine.lines.etcd.slow(None, 0);
+    engine.links.etcd.slow(None, 0);
     let proposed = || site.stage.sandbox.etcd.get("/cke/cketerm/schema").is_some();
     engine.beats(Duration::from_secs(30)).await;
     assert!(proposed(), "the schema was proposed by a task");

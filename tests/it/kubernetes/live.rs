@@ -144,7 +144,7 @@ async fn an_idle_healthy_server_never_looks_stale() {
             tokio::time::sleep(Duration::from_millis(500)).await;
             let now = Clock::Host.boot().as_secs_f64();
             for (name, source) in &live.borrow().sources {
-                assert!(now - source.heard < 10.0, "{name} was last heard {} s ago", now - source.heard);
+                assert!(now - source.last_seen < 10.0, "{name} was last heard {} s ago", now - source.last_seen);
                 assert_eq!(source.error, None);
             }
         }

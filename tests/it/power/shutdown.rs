@@ -136,7 +136,7 @@ async fn a_graceful_shutdown_without_a_successor_reports_machines_that_stay_off(
     while site.host("w2")["status"]["poweredOn"] != false {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let Site { stage, engine, operator, links: _lines } = site;
+    let Site { stage, engine, operator, links: _links } = site;
     engine.stop().await;
     let at = |name: &str| {
         let address = stage.sandbox.machines.address_of(name).unwrap();

@@ -57,7 +57,7 @@ fn entry_json(e: &Value) -> Value {
 }
 
 fn store(input: &Value) -> StoreView {
-    let mut store = StoreView { synced: true, heard: BOOT, revision: 5, ..StoreView::default() };
+    let mut store = StoreView { synced: true, last_seen: BOOT, revision: 5, ..StoreView::default() };
     // CKE queries no etcd member
     store.policy =
         Some(stored("cketerm/policy".to_owned(), Policy { etcd_members: EtcdMembers::None, ..Policy::default() }));
@@ -160,7 +160,7 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
         kube.sources.insert(
             source.to_owned(),
-            SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false },
+            SourceState { synced: true, last_seen: BOOT, fresh_as_of: BOOT, error: None, forbidden: false },
         );
     }
     let (unreachable, marked) = (strings(&input["unreachable"]), strings(&input["cordoned_with_annotation"]));
@@ -200,7 +200,7 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
             owner: owner.map(Ok),
             ..NodeRow::default()
         });
-        let mut pods = NodePods { synced: true, proved: BOOT, ..NodePods::default() };
+        let mut pods = NodePods { synced: true, fresh_as_of: BOOT, ..NodePods::default() };
         if !empty.contains(&address) {
             let pod = PodRow {
                 namespace: "a".to_owned(),

@@ -34,11 +34,11 @@ async fn agrees(live: &Live, store: &Store) {
     let copy = StoreView::clone(&live.borrow());
     // without the fields that only a watch fills
     let copy = StoreView {
-        heard: fresh.heard,
+        last_seen: fresh.last_seen,
         revision: fresh.revision,
         grown: fresh.grown.clone(),
-        fresh: fresh.fresh.clone(),
-        line: fresh.line,
+        recent: fresh.recent.clone(),
+        watch_health: fresh.watch_health,
         ..copy
     };
     assert_eq!(copy, fresh);
@@ -74,10 +74,10 @@ async fn recent_records_read_by_key_equal_a_read_of_the_whole_prefix() {
         }
         let last = store.read_view().await.unwrap().revision;
         let view = until(&live, "all is seen", |v| v.revision >= last).await;
-        let keys = view.fresh.after(Folder::Audit, begun).unwrap();
+        let keys = view.recent.after(Folder::Audit, begun).unwrap();
         assert_eq!(keys.len(), 7);
         for n in [3, 7, 50] {
-            let by_key = store.written::<Audit>(Folder::Audit, begun, &keys, n).await.unwrap();
+            let by_key = store.page_of_keys::<Audit>(Folder::Audit, begun, &keys, n).await.unwrap();
             let all = store.page::<Audit>(Folder::Audit, Part::After(begun), n).await.unwrap();
             let reasons = |page: &Page<Audit>| {
                 page.values.iter().map(|v| v.get().unwrap().reason.clone().unwrap()).collect::<Vec<_>>()
@@ -85,7 +85,7 @@ async fn recent_records_read_by_key_equal_a_read_of_the_whole_prefix() {
             assert_eq!(reasons(&by_key), reasons(&all), "{n} at once");
             assert_eq!((by_key.more, by_key.values.len()), (n < 7, usize::try_from(n.min(7)).unwrap()));
         }
-        assert_eq!(view.fresh.after(Folder::Audit, 0), None, "what was there before nobody has watched");
+        assert_eq!(view.recent.after(Folder::Audit, 0), None, "what was there before nobody has watched");
     }
 }
 
@@ -171,7 +171,7 @@ async fn the_copy_is_fresh_while_idle_and_stale_when_etcd_is_silent() {
         let store = etcd.store().await;
         let live = Live::follow(&store);
         until(&live, "the first read", |v| v.synced).await;
-        let age = || Clock::Host.boot().as_secs_f64() - live.borrow().heard;
+        let age = || Clock::Host.boot().as_secs_f64() - live.borrow().last_seen;
         for _ in 0..35 {
             tokio::time::sleep(Duration::from_millis(200)).await;
             assert!(age() < 5.0, "{} s old on an idle etcd", age());

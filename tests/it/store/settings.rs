@@ -3,7 +3,7 @@
 use cketerm::{
     heartbeat::Heartbeat,
     model::policy::{ApiServerOrder, EngineChoice},
-    store::{StoreError, election::Candidacy, operator::Note},
+    store::{StoreError, election::Candidacy, operator::AuditNote},
 };
 
 use super::{
@@ -11,8 +11,8 @@ use super::{
     registration, who,
 };
 
-fn set_by<'a>(who: &'a cketerm::model::cketerm_records::Who, reason: Option<&'a str>) -> Note<'a> {
-    Note { who, what: "policy set", on: "policy", reason }
+fn set_by<'a>(who: &'a cketerm::model::cketerm_records::Who, reason: Option<&'a str>) -> AuditNote<'a> {
+    AuditNote { who, what: "policy set", on: "policy", reason }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,7 +71,7 @@ impl Recorder {
             object.at = later.map_or(object.at, |key| object.at.min(key.at));
         }
         let objects = changed(objects);
-        Record { keys, objects, requested: requested(world), power, end, ..Record::default() }
+        Record { keys, objects, api_requests: api_requests(world), power, end, ..Record::default() }
     }
 }
 
@@ -167,7 +167,7 @@ fn changed(changes: Vec<KeyChange>) -> Vec<ObjectChange> {
 
 /// The audit log. The engines share the user `bench`, so they are one process here. Commands of the same user write
 /// nothing to Kubernetes.
-fn requested(world: &World) -> Vec<ApiRequest> {
+fn api_requests(world: &World) -> Vec<ApiRequest> {
     let one = |e: &Value| {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         let uri = text(&e["requestURI"]);
@@ -188,7 +188,7 @@ fn requested(world: &World) -> Vec<ApiRequest> {
             query: query.to_owned(),
             body: e["requestObject"].clone(),
             code: e["responseStatus"]["code"].as_u64().and_then(|c| c.try_into().ok()).unwrap_or(0),
-            reported: text(&e["responseStatus"]["message"]),
+            message: text(&e["responseStatus"]["message"]),
         })
     };
     let mut all: Vec<ApiRequest> = world.audit().iter().filter_map(one).collect();

@@ -50,7 +50,7 @@ const LEADER_CHANGED: &str = "etcdserver: leader changed";
 
 #[test]
 fn i15_an_eviction_is_reported_after_a_denied_or_undecided_preview_not_a_deferred_one() {
-    for (code, reported, codes) in [
+    for (code, message, codes) in [
         (403, WEBHOOK_DENIAL, &["I15"][..]),
         (429, WEBHOOK_DENIAL, &[]),
         (500, LEADER_CHANGED, &["I15"]),
@@ -63,7 +63,7 @@ fn i15_an_eviction_is_reported_after_a_denied_or_undecided_preview_not_a_deferre
     ] {
         let mut s = draining();
         s.evict("safe", "a", true, code);
-        s.reported(reported);
+        s.set_message(message);
         s.advance(3.0);
         s.evict("free", "b", false, 201);
         assert_breaches(&s, codes);
@@ -81,7 +81,7 @@ fn i15_an_eviction_is_reported_after_a_denied_or_undecided_preview_not_a_deferre
 #[test]
 fn i18_a_deletion_is_reported_after_a_webhook_429_or_failure_not_after_two_budgets() {
     let many = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-    for (code, reported, codes) in [
+    for (code, message, codes) in [
         (429, WEBHOOK_DENIAL, &["I18"][..]),
         (429, "too many requests", &["I18"]),
         (500, LEADER_CHANGED, &["I18"]),
@@ -89,7 +89,7 @@ fn i18_a_deletion_is_reported_after_a_webhook_429_or_failure_not_after_two_budge
     ] {
         let mut s = draining();
         s.evict("free", "b", false, code);
-        s.reported(reported);
+        s.set_message(message);
         s.advance(1.0);
         s.deletes("free", "b");
         assert_breaches(&s, codes);
@@ -108,7 +108,7 @@ fn back_off(s: &mut Scene, seconds: f64) {
 
 #[test]
 fn i15_i20_an_early_backoff_for_a_deferred_or_undecided_eviction_is_reported() {
-    for (dry, code, reported, seconds, codes) in [
+    for (dry, code, message, seconds, codes) in [
         (false, 500, LEADER_CHANGED, 5.0, &["I20"][..]),
         (true, 500, LEADER_CHANGED, 5.0, &["I20"]),
         (true, 500, LEADER_CHANGED, 56.0, &[]),
@@ -118,10 +118,10 @@ fn i15_i20_an_early_backoff_for_a_deferred_or_undecided_eviction_is_reported() {
     ] {
         let mut s = draining();
         s.evict("safe", "a", dry, code);
-        s.reported(reported);
+        s.set_message(message);
         back_off(&mut s, seconds);
         let seen: Vec<_> = s.codes().into_iter().filter(|c| ["I15", "I20"].contains(c)).collect();
-        assert_eq!(seen, codes, "{dry} {code} {reported} {seconds}");
+        assert_eq!(seen, codes, "{dry} {code} {message} {seconds}");
     }
 }
 
@@ -283,7 +283,7 @@ fn i22_an_unnamed_stuck_pod_and_a_deletion_without_grace_are_reported() {
     let mut s = draining();
     s.evict("free", "b", false, 429);
     s.deletes("free", "b");
-    s.record.requested.last_mut().unwrap().body["gracePeriodSeconds"] = json!(0);
+    s.record.api_requests.last_mut().unwrap().body["gracePeriodSeconds"] = json!(0);
     assert_breaches(&s, &["I22"]);
 }
 
@@ -292,7 +292,7 @@ fn i45_a_preview_without_dry_run_in_its_query_is_reported() {
     let mut s = draining();
     s.evict("free", "b", true, 201);
     assert_breaches(&s, &[]);
-    s.record.requested.last_mut().unwrap().query.clear();
+    s.record.api_requests.last_mut().unwrap().query.clear();
     assert_breaches(&s, &["I45"]);
 }
 
@@ -307,13 +307,13 @@ fn i45_a_read_only_process_that_writes_is_reported() {
         query: String::new(),
         body: json!(null),
         code: 403,
-        reported: String::new(),
+        message: String::new(),
     };
     let (get, patch) = (ask("GET"), ask("PATCH"));
-    s.record.requested.push(get);
+    s.record.api_requests.push(get);
     assert_breaches(&s, &[]);
     let mut other = s.clone();
-    other.record.requested.push(patch);
+    other.record.api_requests.push(patch);
     assert_breaches(&other, &["I45"]);
     let puts = vec!["x".to_owned()];
     s.record.txns.push(Txn {

@@ -45,7 +45,7 @@ fn i23_a_patch_without_a_resource_version_is_reported() {
     let patch = json!({"metadata": {"annotations": {"cketerm.io/owner": "x"}}});
     s.ask("engine-0", "PATCH", "/api/v1/nodes/w1", patch.clone(), 409);
     assert_breaches(&s, &["I23"]);
-    s.record.requested.last_mut().unwrap().by = "kubectl".to_owned();
+    s.record.api_requests.last_mut().unwrap().by = "kubectl".to_owned();
     assert_breaches(&s, &[]);
 }
 
@@ -85,7 +85,7 @@ fn i24_a_former_leaders_patch_over_a_later_owner_record_is_reported() {
     }
 }
 
-fn reported(entries: &[(u64, Value)]) -> Scene {
+fn reported_scene(entries: &[(u64, Value)]) -> Scene {
     let mut s = Scene::new();
     s.add(0, "w1");
     s.add(1, "w2");
@@ -97,11 +97,11 @@ fn reported(entries: &[(u64, Value)]) -> Scene {
 #[test]
 fn i32_an_entry_without_a_reason_is_reported() {
     let slot = || json!({"reason": "WaitingForSlot", "limit": 2});
-    let mut s = reported(&[(0, json!({"reason": "Working", "phase": "p"}))]);
+    let mut s = reported_scene(&[(0, json!({"reason": "Working", "phase": "p"}))]);
     assert_breaches(&s, &["I32"]);
-    s.record.reported.truncate(2);
+    s.record.reports.truncate(2);
     assert_breaches(&s, &[]);
-    assert_breaches(&reported(&[(0, slot()), (1, slot())]), &[]);
+    assert_breaches(&reported_scene(&[(0, slot()), (1, slot())]), &[]);
 }
 
 /// The queue long after faults have ended, with an engine that reports this.
@@ -237,10 +237,10 @@ fn i37_an_early_backoff_because_of_a_mere_wait_is_reported() {
         s.moves(0, "draining");
         s.advance(seconds);
         s.moves(0, "queued");
-        let acknowledged = s.record.keys.iter_mut().rfind(|k| k.key.starts_with("cketerm/audit/")).unwrap();
-        let mut audit: Value = serde_json::from_slice(acknowledged.value.as_ref().unwrap()).unwrap();
+        let audit_change = s.record.keys.iter_mut().rfind(|k| k.key.starts_with("cketerm/audit/")).unwrap();
+        let mut audit: Value = serde_json::from_slice(audit_change.value.as_ref().unwrap()).unwrap();
         audit["reason"] = json!(why);
-        acknowledged.value = Some(audit.to_string().into_bytes());
+        audit_change.value = Some(audit.to_string().into_bytes());
         assert_breaches(&s, codes);
     }
 }
@@ -318,10 +318,10 @@ fn i38_a_patch_eviction_or_deletion_without_an_audit_record_is_reported() {
         s.pod("free", "p", "w1", "ReplicaSet", json!({}));
         s.advance(60.0);
         act(&mut s);
-        let acknowledged = !s.codes().contains(&"I38");
+        let is_recorded = !s.codes().contains(&"I38");
         let last = s.record.keys.iter().rposition(|k| k.key.starts_with("cketerm/audit/")).unwrap();
         s.record.keys.remove(last);
-        (acknowledged, s.codes().contains(&"I38"))
+        (is_recorded, s.codes().contains(&"I38"))
     };
     assert_eq!(without_record(&|s| s.uncordon("w1")), (true, true));
     assert_eq!(without_record(&|s| s.evict("free", "p", false, 201)), (true, true));
@@ -381,14 +381,14 @@ fn i20_a_backoff_because_of_a_pod_of_another_node_is_reported() {
 fn i51_an_entry_that_waits_without_a_named_cause_is_reported() {
     let working = || json!({"reason": "Working", "phase": "waits"});
     let stale = || json!({"reason": "Stale", "source": "nodes", "since": "2026-01-01T00:00:00Z"});
-    for (reported, codes) in [
+    for (reports, codes) in [
         (vec![(170, working())], &["I51"][..]),
         (vec![(170, stale())], &[]),
         (vec![(100, working()), (1, stale()), (100, working())], &[]),
     ] {
         let mut s = Scene::new();
         s.add(0, "w1");
-        for (seconds, reason) in reported {
+        for (seconds, reason) in reports {
             s.reports(seconds, &[(0, reason)], &[]);
         }
         assert_breaches(&s, codes);

@@ -29,7 +29,7 @@ fn an_ended_entry_without_a_notice_is_reported() {
     let one =
         json!({"id": "c-1", "kind": "finished", "key": "ended/reboots/0", "title": "reboots/0 on w1 ended: booted"});
     deliver(&mut s, one.clone(), false);
-    assert_breaches(&s, &["told"]);
+    assert_breaches(&s, &["notices"]);
     deliver(&mut s, one, true);
     assert_breaches(&s, &[]);
 }
@@ -41,7 +41,7 @@ fn a_combined_notice_announces_each_entry_that_it_lists() {
     assert_breaches(&s, &[]);
     s.record.received.clear();
     deliver(&mut s, json!({"id": "c-1", "kind": "many", "text": "boot-0 leads\nreboots/1 on w1 ended: booted"}), true);
-    assert_breaches(&s, &["told"]);
+    assert_breaches(&s, &["notices"]);
 }
 
 #[test]
@@ -52,5 +52,5 @@ fn two_notices_with_the_same_id_are_reported() {
     deliver(&mut s, one("a"), true);
     assert_breaches(&s, &[]);
     deliver(&mut s, one("b"), true);
-    assert_breaches(&s, &["told"]);
+    assert_breaches(&s, &["notices"]);
 }

@@ -30,8 +30,8 @@ fn after_a_failover(keeps: bool, recorded: bool) -> Scene {
         s.engine("power", &[(ATTEMPT_KEY, Scene::ended(&attempt, 0, s.now))], &[]);
     }
     s.reports(60, &[], &[]);
-    for reported in &mut s.record.reported {
-        reported.by = "engine-1".to_owned();
+    for report in &mut s.record.reports {
+        report.by = "engine-1".to_owned();
     }
     s
 }
@@ -42,7 +42,7 @@ fn i47_a_result_that_is_never_recorded_is_reported_where_hosts_keep_results() {
     assert!(!after_a_failover(true, true).codes().contains(&"I47"));
     assert!(!after_a_failover(false, false).codes().contains(&"I47"), "nothing keeps it");
     let mut silent = after_a_failover(true, false);
-    silent.record.reported.retain(|reported| reported.at.as_second() % 20 < 10);
+    silent.record.reports.retain(|report| report.at.as_second() % 20 < 10);
     assert!(!silent.codes().contains(&"I47"), "no engine ran on its host all the time");
 }
 

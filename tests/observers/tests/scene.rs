@@ -182,10 +182,10 @@ impl Scene {
             Some(key.strip_prefix("cketerm/attempts/")?.rsplit_once('/')?.0.to_owned())
         });
         let audit = format!("cketerm/audit/{:020}-{LEASE:x}-{}", self.now.as_nanosecond(), self.revision);
-        let acknowledged = json!({"at": self.now.to_string(), "who": {"user": "engine", "host": "h"}, "what": what,
+        let audit_record = json!({"at": self.now.to_string(), "who": {"user": "engine", "host": "h"}, "what": what,
             "on": on.unwrap_or_default(), "result": "r"});
         let mut puts = puts.to_vec();
-        puts.push((&audit, acknowledged));
+        puts.push((&audit, audit_record));
         self.txn("engine-0", compares, &puts, deletes);
     }
 
@@ -326,7 +326,7 @@ impl Scene {
     pub fn reports(&mut self, seconds: u32, reasons: &[(u64, Value)], moving: &[u64]) {
         for _ in 0..seconds {
             self.advance(1.0);
-            self.record.reported.push(EngineReport {
+            self.record.reports.push(EngineReport {
                 at: self.now,
                 by: "engine-0".to_owned(),
                 leads: true,

@@ -27,23 +27,21 @@ pub enum Means {
 
 impl Means {
     /// Classifies an answer.
-    pub fn of(requested: &ApiRequest) -> Self {
-        let contains = |text: &str| requested.reported.contains(text);
-        if requested.reported.starts_with("admission webhook \"") && contains("\" denied the request") {
-            return match requested.code {
+    pub fn of(request: &ApiRequest) -> Self {
+        let contains = |text: &str| request.message.contains(text);
+        if request.message.starts_with("admission webhook \"") && contains("\" denied the request") {
+            return match request.code {
                 429 => Self::Deferred,
                 500.. => Self::Undecided,
                 _ => Self::Denied,
             };
         }
-        match requested.code {
+        match request.code {
             200..300 => Self::Accepted,
             404 => Self::Gone,
             429 if contains("disruption budget") => Self::Budget,
             403 if contains("poddisruptionbudgets") => Self::Undecided,
-            500 if requested.reported.starts_with("This pod has more than one PodDisruptionBudget") => {
-                Self::ManyBudgets
-            }
+            500 if request.message.starts_with("This pod has more than one PodDisruptionBudget") => Self::ManyBudgets,
             403 if contains("is being terminated") => Self::NamespaceTerminating,
             429 | 408 | 500.. => Self::Undecided,
             _ => Self::Other,

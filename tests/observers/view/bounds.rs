@@ -117,5 +117,5 @@ impl View<'_> {
 pub(super) fn leading(record: &Record) -> Vec<&EngineReport> {
     let pauses: Vec<_> = record.paused.iter().map(|(by, from, to)| (by, *from, shift(*to, 2.0))).collect();
     let running = |s: &&EngineReport| !pauses.iter().any(|(by, from, to)| s.at >= *from && s.at <= *to && **by == s.by);
-    record.reported.iter().filter(|s| s.leads).filter(running).collect()
+    record.reports.iter().filter(|s| s.leads).filter(running).collect()
 }

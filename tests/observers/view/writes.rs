@@ -16,7 +16,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct NodeWrite<'a> {
     /// The request.
-    pub requested: &'a ApiRequest,
+    pub request: &'a ApiRequest,
     /// Name of the Node.
     pub name: String,
     /// Whether an engine of cketerm sent it.
@@ -33,7 +33,7 @@ pub struct NodeWrite<'a> {
 #[derive(Clone, Debug)]
 pub struct PodWrite<'a> {
     /// The request.
-    pub requested: &'a ApiRequest,
+    pub request: &'a ApiRequest,
     /// `namespace/name` of the pod.
     pub pod: String,
     /// UID of the precondition; none if there was none.
@@ -94,33 +94,33 @@ impl<'a> View<'a> {
                 made.insert((&change.name, before), i);
             }
         }
-        for requested in record.requested.iter().filter(|a| a.method != "GET") {
-            if let Some(name) = requested.path.strip_prefix("/api/v1/nodes/").filter(|n| !n.contains('/')) {
-                if requested.method == "DELETE" || !(200..300).contains(&requested.code) {
+        for request in record.api_requests.iter().filter(|a| a.method != "GET") {
+            if let Some(name) = request.path.strip_prefix("/api/v1/nodes/").filter(|n| !n.contains('/')) {
+                if request.method == "DELETE" || !(200..300).contains(&request.code) {
                     continue;
                 }
-                let from = requested.body["metadata"]["resourceVersion"].as_str();
+                let from = request.body["metadata"]["resourceVersion"].as_str();
                 let found = match from {
                     Some(from) => made.get(&(name, from)).copied(),
-                    None => self.made_at(name, requested.at),
+                    None => self.made_at(name, request.at),
                 };
                 let Some(change) = found.map(|i| &record.objects[i]) else { continue };
                 if let (Some(before), Some(after)) = (&change.before, &change.after) {
-                    if is_engine(&requested.by) {
+                    if is_engine(&request.by) {
                         let revision = i64::try_from(change.revision).unwrap_or(i64::MAX);
                         self.made_by_engines.insert((name.to_owned(), revision));
                     }
                     self.node_writes.push(NodeWrite {
-                        requested,
+                        request,
                         name: name.to_owned(),
-                        engine: is_engine(&requested.by),
+                        engine: is_engine(&request.by),
                         raw: (before, after),
                         before: Node::of(before),
                         after: Node::of(after),
                     });
                 }
-            } else if is_engine(&requested.by) {
-                self.pod_write(requested);
+            } else if is_engine(&request.by) {
+                self.pod_write(request);
             }
         }
     }
@@ -141,23 +141,23 @@ impl<'a> View<'a> {
         found.map(|(i, _)| from + i)
     }
 
-    fn pod_write(&mut self, requested: &'a ApiRequest) {
-        let Some(rest) = requested.path.strip_prefix("/api/v1/namespaces/") else { return };
+    fn pod_write(&mut self, request: &'a ApiRequest) {
+        let Some(rest) = request.path.strip_prefix("/api/v1/namespaces/") else { return };
         let Some((namespace, rest)) = rest.split_once("/pods/") else { return };
         let (name, eviction) = match rest.split_once('/') {
-            None if requested.method == "DELETE" => (rest, false),
-            Some((name, "eviction")) if requested.method == "POST" => (name, true),
+            None if request.method == "DELETE" => (rest, false),
+            Some((name, "eviction")) if request.method == "POST" => (name, true),
             _ => return,
         };
-        let options = if eviction { &requested.body["deleteOptions"] } else { &requested.body };
+        let options = if eviction { &request.body["deleteOptions"] } else { &request.body };
         let uid = options["preconditions"]["uid"].as_str().map(str::to_owned);
-        let dry_run = options["dryRun"].as_array().is_some_and(|d| !d.is_empty()) || requested.query.contains("dryRun");
+        let dry_run = options["dryRun"].as_array().is_some_and(|d| !d.is_empty()) || request.query.contains("dryRun");
         let seen = uid.as_ref().and_then(|uid| self.pods.get(uid));
         // A pod never leaves its Node once it is bound.
         let states = seen.map_or(&[][..], |pod| pod.states.steps()).iter();
         let node = states.rev().filter_map(|s| s.value.as_ref()).map(|s| s.node.clone()).find(|n| !n.is_empty());
         let pod = format!("{namespace}/{name}");
-        let means = Means::of(requested);
-        self.pod_writes.push(PodWrite { requested, pod, uid, eviction, dry_run, node, means });
+        let means = Means::of(request);
+        self.pod_writes.push(PodWrite { request, pod, uid, eviction, dry_run, node, means });
     }
 }

@@ -9,7 +9,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr;
 
 use super::{
-    LABEL_WIDTH, OverviewLine, blocks, data, described, leadership, machines,
+    LABEL_WIDTH, OverviewLine, blocks, data, info_line, leadership, machines,
     past::{actions, day, ended},
     queue, remaining_time, stuck, switches, text, waiting, waits_on, work,
 };
@@ -27,15 +27,15 @@ const TWO_COLUMN_WIDTH: u16 = 150;
 fn columns(app: &App, area: Rect) -> (Vec<OverviewLine>, Vec<OverviewLine>) {
     let capacity = usize::from(area.height);
     let mut left =
-        vec![described("Reboots", queue(app, QueueKind::Reboot)), described("Repairs", queue(app, QueueKind::Repair))];
+        vec![info_line("Reboots", queue(app, QueueKind::Reboot)), info_line("Repairs", queue(app, QueueKind::Repair))];
     // on a tall screen, long lines continue in a second line
     let width =
         if capacity < TALL_HEIGHT { usize::MAX } else { usize::from(left_width(area)).saturating_sub(LABEL_WIDTH + 2) };
     left.extend(remaining_time(app).into_iter().flat_map(|line| fold_line(line, width)));
     let status_lines =
-        [described("Waiting", waiting(app)), described("Leads", leadership(app)), described("Data", data(app))];
+        [info_line("Waiting", waiting(app)), info_line("Leads", leadership(app)), info_line("Data", data(app))];
     left.extend(status_lines.into_iter().flat_map(|line| fold_line(line, width)));
-    left.extend(switches(app, area.width).into_iter().map(|spans| described("", spans)));
+    left.extend(switches(app, area.width).into_iter().map(|spans| info_line("", spans)));
     if capacity >= TALL_HEIGHT {
         left.extend(day(app));
     }
@@ -125,7 +125,7 @@ fn fold_line(line: OverviewLine, width: usize) -> Vec<OverviewLine> {
     if let Some(last) = first.last_mut() {
         *last = text(last.content.trim_end().to_owned(), last.style);
     }
-    vec![OverviewLine { spans: first, ..line }, described("", second)]
+    vec![OverviewLine { spans: first, ..line }, info_line("", second)]
 }
 
 /// Returns the target at this place of the screen.

@@ -2,7 +2,7 @@
 
 use ratatui::text::Span;
 
-use super::{OverviewLine, described, text};
+use super::{OverviewLine, info_line, text};
 use crate::{
     console::{app::App, bar::sparkline, calendar, overview::OverviewRow, short_text, views::history, when},
     model::cketerm_records::Audit,
@@ -30,7 +30,7 @@ pub(super) fn day(app: &App) -> Option<OverviewLine> {
         let boots = format!("; reboots took {} to {} {}", span(least), span(most), sparkline(&day.boots, blocks));
         spans.push(text(boots, theme.muted));
     }
-    Some(described("By hour", spans))
+    Some(info_line("By hour", spans))
 }
 
 /// Returns the lines of the entries that ended last.
@@ -60,7 +60,7 @@ pub(super) fn ended(app: &App) -> Vec<OverviewLine> {
         });
     }
     if lines.is_empty() {
-        lines.push(described("", vec![placeholder(app, read.loaded, read.error.as_ref())]));
+        lines.push(info_line("", vec![placeholder(app, read.loaded, read.error.as_ref())]));
     }
     lines
 }
@@ -78,7 +78,7 @@ pub(super) fn actions(app: &App) -> Vec<OverviewLine> {
         });
     }
     if lines.is_empty() {
-        lines.push(described("", vec![placeholder(app, read.loaded, read.error.as_ref())]));
+        lines.push(info_line("", vec![placeholder(app, read.loaded, read.error.as_ref())]));
     }
     lines
 }

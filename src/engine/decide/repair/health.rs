@@ -53,7 +53,7 @@ fn flight_key(id: EntryId) -> String {
 impl<'a> Pass<'a> {
     /// Returns the health check of an entry if it is due.
     pub(super) fn health_check_due(&mut self, ctx: EntryContext<'a>) -> Option<DueCheck> {
-        let EntryKind::Repair { entry, operation, .. } = ctx.of else { return None };
+        let EntryKind::Repair { entry, operation, .. } = ctx.kind else { return None };
         let engine = &self.snap.engine;
         // A leader that is about to resign checks only entries that claim a machine.
         if engine.leading.is_none() || (engine.resigning.is_some() && !entry.claims_machine()) {
@@ -125,7 +125,7 @@ impl<'a> Pass<'a> {
 
     /// Returns the success command, if the operation has one.
     fn success_task(&self, ctx: EntryContext<'a>) -> Option<Task<'a>> {
-        let EntryKind::Repair { operation, step, .. } = ctx.of else { return None };
+        let EntryKind::Repair { operation, step, .. } = ctx.kind else { return None };
         let argv = operation.success_command.as_deref().filter(|argv| !argv.is_empty())?;
         let bound = operation.success_bound(self.policy.command_cap_seconds);
         let name = "the success command";

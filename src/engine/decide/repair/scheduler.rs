@@ -103,5 +103,5 @@ impl<'a> Pass<'a> {
 }
 
 fn is_queued(ctx: EntryContext<'_>) -> bool {
-    matches!(ctx.of, EntryKind::Repair { entry, .. } if entry.status == RepairStatus::Queued)
+    matches!(ctx.kind, EntryKind::Repair { entry, .. } if entry.status == RepairStatus::Queued)
 }

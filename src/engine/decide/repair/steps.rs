@@ -24,7 +24,7 @@ use crate::{
 impl<'a> Pass<'a> {
     /// Moves an entry in progress on. Returns `None` if the entry waits for its turn.
     pub(super) fn advance_step(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
-        let EntryKind::Repair { entry, operation, step } = ctx.of else { return None };
+        let EntryKind::Repair { entry, operation, step } = ctx.kind else { return None };
         // An entry in backoff is passed over.
         if !entry.claims_machine() && ctx.backoff.1.is_some_and(|until| until > self.now.wall) {
             return None;
@@ -96,10 +96,10 @@ impl<'a> Pass<'a> {
     }
 
     fn next_step(&mut self, ctx: EntryContext<'a>, last: &str) -> Reason {
-        let EntryKind::Repair { entry, operation, step } = ctx.of else { return Reason::Ready };
+        let EntryKind::Repair { entry, operation, step } = ctx.kind else { return Reason::Ready };
         let further = i64::from(!on(Mutation::StepTwice));
         let next =
-            EntryContext { of: EntryKind::Repair { entry, operation, step: step.saturating_add(further) }, ..ctx };
+            EntryContext { kind: EntryKind::Repair { entry, operation, step: step.saturating_add(further) }, ..ctx };
         if operation.step(step.saturating_add(1)).is_none() {
             let why = format!("{}, the health check says: {last}", no_steps_left(operation.steps().len()));
             return self.finish_repair(ctx, End::Failed(why));
@@ -144,7 +144,7 @@ impl<'a> Pass<'a> {
 
     /// Returns the boot time at which the watch after an entry's command ended, if it has ended.
     pub(super) fn watch_ended_at(&self, ctx: EntryContext<'a>) -> Option<f64> {
-        let EntryKind::Repair { entry, .. } = ctx.of else { return None };
+        let EntryKind::Repair { entry, .. } = ctx.kind else { return None };
         if !entry.claims_machine() || entry.step_status != StepStatus::Watching {
             return None;
         }
@@ -160,7 +160,7 @@ impl<'a> Pass<'a> {
 
 /// Returns the end of the watch after this command.
 fn watch_until(ctx: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
-    let EntryKind::Repair { operation, step, .. } = ctx.of else { return outcome.at };
+    let EntryKind::Repair { operation, step, .. } = ctx.kind else { return outcome.at };
     let watched = |s: &crate::model::cluster::Step| s.watch_seconds.filter(|_| !on(Mutation::StepUnwatched));
     let seconds = operation.step(step).and_then(watched).unwrap_or(0);
     after(outcome.at, seconds.max(0))
@@ -173,7 +173,7 @@ pub(super) fn waiting_for_health(
     last: String,
     awaited: Awaited,
 ) -> Reason {
-    let EntryKind::Repair { step, .. } = ctx.of else { return Reason::Ready };
+    let EntryKind::Repair { step, .. } = ctx.kind else { return Reason::Ready };
     Reason::WaitingForHealth { step, until, last, awaited }
 }
 

@@ -118,7 +118,7 @@ fn i1_a_cancelled_api_server_is_in_progress_until_it_is_back() {
     assert!(gone.starts().is_empty());
     assert!(gone.decide().orphans.contains_key("10.0.0.1"));
     let back = gone.booted(1);
-    let words: Vec<_> = back.decide().effects.iter().map(|p| p.effect.word()).collect();
+    let words: Vec<_> = back.decide().effects.iter().map(|p| p.effect.as_str()).collect();
     assert!(words.contains(&"uncordoning"), "{words:?}");
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     engine::{
         decide::{Decision, Effect, Registering},
-        registry::{Asked, Registry},
+        registry::{QueryState, Registry},
         snapshot::Snapshot,
     },
     sabakan::{Machines, State},
@@ -30,8 +30,11 @@ fn with_broken(cap: i64, states: &[(u8, &str)], others: u64) -> Snapshot {
     let mut snap = snapshot(&scene, 0, states);
     let list = machines(&scene, 0, states);
     let unhealthy = list.list.into_iter().filter(|m| m.state != State::Healthy).collect();
-    let broken =
-        Asked { good: Some(good(Machines { list: unhealthy, warnings: Vec::new() })), error: None, at: Some(BOOT) };
+    let broken = QueryState {
+        good: Some(good(Machines { list: unhealthy, warnings: Vec::new() })),
+        error: None,
+        at: Some(BOOT),
+    };
     snap.registry = Arc::new(Registry { broken, ..Registry::clone(&snap.registry) });
     snap
 }
@@ -61,8 +64,13 @@ fn i44_machines_of_hosts_powered_off_or_rebooting_are_excluded_with_a_reason() {
     rebooting.pending_reboot_since = Some("2026-01-01T00:00:00Z".parse().unwrap());
     put(rebooting);
     put(crate::model::host::HostRow { online: false, ..host("dddd") });
-    let source =
-        crate::model::kube::SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false };
+    let source = crate::model::kube::SourceState {
+        synced: true,
+        last_seen: BOOT,
+        fresh_as_of: BOOT,
+        error: None,
+        forbidden: false,
+    };
     kube.sources.insert(crate::model::kube::HOSTS_SOURCE.to_owned(), source);
     let kept = super::super::machines_held_by_hosts(&kube, BOOT).unwrap();
     assert_eq!(kept.keys().collect::<Vec<_>>(), ["10.7.7.2", "10.7.7.3", "10.7.7.4"]);
@@ -83,8 +91,14 @@ fn i44_no_repair_is_added_while_the_hosts_are_unknown() {
         let adds = |p: &super::super::Planned| matches!(p.effect, Effect::Registry(Registering::AddRepairs));
         (decision.effects.iter().any(adds), decision.auto_repair.off.unwrap_or_default())
     };
-    let source = |synced, heard, error: Option<&str>| {
-        Some(SourceState { synced, heard, proved: heard, error: error.map(str::to_owned), forbidden: false })
+    let source = |synced, last_seen, error: Option<&str>| {
+        Some(SourceState {
+            synced,
+            last_seen,
+            fresh_as_of: last_seen,
+            error: error.map(str::to_owned),
+            forbidden: false,
+        })
     };
     for (source, expected) in [
         (None, "not read yet"),

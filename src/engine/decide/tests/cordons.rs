@@ -210,7 +210,7 @@ fn i14_stale_nodes_do_not_move_attempts_to_history() {
     };
     assert!(settles(&snap));
     let kube = std::sync::Arc::make_mut(&mut snap.kube);
-    kube.sources["nodes"].proved = super::scene::BOOT - 60.0;
+    kube.sources["nodes"].fresh_as_of = super::scene::BOOT - 60.0;
     assert!(!settles(&snap));
 }
 
@@ -225,7 +225,8 @@ fn i13_an_unreadable_definition_uncordons_no_node() {
         crate::clock::Now { boot: std::time::Duration::from_secs_f64(super::scene::BOOT), wall: super::scene::now() };
     assert!(crate::engine::decide::decide(&snap, at).effects.is_empty());
     // An incomplete live copy causes no effect either.
-    snap.store = std::sync::Arc::new(crate::store::view::StoreView { heard: super::scene::BOOT, ..Default::default() });
+    snap.store =
+        std::sync::Arc::new(crate::store::view::StoreView { last_seen: super::scene::BOOT, ..Default::default() });
     assert!(crate::engine::decide::decide(&snap, at).effects.is_empty());
 }
 

@@ -232,9 +232,9 @@ fn i20_retry_after_delays_the_retry_and_each_answer_has_its_reason() {
     assert_eq!(scene.does(0), None);
     let later = scene.with(|s| {
         s.boot += 10.0;
-        s.store.heard += 10.0;
+        s.store.last_seen += 10.0;
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
-            s.kube.sources.get_mut(source).unwrap().proved += 10.0;
+            s.kube.sources.get_mut(source).unwrap().fresh_as_of += 10.0;
         }
     });
     assert_eq!(names(&later).0, ["web"]);

@@ -35,14 +35,14 @@ fn draining(verdict: Verdict) -> Scene {
 fn later(scene: &Scene, seconds: f64) -> Scene {
     scene.clone().with(|s| {
         s.boot += seconds;
-        s.store.heard += seconds;
+        s.store.last_seen += seconds;
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
             let source = s.kube.sources.get_mut(source).unwrap();
-            (source.heard, source.proved) = (source.heard + seconds, source.proved + seconds);
+            (source.last_seen, source.fresh_as_of) = (source.last_seen + seconds, source.fresh_as_of + seconds);
         }
         let nodes: Vec<String> = s.kube.pods.keys().cloned().collect();
         for node in nodes {
-            s.kube.pods.get_mut(&node).unwrap().proved += seconds;
+            s.kube.pods.get_mut(&node).unwrap().fresh_as_of += seconds;
         }
     })
 }

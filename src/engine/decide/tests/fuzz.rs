@@ -224,13 +224,13 @@ fn fuzzed_history_records_are_parsed_or_refused() {
             let audit: Audit = serde_json::from_value(audit.clone()).unwrap();
             let _ = (ending.timeline(&[&audit]), ending.good(), ending.begins());
         }
-        let mut fresh = crate::store::fresh::Fresh::after_revision(1);
-        fresh.told(Folder::History, 5, bytes);
+        let mut recent = crate::store::recent::RecentRecords::after_revision(1);
+        recent.record_value(Folder::History, 5, bytes);
         Ok(Took::of(&read))
     });
     Fuzz::new("audit", 300).seeds([audit.to_string()]).run(|bytes| {
-        let mut fresh = crate::store::fresh::Fresh::after_revision(1);
-        fresh.told(Folder::Audit, 5, bytes);
+        let mut recent = crate::store::recent::RecentRecords::after_revision(1);
+        recent.record_value(Folder::Audit, 5, bytes);
         Ok(Took::of(&serde_json::from_slice::<Audit>(bytes)))
     });
     let record = Record::completed(1, "reboot", "10.0.0.1", "", now(), now());

@@ -86,7 +86,7 @@ fn i16_a_recheck_overrules_the_watches() {
         ("no Node", read(scene(), |f| f.node = None), |r| matches!(r, Reason::NodeMismatch { .. })),
     ];
     for (what, scene, expected) in cases {
-        assert_eq!(first(&scene, 0).map(|e| e.word()), None, "{what}");
+        assert_eq!(first(&scene, 0).map(|e| e.as_str()), None, "{what}");
         assert!(expected(&recheck_reason(&scene, 0)), "{what}: {:?}", recheck_reason(&scene, 0));
         let later = scene.work(0, |w| w.fresh.as_mut().unwrap().at = BOOT - 2.5);
         assert!(matches!(first(&later, 0), Some(Effect::Recheck { .. })), "{what}: asked again after two seconds");

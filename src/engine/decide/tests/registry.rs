@@ -7,7 +7,7 @@ use crate::{
     engine::{
         PreflightFault,
         decide::{Applying, Decision, Effect, Registering},
-        registry::{Asked, Good, Registry, propose},
+        registry::{Good, QueryState, Registry, propose},
         snapshot::Snapshot,
     },
     model::{
@@ -72,7 +72,7 @@ pub(super) fn snapshot(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Snap
     let mut snap = scene.snapshot();
     let good = good(machines(scene, spares, states));
     let proposal = propose(&snap.store, &good, None, now());
-    let members = Asked { good: Some(good), error: None, at: Some(BOOT - 5.0) };
+    let members = QueryState { good: Some(good), error: None, at: Some(BOOT - 5.0) };
     snap.registry = Arc::new(Registry { members, proposal: Some(Arc::new(proposal)), ..Registry::default() });
     snap
 }
@@ -126,7 +126,7 @@ fn nothing_is_applied_while_disabled_on_hold_or_not_leading() {
     let decision = decide(&snapshot(&follower, 0, &one));
     assert!(decision.effects.is_empty());
     assert_mentions(&decision.registry, "cketerm --daemon");
-    let stale = scene.clone().with(|s| s.store.heard = BOOT - 11.0);
+    let stale = scene.clone().with(|s| s.store.last_seen = BOOT - 11.0);
     assert!(!apply_state(&stale, 0, &one).1, "nothing new starts from an old copy");
 }
 
@@ -171,7 +171,7 @@ fn an_observer_or_an_engine_without_policy_or_nodes_applies_nothing() {
     assert!(!applied);
     let mut old = snapshot(&scene, 0, &one);
     assert!(applies(&decide(&old)));
-    Arc::make_mut(&mut old.kube).sources["nodes"].proved = BOOT - 60.0;
+    Arc::make_mut(&mut old.kube).sources["nodes"].fresh_as_of = BOOT - 60.0;
     assert!(!applies(&decide(&old)), "Ready of an old copy");
     let mut store = (*scene.snapshot().store).clone();
     store.policy = Some(crate::model::entry::Stored {

@@ -79,7 +79,7 @@ fn i40_a_success_command_of_a_dead_leader_needs_an_operator() {
     };
     assert!(matches!(scene(10.0).repair_reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
     let unknown = scene(200.0);
-    assert_eq!(unknown.repairs(0).map(|e| e.word()), None, "neither run again nor succeeded");
+    assert_eq!(unknown.repairs(0).map(|e| e.as_str()), None, "neither run again nor succeeded");
     assert!(matches!(unknown.repair_reason(0), Reason::OutcomeUnknown { until: None, .. }));
     let retried = unknown.clone().order_repair(0, Verb::Retry, 10).command_of(0).unwrap();
     assert!(retried.success && retried.ordered_by.is_some());
@@ -115,7 +115,7 @@ fn an_api_server_repair_ends_once_healthy_ready_and_settled() {
         .watching(0, 0, 5000, ok())
         .health(0, CheckAnswer::Yes)
         .repair_work(0, |w| w.sound_since = None);
-    assert_eq!(long.repairs(0).map(|e| e.word()), None);
+    assert_eq!(long.repairs(0).map(|e| e.as_str()), None);
     // A failed repair ends at once.
     let failed = Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, Some(Ended::Exit(1)));
     assert!(matches!(failed.repair_ends(0), Some(End::Failed(_))));
@@ -211,7 +211,7 @@ fn i10_a_node_is_uncordoned_when_its_repair_ended_or_backed_off() {
 
 #[test]
 fn i14_after_done_of_a_repair_the_node_is_uncordoned_once_ready_and_idle() {
-    let said = |end: Option<Ended>, ago: f64| {
+    let attempt_ended = |end: Option<Ended>, ago: f64| {
         let scene = Scene::repairing(1).repair(0, 11, "plain").watching(0, 0, 60, end).cordoned_for(11, 0);
         scene.with(|s| {
             s.snap.engine.leading.as_mut().unwrap().since = BOOT - ago;
@@ -221,17 +221,17 @@ fn i14_after_done_of_a_repair_the_node_is_uncordoned_once_ready_and_idle() {
         })
     };
     let finished = |scene: Scene| scene.change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Succeeded);
-    let ended = || finished(said(ok(), 1.0));
+    let ended = || finished(attempt_ended(ok(), 1.0));
     assert_eq!(release(&ended(), 11), Some((true, None)));
     let down = ended().node(11, |n| n.ready = false);
     assert_eq!(release(&down, 11), None);
     assert!(matches!(down.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
-    assert_eq!(release(&finished(said(None, 1.0)), 11), None, "it may still run");
-    assert_eq!(release(&finished(said(None, 101.0)), 11), Some((true, None)), "its bound has passed");
+    assert_eq!(release(&finished(attempt_ended(None, 1.0)), 11), None, "it may still run");
+    assert_eq!(release(&finished(attempt_ended(None, 101.0)), 11), Some((true, None)), "its bound has passed");
     // The entry itself ends at once.
-    let asked = said(None, 1.0).order_repair(0, Verb::Done, 10);
+    let asked = attempt_ended(None, 1.0).order_repair(0, Verb::Done, 10);
     assert!(matches!(asked.repairs(0), Some(Effect::Finish { end: End::DoneBy(_), running: true, .. })));
-    assert!(!matches!(said(None, 1.0).repairs(0), Some(Effect::Finish { .. })));
+    assert!(!matches!(attempt_ended(None, 1.0).repairs(0), Some(Effect::Finish { .. })));
 }
 
 /// A cordon that was made while the Node reported an empty boot id has no boot id. Any other id then proves no reboot.

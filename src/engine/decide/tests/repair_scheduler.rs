@@ -234,7 +234,7 @@ fn finished_repairs_stay_in_the_queue_unchecked_and_block_nothing() {
         .repair(1, 11, "plain")
         .change_repair(0, |e| e.status = RepairStatus::Failed)
         .health(0, CheckAnswer::Yes);
-    assert_eq!(scene.repairs(0).map(|e| e.word()), None);
+    assert_eq!(scene.repairs(0).map(|e| e.as_str()), None);
     assert_eq!(scene.repair_starts(), [1]);
     assert_eq!(scene.decide().reasons.get(&EntryId::repair(0)), None);
 }
@@ -280,7 +280,7 @@ fn only_repairs_of_cluster_members_wait_for_kubernetes() {
     let deaf = |last: u8| {
         Scene::repairing(1)
             .repair(0, last, "drain")
-            .with(|s| s.kube.sources.get_mut("nodes").unwrap().proved = BOOT - 11.0)
+            .with(|s| s.kube.sources.get_mut("nodes").unwrap().fresh_as_of = BOOT - 11.0)
     };
     assert_eq!(deaf(OUTSIDE).repair_starts(), [0]);
     assert!(deaf(11).repair_starts().is_empty());

@@ -138,7 +138,7 @@ fn i34_the_repair_backoff_grows_with_its_count_and_never_overflows() {
 #[test]
 fn i41_an_unhealthy_machine_enters_the_next_step_in_one_write() {
     let scene = |age: i64| Scene::repairing(1).repair(0, 11, "two").watching(0, 0, age, ok());
-    assert_eq!(scene(59).repairs(0).map(|e| e.word()), None, "60 s are watched");
+    assert_eq!(scene(59).repairs(0).map(|e| e.as_str()), None, "60 s are watched");
     let until = Some(after(now(), 1));
     assert_eq!(
         scene(59).repair_reason(0),
@@ -185,7 +185,7 @@ fn watch_seconds_begin_when_the_command_has_ended() {
 fn the_health_check_runs_once_more_after_watch_seconds() {
     let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 61, ok());
     let before = scene.clone().repair_work(0, |w| w.check = Some((BOOT - 1.5, no())));
-    assert_eq!((before.repairs(0).map(|e| e.word()), before.asked()), (None, vec![0]));
+    assert_eq!((before.repairs(0).map(|e| e.as_str()), before.asked()), (None, vec![0]));
     let after = scene.repair_work(0, |w| w.check = Some((BOOT - 0.5, no())));
     assert!(after.repairs(0).is_some());
 }
@@ -194,10 +194,10 @@ fn the_health_check_runs_once_more_after_watch_seconds() {
 fn an_unavailable_health_check_does_not_advance_the_repair() {
     let scene = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 1000, ok());
     let unavailable = scene.clone().health(0, CheckAnswer::Unavailable("exit 127".to_owned()));
-    assert_eq!(unavailable.repairs(0).map(|e| e.word()), None);
+    assert_eq!(unavailable.repairs(0).map(|e| e.as_str()), None);
     assert!(matches!(unavailable.repair_reason(0), Reason::CheckUnavailable { .. }));
     let unasked = scene.repair_work(0, |w| w.check = None);
-    assert_eq!((unasked.repairs(0).map(|e| e.word()), unasked.asked()), (None, vec![0]));
+    assert_eq!((unasked.repairs(0).map(|e| e.as_str()), unasked.asked()), (None, vec![0]));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn i41_a_repair_fails_after_its_last_step_and_a_disabled_queue_advances_none() {
         assert!(matches!(scene.repair_ends(0), Some(End::Failed(_))));
     }
     let first = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 1000, ok()).repairs_disabled();
-    assert_eq!(first.repairs(0).map(|e| e.word()), None);
+    assert_eq!(first.repairs(0).map(|e| e.as_str()), None);
     assert_eq!(first.repair_reason(0), Reason::QueueDisabled);
     // A definition that lost steps.
     for status in [StepStatus::Waiting, StepStatus::Draining, StepStatus::Watching] {
@@ -251,7 +251,7 @@ fn retries_wait_for_command_interval_and_for_an_enabled_queue() {
     assert!(scene(4).command_of(0).is_none() && scene(5).command_of(0).is_some());
     assert!(matches!(scene(4).repair_reason(0), Reason::CommandFailed { .. }));
     let disabled = scene(60).repairs_disabled();
-    assert_eq!(disabled.repairs(0).map(|e| e.word()), None, "neither run nor failed");
+    assert_eq!(disabled.repairs(0).map(|e| e.as_str()), None, "neither run nor failed");
     assert!(matches!(disabled.repair_reason(0), Reason::CommandFailed { .. }));
 }
 
@@ -281,9 +281,9 @@ fn i8_a_withheld_command_reverts_a_repair_only_before_its_first_step() {
         .tried(0, 1, 0, 3, 300, ok())
         .tried(0, 2, 1, 3, 60, late())
         .repairs_disabled();
-    assert_eq!(second.repairs(0).map(|e| e.word()), None, "it stays claimed, and waits");
+    assert_eq!(second.repairs(0).map(|e| e.as_str()), None, "it stays claimed, and waits");
     let first = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 60, late()).repairs_disabled();
-    assert_eq!(first.repairs(0).map(|e| e.word()), Some("unwinding"));
+    assert_eq!(first.repairs(0).map(|e| e.as_str()), Some("unwinding"));
 }
 
 #[test]
@@ -296,11 +296,11 @@ fn i25_a_dead_leaders_repair_command_is_awaited_then_unknown() {
     // TTL + TTL/12 + the command's bound.
     for young in [1.0, 94.0] {
         let running = scene(young).health(0, CheckAnswer::Yes);
-        assert_eq!(running.repairs(0).map(|e| e.word()), None, "no command, no end: it may still run");
+        assert_eq!(running.repairs(0).map(|e| e.as_str()), None, "no command, no end: it may still run");
         assert!(matches!(running.repair_reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
     }
     let unknown = scene(101.0);
-    assert_eq!(unknown.repairs(0).map(|e| e.word()), None, "no second run, no next step");
+    assert_eq!(unknown.repairs(0).map(|e| e.as_str()), None, "no second run, no next step");
     assert!(matches!(unknown.repair_reason(0), Reason::OutcomeUnknown { until: None, attempt: Some(_) }));
     assert_eq!(unknown.clone().repair_work(0, |w| w.check = Some((BOOT - 6.0, no()))).asked(), [0]);
     assert_eq!(unknown.clone().health(0, CheckAnswer::Yes).repair_ends(0), Some(End::Healthy));
@@ -313,7 +313,7 @@ fn i25_a_dead_leaders_repair_command_is_awaited_then_unknown() {
 #[test]
 fn a_watched_repair_without_an_attempt_was_started_by_another_program() {
     let scene = Scene::repairing(1).repair(0, 11, "two").at_step(0, 0, StepStatus::Watching, 5000);
-    assert_eq!(scene.repairs(0).map(|e| e.word()), None);
+    assert_eq!(scene.repairs(0).map(|e| e.as_str()), None);
     assert_eq!(scene.repair_reason(0), Reason::OutcomeUnknown { attempt: None, until: None });
     assert_eq!(scene.health(0, CheckAnswer::Yes).repair_ends(0), Some(End::Healthy));
 }

@@ -60,7 +60,7 @@ impl Scene {
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints", "baremetalhosts"] {
             kube.sources.insert(
                 source.to_owned(),
-                SourceState { synced: true, heard: BOOT, proved: BOOT, error: None, forbidden: false },
+                SourceState { synced: true, last_seen: BOOT, fresh_as_of: BOOT, error: None, forbidden: false },
             );
         }
         let mut snap = Snapshot {
@@ -88,7 +88,7 @@ impl Scene {
                 boot_id: "before".to_owned(),
                 ..NodeRow::default()
             });
-            kube.pods.insert(node.address.clone(), NodePods { synced: true, proved: BOOT, ..NodePods::default() });
+            kube.pods.insert(node.address.clone(), NodePods { synced: true, fresh_as_of: BOOT, ..NodePods::default() });
             if node.control_plane {
                 let probe = Probe {
                     last_good: Some(BOOT),
@@ -100,7 +100,7 @@ impl Scene {
                 snap.probes.insert(node.address.clone(), probe);
             }
         }
-        let store = StoreView { synced: true, heard: BOOT, revision: 50, ..StoreView::default() };
+        let store = StoreView { synced: true, last_seen: BOOT, revision: 50, ..StoreView::default() };
         // These control planes host no etcd members.
         let policy = Policy { etcd_members: EtcdMembers::None, ..Policy::default() };
         Self { store, kube, snap, policy, cluster, constraints: Constraints::default(), boot: BOOT }
@@ -381,7 +381,7 @@ impl Scene {
     /// Returns the name of the effect for one entry.
     pub(super) fn does(&self, index: u64) -> Option<&'static str> {
         let id = EntryId::reboot(index);
-        self.decide().effects.iter().find(|p| p.entry == Some(id)).map(|p| p.effect.word())
+        self.decide().effects.iter().find(|p| p.entry == Some(id)).map(|p| p.effect.as_str())
     }
 
     pub(super) fn effect(&self, index: u64) -> Option<Effect> {

@@ -243,13 +243,13 @@ fn i26_a_mismatched_node_is_not_drained() {
 
 #[test]
 fn no_new_work_starts_while_a_watch_is_older_than_10_seconds() {
-    let etcd = Scene::new(1).queued(&[(0, 11)]).with(|s| s.store.heard = super::scene::BOOT - 11.0);
+    let etcd = Scene::new(1).queued(&[(0, 11)]).with(|s| s.store.last_seen = super::scene::BOOT - 11.0);
     assert!(etcd.starts().is_empty());
     assert!(matches!(etcd.reason(0), Reason::Stale { .. }));
     // An answer on another connection proves nothing about this watch.
     for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"] {
         let dead = Scene::new(1).queued(&[(0, 11)]).with(|s| {
-            s.kube.sources.get_mut(source).unwrap().proved = super::scene::BOOT - 11.0;
+            s.kube.sources.get_mut(source).unwrap().fresh_as_of = super::scene::BOOT - 11.0;
         });
         assert!(dead.starts().is_empty());
         assert!(matches!(dead.reason(0), Reason::Stale { source: named, .. } if named == source), "{source}");
@@ -259,7 +259,7 @@ fn no_new_work_starts_while_a_watch_is_older_than_10_seconds() {
 #[test]
 fn a_drain_with_a_stale_pod_watch_waits_while_others_continue() {
     let scene = Scene::new(2).draining(0, 11, 1).draining(1, 12, 1).with(|s| {
-        s.kube.pods.get_mut("10.0.0.11").unwrap().proved = super::scene::BOOT - 11.0;
+        s.kube.pods.get_mut("10.0.0.11").unwrap().fresh_as_of = super::scene::BOOT - 11.0;
     });
     assert_eq!((scene.does(0), scene.does(1)), (None, Some("rebooting")));
     assert!(matches!(scene.reason(0), Reason::Stale { source, .. } if source == "pods on 10.0.0.11"));

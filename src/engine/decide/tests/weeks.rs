@@ -62,7 +62,7 @@ enum SimEvent {
     Boots(String),
     Checked(EntryId, String),
     Freeze,
-    Mended,
+    Recovered,
     Nothing,
 }
 
@@ -113,7 +113,7 @@ impl Weeks {
         for source in ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets", "endpoints"] {
             kube.sources.insert(
                 source.to_owned(),
-                SourceState { synced: true, heard: 0.0, proved: 0.0, error: None, forbidden: false },
+                SourceState { synced: true, last_seen: 0.0, fresh_as_of: 0.0, error: None, forbidden: false },
             );
         }
         let mut snap = Snapshot::default();
@@ -135,7 +135,7 @@ impl Weeks {
                 boot_id: "b0".to_owned(),
                 ..NodeRow::default()
             });
-            kube.pods.insert(address.clone(), NodePods { synced: true, proved: f64::MAX, ..NodePods::default() });
+            kube.pods.insert(address.clone(), NodePods { synced: true, fresh_as_of: f64::MAX, ..NodePods::default() });
             if plane {
                 let probe =
                     Probe { last_good: None, good_since: Some(0.0), error: None, not_known: None, url: "u".to_owned() };
@@ -173,7 +173,7 @@ impl Weeks {
             weeks.pod(&self::address(i));
         }
         weeks.schedule(seconds_between(weeks.wall, at(FROZEN[0])), SimEvent::Freeze);
-        weeks.schedule(seconds_between(weeks.wall, at(OUTAGE[1])), SimEvent::Mended);
+        weeks.schedule(seconds_between(weeks.wall, at(OUTAGE[1])), SimEvent::Recovered);
         weeks
     }
 
@@ -226,13 +226,13 @@ impl Weeks {
     fn refresh(&mut self) {
         let boot = self.boot();
         let store = self.store();
-        store.heard = boot;
+        store.last_seen = boot;
         store.revision += 1;
         let sources = self.snap.kube.sources.clone();
         for name in sources.keys() {
             self.kube().sources.insert(
                 name.clone(),
-                SourceState { synced: true, heard: boot, proved: boot, error: None, forbidden: false },
+                SourceState { synced: true, last_seen: boot, fresh_as_of: boot, error: None, forbidden: false },
             );
         }
         self.snap.engine.leading.as_mut().unwrap().acknowledged = boot;

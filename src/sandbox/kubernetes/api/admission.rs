@@ -97,8 +97,8 @@ impl Api {
         let Ok(Target::Objects(info)) = Target::read(request.uri().path()) else { return None };
         let pod = self.objects.get(info.kind, &info.namespace, &info.name)?;
         let matching = self.matching(&pod, None);
-        matching.into_iter().find_map(|matching| match matching.behaviour {
-            Behaviour::TimeOut { times, after } if matching.before.0 < times => Some(after),
+        matching.into_iter().find_map(|matched| match matched.behaviour {
+            Behaviour::TimeOut { times, after } if matched.before.0 < times => Some(after),
             _ => None,
         })
     }

@@ -11,7 +11,7 @@ use super::path::Target;
 
 /// One answered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ApiRequest {
     /// Time, by the server's clock.
     pub at: Timestamp,
     /// User: the impersonated user, the header [`super::USER_HEADER`], or the bearer token.
@@ -27,10 +27,10 @@ pub struct Asked {
     /// HTTP status of the response.
     pub code: u16,
     /// Message of a failure; empty if the request succeeded.
-    pub said: String,
+    pub message: String,
 }
 
-impl Asked {
+impl ApiRequest {
     /// Returns the entry as in a kube-apiserver's audit log (audit.k8s.io/v1, level `Request`).
     pub fn event(&self) -> Value {
         let path = self.path.split('?').next().unwrap_or_default();
@@ -47,7 +47,7 @@ impl Asked {
             "requestReceivedTimestamp": self.at.to_string(), "user": {"username": self.user}, "userAgent": self.agent,
             "verb": self.verb, "requestURI": self.path, "objectRef": object,
             "requestObject": serde_json::from_str::<Value>(&body).unwrap_or(Value::Null),
-            "responseStatus": {"code": self.code, "message": self.said},
+            "responseStatus": {"code": self.code, "message": self.message},
         })
     }
 
@@ -62,37 +62,37 @@ impl Asked {
             path,
             body: request.body().clone(),
             code: 0,
-            said: String::new(),
+            message: String::new(),
         }
     }
 
-    pub(super) fn end(self, user: String, verb: &'static str, code: u16, said: String) -> Self {
-        Self { user, verb, code, said, ..self }
+    pub(super) fn end(self, user: String, verb: &'static str, code: u16, message: String) -> Self {
+        Self { user, verb, code, message, ..self }
     }
 }
 
 /// The last requests.
 pub(super) struct Log {
     limit: usize,
-    asked: VecDeque<Asked>,
+    requests: VecDeque<ApiRequest>,
 }
 
 impl Log {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, asked: VecDeque::new() }
+        Self { limit, requests: VecDeque::new() }
     }
 
-    pub(super) fn push(&mut self, asked: Asked) {
+    pub(super) fn push(&mut self, request: ApiRequest) {
         if self.limit == 0 {
             return;
         }
-        if self.asked.len() >= self.limit {
-            self.asked.pop_front();
+        if self.requests.len() >= self.limit {
+            self.requests.pop_front();
         }
-        self.asked.push_back(asked);
+        self.requests.push_back(request);
     }
 
-    pub(super) fn all(&self) -> Vec<Asked> {
-        self.asked.iter().cloned().collect()
+    pub(super) fn all(&self) -> Vec<ApiRequest> {
+        self.requests.iter().cloned().collect()
     }
 }

@@ -68,7 +68,7 @@ impl Options {
             }
         };
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let requested = &value["preconditions"];
+        let preconditions = &value["preconditions"];
         let grace = match value["gracePeriodSeconds"].as_i64() {
             Some(seconds) => Some(seconds),
             None => call.query.number("gracePeriodSeconds")?,
@@ -76,8 +76,8 @@ impl Options {
         Ok(Self {
             dry: call.dry_run("DeleteOptions", &value["dryRun"])?,
             grace: grace.map(at_least_a_second),
-            uid: text(&requested["uid"]),
-            version: text(&requested["resourceVersion"]),
+            uid: text(&preconditions["uid"]),
+            version: text(&preconditions["resourceVersion"]),
             propagation,
         })
     }

@@ -42,7 +42,7 @@ use tokio::sync::watch::Sender;
 
 pub use self::{
     admission::{Behaviour, Interceptor},
-    audit::Asked,
+    audit::ApiRequest,
     call::USER_HEADER,
     permissions::DeniedPermission,
     serve::Wire,
@@ -157,7 +157,7 @@ impl Api {
     }
 
     /// Returns the last requests, oldest first.
-    pub fn audit(&self) -> Vec<Asked> {
+    pub fn audit(&self) -> Vec<ApiRequest> {
         self.shared.log.lock().unwrap_or_else(PoisonError::into_inner).all()
     }
 
@@ -179,7 +179,7 @@ impl Api {
     }
 
     fn answer(&self, request: Request<Bytes>, caller: Caller) -> Response<Body> {
-        let audit_entry = audit::Asked::begin(self.objects.clock().wall(), &request);
+        let audit_entry = audit::ApiRequest::begin(self.objects.clock().wall(), &request);
         let call = Call::of(request, caller);
         let target = Target::read(&call.path);
         let verb = call.verb(match &target {

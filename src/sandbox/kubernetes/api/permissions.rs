@@ -80,8 +80,8 @@ impl Api {
         if tokens.is_empty() {
             return Caller::Trusted;
         }
-        let said = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let token = match said.split_once(' ') {
+        let header = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let token = match header.split_once(' ') {
             Some(("Bearer", token)) => token.trim().to_owned(),
             Some(("Basic", pair)) => password(pair).unwrap_or_default(),
             _ => return Caller::Anonymous,
@@ -103,8 +103,8 @@ impl Api {
                 let why = format!("User \"{}\" cannot {verb} resource \"{name}\"", call.user());
                 let group = if name == "selfsubjectreviews" { "authentication" } else { "authorization" };
                 let (group, within) = (format!("{group}.k8s.io"), "at the cluster scope");
-                let said = format!("{name}.{group} is forbidden: {why} in API group \"{group}\" {within}");
-                let mut status_error = StatusError::new(403, "Forbidden", said);
+                let message = format!("{name}.{group} is forbidden: {why} in API group \"{group}\" {within}");
+                let mut status_error = StatusError::new(403, "Forbidden", message);
                 status_error.body["details"] = json!({"group": group, "kind": name});
                 Err(status_error)
             }
@@ -128,14 +128,14 @@ impl Api {
         let status = match kind {
             "SelfSubjectAccessReview" => {
                 let spec = &review["spec"];
-                let requested = &spec["resourceAttributes"];
-                if requested.is_object() == spec["nonResourceAttributes"].is_object() {
+                let attributes = &spec["resourceAttributes"];
+                if attributes.is_object() == spec["nonResourceAttributes"].is_object() {
                     let text = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be \
                                 specified";
                     let field_errors = [("FieldValueInvalid", "spec.resourceAttributes", text.to_owned())];
                     return Err(StatusError::invalid("authorization.k8s.io", "", "", &field_errors));
                 }
-                let text = |field: &str| requested[field].as_str().unwrap_or_default();
+                let text = |field: &str| attributes[field].as_str().unwrap_or_default();
                 let slash = if text("subresource").is_empty() { "" } else { "/" };
                 let resource = format!("{}{slash}{}", text("resource"), text("subresource"));
                 if self.allowed(user, text("verb"), text("group"), &resource) {

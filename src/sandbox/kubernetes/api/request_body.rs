@@ -22,8 +22,8 @@ pub(super) fn go_error(body: &[u8], error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "unexpected end of JSON input".to_owned();
     }
-    let said = error.to_string();
-    let position = match said.as_str() {
+    let text = error.to_string();
+    let position = match text.as_str() {
         s if s.starts_with("key must be a string") => "looking for beginning of object key string",
         s if s.starts_with("expected `:`") => "after object key",
         s if s.starts_with("expected `,` or `}`") => "after object key:value pair",
@@ -76,19 +76,21 @@ pub(super) fn object(media: &str, body: &[u8], kind: &str, package: &str) -> Res
             &String::from_utf8_lossy(body),
         ));
     };
-    let said = fields.get("kind").and_then(Value::as_str).unwrap_or(kind);
-    if said != kind {
+    let found_kind = fields.get("kind").and_then(Value::as_str).unwrap_or(kind);
+    if found_kind != kind {
         let version = fields.get("apiVersion").and_then(Value::as_str).unwrap_or("v1");
-        let why = match ALL.iter().find(|r| r.kind == said) {
+        let why = match ALL.iter().find(|r| r.kind == found_kind) {
             Some(other) => {
                 let bare = version.rsplit('/').next().unwrap_or(version);
                 format!("converting ({bare}.{}) to ({package}.{kind}): unknown conversion", other.kind)
             }
             None => format!(
-                "no kind \"{said}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
+                "no kind \"{found_kind}\" is registered for version \"{version}\" in scheme \"pkg/runtime/scheme.go:111\""
             ),
         };
-        return Err(StatusError::bad(format!("{said} in version \"{version}\" cannot be handled as a {kind}: {why}")));
+        return Err(StatusError::bad(format!(
+            "{found_kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+        )));
     }
     if let Some(version) = fields.get("apiVersion").and_then(Value::as_str).filter(|v| !served(kind, v)) {
         return Err(StatusError::bad(format!(

@@ -298,8 +298,8 @@ mod tests {
         {
             assert_eq!(Selection::read(&PODS, text, "").unwrap_err().code, 400, "{text}");
         }
-        let said = Selection::read(&PODS, "a b", "").unwrap_err().body["message"].clone();
-        assert_eq!(said, "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
+        let message = Selection::read(&PODS, "a b", "").unwrap_err().body["message"].clone();
+        assert_eq!(message, "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
     }
 
     #[test]

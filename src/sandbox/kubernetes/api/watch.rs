@@ -173,8 +173,8 @@ impl Watch {
                 return Ok(Some(last.into()));
             }
             let Some(live) = &mut self.live else { return Ok(None) };
-            let told = self.first.is_empty() && !self.mark;
-            match live.wait(told, self.seen).await {
+            let initial_sent = self.first.is_empty() && !self.mark;
+            match live.wait(initial_sent, self.seen).await {
                 Next::Cut => {
                     self.live = None;
                     return Err(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by peer"));
@@ -188,7 +188,7 @@ impl Watch {
                 Next::Bookmark => return Ok(Some(self.bookmark(false).into())),
                 Next::Deliver => {}
             }
-            let bytes = if told { self.pending_events() } else { self.initial_events() };
+            let bytes = if initial_sent { self.pending_events() } else { self.initial_events() };
             if !bytes.is_empty() {
                 return Ok(Some(bytes.freeze()));
             }
@@ -224,7 +224,7 @@ impl Watch {
             return out;
         };
         for change in &changes {
-            if let Some(event_line) = self.told(change) {
+            if let Some(event_line) = self.event_of(change) {
                 out.put_slice(&event_line);
             }
         }
@@ -233,7 +233,7 @@ impl Watch {
     }
 
     /// Converts a change into the event that this selection sees.
-    fn told(&mut self, change: &Change) -> Option<Vec<u8>> {
+    fn event_of(&mut self, change: &Change) -> Option<Vec<u8>> {
         let within = |object: &Value| {
             (self.namespace.is_empty() || object["metadata"]["namespace"] == self.namespace.as_str())
                 && self.selection.matches(object)
@@ -291,8 +291,8 @@ impl Watch {
 }
 
 impl Live {
-    /// Waits until there is something to do. `told` means that all initial objects were sent.
-    async fn wait(&mut self, told: bool, seen: u64) -> Next {
+    /// Waits until there is something to do. `initial_sent` means that all initial objects were sent.
+    async fn wait(&mut self, initial_sent: bool, seen: u64) -> Next {
         loop {
             let state = *self.state.borrow_and_update();
             if state.cuts != self.cuts {
@@ -305,7 +305,7 @@ impl Live {
                 }
                 continue;
             }
-            if !told || *self.changed.borrow_and_update() > seen {
+            if !initial_sent || *self.changed.borrow_and_update() > seen {
                 return Next::Deliver;
             }
             let now = Instant::now();

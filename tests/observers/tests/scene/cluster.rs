@@ -69,13 +69,13 @@ impl Scene {
     pub fn ask(&mut self, by: &str, method: &str, path: &str, body: Value, code: u16) {
         let (by, method, path) = (by.to_owned(), method.to_owned(), path.to_owned());
         // message of kube-apiserver for an eviction with this code
-        let reported = match code {
+        let message = match code {
             429 => "Cannot evict pod as it would violate the pod's disruption budget.",
             500 => "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             _ => "",
         };
-        let reported = reported.to_owned();
-        self.record.requested.push(ApiRequest {
+        let message = message.to_owned();
+        self.record.api_requests.push(ApiRequest {
             at: self.now,
             by,
             method,
@@ -83,13 +83,13 @@ impl Scene {
             query: String::new(),
             body,
             code,
-            reported,
+            message,
         });
     }
 
     /// Sets the message of the last answer.
-    pub fn reported(&mut self, reported: &str) {
-        self.record.requested.last_mut().unwrap().reported = reported.to_owned();
+    pub fn set_message(&mut self, message: &str) {
+        self.record.api_requests.last_mut().unwrap().message = message.to_owned();
     }
 
     pub fn owner(&self, index: u64, name: &str, schedulable_before: bool) -> Value {
@@ -147,7 +147,7 @@ impl Scene {
         }
         self.ask("engine-0", "POST", &path, json!({"deleteOptions": options}), code);
         if dry_run {
-            self.record.requested.last_mut().unwrap().query = "dryRun=All".to_owned();
+            self.record.api_requests.last_mut().unwrap().query = "dryRun=All".to_owned();
         }
     }
 

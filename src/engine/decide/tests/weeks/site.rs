@@ -142,7 +142,7 @@ impl Weeks {
                 result = EffectOutcome::Rechecked(FreshRead { at: self.boot(), node, pods });
             }
             Effect::Settle { .. } => {}
-            other => panic!("{} is not expected here", other.word()),
+            other => panic!("{} is not expected here", other.as_str()),
         }
         remember(&mut self.snap.work, id, &effect, &result, now);
     }
@@ -216,7 +216,7 @@ impl Weeks {
                 });
                 self.store().policy = Some(stored("policy", 3, policy));
             }
-            SimEvent::Mended => {
+            SimEvent::Recovered => {
                 let dead: Vec<String> = self.dead.iter().filter(|a| !self.snap.kube.nodes[*a].ready).cloned().collect();
                 for node in dead {
                     self.schedule(60.0, SimEvent::Boots(node));

@@ -27,12 +27,12 @@ impl TestCluster {
     }
 
     fn record_eviction(&self, pod: &str) {
-        let record_eviction = |b: &mut Value| {
+        let record = |b: &mut Value| {
             b["status"]["disruptionsAllowed"] = json!(b["status"]["disruptionsAllowed"].as_i64().unwrap() - 1);
             b["status"]["disruptedPods"][pod] = json!(self.objects.stamp());
             Ok(())
         };
-        self.objects.update(&BUDGETS, "default", "b", record_eviction).unwrap();
+        self.objects.update(&BUDGETS, "default", "b", record).unwrap();
     }
 }
 

@@ -22,7 +22,7 @@ struct Ended {
 
 /// Keys in the order in which etcd accepted their values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fresh {
+pub struct RecentRecords {
     keys: OrdMap<(i64, String), Folder>,
     /// Operators' actions while the folder was watched, by revision.
     actions: OrdMap<i64, Arc<Audit>>,
@@ -34,7 +34,7 @@ pub struct Fresh {
     since: i64,
 }
 
-impl Fresh {
+impl RecentRecords {
     /// Creates the list of writes after this revision.
     pub(crate) fn after_revision(revision: i64) -> Self {
         Self { since: revision, ..Self::default() }
@@ -52,7 +52,7 @@ impl Fresh {
 
     /// Adds a value that operators want to see at once: an operator's action, or the end of an entry. It costs no read,
     /// because the watch delivers the value.
-    pub(crate) fn told(&mut self, folder: Folder, revision: i64, value: &[u8]) {
+    pub(crate) fn record_value(&mut self, folder: Folder, revision: i64, value: &[u8]) {
         match folder {
             Folder::Audit => {
                 let audit = serde_json::from_slice::<Audit>(value).ok().filter(|audit| !audit.by_engine());
@@ -114,53 +114,53 @@ mod tests {
 
     #[test]
     fn keys_after_a_revision_are_listed_only_while_all_of_them_are_known() {
-        let mut fresh = Fresh::after_revision(10);
+        let mut recent = RecentRecords::after_revision(10);
         for revision in 11..15 {
-            fresh.key_written(Folder::Audit, revision, format!("a{revision}"));
-            fresh.key_written(Folder::History, revision, format!("h{revision}"));
+            recent.key_written(Folder::Audit, revision, format!("a{revision}"));
+            recent.key_written(Folder::History, revision, format!("h{revision}"));
         }
-        let keys = |fresh: &Fresh, at| {
-            Some(fresh.after(Folder::Audit, at)?.into_iter().map(|(_, key)| key).collect::<Vec<_>>())
+        let keys = |recent: &RecentRecords, at| {
+            Some(recent.after(Folder::Audit, at)?.into_iter().map(|(_, key)| key).collect::<Vec<_>>())
         };
-        assert_eq!(keys(&fresh, 12).unwrap(), ["a13", "a14"]);
-        assert_eq!(keys(&fresh, 14).unwrap(), Vec::<String>::new());
-        assert_eq!((keys(&fresh, 9), keys(&Fresh::default(), 0)), (None, None));
+        assert_eq!(keys(&recent, 12).unwrap(), ["a13", "a14"]);
+        assert_eq!(keys(&recent, 14).unwrap(), Vec::<String>::new());
+        assert_eq!((keys(&recent, 9), keys(&RecentRecords::default(), 0)), (None, None));
         for revision in 20..20 + i64::try_from(MAX_KEYS).unwrap() {
-            fresh.key_written(Folder::Audit, revision, "x".to_owned());
+            recent.key_written(Folder::Audit, revision, "x".to_owned());
         }
-        assert_eq!(keys(&fresh, 13), None, "forgotten");
-        assert_eq!(keys(&fresh, 1018).unwrap(), ["x"]);
+        assert_eq!(keys(&recent, 13), None, "forgotten");
+        assert_eq!(keys(&recent, 1018).unwrap(), ["x"]);
     }
 
     #[test]
     fn audit_records_of_people_are_kept_and_those_of_engines_are_not() {
-        let mut fresh = Fresh::after_revision(10);
+        let mut recent = RecentRecords::after_revision(10);
         let audit = |user: &str, what: &str| {
             let who = serde_json::json!({"user": user, "host": "ops2"});
             serde_json::json!({"at": "2026-11-21T10:00:00Z", "who": who, "what": what, "on": "x", "result": "done"})
         };
         for revision in 11..40 {
             let user = if revision % 2 == 0 { "engine" } else { "bob" };
-            fresh.told(Folder::Audit, revision, audit(user, &revision.to_string()).to_string().as_bytes());
+            recent.record_value(Folder::Audit, revision, audit(user, &revision.to_string()).to_string().as_bytes());
         }
-        fresh.told(Folder::Audit, 40, b"no JSON");
-        fresh.told(Folder::History, 41, br#"{"entry": "reboots/3", "outcome": "booted", "attempts": []}"#);
-        assert_eq!((fresh.ended(EntryId::reboot(3)), fresh.ended(EntryId::reboot(4))), (Some("booted"), None));
-        let told: Vec<i64> = fresh.actions_after(0).map(|(at, _)| at).collect();
-        assert_eq!((told.len(), told.last()), (15, Some(&39)));
-        assert_eq!(fresh.dropped_after(0), (0, false));
+        recent.record_value(Folder::Audit, 40, b"no JSON");
+        recent.record_value(Folder::History, 41, br#"{"entry": "reboots/3", "outcome": "booted", "attempts": []}"#);
+        assert_eq!((recent.ended(EntryId::reboot(3)), recent.ended(EntryId::reboot(4))), (Some("booted"), None));
+        let actions: Vec<i64> = recent.actions_after(0).map(|(at, _)| at).collect();
+        assert_eq!((actions.len(), actions.last()), (15, Some(&39)));
+        assert_eq!(recent.dropped_after(0), (0, false));
         for revision in 50..60 + i64::try_from(MAX_ACTIONS).unwrap() {
-            fresh.told(Folder::Audit, revision, audit("bob", "more").to_string().as_bytes());
+            recent.record_value(Folder::Audit, revision, audit("bob", "more").to_string().as_bytes());
         }
         assert_eq!(
-            [fresh.dropped_after(0), fresh.dropped_after(49)],
+            [recent.dropped_after(0), recent.dropped_after(49)],
             [(25, false), (10, false)],
             "15 and 10 were first"
         );
-        let mut fresh = Fresh::after_revision(10);
+        let mut recent = RecentRecords::after_revision(10);
         for revision in 37..40 {
-            fresh.told(Folder::Audit, revision, audit("bob", &revision.to_string()).to_string().as_bytes());
+            recent.record_value(Folder::Audit, revision, audit("bob", &revision.to_string()).to_string().as_bytes());
         }
-        assert_eq!(fresh.actions_after(38).map(|(_, a)| a.what.as_str()).collect::<Vec<_>>(), ["39"]);
+        assert_eq!(recent.actions_after(38).map(|(_, a)| a.what.as_str()).collect::<Vec<_>>(), ["39"]);
     }
 }
