@@ -13,7 +13,7 @@ use std::{
 use crate::{
     clock::{Now, Steady},
     engine::{
-        decide::{Effect, decide, previewed},
+        decide::{Effect, decide, preview_result},
         memory, publish,
         snapshot::{EffectOutcome, Engine, Leading, Snapshot, Work, secs},
     },
@@ -123,9 +123,11 @@ pub(super) async fn drain(
                     return Err(Stopped::Blocked(Progress { reason: Some(cause.clone()), ..last }));
                 }
                 Effect::Stamp { .. } => return Err(Stopped::Uncordoned),
-                Effect::Preview { pods, unprotected } => {
-                    EffectOutcome::Previewed(previewed(pods, unprotected, &evict_all(context, pods, true, now).await))
-                }
+                Effect::Preview { pods, unprotected } => EffectOutcome::Previewed(preview_result(
+                    pods,
+                    unprotected,
+                    &evict_all(context, pods, true, now).await,
+                )),
                 Effect::Evict { evict, delete, .. } => {
                     let (mut answers, deleted) =
                         futures::join!(evict_all(context, evict, false, now), delete_all(context, delete, now));

@@ -6,7 +6,7 @@ use std::{fmt::Write as _, sync::Arc};
 use serde::Serialize;
 
 use crate::{
-    engine::decide::{PodVerdict, judge},
+    engine::decide::{PodVerdict, classify_pod},
     kubernetes::{Kube, KubeError},
     model::{
         cluster::Eviction,
@@ -53,7 +53,7 @@ impl Preview {
         let mut preview = Self { volumes: node.volumes_in_use.clone(), ..Self::default() };
         for pod in pods.into_iter().map(Arc::new) {
             let name = pod.full_name();
-            let hold = match judge(&pod, rules, facts) {
+            let hold = match classify_pod(&pod, rules, facts) {
                 PodVerdict::Ignore => {
                     preview.ignored.push(name);
                     continue;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     actions::ActionError,
     engine::{
-        decide::Applying,
+        decide::ApplyState,
         registry::{Proposed, sync},
     },
     model::{entry::Stored, policy::Approval},
@@ -61,14 +61,14 @@ fn pending_gate<'a>(view: &StoreView, proposed: &'a Proposed, now: Timestamp) ->
 }
 
 /// Returns the state of applying, one line each.
-fn status_lines(proposed: &Proposed, applying: &Applying, gate_reason: Option<&str>) -> Vec<String> {
+fn status_lines(proposed: &Proposed, applying: &ApplyState, gate_reason: Option<&str>) -> Vec<String> {
     let gate = gate_reason.map(|why| format!("waits for approval of {}: {why}", proposed.digest));
     let now = match applying {
-        Applying::Off | Applying::Settled | Applying::Approval(..) => None,
-        Applying::Disabled(why) => Some(format!("is not applied: {why}")),
-        Applying::Error(why) => Some(format!("cannot be applied: {why}")),
-        Applying::Waits(why) => Some(format!("waits: {why}")),
-        Applying::Applies => Some("is applied by the leader".to_owned()),
+        ApplyState::Off | ApplyState::Settled | ApplyState::Approval(..) => None,
+        ApplyState::Disabled(why) => Some(format!("is not applied: {why}")),
+        ApplyState::Error(why) => Some(format!("cannot be applied: {why}")),
+        ApplyState::Waits(why) => Some(format!("waits: {why}")),
+        ApplyState::Applies => Some("is applied by the leader".to_owned()),
     };
     now.into_iter().chain(gate).collect()
 }
@@ -165,8 +165,8 @@ pub async fn approve(digest: Option<&str>, reason: Option<&str>, context: &Conte
     let (proposed, applying) = look.proposed_with_state()?;
     let nothing = |why: &str| Err(ActionError::refused(format!("no change waits for approval: {why}")));
     match &applying {
-        Applying::Disabled(why) | Applying::Error(why) => return nothing(why),
-        Applying::Waits(why) if look.view.registry.hold.is_some() => {
+        ApplyState::Disabled(why) | ApplyState::Error(why) => return nothing(why),
+        ApplyState::Waits(why) if look.view.registry.hold.is_some() => {
             return Err(ActionError::refused(format!("nothing is approved while applying is {why}")));
         }
         _ => {}

@@ -248,7 +248,7 @@ pub fn repairs_from_files(args: &RepairPlanArgs, machines: &Path, context: &Cont
         repairs: &repairs,
         reboots: &reboots,
         current: current.as_ref(),
-        kept: &BTreeMap::new(),
+        excluded: &BTreeMap::new(),
         next_index: repairs.iter().map(|e| e.index + 1).max().unwrap_or(0),
     });
     show_repairs(&result, &machines, context)

@@ -9,9 +9,9 @@ use crate::{
     actions::ActionError,
     clock::Now,
     engine::{
-        decide::{Applying, auto_repair_plan, machines_held_by_hosts},
+        decide::{ApplyState, auto_repair_plan, machines_held_by_hosts},
         explain,
-        registry::{Good, Proposal, Proposed, propose, with_input},
+        registry::{GoodAnswer, Proposal, Proposed, propose, with_input},
     },
     kubernetes::Kube,
     model::{
@@ -36,7 +36,7 @@ pub struct RegistryView {
     /// State that was read from etcd.
     pub view: StoreView,
     /// Sabakan's answer.
-    pub good: Good,
+    pub good: GoodAnswer,
     /// Nodes, if Kubernetes is configured and answers.
     pub nodes: Option<Vec<NodeRow>>,
 }
@@ -66,7 +66,7 @@ pub async fn look(context: &Context, question: Question) -> Result<RegistryView,
         context.print_message(&format!("warning: {warning}"));
     }
     let (at, wall) = (store.clock().boot().as_secs_f64(), store.clock().wall());
-    let good = Good { machines: Arc::new(machines), at, wall, asked, with };
+    let good = GoodAnswer { machines: Arc::new(machines), at, wall, asked, with };
     Ok(RegistryView { nodes: nodes(context).await, store, view, good })
 }
 
@@ -95,7 +95,7 @@ impl RegistryView {
     }
 
     /// Returns the plan, its changes, and the state of applying, as far as this read shows it.
-    pub fn proposed_with_state(&self) -> Result<(Proposed, Applying), ActionError> {
+    pub fn proposed_with_state(&self) -> Result<(Proposed, ApplyState), ActionError> {
         let proposal = self.proposal()?;
         let proposed = proposal.outcome.clone().map_err(ActionError::failed)?;
         let now = Now { boot: self.store.clock().boot(), wall: self.store.clock().wall() };

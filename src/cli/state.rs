@@ -17,7 +17,7 @@ use crate::{
     actions::ActionError,
     backends::Backends,
     engine::{
-        decide::{Applying, Decision, Effect, Planned, Registering},
+        decide::{ApplyState, Decision, Effect, Planned, RegistryEffect},
         snapshot::Seen,
         state::State,
     },
@@ -188,15 +188,15 @@ fn table(decision: &Decision) -> String {
 }
 
 /// Returns the state of applying the generated definition.
-fn applying_text(applying: &Applying) -> String {
+fn applying_text(applying: &ApplyState) -> String {
     match applying {
-        Applying::Off => "nothing to generate it from".to_owned(),
-        Applying::Disabled(why) => format!("not generated: {why}"),
-        Applying::Settled => "up to date".to_owned(),
-        Applying::Error(why) => format!("unchanged: {why}"),
-        Applying::Waits(why) => format!("waits: {why}"),
-        Applying::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
-        Applying::Applies => "is applied".to_owned(),
+        ApplyState::Off => "nothing to generate it from".to_owned(),
+        ApplyState::Disabled(why) => format!("not generated: {why}"),
+        ApplyState::Settled => "up to date".to_owned(),
+        ApplyState::Error(why) => format!("unchanged: {why}"),
+        ApplyState::Waits(why) => format!("waits: {why}"),
+        ApplyState::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
+        ApplyState::Applies => "is applied".to_owned(),
     }
 }
 
@@ -222,10 +222,10 @@ fn detail(effect: &Effect) -> String {
             format!("{} {}/{}: {}", row.kind, row.namespace, row.name, addresses.join(", "))
         }
         Effect::MoveEtcdLeader { member, to_name, .. } => format!("{member} to {to_name}"),
-        Effect::Registry(Registering::Apply(apply)) => {
+        Effect::Registry(RegistryEffect::Apply(apply)) => {
             format!("{}: {}", apply.generated.action, apply.generated.reason)
         }
-        Effect::Registry(Registering::Describe { description, .. }) => description.to_string(),
+        Effect::Registry(RegistryEffect::Describe { description, .. }) => description.to_string(),
         Effect::Registry(_) | Effect::StartDrain { .. } | Effect::Stamp { .. } => String::new(),
     }
 }

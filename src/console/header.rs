@@ -16,7 +16,7 @@ use super::{
 };
 
 use crate::{
-    engine::{PreflightFault, decide::Applying, publish::MAX_WAITING},
+    engine::{PreflightFault, decide::ApplyState, publish::MAX_WAITING},
     model::entry::{QueueKind, Stored},
 };
 
@@ -248,7 +248,7 @@ pub fn tab_at(app: &App, x: u16, y: u16) -> Option<View> {
 fn tab_line(app: &App, words: u8) -> Vec<(View, Span<'static>)> {
     let theme = &app.config.theme;
     let (reboots, repairs) = (app.totals.reboots.trouble, app.totals.repairs.trouble);
-    let waits = usize::from(matches!(*app.seen.applying, Applying::Approval(..) | Applying::Error(_)));
+    let waits = usize::from(matches!(*app.seen.applying, ApplyState::Approval(..) | ApplyState::Error(_)));
     let store = &app.seen.snapshot.store;
     let mut spans = Vec::new();
     for view in View::ALL {

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     actions::start::Start,
     engine::{
-        decide::Applying,
+        decide::ApplyState,
         snapshot::Seen,
         trouble::{self, Trouble},
     },
@@ -372,8 +372,8 @@ fn unfinished(seen: &Seen, id: EntryId) -> bool {
 
 fn gate(seen: &Seen) -> Option<String> {
     match &*seen.applying {
-        Applying::Approval(digest, why) => Some(format!("the definition waits for approval of {digest}: {why}")),
-        Applying::Error(why) => Some(format!("the definition: {why}")),
+        ApplyState::Approval(digest, why) => Some(format!("the definition waits for approval of {digest}: {why}")),
+        ApplyState::Error(why) => Some(format!("the definition: {why}")),
         _ => None,
     }
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::{Now, Steady},
-    engine::{PreflightFault, decide::Applying, snapshot::Seen},
+    engine::{PreflightFault, decide::ApplyState, snapshot::Seen},
     model::{
         entry::{EntryId, Stored},
         reason::Reason,
@@ -108,8 +108,8 @@ impl ChangeReporter {
         let frozen = freeze.map(|f| format!("FROZEN until {}: {}", whole_seconds(f.until), f.reason));
         let observing = PreflightFault::joined(&seen.snapshot.engine.observing);
         let gate = match &*seen.applying {
-            Applying::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
-            Applying::Error(why) => why.clone(),
+            ApplyState::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
+            ApplyState::Error(why) => why.clone(),
             _ => String::new(),
         };
         let registry = store.registry.url.is_some();

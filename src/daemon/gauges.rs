@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     engine::{
-        decide::Applying,
+        decide::ApplyState,
         snapshot::{Seen, secs},
         trouble,
     },
@@ -204,7 +204,7 @@ pub const GAUGES: &[Gauge] = &[
         sample(&[], switch(&s.snapshot.store.sabakan));
     }),
     leader_gauge("cketerm_approval_waiting", &[], "1 if a change of the definition waits for approval", |s, sample| {
-        sample(&[], flag(matches!(*s.applying, Applying::Approval(..))));
+        sample(&[], flag(matches!(*s.applying, ApplyState::Approval(..))));
     }),
     leader_gauge("cketerm_notices_pending", &["receiver"], "Notices not yet confirmed by the receiver", |s, sample| {
         for (name, receiver) in s.notices.iter() {

@@ -4,9 +4,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    decide::{Applying, decide},
+    decide::{ApplyState, decide},
     publish,
-    registry::{Good, Proposal, QueryState, Registry},
+    registry::{GoodAnswer, Proposal, QueryState, Registry},
     snapshot::{Engine, Leading, Snapshot},
 };
 use crate::{
@@ -68,11 +68,11 @@ fn leading(last_seen: f64) -> Leading {
 /// so a new control plane that is Ready counts as joined. Without Nodes, nothing waits for new control planes.
 pub fn applying_state(
     store: &StoreView,
-    good: &Good,
+    good: &GoodAnswer,
     proposal: Proposal,
     nodes: Option<&[NodeRow]>,
     now: Now,
-) -> Applying {
+) -> ApplyState {
     let mut store = store.clone();
     probe_by_readiness(&mut store);
     // Everything was read just now.
@@ -94,7 +94,7 @@ pub fn applying_state(
         ..Snapshot::default()
     };
     let state = decide(&snap, now).registry;
-    if state != Applying::Applies {
+    if state != ApplyState::Applies {
         return state;
     }
     snap.engine = Engine::default();

@@ -209,7 +209,7 @@ pub(crate) fn remember(
                     None
                 }
                 Some(Verdict::Held { hold, retry_after: None }) if refusal(hold) => {
-                    Some(super::decide::held_reason(pod, hold))
+                    Some(super::decide::pod_hold_reason(pod, hold))
                 }
                 _ => None,
             });

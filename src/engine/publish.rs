@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{
-    decide::{Decision, PodVerdict, judge},
+    decide::{Decision, PodVerdict, classify_pod},
     memory::pods_gone,
     snapshot::Snapshot,
 };
@@ -214,7 +214,7 @@ pub(crate) fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Block
     let answers = drain.map(|d| &d.answers);
     let mut left: Vec<Blocker> = Vec::new();
     for pod in pods.pods.values() {
-        let why = match judge(pod, definition.cluster.eviction(id.queue), &snap.kube) {
+        let why = match classify_pod(pod, definition.cluster.eviction(id.queue), &snap.kube) {
             PodVerdict::Ignore => continue,
             PodVerdict::Protected { job } => PodHold::Job { job },
             PodVerdict::Terminating => {

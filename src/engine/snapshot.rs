@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    decide::{Applying, AutoRepair},
+    decide::{ApplyState, AutoRepair},
     metal3::Metal3,
     notices::Receivers,
     preflight_fault::PreflightFault,
@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub etcd: Arc<EtcdView>,
     /// Memory of entries in progress. It is a cache of observations: a new leader begins with none.
     pub work: BTreeMap<EntryId, Work>,
-    /// Effects under way, by machine (Node name, else address): at most one for each machine.
+    /// Effects under way, at most one for each key: a machine (Node name, else address), or for example a health check.
     pub in_flight: BTreeMap<String, InFlight>,
     /// Owner records of other leases, by Node name: the lease, and the boot-time seconds at which this engine first saw
     /// it there.
@@ -396,7 +396,7 @@ pub struct Seen {
     /// Nodes that stay cordoned after their entry is gone, by Node name.
     pub orphans: Arc<BTreeMap<String, Reason>>,
     /// State of applying the definition that is generated from the registry.
-    pub applying: Arc<Applying>,
+    pub applying: Arc<ApplyState>,
     /// State of automatic repair.
     pub auto_repair: Arc<AutoRepair>,
     /// The leader's state of the receivers of notices.

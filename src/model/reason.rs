@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{attention::Attention, sentence::DONE_ORDERED};
 use super::{attempt::Ended, cketerm_records::Verb, entry::EntryId};
 
-/// Maximum number of nodes that a reason names. A number beside them is the total.
+/// Maximum number of nodes that a reason names. Its `count` is the total.
 pub const MAX_NAMES: usize = 20;
 
 /// Number of backoffs from which a drain counts as stuck: its blocker does not go away by itself.
@@ -123,7 +123,7 @@ pub enum Awaited {
     /// The boot or health check's `true`.
     #[default]
     Check,
-    /// The Node's readiness: an operator's `done` stands for the check.
+    /// The Node's readiness: an operator ordered `done`, so the check does not count.
     NodeReady,
 }
 

@@ -31,7 +31,7 @@ pub struct RepairInput<'a> {
     pub current: Option<&'a Cluster>,
     /// Machines that are off or in transition for a reason that sabakan does not know, by address, with the reason. A
     /// repair could power on a machine that a client holds off (REP-47, I44).
-    pub kept: &'a BTreeMap<String, String>,
+    pub excluded: &'a BTreeMap<String, String>,
     /// The index of the first new entry.
     pub next_index: u64,
 }
@@ -81,7 +81,7 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
         let reason = queued
             .get(address)
             .map(|e| held_reason(e))
-            .or_else(|| input.kept.get(address).cloned())
+            .or_else(|| input.excluded.get(address).cloned())
             .or_else(|| skip_if_young(machine, input, &rebooting, &members));
         match reason {
             Some(why) => plan.skipped.push(skip(machine, why)),

@@ -254,7 +254,7 @@ fn automatic_repair_adds_the_same_repairs_as_cke() {
             repairs: &repairs,
             reboots: &reboots,
             current: Some(&current),
-            kept: &BTreeMap::new(),
+            excluded: &BTreeMap::new(),
             next_index: 0,
         });
         let actual = serde_json::to_value(&planned.entries).unwrap();

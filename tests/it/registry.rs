@@ -6,7 +6,7 @@ use std::time::Duration;
 use cketerm::{
     actions::Operator,
     clock::Clock,
-    engine::{decide::Applying, run::Handle, snapshot::Seen},
+    engine::{decide::ApplyState, run::Handle, snapshot::Seen},
     model::{entry::Stored, kube::NodeRow, repair::RepairStatus},
     sandbox::sabakan::{InjectedFault, State},
     scenario::{Options, Scenario, Stage},
@@ -95,7 +95,7 @@ async fn enabling_creates_the_definition_and_the_machines_join() {
     };
     assert_eq!((roles("cs"), roles("ss")), (40, 20), "as the weights 2 : 1 say");
     site.until("all have joined", |s| s.snapshot.kube.nodes.values().filter(|n| n.ready).count() >= 63).await;
-    site.until("and it is settled", |s| *s.applying == Applying::Settled).await;
+    site.until("and it is settled", |s| *s.applying == ApplyState::Settled).await;
 }
 
 /// The scenario `registry` of the sandbox, at its own size and at another: a rack vanishes and is replaced.
@@ -113,7 +113,7 @@ async fn the_registry_scenario_runs_to_its_end() {
         let approve = async {
             loop {
                 let waits = site.engine.seen().borrow().applying.as_ref().clone();
-                if let Applying::Approval(digest, _) = waits {
+                if let ApplyState::Approval(digest, _) = waits {
                     let _ = site.operator.approve(&digest, None).await;
                 }
                 tokio::time::sleep(Duration::from_secs(5)).await;
@@ -121,7 +121,7 @@ async fn the_registry_scenario_runs_to_its_end() {
         };
         let end = async {
             tokio::time::sleep(Duration::from_mins(5)).await;
-            site.until("settled without the rack", |s| *s.applying == Applying::Settled).await
+            site.until("settled without the rack", |s| *s.applying == ApplyState::Settled).await
         };
         let seen = tokio::select! { seen = end => seen, () = approve => unreachable!() };
         let plan = seen.snapshot.registry.proposal.clone().unwrap();
@@ -134,7 +134,7 @@ async fn the_registry_scenario_runs_to_its_end() {
 #[tokio::test(start_paused = true)]
 async fn an_unhealthy_machine_is_tainted_repaired_and_untainted() {
     let site = Site::new("{enabled: true, spares: 6, repairs: 2}").await;
-    site.until("settled", |s| *s.applying == Applying::Settled).await;
+    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
     let address = site.state("w50", State::Unhealthy);
     site.until("tainted", |s| tainted(s.snapshot.node_of(&address), "unhealthy")).await;
     site.until("queued", |s| s.snapshot.store.repairs.entries.values().any(|e| e.get().unwrap().address == address))
@@ -151,7 +151,7 @@ async fn an_unhealthy_machine_is_tainted_repaired_and_untainted() {
 #[tokio::test(start_paused = true)]
 async fn i42_above_the_cap_no_repair_is_added_and_the_plan_reports_it() {
     let site = Site::new("{enabled: true, repairs: 2}").await;
-    site.until("settled", |s| *s.applying == Applying::Settled).await;
+    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
     for serial in ["w10", "w20", "w30"] {
         site.state(serial, State::Unhealthy);
     }
@@ -164,14 +164,14 @@ async fn i42_above_the_cap_no_repair_is_added_and_the_plan_reports_it() {
 #[tokio::test(start_paused = true)]
 async fn a_retired_control_plane_is_replaced_after_approval_of_exactly_that_change() {
     let site = Site::new("{enabled: true}").await;
-    let seen = site.until("settled", |s| *s.applying == Applying::Settled).await;
+    let seen = site.until("settled", |s| *s.applying == ApplyState::Settled).await;
     let before = control_plane_addresses(&seen);
     let address = site.state("cp2", State::Retiring);
-    let seen = site.until("waits", |s| matches!(*s.applying, Applying::Approval(..))).await;
-    let Applying::Approval(digest, why) = &*seen.applying else { unreachable!() };
+    let seen = site.until("waits", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
+    let ApplyState::Approval(digest, why) = &*seen.applying else { unreachable!() };
     assert!(why.contains(&address), "{why}");
     tokio::time::sleep(Duration::from_mins(5)).await;
-    let seen = site.until("still waits", |s| matches!(*s.applying, Applying::Approval(..))).await;
+    let seen = site.until("still waits", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
     assert_eq!(control_plane_addresses(&seen), before, "nothing without a person");
     site.operator.approve(digest, None).await.unwrap();
     let seen = site
@@ -191,7 +191,7 @@ async fn a_retired_control_plane_is_replaced_after_approval_of_exactly_that_chan
 #[tokio::test(start_paused = true)]
 async fn with_approval_never_control_planes_are_replaced_one_at_a_time() {
     let site = Site::new("{enabled: true}").await;
-    let seen = site.until("settled", |s| *s.applying == Applying::Settled).await;
+    let seen = site.until("settled", |s| *s.applying == ApplyState::Settled).await;
     let before = control_plane_addresses(&seen);
     site.operator.set_policy("approval", "never", None).await.unwrap();
     let gone = [site.state("cp1", State::Retiring), site.state("cp2", State::Retiring)];
@@ -209,23 +209,23 @@ async fn with_approval_never_control_planes_are_replaced_one_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_vanished_rack_is_replaced_after_an_operators_approval() {
     let site = Site::new("{enabled: true, spares: 30}").await;
-    site.until("settled", |s| *s.applying == Applying::Settled).await;
+    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
     // a rack without a control plane: with it and another one, more than 10 % of the nodes vanish
     for rack in [7, 8] {
         site.stage.sandbox.sabakan.rack_gone(rack, &site.stage.sandbox.machines);
     }
-    let seen = site.until("waits", |s| matches!(*s.applying, Applying::Approval(..))).await;
-    let Applying::Approval(digest, why) = &*seen.applying else { unreachable!() };
+    let seen = site.until("waits", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
+    let ApplyState::Approval(digest, why) = &*seen.applying else { unreachable!() };
     assert!(why.contains("lacks 20 of 100"), "{why}");
     site.operator.approve(digest, Some("moved")).await.unwrap();
-    site.until("refilled", |s| members(s) >= 100 && *s.applying == Applying::Settled).await;
+    site.until("refilled", |s| members(s) >= 100 && *s.applying == ApplyState::Settled).await;
     site.until("all run", |s| s.snapshot.kube.nodes.values().filter(|n| n.ready).count() >= 100).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rebooting_machine_that_looks_unreachable_is_not_tainted() {
     let site = Site::new("{enabled: true, notices: 0.5}").await;
-    site.until("settled", |s| *s.applying == Applying::Settled).await;
+    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
     let address = site.stage.sandbox.machines.address_of("w60").unwrap();
     let late = cketerm::sandbox::machines::Behaviour { late_seconds: 60.0, ..Default::default() };
     site.stage.sandbox.machines.behave(&address, late);
@@ -249,7 +249,7 @@ async fn a_rebooting_machine_that_looks_unreachable_is_not_tainted() {
 #[tokio::test(start_paused = true)]
 async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
     let site = Site::new("{enabled: true}").await;
-    site.until("settled", |s| *s.applying == Applying::Settled).await;
+    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
     let before = site.view().await.cluster.unwrap().mod_revision;
     let sabakan = &site.stage.sandbox.sabakan;
     for (how, words) in [
@@ -263,11 +263,11 @@ async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
         (InjectedFault::Silent, "no answer in 60 s"),
     ] {
         sabakan.inject_fault(how.clone());
-        let reported = |s: &Seen| matches!(&*s.applying, Applying::Error(why) if why.contains(words));
+        let reported = |s: &Seen| matches!(&*s.applying, ApplyState::Error(why) if why.contains(words));
         let seen = site.until(words, reported).await;
         assert!(seen.snapshot.registry.members.good.is_some(), "the last good answer is kept");
         sabakan.inject_fault(InjectedFault::None);
-        site.until("well again", |s| *s.applying == Applying::Settled).await;
+        site.until("well again", |s| *s.applying == ApplyState::Settled).await;
     }
     // one machine that cannot be parsed invalidates the whole answer
     let good = sabakan.get("w10").unwrap();
@@ -279,11 +279,11 @@ async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
         sabakan.put(bad);
         site.until(
             words,
-            |s| matches!(&*s.applying, Applying::Error(why) if why.contains(words) && why.contains("w10")),
+            |s| matches!(&*s.applying, ApplyState::Error(why) if why.contains(words) && why.contains("w10")),
         )
         .await;
         sabakan.put(good.clone());
-        site.until("well again", |s| *s.applying == Applying::Settled).await;
+        site.until("well again", |s| *s.applying == ApplyState::Settled).await;
     }
     assert_eq!(site.view().await.cluster.unwrap().mod_revision, before);
 }
@@ -291,10 +291,10 @@ async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_stops_all_changes_until_it_is_removed() {
     let site = Site::new("{enabled: true, repairs: 0, minimum_workers: 90}").await;
-    site.until("settled", |s| *s.applying == Applying::Settled).await;
+    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
     site.operator.hold_registry(true, Some(0), Some("audit")).await.unwrap();
     let address = site.state("w50", State::Unhealthy);
-    let held = |s: &Seen| matches!(&*s.applying, Applying::Waits(why) if why.contains("on hold by ann") && why.contains("audit"));
+    let held = |s: &Seen| matches!(&*s.applying, ApplyState::Waits(why) if why.contains("on hold by ann") && why.contains("audit"));
     site.until("held", held).await;
     assert!(site.operator.approve("0000", None).await.unwrap_err().text.contains("on hold"));
     // bound to the hold that was shown

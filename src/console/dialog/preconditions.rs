@@ -4,7 +4,7 @@ use super::{host, registry};
 use crate::{
     actions::repair_state,
     console::{app::HostId, queries},
-    engine::{decide::Applying, snapshot::Seen},
+    engine::{decide::ApplyState, snapshot::Seen},
     model::entry::EntryId,
     store::{keys::SwitchName, view::Switch},
 };
@@ -26,7 +26,7 @@ pub enum Precondition {
     /// The change that waits for approval.
     Digest(String),
     /// The hold on applying at its `ModRevision` (0 = none), and the plan that was shown.
-    Applying(i64, Option<String>),
+    ApplyState(i64, Option<String>),
     /// A host, and the fields of it that were shown.
     Host(HostId, String),
 }
@@ -73,7 +73,7 @@ impl Precondition {
                 (found.as_ref() != Some(fingerprint))
                     .then(|| format!("host {}/{} changed meanwhile: nothing was done, look again", id.0, id.1))
             }
-            Self::Applying(hold, plan) => {
+            Self::ApplyState(hold, plan) => {
                 if registry::hold_revision(seen) != *hold {
                     return Some("somebody held or resumed applying meanwhile: nothing was done".to_owned());
                 }
@@ -81,7 +81,7 @@ impl Precondition {
                 another.then(|| "the plan changed meanwhile: nothing was done, look again".to_owned())
             }
             Self::Digest(digest) => {
-                let waits = matches!(&*seen.applying, Applying::Approval(d, _) if d == digest);
+                let waits = matches!(&*seen.applying, ApplyState::Approval(d, _) if d == digest);
                 (!waits).then(|| format!("{digest} is no longer pending: nothing was done, look again"))
             }
         }

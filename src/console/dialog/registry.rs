@@ -11,7 +11,7 @@ use crate::{
         event::{Action, RegistryAction},
         registry,
     },
-    engine::{decide::Applying, snapshot::Seen},
+    engine::{decide::ApplyState, snapshot::Seen},
     store::keys::SwitchName,
 };
 
@@ -55,7 +55,7 @@ fn consequences(app: &App) -> Vec<String> {
 
 /// Opens the dialog that approves the pending change.
 pub fn approve(app: &App) -> Result<Dialog, String> {
-    let Applying::Approval(digest, _) = &*app.seen.applying else {
+    let ApplyState::Approval(digest, _) = &*app.seen.applying else {
         return Err("nothing waits for approval".to_owned());
     };
     let title = format!("Approve this change of {}?", app.cluster_label());
@@ -81,9 +81,9 @@ pub fn hold(app: &App, hold: bool) -> Result<Dialog, String> {
     );
     dialog.lines = if hold { vec!["plans are still made and shown".to_owned()] } else { consequences(app) };
     dialog.preconditions = vec![if hold {
-        Precondition::Applying(hold_revision(&app.seen), None)
+        Precondition::ApplyState(hold_revision(&app.seen), None)
     } else {
-        Precondition::Applying(hold_revision(&app.seen), Some(plan(&app.seen)))
+        Precondition::ApplyState(hold_revision(&app.seen), Some(plan(&app.seen)))
     }];
     dialog.why = ReasonPolicy::Optional;
     Ok(dialog)

@@ -22,8 +22,8 @@ use crate::{
         views,
     },
     engine::{
-        decide::Applying,
-        registry::{Basis, Good, Proposal, Proposed, QueryState, Registry},
+        decide::ApplyState,
+        registry::{Basis, GoodAnswer, Proposal, Proposed, QueryState, Registry},
         snapshot::{Seen, Snapshot},
     },
     model::{
@@ -105,7 +105,7 @@ fn registry() -> Registry {
     };
     let answer = serde_json::json!({"data": {"searchMachines": [machine(1, "HEALTHY"), machine(2, "UNREACHABLE")]}});
     let machines = crate::sabakan::machine::read(&answer.to_string()).unwrap();
-    let good = Good { machines: Arc::new(machines), at: 1.0, wall: wall(), asked: wall(), with: (5, 5) };
+    let good = GoodAnswer { machines: Arc::new(machines), at: 1.0, wall: wall(), asked: wall(), with: (5, 5) };
     let field = FieldChange { field: "labels[x]".into(), before: Some("one".into()), after: Some("two".into()) };
     let node = |address: &str, fields: Vec<FieldChange>| NodeChange {
         address: address.into(),
@@ -140,7 +140,7 @@ fn seen(suffix: &str) -> (Arc<Seen>, usize) {
     let parts = (seen.snapshot.clone(), BTreeMap::clone(&seen.reasons), BTreeMap::clone(&seen.orphans));
     let ((snapshot, reasons, orphans), count) = corrupted(&parts, suffix);
     (seen.snapshot, seen.reasons, seen.orphans) = (snapshot, Arc::new(reasons), Arc::new(orphans));
-    seen.applying = Arc::new(Applying::Approval(format!("d1{suffix}"), format!("a rack has gone{suffix}")));
+    seen.applying = Arc::new(ApplyState::Approval(format!("d1{suffix}"), format!("a rack has gone{suffix}")));
     (Arc::new(seen), count)
 }
 

@@ -17,7 +17,7 @@ use crate::{
         update::update,
     },
     engine::{
-        decide::Applying,
+        decide::ApplyState,
         registry::{Basis, Proposal, Proposed, Registry},
         snapshot::Seen,
     },
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Returns a snapshot with this plan and state of applying.
-fn seen(world: &World, outcome: Option<Result<Plan, String>>, applying: Applying) -> Arc<Seen> {
+fn seen(world: &World, outcome: Option<Result<Plan, String>>, applying: ApplyState) -> Arc<Seen> {
     let mut seen = Seen::clone(&world.seen());
     let outcome = outcome.map(|made| {
         made.map(|plan| Proposed {
@@ -71,7 +71,7 @@ fn console(columns: u16, rows: u16, seen: Arc<Seen>) -> App {
     app
 }
 
-fn shown(outcome: Option<Result<Plan, String>>, applying: Applying) -> String {
+fn shown(outcome: Option<Result<Plan, String>>, applying: ApplyState) -> String {
     screen::text(&console(100, 30, seen(&World::usual(), outcome, applying)))
 }
 
@@ -82,9 +82,9 @@ const TOO_FEW_WORKERS: &str =
 /// The all-clear is a promise: if the plan has a warning, the warning is shown instead.
 #[test]
 fn an_unchanged_plan_with_a_warning_shows_the_warning() {
-    let text = shown(Some(Ok(plan(false, &[]))), Applying::Settled);
+    let text = shown(Some(Ok(plan(false, &[]))), ApplyState::Settled);
     assert!(text.contains(ALL_CLEAR) && text.contains("nothing would change"), "{text}");
-    let app = console(100, 30, seen(&World::usual(), Some(Ok(plan(false, &[TOO_FEW_WORKERS]))), Applying::Settled));
+    let app = console(100, 30, seen(&World::usual(), Some(Ok(plan(false, &[TOO_FEW_WORKERS]))), ApplyState::Settled));
     let text = screen::text(&app);
     assert!(!text.contains(ALL_CLEAR), "{text}");
     assert!(text.contains(&format!("! {TOO_FEW_WORKERS}")), "{text}");
@@ -93,7 +93,7 @@ fn an_unchanged_plan_with_a_warning_shows_the_warning() {
     assert_eq!(style, Some(app.config.theme.trouble));
     assert!(lines.iter().all(|(_, style)| *style != app.config.theme.good), "{lines:?}");
     // so are the warnings of a plan that changes something
-    let text = shown(Some(Ok(plan(true, &[TOO_FEW_WORKERS]))), Applying::Applies);
+    let text = shown(Some(Ok(plan(true, &[TOO_FEW_WORKERS]))), ApplyState::Applies);
     assert!(text.contains(TOO_FEW_WORKERS) && text.contains("worker-1 is unhealthy"), "{text}");
 }
 
@@ -101,10 +101,10 @@ fn an_unchanged_plan_with_a_warning_shows_the_warning() {
 #[test]
 fn without_a_plan_the_empty_table_shows_the_reason() {
     for (outcome, applying, expected_text) in [
-        (None, Applying::Error("sabakan answered 500".into()), "sabakan answered 500"),
-        (Some(Err("no template".into())), Applying::Error("no template".into()), "no template"),
-        (None, Applying::Waits("sabakan has not answered yet".into()), "sabakan has not answered yet"),
-        (None, Applying::Disabled("not set up: `cketerm sabakan set-url URL`".into()), "not set up"),
+        (None, ApplyState::Error("sabakan answered 500".into()), "sabakan answered 500"),
+        (Some(Err("no template".into())), ApplyState::Error("no template".into()), "no template"),
+        (None, ApplyState::Waits("sabakan has not answered yet".into()), "sabakan has not answered yet"),
+        (None, ApplyState::Disabled("not set up: `cketerm sabakan set-url URL`".into()), "not set up"),
     ] {
         let text = shown(outcome, applying.clone());
         assert!(text.contains("there is no plan") && !text.contains("nothing would change"), "{applying:?}: {text}");
@@ -158,7 +158,7 @@ fn every_command_of_the_key_table_triggers_its_action() {
 /// The key that is named is the one in force.
 #[test]
 fn the_approval_hint_names_the_bound_key() {
-    let waits = || Applying::Approval("d1".into(), "a rack has gone".into());
+    let waits = || ApplyState::Approval("d1".into(), "a rack has gone".into());
     assert!(shown(Some(Ok(plan(true, &[]))), waits()).contains("waits for approval of d1 (key Y): a rack has gone"));
     for (keys, expected_text) in
         [(vec!["f9".to_owned()], "of d1 (key f9): a rack"), (Vec::new(), "of d1: a rack has gone")]
@@ -181,7 +181,7 @@ fn resuming_the_registry_expires_when_the_hold_or_the_plan_changes() {
         let mut world = World::usual();
         let hold = Hold { who: Who { user: "ann".into(), ..Who::default() }, at: wall(), reason: None };
         world.store.registry.hold = Some(stored("hold", revision, hold));
-        seen(&world, plan, Applying::Settled)
+        seen(&world, plan, ApplyState::Settled)
     };
     let before = held(30, Some(Ok(plan(true, &[]))));
     let mut another = Seen::clone(&before);
@@ -210,7 +210,7 @@ fn resuming_the_registry_expires_when_the_hold_or_the_plan_changes() {
 fn a_constraint_is_selected_and_its_value_validated() {
     let world = World::usual();
     let open = || {
-        let mut app = console(80, 24, seen(&world, None, Applying::Settled));
+        let mut app = console(80, 24, seen(&world, None, ApplyState::Settled));
         press(&mut app, "S");
         app
     };
@@ -237,7 +237,7 @@ fn a_constraint_is_selected_and_its_value_validated() {
     let mut app = open();
     let mut other = World::usual();
     other.store.constraints = Some(stored("/cke/constraints", 77, Constraints::default()));
-    update(&mut app, Event::Seen(seen(&other, None, Applying::Settled)));
+    update(&mut app, Event::Seen(seen(&other, None, ApplyState::Settled)));
     let expired = app.dialog.as_ref().and_then(|d| d.expired.clone()).unwrap_or_default();
     assert!(expired.contains("somebody set a constraint meanwhile"), "{expired}");
 }
@@ -245,11 +245,11 @@ fn a_constraint_is_selected_and_its_value_validated() {
 /// Automatic repair can be enabled and disabled too.
 #[test]
 fn automatic_repair_has_a_key_of_its_own() {
-    let mut app = console(100, 30, seen(&World::usual(), None, Applying::Settled));
+    let mut app = console(100, 30, seen(&World::usual(), None, ApplyState::Settled));
     assert_eq!(press(&mut app, "M enter y"), registering(RegistryAction::AutoRepair(false), None));
     let mut world = World::usual();
     world.store.auto_repair = Switch { raw: Some("true".into()), mod_revision: 5 };
-    let mut app = console(100, 30, seen(&world, None, Applying::Settled));
+    let mut app = console(100, 30, seen(&world, None, ApplyState::Settled));
     press(&mut app, "M");
     assert!(screen::text(&app).contains("! maximum-repair-queue-entries is 0"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, "enter y"), registering(RegistryAction::AutoRepair(true), None));
@@ -259,7 +259,7 @@ fn automatic_repair_has_a_key_of_its_own() {
 #[test]
 fn a_long_error_is_truncated_with_a_mark_and_shown_in_full_below() {
     let why = format!("the definition cannot be read: {}the very end", "nodes[3] has no address, ".repeat(12));
-    let app = console(80, 40, seen(&World::usual(), None, Applying::Error(why)));
+    let app = console(80, 40, seen(&World::usual(), None, ApplyState::Error(why)));
     let lines = crate::console::views::registry_lines(&app, 80);
     assert!(lines[1].0.ends_with('~') && lines[1].0.len() <= 80, "{lines:?}");
     let text = screen::text(&app);
@@ -273,7 +273,7 @@ fn a_long_error_is_truncated_with_a_mark_and_shown_in_full_below() {
 #[ignore = "a measurement"]
 fn a_frame_of_five_thousand_changed_nodes_costs_one_screenful() {
     let with = |count: usize| {
-        let mut seen = Seen::clone(&seen(&World::usual(), Some(Ok(plan(true, &[]))), Applying::Applies));
+        let mut seen = Seen::clone(&seen(&World::usual(), Some(Ok(plan(true, &[]))), ApplyState::Applies));
         let nodes = (0..count).map(|i| NodeChange {
             address: format!("10.7.{}.{}", i / 250, i % 250 + 1),
             control_plane: false,

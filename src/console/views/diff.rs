@@ -11,7 +11,7 @@ use crate::{
         table::{Cell, Column, Row, cut, wrap},
         visible_columns, when,
     },
-    engine::decide::Applying,
+    engine::decide::ApplyState,
     sabakan::change::Kind,
 };
 
@@ -97,17 +97,17 @@ pub(in crate::console) fn summary_lines(app: &App, width: usize) -> Vec<(String,
         messages.push((format!("{}: {}", plan.action, plan.reason), theme.title));
     }
     messages.push(match &*seen.applying {
-        Applying::Off => ("not read yet".to_owned(), theme.muted),
-        Applying::Disabled(why) => (why.clone(), theme.trouble),
-        Applying::Settled if !warnings.is_empty() => ("no changes, but there are warnings:".to_owned(), theme.title),
-        Applying::Settled => ("the definition matches template, constraints and machines".to_owned(), theme.good),
-        Applying::Error(why) => (format!("! {why}; the definition is unchanged"), theme.danger),
-        Applying::Waits(why) => (format!("waits: {why}"), theme.trouble),
-        Applying::Approval(digest, why) => {
+        ApplyState::Off => ("not read yet".to_owned(), theme.muted),
+        ApplyState::Disabled(why) => (why.clone(), theme.trouble),
+        ApplyState::Settled if !warnings.is_empty() => ("no changes, but there are warnings:".to_owned(), theme.title),
+        ApplyState::Settled => ("the definition matches template, constraints and machines".to_owned(), theme.good),
+        ApplyState::Error(why) => (format!("! {why}; the definition is unchanged"), theme.danger),
+        ApplyState::Waits(why) => (format!("waits: {why}"), theme.trouble),
+        ApplyState::Approval(digest, why) => {
             let key = app.config.keymap.key("approve").map(|key| format!(" (key {key})")).unwrap_or_default();
             (format!("! waits for approval of {digest}{key}: {why}"), theme.danger)
         }
-        Applying::Applies => ("the leader applies it".to_owned(), theme.good),
+        ApplyState::Applies => ("the leader applies it".to_owned(), theme.good),
     });
     messages.extend(warnings.iter().map(|warning| (format!("! {warning}"), theme.trouble)));
     let members = &seen.snapshot.registry.members;
@@ -143,13 +143,13 @@ fn empty(app: &App, width: usize) -> Vec<String> {
         return super::no_matches(app, "change");
     }
     let why = match &*app.seen.applying {
-        Applying::Off => Some("not read yet"),
-        Applying::Disabled(why) | Applying::Error(why) | Applying::Waits(why) => Some(why.as_str()),
-        Applying::Settled | Applying::Approval(..) | Applying::Applies => None,
+        ApplyState::Off => Some("not read yet"),
+        ApplyState::Disabled(why) | ApplyState::Error(why) | ApplyState::Waits(why) => Some(why.as_str()),
+        ApplyState::Settled | ApplyState::Approval(..) | ApplyState::Applies => None,
     };
     let first = match (why, registry::proposed(&app.seen), &*app.seen.applying) {
         (Some(_), None, _) => "there is no plan",
-        (Some(_), _, Applying::Error(_)) => "nothing is applied: the last plan may be outdated",
+        (Some(_), _, ApplyState::Error(_)) => "nothing is applied: the last plan may be outdated",
         _ => "nothing would change",
     };
     let messages = why.into_iter().map(str::to_owned).chain(warnings(app).iter().map(|w| format!("! {w}")));

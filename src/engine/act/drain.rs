@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::{
-        decide::{Guard, previewed},
+        decide::{Guard, preview_result},
         snapshot::{EffectOutcome, StaleCause, secs},
     },
     kubernetes::{NodeEvent, Release, WriteError},
@@ -110,7 +110,7 @@ impl Actor {
         unprotected: &BTreeSet<String>,
     ) -> Result<EffectOutcome, Stop> {
         let answers = self.send_evictions(guard, decided, &pods, true).await?;
-        Ok(EffectOutcome::Previewed(previewed(&pods, unprotected, &answers)))
+        Ok(EffectOutcome::Previewed(preview_result(&pods, unprotected, &answers)))
     }
 
     /// Sends all evictions and deletions together; returns once all have answered.

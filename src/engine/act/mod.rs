@@ -183,9 +183,6 @@ impl Actor {
         if let Some((id, revision)) = guard.entry {
             compares.push((keys.entry(id), revision));
         }
-        if let Some((key, revision)) = &guard.attempt {
-            compares.push((key.clone(), *revision));
-        }
         if let Some(cluster) = guard.cluster {
             compares.push((keys.cluster(), cluster));
         }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use super::{Actor, SHOWN_WITHIN, Stop, audit_intent::write_result};
 use crate::{
     engine::{
-        decide::{Apply, Guard, Registering, auto_repair_plan, compares, machines_held_by_hosts, unwritten},
+        decide::{Apply, Guard, RegistryEffect, auto_repair_plan, compares, machines_held_by_hosts, unwritten},
         registry::{Basis, sync},
         snapshot::{EffectOutcome, StaleCause},
     },
@@ -28,10 +28,10 @@ const REPAIRS_AT_ONCE: usize = 60;
 const APPROVALS_AT_ONCE: usize = 50;
 
 impl Actor {
-    pub(super) async fn register(&self, decided: Duration, what: Registering) -> Result<EffectOutcome, Stop> {
+    pub(super) async fn register(&self, decided: Duration, what: RegistryEffect) -> Result<EffectOutcome, Stop> {
         match what {
-            Registering::Apply(apply) => self.apply(decided, *apply).await,
-            Registering::DropApprovals(outdated) => {
+            RegistryEffect::Apply(apply) => self.apply(decided, *apply).await,
+            RegistryEffect::DropApprovals(outdated) => {
                 // The next pass deletes the others.
                 let outdated = &outdated[..outdated.len().min(APPROVALS_AT_ONCE)];
                 let permit = self.permit(&Guard::default(), decided)?;
@@ -51,8 +51,8 @@ impl Actor {
                 };
                 self.commit(&permit, change).await.map(|_| EffectOutcome::Done)
             }
-            Registering::AddRepairs => self.add_repairs(decided).await,
-            Registering::Describe { node, description } => self.describe(decided, &node, &description).await,
+            RegistryEffect::AddRepairs => self.add_repairs(decided).await,
+            RegistryEffect::Describe { node, description } => self.describe(decided, &node, &description).await,
         }
     }
 

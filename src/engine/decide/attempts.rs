@@ -3,7 +3,7 @@
 
 use super::{
     Effect, Guard, Pass,
-    entry_context::{EntryContext, EntryKind, Task},
+    entry_context::{CommandSpec, EntryContext, EntryKind},
     recheck::Recheck,
 };
 use crate::{
@@ -37,7 +37,7 @@ const KILL_SECONDS: f64 = 5.0;
 ///
 /// While this engine has the command in flight, the result is infinity. A command of a dead leader may run until TTL +
 /// TTL/12 + its bound + 5 s after this engine won the lock (SAF-16).
-pub(super) fn may_still_run(snap: &Snapshot, attempt: &Attempt, now: Now) -> Option<f64> {
+pub(super) fn may_run_until(snap: &Snapshot, attempt: &Attempt, now: Now) -> Option<f64> {
     if !attempt.open() {
         return None;
     }
@@ -79,12 +79,12 @@ pub(super) fn has_entry(snap: &Snapshot, id: EntryId) -> bool {
 }
 
 /// Reports whether a command of this entry may have changed its machine. A repair's success command does not count.
-pub(super) fn commanded(snap: &Snapshot, id: EntryId) -> bool {
+pub(super) fn any_command_began(snap: &Snapshot, id: EntryId) -> bool {
     snap.store.attempts_of(id).filter_map(Stored::get).any(|a| a.began() && !a.success)
 }
 
 /// Result of a command over all of its tries.
-pub(super) enum AttemptState<'s> {
+pub(super) enum CommandState<'s> {
     /// No attempt is recorded. If the command ran at all, another program ran it.
     NoAttempt,
     /// The outcome is unknown and will stay unknown.
@@ -102,9 +102,9 @@ impl<'a> Pass<'a> {
     pub(super) fn attempts_for(
         &self,
         id: EntryId,
-        task: Task<'_>,
+        command_spec: CommandSpec<'_>,
     ) -> impl DoubleEndedIterator<Item = &'a Stored<Attempt>> + use<'a> {
-        let (step, success) = (task.step, task.success);
+        let (step, success) = (command_spec.step, command_spec.success);
         let snap = self.snap;
         snap.store
             .attempts_of(id)
@@ -125,19 +125,19 @@ impl<'a> Pass<'a> {
             return None;
         }
         let disabled = || (!self.switch(ctx.queue()).enabled()).then_some(Reason::QueueDisabled);
-        self.barred(ctx).or_else(|| self.on_hold(ctx)).or_else(disabled)
+        self.command_window_blocker(ctx).or_else(|| self.on_hold(ctx)).or_else(disabled)
     }
 
     /// Returns an attempt of this entry whose command may still run, and the boot time until which it may.
     pub(super) fn running_attempt(&self, id: EntryId) -> Option<(&'a Attempt, f64)> {
         let snap = self.snap;
         let mut attempts = snap.store.attempts_of(id).filter_map(Stored::get);
-        attempts.find_map(|a| may_still_run(snap, a, self.now).map(|until| (a, until)))
+        attempts.find_map(|a| may_run_until(snap, a, self.now).map(|until| (a, until)))
     }
 
     /// Returns the reason for an attempt whose command may still run. Until it has ended, the machine gets no further
     /// effect.
-    pub(super) fn running(&mut self, open: &Attempt, until: f64) -> Reason {
+    pub(super) fn running_reason(&mut self, open: &Attempt, until: f64) -> Reason {
         if until.is_finite() {
             self.wake_at(until);
             let at = after(self.now.wall, self.seconds_until(until));
@@ -148,49 +148,53 @@ impl<'a> Pass<'a> {
 
     /// Returns the result of a command over all leaders. Tries are counted from the stored attempts, never from memory
     /// (I25).
-    pub(super) fn attempt_state(&self, id: EntryId, task: Task<'_>) -> AttemptState<'a> {
-        let Some(attempt) = self.attempts_for(id, task).next_back().and_then(Stored::get) else {
-            return AttemptState::NoAttempt;
+    pub(super) fn command_state(&self, id: EntryId, command_spec: CommandSpec<'_>) -> CommandState<'a> {
+        let Some(attempt) = self.attempts_for(id, command_spec).next_back().and_then(Stored::get) else {
+            return CommandState::NoAttempt;
         };
-        let Some(outcome) = attempt.outcome.as_ref() else { return AttemptState::Unknown(attempt) };
+        let Some(outcome) = attempt.outcome.as_ref() else { return CommandState::Unknown(attempt) };
         // An earlier entry with the same index ended with this attempt, and somebody wrote the entry back.
         if attempt.done_by.is_some() {
-            return AttemptState::Unknown(attempt);
+            return CommandState::Unknown(attempt);
         }
         if attempt.succeeded() {
-            return AttemptState::Succeeded(outcome);
+            return CommandState::Succeeded(outcome);
         }
         if matches!(outcome.end, Ended::Unknown(_)) {
-            return AttemptState::Unknown(attempt);
+            return CommandState::Unknown(attempt);
         }
         let lease = self.snap.engine.lease;
         let counted = |a: &&Attempt| !a.withheld() && (!on(Mutation::RetriesInMemory) || a.lease == lease);
-        let tries = self.attempts_for(id, task).filter_map(Stored::get).filter(counted).count();
-        let exhausted = u32::try_from(tries).unwrap_or(u32::MAX) >= task.tries || attempt.ordered_by.is_some();
-        if exhausted && !attempt.withheld() { AttemptState::Failed(outcome) } else { AttemptState::TriesLeft(outcome) }
+        let tries = self.attempts_for(id, command_spec).filter_map(Stored::get).filter(counted).count();
+        let exhausted = u32::try_from(tries).unwrap_or(u32::MAX) >= command_spec.tries || attempt.ordered_by.is_some();
+        if exhausted && !attempt.withheld() { CommandState::Failed(outcome) } else { CommandState::TriesLeft(outcome) }
     }
 
     /// Honours an operator's `retry`: runs one more command, whatever the number of tries.
-    pub(super) fn retry_ordered(&mut self, ctx: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
+    pub(super) fn retry_ordered(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Option<Reason> {
         let order = self.order_of(ctx, Verb::Retry)?.clone();
-        let reason = Reason::Working { phase: format!("running {} again, as ordered", task.name) };
-        self.run_again(ctx, task, Some(order)).or(Some(reason))
+        let reason = Reason::Working { phase: format!("running {} again, as ordered", command_spec.name) };
+        self.plan_next_command(ctx, command_spec, Some(order)).or(Some(reason))
     }
 
     /// Runs the further tries that the definition allows: `command_retries` commands, `command_interval` apart. Each
     /// follows a recorded outcome of the one before. A command of unknown outcome never runs again by itself (I25).
-    pub(super) fn retry_by_definition(&mut self, ctx: EntryContext<'a>, task: Task<'a>) -> Option<Reason> {
-        let last = self.attempts_for(ctx.id, task).next_back()?.get()?;
+    pub(super) fn retry_by_definition(
+        &mut self,
+        ctx: EntryContext<'a>,
+        command_spec: CommandSpec<'a>,
+    ) -> Option<Reason> {
+        let last = self.attempts_for(ctx.id, command_spec).next_back()?.get()?;
         if on(Mutation::SecondRun) && last.open() {
-            return self.run_again(ctx, task, None);
+            return self.plan_next_command(ctx, command_spec, None);
         }
-        let AttemptState::TriesLeft(outcome) = self.attempt_state(ctx.id, task) else { return None };
+        let CommandState::TriesLeft(outcome) = self.command_state(ctx.id, command_spec) else { return None };
         // While the queue is disabled, no command runs except the success command, which ends a repair.
-        if !task.success && !self.switch(ctx.queue()).enabled() {
+        if !command_spec.success && !self.switch(ctx.queue()).enabled() {
             return None;
         }
         // A withheld command did nothing to the machine, so the next try need not wait for `command_interval`.
-        let again = after(outcome.at, if last.withheld() { WITHHELD_RETRY_SECONDS } else { task.interval });
+        let again = after(outcome.at, if last.withheld() { WITHHELD_RETRY_SECONDS } else { command_spec.interval });
         let reason = Reason::CommandFailed {
             end: outcome.end.clone(),
             stderr: outcome.stderr.clone(),
@@ -205,30 +209,30 @@ impl<'a> Pass<'a> {
         if last.began() && !checked {
             return Some(reason);
         }
-        self.run_again(ctx, task, None).or(Some(reason))
+        self.plan_next_command(ctx, command_spec, None).or(Some(reason))
     }
 
-    /// Plans the next command, or returns the reason why it may not run now.
-    pub(super) fn run_again(
+    /// Plans the next command and returns `None`, or returns the reason why it may not run now.
+    pub(super) fn plan_next_command(
         &mut self,
         ctx: EntryContext<'a>,
-        task: Task<'a>,
+        command_spec: CommandSpec<'a>,
         order: Option<Stored<Order>>,
     ) -> Option<Reason> {
-        if let Some(reason) = self.paused(ctx.id, task.name) {
+        if let Some(reason) = self.paused(ctx.id, command_spec.name) {
             return Some(reason);
         }
         let node = self.node_of(ctx);
         // The success command ends a repair, and repairs end while the queue is disabled too.
-        let drained = !task.success && self.needs_drain(ctx);
-        let barred = if task.success {
-            self.program_missing(task.argv)
+        let drained = !command_spec.success && self.needs_drain(ctx);
+        let barred = if command_spec.success {
+            self.program_missing(command_spec.argv)
         } else if !self.switch(ctx.queue()).enabled() {
             Some(Reason::QueueDisabled)
         } else {
             let mismatch = || self.wrong_node(ctx, node.map(AsRef::as_ref));
             let unhealthy = || self.others_unhealthy(ctx);
-            let barred = self.stale_for(ctx).or_else(|| self.barred(ctx));
+            let barred = self.stale_for(ctx).or_else(|| self.command_window_blocker(ctx));
             barred.or_else(|| self.no_command(ctx)).or_else(mismatch).or_else(unhealthy)
         };
         if barred.is_some() {
@@ -245,19 +249,19 @@ impl<'a> Pass<'a> {
         {
             return Some(gate);
         }
-        if !task.success
+        if !command_spec.success
             && let Err(barred) = self.check_etcd_before_power(ctx)
         {
             return Some(barred);
         }
-        let before = self.attempts_for(ctx.id, task).next_back();
+        let before = self.attempts_for(ctx.id, command_spec).next_back();
         let forced = before.and_then(Stored::get).is_some_and(|before| before.forced);
-        let fresh = match self.recheck(ctx, node.filter(|_| !task.success), drained, forced) {
+        let fresh = match self.recheck(ctx, node.filter(|_| !command_spec.success), drained, forced) {
             Recheck::Allows(fresh) => fresh,
             Recheck::Pending(reason) | Recheck::Waits(reason) => return Some(reason),
         };
         let found = fresh.as_ref().and_then(|f| f.node.as_deref());
-        let mut attempt = self.next_attempt(ctx, task, found.or(node.map(AsRef::as_ref)));
+        let mut attempt = self.next_attempt(ctx, command_spec, found.or(node.map(AsRef::as_ref)));
         attempt.forced = forced;
         attempt.ordered_by = order.as_ref().and_then(Stored::get).map(|o| {
             let why = o.reason.as_ref().map_or_else(String::new, |r| format!(": {r}"));
@@ -266,11 +270,13 @@ impl<'a> Pass<'a> {
         // An ordered command that was withheld is still the order of the same operator.
         let withheld = before.and_then(Stored::get).filter(|a| a.withheld());
         attempt.ordered_by = attempt.ordered_by.or_else(|| withheld.and_then(|a| a.ordered_by.clone()));
-        let folded = self.folded(ctx.id, task, order.is_some());
+        let folded = self.folded(ctx.id, command_spec, order.is_some());
         let folded_counts = folded.iter().filter_map(Stored::get).map(|a| a.folded.saturating_add(1));
         attempt.folded = folded_counts.fold(0, u32::saturating_add);
-        let guard = if task.success { Guard::of_entry(ctx.id, ctx.mod_revision) } else { self.disruption_guard(ctx) };
-        let effect = Effect::RunAgain { entry: ctx.owned(), fresh, before: before.cloned(), folded, order, attempt };
+        let guard =
+            if command_spec.success { Guard::of_entry(ctx.id, ctx.mod_revision) } else { self.disruption_guard(ctx) };
+        let effect =
+            Effect::RunAgain { entry: ctx.queue_entry(), fresh, before: before.cloned(), folded, order, attempt };
         self.plan(ctx.machine, Some(ctx.id), guard, effect);
         None
     }
@@ -281,18 +287,18 @@ impl<'a> Pass<'a> {
     /// * Withheld attempts, which never count. The entry's first attempt stays, because taking a drain back depends on
     ///   it.
     /// * Old attempts, if an operator orders the next one. After such an order the definition allows no further try
-    ///   ([`Pass::attempt_state`]). As many attempts as the definition allows stay nevertheless: a program that counts
+    ///   ([`Pass::command_state`]). As many attempts as the definition allows stay nevertheless: a program that counts
     ///   the keys would otherwise run the command again. An attempt goes only if a newer one holds the same facts about
     ///   the machine ([`Attempt::is_covered_by`]).
-    fn folded(&self, id: EntryId, task: Task<'_>, ordered: bool) -> Vec<Stored<Attempt>> {
+    fn folded(&self, id: EntryId, command_spec: CommandSpec<'_>, ordered: bool) -> Vec<Stored<Attempt>> {
         let first = self.snap.store.attempts_of(id).next().and_then(Stored::get).map(|a| a.number);
-        let all = self.attempts_for(id, task).filter(|s| s.get().is_some_and(|a| Some(a.number) != first));
+        let all = self.attempts_for(id, command_spec).filter(|s| s.get().is_some_and(|a| Some(a.number) != first));
         let all: Vec<_> = all.collect();
         let withheld = |s: &&&Stored<Attempt>| s.get().is_some_and(Attempt::withheld);
         let mut folded: Vec<Stored<Attempt>> = all.iter().filter(withheld).map(|s| Stored::clone(s)).collect();
         if ordered {
             let counted: Vec<_> = all.iter().filter(|s| !withheld(s)).collect();
-            let tries = usize::try_from(task.tries).unwrap_or(usize::MAX);
+            let tries = usize::try_from(command_spec.tries).unwrap_or(usize::MAX);
             let (old, kept) = counted.split_at(counted.len().saturating_sub(tries.max(MAX_KEPT_TRIES)));
             let is_covered = |a: &Attempt| kept.iter().filter_map(|s| s.get()).any(|newer| a.is_covered_by(newer));
             folded.extend(old.iter().filter(|s| s.get().is_some_and(is_covered)).map(|s| Stored::clone(s)));
@@ -313,11 +319,16 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the attempt that is written before the command starts.
-    pub(super) fn next_attempt(&self, ctx: EntryContext<'_>, task: Task<'_>, node: Option<&NodeRow>) -> Attempt {
+    pub(super) fn next_attempt(
+        &self,
+        ctx: EntryContext<'_>,
+        command_spec: CommandSpec<'_>,
+        node: Option<&NodeRow>,
+    ) -> Attempt {
         // Number by key, so that an attempt that cannot be read is not overwritten.
         let all = self.snap.store.attempts.range((ctx.id, 0)..=(ctx.id, u32::MAX));
         let number = all.into_iter().next_back().map_or(1, |((_, last), _)| last.saturating_add(1));
-        let mut argv = task.argv.to_vec();
+        let mut argv = command_spec.argv.to_vec();
         argv.push(ctx.address.to_owned());
         let (machine_type, operation) = match ctx.kind {
             EntryKind::Reboot(_) => (None, None),
@@ -327,8 +338,8 @@ impl<'a> Pass<'a> {
             id: attempt_id(ctx.id, number),
             entry: ctx.id,
             number,
-            step: task.step,
-            success: task.success,
+            step: command_spec.step,
+            success: command_spec.success,
             machine_type,
             operation,
             address: ctx.address.to_owned(),
@@ -337,7 +348,7 @@ impl<'a> Pass<'a> {
             lease: self.snap.engine.lease,
             host: self.snap.engine.host.clone(),
             argv,
-            bound_seconds: task.bound,
+            bound_seconds: command_spec.bound,
             boot_id: None,
             not_ready: false,
             node_uid: node.map(|n| n.uid.clone()),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Effect, Guard, Pass, Registering};
+use super::{Effect, Guard, Pass, RegistryEffect, gates::STALE};
 use crate::{
-    engine::registry::Good,
+    engine::registry::GoodAnswer,
     model::{
         entry::Stored,
         kube::{HOSTS_SOURCE, KubeView},
@@ -41,14 +41,14 @@ impl Pass<'_> {
         let store = &self.snap.store;
         self.out.auto_repair = self.auto_repair();
         let has_repairs = self.out.auto_repair.off.is_none() && !self.out.auto_repair.plan.entries.is_empty();
-        let fresh = self.boot() - store.last_seen <= 10.0;
+        let fresh = self.monotonic_now() - store.last_seen <= STALE;
         if !has_repairs || !fresh || !self.leading() {
             return;
         }
         self.out.auto_repair.asks_again =
-            self.snap.registry.broken.good.as_ref().is_none_or(|good| self.boot() - good.at > MAX_ANSWER_AGE);
+            self.snap.registry.broken.good.as_ref().is_none_or(|good| self.monotonic_now() - good.at > MAX_ANSWER_AGE);
         if !self.out.auto_repair.asks_again {
-            self.plan(REPAIRS, None, Guard::default(), Effect::Registry(Registering::AddRepairs));
+            self.plan(REPAIRS, None, Guard::default(), Effect::Registry(RegistryEffect::AddRepairs));
         }
     }
 
@@ -68,18 +68,18 @@ impl Pass<'_> {
         if let Some(why) = &asked.error {
             return off(why.clone());
         }
-        if let Some(reason) = self.not_leading() {
+        if let Some(reason) = self.leadership_blocker() {
             return off(reason.to_string());
         }
         let Some(good) = &asked.good else { return off("sabakan has not answered yet".to_owned()) };
         #[allow(clippy::cast_precision_loss)] // seconds
         let max_age = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
-        let age = self.boot() - good.at;
+        let age = self.monotonic_now() - good.at;
         if age > max_age {
             return off(format!("sabakan's last answer is {age:.0} s old"));
         }
-        let kept = machines_held_by_hosts(&self.snap.kube, self.boot());
-        match kept.and_then(|kept| auto_repair_plan(store, good, kept, &self.snap.kube)) {
+        let excluded = machines_held_by_hosts(&self.snap.kube, self.monotonic_now());
+        match excluded.and_then(|excluded| auto_repair_plan(store, good, excluded, &self.snap.kube)) {
             Ok(plan) => AutoRepair { plan, ..AutoRepair::default() },
             Err(why) => off(why),
         }
@@ -88,12 +88,12 @@ impl Pass<'_> {
 
 /// Returns the plan of automatic repair for an answer and the present queues. The subcommands use the same function.
 ///
-/// `kept` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]); `kube`
+/// `excluded` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]); `kube`
 /// shows which Nodes are Ready.
 pub fn auto_repair_plan(
     store: &StoreView,
-    good: &Good,
-    mut kept: BTreeMap<String, String>,
+    good: &GoodAnswer,
+    mut excluded: BTreeMap<String, String>,
     kube: &KubeView,
 ) -> Result<RepairPlan, String> {
     let with = |s: Option<&Stored<String>>| s.map_or(0, |s| s.mod_revision);
@@ -119,7 +119,7 @@ pub fn auto_repair_plan(
                 "{cause}, and unreachable in sabakan for only {:.0} s of wait-seconds-to-repair-rebooting {wait}",
                 machine.duration
             );
-            kept.entry(machine.address.clone()).or_insert(why);
+            excluded.entry(machine.address.clone()).or_insert(why);
         }
     }
     Ok(plan_repairs(&RepairInput {
@@ -128,7 +128,7 @@ pub fn auto_repair_plan(
         repairs: &repairs,
         reboots: &reboots,
         current: store.definition().map(|d| &d.cluster),
-        kept: &kept,
+        excluded: &excluded,
         next_index,
     }))
 }
@@ -159,7 +159,7 @@ pub fn machines_held_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<Str
     let hosts_source =
         kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.last_seen, source.error.as_ref()));
     match hosts_source {
-        Some((true, hosts_source, _)) if boot - hosts_source <= MAX_HOSTS_AGE => Ok(kept(kube)),
+        Some((true, hosts_source, _)) if boot - hosts_source <= MAX_HOSTS_AGE => Ok(excluded(kube)),
         Some((_, _, Some(why))) => Err(format!("waits for BareMetalHosts, to know which are held off: {why}")),
         Some((true, hosts_source, None)) => Err(format!(
             "waits for BareMetalHosts, to know which are held off: last read {:.0} s ago",
@@ -169,8 +169,8 @@ pub fn machines_held_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<Str
     }
 }
 
-fn kept(kube: &KubeView) -> BTreeMap<String, String> {
-    let mut kept = BTreeMap::new();
+fn excluded(kube: &KubeView) -> BTreeMap<String, String> {
+    let mut excluded = BTreeMap::new();
     for host in kube.hosts.values() {
         let keys: Vec<&str> = host.asked.keys.keys().map(String::as_str).collect();
         let why = if !keys.is_empty() {
@@ -183,7 +183,7 @@ fn kept(kube: &KubeView) -> BTreeMap<String, String> {
             continue;
         };
         let node = host.node_in(kube).map(|(node, _)| node.addresses.iter()).into_iter().flatten();
-        kept.extend(host.addresses.iter().chain(node).map(|address| (address.clone(), why.clone())));
+        excluded.extend(host.addresses.iter().chain(node).map(|address| (address.clone(), why.clone())));
     }
-    kept
+    excluded
 }

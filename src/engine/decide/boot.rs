@@ -28,9 +28,11 @@ impl<'a> Pass<'a> {
             self.renew_owner(ctx, node);
         }
         if !self.leading() {
-            return self.not_leading().unwrap_or_else(|| self.waiting_for_boot(ctx, String::new(), Awaited::Check));
+            return self
+                .leadership_blocker()
+                .unwrap_or_else(|| self.waiting_for_boot(ctx, String::new(), Awaited::Check));
         }
-        let Some(task) = self.task(ctx) else { return self.no_definition() };
+        let Some(command_spec) = self.command_spec(ctx) else { return self.no_definition() };
         if let Some((open, until)) = self.running_attempt(ctx.id) {
             // A command of this leader is waited for. For a command of a dead leader an operator may order `done`
             // (REB-49).
@@ -39,26 +41,26 @@ impl<'a> Pass<'a> {
             {
                 return done.map_or_else(|reason| reason, |end| self.end(ctx, node, end, true));
             }
-            let reason = self.running(open, until);
+            let reason = self.running_reason(open, until);
             return self.with_host_reason(ctx, reason);
         }
         // The end comes first: a machine that has booted is not rebooted again, whatever the result of its command.
-        let attempt = self.attempts_for(ctx.id, task).next_back().and_then(Stored::get);
-        if let Some(reason) = self.finish(ctx, node, attempt) {
+        let attempt = self.attempts_for(ctx.id, command_spec).next_back().and_then(Stored::get);
+        if let Some(reason) = self.try_end_reboot(ctx, node, attempt) {
             return reason;
         }
         if let Some(why) = self.withheld_unwind_reason(ctx) {
             return self.unwind_withheld(ctx, why);
         }
         // An order that has to wait does not delay the boot check.
-        let again = self.retry_ordered(ctx, task).or_else(|| self.retry_by_definition(ctx, task));
+        let again = self.retry_ordered(ctx, command_spec).or_else(|| self.retry_by_definition(ctx, command_spec));
         self.check_boot(ctx);
         let reason = again.unwrap_or_else(|| self.why_not_booted(ctx, attempt));
         self.with_host_reason(ctx, reason)
     }
 
     /// Ends the entry if its conditions are met.
-    fn finish(
+    fn try_end_reboot(
         &mut self,
         ctx: EntryContext<'a>,
         node: Option<&Arc<NodeRow>>,
@@ -125,11 +127,18 @@ impl<'a> Pass<'a> {
     fn check_boot(&mut self, ctx: EntryContext<'a>) {
         let Some(reboot) = self.definition.map(|d| &d.cluster.reboot) else { return };
         let since = ctx.since.unwrap_or(self.now.wall);
-        self.plan_check(ctx.id, ctx.machine, ctx.address, since, reboot, Guard::of_entry(ctx.id, ctx.mod_revision));
+        self.plan_boot_check(
+            ctx.id,
+            ctx.machine,
+            ctx.address,
+            since,
+            reboot,
+            Guard::of_entry(ctx.id, ctx.mod_revision),
+        );
     }
 
     /// Plans one boot check when it is due.
-    pub(super) fn plan_check(
+    pub(super) fn plan_boot_check(
         &mut self,
         id: EntryId,
         machine: &str,

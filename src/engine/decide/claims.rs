@@ -24,10 +24,10 @@ pub(super) struct Claims {
     /// Machines that hold a slot of the repair queue, by address: draining or watching, about to start, or with a
     /// command that may still run.
     pub repairs: BTreeMap<String, EntryId>,
-    /// Machines that an entry of either queue works on, by address.
+    /// All machines in progress, with the entry that claimed each first, by address. The entry may be gone.
     pub machines: HashMap<String, EntryId>,
     /// Machines with a command that may still run although its entry is gone, by address.
-    pub running: BTreeMap<String, EntryId>,
+    pub commands_without_entry: BTreeMap<String, EntryId>,
 }
 
 impl Claims {
@@ -76,7 +76,7 @@ impl Claims {
         let store = &snap.store;
         for ((id, _), stored) in &store.attempts {
             let Some(attempt) = stored.get() else { continue };
-            let may_run = attempts::may_still_run(snap, attempt, now).is_some();
+            let may_run = attempts::may_run_until(snap, attempt, now).is_some();
             // An entry whose machine left the definition goes in this pass, and another one may take its slot in the
             // same pass.
             let is_leaving = id.queue == QueueKind::Reboot
@@ -90,7 +90,7 @@ impl Claims {
                 continue;
             }
             if may_run {
-                self.running.insert(attempt.address.clone(), *id);
+                self.commands_without_entry.insert(attempt.address.clone(), *id);
             }
             let orphaned = attempt.control_plane
                 && snap
@@ -106,7 +106,7 @@ impl Claims {
         }
     }
 
-    /// Adds API servers that another program was rebooting, whose entry is gone, and that have not recovered.
+    /// Adds API servers without an entry: those that another program was rebooting, or ended by `done` but not Ready.
     fn add_orphans_of_other_programs(&mut self, snap: &Snapshot) {
         let Some(definition) = snap.store.definition() else { return };
         for name in &snap.kube.marked {
@@ -143,7 +143,7 @@ impl Claims {
 
     /// Reports whether this machine is under the reboot process. Such machines do not count as unreachable with the
     /// rule `outside-reboots`.
-    pub(super) fn reboots(&self, address: &str) -> bool {
+    pub(super) fn is_rebooting(&self, address: &str) -> bool {
         self.workers.contains_key(address) || self.api_servers.contains_key(address)
     }
 }

@@ -31,12 +31,12 @@ impl<'a> Pass<'a> {
         if self.definition.is_none() || !snap.store.synced {
             return;
         }
-        let unreadable = self.unreadable();
+        let first_unreadable_reboot = self.first_unreadable_reboot();
         for name in &snap.kube.marked {
             let Some(node) = snap.kube.nodes.get(name) else { continue };
             let address = self.address_of(node);
             let owner = node.owner();
-            if let Some(&entry) = self.claims.running.get(&address)
+            if let Some(&entry) = self.claims.commands_without_entry.get(&address)
                 && !attempts::has_live_entry(snap, entry)
             {
                 // Cancelled in mid-command: the orphaned cordon is reported from the first pass on.
@@ -54,7 +54,7 @@ impl<'a> Pass<'a> {
             }
             // CKE's annotation does not name the entry, which may be one that cannot be read. No order can name this
             // node: an operator uncordons it in Kubernetes, or removes the unreadable entry.
-            if let Some(entry) = unreadable.filter(|_| owner.is_none() && node.unschedulable) {
+            if let Some(entry) = first_unreadable_reboot.filter(|_| owner.is_none() && node.unschedulable) {
                 let why = format!("{entry} cannot be read and may be for this node: the cordon stays");
                 self.out.orphans.insert(name.clone(), Reason::InvalidEntry { why });
                 continue;
@@ -67,7 +67,7 @@ impl<'a> Pass<'a> {
                 }
             }
         }
-        self.settle_ended_attempts();
+        self.archive_ended_attempts();
     }
 
     /// Reports whether the record may belong to a later leader. The record has another lease and appeared while this
@@ -83,7 +83,7 @@ impl<'a> Pass<'a> {
     fn claimed(&self, address: &str) -> bool {
         let Some(&id) = self.claims.machines.get(address) else { return false };
         // A machine that is claimed only because of its orphaned cordon does not keep the cordon by that claim.
-        attempts::has_live_entry(self.snap, id) || self.claims.running.contains_key(address)
+        attempts::has_live_entry(self.snap, id) || self.claims.commands_without_entry.contains_key(address)
     }
 
     /// Reports whether the entry is draining, rebooting or watching, or cannot be read.
@@ -105,24 +105,24 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the first entry of the reboot queue that cannot be read. It may be draining or rebooting any machine.
-    fn unreadable(&self) -> Option<EntryId> {
+    fn first_unreadable_reboot(&self) -> Option<EntryId> {
         let broken = self.snap.store.reboots.entries.iter().find(|(_, stored)| stored.get().is_none());
         broken.map(|(index, _)| EntryId::reboot(*index))
     }
 
     /// Reports whether a command ran on the machine for an entry that is gone, and the machine has not recovered since.
-    pub(super) fn is_not_back(&self, node: &Arc<NodeRow>, owner: &Owner) -> bool {
+    pub(super) fn has_not_recovered(&self, node: &Arc<NodeRow>, owner: &Owner) -> bool {
         let id = owner.entry;
         // A repair that stays in the queue has ended or backed off. In both cases its node may be uncordoned.
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
-        let powered = owner.taken_over_rebooting || attempts::commanded(self.snap, id);
+        let command_began = owner.taken_over_rebooting || attempts::any_command_began(self.snap, id);
         if self.is_done_but_not_ready(node, owner) {
             return true;
         }
         !stays
-            && powered
-            && readiness::all_reboots_missing(self.snap, id, Some(node)).is_some()
-            && !self.check_confirms_boot(id, node)
+            && command_began
+            && readiness::missing_proof_of_all_reboots(self.snap, id, Some(node)).is_some()
+            && !self.health_check_confirms_recovery(id, node)
     }
 
     /// Reports whether an operator ordered `done` and the Node is not Ready. It concerns a reboot that another program
@@ -136,7 +136,7 @@ impl<'a> Pass<'a> {
 
     /// Reports whether the health check of a deleted repair shows that its machine has recovered. It takes the place of
     /// the boot id.
-    fn check_confirms_boot(&self, id: EntryId, node: &NodeRow) -> bool {
+    fn health_check_confirms_recovery(&self, id: EntryId, node: &NodeRow) -> bool {
         let answer = self.snap.work.get(&id).and_then(|w| w.check.as_ref());
         id.queue == QueueKind::Repair && node.ready && matches!(answer, Some((_, CheckAnswer::Yes)))
     }
@@ -145,13 +145,13 @@ impl<'a> Pass<'a> {
         let Some(owner) = owner else { return CordonState::Removable };
         let id = owner.entry;
         // A command that was cancelled before it began did nothing to the machine.
-        let powered = attempts::commanded(self.snap, id) || owner.taken_over_rebooting;
-        let powered = powered && !on(Mutation::EarlyUncordon);
+        let command_began = attempts::any_command_began(self.snap, id) || owner.taken_over_rebooting;
+        let command_began = command_began && !on(Mutation::EarlyUncordon);
         let stays_in_queue = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         if self.is_done_but_not_ready(node, owner) && node.unschedulable && !self.has_uncordon_order(id) {
             return CordonState::Kept(Reason::OrphanedCordon { node: node.name.clone(), entry: id });
         }
-        if !powered || stays_in_queue {
+        if !command_began || stays_in_queue {
             return CordonState::Removable;
         }
         // An operator uncordoned the node, or ordered it.
@@ -159,8 +159,8 @@ impl<'a> Pass<'a> {
             return CordonState::Removable;
         }
         let recorded = readiness::is_boot_id_recorded(self.snap, id, node);
-        let back = readiness::all_reboots_missing(self.snap, id, Some(node)).is_none();
-        if (back && recorded) || self.check_confirms_boot(id, node) {
+        let back = readiness::missing_proof_of_all_reboots(self.snap, id, Some(node)).is_none();
+        if (back && recorded) || self.health_check_confirms_recovery(id, node) {
             return CordonState::Removable;
         }
         let attempt = self.snap.store.attempts_of(id).next_back().and_then(Stored::get);
@@ -174,7 +174,7 @@ impl<'a> Pass<'a> {
             let address = attempt.map_or_else(|| self.address_of(node), |a| a.address.clone());
             match id.queue {
                 QueueKind::Reboot if back => {
-                    self.plan_check(id, &node.name, &address, since, &definition.cluster.reboot, Guard::default());
+                    self.plan_boot_check(id, &node.name, &address, since, &definition.cluster.reboot, Guard::default());
                 }
                 QueueKind::Reboot => {}
                 QueueKind::Repair => self.check_health_of_orphan(id, attempt, &address, since),
@@ -239,7 +239,7 @@ impl<'a> Pass<'a> {
 
     /// Moves attempts into history if their entry is gone and their Node is gone or has no record any more. They are
     /// the only proof that a command ran on the machine, so a stale copy of the Node must not decide this (I14).
-    fn settle_ended_attempts(&mut self) {
+    fn archive_ended_attempts(&mut self) {
         let snap = self.snap;
         let mut last = None;
         for ((id, _), stored) in &snap.store.attempts {
@@ -252,7 +252,7 @@ impl<'a> Pass<'a> {
                 .store
                 .attempts_of(*id)
                 .filter_map(Stored::get)
-                .any(|a| attempts::may_still_run(snap, a, self.now).is_some());
+                .any(|a| attempts::may_run_until(snap, a, self.now).is_some());
             let held = snap.node_of(&attempt.address).is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id));
             if open || held {
                 continue;

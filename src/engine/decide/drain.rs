@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Guard, Pass, entry_context::EntryContext, pods::sort, recheck::Recheck};
+use super::{Effect, Guard, Pass, entry_context::EntryContext, pods::classify_pods, recheck::Recheck};
 use crate::{
     engine::snapshot::Work,
     model::{
@@ -42,8 +42,8 @@ impl<'a> Pass<'a> {
             return self.back_off(ctx, reason);
         }
         // The window has ended, or a freeze has begun. The drain unwinds and starts anew when it may (REB-47, I8).
-        if let Some(closed) = self.closed(ctx) {
-            return self.unwind(ctx, closed);
+        if let Some(window_blocker) = self.window_blocker(ctx) {
+            return self.unwind(ctx, window_blocker);
         }
         let planned = self.out.effects.len();
         let waits = self.drain_step(ctx, rules, node, snap.work.get(&ctx.id));
@@ -65,13 +65,13 @@ impl<'a> Pass<'a> {
                 self.back_off(ctx, reason)
             }
             Err(Waits::For(reason)) => {
-                self.wake_at(self.boot() + left + 0.001);
+                self.wake_at(self.monotonic_now() + left + 0.001);
                 reason
             }
         }
     }
 
-    /// Takes the next step of a drain. `Ok` means that the command is next.
+    /// Takes the next step of a drain. `Ok`: the command, or the fresh read before it, is planned.
     fn drain_step(
         &mut self,
         ctx: EntryContext<'a>,
@@ -81,7 +81,7 @@ impl<'a> Pass<'a> {
     ) -> Result<Reason, Waits> {
         // An observer or a new leader knows nothing of this drain yet.
         let (Some(work), true) = (work, self.leading()) else {
-            let reason = self.not_leading().unwrap_or_else(|| Reason::Working { phase: "drains".to_owned() });
+            let reason = self.leadership_blocker().unwrap_or_else(|| Reason::Working { phase: "drains".to_owned() });
             return Err(Waits::For(reason));
         };
         if let Some(stale) = self.stale() {
@@ -90,7 +90,7 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.wrong_node(ctx, node.map(AsRef::as_ref)) {
             return Err(Waits::For(reason));
         }
-        if let Some(other) = self.claims.running.get(ctx.address) {
+        if let Some(other) = self.claims.commands_without_entry.get(ctx.address) {
             return Err(Waits::For(Reason::OutcomeUnknown { attempt: Some(other.to_string()), until: None }));
         }
         if let Some(reason) = self.paused(ctx.id, "the last step") {
@@ -109,7 +109,7 @@ impl<'a> Pass<'a> {
             return Err(Waits::For(stale));
         }
         let force = self.order_of(ctx, Verb::Force);
-        let leaving = sort(pods.pods.values(), rules, &self.snap.kube);
+        let leaving = classify_pods(pods.pods.values(), rules, &self.snap.kube);
         if force.is_none() {
             if leaving.len() > 0 {
                 return Err(self.remove_pods(ctx, node, work, rules, &leaving));
@@ -145,7 +145,7 @@ impl<'a> Pass<'a> {
         };
         // The node went down after this drain began. The record of an entry that is gone keeps its cordon and must stay
         // (I14).
-        if let Some(orphan) = self.foreign_orphan(ctx, node) {
+        if let Some(orphan) = self.orphaned_cordon_of_other_entry(ctx, node) {
             return Err(orphan);
         }
         // Somebody uncordoned the node, so the new cordon is cketerm's, whatever it was before.
@@ -167,7 +167,7 @@ impl<'a> Pass<'a> {
         Err(Reason::Working { phase: "cordons".to_owned() })
     }
 
-    /// Starts the command, after the drain or without one. An API server first leaves the endpoints before a reboot.
+    /// Plans the first command, or the fresh read before it. An API server leaves the endpoints before a reboot.
     /// The rule `all` for unreachable nodes and an unhealthy control plane hold the command back too (REB-34, I6, I7).
     pub(super) fn command(
         &mut self,
@@ -178,7 +178,7 @@ impl<'a> Pass<'a> {
         if let Some(missing) = self.no_command(ctx) {
             return Err(missing);
         }
-        if let Some(barred) = self.barred(ctx) {
+        if let Some(barred) = self.command_window_blocker(ctx) {
             return Err(barred);
         }
         let count_all_nodes = self.policy.unreachable_rule == UnreachableRule::All;
@@ -201,16 +201,16 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.wrong_node(ctx, node.as_deref()) {
             return Err(reason);
         }
-        let Some(task) = self.task(ctx) else { return Err(self.no_definition()) };
+        let Some(command_spec) = self.command_spec(ctx) else { return Err(self.no_definition()) };
         let on_delete = if ctx.is_repair() { Vec::new() } else { self.on_delete_uids() };
         let fresh = match self.recheck(ctx, node.as_ref(), drained.is_some(), force.is_some()) {
             Recheck::Allows(fresh) => fresh,
             Recheck::Pending(reason) => return Ok(reason),
             Recheck::Waits(reason) => return Err(reason),
         };
-        let mut attempt = self.next_attempt(ctx, task, fresh.as_ref().and_then(|f| f.node.as_deref()));
+        let mut attempt = self.next_attempt(ctx, command_spec, fresh.as_ref().and_then(|f| f.node.as_deref()));
         attempt.forced = force.is_some();
-        let effect = Effect::Power { entry: ctx.owned(), fresh, force, on_delete, attempt };
+        let effect = Effect::Power { entry: ctx.queue_entry(), fresh, force, on_delete, attempt };
         self.plan(ctx.machine, Some(ctx.id), self.disruption_guard(ctx), effect);
         let phase = if ctx.is_repair() { "running the repair command" } else { "drained, rebooting" };
         Ok(Reason::Working { phase: phase.to_owned() })
@@ -224,7 +224,7 @@ impl<'a> Pass<'a> {
     /// uncordoned at once (REB-44).
     pub(super) fn back_off(&mut self, ctx: EntryContext<'a>, why: Reason) -> Reason {
         let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
-        let effect = Effect::BackOff { entry: ctx.owned(), cause: why.clone() };
+        let effect = Effect::BackOff { entry: ctx.queue_entry(), cause: why.clone() };
         self.plan(ctx.machine, Some(ctx.id), guard, effect);
         why
     }
@@ -242,7 +242,7 @@ impl<'a> Pass<'a> {
 
     fn plan_unwind(&mut self, ctx: EntryContext<'a>, why: Reason, never_began: Vec<Stored<Attempt>>) -> Reason {
         let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
-        let effect = Effect::Unwind { entry: ctx.owned(), cause: why.clone(), never_began };
+        let effect = Effect::Unwind { entry: ctx.queue_entry(), cause: why.clone(), never_began };
         self.plan(ctx.machine, Some(ctx.id), guard, effect);
         why
     }

@@ -19,10 +19,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// One effect on one machine.
+/// One effect, and the conditions under which it may start.
 #[derive(Clone, Debug, Serialize)]
 pub struct Planned {
-    /// The Node's name, or the address if there is no Node. At most one effect is under way for each.
+    /// Key: a Node's name, else an address, else for example `health of …`. At most one effect is under way for each.
     pub machine: String,
     /// The entry that the effect is for.
     pub entry: Option<EntryId>,
@@ -38,10 +38,8 @@ pub struct Planned {
 pub struct Guard {
     /// The entry and its ModRevision.
     pub entry: Option<(EntryId, i64)>,
-    /// The attempt's key and ModRevision.
-    pub attempt: Option<(String, i64)>,
     /// For effects that start work: `<queue>/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
-    pub start: Option<Start>,
+    pub start: Option<StartRevisions>,
     /// For the removal of a non-member: the revision of `cluster` that lacks the node; 0 = no such key (I28).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<i64>,
@@ -55,7 +53,7 @@ pub struct Guard {
 
 /// `ModRevision`s of the keys that allow work to start; 0 = no such key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Start {
+pub struct StartRevisions {
     /// The queue whose switch is compared.
     pub queue: QueueKind,
     /// `<queue>/disabled`.
@@ -68,7 +66,7 @@ pub struct Start {
     pub policy: i64,
 }
 
-impl Start {
+impl StartRevisions {
     /// Returns the revisions of the live copy.
     pub fn of(queue: QueueKind, store: &StoreView) -> Self {
         let switch = match queue {
@@ -92,8 +90,8 @@ impl Guard {
     }
 
     /// Returns a guard that compares the entry and everything that allows work to start.
-    pub fn starting(id: EntryId, mod_revision: i64, store: &StoreView) -> Self {
-        Self { entry: Some((id, mod_revision)), start: Some(Start::of(id.queue, store)), ..Self::default() }
+    pub fn start_guard(id: EntryId, mod_revision: i64, store: &StoreView) -> Self {
+        Self { entry: Some((id, mod_revision)), start: Some(StartRevisions::of(id.queue, store)), ..Self::default() }
     }
 
     /// Returns the first compared value that has changed in this copy, or `None` if nothing has.
@@ -112,7 +110,7 @@ impl Guard {
             return Some("the cluster definition");
         }
         let was = self.start?;
-        let is = Start::of(was.queue, store);
+        let is = StartRevisions::of(was.queue, store);
         let all = [
             ("the queue's switch", was.switch, is.switch),
             ("the cluster definition", was.cluster, is.cluster),
@@ -261,7 +259,7 @@ pub enum Effect {
         /// Whether to read the pods too, because the Node was drained for this command.
         pods: bool,
     },
-    /// Moves the entry to `rebooting` or `watching`, and runs the command.
+    /// Moves the entry to `rebooting` or `watching`, and runs its first command (reboot command or repair command).
     Power {
         /// The entry before the transition. A repair is at the step whose command runs.
         entry: QueueEntry,
@@ -334,7 +332,7 @@ pub enum Effect {
         uncordon: bool,
         /// Whether `keep-cordoned` is removed too: the cordon is the administrator's now.
         drop_keep: bool,
-        /// The entry whose remaining attempts move into history with it.
+        /// Ended entry whose remaining attempts then move into history.
         settle: Option<EntryId>,
     },
     /// Moves the remaining attempts of an ended entry into history. Its Node is gone or released already.
@@ -350,7 +348,7 @@ pub enum Effect {
         attempt: Option<Stored<Attempt>>,
     },
     /// An action on behalf of the machine registry.
-    Registry(super::Registering),
+    Registry(super::RegistryEffect),
     /// Replaces the addresses of an endpoints object.
     SetEndpoints {
         /// The object before the write.

@@ -17,7 +17,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Waits until this API server's address has left every endpoints object, or is the last one there.
+    /// Plans the removal of this API server's address. `Ok` once no endpoints object has it beside other addresses.
     pub(super) fn leave_endpoints(&mut self, address: &str) -> Result<(), Reason> {
         let source = self.snap.kube.sources.get("endpoints");
         if self.policy.manage_endpoints != ManageEndpoints::Off && !source.is_some_and(|s| s.synced) {
@@ -75,7 +75,7 @@ impl Pass<'_> {
             let desired: BTreeSet<&str> = members
                 .iter()
                 .copied()
-                .filter(|a| current.contains(a) || (!is_leaving(a) && self.answers(a)))
+                .filter(|a| current.contains(a) || (!is_leaving(a) && self.is_serving(a)))
                 .collect();
             if desired != current && !desired.is_empty() {
                 changes.push((row.clone(), desired.into_iter().map(str::to_owned).collect::<Vec<_>>()));
@@ -86,7 +86,7 @@ impl Pass<'_> {
         }
     }
 
-    fn answers(&self, address: &str) -> bool {
+    fn is_serving(&self, address: &str) -> bool {
         let ready = self.snap.node_of(address).is_some_and(|n| n.ready);
         let probed = self.snap.probes.get(address).is_some_and(|p| p.good_since.is_some());
         ready && (probed || self.policy.control_plane_probe == "node")

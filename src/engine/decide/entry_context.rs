@@ -52,7 +52,7 @@ pub(super) enum EntryKind<'a> {
 
 /// Command of the definition, for one entry.
 #[derive(Clone, Copy)]
-pub(super) struct Task<'a> {
+pub(super) struct CommandSpec<'a> {
     /// Name for messages.
     pub name: &'static str,
     pub argv: &'a [String],
@@ -82,7 +82,7 @@ impl EntryContext<'_> {
     }
 
     /// Returns the entry from which the next transition starts: at its step, with the Node's present name.
-    pub(super) fn owned(&self) -> QueueEntry {
+    pub(super) fn queue_entry(&self) -> QueueEntry {
         match self.kind {
             EntryKind::Reboot(entry) => QueueEntry::Reboot(entry.clone()),
             EntryKind::Repair { entry, step, .. } => {
@@ -140,12 +140,12 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the command that does the work: the reboot command, or the command of the repair's step.
-    pub(super) fn task(&self, ctx: EntryContext<'a>) -> Option<Task<'a>> {
+    pub(super) fn command_spec(&self, ctx: EntryContext<'a>) -> Option<CommandSpec<'a>> {
         let cap = self.policy.command_cap_seconds;
         match ctx.kind {
             EntryKind::Reboot(_) => {
                 let reboot = &self.definition?.cluster.reboot;
-                Some(Task {
+                Some(CommandSpec {
                     name: "the reboot command",
                     argv: reboot.reboot_command.as_deref().unwrap_or_default(),
                     bound: reboot.command_bound(cap),
@@ -155,7 +155,7 @@ impl<'a> Pass<'a> {
                     success: false,
                 })
             }
-            EntryKind::Repair { operation, step, .. } => operation.step(step).map(|found| Task {
+            EntryKind::Repair { operation, step, .. } => operation.step(step).map(|found| CommandSpec {
                 name: "the repair command",
                 argv: found.repair_command.as_deref().unwrap_or_default(),
                 bound: found.command_bound(cap),
@@ -268,7 +268,7 @@ impl<'a> Pass<'a> {
 
     /// Returns a reason if an operator holds the entry.
     pub(super) fn on_hold(&self, ctx: EntryContext<'_>) -> Option<Reason> {
-        let hold = self.order(ctx.id, 0, Verb::Hold)?;
+        let hold = self.order(ctx.id, 0, Verb::Hold)?; // a hold is valid for every revision
         Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() })
     }
 
@@ -289,7 +289,7 @@ impl<'a> Pass<'a> {
     /// Returns the reason while the backoff after a failed drain lasts. A `force` order ends the wait.
     pub(super) fn backing_off(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         let (count, until) = ctx.backoff;
-        let forced = self.order(ctx.id, 0, Verb::Force).is_some();
+        let forced = self.order(ctx.id, 0, Verb::Force).is_some(); // valid for every revision
         let until = until.filter(|until| (*until > self.now.wall || on(Mutation::BackoffForEver)) && !forced)?;
         self.wake_at_wall(until);
         if let Some(longer) = self.closed_longer_than(ctx, until) {
@@ -302,7 +302,7 @@ impl<'a> Pass<'a> {
     /// Returns the reason during the pause after a failed effect. Nothing is tried in that time (SAF-12).
     pub(super) fn paused(&mut self, id: EntryId, what: &str) -> Option<Reason> {
         let (until, why) = self.snap.work.get(&id)?.pause.clone()?;
-        if until <= self.boot() {
+        if until <= self.monotonic_now() {
             return None;
         }
         self.wake_at(until);
@@ -311,6 +311,6 @@ impl<'a> Pass<'a> {
 
     /// Returns the whole seconds until a boot time.
     pub(super) fn seconds_until(&self, boot: f64) -> i64 {
-        to_seconds(boot - self.boot())
+        to_seconds(boot - self.monotonic_now())
     }
 }

@@ -62,7 +62,7 @@ impl MemberHosts {
     }
 
     /// Returns the members that this machine hosts.
-    fn on(&self, ctx: EntryContext<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
+    fn members_on(&self, ctx: EntryContext<'_>, etcd: &EtcdView) -> BTreeSet<u64> {
         let here = |id: u64, member: &Member| match self.0.get(&id) {
             Some(host) => host.machine == ctx.machine || host.address == ctx.address,
             // A machine outside the definition.
@@ -73,7 +73,7 @@ impl MemberHosts {
 
     /// Reports whether the list is that of the Kubernetes etcd. The list of cketerm's own store counts only if each
     /// voting member is on a control plane: CKE's store may be another etcd, whose health proves nothing (SAF-24).
-    fn count(&self, etcd: &EtcdView) -> bool {
+    fn is_kubernetes_etcd(&self, etcd: &EtcdView) -> bool {
         match etcd.source {
             Source::Nothing => false,
             Source::Configured => true,
@@ -271,7 +271,7 @@ pub(in crate::engine) fn can_check_quorum(snap: &Snapshot) -> Result<(), String>
         return Ok(());
     }
     let etcd = &snap.etcd;
-    if MemberHosts::of(snap).count(etcd) && !etcd.members.is_empty() && etcd.error.is_none() {
+    if MemberHosts::of(snap).is_kubernetes_etcd(etcd) && !etcd.members.is_empty() && etcd.error.is_none() {
         return Ok(());
     }
     Err(etcd.error.clone().unwrap_or_else(|| "it has no list of etcd's members (cluster_etcd)".to_owned()))
@@ -287,7 +287,7 @@ impl<'a> Pass<'a> {
             return None;
         }
         let etcd = &self.snap.etcd;
-        let own = self.etcd_hosts.on(ctx, etcd);
+        let own = self.etcd_hosts.members_on(ctx, etcd);
         // A worker without a member has no condition.
         if own.is_empty() && !ctx.control_plane() {
             return None;
@@ -306,7 +306,7 @@ impl<'a> Pass<'a> {
             own,
             busy,
             unplaced,
-            counts: self.etcd_hosts.count(etcd),
+            counts: self.etcd_hosts.is_kubernetes_etcd(etcd),
             loss_allowed: self.policy.allow_quorum_loss,
         })
     }
@@ -331,7 +331,7 @@ impl<'a> Pass<'a> {
     pub(super) fn hosts_voting_member(&self, ctx: EntryContext<'_>) -> bool {
         let etcd = &self.snap.etcd;
         let votes = |id: &u64| etcd.members.get(id).is_some_and(|member| !member.learner);
-        !etcd.members.is_empty() && self.etcd_hosts.on(ctx, etcd).iter().any(votes)
+        !etcd.members.is_empty() && self.etcd_hosts.members_on(ctx, etcd).iter().any(votes)
     }
 
     /// Returns the reason why etcd's quorum bars this machine. An observing engine does not query the members and shows
@@ -340,18 +340,18 @@ impl<'a> Pass<'a> {
         if !self.leading() {
             return None;
         }
-        self.quorum(ctx)?.barred(&self.snap.etcd, self.boot())
+        self.quorum(ctx)?.barred(&self.snap.etcd, self.monotonic_now())
     }
 
     /// Returns the guard of an effect that begins to disrupt the machine. The etcd members are checked again with it.
     pub(super) fn disruption_guard(&self, ctx: EntryContext<'_>) -> Guard {
-        Guard { quorum: self.quorum(ctx), ..self.starting(ctx) }
+        Guard { quorum: self.quorum(ctx), ..self.start_guard(ctx) }
     }
 
     /// Returns the guard of a cordon. A new record on a cordon that this entry has already disrupts nothing.
     pub(super) fn cordon_guard(&self, ctx: EntryContext<'_>, node: &NodeRow) -> Result<Guard, Reason> {
         if node.unschedulable && node.owner().is_some_and(|owner| owner.entry == ctx.id) {
-            return Ok(self.starting(ctx));
+            return Ok(self.start_guard(ctx));
         }
         self.etcd_blocker(ctx).map_or_else(|| Ok(self.disruption_guard(ctx)), Err)
     }
@@ -373,7 +373,7 @@ impl<'a> Pass<'a> {
             let since = etcd.reported.is_none_or(|reported| reported.at > moved);
             return if since { Ok(()) } else { Err(asks()) };
         }
-        let Some((from, to)) = quorum.leader_to_move(etcd, self.boot()) else { return Ok(()) };
+        let Some((from, to)) = quorum.leader_to_move(etcd, self.monotonic_now()) else { return Ok(()) };
         let (urls, member) = (from.client_urls.clone(), from.shown().to_owned());
         let effect = Effect::MoveEtcdLeader { member, urls, to: to.0, to_name: to.1.shown().to_owned() };
         self.plan(ctx.machine, Some(ctx.id), self.disruption_guard(ctx), effect);

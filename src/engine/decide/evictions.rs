@@ -7,7 +7,7 @@ use super::{
     Effect, Pass,
     drain::Waits,
     entry_context::EntryContext,
-    pods::{Leaving, held_reason},
+    pods::{Leaving, pod_hold_reason},
     preview::Budgeted,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 
 /// Seconds after the end of its grace period at which a terminating pod counts as stuck (REB-32, I22).
 const TERMINATING_STUCK_SECONDS: f64 = 60.0;
-/// Seconds before a request is sent again that met a replaced pod or was not decided.
+/// Seconds before a request is repeated: after a replaced pod, and after the first undecided answer.
 const RETRY_SECONDS: f64 = 1.0;
 /// Seconds between evictions that a webhook defers without `Retry-After`, and longest backoff of undecided requests
 /// (REB-30, REB-31).
@@ -58,24 +58,24 @@ impl<'a> Pass<'a> {
         leaving: &Leaving<'a>,
     ) -> Waits {
         let drain = &work.drain;
-        let began = drain.taken_over || drain.accepted;
+        let removal_began = drain.taken_over || drain.accepted;
         // A protected running Job is known without a request. The cordon keeps other pods away from the node. Unless
         // pods have left already, the drain backs off at once and the node is uncordoned (REB-25).
         if let Some((pod, job)) = leaving.jobs.first() {
             let blocked = Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() };
-            return if began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
+            return if removal_began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
         }
         let interval = f64::from(i32::try_from(rules.interval).unwrap_or(i32::MAX));
-        if let (false, Some((at, cause))) = (began, &drain.refused) {
+        if let (false, Some((at, cause))) = (removal_began, &drain.refused) {
             if drain.refusals >= rules.tries {
                 return Waits::BackOff(cause.clone());
             }
-            if self.boot() < at + interval {
+            if self.monotonic_now() < at + interval {
                 self.wake_at(at + interval);
                 return Waits::For(cause.clone());
             }
         }
-        if !began
+        if !removal_began
             && !drain.previewed
             && let Some(waits) = self.preview(ctx, node, drain, leaving)
         {
@@ -97,7 +97,7 @@ impl<'a> Pass<'a> {
         }
         if !next.evict.is_empty() || !next.delete.is_empty() {
             let effect = Effect::Evict { evict: next.evict, delete: next.delete, unprotected: unprotected(leaving) };
-            let guard = self.starting(ctx);
+            let guard = self.start_guard(ctx);
             self.plan(&node.name, Some(ctx.id), guard, effect);
         }
         Waits::For(self.remaining_reason(node, leaving, next.held))
@@ -125,13 +125,13 @@ impl<'a> Pass<'a> {
             .or(drain.refused.as_ref().map(|(_, cause)| cause.clone()))
             .unwrap_or_else(|| Reason::Working { phase: "previews".to_owned() });
         if let Some(undecided) = &drain.undecided {
-            let at = undecided.at + pause(undecided.times, undecided.retry_after);
-            if self.boot() < at {
+            let at = undecided.at + retry_delay(undecided.times, undecided.retry_after);
+            if self.monotonic_now() < at {
                 self.wake_at(at);
                 return Some(Waits::For(reason));
             }
         }
-        let guard = self.starting(ctx);
+        let guard = self.start_guard(ctx);
         let effect = Effect::Preview { pods, unprotected: unprotected(leaving) };
         self.plan(&node.name, Some(ctx.id), guard, effect);
         Some(Waits::For(reason))
@@ -152,7 +152,7 @@ impl<'a> Pass<'a> {
             return;
         };
         let wait_until = |next: &mut RemovalPlan, at: f64| {
-            if self.boot() >= at {
+            if self.monotonic_now() >= at {
                 send(next);
             } else {
                 next.wake = Some(next.wake.map_or(at, |w| w.min(at)));
@@ -172,12 +172,12 @@ impl<'a> Pass<'a> {
                     return;
                 }
                 next.held.get_or_insert(failing);
-                wait_until(next, answer.at + pause(answer.undecided, *retry_after));
+                wait_until(next, answer.at + retry_delay(answer.undecided, *retry_after));
                 return;
             }
             Verdict::Held { hold, retry_after } => (hold, *retry_after),
         };
-        next.held.get_or_insert_with(|| held_reason(pod, hold));
+        next.held.get_or_insert_with(|| pod_hold_reason(pod, hold));
         match hold {
             // One or more budgets refuse. In an unprotected namespace the pod is deleted (I18).
             PodHold::Budget { .. } | PodHold::BudgetLag { .. }
@@ -204,7 +204,7 @@ impl<'a> Pass<'a> {
             // (REB-30).
             PodHold::Deferred { .. } => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_SECONDS)),
             // No later try of the eviction can succeed ("any other error" in CKE's rules).
-            PodHold::ManyBudgets { .. } | PodHold::Denied { .. } => next.failed = Some(held_reason(pod, hold)),
+            PodHold::ManyBudgets { .. } | PodHold::Denied { .. } => next.failed = Some(pod_hold_reason(pod, hold)),
             PodHold::Replaced => wait_until(next, answer.at + RETRY_SECONDS),
             // A terminating namespace deletes its pods itself. The other holds are no answers of the API server.
             PodHold::NamespaceTerminating
@@ -225,7 +225,7 @@ impl<'a> Pass<'a> {
             if over >= TERMINATING_STUCK_SECONDS {
                 return Reason::TerminatingStuck { pod: pod.full_name(), since, node_ready: node.ready };
             }
-            self.wake_at(self.boot() + TERMINATING_STUCK_SECONDS - over + 0.01);
+            self.wake_at(self.monotonic_now() + TERMINATING_STUCK_SECONDS - over + 0.01);
         }
         held.filter(|_| !on(Mutation::RefusalUnnamed)).unwrap_or_else(|| {
             if on(Mutation::RefusalUnnamed) {
@@ -248,7 +248,7 @@ fn unprotected(leaving: &Leaving<'_>) -> BTreeSet<String> {
 
 /// Returns the seconds before a request is sent again, after this number of undecided answers in a row (REB-31). They
 /// are 1, 2, 4, 8, 10, or the server's `Retry-After`.
-fn pause(undecided: u32, retry_after: Option<u64>) -> f64 {
+fn retry_delay(undecided: u32, retry_after: Option<u64>) -> f64 {
     let doubled = f64::from(1_u32 << undecided.saturating_sub(1).min(8)) * RETRY_SECONDS;
     seconds(retry_after, doubled.min(DEFERRED_RETRY_SECONDS))
 }

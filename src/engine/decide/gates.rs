@@ -1,6 +1,6 @@
 //! Gates that stop new starts and nothing else. Ends, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
 
-use super::{Pass, entry_context::EntryContext, readiness::probe_missing};
+use super::{Pass, entry_context::EntryContext, readiness::probe_fault};
 use crate::{
     engine::PreflightFault,
     model::{
@@ -17,8 +17,8 @@ use crate::{
 pub(super) const STALE: f64 = 10.0;
 
 impl Pass<'_> {
-    /// Returns the reason if this engine does not lead, or is about to stop leading.
-    pub(super) fn not_leading(&self) -> Option<Reason> {
+    /// Returns the reason why this engine may start nothing. `None` also while another cketerm leads and decides.
+    pub(super) fn leadership_blocker(&self) -> Option<Reason> {
         let engine = &self.snap.engine;
         if engine.leading.is_some() {
             // A preflight that fails in mid-work is no cause to resign, but nothing new starts (SAF-4).
@@ -52,7 +52,7 @@ impl Pass<'_> {
     }
 
     /// Returns a reason if the copy of etcd or Kubernetes is older than 10 s. Each source counts by its own connection
-    /// (SAF-21).
+    /// (SAF-21). Records in `needs_proof` that the Kubernetes caches count in this pass.
     pub(super) fn stale(&self) -> Option<Reason> {
         self.stale_sources(true)
     }
@@ -67,7 +67,7 @@ impl Pass<'_> {
             return None;
         }
         let store = &self.snap.store;
-        if self.boot() - store.last_seen > STALE {
+        if self.monotonic_now() - store.last_seen > STALE {
             return Some(self.stale_since("etcd", store.last_seen, store.error.as_ref()));
         }
         if !kubernetes {
@@ -80,14 +80,14 @@ impl Pass<'_> {
             let mut watched_sources = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
             let error = watched_sources.find_map(|(_, s)| s.error.as_ref());
             // The start of the leadership is a time that does not move.
-            let leading_since = self.snap.engine.leading.as_ref().map_or(self.boot(), |l| l.since);
+            let leading_since = self.snap.engine.leading.as_ref().map_or(self.monotonic_now(), |l| l.since);
             return Some(self.stale_since("kubernetes", leading_since, error));
         }
         let (name, oldest) = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
             .into_iter()
             .filter_map(|name| Some((name, sources.get(name)?)))
             .min_by(|(_, a), (_, b)| a.fresh_as_of.total_cmp(&b.fresh_as_of))?;
-        let late = self.boot() - oldest.fresh_as_of > STALE;
+        let late = self.monotonic_now() - oldest.fresh_as_of > STALE;
         late.then(|| self.stale_since(name, oldest.fresh_as_of, oldest.error.as_ref()))
     }
 
@@ -95,7 +95,7 @@ impl Pass<'_> {
     pub(super) fn stale_pods(&self, node: &str, pods: &NodePods) -> Option<Reason> {
         let error = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref());
         let source = || format!("pods on {node}");
-        (self.boot() - pods.fresh_as_of > STALE).then(|| self.stale_since(&source(), pods.fresh_as_of, error))
+        (self.monotonic_now() - pods.fresh_as_of > STALE).then(|| self.stale_since(&source(), pods.fresh_as_of, error))
     }
 
     /// Returns the reason of a drain whose node's pods are not listed yet.
@@ -104,7 +104,7 @@ impl Pass<'_> {
             return Reason::Working { phase: "listing pods".to_owned() };
         };
         let drain_seconds = seconds_between(ctx.since.unwrap_or(self.now.wall), self.now.wall);
-        self.stale_since(&format!("pods on {node}"), self.boot() - drain_seconds, Some(error))
+        self.stale_since(&format!("pods on {node}"), self.monotonic_now() - drain_seconds, Some(error))
     }
 
     fn stale_since(&self, source: &str, last_seen: f64, error: Option<&String>) -> Reason {
@@ -113,7 +113,7 @@ impl Pass<'_> {
         }
         Reason::Stale {
             source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
-            since: after(self.now.wall, -to_seconds(self.boot() - last_seen)),
+            since: after(self.now.wall, -to_seconds(self.monotonic_now() - last_seen)),
         }
     }
 
@@ -135,7 +135,7 @@ impl Pass<'_> {
             let name = node.node_name();
             while rows.next_if(|(row, _)| row.as_str() < name).is_some() {}
             let down = rows.peek().is_none_or(|(row, node)| row.as_str() != name || !node.ready);
-            if down && !(outside_only && self.claims.reboots(&node.address)) {
+            if down && !(outside_only && self.claims.is_rebooting(&node.address)) {
                 count += 1;
                 if names.len() < MAX_NAMES {
                     names.push(name.to_owned());
@@ -155,7 +155,7 @@ impl Pass<'_> {
     /// Returns the same for all other control planes, before a further command of an API server. If that API server is
     /// down already, nothing more is disrupted, and nothing is checked (I7).
     pub(super) fn others_unhealthy(&self, ctx: EntryContext<'_>) -> Option<Reason> {
-        if !ctx.control_plane() || self.is_failing(ctx) {
+        if !ctx.control_plane() || self.is_known_down(ctx) {
             return None;
         }
         self.unhealthy_except(ctx.address)
@@ -173,9 +173,9 @@ impl Pass<'_> {
         })
     }
 
-    /// Returns the same for one entry. The repair of an API server that is down itself disrupts nothing (I7).
+    /// Returns the reason of [`Self::control_plane_unhealthy`], except for a repair of an API server that is down (I7).
     pub(super) fn control_plane_unhealthy_for(&self, ctx: EntryContext<'_>) -> Option<Reason> {
-        if ctx.is_repair() && self.is_failing(ctx) {
+        if ctx.is_repair() && self.is_known_down(ctx) {
             return None;
         }
         self.control_plane_unhealthy()
@@ -183,7 +183,7 @@ impl Pass<'_> {
 
     /// Reports whether the API server is known to be down: not Ready, or with a bad answer to the last probe. An API
     /// server that was not probed yet is not known to be down.
-    fn is_failing(&self, ctx: EntryContext<'_>) -> bool {
+    fn is_known_down(&self, ctx: EntryContext<'_>) -> bool {
         let ready = self.snap.kube.by_name.get(ctx.machine).is_some_and(|node| node.ready);
         let probe = self.snap.probes.get(ctx.address).filter(|_| self.policy.control_plane_probe != "node");
         (self.snap.kube.synced() && !ready) || probe.is_some_and(|p| p.error.is_some())
@@ -195,7 +195,7 @@ impl Pass<'_> {
             Some(node) if !node.ready => return Some("not Ready".to_owned()),
             Some(_) => {}
         }
-        let missing = probe_missing(self.snap, address, &self.policy.control_plane_probe, self.now);
+        let missing = probe_fault(self.snap, address, &self.policy.control_plane_probe, self.now);
         missing.map(|why| format!("{why} (policy control_plane_probe)"))
     }
 }

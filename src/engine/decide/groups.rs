@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Pass, attempts::AttemptState, entry_context::EntryContext};
+use super::{Pass, attempts::CommandState, entry_context::EntryContext};
 use crate::model::{entry::EntryId, reason::Reason, reboot::RebootStatus, time::seconds_between};
 
 /// A group in progress.
@@ -33,7 +33,7 @@ impl<'a> Pass<'a> {
         let groups = self.policy.groups.as_ref()?;
         let mut in_work: BTreeMap<String, GroupWork> = BTreeMap::new();
         for (address, &holder) in &self.claims.workers {
-            let Some(ctx) = self.case_of(holder, address) else { continue };
+            let Some(ctx) = self.context_of(holder, address) else { continue };
             let stuck = self.is_stuck(ctx);
             let group = in_work.entry(groups.of(&self.labels_of(ctx)));
             let known = group.or_insert(GroupWork { holder, stuck });
@@ -47,7 +47,7 @@ impl<'a> Pass<'a> {
         Some(GroupSlots { by: groups.by.clone(), limit, in_work, of })
     }
 
-    fn case_of(&self, id: EntryId, address: &str) -> Option<EntryContext<'a>> {
+    fn context_of(&self, id: EntryId, address: &str) -> Option<EntryContext<'a>> {
         let stored = self.snap.store.reboots.entries.get(&id.index).filter(|_| id == EntryId::reboot(id.index))?;
         let definition = self.definition?;
         EntryContext::of_reboot(id, stored, definition.members.by_address(&definition.cluster, address)?)
@@ -65,11 +65,11 @@ impl<'a> Pass<'a> {
         if seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64 {
             return true;
         }
-        let Some(task) = self.task(ctx) else { return false };
-        match self.attempt_state(ctx.id, task) {
-            AttemptState::Failed(_) | AttemptState::NoAttempt => true,
-            AttemptState::Unknown(_) => self.running_attempt(ctx.id).is_none(),
-            AttemptState::Succeeded(_) | AttemptState::TriesLeft(_) => false,
+        let Some(command_spec) = self.command_spec(ctx) else { return false };
+        match self.command_state(ctx.id, command_spec) {
+            CommandState::Failed(_) | CommandState::NoAttempt => true,
+            CommandState::Unknown(_) => self.running_attempt(ctx.id).is_none(),
+            CommandState::Succeeded(_) | CommandState::TriesLeft(_) => false,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Rules of the engine: a pure function from a snapshot to effects and reasons. It has no clock, no I/O and no
-//! randomness.
+//! randomness. `on(Mutation::…)` is a fault for tests; it is always false in a shipped build (`src/mutation.rs`).
 //!
 //! Each module holds one topic of `docs/spec/`:
 //!
@@ -66,12 +66,12 @@ pub use self::{
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
     etcd_quorum::Quorum,
-    pods::{PodVerdict, judge},
-    registry::{Apply, Applying, Registering},
+    pods::{PodVerdict, classify_pod},
+    registry::{Apply, ApplyState, RegistryEffect},
 };
 pub(crate) use self::{
-    pods::{count_leaving, held_reason},
-    preview::previewed,
+    pods::{count_leaving, pod_hold_reason},
+    preview::preview_result,
     readiness::readiness,
     registry::{compares, unwritten},
     repair::health::HEALTH_CHECK_PREFIX,
@@ -93,7 +93,7 @@ use crate::{
 /// Result of a pass.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision {
-    /// Effects to carry out, at most one for each machine. Empty unless this engine leads.
+    /// Effects to carry out, at most one for each key ([`Planned::machine`]). Empty unless this engine leads.
     pub effects: Vec<Planned>,
     /// Reason for each unfinished entry that does not move, or `Ready`.
     pub reasons: BTreeMap<EntryId, Reason>,
@@ -112,7 +112,7 @@ pub struct Decision {
     /// Boot time (seconds) at which the next pass is due even if nothing changes.
     pub wake: Option<f64>,
     /// State of applying the definition generated from the registry.
-    pub registry: Applying,
+    pub registry: ApplyState,
     /// State of automatic repair.
     pub auto_repair: AutoRepair,
 }
@@ -128,7 +128,7 @@ pub(super) struct Pass<'a> {
     etcd_hosts: etcd_quorum::MemberHosts,
     /// Whether the Kubernetes cache is complete. Stored here because each entry needs it.
     kube_synced: bool,
-    /// Whether a rule checked the age of the Kubernetes caches: an entry that depends on it is next.
+    /// Set by `stale_sources`: work that needs fresh Kubernetes caches is next. It becomes `Decision::prove_watches`.
     needs_proof: std::cell::Cell<bool>,
     /// Reasons in the order in which they were found. The last one of an entry counts.
     reasons: Vec<(EntryId, Reason)>,
@@ -300,7 +300,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Plans an effect, unless one is under way on that machine already (one effect per machine over both queues).
+    /// Plans an effect. Drops it if one with this key (mostly a machine's name) is planned or under way already.
     fn plan(&mut self, machine: &str, entry: Option<EntryId>, guard: Guard, effect: Effect) -> bool {
         if self.snap.in_flight.contains_key(machine) || self.out.effects.iter().any(|p| p.machine == machine) {
             return false;
@@ -313,21 +313,21 @@ impl<'a> Pass<'a> {
         self.reasons.push((id, reason));
     }
 
-    /// Returns the boot time in seconds.
-    fn boot(&self) -> f64 {
+    /// Returns the present time in seconds on this host's boot-time clock, which has nothing to do with reboots.
+    fn monotonic_now(&self) -> f64 {
         self.now.boot.as_secs_f64()
     }
 
     /// Requests the next pass at this boot time at the latest.
     fn wake_at(&mut self, boot: f64) {
-        if boot > self.boot() {
+        if boot > self.monotonic_now() {
             self.out.wake = Some(self.out.wake.map_or(boot, |w| w.min(boot)));
         }
     }
 
     /// Requests the next pass at this wall time at the latest.
     fn wake_at_wall(&mut self, at: Timestamp) {
-        self.wake_at(self.boot() + crate::model::time::seconds_between(self.now.wall, at) + 0.001);
+        self.wake_at(self.monotonic_now() + crate::model::time::seconds_between(self.now.wall, at) + 0.001);
     }
 
     fn leading(&self) -> bool {

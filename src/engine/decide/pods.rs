@@ -33,7 +33,7 @@ pub enum PodVerdict {
 }
 
 /// Returns the treatment of a pod by the rules of its queue.
-pub fn judge(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVerdict {
+pub fn classify_pod(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVerdict {
     let daemon = pod.controlled_by("DaemonSet").is_some() && !on(Mutation::DaemonSetsEvicted);
     if pod.mirror || pod.finished() || daemon {
         return PodVerdict::Ignore;
@@ -85,7 +85,7 @@ impl Leaving<'_> {
 }
 
 /// Returns the reason that an entry shows for a hold of one of its pods.
-pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
+pub(crate) fn pod_hold_reason(pod: &PodRow, hold: &PodHold) -> Reason {
     let pod = pod.full_name();
     match hold {
         PodHold::Budget { budget, healthy, needed } => {
@@ -112,14 +112,14 @@ pub(crate) fn held_reason(pod: &PodRow, hold: &PodHold) -> Reason {
 }
 
 /// Sorts a node's pods by treatment.
-pub(super) fn sort<'a>(
+pub(super) fn classify_pods<'a>(
     pods: impl Iterator<Item = &'a Arc<PodRow>>,
     rules: Eviction<'_>,
     kube: &KubeView,
 ) -> Leaving<'a> {
     let mut leaving = Leaving::default();
     for pod in pods {
-        match judge(pod, rules, kube) {
+        match classify_pod(pod, rules, kube) {
             PodVerdict::Ignore => {}
             PodVerdict::Protected { job } => leaving.jobs.push((pod, job)),
             PodVerdict::Delete => leaving.delete.push(pod),
@@ -132,5 +132,5 @@ pub(super) fn sort<'a>(
 
 /// Returns the number of pods that have to leave a node, by the rules of its queue.
 pub(crate) fn count_leaving(pods: &[Arc<PodRow>], rules: Eviction<'_>, kube: &KubeView) -> usize {
-    sort(pods.iter(), rules, kube).len()
+    classify_pods(pods.iter(), rules, kube).len()
 }

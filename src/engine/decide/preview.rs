@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::pods::held_reason;
+use super::pods::pod_hold_reason;
 use crate::{
     model::{
         drain::{Answer, Finding, Preview, Verdict},
@@ -19,14 +19,14 @@ use crate::{
 pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
 
 /// Meaning of one answer for the preview.
-enum Passes {
+enum DryRunResult {
     Yes,
     Blocked(Reason),
     Undecided(Reason, Option<u64>),
 }
 
 /// Returns the result of these dry runs. `unprotected` holds UIDs of pods in namespaces that are not protected.
-pub(crate) fn previewed(
+pub(crate) fn preview_result(
     pods: &[Budgeted],
     unprotected: &BTreeSet<String>,
     answers: &BTreeMap<String, Answer>,
@@ -38,12 +38,12 @@ pub(crate) fn previewed(
             unasked = true;
             continue;
         };
-        match passes(pod, unprotected.contains(&pod.uid), &answer.verdict) {
-            Passes::Yes => {
+        match dry_run_result(pod, unprotected.contains(&pod.uid), &answer.verdict) {
+            DryRunResult::Yes => {
                 passed.insert(pod.uid.clone());
             }
-            Passes::Blocked(reason) => blocked = blocked.or(Some(reason)),
-            Passes::Undecided(reason, retry_after) => undecided = undecided.or(Some((reason, retry_after))),
+            DryRunResult::Blocked(reason) => blocked = blocked.or(Some(reason)),
+            DryRunResult::Undecided(reason, retry_after) => undecided = undecided.or(Some((reason, retry_after))),
         }
     }
     let finding = match (blocked, undecided) {
@@ -55,33 +55,37 @@ pub(crate) fn previewed(
     Preview { passed, finding }
 }
 
-fn passes(pod: &PodRow, unprotected: bool, verdict: &Verdict) -> Passes {
+fn dry_run_result(pod: &PodRow, unprotected: bool, verdict: &Verdict) -> DryRunResult {
     let (hold, retry_after) = match verdict {
-        Verdict::Accepted | Verdict::Gone => return Passes::Yes,
+        Verdict::Accepted | Verdict::Gone => return DryRunResult::Yes,
         Verdict::Failed(answer) => {
-            return Passes::Blocked(Reason::EvictionRefused { pod: pod.full_name(), answer: answer.clone() });
+            return DryRunResult::Blocked(Reason::EvictionRefused { pod: pod.full_name(), answer: answer.clone() });
         }
         Verdict::Undecided { answer, retry_after, .. } => {
             let reason = Reason::EvictionFailing { pod: pod.full_name(), answer: answer.clone() };
             return if on(Mutation::FailureFatal) {
-                Passes::Blocked(reason)
+                DryRunResult::Blocked(reason)
             } else {
-                Passes::Undecided(reason, *retry_after)
+                DryRunResult::Undecided(reason, *retry_after)
             };
         }
         Verdict::Held { hold, retry_after } => (hold, *retry_after),
     };
-    let blocked = || Passes::Blocked(held_reason(pod, hold));
+    let blocked = || DryRunResult::Blocked(pod_hold_reason(pod, hold));
     match hold {
         // Budgets hold no pod of an unprotected namespace, because it is deleted (I18).
-        PodHold::Budget { .. } | PodHold::BudgetLag { .. } | PodHold::ManyBudgets { .. } if unprotected => Passes::Yes,
-        PodHold::Budget { .. } | PodHold::ManyBudgets { .. } if on(Mutation::PreviewIgnored) => Passes::Yes,
-        PodHold::Denied { .. } if on(Mutation::DenialIgnored) => Passes::Yes,
+        PodHold::Budget { .. } | PodHold::BudgetLag { .. } | PodHold::ManyBudgets { .. } if unprotected => {
+            DryRunResult::Yes
+        }
+        PodHold::Budget { .. } | PodHold::ManyBudgets { .. } if on(Mutation::PreviewIgnored) => DryRunResult::Yes,
+        PodHold::Denied { .. } if on(Mutation::DenialIgnored) => DryRunResult::Yes,
         PodHold::Deferred { .. } if on(Mutation::DeferralBlocks) => blocked(),
         // A webhook's 429 blocks nothing: only the real eviction makes the webhook move the pod. A terminating
         // namespace deletes its pods itself.
-        PodHold::Deferred { .. } | PodHold::NamespaceTerminating => Passes::Yes,
-        PodHold::BudgetLag { .. } | PodHold::Replaced => Passes::Undecided(held_reason(pod, hold), retry_after),
+        PodHold::Deferred { .. } | PodHold::NamespaceTerminating => DryRunResult::Yes,
+        PodHold::BudgetLag { .. } | PodHold::Replaced => {
+            DryRunResult::Undecided(pod_hold_reason(pod, hold), retry_after)
+        }
         PodHold::Budget { .. }
         | PodHold::ManyBudgets { .. }
         | PodHold::Denied { .. }
@@ -107,7 +111,7 @@ mod tests {
         let answer =
             |verdict: &Verdict| Answer { verdict: verdict.clone(), at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
         let answers = answers.iter().map(|(uid, verdict)| ((*uid).to_owned(), answer(verdict))).collect();
-        previewed(&pods, &unprotected.iter().map(|u| (*u).to_owned()).collect(), &answers)
+        preview_result(&pods, &unprotected.iter().map(|u| (*u).to_owned()).collect(), &answers)
     }
 
     fn held(hold: PodHold) -> Verdict {

@@ -47,22 +47,22 @@ impl<'a> Pass<'a> {
         #[allow(clippy::cast_precision_loss)] // seconds
         let settle = self.policy.settle_seconds as f64;
         let since = if by_check {
-            self.snap.work.get(&ctx.id).and_then(|w| w.sound_since).unwrap_or(self.boot())
+            self.snap.work.get(&ctx.id).and_then(|w| w.sound_since).unwrap_or(self.monotonic_now())
         } else {
             // After `done` or with a new UID, check and boot id do not count. Ready and the probe do.
-            let probe = || probe_missing(self.snap, ctx.address, &self.policy.control_plane_probe, self.now);
+            let probe = || probe_fault(self.snap, ctx.address, &self.policy.control_plane_probe, self.now);
             if let Some(missing) = not_ready(node).or_else(probe) {
                 return Some(Reason::Settling { node: name, until: None, missing });
             }
             let good_since = self.snap.probes.get(ctx.address).and_then(|p| p.good_since);
             if self.policy.control_plane_probe == "node" {
-                self.boot() - settle
+                self.monotonic_now() - settle
             } else {
-                good_since.unwrap_or(self.boot())
+                good_since.unwrap_or(self.monotonic_now())
             }
         };
         let until = since + settle;
-        if self.boot() < until {
+        if self.monotonic_now() < until {
             self.wake_at(until);
             return Some(Reason::Settling {
                 node: name,
@@ -82,10 +82,10 @@ impl<'a> Pass<'a> {
             LATE_CHECK_INTERVAL
         };
         let due = self.snap.work.get(&id).and_then(|w| w.check.as_ref()).map_or(0.0, |(at, _)| at + interval);
-        if self.boot() < due {
+        if self.monotonic_now() < due {
             self.wake_at(due);
         }
-        self.boot() >= due
+        self.monotonic_now() >= due
     }
 }
 
@@ -113,10 +113,10 @@ pub(crate) fn readiness(
         return Readiness { missing: None };
     }
     let missing = match id.queue {
-        QueueKind::Reboot => reboot_missing(snap, id, node),
+        QueueKind::Reboot => missing_reboot_proof(snap, id, node),
         QueueKind::Repair => not_ready(node),
     };
-    let probe = || control_plane.then(|| probe_missing(snap, address, &policy.control_plane_probe, now)).flatten();
+    let probe = || control_plane.then(|| probe_fault(snap, address, &policy.control_plane_probe, now)).flatten();
     Readiness { missing: missing.or_else(probe) }
 }
 
@@ -128,8 +128,8 @@ pub(super) fn not_ready(node: Option<&Arc<NodeRow>>) -> Option<String> {
     }
 }
 
-/// Returns the missing condition of a new boot id (if the one before was recorded) and Ready.
-pub(super) fn reboot_missing(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
+/// Returns the condition that is missing: a new boot id (if the one before was recorded), or Ready.
+pub(super) fn missing_reboot_proof(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
     let recorded = node.and_then(|node| Some((recorded_boot_id(snap, id, node)?, node)));
     if recorded.is_some_and(|(before, node)| before == node.boot_id) {
         return Some("the Node still has its old boot id".to_owned());
@@ -139,7 +139,11 @@ pub(super) fn reboot_missing(snap: &Snapshot, id: EntryId, node: Option<&Arc<Nod
 
 /// Returns the same for a machine whose entry is gone. The boot id must differ from the one before each command that
 /// may have done something. A failed command may have rebooted the machine nevertheless, and the next one again (I14).
-pub(super) fn all_reboots_missing(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
+pub(super) fn missing_proof_of_all_reboots(
+    snap: &Snapshot,
+    id: EntryId,
+    node: Option<&Arc<NodeRow>>,
+) -> Option<String> {
     if is_done_by_order(snap, id) {
         return not_ready(node);
     }
@@ -147,7 +151,7 @@ pub(super) fn all_reboots_missing(snap: &Snapshot, id: EntryId, node: Option<&Ar
     if found {
         return Some("the Node still has its boot id from before the last command".to_owned());
     }
-    reboot_missing(snap, id, node)
+    missing_reboot_proof(snap, id, node)
 }
 
 /// Reports whether the boot id is known that the machine had at each command that may have done something. A Node that
@@ -182,7 +186,7 @@ fn began(snap: &Snapshot, id: EntryId) -> impl Iterator<Item = &Attempt> {
 }
 
 /// Returns the fault of a control plane's probe, or `None` if it is good or the policy requires none.
-pub(super) fn probe_missing(snap: &Snapshot, address: &str, policy: &str, now: Now) -> Option<String> {
+pub(super) fn probe_fault(snap: &Snapshot, address: &str, policy: &str, now: Now) -> Option<String> {
     if policy == "node" {
         return None;
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Pass, entry_context::EntryContext, pods::sort};
+use super::{Effect, Pass, entry_context::EntryContext, pods::classify_pods};
 use crate::{
     engine::snapshot::FreshRead,
     model::{kube::NodeRow, reason::Reason},
@@ -36,11 +36,11 @@ impl<'a> Pass<'a> {
         let Some(node) = node else { return Recheck::Allows(None) };
         let work = self.snap.work.get(&ctx.id);
         let fresh = work.and_then(|w| w.fresh.as_ref()).filter(|f| f.pods.is_some() == drained);
-        if let Some(fresh) = fresh.filter(|f| self.boot() - f.at <= self.max_age()) {
+        if let Some(fresh) = fresh.filter(|f| self.monotonic_now() - f.at <= self.max_age()) {
             let Some(forbidden_reason) = self.forbidden_reason(ctx, node, fresh, drained, force) else {
                 return Recheck::Allows(Some(fresh.clone()));
             };
-            if self.boot() < fresh.at + RETRY_SECONDS {
+            if self.monotonic_now() < fresh.at + RETRY_SECONDS {
                 self.wake_at(fresh.at + RETRY_SECONDS);
                 return Recheck::Waits(forbidden_reason);
             }
@@ -54,7 +54,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the result of the last tries of an entry's next effect, if the last one failed.
+    /// Returns the reason if the last effect of this entry failed. The next success resets it.
     pub(super) fn command_failure(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         let retries = self.snap.work.get(&ctx.id)?.retries.as_ref()?;
         let why = format!("{} (tried {} times)", retries.why, retries.count);
@@ -62,8 +62,8 @@ impl<'a> Pass<'a> {
     }
 
     fn plan_recheck(&mut self, ctx: EntryContext<'a>, node: &Arc<NodeRow>, pods: bool) {
-        let effect = Effect::Recheck { entry: ctx.owned(), node: node.name.clone(), pods };
-        self.plan(ctx.machine, Some(ctx.id), self.starting(ctx), effect);
+        let effect = Effect::Recheck { entry: ctx.queue_entry(), node: node.name.clone(), pods };
+        self.plan(ctx.machine, Some(ctx.id), self.start_guard(ctx), effect);
     }
 
     /// Returns the seconds for which a fresh read is valid. An effect starts within TTL/12 of the data that it is based
@@ -107,7 +107,7 @@ impl<'a> Pass<'a> {
         }
         let definition = self.definition?;
         let rules = definition.cluster.eviction(ctx.queue());
-        let leaving = sort(fresh.pods.iter().flatten(), rules, &self.snap.kube);
+        let leaving = classify_pods(fresh.pods.iter().flatten(), rules, &self.snap.kube);
         if let Some(first) = leaving.first() {
             let left = u32::try_from(leaving.len()).unwrap_or(u32::MAX);
             return Some(Reason::PodsLeaving { left, first: first.full_name() });

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Effect, Guard, Pass};
+use super::{Effect, Guard, Pass, gates::STALE};
 use crate::{
     engine::registry::{Basis, Proposed, sync},
     model::{
@@ -37,7 +37,7 @@ const PROBE_MAX_AGE: f64 = 60.0;
 
 /// Action for the machine registry.
 #[derive(Clone, Debug, Serialize)]
-pub enum Registering {
+pub enum RegistryEffect {
     /// Writes the generated definition, in one transaction with the revision of its template.
     Apply(Box<Apply>),
     /// Deletes approvals that can no longer be used, with the `ModRevision` of each.
@@ -53,7 +53,7 @@ pub enum Registering {
     },
 }
 
-impl Registering {
+impl RegistryEffect {
     /// Returns the name of the action for screens, logs and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ pub struct Apply {
 /// State of applying the definition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "state", content = "why")]
-pub enum Applying {
+pub enum ApplyState {
     /// Nothing to generate from, or the integration is disabled.
     #[default]
     Off,
@@ -111,8 +111,8 @@ impl Pass<'_> {
     /// Applies the proposal if the gates allow it, and writes the definition's labels, annotations and taints to Nodes.
     pub(super) fn plan_registry(&mut self) {
         let apply_state = self.apply_state();
-        if let (Applying::Applies, Some(apply)) = (&apply_state, self.apply()) {
-            self.plan(DEFINITION, None, Guard::default(), Effect::Registry(Registering::Apply(Box::new(apply))));
+        if let (ApplyState::Applies, Some(apply)) = (&apply_state, self.apply()) {
+            self.plan(DEFINITION, None, Guard::default(), Effect::Registry(RegistryEffect::Apply(Box::new(apply))));
         }
         self.out.registry = apply_state;
         if self.leading() {
@@ -130,46 +130,46 @@ impl Pass<'_> {
         self.snap.store.sabakan.enabled() && self.snap.store.registry.template.is_some()
     }
 
-    fn apply_state(&self) -> Applying {
+    fn apply_state(&self) -> ApplyState {
         let (store, registry) = (&self.snap.store, &self.snap.registry);
         let settings = &store.registry;
         if settings.url.is_none() || settings.template.is_none() {
             let lacks = if settings.url.is_none() { "set-url URL" } else { "set-template FILE" };
-            return Applying::Disabled(format!("not set up: `cketerm sabakan {lacks}`"));
+            return ApplyState::Disabled(format!("not set up: `cketerm sabakan {lacks}`"));
         }
         if !store.sabakan.enabled() {
-            return Applying::Disabled("disabled: `cketerm sabakan enable`".to_owned());
+            return ApplyState::Disabled("disabled: `cketerm sabakan enable`".to_owned());
         }
         // A failed or an old answer is never applied (SAB-65).
         if let Some(why) = &registry.members.error {
-            return Applying::Error(why.clone());
+            return ApplyState::Error(why.clone());
         }
         let Some(proposal) = &registry.proposal else {
-            return Applying::Waits("sabakan has not answered yet".to_owned());
+            return ApplyState::Waits("sabakan has not answered yet".to_owned());
         };
         let (basis, settled) = (Basis::of(store), proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed));
         // A settled or only displayed proposal is planned again within seconds when machines start or end work.
         let ignore_busy = settled || !self.leading();
         if proposal.basis != basis && !(ignore_busy && proposal.basis.equals_ignoring_busy(&basis)) {
-            return Applying::Waits("the plan is being updated after a change".to_owned());
+            return ApplyState::Waits("the plan is being updated after a change".to_owned());
         }
-        let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.boot() - g.at);
+        let age = registry.members.good.as_ref().map_or(f64::MAX, |g| self.monotonic_now() - g.at);
         #[allow(clippy::cast_precision_loss)] // seconds
         let max_age = 3.0 * self.policy.sabakan_poll_seconds as f64 + 60.0;
         if age > max_age {
-            return Applying::Waits(format!("sabakan's last answer is {age:.0} s old"));
+            return ApplyState::Waits(format!("sabakan's last answer is {age:.0} s old"));
         }
         let proposed = match &proposal.outcome {
-            Err(why) => return Applying::Error(why.clone()),
-            Ok(proposed) if !proposed.plan.changed => return Applying::Settled,
+            Err(why) => return ApplyState::Error(why.clone()),
+            Ok(proposed) if !proposed.plan.changed => return ApplyState::Settled,
             Ok(proposed) => proposed,
         };
         if let Some((_, why)) = self.snap.registry_refused.as_ref().filter(|(d, _)| *d == proposed.digest) {
-            return Applying::Error(why.clone());
+            return ApplyState::Error(why.clone());
         }
         if let Err(e) = check_size("cluster", &proposed.json) {
             let nodes = proposed.plan.nodes.len();
-            return Applying::Error(format!(
+            return ApplyState::Error(format!(
                 "the definition of {nodes} nodes cannot be stored: {e}; use fewer machines (`constraints set maximum-workers`, \
                  `sabakan set-variables`)"
             ));
@@ -178,7 +178,7 @@ impl Pass<'_> {
     }
 
     /// Checks the gates between a plan and its application (SAB-67 to SAB-69).
-    fn check_change(&self, proposed: &Proposed) -> Applying {
+    fn check_change(&self, proposed: &Proposed) -> ApplyState {
         let settings = &self.snap.store.registry;
         // CKE does not know holds and applies the definition anyway, which is reported below.
         if let Some(hold) = settings.hold.as_ref().filter(|_| self.snap.store.leadership().lead != LeaderKind::Cke) {
@@ -186,29 +186,29 @@ impl Pass<'_> {
                 Some(hold) => (hold.who.to_string(), hold.reason.clone()),
                 None => ("a record that cannot be read".to_owned(), None),
             };
-            return Applying::Waits(format!("{}; `cketerm sabakan unhold`", Reason::OnHold { who, why }));
+            return ApplyState::Waits(format!("{}; `cketerm sabakan unhold`", Reason::OnHold { who, why }));
         }
         // No API server may be in progress.
         if let Some((address, id)) = self.claims.api_servers.iter().chain(&self.claims.api_repairs).next() {
-            return Applying::Waits(format!("API server {address} is in work ({id})"));
+            return ApplyState::Waits(format!("API server {address} is in work ({id})"));
         }
         // Changes that touch machines in progress wait.
         let touched = proposed.change.disturbed().find(|n| self.claims.machines.contains_key(&n.address));
         if let Some(node) = touched {
-            return Applying::Waits(format!("{} is in work ({})", node.address, self.claims.machines[&node.address]));
+            return ApplyState::Waits(format!("{} is in work ({})", node.address, self.claims.machines[&node.address]));
         }
         if let Some(why) = self.joining(proposed) {
-            return Applying::Waits(why);
+            return ApplyState::Waits(why);
         }
         if let Some(why) = proposed.gate.why.as_ref().filter(|_| self.needs_approval(proposed))
             && self.approval(&proposed.digest).is_none()
         {
-            return Applying::Approval(proposed.digest.clone(), why.clone());
+            return ApplyState::Approval(proposed.digest.clone(), why.clone());
         }
         // Only the leader applies, and Ready is not judged from a stale copy of the Nodes.
-        match self.not_leading().or_else(|| self.stale()) {
-            Some(reason) => Applying::Waits(reason.to_string()),
-            None => Applying::Applies,
+        match self.leadership_blocker().or_else(|| self.stale()) {
+            Some(reason) => ApplyState::Waits(reason.to_string()),
+            None => ApplyState::Applies,
         }
     }
 
@@ -256,7 +256,7 @@ impl Pass<'_> {
             let good = self.policy.control_plane_probe == "node"
                 || probe
                     .and_then(|p| p.good_since.and(p.last_good))
-                    .is_some_and(|at| self.boot() - at <= PROBE_MAX_AGE);
+                    .is_some_and(|at| self.monotonic_now() - at <= PROBE_MAX_AGE);
             if !good {
                 let why = probe
                     .and_then(|p| p.error.clone().or_else(|| p.not_known.clone()))
@@ -268,28 +268,28 @@ impl Pass<'_> {
     }
 
     fn apply(&self) -> Option<Apply> {
-        if self.not_leading().is_some() || !self.fresh() {
+        if self.leadership_blocker().is_some() || !self.is_etcd_copy_fresh() {
             return None;
         }
         let (proposal, proposed) = (self.snap.registry.proposal.as_ref()?, self.proposed()?);
         let store = &self.snap.store;
         // Neither these machines nor any API server may start in between.
-        let mut unchanged_nodes: BTreeSet<&str> = proposed.change.disturbed().map(|n| n.address.as_str()).collect();
+        let mut must_not_start: BTreeSet<&str> = proposed.change.disturbed().map(|n| n.address.as_str()).collect();
         if let Some(definition) = self.definition {
             let control_planes = definition.cluster.nodes.iter().filter(|n| n.control_plane);
-            unchanged_nodes.extend(control_planes.map(|n| n.address.as_str()));
+            must_not_start.extend(control_planes.map(|n| n.address.as_str()));
         }
         let reboots = store
             .reboots
             .entries
             .iter()
-            .filter(|(_, s)| s.get().is_some_and(|e| unchanged_nodes.contains(e.node.as_str())));
+            .filter(|(_, s)| s.get().is_some_and(|e| must_not_start.contains(e.node.as_str())));
         let reboots = reboots.map(|(i, s)| (EntryId::reboot(*i), s.mod_revision));
         let repairs = store
             .repairs
             .entries
             .iter()
-            .filter(|(_, s)| s.get().is_some_and(|e| unchanged_nodes.contains(e.address.as_str())));
+            .filter(|(_, s)| s.get().is_some_and(|e| must_not_start.contains(e.address.as_str())));
         let repairs = repairs.map(|(i, s)| (EntryId::repair(*i), s.mod_revision));
         let needs = proposed.gate.why.is_some() && self.needs_approval(proposed);
         let approval = if needs { Some(self.approval(&proposed.digest)?) } else { None };
@@ -311,8 +311,8 @@ impl Pass<'_> {
     }
 
     /// Reports whether the live copy of etcd is fresh enough to start work.
-    fn fresh(&self) -> bool {
-        self.boot() - self.snap.store.last_seen <= 10.0
+    fn is_etcd_copy_fresh(&self) -> bool {
+        self.monotonic_now() - self.snap.store.last_seen <= STALE
     }
 
     /// Deletes approvals that expired after an hour, and approvals that a plan from a later answer replaced (SAB-71).
@@ -329,13 +329,15 @@ impl Pass<'_> {
         let obsolete: Vec<(String, i64)> =
             approvals.iter().filter(|(d, s)| is_obsolete(d, s)).map(|(d, s)| (d.clone(), s.mod_revision)).collect();
         if !obsolete.is_empty() {
-            self.plan(APPROVALS, None, Guard::default(), Effect::Registry(Registering::DropApprovals(obsolete)));
+            self.plan(APPROVALS, None, Guard::default(), Effect::Registry(RegistryEffect::DropApprovals(obsolete)));
         }
     }
 
     fn describe_nodes(&mut self) {
-        let Some(definition) = self.definition.filter(|_| self.registry_in_use() && self.fresh()) else { return };
-        if self.not_leading().is_some() {
+        let Some(definition) = self.definition.filter(|_| self.registry_in_use() && self.is_etcd_copy_fresh()) else {
+            return;
+        };
+        if self.leadership_blocker().is_some() {
             return;
         }
         let mut descriptions = Vec::new();
@@ -354,7 +356,12 @@ impl Pass<'_> {
         }
         for (node, description) in descriptions {
             let machine = node.name.clone();
-            self.plan(&machine, None, Guard::default(), Effect::Registry(Registering::Describe { node, description }));
+            self.plan(
+                &machine,
+                None,
+                Guard::default(),
+                Effect::Registry(RegistryEffect::Describe { node, description }),
+            );
         }
     }
 }

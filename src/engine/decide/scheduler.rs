@@ -13,11 +13,11 @@ impl<'a> Pass<'a> {
     /// wait.
     pub(super) fn start_drains(&mut self, waiting: &[EntryContext<'a>]) {
         let (mut workers, mut api_servers) = (Vec::new(), Vec::new());
-        for &member in waiting {
-            match self.drain_blocker(member) {
-                Some(reason) => self.reason(member.id, reason),
-                None if member.control_plane() => api_servers.push(member),
-                None => workers.push(member),
+        for &ctx in waiting {
+            match self.candidate_blocker(ctx) {
+                Some(reason) => self.reason(ctx.id, reason),
+                None if ctx.control_plane() => api_servers.push(ctx),
+                None => workers.push(ctx),
             }
         }
         self.out.probe_often |= !api_servers.is_empty() || !self.claims.api_servers.is_empty();
@@ -25,16 +25,16 @@ impl<'a> Pass<'a> {
         if workers.is_empty() && api_servers.is_empty() {
             return;
         }
-        if let Some(blocker) = self.not_leading() {
+        if let Some(blocker) = self.leadership_blocker() {
             self.all_wait(workers.iter().chain(&api_servers), &blocker);
             return;
         }
         // Each machine has its own window. Outside it, an entry takes no slot and holds up nobody.
         for kind in [&mut workers, &mut api_servers] {
-            kind.retain(|&member| {
-                let late = self.too_late(member);
+            kind.retain(|&ctx| {
+                let late = self.drain_window_blocker(ctx);
                 let may = late.is_none();
-                self.reasons.extend(late.map(|reason| (member.id, reason)));
+                self.reasons.extend(late.map(|reason| (ctx.id, reason)));
                 may
             });
         }
@@ -55,21 +55,21 @@ impl<'a> Pass<'a> {
     where
         'a: 'c,
     {
-        self.reasons.extend(members.map(|member| (member.id, why.clone())));
+        self.reasons.extend(members.map(|ctx| (ctx.id, why.clone())));
     }
 
     /// Order `last`: nothing else starts while an API server is in progress. No API server starts while a worker is in
     /// progress or is a candidate (REB-13).
     fn workers_first(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) {
-        if self.api_server_in_work(workers, api_servers) {
+        if self.wait_for_api_server(workers, api_servers) {
             return;
         }
         self.start_workers(workers);
-        let before = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
-        match before.filter(|_| !on(Mutation::WorkersForgotten)) {
+        let blocking_worker = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
+        match blocking_worker.filter(|_| !on(Mutation::WorkersForgotten)) {
             Some(holder) => {
-                for member in api_servers {
-                    self.reason(member.id, Reason::WaitingForWorkers { holder });
+                for ctx in api_servers {
+                    self.reason(ctx.id, Reason::WaitingForWorkers { holder });
                 }
             }
             None => self.start_one_api_server(api_servers),
@@ -79,7 +79,7 @@ impl<'a> Pass<'a> {
     /// Order `first`: no worker starts while an API server could start. The API server starts once no worker is in
     /// progress. An API server that the health of the control plane bars does not hold the workers back (REB-14).
     fn api_servers_first(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) {
-        if self.api_server_in_work(workers, api_servers) {
+        if self.wait_for_api_server(workers, api_servers) {
             return;
         }
         let eligible = api_servers.first().filter(|first| self.api_server_blocker(**first).is_none());
@@ -88,23 +88,23 @@ impl<'a> Pass<'a> {
             self.start_workers(workers);
             return;
         };
-        for member in workers {
-            self.reason(member.id, Reason::WaitingForControlPlane { other: first.machine.to_owned() });
+        for ctx in workers {
+            self.reason(ctx.id, Reason::WaitingForControlPlane { other: first.machine.to_owned() });
         }
         match self.claims.workers.values().next().copied() {
             Some(holder) => {
-                for member in api_servers {
-                    self.reason(member.id, Reason::WaitingForWorkers { holder });
+                for ctx in api_servers {
+                    self.reason(ctx.id, Reason::WaitingForWorkers { holder });
                 }
             }
             None => self.start_one_api_server(api_servers),
         }
     }
 
-    /// Returns true if an API server is in progress; nothing else of this queue then starts. If a later entry of the
+    /// If an API server is in progress, gives every candidate its reason and returns true. If a later entry of the
     /// same API server is in progress, the entry with the smaller index may start, because the machine counts once
     /// (I2).
-    fn api_server_in_work(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
+    fn wait_for_api_server(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
         let is_own = |address: &String| {
             on(Mutation::TwoApiServers) || api_servers.first().is_some_and(|m| m.address == *address)
         };
@@ -113,18 +113,18 @@ impl<'a> Pass<'a> {
             return false;
         };
         let other = self.snap.machine(&address);
-        for member in workers {
-            self.reason(member.id, Reason::WaitingForControlPlane { other: other.clone() });
+        for ctx in workers {
+            self.reason(ctx.id, Reason::WaitingForControlPlane { other: other.clone() });
         }
         match self.claims.workers.values().next().copied() {
             _ if !is_own(&address) => {
-                for member in api_servers {
-                    self.reason(member.id, Reason::WaitingForControlPlane { other: other.clone() });
+                for ctx in api_servers {
+                    self.reason(ctx.id, Reason::WaitingForControlPlane { other: other.clone() });
                 }
             }
             Some(holder) => {
-                for member in api_servers {
-                    self.reason(member.id, Reason::WaitingForWorkers { holder });
+                for ctx in api_servers {
+                    self.reason(ctx.id, Reason::WaitingForWorkers { holder });
                 }
             }
             None => self.start_one_api_server(api_servers),
@@ -140,20 +140,21 @@ impl<'a> Pass<'a> {
         let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
         let mut groups = self.groups(workers);
         let last_first = on(Mutation::LastFirst).then(|| workers.iter().rev().copied().collect::<Vec<_>>());
-        for &member in last_first.as_deref().unwrap_or(workers) {
+        for &ctx in last_first.as_deref().unwrap_or(workers) {
             // A later entry of the same machine may be in progress already. The machine counts once.
-            let started = self.claims.workers.contains_key(member.address);
-            let has_slot = if started { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
-            let etcd = if has_slot { self.etcd_blocker(member) } else { None };
-            let admission = groups.as_mut().filter(|_| has_slot && !started && etcd.is_none());
-            let group = admission.and_then(|groups| groups.admit(member));
+            let already_in_progress = self.claims.workers.contains_key(ctx.address);
+            let has_slot =
+                if already_in_progress { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
+            let etcd = if has_slot { self.etcd_blocker(ctx) } else { None };
+            let admission = groups.as_mut().filter(|_| has_slot && !already_in_progress && etcd.is_none());
+            let group = admission.and_then(|groups| groups.admit(ctx));
             if let Some(waits) = etcd.or(group) {
-                self.reason(member.id, waits);
+                self.reason(ctx.id, waits);
             } else if has_slot {
-                free -= usize::from(!started);
-                self.start(member);
+                free -= usize::from(!already_in_progress);
+                self.start(ctx);
             } else if !on(Mutation::SilentEntry) {
-                self.reason(member.id, Reason::WaitingForSlot { holder, limit });
+                self.reason(ctx.id, Reason::WaitingForSlot { holder, limit });
             }
         }
     }
@@ -165,8 +166,8 @@ impl<'a> Pass<'a> {
             Some(reason) => self.reason(first.id, reason),
             None => self.start(first),
         }
-        for member in others {
-            self.reason(member.id, Reason::WaitingForControlPlane { other: first.machine.to_owned() });
+        for ctx in others {
+            self.reason(ctx.id, Reason::WaitingForControlPlane { other: first.machine.to_owned() });
         }
     }
 
@@ -183,16 +184,16 @@ impl<'a> Pass<'a> {
         self.control_plane_unhealthy().or_else(|| self.etcd_blocker(first))
     }
 
-    fn start(&mut self, member: EntryContext<'a>) {
-        let machine = member.machine;
+    fn start(&mut self, ctx: EntryContext<'a>) {
+        let machine = ctx.machine;
         if self.snap.in_flight.contains_key(machine) {
-            self.reason(member.id, Reason::Working { phase: "starts".to_owned() });
+            self.reason(ctx.id, Reason::Working { phase: "starts".to_owned() });
             return;
         }
-        self.start_drain(member);
+        self.start_drain(ctx);
         // Later decisions of this pass count it as in progress.
-        self.claims.add(member.address, member.id, member.control_plane());
-        self.reason(member.id, Reason::Ready);
+        self.claims.add(ctx.address, ctx.id, ctx.control_plane());
+        self.reason(ctx.id, Reason::Ready);
     }
 
     /// Moves the entry to `draining`. The transition records the Node's UID if none was recorded when the entry was
@@ -200,45 +201,45 @@ impl<'a> Pass<'a> {
     pub(super) fn start_drain(&mut self, ctx: EntryContext<'a>) {
         let guard = self.disruption_guard(ctx);
         let node_uid = self.node_of(ctx).map(|n| n.uid.clone());
-        self.plan(ctx.machine, Some(ctx.id), guard, Effect::StartDrain { entry: ctx.owned(), node_uid });
+        self.plan(ctx.machine, Some(ctx.id), guard, Effect::StartDrain { entry: ctx.queue_entry(), node_uid });
     }
 
     /// Returns the reason why this queued entry is no candidate, whatever other entries do. Such an entry takes no slot
     /// and holds up nobody, API servers included (REB-11, I5).
-    fn drain_blocker(&mut self, member: EntryContext<'a>) -> Option<Reason> {
-        if let Some(reason) = self.entry_blocker(member) {
+    fn candidate_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        if let Some(reason) = self.entry_blocker(ctx) {
             return Some(reason);
         }
-        match self.claims.machines.get(member.address) {
+        match self.claims.machines.get(ctx.address) {
             // Its own start is under way.
-            Some(&id) if id == member.id => return Some(Reason::Working { phase: "starts".to_owned() }),
+            Some(&id) if id == ctx.id => return Some(Reason::Working { phase: "starts".to_owned() }),
             Some(&entry) if entry.queue == QueueKind::Repair => return Some(Reason::MachineInRepair { entry }),
             // Only the entry with the smaller index is processed, whatever the state of a later one.
             Some(&entry)
-                if entry.index > member.id.index
+                if entry.index > ctx.id.index
                     && attempts::has_live_entry(self.snap, entry)
                     && self.running_attempt(entry).is_none() => {}
             Some(&entry) => {
-                return Some(Reason::OrphanedCordon { node: member.machine.to_owned(), entry });
+                return Some(Reason::OrphanedCordon { node: ctx.machine.to_owned(), entry });
             }
             None => {}
         }
-        if let Some(reason) = self.backing_off(member).or_else(|| self.paused(member.id, "the start")) {
+        if let Some(reason) = self.backing_off(ctx).or_else(|| self.paused(ctx.id, "the start")) {
             return Some(reason);
         }
-        let node = self.node_of(member);
-        if let Some(orphan) = node.and_then(|n| self.foreign_orphan(member, n)) {
+        let node = self.node_of(ctx);
+        if let Some(orphan) = node.and_then(|n| self.orphaned_cordon_of_other_entry(ctx, n)) {
             return Some(orphan);
         }
-        self.wrong_node(member, node.map(AsRef::as_ref))
+        self.wrong_node(ctx, node.map(AsRef::as_ref))
     }
 
     /// Returns a reason if the machine was in progress for an entry that is gone and has not recovered. A new drain
     /// would overwrite the record that keeps the Node cordoned (REB-45).
-    pub(super) fn foreign_orphan(&self, ctx: EntryContext<'_>, node: &Arc<NodeRow>) -> Option<Reason> {
+    pub(super) fn orphaned_cordon_of_other_entry(&self, ctx: EntryContext<'_>, node: &Arc<NodeRow>) -> Option<Reason> {
         let owner = node.owner().filter(|o| o.entry != ctx.id && node.unschedulable)?;
         let entry = owner.entry;
         let gone = !attempts::has_live_entry(self.snap, entry);
-        (gone && self.is_not_back(node, owner)).then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
+        (gone && self.has_not_recovered(node, owner)).then(|| Reason::OrphanedCordon { node: node.name.clone(), entry })
     }
 }

@@ -66,15 +66,15 @@ impl Schedule {
 impl<'a> Pass<'a> {
     /// Returns the reason why no power command may run on this machine now: a freeze, a closed window, or an unreadable
     /// policy.
-    pub(super) fn barred(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+    pub(super) fn command_window_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         if self.schedule.is_empty() {
             return None;
         }
-        self.schedule.unreadable.clone().or_else(|| self.closed(ctx))
+        self.schedule.unreadable.clone().or_else(|| self.window_blocker(ctx))
     }
 
     /// Returns the reason of a freeze or of the machine's closed window. A drain under way unwinds.
-    pub(super) fn closed(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+    pub(super) fn window_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         if let Some(frozen) = self.schedule.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
             return Some(frozen.clone());
         }
@@ -83,12 +83,12 @@ impl<'a> Pass<'a> {
         Some(Reason::OutsideWindow { next_open: window_state.opens, closes: None })
     }
 
-    /// Returns the reason why no drain may start on this machine now: barred, or too near the end of its window.
-    pub(super) fn too_late(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+    /// Returns the reason why no drain may start on this machine now: no command may run, or its window ends too soon.
+    pub(super) fn drain_window_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         if self.schedule.is_empty() {
             return None;
         }
-        self.barred(ctx).or_else(|| {
+        self.command_window_blocker(ctx).or_else(|| {
             let window_state = self.window_state(ctx)?;
             let closes = window_state.closes?;
             let margin = self.policy.windows.as_ref().map_or(0, |w| i64::from(w.margin_seconds()));
@@ -99,18 +99,18 @@ impl<'a> Pass<'a> {
 
     /// Returns the reason of the entry's wait if it lasts longer than its backoff.
     pub(super) fn closed_longer_than(&self, ctx: EntryContext<'_>, backoff: Timestamp) -> Option<Reason> {
-        let closed = if self.schedule.is_empty() { None } else { self.too_late(ctx) }?;
-        if !matches!(closed, Reason::Frozen { .. } | Reason::OutsideWindow { .. }) {
+        let window_blocker = if self.schedule.is_empty() { None } else { self.drain_window_blocker(ctx) }?;
+        if !matches!(window_blocker, Reason::Frozen { .. } | Reason::OutsideWindow { .. }) {
             return None;
         }
-        let until = closed.until();
-        (until.is_none_or(|until| until > backoff) && self.not_leading().is_none()).then_some(closed)
+        let until = window_blocker.until();
+        (until.is_none_or(|until| until > backoff) && self.leadership_blocker().is_none()).then_some(window_blocker)
     }
 
     /// Returns the guard of an effect that starts work: revisions, and the end of the machine's window.
-    pub(super) fn starting(&self, ctx: EntryContext<'_>) -> Guard {
+    pub(super) fn start_guard(&self, ctx: EntryContext<'_>) -> Guard {
         let until = self.window_state(ctx).and_then(|window_state| window_state.closes);
-        Guard { until, ..Guard::starting(ctx.id, ctx.mod_revision, &self.snap.store) }
+        Guard { until, ..Guard::start_guard(ctx.id, ctx.mod_revision, &self.snap.store) }
     }
 
     /// Returns the state of this machine's window, or `None` if it has none.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     engine::{
-        decide::Applying,
+        decide::ApplyState,
         snapshot::{Seen, Snapshot, secs},
         trouble::{self, Trouble},
     },
@@ -95,7 +95,7 @@ impl Scene {
             notice.node = Some(name.clone());
             scene.add(notice, &reason.name(), SETTLE);
         }
-        if let Applying::Approval(digest, why) = &*seen.applying {
+        if let ApplyState::Approval(digest, why) = &*seen.applying {
             let title = format!("a change of the definition waits for approval: {digest}");
             let mut notice = Notice::new(Kind::Approval, format!("approval/{digest}"), title, at);
             notice.text.clone_from(why);

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::{
-        decide::Applying,
+        decide::ApplyState,
         snapshot::{Leading, Seen},
     },
     model::{
@@ -394,7 +394,7 @@ fn a_follower_sends_no_notices() {
 fn the_scene_contains_broken_keys_approvals_orphans_and_freezes() {
     let policy = json!({"freeze": {"until": "2026-06-02T00:00:00Z", "reason": "x"}}).to_string();
     let mut seen = seen(&[("reboots/data/zz", "{}"), ("cketerm/policy", &policy)], &[]);
-    seen.applying = Applying::Approval("3f9a".to_owned(), "12 % of the nodes".to_owned()).into();
+    seen.applying = ApplyState::Approval("3f9a".to_owned(), "12 % of the nodes".to_owned()).into();
     let orphan = Reason::OrphanedCordon { node: "w2".to_owned(), entry: EntryId::reboot(1) };
     seen.orphans = BTreeMap::from([("w2".to_owned(), orphan)]).into();
     seen.now.wall = "2026-06-01T00:00:00Z".parse().unwrap();

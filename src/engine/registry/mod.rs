@@ -34,7 +34,7 @@ pub struct Registry {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct QueryState {
     /// The last good answer.
-    pub good: Option<Good>,
+    pub good: Option<GoodAnswer>,
     /// Error of the last query; none after a good answer.
     pub error: Option<String>,
     /// Boot-time seconds of the end of the last query; none = never sent.
@@ -43,7 +43,7 @@ pub struct QueryState {
 
 /// A good answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Good {
+pub struct GoodAnswer {
     /// The machines.
     pub machines: Arc<Machines>,
     /// Boot-time seconds of the answer.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{Basis, Good, QueryState, Registry, propose};
+use super::{Basis, GoodAnswer, QueryState, Registry, propose};
 use crate::{
     clock::Clock,
     engine::snapshot::secs,
@@ -288,7 +288,7 @@ impl PollerTask {
                 for warning in &machines.warnings {
                     tracing::warn!(warning, "sabakan");
                 }
-                slot.good = Some(Good { machines: Arc::new(machines), at, wall, asked, with });
+                slot.good = Some(GoodAnswer { machines: Arc::new(machines), at, wall, asked, with });
                 slot.error = None;
             }
             Err(e) => {

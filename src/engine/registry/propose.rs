@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::Good;
+use super::GoodAnswer;
 use crate::{
     model::{
         cluster::{Taint, written},
@@ -120,7 +120,7 @@ pub struct Proposal {
 /// Plans from a good answer. `taints` are those of the Nodes by name, if Kubernetes is known.
 pub fn propose(
     store: &StoreView,
-    good: &Good,
+    good: &GoodAnswer,
     taints: Option<&BTreeMap<String, Vec<Taint>>>,
     now: Timestamp,
 ) -> Proposal {

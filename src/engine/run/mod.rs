@@ -20,7 +20,7 @@ pub use self::{
 use super::{
     act::Actor,
     counters::Counters,
-    decide::{Decision, Effect, HEALTH_CHECK_PREFIX, Planned, Registering, decide},
+    decide::{Decision, Effect, HEALTH_CHECK_PREFIX, Planned, RegistryEffect, decide},
     etcd_members::{self, Poller},
     lead::{Campaign, CandidacyEvent},
     memory,
@@ -336,7 +336,7 @@ impl Loop {
             }
             EffectOutcome::TooLarge(size) => {
                 tracing::error!(machine, what = effect.as_str(), %size, "too large for etcd; nothing was written");
-                if let Effect::Registry(Registering::Apply(apply)) = &effect {
+                if let Effect::Registry(RegistryEffect::Apply(apply)) = &effect {
                     self.snap.registry_refused = Some((apply.digest.clone(), apply.too_large(*size)));
                     None
                 } else {

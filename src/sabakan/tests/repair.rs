@@ -37,7 +37,7 @@ fn run(
         repairs,
         reboots,
         current: Some(&current),
-        kept: &BTreeMap::from([("10.0.0.77".to_owned(), "its BareMetalHost is held off by a".to_owned())]),
+        excluded: &BTreeMap::from([("10.0.0.77".to_owned(), "its BareMetalHost is held off by a".to_owned())]),
         next_index: 7,
     })
 }

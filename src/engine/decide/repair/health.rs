@@ -5,8 +5,8 @@ use jiff::Timestamp;
 
 use super::super::{
     Effect, End, Guard, Pass,
-    attempts::AttemptState,
-    entry_context::{EntryContext, EntryKind, Task},
+    attempts::CommandState,
+    entry_context::{CommandSpec, EntryContext, EntryKind},
     readiness,
 };
 use super::steps::waiting_for_health;
@@ -86,15 +86,15 @@ impl<'a> Pass<'a> {
     pub(super) fn plan_health_checks(&mut self, mut due: Vec<DueCheck>) {
         let under_way = self.snap.in_flight.iter().filter(|(name, _)| name.starts_with(HEALTH_CHECK_PREFIX));
         let (all, quick) = under_way.fold((0, 0), |(all, quick), (_, flight)| {
-            (all + 1, quick + usize::from(self.boot() - flight.since < SLOW_AFTER))
+            (all + 1, quick + usize::from(self.monotonic_now() - flight.since < SLOW_AFTER))
         });
         let free = MAX_QUICK_CHECKS.saturating_sub(quick).min(MAX_RUNNING_CHECKS.saturating_sub(all));
-        if all > quick || quick > 0 {
-            self.wake_at(self.boot() + 1.0);
+        if all > 0 {
+            self.wake_at(self.monotonic_now() + 1.0);
         }
         due.retain(|d| !self.snap.in_flight.contains_key(&flight_key(d.id)));
         due.sort_by(|a, b| a.last.total_cmp(&b.last).then(a.id.cmp(&b.id)));
-        let asked = self.boot();
+        let asked = self.monotonic_now();
         for check in due.into_iter().take(free) {
             let effect = Effect::HealthCheck { argv: check.argv, bound: check.bound, asked };
             self.plan(&flight_key(check.id), Some(check.id), check.guard, effect);
@@ -124,12 +124,12 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the success command, if the operation has one.
-    fn success_task(&self, ctx: EntryContext<'a>) -> Option<Task<'a>> {
+    fn success_command_spec(&self, ctx: EntryContext<'a>) -> Option<CommandSpec<'a>> {
         let EntryKind::Repair { operation, step, .. } = ctx.kind else { return None };
         let argv = operation.success_command.as_deref().filter(|argv| !argv.is_empty())?;
         let bound = operation.success_bound(self.policy.command_cap_seconds);
         let name = "the success command";
-        Some(Task { name, argv, bound, tries: 1, interval: 0, step: Some(step), success: true })
+        Some(CommandSpec { name, argv, bound, tries: 1, interval: 0, step: Some(step), success: true })
     }
 
     /// Ends the repair if its conditions are met. Once the success command has begun, only its outcome counts: it runs
@@ -138,11 +138,11 @@ impl<'a> Pass<'a> {
         if !self.leading() {
             return None;
         }
-        let success = self.success_task(ctx);
-        if let Some(task) = success
-            && self.attempts_for(ctx.id, task).count() > usize::from(on(Mutation::SuccessTwice))
+        let success = self.success_command_spec(ctx);
+        if let Some(command_spec) = success
+            && self.attempts_for(ctx.id, command_spec).count() > usize::from(on(Mutation::SuccessTwice))
         {
-            return Some(self.after_success(ctx, task));
+            return Some(self.after_success(ctx, command_spec));
         }
         let order = self.order_of(ctx, Verb::Done);
         if order.is_none() && !self.healthy(ctx.id) {
@@ -160,9 +160,9 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.paused(ctx.id, "ending the entry") {
             return Some(reason);
         }
-        if let Some(task) = success {
+        if let Some(command_spec) = success {
             let reason = Reason::Working { phase: "healthy, running the success command".to_owned() };
-            return Some(self.run_again(ctx, task, order.cloned()).unwrap_or(reason));
+            return Some(self.plan_next_command(ctx, command_spec, order.cloned()).unwrap_or(reason));
         }
         let done = order.and_then(Stored::get).cloned();
         Some(self.finish_repair(ctx, done.map_or(End::Healthy, End::DoneBy)))
@@ -186,28 +186,28 @@ impl<'a> Pass<'a> {
 
     /// Ends the repair after its success command: `succeeded`, or `failed` if the command failed. With an unknown
     /// outcome the entry waits for an operator.
-    fn after_success(&mut self, ctx: EntryContext<'a>, task: Task<'a>) -> Reason {
-        if let Some(reason) = self.retry_ordered(ctx, task) {
+    fn after_success(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Reason {
+        if let Some(reason) = self.retry_ordered(ctx, command_spec) {
             return reason;
         }
         if let Some(order) = self.order(ctx.id, ctx.mod_revision, Verb::Done) {
             return self.finish_repair(ctx, End::DoneBy(order.clone()));
         }
-        match self.attempt_state(ctx.id, task) {
-            AttemptState::Succeeded(_) => self.finish_repair(ctx, End::Healthy),
-            AttemptState::Failed(outcome) => {
+        match self.command_state(ctx.id, command_spec) {
+            CommandState::Succeeded(_) => self.finish_repair(ctx, End::Healthy),
+            CommandState::Failed(outcome) => {
                 self.finish_repair(ctx, End::Failed(format!("the success command: {}", outcome.end)))
             }
-            AttemptState::TriesLeft(outcome) => {
+            CommandState::TriesLeft(outcome) => {
                 let reason = Reason::CommandFailed {
                     end: outcome.end.clone(),
                     stderr: outcome.stderr.clone(),
                     retry: CommandRetry::Scheduled,
                 };
-                self.retry_by_definition(ctx, task).unwrap_or(reason)
+                self.retry_by_definition(ctx, command_spec).unwrap_or(reason)
             }
-            AttemptState::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
-            AttemptState::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
+            CommandState::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
+            CommandState::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
         }
     }
 
@@ -218,7 +218,7 @@ impl<'a> Pass<'a> {
 
     fn end_repair(&mut self, ctx: EntryContext<'a>, end: End, running: bool) -> Reason {
         let reason = Reason::Working { phase: format!("ends: {}", end.outcome()) };
-        let QueueEntry::Repair(entry) = ctx.owned() else { return reason };
+        let QueueEntry::Repair(entry) = ctx.queue_entry() else { return reason };
         let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
         self.plan(ctx.machine, Some(ctx.id), guard, Effect::Finish { entry, end, running });
         reason

@@ -54,7 +54,7 @@ impl<'a> Pass<'a> {
             };
             if let Some((open, until)) = self.running_attempt(id) {
                 let done = until.is_finite().then(|| self.called_done_while_running(ctx)).flatten();
-                let reason = done.unwrap_or_else(|| self.running(open, until));
+                let reason = done.unwrap_or_else(|| self.running_reason(open, until));
                 let reason = self.with_host_reason(ctx, reason);
                 self.reason(id, reason);
                 continue;

@@ -58,14 +58,14 @@ impl<'a> Pass<'a> {
             return Some(reason);
         }
         let node = self.node_of(ctx);
-        if let Some(orphan) = node.and_then(|n| self.foreign_orphan(ctx, n)) {
+        if let Some(orphan) = node.and_then(|n| self.orphaned_cordon_of_other_entry(ctx, n)) {
             return Some(orphan);
         }
         if let Some(wrong) = self.wrong_node(ctx, node.map(AsRef::as_ref)) {
             return Some(wrong);
         }
         let late = || self.step_blocker(ctx);
-        if let Some(blocker) = self.not_leading().or_else(|| self.stale_for(ctx)).or_else(late) {
+        if let Some(blocker) = self.leadership_blocker().or_else(|| self.stale_for(ctx)).or_else(late) {
             return Some(blocker);
         }
         // The health check must answer first whether the machine needs a repair. No answer does not count as "not

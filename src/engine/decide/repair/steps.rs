@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::super::{
     End, Pass,
-    attempts::AttemptState,
+    attempts::CommandState,
     entry_context::{EntryContext, EntryKind},
 };
 use crate::{
@@ -47,37 +47,37 @@ impl<'a> Pass<'a> {
         }
         if !self.leading() {
             let last = String::new();
-            return self.not_leading().unwrap_or_else(|| waiting_for_health(ctx, None, last, Awaited::Check));
+            return self.leadership_blocker().unwrap_or_else(|| waiting_for_health(ctx, None, last, Awaited::Check));
         }
-        let Some(task) = self.task(ctx) else { return self.no_definition() };
+        let Some(command_spec) = self.command_spec(ctx) else { return self.no_definition() };
         if let Some(why) = self.withheld_unwind_reason(ctx) {
             return self.unwind_withheld(ctx, why);
         }
-        if let Some(reason) = self.retry_ordered(ctx, task) {
+        if let Some(reason) = self.retry_ordered(ctx, command_spec) {
             return reason;
         }
-        match self.attempt_state(ctx.id, task) {
-            AttemptState::Succeeded(outcome) => self.watched(ctx, outcome),
-            AttemptState::TriesLeft(outcome) => {
+        match self.command_state(ctx.id, command_spec) {
+            CommandState::Succeeded(outcome) => self.watched(ctx, outcome),
+            CommandState::TriesLeft(outcome) => {
                 let disabled = || Reason::CommandFailed {
                     end: outcome.end.clone(),
                     stderr: outcome.stderr.clone(),
                     retry: CommandRetry::OnceEnabled,
                 };
-                self.retry_by_definition(ctx, task).unwrap_or_else(disabled)
+                self.retry_by_definition(ctx, command_spec).unwrap_or_else(disabled)
             }
             // A failed command fails the entry, and later steps do not run (REP-25).
-            AttemptState::Failed(outcome) => {
-                let step = task.step.unwrap_or(0) + 1;
+            CommandState::Failed(outcome) => {
+                let step = command_spec.step.unwrap_or(0) + 1;
                 self.finish_repair(ctx, End::Failed(format!("the command of step {step}: {}", outcome.end)))
             }
             // The health check may settle it, else an operator has to.
-            AttemptState::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
-            AttemptState::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
+            CommandState::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
+            CommandState::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
         }
     }
 
-    /// Begins the next step, in the same write, if the machine was not healthy within `watch_seconds`. No answer does
+    /// Begins the next step if the machine was not healthy within `watch_seconds`. No answer does
     /// not count as "not healthy" (REP-28).
     fn watched(&mut self, ctx: EntryContext<'a>, outcome: &Outcome) -> Reason {
         let until = watch_until(ctx, outcome);
@@ -139,7 +139,7 @@ impl<'a> Pass<'a> {
     /// Returns the reason why the step may not begin now. A drain needs time before the end of its window; a command
     /// needs only an open window (I8).
     pub(super) fn step_blocker(&self, ctx: EntryContext<'a>) -> Option<Reason> {
-        if self.needs_drain(ctx) { self.too_late(ctx) } else { self.barred(ctx) }
+        if self.needs_drain(ctx) { self.drain_window_blocker(ctx) } else { self.command_window_blocker(ctx) }
     }
 
     /// Returns the boot time at which the watch after an entry's command ended, if it has ended.
@@ -148,13 +148,13 @@ impl<'a> Pass<'a> {
         if !entry.claims_machine() || entry.step_status != StepStatus::Watching {
             return None;
         }
-        let AttemptState::Succeeded(outcome) = self.attempt_state(ctx.id, self.task(ctx)?) else { return None };
+        let CommandState::Succeeded(outcome) = self.command_state(ctx.id, self.command_spec(ctx)?) else { return None };
         let until = watch_until(ctx, outcome);
         (self.now.wall >= until).then(|| self.boot_time_of(until))
     }
 
     fn boot_time_of(&self, wall: Timestamp) -> f64 {
-        self.boot() - seconds_between(wall, self.now.wall)
+        self.monotonic_now() - seconds_between(wall, self.now.wall)
     }
 }
 

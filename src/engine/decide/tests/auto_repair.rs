@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     engine::{
-        decide::{Decision, Effect, Registering},
+        decide::{Decision, Effect, RegistryEffect},
         registry::{QueryState, Registry},
         snapshot::Snapshot,
     },
@@ -88,7 +88,7 @@ fn i44_no_repair_is_added_while_the_hosts_are_unknown() {
             None => kube.sources.remove(HOSTS_SOURCE),
         };
         let decision = decide(&Snapshot { kube: Arc::new(kube), ..snap.clone() });
-        let adds = |p: &super::super::Planned| matches!(p.effect, Effect::Registry(Registering::AddRepairs));
+        let adds = |p: &super::super::Planned| matches!(p.effect, Effect::Registry(RegistryEffect::AddRepairs));
         (decision.effects.iter().any(adds), decision.auto_repair.off.unwrap_or_default())
     };
     let source = |synced, last_seen, error: Option<&str>| {
@@ -115,7 +115,8 @@ fn i44_no_repair_is_added_while_the_hosts_are_unknown() {
 
 #[test]
 fn i42_automatic_repair_respects_the_entry_limit_and_reports_it() {
-    let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
+    let adds =
+        |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(RegistryEffect::AddRepairs)));
     let two = [(12, "UNHEALTHY"), (13, "UNREACHABLE")];
     let decision = repairs(3, &two, 1);
     assert!(adds(&decision), "{:?}", decision.auto_repair);
@@ -129,7 +130,8 @@ fn i42_automatic_repair_respects_the_entry_limit_and_reports_it() {
 #[test]
 fn i42_no_repair_is_added_from_a_stale_sabakan_answer() {
     let mut snap = with_broken(3, &[(12, "UNHEALTHY"), (13, "UNREACHABLE")], 1);
-    let adds = |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(Registering::AddRepairs)));
+    let adds =
+        |d: &Decision| d.effects.iter().any(|p| matches!(p.effect, Effect::Registry(RegistryEffect::AddRepairs)));
     let young = decide(&snap);
     assert!(adds(&young) && !young.auto_repair.asks_again);
     let mut registry = Registry::clone(&snap.registry);

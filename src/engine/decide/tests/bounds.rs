@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     engine::{
-        decide::{Apply, Effect, Registering, compares, unwritten},
+        decide::{Apply, Effect, RegistryEffect, compares, unwritten},
         snapshot::EffectOutcome,
     },
     model::{
@@ -180,7 +180,7 @@ fn tainting(waiting: u64) -> Apply {
     let snap = registry::snapshot(&scene.disabled(), 0, &[(12, "UNHEALTHY")]);
     let decision = registry::decide(&snap);
     let apply = decision.effects.into_iter().find_map(|planned| match planned.effect {
-        Effect::Registry(Registering::Apply(apply)) => Some(*apply),
+        Effect::Registry(RegistryEffect::Apply(apply)) => Some(*apply),
         _ => None,
     });
     apply.unwrap_or_else(|| panic!("{:?}", decision.registry))

@@ -6,8 +6,8 @@ use super::scene::{BOOT, Scene, now, stored};
 use crate::{
     engine::{
         PreflightFault,
-        decide::{Applying, Decision, Effect, Registering},
-        registry::{Good, QueryState, Registry, propose},
+        decide::{ApplyState, Decision, Effect, RegistryEffect},
+        registry::{GoodAnswer, QueryState, Registry, propose},
         snapshot::Snapshot,
     },
     model::{
@@ -46,8 +46,14 @@ pub(super) fn machines(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> Mach
     machine::read(&format!("[{}]", all.join(","))).unwrap()
 }
 
-pub(super) fn good(machines: Machines) -> Good {
-    Good { machines: Arc::new(machines), at: BOOT - 5.0, wall: after(now(), -5), asked: after(now(), -6), with: (5, 0) }
+pub(super) fn good(machines: Machines) -> GoodAnswer {
+    GoodAnswer {
+        machines: Arc::new(machines),
+        at: BOOT - 5.0,
+        wall: after(now(), -5),
+        asked: after(now(), -6),
+        with: (5, 0),
+    }
 }
 
 /// A cluster with a complete configuration whose definition was generated once.
@@ -85,27 +91,27 @@ pub(super) fn decide(snap: &Snapshot) -> Decision {
 }
 
 fn applies(decision: &Decision) -> bool {
-    decision.effects.iter().any(|p| matches!(&p.effect, Effect::Registry(Registering::Apply(_))))
+    decision.effects.iter().any(|p| matches!(&p.effect, Effect::Registry(RegistryEffect::Apply(_))))
 }
 
 /// Returns the state with these machine states, and whether the definition is applied.
-fn apply_state(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> (Applying, bool) {
+fn apply_state(scene: &Scene, spares: u8, states: &[(u8, &str)]) -> (ApplyState, bool) {
     let decision = decide(&snapshot(scene, spares, states));
     let applied = applies(&decision);
     (decision.registry, applied)
 }
 
-fn assert_mentions(applying: &Applying, words: &str) {
+fn assert_mentions(applying: &ApplyState, words: &str) {
     let text = format!("{applying:?}");
     assert!(text.contains(words), "{words:?} is missing: {text}");
 }
 
 #[test]
 fn an_unchanged_definition_is_settled_and_an_unhealthy_worker_is_tainted() {
-    assert_eq!(apply_state(&scene(), 0, &[]), (Applying::Settled, false));
+    assert_eq!(apply_state(&scene(), 0, &[]), (ApplyState::Settled, false));
     let mut less = scene();
     less.constraints.minimum_workers = Some(19);
-    assert_eq!(apply_state(&less, 0, &[(12, "UNHEALTHY")]), (Applying::Applies, true));
+    assert_eq!(apply_state(&less, 0, &[(12, "UNHEALTHY")]), (ApplyState::Applies, true));
 }
 
 #[test]
@@ -135,9 +141,9 @@ fn removing_half_of_etcd_at_once_needs_an_approval() {
     let mut scene = scene();
     scene.policy.approval = Gate::Never;
     scene.constraints.control_plane_count = 2;
-    assert_eq!(apply_state(&scene, 0, &[]), (Applying::Applies, true), "one of three");
+    assert_eq!(apply_state(&scene, 0, &[]), (ApplyState::Applies, true), "one of three");
     scene.constraints.control_plane_count = 1;
-    assert!(matches!(apply_state(&scene, 0, &[]), (Applying::Approval(..), false)), "two of three");
+    assert!(matches!(apply_state(&scene, 0, &[]), (ApplyState::Approval(..), false)), "two of three");
 }
 
 #[test]
@@ -153,7 +159,7 @@ fn i1_an_api_server_starting_in_this_pass_blocks_a_definition_change() {
     let waiting = starting.node(3, |n| n.ready = false);
     let decision = decide(&snapshot(&waiting, 0, &[(12, "UNHEALTHY")]));
     let compared = decision.effects.iter().find_map(|p| match &p.effect {
-        Effect::Registry(Registering::Apply(apply)) => Some(apply.waiting.len()),
+        Effect::Registry(RegistryEffect::Apply(apply)) => Some(apply.waiting.len()),
         _ => None,
     });
     assert_eq!(compared, Some(1), "{:?}", decision.registry);
@@ -218,7 +224,7 @@ fn a_control_plane_is_replaced_only_after_approval_of_exactly_this_change() {
     let mut scene = scene();
     let retired = [(2, "RETIRED")];
     let (waits, applied) = apply_state(&scene, 2, &retired);
-    let Applying::Approval(digest, why) = waits else { panic!("{waits:?}") };
+    let ApplyState::Approval(digest, why) = waits else { panic!("{waits:?}") };
     assert!(!applied && why.contains("10.0.0.2"), "{why}");
     let approval =
         |minutes: i64| Approval { who: who(), at: after(now(), -60), until: after(now(), minutes * 60), reason: None };
@@ -229,7 +235,7 @@ fn a_control_plane_is_replaced_only_after_approval_of_exactly_this_change() {
     };
     let decision = decide(&with(&digest, 10));
     let apply = decision.effects.iter().find_map(|p| match &p.effect {
-        Effect::Registry(Registering::Apply(apply)) => Some(apply),
+        Effect::Registry(RegistryEffect::Apply(apply)) => Some(apply),
         _ => None,
     });
     let apply = apply.unwrap();
@@ -242,10 +248,10 @@ fn a_control_plane_is_replaced_only_after_approval_of_exactly_this_change() {
     let dropped = other
         .effects
         .iter()
-        .any(|p| matches!(&p.effect, Effect::Registry(Registering::DropApprovals(d)) if d[0].0 == "0000"));
+        .any(|p| matches!(&p.effect, Effect::Registry(RegistryEffect::DropApprovals(d)) if d[0].0 == "0000"));
     assert!(dropped, "dies with any change");
     scene.policy.approval = Gate::Never;
-    assert_eq!(apply_state(&scene, 2, &retired), (Applying::Applies, true));
+    assert_eq!(apply_state(&scene, 2, &retired), (ApplyState::Applies, true));
 }
 
 #[test]
@@ -258,7 +264,7 @@ fn work_on_an_api_server_blocks_all_changes_on_a_worker_only_its_own() {
     assert_mentions(&why, "API server 10.0.0.1 is in work (reboots/0)");
     assert!(!applied);
     let elsewhere = base.clone().entry(0, 15, RebootStatus::Rebooting, 10).cordoned(15, 0);
-    assert_eq!(apply_state(&elsewhere, 0, &one), (Applying::Applies, true));
+    assert_eq!(apply_state(&elsewhere, 0, &one), (ApplyState::Applies, true));
     let itself = base.clone().entry(0, 12, RebootStatus::Rebooting, 10).cordoned(12, 0);
     let (_, applied) = apply_state(&itself, 0, &one);
     assert!(!applied, "its own state is what the work causes, or waits for its end");
@@ -279,7 +285,7 @@ fn no_further_change_until_added_control_planes_are_ready() {
         approved_by: None,
     };
     base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.2")));
-    assert_eq!(apply_state(&base, 0, &one).0, Applying::Applies, "it is Ready and answers");
+    assert_eq!(apply_state(&base, 0, &one).0, ApplyState::Applies, "it is Ready and answers");
     let away = base.clone().with(|s| {
         s.kube.by_name.remove("10.0.0.2");
         s.kube.by_address.remove("10.0.0.2");
@@ -296,7 +302,7 @@ fn no_further_change_until_added_control_planes_are_ready() {
     let bad = [(12, "UNHEALTHY"), (2, "UNHEALTHY")];
     assert!(!format!("{:?}", apply_state(&away, 2, &bad).0).contains("to join"));
     base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.99")));
-    assert_eq!(apply_state(&base, 0, &one).0, Applying::Applies);
+    assert_eq!(apply_state(&base, 0, &one).0, ApplyState::Applies);
 }
 
 #[test]
@@ -334,7 +340,7 @@ fn node_metadata_is_applied_only_while_the_integration_is_enabled() {
         let effects = decide(&snapshot(scene, 0, &[])).effects;
         effects
             .into_iter()
-            .filter(|p| matches!(p.effect, Effect::Registry(Registering::Describe { .. })))
+            .filter(|p| matches!(p.effect, Effect::Registry(RegistryEffect::Describe { .. })))
             .map(|p| p.machine)
             .collect::<Vec<_>>()
     };
@@ -359,13 +365,13 @@ fn starting_work_keeps_a_settled_definition_and_stops_a_pending_change() {
         snap.store = scene.entry(1, 9, RebootStatus::Draining, 10).snapshot().store;
         decide(&snap).registry
     };
-    assert_eq!(begins(scene(), &[]), Applying::Settled);
+    assert_eq!(begins(scene(), &[]), ApplyState::Settled);
     let less = scene().with(|s| s.constraints.minimum_workers = Some(19));
     assert_mentions(&begins(less.clone(), &[(12, "UNHEALTHY")]), "the plan is being updated after a change");
     // A follower only shows the plan, and does not plan again for each machine.
     let follower = less.with(|s| s.snap.engine.leading = None);
     let shown = begins(follower, &[(12, "UNHEALTHY")]);
-    assert!(matches!(&shown, Applying::Waits(why) if !why.contains("being updated")), "{shown:?}");
+    assert!(matches!(&shown, ApplyState::Waits(why) if !why.contains("being updated")), "{shown:?}");
 }
 
 /// ckecli stores JSON. Other text is not expanded, whatever its YAML aliases stand for.
