@@ -181,19 +181,19 @@ pub async fn machines(context: &Context) -> Result<(), ActionError> {
     {
         context.print_message(&format!("warning: no plan: {why}"));
     }
-    let plans: BTreeMap<&str, (String, String)> = proposed
+    let plans: BTreeMap<&str, (Option<&str>, String)> = proposed
         .iter()
         .flat_map(|p| &p.plan.nodes)
         .map(|c| {
             let what = match (c.was_control_plane, c.control_plane) {
-                (Some(_), None) => "removed",
-                (None, Some(true)) => "added as control plane",
-                (None, Some(false)) => "added as worker",
-                (Some(true), Some(false)) => "demoted",
-                (Some(false), Some(true)) => "promoted",
-                _ => "stays",
+                (Some(_), None) => Some("removed"),
+                (None, Some(true)) => Some("added as control plane"),
+                (None, Some(false)) => Some("added as worker"),
+                (Some(true), Some(false)) => Some("demoted"),
+                (Some(false), Some(true)) => Some("promoted"),
+                (Some(true), Some(true)) | (Some(false), Some(false)) | (None, None) => None,
             };
-            (c.address.as_str(), (what.to_owned(), c.why.to_string()))
+            (c.address.as_str(), (what, c.why.to_string()))
         })
         .collect();
     match context.output(Output::Table) {
@@ -208,7 +208,7 @@ pub async fn machines(context: &Context) -> Result<(), ActionError> {
                 json!({
                     "serial": m.serial, "address": m.address, "state": m.state.as_str(), "seconds_in_state": m.duration,
                     "role": m.role, "rack": m.rack, "index_in_rack": m.index_in_rack, "lifetime_days": m.lifetime_days(now),
-                    "place": place(&m.address), "plan": plan.map(|p| &p.0), "why": plan.map(|p| &p.1),
+                    "place": place(&m.address), "plan": plan.map(|p| p.0.unwrap_or("stays")), "why": plan.map(|p| &p.1),
                 })
             }).collect();
             context.out.value(&list, form)
@@ -220,10 +220,10 @@ fn machines_of(
     machines: &Machines,
     now: jiff::Timestamp,
     place: &impl Fn(&str) -> Option<&'static str>,
-    plans: &BTreeMap<&str, (String, String)>,
+    plans: &BTreeMap<&str, (Option<&str>, String)>,
 ) -> Vec<Vec<String>> {
     let row = |m: &crate::sabakan::Machine| {
-        let plan = plans.get(m.address.as_str()).map(|p| p.0.clone()).filter(|p| p != "stays");
+        let plan = plans.get(m.address.as_str()).and_then(|p| p.0).map(str::to_owned);
         vec![
             m.serial.clone(),
             m.address.clone(),

@@ -64,7 +64,7 @@ pub fn reason(reason: &Reason, now: Timestamp) -> String {
             }
         }
         Reason::WaitingForHealth { last, .. } if last.is_empty() => "health not checked yet".to_owned(),
-        Reason::WaitingForHealth { last, .. } => format!("not healthy yet: {}", health_summary(last)),
+        Reason::WaitingForHealth { last, .. } => format!("not healthy yet: {last}"),
         Reason::MachineInRepair { entry } => format!("in repair ({entry})"),
         Reason::MachineInReboot { entry } => format!("being rebooted ({entry})"),
         Reason::Settling { until, missing, .. } => {
@@ -284,18 +284,6 @@ fn without_shared_namespace<'a>(pod: &'a str, other: &str) -> &'a str {
     match (pod.split_once('/'), other.split_once('/')) {
         (Some((one, name)), Some((two, _))) if one == two => name,
         _ => pod,
-    }
-}
-
-/// Returns a check's output for a row. Only `true` is healthy; any other output, for example `OK`, is quoted.
-fn health_summary(output: &str) -> String {
-    let output = output.trim();
-    match output {
-        "" => "no output".to_owned(),
-        "false" => output.to_owned(),
-        _ if output.starts_with("exit ") => output.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
-        _ if output.starts_with("no answer") => output.to_owned(),
-        unexpected => format!("{unexpected:?}, not true"),
     }
 }
 

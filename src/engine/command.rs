@@ -360,8 +360,8 @@ pub fn check_answer((end, stdout, stderr): (Ended, String, String)) -> CheckAnsw
         Ended::Exit(0) if stdout.trim() == "true" => CheckAnswer::Yes,
         Ended::Exit(0) => CheckAnswer::No(output()),
         Ended::Exit(code @ (126 | 127)) => CheckAnswer::Unavailable(format!("exit {code}: {}", output())),
-        Ended::Exit(code) => CheckAnswer::No(format!("exit {code} {}", output()).trim_end().to_owned()),
-        Ended::TimedOut(seconds) => CheckAnswer::No(format!("no answer in {seconds} s")),
+        Ended::Exit(code) => CheckAnswer::Failed { code, output: output() },
+        Ended::TimedOut(seconds) => CheckAnswer::TimedOut(seconds),
         Ended::Signal(number) => CheckAnswer::Unavailable(format!("ended by signal {number}")),
         Ended::NotStarted(why) | Ended::Withheld(why) | Ended::Unknown(why) => CheckAnswer::Unavailable(why),
     }
@@ -376,8 +376,8 @@ mod tests {
         let answer = |end: Ended, out: &str| check_answer((end, out.to_owned(), String::new()));
         assert_eq!(answer(Ended::Exit(0), " true\n"), CheckAnswer::Yes);
         assert!(matches!(answer(Ended::Exit(0), "TRUE"), CheckAnswer::No(_)));
-        assert!(matches!(answer(Ended::Exit(1), "true"), CheckAnswer::No(_)));
-        assert!(matches!(answer(Ended::TimedOut(3), ""), CheckAnswer::No(_)));
+        assert_eq!(answer(Ended::Exit(1), "true"), CheckAnswer::Failed { code: 1, output: "true".to_owned() });
+        assert_eq!(answer(Ended::TimedOut(3), ""), CheckAnswer::TimedOut(3));
         // Neither a no nor a failed try.
         for end in [Ended::Exit(127), Ended::Exit(126), Ended::Signal(11), Ended::NotStarted("x".to_owned())] {
             assert!(matches!(answer(end, "true"), CheckAnswer::Unavailable(_)));

@@ -132,18 +132,44 @@ pub enum Ended {
 pub enum CheckAnswer {
     /// Exit 0 and `true`.
     Yes,
-    /// Any other exit, other output or a timeout, with the output.
+    /// Exit 0 with another output.
     No(String),
+    /// Another exit, with the output.
+    Failed {
+        /// Exit code.
+        code: i32,
+        /// Output.
+        output: String,
+    },
+    /// cketerm killed the check after this number of seconds.
+    TimedOut(u64),
     /// The check could not run. This is not a "no".
     Unavailable(String),
 }
 
+impl CheckAnswer {
+    /// Returns the output of a check that neither reports health nor a failure: the definition's command needs a fix.
+    pub fn unrecognized(&self) -> Option<&str> {
+        match self {
+            Self::No(output) => Some(output.trim()).filter(|output| !output.is_empty() && *output != "false"),
+            Self::Yes | Self::Failed { .. } | Self::TimedOut(_) | Self::Unavailable(_) => None,
+        }
+    }
+}
+
+/// Only `true` is healthy. Another output, for example `OK`, is quoted.
 impl fmt::Display for CheckAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Yes => f.write_str("true"),
-            Self::No(message) if message.is_empty() => f.write_str("not true"),
-            Self::No(message) => f.write_str(message),
+            Self::No(output) => match self.unrecognized() {
+                Some(output) => write!(f, "{output:?}, not true"),
+                None if output.is_empty() => f.write_str("no output"),
+                None => f.write_str(output.trim()),
+            },
+            Self::Failed { code, output } if output.is_empty() => write!(f, "exit {code}"),
+            Self::Failed { code, output } => write!(f, "exit {code} {output}"),
+            Self::TimedOut(seconds) => write!(f, "no answer in {seconds} s"),
             Self::Unavailable(why) => write!(f, "no answer: {why}"),
         }
     }

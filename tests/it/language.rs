@@ -156,3 +156,58 @@ fn rules_and_documents_cited_in_comments_exist() {
     }
     assert!(wrong.is_empty(), "{} citations lead nowhere:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// Files whose purpose is to read texts of other programs or of users, and which.
+const READERS: &[(&str, &str)] = &[
+    ("src/config.rs", "kubeconfig files"),
+    ("src/config/form.rs", "file names"),
+    ("src/config/schema.rs", "comments of the default file"),
+    ("src/console/command_line.rs", "typed commands"),
+    ("src/console/theme/file.rs", "names of colours"),
+    ("src/console/theme/loader.rs", "lines of theme files"),
+    ("src/console/update/jump.rs", "the object of an audit record, which is stored data"),
+    ("src/console/views/hosts.rs", "states of BareMetalHosts"),
+    ("src/engine/decide/etcd_quorum.rs", "alarms of etcd"),
+    ("src/kubernetes/evict.rs", "answers of the API server, which only text tells apart"),
+    ("src/kubernetes/follow.rs", "answers of the API server, which only text tells apart"),
+    ("src/model/secret.rs", "secrets in foreign text"),
+    ("src/model/secret/words.rs", "secrets in foreign text"),
+    ("src/net.rs", "errors of the TLS library"),
+    ("src/sandbox/kubernetes/api/request_body.rs", "errors of the JSON parser"),
+    ("src/sandbox/kubernetes/api/call.rs", "the header Authorization"),
+    ("src/sandbox/metal3.rs", "the annotation's mode"),
+    ("src/store/answer.rs", "errors of etcd, which only text tells apart"),
+    ("src/store/connect.rs", "errors of etcd and of the TLS library"),
+    ("src/store/rights.rs", "errors of etcd, which only text tells apart"),
+];
+
+/// Part of a file before its tests.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
+}
+
+/// Compares with prose are suspicious: the text may be one that the program itself made. Keys, names and values are
+/// single words that are compared as a whole.
+#[test]
+fn no_logic_reads_the_programs_own_texts() {
+    let searched = r"\.(?:contains|starts_with|ends_with|strip_prefix|strip_suffix|find|split_once|rsplit_once)\(\s*";
+    let phrase = "[^\"]*[a-z]{2}[,:]? [a-z][^\"]*|[ ,:]+[a-z]{2}[^\"]*|[^\"]*[a-z]{2}[ ,:]+";
+    let compared = Regex::new(&format!(r#"(?:{searched}|[=!]= )"(?:{phrase})"|{searched}"[a-z]{{4,}}""#)).unwrap();
+    let mut found = Vec::new();
+    for path in files("src", "rs") {
+        let name = relative_path(&path);
+        if name.contains("/tests") || name.starts_with("src/fuzz") || READERS.iter().any(|(file, _)| *file == name) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        found.extend(compared.find_iter(without_tests(&text)).map(|hit| format!("{name}: {}", hit.as_str())));
+    }
+    assert!(
+        found.is_empty(),
+        "texts are compared; make them data, or name the file as a reader:\n{}",
+        found.join("\n")
+    );
+    let reads = |file: &str| compared.is_match(without_tests(&fs::read_to_string(root().join(file)).unwrap()));
+    let idle: Vec<&str> = READERS.iter().map(|(file, _)| *file).filter(|file| !reads(file)).collect();
+    assert!(idle.is_empty(), "these compare no text any more: {idle:?}");
+}

@@ -61,8 +61,8 @@ pub fn draw(app: &App, dialog: &Dialog, frame: &mut Frame) {
     let mut cursor = None;
     if dialog.expired.is_none() {
         if let Some(pick) = &dialog.pick {
-            let (first, second) = pick.labels();
-            let first = format!("  {}: ", first.strip_prefix("machine ").unwrap_or(first));
+            let (first, second) = pick.short_labels();
+            let first = format!("  {first}: ");
             let second = format!("  {second}: ");
             choice(buffer, (x, y), line, &first, &pick.type_field(), dialog.focus == Focus::Type, theme.key);
             y += 1;

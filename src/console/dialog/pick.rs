@@ -73,6 +73,11 @@ impl Pick {
         self.labels.unwrap_or(("machine type", "operation"))
     }
 
+    /// Returns the labels as the fields show them.
+    pub fn short_labels(&self) -> (&'static str, &'static str) {
+        self.labels.unwrap_or(("type", "operation"))
+    }
+
     /// Returns true if there is nothing to choose.
     pub fn is_empty(&self) -> bool {
         self.types.iter().all(|t| t.operations.is_empty())

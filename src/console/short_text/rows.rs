@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{health_summary, into_safe, reason, safe, stuck_on};
+use super::{into_safe, reason, safe, stuck_on};
 use crate::{
     console::{
         app::{App, HostId},
@@ -92,7 +92,9 @@ pub fn health(seen: &Seen, id: EntryId) -> String {
     match queries::health(seen, id) {
         None => String::new(),
         Some(CheckAnswer::Yes) => "true".to_owned(),
-        Some(CheckAnswer::No(output)) => safe(&health_summary(output)),
+        Some(answer @ (CheckAnswer::No(_) | CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_))) => {
+            safe(&answer.to_string())
+        }
         Some(CheckAnswer::Unavailable(_)) => "no answer".to_owned(),
     }
 }
@@ -100,12 +102,7 @@ pub fn health(seen: &Seen, id: EntryId) -> String {
 /// Returns the output of a health check that neither reports health nor a failure: the definition's command needs a
 /// fix.
 pub fn unrecognized_health(seen: &Seen, id: EntryId) -> Option<String> {
-    match queries::health(seen, id) {
-        Some(CheckAnswer::No(output)) if health_summary(output).ends_with(", not true") => {
-            Some(output.trim().to_owned())
-        }
-        _ => None,
-    }
+    queries::health(seen, id)?.unrecognized().map(str::to_owned)
 }
 
 /// Returns the cause of a repair's end, from its last attempt.

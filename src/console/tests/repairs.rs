@@ -309,7 +309,8 @@ fn an_unrecognized_health_check_output_is_shown() {
     let mut world = World::with_repairs();
     let odd = Some((wall(), CheckAnswer::No("OK\n".into())));
     world.progress(1, "watching", None, Vec::new(), odd);
-    let watch = Reason::WaitingForHealth { step: 1, until: None, last: "OK".into(), awaited: Awaited::Check };
+    let watch =
+        Reason::WaitingForHealth { step: 1, until: None, last: "\"OK\", not true".into(), awaited: Awaited::Check };
     world.reasons.insert(EntryId::repair(1), watch);
     let mut app = world.console(80, 24);
     press(&mut app, "3");

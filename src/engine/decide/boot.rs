@@ -164,7 +164,8 @@ impl<'a> Pass<'a> {
         let work = self.snap.work.get(&ctx.id);
         let (last, unavailable) = match work.and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => (String::new(), Some(why.clone())),
-            Some((_, CheckAnswer::No(text))) => (text.clone(), None),
+            Some((_, CheckAnswer::No(output))) => (output.clone(), None),
+            Some((_, answer @ (CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_)))) => (answer.to_string(), None),
             Some((_, CheckAnswer::Yes)) => {
                 let node = self.snap.node_of(ctx.address);
                 let status = readiness(self.snap, ctx.id, ctx.address, ctx.control_plane(), node, self.now);

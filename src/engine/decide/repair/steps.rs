@@ -90,8 +90,14 @@ impl<'a> Pass<'a> {
         match self.snap.work.get(&ctx.id).and_then(|w| w.check.as_ref()) {
             Some((_, CheckAnswer::Unavailable(why))) => Reason::CheckUnavailable { why: why.clone() },
             // The check was sent again after the watch was over.
-            Some((at, CheckAnswer::No(_))) if *at >= over => self.next_step(ctx, &last),
-            _ => waiting_for_health(ctx, Some(until), last, Awaited::Check),
+            Some((at, CheckAnswer::No(_) | CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_))) if *at >= over => {
+                self.next_step(ctx, &last)
+            }
+            Some((
+                _,
+                CheckAnswer::Yes | CheckAnswer::No(_) | CheckAnswer::Failed { .. } | CheckAnswer::TimedOut(_),
+            ))
+            | None => waiting_for_health(ctx, Some(until), last, Awaited::Check),
         }
     }
 
