@@ -3,7 +3,7 @@
 data of the other, and data that only a newer version would write.
 
 usage: tests/figures/upgrade.py OLD NEW [SCENARIO…] [--keep]        (two programs)
-scenarios: upgrade downgrade killed-old killed-new commands newer-layout
+scenarios: upgrade downgrade killed-old killed-new commands newer-layout older-layout (OLD with a layout of a lower number)
 
 Starts etcd, kube-apiserver, kube-controller-manager and kwok (tests/servers) for each scenario. The log that the reboot command
 itself writes shows how often a machine was rebooted; everything else is read from etcd's watch. One JSON line per scenario with its
@@ -303,6 +303,38 @@ def newer_layout(s):
     s.check_invariants()
 
 
+def older_layout(s):
+    """OLD wrote the layout of 0.1 and NEW raises it: from then on OLD only observes, names the layout, and keeps out when NEW stops."""
+    env = s.environment
+    s.begin(old)
+    s.since = env.record.revision()
+    first = env.daemon(old, "old-before")
+    s.wait_until_leading(first)
+    layout = int(env.record.value("cketerm/schema"))
+    s.queue(old, s.workers[:2], "--reason", "INC-1")
+    env.wait("one has ended", lambda: len(ended(s)) >= 1, QUEUE_TIMEOUT)
+    s.check("OLD exits with 0", first.stop() == 0)
+    second = env.daemon(new, "new")
+    s.wait_until_leading(second)
+    env.wait("NEW has raised the layout and migrated", lambda: int(env.record.value("cketerm/schema")) > layout and env.record.value("cketerm/migration") is None, 30)
+    third = env.daemon(old, "old-beside")
+    env.wait("OLD answers", lambda: third.get("/readyz")[0], 30)
+    env.wait("OLD names the layout", lambda: "schema" in third.get("/readyz")[1], 20)
+    s.checked["OLD beside NEW"] = third.get("/readyz")[1].strip()[:200]
+    result = env.run_program(old, "screenshot", "--view", "overview", "--size", "200x50")
+    s.checked["OLD's console"] = [line.strip() for line in result.stdout.splitlines() if "schema" in line][:2] or result.stderr.strip()[:200]
+    s.check("OLD's console names the layout", "schema" in result.stdout + result.stderr)
+    result = env.run_program(old, "policy", "set", "stuck_seconds", "1400")
+    s.check("OLD refuses to change the policy", result.returncode in (1, 3) and "schema" in result.stderr)
+    s.wait_until_empty()
+    s.check("every history record has an end", [k for k, v in env.record.values_below("cketerm/history/").items() if not v.get("end")])
+    s.check("NEW exits with 0", second.stop() == 0)
+    time.sleep(15)
+    s.check("OLD does not lead after NEW", env.record.leader() is None)
+    s.check("OLD exits with 0 in the end", third.stop() == 0)
+    s.check_invariants()
+
+
 SCENARIOS = {"upgrade": upgrade, "downgrade": downgrade, "killed-old": lambda s: killed(s, old, new), "killed-new": lambda s: killed(s, new, old),
-             "commands": commands, "newer-layout": newer_layout}
+             "commands": commands, "newer-layout": newer_layout, "older-layout": older_layout}
 run_scenarios(SCENARIOS, args, Scenario)

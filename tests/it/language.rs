@@ -21,8 +21,8 @@ const RETIRED_NAMES: &[&str] = &[
     "Tally", "Witness", "PATIENCE",
 ];
 
-/// Text that is generated from strings of the program, or quotes a wire name.
-const GENERATED: &[&str] = &["docs/commands.md", "docs/keys.md", "docs/metrics.md"];
+/// Documents that are generated from strings of the program, or quote the old ones.
+const GENERATED: &[&str] = &["docs/commands.md", "docs/keys.md", "docs/metrics.md", "docs/texts-0.2.md"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
