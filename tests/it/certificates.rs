@@ -114,7 +114,7 @@ fn an_engine_with_a_client_certificate_reboots_and_no_secret_leaks() {
     let served = &site.served;
     let sandbox_config = Path::new(served.facts["config"].as_str().unwrap()).to_owned();
 
-    // every secret that a configuration may hold
+    // all secrets that a configuration can contain
     let redfish = served.facts["redfish"].as_str().unwrap();
     let name =
         served.get("/machines").into_iter().find(|m| m["address"] == site.address.as_str()).unwrap()["name"].clone();
@@ -160,14 +160,14 @@ fn an_engine_with_a_client_certificate_reboots_and_no_secret_leaks() {
     done(&["policy", "set", "etcd_members", "none"]);
     site.root(&["put", "/cke/sabakan/url", "http://user:hunter2-sabakan@127.0.0.1:1/graphql"]);
     let daemon = Daemon::start(&served.dir, &engine, "engine");
-    wait_for("a leader", 60, || (daemon.page("/readyz").1 == "leading\n").then_some(()));
+    wait_for("the engine leads", 60, || (daemon.page("/readyz").1 == "leading\n").then_some(()));
     let addresses = served.dir.join("addresses");
     std::fs::write(&addresses, &site.address).unwrap();
     done(&["rq", "add", addresses.to_str().unwrap(), "--reason", "certificates"]);
     wait_for("the queue is empty", 120, || done(&["rq", "list", "-o", "json"]).trim().eq("[]").then_some(()));
     let log = served.get("/machines/log");
     let power_cycles = log.iter().filter(|l| l["address"] == site.address.as_str() && l["what"] == "down").count();
-    assert_eq!(power_cycles, 1, "one cycle for one entry: {log:?}");
+    assert_eq!(power_cycles, 1, "the machine is power-cycled exactly once: {log:?}");
 
     // a certificate of the same authority without a role, and one of another authority, get no access
     for (who, message) in [("stranger", "permission"), ("other", "etcd")] {
@@ -175,7 +175,7 @@ fn an_engine_with_a_client_certificate_reboots_and_no_secret_leaks() {
         assert!(output.code != 0 && output.stderr.to_lowercase().contains(message), "{who}: {output:?}");
     }
 
-    // a token that Kubernetes refuses, because failures print the most
+    // Kubernetes refuses this token: error messages print more than successes
     let planted = served.dir.join("kubeconfig-planted");
     std::fs::rename(served.kubeconfig("hunter2-kube-token"), &planted).unwrap();
     let text = std::fs::read_to_string(&engine).unwrap();
@@ -184,7 +184,7 @@ fn an_engine_with_a_client_certificate_reboots_and_no_secret_leaks() {
     let output = run(&refused, &["nodes", "list"]);
     assert!(output.code != 0 && output.stderr.contains("401"), "{output:?}");
 
-    // a password instead, once correct and once wrong
+    // a user name with the correct and with a wrong password
     site.root(&["user", "add", "named:hunter2-etcd"]);
     site.root(&["user", "grant-role", "named", "cketerm-operator"]);
     let text = std::fs::read_to_string(&operator).unwrap();
@@ -201,7 +201,7 @@ fn an_engine_with_a_client_certificate_reboots_and_no_secret_leaks() {
     let configs = [("engine", &*engine), ("refused", &*refused), ("named", &*named), ("wrong", &*wrong)];
     let outputs = everything(&site, &daemon, &operator, &configs, &logs);
     let key = std::fs::read_to_string(site.file("engine.key")).unwrap();
-    let body = key.lines().nth(1).expect("the key itself").to_owned();
+    let body = key.lines().nth(1).expect("the key's body follows the header line").to_owned();
     for (place, text) in &outputs {
         for secret in [SECRET, &body] {
             let at = text.find(secret).map(|at| {
@@ -212,9 +212,13 @@ fn an_engine_with_a_client_certificate_reboots_and_no_secret_leaks() {
         }
     }
     let hook = "http://127.0.0.1:1/…";
-    assert!(outputs.iter().any(|(_, text)| text.contains(hook)), "a receiver is named by its host alone");
+    assert!(outputs.iter().any(|(_, text)| text.contains(hook)), "a receiver's URL is printed without its path");
     let written: usize = outputs.iter().map(|(_, text)| text.len()).sum();
-    assert!(outputs.len() > 30 && written > 50_000, "{} places, {written} bytes", outputs.len());
+    assert!(
+        outputs.len() > 30 && written > 50_000,
+        "only {} outputs with {written} bytes were searched",
+        outputs.len()
+    );
 }
 
 /// Everything that anybody can read: output of commands, the engine's log and endpoints, contents of etcd and
@@ -271,7 +275,7 @@ fn everything(
             outputs.push((format!("{who}: {arguments:?}"), format!("{}{}", output.stdout, output.stderr)));
         }
     }
-    // a configuration with a mistake beside each secret
+    // configurations with a mistake next to each secret
     for (i, (right, wrong)) in
         [("tls-key:", "tls-kex:"), ("notices:", "notises:"), ("url: ", "urk: "), ("log: {", "log: [")]
             .iter()
@@ -286,18 +290,18 @@ fn everything(
         outputs.push((format!("GET {page}"), daemon.page(page).1));
     }
     outputs.push(("the engine's standard error".to_owned(), daemon.logged()));
-    for file in std::fs::read_dir(logs).expect("the folder of logs").flatten() {
+    for file in std::fs::read_dir(logs).expect("the log directory is readable").flatten() {
         let text = String::from_utf8_lossy(&std::fs::read(file.path()).unwrap()).into_owned();
         outputs.push((format!("the log {}", file.path().display()), text));
     }
     assert!(
         outputs.iter().any(|(place, text)| place.starts_with("the log ") && text.contains("leads")),
-        "nothing was logged"
+        "no log file contains the engine's messages"
     );
     // the command line of the running program
     let cmdline = std::fs::read(format!("/proc/{}/cmdline", daemon.pid())).unwrap_or_default();
     outputs.push(("its command line".to_owned(), String::from_utf8_lossy(&cmdline).into_owned()));
-    // except the key in which the operator stored the URL
+    // all keys, except the one in which the operator stored the URL
     let mut etcd = String::new();
     for key in site.root(&["get", "/cke/", "--prefix", "--keys-only"]).lines().filter(|key| *key != "/cke/sabakan/url")
     {

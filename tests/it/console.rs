@@ -150,7 +150,7 @@ fn a_blocked_drain_is_cancelled_and_a_reboot_is_queued_by_keyboard() {
     let before = console.bytes();
     std::thread::sleep(std::time::Duration::from_secs(5));
     let idle = console.bytes() - before;
-    assert!(idle <= 300, "{idle} bytes in 5 s without any news");
+    assert!(idle <= 300, "{idle} bytes were written in 5 s although nothing changed");
 
     console.press("q");
     console.wait_for_text("No other engine stands by", 5);
@@ -176,10 +176,10 @@ fn without_etcd_rows_stay_writes_are_refused_and_the_console_recovers() {
     let text = console.wait_for_text("nothing is written until it is back", 5);
     assert!(text.contains("w1"), "{text}");
     world.act("thaw", "etcd");
-    // the API server was away with its etcd: both are named when both recover at once
+    // the API server was unreachable together with its etcd: the message names both if both recover at once
     console.wait_for_text("back after", 60);
-    wait_for("the banner goes", 30, || (!console.text().contains("etcd lost")).then_some(()));
-    assert!(console.text().contains("> 0 "), "the cursor is where it was: {}", console.text());
+    wait_for("the banner disappears", 30, || (!console.text().contains("etcd lost")).then_some(()));
+    assert!(console.text().contains("> 0 "), "the cursor must stay on its row: {}", console.text());
     console.press("X\ry");
     console.wait_for_text("cancelled reboots/0", 10);
 }

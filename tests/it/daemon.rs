@@ -65,7 +65,7 @@ fn a_daemon_stores_results_in_systemds_state_directory_not_in_home() {
     let environment = [("STATE_DIRECTORY", Path::new(&several)), ("HOME", home.as_path())];
     let daemon = Daemon::start_in(&served.dir, &silent, "engine", &environment);
     daemon.ready();
-    wait_for("the directory is made", 30, || made.join("results").is_dir().then_some(()));
+    wait_for("the state directory is created", 30, || made.join("results").is_dir().then_some(()));
     assert!(!home.join(".local").exists());
 }
 
@@ -105,7 +105,7 @@ fn the_main_loop_sends_watchdog_keep_alives_in_time() {
     }
     let (status, _) = daemon.terminate();
     assert!(status.success());
-    wait_for("the end is told", 10, || (notification() == "STOPPING=1").then_some(()));
+    wait_for("systemd is notified of the shutdown", 10, || (notification() == "STOPPING=1").then_some(()));
 }
 
 /// Idle and silent connections, and requests that never end, in a process with a low limit of open files. Pages still
@@ -114,23 +114,23 @@ fn the_main_loop_sends_watchdog_keep_alives_in_time() {
 fn three_hundred_idle_connections_block_neither_http_pages_nor_commands() {
     let served = Served::start(&["--nodes", "5"]);
     let config = Path::new(served.facts["config"].as_str().expect("a path"));
-    // the limit of open files, which the process cannot raise
+    // a hard limit of open files: the process cannot raise it
     let daemon = Daemon::start_limited(&served.dir, config, "engine", 256);
     daemon.ready();
     let mut held: Vec<TcpStream> = Vec::new();
     for i in 0..300 {
         let mut one = TcpStream::connect(&daemon.http).expect("a connection");
-        // some send nothing, some begin a request, some have sent one request and stay
+        // a third sends nothing, a third sends half a request, a third sends one request and stays connected
         let request: &[u8] = match i % 3 {
             0 => b"",
             1 => b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ",
             _ => b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
         };
-        one.write_all(request).expect("it is sent");
+        one.write_all(request).expect("the request is sent");
         held.push(one);
     }
     for page in ["/healthz", "/metrics", "/readyz", "/healthz", "/metrics"] {
-        // the client waits for 30 s; a process without descriptors accepts no connection at all
+        // the client waits for 30 s; a process without free descriptors would accept no connection
         assert_eq!(daemon.page(page).0, 200, "{page}");
     }
     let worker = served.get("/machines").into_iter().find(|m| m["control_plane"] == false).expect("a worker");
@@ -138,10 +138,11 @@ fn three_hundred_idle_connections_block_neither_http_pages_nor_commands() {
     std::fs::write(&file, worker["address"].as_str().expect("an address")).expect("a file");
     let added = cketerm(config, &["rq", "add", file.to_str().expect("text")]);
     assert_eq!(added.code, 0, "{}", added.stderr);
-    wait_for("the reboot is over", 120, || list(config, "rq").is_empty().then_some(()));
-    assert!(served.power().iter().any(|p| p.what == "end"), "its command was run");
+    wait_for("the reboot is complete", 120, || list(config, "rq").is_empty().then_some(()));
+    assert!(served.power().iter().any(|p| p.what == "end"), "the reboot command was run");
     assert_eq!(daemon.page("/healthz").0, 200);
-    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("its files").count();
+    let open =
+        std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("the process has a descriptor table").count();
     assert!(open < 200, "{open} files are open");
     assert_eq!(held.len(), 300);
 }
@@ -155,14 +156,16 @@ fn metrics_commands_and_etcd_agree_when_idle() {
     daemon.ready();
     let status =
         |index: usize| list(config, "repair-queue").get(index).map(|e| e["status"].clone()).unwrap_or_default();
-    wait_for("the repairs of the scenario", 90, || (status(0) == "succeeded" && status(1) == "failed").then_some(()));
+    wait_for("the scenario's first two repairs have ended", 90, || {
+        (status(0) == "succeeded" && status(1) == "failed").then_some(())
+    });
     for queue in ["rq", "repair-queue"] {
         assert_eq!(cketerm(config, &[queue, "disable"]).code, 0);
     }
     let second = Daemon::start(&served.dir, config, "second");
     second.ready();
     let (mut page, mut shown) = (BTreeMap::new(), (Vec::new(), Vec::new()));
-    wait_for("a quiescent point", 60, || {
+    wait_for("the metrics match queues that do not change", 60, || {
         shown = (list(config, "rq"), list(config, "repair-queue"));
         page = samples(&daemon.page("/metrics").1);
         let still = || (list(config, "rq"), list(config, "repair-queue")) == shown;
@@ -201,15 +204,19 @@ fn metrics_commands_and_etcd_agree_when_idle() {
     let (status, state) = daemon.page("/state");
     assert_eq!(status, 200, "{state}");
     let saved = served.dir.join("state.json");
-    std::fs::write(&saved, state).expect("it is written");
+    std::fs::write(&saved, state).expect("the state file is written");
     let replayed = cketerm(config, &["decide", "--from", saved.to_str().expect("text"), "-o", "json"]);
-    assert!(replayed.code == 0 && replayed.stderr.is_empty(), "it led, so nothing has to be said: {}", replayed.stderr);
+    assert!(
+        replayed.code == 0 && replayed.stderr.is_empty(),
+        "the state of a leader must cause no warning: {}",
+        replayed.stderr
+    );
     let decided: Value = serde_json::from_str(&replayed.stdout).expect("JSON");
     for entry in repairs.iter().filter(|e| e["status"] == "queued" || e["status"] == "processing") {
         let id = format!("repairs/{}", entry["index"].as_str().expect("text"));
         assert!(decided["reasons"][&id].is_object(), "{id} has no reason in {}", decided["reasons"]);
     }
-    // commands were run, and the engine that ran them counted them
+    // the engine counted the commands that it ran
     assert!(page.keys().any(|k| k.starts_with("cketerm_effects_total{")), "{page:?}");
     let second = samples(&second.page("/metrics").1);
     assert_eq!([&page["cke_leader"], &second["cke_leader"]], ["1.0", "0.0"]);

@@ -70,7 +70,7 @@ const NOT_RUN: [(&str, &str, &str); 20] = [
     ("docs/from-ckecli.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE --read-only", CONSOLE),
     ("docs/from-ckecli.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE\n", CONSOLE),
     ("docs/guide.md", "cketerm --config /etc/cke/config.yml --kubeconfig FILE   ", CONSOLE),
-    ("docs/guide.md", "cketerm nodes keep-cordoned", "needs an entry in mid-work: tests/it/kubernetes/cordons.rs"),
+    ("docs/guide.md", "cketerm nodes keep-cordoned", "needs an entry in progress: tests/it/kubernetes/cordons.rs"),
     ("docs/how-to/metal3.md", "cketerm hosts reboot ", HOSTS),
     ("docs/how-to/metal3.md", "cketerm hosts hold ", HOSTS),
     ("docs/how-to/metal3.md", "cketerm hosts release ", HOSTS),
@@ -80,20 +80,24 @@ const NOT_RUN: [(&str, &str, &str); 20] = [
         "cketerm cluster ",
         "tests/it/guide.rs runs that section, and fills in the definition as its comment says",
     ),
-    ("docs/how-to/without-cke.md", "cketerm constraints set control-plane-count", "tests/it/guide.rs, likewise"),
+    (
+        "docs/how-to/without-cke.md",
+        "cketerm constraints set control-plane-count",
+        "tests/it/guide.rs runs that section",
+    ),
     ("docs/sandbox.md", "cketerm --sandbox", CONSOLE),
-    ("docs/sandbox.md", "cketerm sandbox serve", "it is what all of these run on"),
+    ("docs/sandbox.md", "cketerm sandbox serve", "all other commands run on this sandbox"),
     ("docs/sandbox.md", "cketerm --config CONFIG --daemon", DAEMON),
     ("docs/tutorial.md", "cketerm --sandbox", CONSOLE),
-    ("docs/tutorial.md", "cketerm sandbox serve", "it is what all of these run on"),
+    ("docs/tutorial.md", "cketerm sandbox serve", "all other commands run on this sandbox"),
     ("docs/tutorial.md", "cketerm --config sandbox/config.yaml --daemon", DAEMON),
     ("docs/sabakan.md", "cketerm sabakan plan ", PLANS),
     ("docs/sabakan.md", "cketerm auto-repair plan ", PLANS),
 ];
 const CONSOLE: &str = "a console: tests/it/console.rs starts it on a terminal";
-const DAEMON: &str = "an engine, which does not end: one runs beside all of these";
-const HOSTS: &str = "registered hosts, which this sandbox lacks: tests/it/power/hosts.rs runs these words on its own";
-const PLANS: &str = "files of a site: tests/it/commands/registry.rs runs these words on its own";
+const DAEMON: &str = "an engine, which does not exit: one runs during all these tests";
+const HOSTS: &str = "needs registered hosts, which this sandbox lacks: tests/it/power/hosts.rs runs these commands";
+const PLANS: &str = "needs files of a site: tests/it/commands/registry.rs runs these commands";
 
 /// Lines of a document that run the program: in indented blocks, not in fenced ones.
 fn lines(text: &str) -> Vec<String> {
@@ -123,7 +127,7 @@ fn write_files(dir: &Path, facts: &Value) {
 
 fn run(name: &str) {
     let document = DOCUMENTS.iter().find(|d| d.name == name).expect("a document");
-    let (_, text) = documents().into_iter().find(|(n, _)| n == name).expect("its text");
+    let (_, text) = documents().into_iter().find(|(n, _)| n == name).expect("the document is listed");
     let served = Served::start(&["--nodes", "30"]);
     write_files(&served.dir, &served.facts);
     let config = served.dir.join("config.yaml");
@@ -149,7 +153,7 @@ fn run(name: &str) {
         }
     }
     assert!(wrong.is_empty(), "{name}:\n{}\n{}", wrong.join("\n"), daemon.logged());
-    assert!(ran > 0, "{name} has nothing that could be run");
+    assert!(ran > 0, "{name} contains no command to run");
     eprintln!("{name}: {ran} lines were run");
 }
 
@@ -196,7 +200,7 @@ fn every_command_in_the_documents_is_run_or_listed_with_a_reason() {
         }
     }
     assert!(all > 60, "only {all} lines were found");
-    assert!(left.is_empty(), "neither run nor named:\n{}", left.join("\n"));
+    assert!(left.is_empty(), "commands that are neither run nor listed in NOT_RUN:\n{}", left.join("\n"));
     let stale: Vec<_> = NOT_RUN.iter().zip(listed).filter(|(_, there)| !there).map(|(entry, _)| entry).collect();
-    assert!(stale.is_empty(), "no longer in the documents: {stale:?}");
+    assert!(stale.is_empty(), "entries of NOT_RUN that match no command: {stale:?}");
 }

@@ -196,7 +196,7 @@ fn compare(kind: &str) -> (usize, usize) {
         assert_eq!(
             DIFFERENT_WORKER_COUNT.contains(&id),
             !differs.is_empty(),
-            "{id}: named as different and is not, or the other way round: {differs:#?}"
+            "{id}: DIFFERENT_WORKER_COUNT must list exactly the rows that differ: {differs:#?}"
         );
         if !DIFFERENT_WORKER_COUNT.contains(&id) {
             bad.extend(differs);
@@ -225,7 +225,7 @@ fn known_flaws_of_ckes_generator_are_not_reproduced() {
     for row in flawed {
         let planned = PlanInput::of(&row["input"]).plan();
         let flaw = row["expected"]["cke_flaws"][0].as_str().unwrap();
-        // where CKE's count differs from cketerm's, there may be no machine of the role that is next
+        // where CKE's count differs from cketerm's, no machine of the next role may be left
         let may_fail = flaw == "CKE panics" || flaw.starts_with("counts vanished or moved workers");
         assert!(planned.is_ok() || may_fail, "{}: {planned:?}", row["id"]);
     }
@@ -264,11 +264,15 @@ fn automatic_repair_adds_the_same_repairs_as_cke() {
             list.as_array().unwrap().iter().map(|e| fields.iter().map(|f| e[*f].clone()).collect()).collect()
         };
         if row["id"] == ONLY_FIRST_ENTRY {
-            assert_ne!(plain(&actual), plain(recorded), "CKE looked at the first reboot entry of 10.64.1.4 only");
+            assert_ne!(
+                plain(&actual),
+                plain(recorded),
+                "CKE considers only the first reboot entry of 10.64.1.4, so the plans must differ"
+            );
         } else {
             assert_eq!(plain(&actual), plain(recorded), "{}", row["id"]);
         }
-        // I42; and every machine is either added or skipped
+        // I42: the cap holds; every machine is either added or skipped
         let cap = usize::try_from(constraints.maximum_repair_queue_entries).unwrap();
         assert!(planned.entries.is_empty() || repairs.len() + planned.entries.len() <= cap, "{}", row["id"]);
         assert_eq!(planned.entries.len() + planned.skipped.len(), machines.list.len(), "{}", row["id"]);

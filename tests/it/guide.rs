@@ -40,15 +40,15 @@ impl Shell {
         fs::create_dir_all(&bin).expect("a folder");
         let program = env!("CARGO_BIN_EXE_cketerm");
         let script = format!("#!/bin/sh\nCKETERM_CONFIG='{}' exec '{program}' \"$@\"\n", config.display());
-        fs::write(bin.join("cketerm"), script).expect("it is written");
-        fs::set_permissions(bin.join("cketerm"), PermissionsExt::from_mode(0o755)).expect("its mode is set");
+        fs::write(bin.join("cketerm"), script).expect("the script is written");
+        fs::set_permissions(bin.join("cketerm"), PermissionsExt::from_mode(0o755)).expect("the script is executable");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
         Self { dir: dir.to_owned(), path }
     }
 
     /// Runs a line as written, comment included. Returns whether it succeeded, its data and its messages.
     pub fn run(&self, line: &str) -> (bool, String, String) {
-        // variables that the tests remove are removed here too, as for every other run of the program
+        // use the same environment as every other run of the program in these tests
         let mut shell = Command::new("bash");
         shell.env_clear().envs(command().get_envs().filter_map(|(k, v)| Some((k, v?)))).env("PATH", &self.path);
         let out = shell.args(["-c", line]).current_dir(&self.dir).stdin(Stdio::null()).output().expect("a shell");
@@ -65,7 +65,7 @@ fn the_guide_sets_up_a_site_without_cke_and_completes_a_reboot(world: &World) {
     let site = commands(SET_UP, "## 2. Create the definition");
     assert_eq!(site.len(), 4, "{site:?}");
     for line in site {
-        // the document has three control planes, this site has one; stderr says what has to be set
+        // the document has three control planes, this site has one; stderr names the value to set
         let line = line.replace("control-plane-count 3", "control-plane-count 1");
         if line.contains("cluster set") {
             let path = world.dir().join("cluster.yml");
@@ -73,17 +73,17 @@ fn the_guide_sets_up_a_site_without_cke_and_completes_a_reboot(world: &World) {
                 serde_yaml::from_str(&fs::read_to_string(&path).expect("a definition")).expect("YAML");
             assert_eq!(made["nodes"].as_array().map(Vec::len), Some(all.len()), "{made}");
             made["reboot"] = world.definition(&all, &json!({}))["reboot"].clone();
-            fs::write(&path, serde_yaml::to_string(&made).expect("YAML")).expect("it is written");
+            fs::write(&path, serde_yaml::to_string(&made).expect("YAML")).expect("the definition is written");
         }
         let (succeeded, _, stderr) = shell(&line);
         assert!(succeeded, "{line}: {stderr}");
         if line.contains("cluster init") {
-            assert!(stderr.contains("control-plane-count 1"), "stderr names the constraint to set: {stderr}");
+            assert!(stderr.contains("control-plane-count 1"), "stderr must name the constraint to set: {stderr}");
         }
     }
     // these machines have no kubelet that serves /readyz
     assert!(shell("cketerm policy set control_plane_probe node").0);
-    // and no etcd of their own
+    // these machines run no etcd either
     assert!(shell("cketerm policy set etcd_members none").0);
     let daemon = world.daemon("engine");
     daemon.ready();

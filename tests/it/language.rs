@@ -73,7 +73,7 @@ fn documents_contain_no_retired_word() {
     documents.push(root().join("README.md"));
     let generated = |name: &str, _: &str| GENERATED.contains(&name);
     let found = matching(&documents, &words(RETIRED_IN_DOCUMENTS), |name, line| {
-        // an example line of the configuration's generated file
+        // an example line of the generated configuration
         generated(name, line) || line.contains("docs/notices.md")
     });
     assert!(found.is_empty(), "retired words:\n{}", found.join("\n"));
@@ -154,7 +154,7 @@ fn rules_and_documents_cited_in_comments_exist() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} citations lead nowhere:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} citations of missing rules or documents:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// Files whose purpose is to read texts of other programs or of users, and which.
@@ -204,10 +204,10 @@ fn no_logic_reads_the_programs_own_texts() {
     }
     assert!(
         found.is_empty(),
-        "texts are compared; make them data, or name the file as a reader:\n{}",
+        "code compares texts; use data instead, or add the file to READERS:\n{}",
         found.join("\n")
     );
     let reads = |file: &str| compared.is_match(without_tests(&fs::read_to_string(root().join(file)).unwrap()));
     let idle: Vec<&str> = READERS.iter().map(|(file, _)| *file).filter(|file| !reads(file)).collect();
-    assert!(idle.is_empty(), "these compare no text any more: {idle:?}");
+    assert!(idle.is_empty(), "files in READERS that compare no text: {idle:?}");
 }

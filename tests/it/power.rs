@@ -67,7 +67,7 @@ fn power_off_on_and_cycle_work_over_tls_with_a_password() {
     let cycled = done(&["cycle", "--hard", "10.0.0.1"]);
     assert!(cycled.stderr.contains("the machine is off") && cycled.stderr.contains("on again"), "{cycled:?}");
     assert_eq!(done(&["status", "10.0.0.1"]).stdout, "on\n");
-    assert_eq!(bmc.resets(), ["GracefulShutdown", "On", "ForceOff", "On"], "each was asked for once");
+    assert_eq!(bmc.resets(), ["GracefulShutdown", "On", "ForceOff", "On"], "each reset must be requested once");
     // The emulator has no LastResetTime, and no Kubernetes is configured.
     assert_eq!(done(&["booted", "10.0.0.1", "1700000000"]).stdout, "false\n");
     assert_eq!(done(&["booted", "--on-is-enough", "10.0.0.1", "1700000000"]).stdout, "true\n");
@@ -78,8 +78,8 @@ fn power_off_on_and_cycle_work_over_tls_with_a_password() {
     }
     let output = power(config, &["cycle", "10.0.0.9"]);
     assert!(output.status == 2 && output.stderr.contains("has no BMC for 10.0.0.9"), "{output:?}");
-    assert_eq!(bmc.resets().len(), 4, "nothing was asked for in vain");
-    // A certificate of another authority is not trusted: nothing is sent, least of all the password.
+    assert_eq!(bmc.resets().len(), 4, "a failed command must request no reset");
+    // A certificate of another authority is not trusted: nothing is sent, not even the password.
     let strange = text.replace("ca-file: ca.crt, ", "");
     let output = power(&self::config(dir, &strange), &["status", "10.0.0.1"]);
     assert!(output.status == 1 && output.stderr.contains("certificate is not trusted"), "{output:?}");
@@ -116,7 +116,7 @@ fn the_reboot_queue_works_with_power_cycle_and_power_booted() {
     let dir = world.dir();
     let text = format!("bmcs: {{{}: {{url: '{}', system: one}}}}\n", worker.address, bmc.url);
     std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
-    // the commands get the name of the engine's own file
+    // the commands use the engine's configuration file
     let file = dir.join("engine.yaml");
     let text = std::fs::read_to_string(world.config()).unwrap() + "power: {bmcs: bmcs.yaml}\n";
     std::fs::write(&file, text).unwrap();
@@ -131,7 +131,7 @@ fn the_reboot_queue_works_with_power_cycle_and_power_booted() {
     let boot = json!({"status": {"nodeInfo": {"bootID": format!("{before}-next")}}});
     world.ok("PATCH", &format!("/api/v1/nodes/{}/status", worker.name), Some(&boot));
     world.wait_for_empty_queue(120);
-    assert_eq!(bmc.resets(), ["ForceOff", "On"], "one cycle for one entry");
+    assert_eq!(bmc.resets(), ["ForceOff", "On"], "the machine must be power-cycled exactly once");
     wait_for("the worker is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
 }
 
@@ -172,17 +172,17 @@ fn the_reboot_queue_works_with_hosts_reboot_and_cketerms_controller() {
     wait_for("the host is known to be on", 60, || {
         (world.ok("GET", &place, None)["status"]["poweredOn"] == true).then_some(())
     });
-    // Another client holds the host off: the entry's reason names that.
+    // Another client holds the host off: the entry's reason names that client.
     let hold = |value: Option<&str>| {
         let patch = json!({"metadata": {"annotations": {"reboot.metal3.io/backup": value}}});
         world.ok("PATCH", &place, Some(&patch));
     };
     world.queue(&[worker]);
-    // the machine takes some seconds to go off
-    world.wait_or_explain(0, "the request", 60, || {
+    // the machine needs some seconds to power off
+    world.wait_or_explain(0, "the reboot is requested", 60, || {
         hosts::annotations(&world, &worker.name).get("reboot.metal3.io").map(|_| hold(Some("")))
     });
-    world.wait_or_explain(0, "it is held by another", 60, || {
+    world.wait_or_explain(0, "the reason names the other client's hold", 60, || {
         world.run(&["rq", "why", "0"]).contains("held off by backup").then_some(())
     });
     hold(None);
@@ -192,6 +192,6 @@ fn the_reboot_queue_works_with_hosts_reboot_and_cketerms_controller() {
     let boot = json!({"status": {"nodeInfo": {"bootID": format!("{before}-next")}}});
     world.ok("PATCH", &format!("/api/v1/nodes/{}/status", worker.name), Some(&boot));
     world.wait_for_empty_queue(120);
-    assert_eq!(bmc.resets(), ["ForceOff", "On"], "one cycle for one entry");
+    assert_eq!(bmc.resets(), ["ForceOff", "On"], "the machine must be power-cycled exactly once");
     wait_for("the worker is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
 }

@@ -206,7 +206,7 @@ fn reboot_lists_match_ckes() {
         std::fs::write(file, out).unwrap();
     }
     println!(
-        "{} scenarios; {flawed} of those with flaws of CKE differ; cordons kept by I13: {}",
+        "{} scenarios; {flawed} differ because of CKE flaws; cordons kept because of I13: {}",
         rows.len(),
         kept.join(" ")
     );
@@ -225,11 +225,11 @@ fn nothing_starts_in_recorded_states_in_which_cke_starts_nothing() {
         let ops = row["expected"]["reboot_ops"].as_array().unwrap();
         let limit = decision.reasons.values().any(|r| matches!(r, Reason::UnreachableGate { .. }));
         let disabled = row["input"]["reboot_enabled"] == json!(false);
-        assert!(!(limit || disabled) || actual == 0, "{}: starts behind a gate", row["id"]);
+        assert!(!(limit || disabled) || actual == 0, "{}: a reboot starts although the queue is blocked", row["id"]);
         if limit && row["expected"].get("cke_flaws").is_none() {
             assert!(
                 ops.iter().all(|op| op["name"] != "reboot-drain-start"),
-                "{}: CKE starts behind the limit",
+                "{}: CKE starts a drain although the limit is exceeded",
                 row["id"]
             );
         }
@@ -309,7 +309,7 @@ fn repair_operations_match_ckes() {
             bad.push(format!("{}: {actual:?}, CKE {recorded_list:?}", row["id"]));
         }
     }
-    println!("{flawed} with flaws of CKE differ; {on_purpose} differ on purpose (I3, I43)");
+    println!("{flawed} differ because of CKE flaws; {on_purpose} differ intentionally (I3, I43)");
     assert!(bad.is_empty(), "{} differences:\n{}", bad.len(), bad.join("\n"));
     assert!(on_purpose <= 13, "{on_purpose}");
 }

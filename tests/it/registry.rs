@@ -47,7 +47,7 @@ impl Site {
         match found {
             Ok(Ok(seen)) => seen.clone(),
             _ => panic!(
-                "never: {what}; {:?} {:?}",
+                "timed out: {what}; {:?} {:?}",
                 self.engine.seen().borrow().applying,
                 self.engine.seen().borrow().auto_repair
             ),
@@ -93,9 +93,9 @@ async fn enabling_creates_the_definition_and_the_machines_join() {
             .filter(|n| !n.control_plane && n.labels.as_ref().is_some_and(|l| l["cke.cybozu.com/role"] == role))
             .count()
     };
-    assert_eq!((roles("cs"), roles("ss")), (40, 20), "as the weights 2 : 1 say");
-    site.until("all have joined", |s| s.snapshot.kube.nodes.values().filter(|n| n.ready).count() >= 63).await;
-    site.until("and it is settled", |s| *s.applying == ApplyState::Settled).await;
+    assert_eq!((roles("cs"), roles("ss")), (40, 20), "workers must be divided by the weights 2 : 1");
+    site.until("all machines have joined", |s| s.snapshot.kube.nodes.values().filter(|n| n.ready).count() >= 63).await;
+    site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
 }
 
 /// The scenario `registry` of the sandbox, at its own size and at another: a rack vanishes and is replaced.
@@ -121,7 +121,7 @@ async fn the_registry_scenario_runs_to_its_end() {
         };
         let end = async {
             tokio::time::sleep(Duration::from_mins(5)).await;
-            site.until("settled without the rack", |s| *s.applying == ApplyState::Settled).await
+            site.until("the definition is settled without the rack", |s| *s.applying == ApplyState::Settled).await
         };
         let seen = tokio::select! { seen = end => seen, () = approve => unreachable!() };
         let plan = seen.snapshot.registry.proposal.clone().unwrap();
@@ -134,28 +134,30 @@ async fn the_registry_scenario_runs_to_its_end() {
 #[tokio::test(start_paused = true)]
 async fn an_unhealthy_machine_is_tainted_repaired_and_untainted() {
     let site = Site::new("{enabled: true, spares: 6, repairs: 2}").await;
-    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
+    site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     let address = site.state("w50", State::Unhealthy);
-    site.until("tainted", |s| tainted(s.snapshot.node_of(&address), "unhealthy")).await;
-    site.until("queued", |s| s.snapshot.store.repairs.entries.values().any(|e| e.get().unwrap().address == address))
-        .await;
-    site.until("repaired", |s| {
+    site.until("the machine is tainted", |s| tainted(s.snapshot.node_of(&address), "unhealthy")).await;
+    site.until("a repair is queued", |s| {
+        s.snapshot.store.repairs.entries.values().any(|e| e.get().unwrap().address == address)
+    })
+    .await;
+    site.until("the repair has succeeded", |s| {
         let mut entries = s.snapshot.store.repairs.entries.values().filter_map(Stored::get);
         entries.any(|e| e.address == address && e.status == RepairStatus::Succeeded)
     })
     .await;
-    site.until("no taint", |s| !tainted(s.snapshot.node_of(&address), "unhealthy")).await;
+    site.until("the taint is removed", |s| !tainted(s.snapshot.node_of(&address), "unhealthy")).await;
     assert_eq!(site.stage.sandbox.sabakan.by_address(&address).unwrap().state, State::Healthy);
 }
 
 #[tokio::test(start_paused = true)]
 async fn i42_above_the_cap_no_repair_is_added_and_the_plan_reports_it() {
     let site = Site::new("{enabled: true, repairs: 2}").await;
-    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
+    site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     for serial in ["w10", "w20", "w30"] {
         site.state(serial, State::Unhealthy);
     }
-    let seen = site.until("said", |s| s.auto_repair.plan.capped.is_some()).await;
+    let seen = site.until("the plan reports the cap", |s| s.auto_repair.plan.capped.is_some()).await;
     assert!(seen.auto_repair.plan.capped.as_ref().unwrap().contains("maximum-repair-queue-entries 2"));
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert!(site.view().await.repairs.entries.is_empty());
@@ -164,20 +166,26 @@ async fn i42_above_the_cap_no_repair_is_added_and_the_plan_reports_it() {
 #[tokio::test(start_paused = true)]
 async fn a_retired_control_plane_is_replaced_after_approval_of_exactly_that_change() {
     let site = Site::new("{enabled: true}").await;
-    let seen = site.until("settled", |s| *s.applying == ApplyState::Settled).await;
+    let seen = site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     let before = control_plane_addresses(&seen);
     let address = site.state("cp2", State::Retiring);
-    let seen = site.until("waits", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
+    let seen = site.until("the change waits for approval", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
     let ApplyState::Approval(digest, why) = &*seen.applying else { unreachable!() };
     assert!(why.contains(&address), "{why}");
     tokio::time::sleep(Duration::from_mins(5)).await;
-    let seen = site.until("still waits", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
-    assert_eq!(control_plane_addresses(&seen), before, "nothing without a person");
+    let seen =
+        site.until("the change still waits for approval", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
+    assert_eq!(control_plane_addresses(&seen), before, "nothing may change without approval");
     site.operator.approve(digest, None).await.unwrap();
     let seen = site
-        .until("replaced", |s| control_plane_addresses(s).len() == 3 && !control_plane_addresses(s).contains(&address))
+        .until("the control plane is replaced", |s| {
+            control_plane_addresses(s).len() == 3 && !control_plane_addresses(s).contains(&address)
+        })
         .await;
-    assert!(control_plane_addresses(&seen).iter().filter(|p| before.contains(p)).count() == 2, "one at a time");
+    assert!(
+        control_plane_addresses(&seen).iter().filter(|p| before.contains(p)).count() == 2,
+        "only one control plane may be replaced"
+    );
     let view = site.view().await;
     let generated = view.registry.generated.unwrap();
     let generated = generated.get().unwrap();
@@ -185,18 +193,18 @@ async fn a_retired_control_plane_is_replaced_after_approval_of_exactly_that_chan
         (generated.action.as_str(), generated.approved_by.as_ref().map(|w| w.user.as_str())),
         ("replace-control-plane", Some("ann"))
     );
-    assert!(view.registry.approvals.is_empty(), "it is used up");
+    assert!(view.registry.approvals.is_empty(), "the approval must be used up");
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_approval_never_control_planes_are_replaced_one_at_a_time() {
     let site = Site::new("{enabled: true}").await;
-    let seen = site.until("settled", |s| *s.applying == ApplyState::Settled).await;
+    let seen = site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     let before = control_plane_addresses(&seen);
     site.operator.set_policy("approval", "never", None).await.unwrap();
     let gone = [site.state("cp1", State::Retiring), site.state("cp2", State::Retiring)];
     let mut most = 0;
-    site.until("both are replaced", |s| {
+    site.until("both control planes are replaced", |s| {
         let now = control_plane_addresses(s);
         let answering = now.iter().filter(|a| before.contains(a) || s.snapshot.node_of(a).is_some_and(|n| n.ready));
         most = most.max(now.len() - answering.count());
@@ -209,30 +217,31 @@ async fn with_approval_never_control_planes_are_replaced_one_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_vanished_rack_is_replaced_after_an_operators_approval() {
     let site = Site::new("{enabled: true, spares: 30}").await;
-    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
-    // a rack without a control plane: with it and another one, more than 10 % of the nodes vanish
+    site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
+    // two racks without a control plane: more than 10 % of the nodes vanish with them
     for rack in [7, 8] {
         site.stage.sandbox.sabakan.rack_gone(rack, &site.stage.sandbox.machines);
     }
-    let seen = site.until("waits", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
+    let seen = site.until("the change waits for approval", |s| matches!(*s.applying, ApplyState::Approval(..))).await;
     let ApplyState::Approval(digest, why) = &*seen.applying else { unreachable!() };
     assert!(why.contains("lacks 20 of 100"), "{why}");
     site.operator.approve(digest, Some("moved")).await.unwrap();
-    site.until("refilled", |s| members(s) >= 100 && *s.applying == ApplyState::Settled).await;
-    site.until("all run", |s| s.snapshot.kube.nodes.values().filter(|n| n.ready).count() >= 100).await;
+    site.until("the definition has all members again", |s| members(s) >= 100 && *s.applying == ApplyState::Settled)
+        .await;
+    site.until("all Nodes are Ready", |s| s.snapshot.kube.nodes.values().filter(|n| n.ready).count() >= 100).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rebooting_machine_that_looks_unreachable_is_not_tainted() {
     let site = Site::new("{enabled: true, notices: 0.5}").await;
-    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
+    site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     let address = site.stage.sandbox.machines.address_of("w60").unwrap();
     let late = cketerm::sandbox::machines::Behaviour { late_seconds: 60.0, ..Default::default() };
     site.stage.sandbox.machines.behave(&address, late);
     site.operator.add_reboots(std::slice::from_ref(&address), None).await.unwrap();
     let mut tainted_once = false;
     let mut unreachable = false;
-    site.until("rebooted", |s| {
+    site.until("the machine is rebooted", |s| {
         tainted_once |= s
             .snapshot
             .node_of(&address)
@@ -249,7 +258,7 @@ async fn a_rebooting_machine_that_looks_unreachable_is_not_tainted() {
 #[tokio::test(start_paused = true)]
 async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
     let site = Site::new("{enabled: true}").await;
-    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
+    site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     let before = site.view().await.cluster.unwrap().mod_revision;
     let sabakan = &site.stage.sandbox.sabakan;
     for (how, words) in [
@@ -265,9 +274,9 @@ async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
         sabakan.inject_fault(how.clone());
         let reported = |s: &Seen| matches!(&*s.applying, ApplyState::Error(why) if why.contains(words));
         let seen = site.until(words, reported).await;
-        assert!(seen.snapshot.registry.members.good.is_some(), "the last good answer is kept");
+        assert!(seen.snapshot.registry.members.good.is_some(), "the last good answer must be kept");
         sabakan.inject_fault(InjectedFault::None);
-        site.until("well again", |s| *s.applying == ApplyState::Settled).await;
+        site.until("the definition is settled again", |s| *s.applying == ApplyState::Settled).await;
     }
     // one machine that cannot be parsed invalidates the whole answer
     let good = sabakan.get("w10").unwrap();
@@ -283,7 +292,7 @@ async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
         )
         .await;
         sabakan.put(good.clone());
-        site.until("well again", |s| *s.applying == ApplyState::Settled).await;
+        site.until("the definition is settled again", |s| *s.applying == ApplyState::Settled).await;
     }
     assert_eq!(site.view().await.cluster.unwrap().mod_revision, before);
 }
@@ -291,15 +300,15 @@ async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_stops_all_changes_until_it_is_removed() {
     let site = Site::new("{enabled: true, repairs: 0, minimum_workers: 90}").await;
-    site.until("settled", |s| *s.applying == ApplyState::Settled).await;
+    site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     site.operator.hold_registry(true, Some(0), Some("audit")).await.unwrap();
     let address = site.state("w50", State::Unhealthy);
     let held = |s: &Seen| matches!(&*s.applying, ApplyState::Waits(why) if why.contains("on hold by ann") && why.contains("audit"));
-    site.until("held", held).await;
+    site.until("changes are on hold", held).await;
     assert!(site.operator.approve("0000", None).await.unwrap_err().text.contains("on hold"));
-    // bound to the hold that was shown
+    // removing a hold fails if the hold has changed since it was shown
     let old = site.operator.hold_registry(false, Some(1), None).await.unwrap_err();
     assert!(old.text.contains("meanwhile"), "{}", old.text);
     site.operator.hold_registry(false, None, None).await.unwrap();
-    site.until("tainted", |s| tainted(s.snapshot.node_of(&address), "unhealthy")).await;
+    site.until("the machine is tainted", |s| tainted(s.snapshot.node_of(&address), "unhealthy")).await;
 }

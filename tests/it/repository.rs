@@ -33,7 +33,7 @@ fn allowed_modules() -> Uses {
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()) {
-        // modules of tests may use everything
+        // test modules may use every module
         let tests = entry.file_stem().is_some_and(|n| n == "tests" || n == "fuzz");
         if entry.is_dir() && !tests {
             sources(&entry, found);
@@ -92,16 +92,13 @@ fn modules_use_exactly_what_the_architecture_allows() {
     assert_eq!(
         allowed_modules.keys().collect::<Vec<_>>(),
         used_modules.keys().collect::<Vec<_>>(),
-        "the rooms of the table and of src"
+        "docs/architecture.md must list exactly the modules of src"
     );
     for (module, uses) in &used_modules {
         let more: Vec<_> = uses.difference(&allowed_modules[module]).collect();
         let less: Vec<_> = allowed_modules[module].difference(uses).collect();
-        assert!(
-            more.is_empty(),
-            "{module} uses {more:?}: turn the arrow round, or docs/architecture.md has to allow it"
-        );
-        assert!(less.is_empty(), "{module} no longer uses {less:?}: take them out of docs/architecture.md");
+        assert!(more.is_empty(), "{module} uses {more:?}: reverse the dependency, or allow it in docs/architecture.md");
+        assert!(less.is_empty(), "{module} no longer uses {less:?}: remove them from docs/architecture.md");
     }
 }
 
@@ -114,7 +111,7 @@ fn module_dependencies_have_no_cycle() {
             .filter(|(_, uses)| uses.iter().all(|u| !left.contains_key(u)))
             .map(|(r, _)| r.clone())
             .collect();
-        assert!(!free.is_empty(), "these rooms use one another in a circle: {left:?}");
+        assert!(!free.is_empty(), "the dependencies of these modules form a cycle: {left:?}");
         left.retain(|module, _| !free.contains(module));
     }
 }
@@ -251,7 +248,7 @@ fn every_make_target_in_the_documents_exists() {
             assert!(targets.contains(target.as_str()), "{name}: make {target}");
         }
     }
-    assert!(tried > 10, "only {tried} were found");
+    assert!(tried > 10, "only {tried} make targets were found");
 }
 
 /// All output to a terminal goes through `cli::Out`, which makes it safe. No subcommand prints by itself.
@@ -280,7 +277,7 @@ fn only_modules_that_sanitize_output_print() {
         {
             assert!(
                 PRINTING_MODULES.contains(&name.as_str()),
-                "src/{name} prints by itself, use `cli::Out`: {}",
+                "src/{name} prints directly, use `cli::Out`: {}",
                 line.trim()
             );
             printing_modules.insert(name);
@@ -289,6 +286,6 @@ fn only_modules_that_sanitize_output_print() {
     assert_eq!(
         printing_modules.len(),
         PRINTING_MODULES.len(),
-        "no longer a way out: take it from the list; {printing_modules:?}"
+        "remove modules that no longer print from PRINTING_MODULES; found: {printing_modules:?}"
     );
 }

@@ -23,7 +23,7 @@ fn an_engine_with_exactly_the_documented_rights_reboots_workers_and_api_servers(
     world.add_pod("default", "batch-0", "w1", "batch", Some(&job));
     world.wait_for_running_pods("default");
     world.add_budget("default", "web", "web", 0);
-    // its pods are not protected, so they are deleted
+    // the job's pods are not protected, so they are deleted
     let reboot = json!({"protected_job_pods": {"matchLabels": {"protected": "yes"}}});
     world.set_up(&all, &reboot);
     let kubeconfig = world.granted("engine", &["cketerm", "cketerm-endpoints", "cketerm-hosts-view"]);
@@ -32,24 +32,32 @@ fn an_engine_with_exactly_the_documented_rights_reboots_workers_and_api_servers(
     daemon.ready();
     world.queue(&[&all[0], &all[2]]);
     world.wait_for_empty_queue(120);
-    wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    wait_for("the nodes are uncordoned", 20, || world.cordoned().is_empty().then_some(()));
     let begun: Vec<String> = world.power().into_iter().filter(|p| p.what == "begin").map(|p| p.address).collect();
-    assert_eq!(begun, [all[2].address.clone(), all[0].address.clone()], "the worker first, then the API server");
-    assert_eq!(world.refused("engine"), Vec::<String>::new(), "it asked for more than docs/rbac.yaml grants");
+    assert_eq!(
+        begun,
+        [all[2].address.clone(), all[0].address.clone()],
+        "the worker must be rebooted before the API server"
+    );
+    assert_eq!(
+        world.refused("engine"),
+        Vec::<String>::new(),
+        "the engine uses rights that docs/rbac.yaml does not grant"
+    );
 
-    // and no granted right is unused; `patch events` is for a series, and one round has none
+    // no granted right is unused, except `patch events`: one reboot repeats no event
     let mut unused = world.unused("engine", "cketerm");
-    // `list` is for a server without streaming lists: with them the watch begins with the list
+    // `list` is for servers without streaming lists: elsewhere the watch starts with the list
     let streamed = |right: &str| right.strip_prefix("list ").is_some_and(|what| world.asked("engine", "watch", what));
     unused.retain(|right| right != "patch events" && !streamed(right));
-    assert_eq!(unused, Vec::<String>::new(), "docs/rbac.yaml grants what nobody asks for");
+    assert_eq!(unused, Vec::<String>::new(), "docs/rbac.yaml grants rights that the engine does not use");
 
     // without a right the engine observes, and names the missing right and the document that grants it
     drop(daemon);
     let kubeconfig = world.granted("blind", &["cketerm-hosts"]);
     let settings = config(world.dir(), "blind.yaml", &world.etcd, Some(&kubeconfig), 5);
     let daemon = Daemon::start(world.dir(), &settings, "blind");
-    let page = wait_for("it names the right", 30, || {
+    let page = wait_for("/readyz names the missing rights", 30, || {
         let (_, page) = daemon.page("/readyz");
         // before the rights are reviewed, Kubernetes "does not answer yet"
         page.contains("missing rights").then_some(page)

@@ -29,10 +29,10 @@ fn config(dir: &Path, url: &str, user: &str, kubeconfig: Option<&str>) -> PathBu
     let path = dir.join(format!("{user}.yaml"));
     let kubernetes = kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{k}\"}}\n"));
     let etcd = format!("etcd: {{endpoints: [\"{url}\"], username: {user}, password: pw-{user}}}\n");
-    std::fs::write(&path, format!("{etcd}{kubernetes}")).expect("it is written");
+    std::fs::write(&path, format!("{etcd}{kubernetes}")).expect("the configuration is written");
     // a file with a password must not be readable by everybody
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(&path, mode).expect("its mode is set");
+    std::fs::set_permissions(&path, mode).expect("the file's mode is set");
     path
 }
 
@@ -46,9 +46,9 @@ fn run(config: &Path, args: &[&str], stdin: &str) -> RunOutput {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it starts");
-    let _ = child.stdin.take().expect("its input").write_all(stdin.as_bytes());
-    let out = child.wait_with_output().expect("it ends");
+        .expect("cketerm starts");
+    let _ = child.stdin.take().expect("a pipe to stdin").write_all(stdin.as_bytes());
+    let out = child.wait_with_output().expect("cketerm exits");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     RunOutput { code: out.status.code().unwrap_or(-1), stdout: text(&out.stdout), stderr: text(&out.stderr) }
 }
@@ -88,19 +88,19 @@ fn each_documented_etcd_role_can_do_its_work_and_no_more() {
     };
     done(&["constraints", "set", "control-plane-count", "3"], "");
     let file = served.dir.join("cluster.yml");
-    std::fs::write(&file, &definition).expect("it is written");
+    std::fs::write(&file, &definition).expect("the definition is written");
     done(&["cluster", "set", file.to_str().expect("text")], "");
     done(&["cluster", "identify", "--confirm"], "");
     let policy: serde_json::Value =
         serde_json::from_str(&run(sandbox_config, &["policy", "show", "-o", "json"], "").stdout).expect("JSON");
-    let probe = policy["control_plane_probe"].as_str().expect("where the sandbox's control planes answer");
+    let probe = policy["control_plane_probe"].as_str().expect("the sandbox's policy has a control plane probe");
     done(&["policy", "set", "control_plane_probe", probe], "");
-    // its engine cannot reach the etcd behind those control planes
+    // this engine cannot reach the etcd members of those control planes
     done(&["policy", "set", "etcd_members", "none"], "");
 
     // the engine leads with its rights, and completes the operator's entry
     let daemon = Daemon::start(&served.dir, &engine, "engine");
-    wait_for("a leader", 60, || (daemon.page("/readyz").1 == "leading\n").then_some(()));
+    wait_for("the engine leads", 60, || (daemon.page("/readyz").1 == "leading\n").then_some(()));
     done(&["rq", "add", "-", "--reason", "roles"], &address);
     done(&["rq", "wait", "--timeout-seconds", "120"], "");
     assert_eq!(served.power().iter().filter(|p| p.what == "begin").count(), 1);
@@ -126,7 +126,7 @@ fn each_documented_etcd_role_can_do_its_work_and_no_more() {
     let (status, _) = daemon.terminate();
     assert!(status.success());
 
-    // a missing right is reported before the attempt, by a request that writes nothing
+    // a missing right is reported before any attempt, by a request that writes nothing
     let revision = || {
         let args = ["--user", "root:pw-root", "--endpoints", &etcd.url, "get", "/cke/cluster", "--write-out=json"];
         let out = Command::new(&ctl).env_clear().env("ETCDCTL_API", "3").args(args).output().expect("etcdctl starts");
@@ -155,10 +155,14 @@ fn each_documented_etcd_role_can_do_its_work_and_no_more() {
         let output = run(&observer, args, stdin);
         assert!(output.code != 0 && output.stderr.contains("permission"), "{args:?}: {output:?}");
     }
-    assert_eq!(run(&operator, &["rq", "is-enabled"], "").stdout.trim(), "true", "nothing was written");
+    assert_eq!(
+        run(&operator, &["rq", "is-enabled"], "").stdout.trim(),
+        "true",
+        "an observer must not change the switch"
+    );
 
-    // an operator's account is not enough for an engine: it reports that, and does not lead
+    // an engine with an operator's account reports the missing permission and does not lead
     let daemon = Daemon::start(&served.dir, &operator, "pretender");
-    wait_for("a word about the right", 60, || daemon.logged().contains("permission").then_some(()));
+    wait_for("the log names the missing permission", 60, || daemon.logged().contains("permission").then_some(()));
     assert_ne!(daemon.page("/readyz").1, "leading\n");
 }

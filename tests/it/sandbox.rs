@@ -36,7 +36,7 @@ impl Program {
 
     /// Returns whether it succeeded, with all its output.
     fn try_run(&self, args: &[&str]) -> (bool, String) {
-        let out = self.command(args).output().expect("it starts");
+        let out = self.command(args).output().expect("kubectl starts");
         let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         (out.status.success(), text)
     }
@@ -80,7 +80,7 @@ fn a_plain_sandbox_prints_its_changes_as_lines_and_ends_on_a_signal() {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("the program starts");
     let out = child.stdout.take().expect("a pipe");
     let (sender, received) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -112,12 +112,12 @@ fn a_plan_lists_waves_pods_and_current_blockers_and_changes_nothing() {
     let served = Served::start(&["--nodes", "9", "--scenario", "budget"]);
     let config = text(&served.facts["config"]);
     let run = |args: &[&str]| {
-        let out = command().args(["--config", config]).args(args).output().expect("it starts");
+        let out = command().args(["--config", config]).args(args).output().expect("the program starts");
         (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned())
     };
-    // the scenario makes a budget tight after half a second: then every node with one of its pods is blocked
+    // after half a second the scenario tightens a budget, which blocks every node with one of its pods
     let plan = || run(&["rq", "plan", "10.1.3.11", "10.1.0.12", "10.1.1.12", "10.1.2.12", "10.1.3.12", "10.1.0.11"]);
-    wait_for("a blocked plan", 30, || plan().1.contains("pdb db/mysql-1").then_some(()));
+    wait_for("the plan names the budget", 30, || plan().1.contains("pdb db/mysql-1").then_some(()));
     let (code, text) = plan();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.starts_with("wave 1: ") && text.contains("API server, alone\n  cp1 10.1.0.11"), "{text}");
@@ -136,7 +136,7 @@ fn kubectl_gets_watches_and_drains_against_a_budget() {
     assert_eq!((lines("node/cp"), lines("node/w"), lines("pod/mysql-")), (3, 6, 12), "{text}");
     assert!(text.contains("Ready    control-plane") && text.contains("1/1     Running"), "{text}");
 
-    // the only database of its kind on that node must stay
+    // the budget blocks the eviction of the database pod on that node
     let node = kubectl.ok(&["get", "pod", "-n", "db", "mysql-1-0", "-o", "jsonpath={.spec.nodeName}"]);
     let watch = Watch::start(kubectl.command(&["get", "node", &node, "-w", "--no-headers"]));
     watch.wait_for_line("Ready", 20);
@@ -165,7 +165,7 @@ fn kubectl_gets_watches_and_drains_against_a_budget() {
         (text.contains("Running") && !text.contains(&format!(" {node} "))).then_some(())
     });
     kubectl.ok(&["uncordon", &node]);
-    wait_for("the watch told all three", 10, || (watch.lines().len() >= 3).then_some(()));
+    wait_for("the watch has printed three lines", 10, || (watch.lines().len() >= 3).then_some(()));
     let last = watch.lines().pop().expect("a line");
     assert!(!last.contains("SchedulingDisabled"), "{last}");
 }
@@ -185,7 +185,7 @@ fn the_sandboxs_own_routes_control_machines_and_servers() {
     assert_eq!(sandbox_route("PUT", "/machines/10.0.0.8", machine).0, 409);
     let (code, why) = sandbox_route("PUT", "/machines/10.0.0.8", r#"{"nome": "w2"}"#);
     assert!(code == 422 && why.contains("nome"), "{code} {why}");
-    wait_for("its kubelet registers the Node", 20, || {
+    wait_for("the kubelet registers the Node", 20, || {
         let (code, node) = kubernetes("/api/v1/nodes/w1");
         (code == 200 && node.contains("KubeletReady")).then_some(())
     });
@@ -216,12 +216,12 @@ fn the_repairs_scenario_ends_as_documented() {
         listed[index].clone()
     };
     let wait_for_end = |index: usize, status: &str, step: i64| {
-        wait_for(&format!("repairs/{index} {status} at step {step}"), 90, || {
+        wait_for(&format!("repairs/{index} is {status} at step {step}"), 90, || {
             let entry = entry(index);
             (entry["status"] == status && entry["step"] == step).then_some(())
         });
     };
-    let why = wait_for("a repair that waits for the budget", 60, || {
+    let why = wait_for("a repair waits for the budget", 60, || {
         let reason = cketerm(config, &["repair-queue", "why", "2"]).stdout;
         reason.contains("blocked by pdb db/mysql-1").then_some(reason)
     });
@@ -236,9 +236,9 @@ fn the_repairs_scenario_ends_as_documented() {
     };
     let of = |index: usize| began(&entry(index)["address"]);
     let verbs = |names: &[&str]| names.iter().map(|n| Some(Value::from(*n))).collect::<Vec<_>>();
-    assert_eq!(of(0)[..2], verbs(&["repair", "reinstall"])[..], "the second step, and each command once");
-    assert_eq!(of(3), verbs(&["repair"]), "a machine outside of the cluster");
-    assert_eq!(of(1)[..2], verbs(&["repair", "repair"])[..], "its tries are spent, then no further step");
+    assert_eq!(of(0)[..2], verbs(&["repair", "reinstall"])[..], "both steps must run, each command once");
+    assert_eq!(of(3), verbs(&["repair"]), "a machine outside of the cluster must be repaired");
+    assert_eq!(of(1)[..2], verbs(&["repair", "repair"])[..], "after two failed attempts no further step may run");
 }
 
 #[test]
@@ -256,9 +256,9 @@ fn a_daemon_with_its_configuration_reboots_what_is_queued() {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
-        .expect("it starts");
-    writeln!(add.stdin.take().expect("its input"), "{address}").expect("it reads");
-    assert!(add.wait().expect("it ends").success());
+        .expect("the program starts");
+    writeln!(add.stdin.take().expect("a pipe to stdin"), "{address}").expect("the program reads its input");
+    assert!(add.wait().expect("the program exits").success());
     let ran = cketerm(config, &["rq", "wait", "--timeout-seconds", "90"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let power: Vec<String> = served.power().iter().map(|p| format!("{} {}", p.what, p.address)).collect();
@@ -295,7 +295,7 @@ fn the_sandbox_console_reboots_within_seconds_and_every_key_works() {
     console.wait_for_text("> 23 ", 10);
     console.press("X\ry");
     console.wait_for_text("cancelled reboots/23", 10);
-    // it ends with the console, without a question
+    // quitting the console ends the sandbox without a confirmation
     console.press("q");
     assert_eq!(console.wait_for_end(30), 0);
     console.wait_for_terminal_mode(false);
@@ -313,24 +313,24 @@ struct Watch {
 
 impl Watch {
     fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let output = BufReader::new(child.stdout.take().expect("a pipe from stdout"));
         let lines = Arc::new(Mutex::new(Vec::new()));
         let collected = Arc::clone(&lines);
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                collected.lock().expect("the lines").push(line);
+                collected.lock().expect("the lock is not poisoned").push(line);
             }
         });
         Self { child, lines }
     }
 
     fn lines(&self) -> Vec<String> {
-        self.lines.lock().expect("the lines").clone()
+        self.lines.lock().expect("the lock is not poisoned").clone()
     }
 
     fn wait_for_line(&self, text: &str, seconds: u64) {
-        wait_for(&format!("the watch tells {text}"), seconds, || {
+        wait_for(&format!("the watch prints {text}"), seconds, || {
             self.lines().iter().any(|line| line.contains(text)).then_some(())
         });
     }

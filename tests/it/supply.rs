@@ -11,9 +11,15 @@ const LOCK: &str = include_str!("../../Cargo.lock");
 
 /// Strings of one list of `deny.toml`; of tables, the value of `crate =`.
 fn list(section: &str, name: &str) -> Vec<String> {
-    let section = DENY.split(&format!("\n[{section}]\n")).nth(1).expect("the section").split("\n[").next().expect("it");
-    let from = section.split(&format!("\n{name} = [")).nth(1).unwrap_or_else(|| panic!("no {name}"));
-    let inside = from.split("\n]").next().expect("its end");
+    let section = DENY
+        .split(&format!("\n[{section}]\n"))
+        .nth(1)
+        .expect("the section exists")
+        .split("\n[")
+        .next()
+        .expect("the section's text");
+    let from = section.split(&format!("\n{name} = [")).nth(1).unwrap_or_else(|| panic!("deny.toml has no list {name}"));
+    let inside = from.split("\n]").next().expect("the list has an end");
     let tables = inside.contains("crate = ");
     let lines = inside.lines().filter(|line| !line.trim_start().starts_with('#'));
     let text = |line: &str| {
@@ -80,7 +86,7 @@ fn crates() -> Vec<(String, String, String)> {
         .map(|(package, licence)| {
             let mut words = package.split(' ');
             let (name, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            // a crate that is not from the registry has its location behind it
+            // a crate from outside the registry has its location after the version
             let odd: Vec<&str> = words.filter(|word| *word != "(proc-macro)").collect();
             assert!(name == "cketerm" || odd.is_empty(), "{package}");
             (name.to_owned(), version.trim_start_matches('v').to_owned(), licence.to_owned())
@@ -95,8 +101,8 @@ fn every_crate_has_an_allowed_licence() {
     let crates = crates();
     assert!(crates.len() > 200, "only {} crates were found", crates.len());
     let not: Vec<_> = crates.iter().filter(|(_, _, licence)| !is_satisfied(licence, &allowed)).collect();
-    assert!(not.is_empty(), "not among those of deny.toml: {not:?}");
-    // and a forbidden one is found
+    assert!(not.is_empty(), "licences that deny.toml does not allow: {not:?}");
+    // the check recognises forbidden and allowed licences
     for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND AGPL-3.0", "", "Apache-2.0 WITH Other"] {
         assert!(!is_satisfied(bad, &allowed), "{bad}");
     }
@@ -134,12 +140,16 @@ fn duplicate_crates_are_listed_with_a_reason() {
     };
     for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
         let more: Vec<_> = versions.iter().filter(|version| !known(name, version)).collect();
-        assert!(more.len() <= 1, "{name} is there {} times: {versions:?}; say why in deny.toml", versions.len());
+        assert!(
+            more.len() <= 1,
+            "{name} is used in {} versions: {versions:?}; list it with a reason in deny.toml",
+            versions.len()
+        );
     }
     for skip in &skipped {
         let (of, from) = skip.split_once('@').expect("NAME@VERSION");
         let exists = versions.get(of).is_some_and(|all| all.iter().any(|v| v.starts_with(&format!("{from}."))));
-        assert!(exists, "{skip} is there no more: take it out of deny.toml");
+        assert!(exists, "{skip} is no longer used: remove it from deny.toml");
     }
 }
 
@@ -151,14 +161,14 @@ fn every_invariant_names_an_existing_test_or_file() {
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| I")).collect();
     let codes: Vec<String> = rows.iter().map(|row| row[2..].split(' ').next().unwrap_or_default().to_owned()).collect();
     let expected: Vec<String> = (1..=52).map(|i| format!("I{i}")).collect();
-    assert_eq!(codes, expected, "every invariant once, in its order");
+    assert_eq!(codes, expected, "each invariant must be listed once, in order");
     let mut sources = String::new();
     for folder in ["src", "tests/it", "tests/observers", "tests/sim"] {
         gather(&root.join(folder), &mut sources);
     }
     for row in rows {
         let named: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
-        assert!(!named.is_empty(), "nothing shows {row}");
+        assert!(!named.is_empty(), "no test is named: {row}");
         for name in named {
             let exists = if name.contains('/') {
                 root.join(name).exists()

@@ -4,7 +4,7 @@
 //!
 //! Tests are skipped with a clear message if this machine lacks something (`setup` says what to install). Servers that
 //! are installed and do not start are a failure.
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code)] // each test file uses only a part
 
 pub mod cluster;
 pub mod history;
@@ -343,7 +343,7 @@ fn script(name: &str) -> Command {
 
 fn fact(facts: &str, name: &str) -> String {
     let found = facts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-    found.unwrap_or_else(|| panic!("up printed no {name}: {facts}")).to_owned()
+    found.unwrap_or_else(|| panic!("the script `up` printed no {name}: {facts}")).to_owned()
 }
 
 /// Scenarios in both worlds, each a function of a `&World`, as tests `NAME::real` and `NAME::sandbox`. The real servers
@@ -377,7 +377,7 @@ pub fn wait_for<T>(what: &str, seconds: u64, mut poll: impl FnMut() -> Option<T>
         if let Some(found) = poll() {
             return found;
         }
-        assert!(began.elapsed() < Duration::from_secs(seconds), "waited {seconds} s in vain: {what}");
+        assert!(began.elapsed() < Duration::from_secs(seconds), "timed out after {seconds} s: {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

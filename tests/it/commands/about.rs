@@ -28,7 +28,7 @@ async fn a_screenshot_shows_the_current_state_and_writes_nothing() {
     assert!(past.contains("cluster set") && past.contains("reboot add"), "{past}");
     let coloured = rig.run(&["screenshot", "--format", "ansi"]).stdout;
     assert!(coloured.contains("\x1b[0m\n"), "{coloured:?}");
-    assert_eq!(rig.keys().await, before, "I45: it wrote");
+    assert_eq!(rig.keys().await, before, "I45: a screenshot must not write");
 }
 
 #[test]
@@ -149,7 +149,7 @@ async fn info_prints_what_a_bug_report_needs() {
     let table = rig.run(&["info"]).stdout;
     assert!(table.starts_with("cketerm          0."), "{table}");
 
-    // unreachable servers are the very reason to run `info`
+    // `info` must work when the servers are unreachable
     let away = run(&["--etcd-endpoints", "http://127.0.0.1:1", "info"], "");
     assert_eq!(away.status, 0, "{away:?}");
     assert!(away.stdout.contains("http://127.0.0.1:1: "), "{away:?}");

@@ -89,13 +89,21 @@ async fn an_entry_that_is_not_json_is_reported_and_does_not_stop_the_others() {
         5,
         &["/cke/reboots/data/0000000000000000 cannot be read", "it begins with {oops", "rq cancel 0"],
     );
-    assert_eq!(output.stderr.matches("0000000000000000").count(), 1, "the key once: {}", output.stderr);
+    assert_eq!(
+        output.stderr.matches("0000000000000000").count(),
+        1,
+        "the message must name the key once: {}",
+        output.stderr
+    );
     assert!(output.stdout.contains("10.0.0.13"), "{}", output.stdout);
     let table = rig.run(&["rq", "list", "-o", "table"]);
     assert!(table.status == 5 && table.stdout.contains("BROKEN"), "{}", table.stdout);
     let first = table.stdout.lines().nth(1).unwrap_or_default();
-    assert!(first.starts_with('0') && first.contains("it begins with {oops"), "in the order of the indexes: {first}");
-    assert!(!rig.run(&["rq", "list", "-o", "simple"]).stdout.contains("BROKEN"), "as `ckecli` prints it");
+    assert!(first.starts_with('0') && first.contains("it begins with {oops"), "rows must be sorted by index: {first}");
+    assert!(
+        !rig.run(&["rq", "list", "-o", "simple"]).stdout.contains("BROKEN"),
+        "the format `simple` equals that of ckecli"
+    );
     let refused = rig.run(&["rq", "cancel", "0"]);
     assert_message(
         &refused,
@@ -104,7 +112,11 @@ async fn an_entry_that_is_not_json_is_reported_and_does_not_stop_the_others() {
     );
     assert_eq!(rig.run(&["rq", "cancel", "1"]).status, 0);
     assert_message(&rig.run(&["rq", "cancel-all"]), 5, &["unreadable entries are left: 0", "rq cancel 0"]);
-    assert_eq!(rig.get("/cke/reboots/data/0000000000000000").await.as_deref(), Some("{oops"), "left alone");
+    assert_eq!(
+        rig.get("/cke/reboots/data/0000000000000000").await.as_deref(),
+        Some("{oops"),
+        "an unreadable entry must not be changed"
+    );
     assert_eq!(rig.run_with(&["rq", "add", "-"], "10.0.0.14").status, 0);
     assert!(rig.run(&["rq", "why", "0"]).stdout.contains("cannot be read"));
     // the refusal names the command that removes exactly the shown value
@@ -198,7 +210,7 @@ async fn a_retry_is_refused_while_the_command_runs() {
     let retry = ["rq", "retry", "0", "--reason", "x"];
     assert_message(&rig.run(&retry), 3, &["reboots/0 (10.0.0.12) runs on boot-0", "limit 60 s", "cancel"]);
     rig.delete("/cke/leader//7a").await;
-    assert_eq!(rig.run(&retry).status, 0, "a dead leader's attempt is a person's to settle");
+    assert_eq!(rig.run(&retry).status, 0, "an operator may retry after the leader is gone");
 }
 
 #[tokio::test]

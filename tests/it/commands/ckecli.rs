@@ -39,12 +39,12 @@ async fn a_definition_without_cri_endpoint_is_refused_beside_cke_and_warned_abou
         let with = rig.run(&["cluster", "set", &rig.file("with.yml", DEFINITION)]);
         assert_eq!((with.status, with.stderr.as_str()), (0, ""), "{key}");
     }
-    // a cketerm leader writes records and status too: they are no trace of CKE once there is a policy
+    // cketerm also writes records and status: once a policy exists, they do not prove that CKE runs here
     rig.clear().await;
     rig.put("/cke/cketerm/policy", r#"{"engine": "cketerm"}"#).await;
     rig.put("/cke/records", "4").await;
     assert_eq!(rig.run(&["cluster", "set", &without]).status, 0);
-    // a part that CKE has worked with cannot be removed
+    // a part that CKE has used cannot be removed
     assert_eq!(rig.run(&["cluster", "set", &rig.file("with.yml", DEFINITION)]).status, 0);
     assert_eq!(rig.run(&["cluster", "set", &without]).status, 1);
 }

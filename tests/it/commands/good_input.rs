@@ -110,7 +110,7 @@ async fn the_policy_is_shown_and_set_by_field() {
 async fn the_first_policy_beside_cke_does_not_campaign() {
     let Some(rig) = Rig::start().await else { return };
     rig.put("/cke/records", "4").await;
-    // nobody leads, and by that first policy only CKE will
+    // no engine leads, and the first policy will select CKE
     assert_eq!(rig.run(&["policy", "set", "settle_seconds", "5"]).status, 3);
     assert!(rig.run(&["policy", "show"]).stdout.contains("settle_seconds: 60\n"));
     assert_eq!(rig.run(&["policy", "set", "settle_seconds", "5", "--for-handover"]).status, 0);
@@ -242,7 +242,7 @@ async fn reboots_are_queued_by_attributes_and_a_dry_run_writes_nothing() {
         assert_eq!(output.status, status, "{args:?}: {output:?}");
         assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
     }
-    assert_eq!(rig.keys().await, before, "I45: it wrote");
+    assert_eq!(rig.keys().await, before, "I45: a dry run or a refused command must not write");
 
     // a file and attributes: only machines that match both
     let output = rig.run_with(&["rq", "add", "-", "--rack", "1", "--reason", "INC-9"], "10.0.0.12 10.0.0.14");

@@ -36,7 +36,7 @@ async fn history_matches_the_recorded_ckecli_output_byte_for_byte() {
     let before = rig.keys().await;
     let ran = rig.run(&["history"]);
     assert_eq!((ran.status, ran.stdout.as_str(), ran.stderr.as_str()), (0, case["stdout"].as_str().unwrap(), ""));
-    assert_eq!(rig.keys().await, before, "I45: it wrote");
+    assert_eq!(rig.keys().await, before, "I45: a read command must not write");
     let table = rig.run(&["history", "-n", "1", "-o", "table"]).stdout;
     assert_eq!(
         table,
@@ -89,7 +89,7 @@ async fn history_follow_prints_the_last_twenty_then_new_records_oldest_first() {
     rig.put(&format!("/cke/records/{:016x}", 26), &record(26, "running")).await;
     assert_eq!(next(), "26");
     rig.put(&format!("/cke/records/{:016x}", 26), &record(26, "completed")).await;
-    assert_eq!(next(), "26", "what becomes of a record is told too");
+    assert_eq!(next(), "26", "a changed record is printed again");
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -135,7 +135,7 @@ async fn history_lists_ended_entries_with_their_timelines() {
     assert_eq!(entries(&["--failed"]), ["reboots/2"]);
     assert_eq!(entries(&["--since", "2026-06-02"]), ["reboots/2", "reboots/9"]);
     assert_eq!(entries(&["--node", "10.0.0.12"]), ["reboots/9", "reboots/1"]);
-    assert_eq!(entries(&["--node", "worker13"]), ["reboots/2"], "by the name in the definition");
+    assert_eq!(entries(&["--node", "worker13"]), ["reboots/2"], "nodes are also found by their name in the definition");
     let nobody = rig.run(&["history", "--node", "10.0.0.99"]);
     assert_eq!((nobody.status, nobody.stdout.as_str()), (1, ""));
     assert!(nobody.stderr.contains("--node 10.0.0.99: no machine of the definition"), "{}", nobody.stderr);

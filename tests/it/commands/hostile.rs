@@ -40,8 +40,8 @@ fn run(config: &Path, args: &[String], form: Option<&str>) -> (String, String) {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let _ = from.read_to_end(&mut bytes);
-            // a single C1 byte is as bad as the character, and is no UTF-8
-            String::from_utf8(bytes).expect("UTF-8")
+            // a raw C1 byte is as harmful as the character, and is invalid UTF-8
+            String::from_utf8(bytes).expect("the output is valid UTF-8")
         })
     };
     let (out, err) = (read(Box::new(child.stdout.take().unwrap())), read(Box::new(child.stderr.take().unwrap())));
@@ -58,7 +58,7 @@ fn run(config: &Path, args: &[String], form: Option<&str>) -> (String, String) {
 fn wrong(text: &str, picture: bool, lines: bool) -> Option<String> {
     let mut text = text.to_owned();
     if picture {
-        // colours alone: ESC [ digits m
+        // only colours are allowed: ESC [ digits m
         let mut plain = String::new();
         let mut rest = text.as_str();
         while let Some((before, after)) = rest.split_once("\u{1b}[") {
@@ -66,7 +66,7 @@ fn wrong(text: &str, picture: bool, lines: bool) -> Option<String> {
             let colours = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
             match colours.strip_prefix('m') {
                 Some(tail) => rest = tail,
-                None => return Some(format!("an escape sequence that is no colour before {colours:.20?}")),
+                None => return Some(format!("an escape sequence other than a colour precedes {colours:.20?}")),
             }
         }
         text = plain + rest;
@@ -76,7 +76,7 @@ fn wrong(text: &str, picture: bool, lines: bool) -> Option<String> {
         return Some(format!("{c:?} is printed after {:?}", &text[from..at]));
     }
     let forged = text.lines().find(|line| line.starts_with("FORGED") && !lines);
-    forged.map(|line| format!("a value begins the line {line:?}"))
+    forged.map(|line| format!("a hostile value starts its own line {line:?}"))
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn no_subcommand_prints_terminal_escape_sequences() {
     tree.build();
     collect_subcommands(&tree, "", &mut found);
     assert!(found.len() > 90, "{}", found.len());
-    // these change the output of the others, or use their full four seconds
+    // these run last: they change the output of other commands, or take the full four seconds
     let late = |path: &str| {
         let slow = ["sandbox", "power off", "power cycle", "power on", "nodes drain", "hosts", "wait"];
         (slow.iter().any(|word| path.contains(word)), path.to_owned())
@@ -121,7 +121,7 @@ fn no_subcommand_prints_terminal_escape_sequences() {
                             site.restore_values(config == &site.broken);
                             let (out, err) = run(config, &call, form);
                             let picture = path == "screenshot" && call.iter().any(|word| word == "ansi");
-                            // it stands for a command of the definition, and prints that command's output
+                            // this subcommand runs a command of the definition and prints its output
                             let lines = path == "sandbox machine";
                             for (text, where_to) in [(&out, "stdout"), (&err, "stderr")] {
                                 if let Some(why) = wrong(text, picture && where_to == "stdout", lines) {
@@ -139,15 +139,15 @@ fn no_subcommand_prints_terminal_escape_sequences() {
             });
         }
     });
-    // with its name the receiver gets a request, and its answer is shown
+    // with a receiver's name the command sends a request and shows the answer
     let (out, err) = run(&site.config, &["notices", "test", "hook"].map(str::to_owned), None);
     for text in [&out, &err] {
         assert_eq!(wrong(text, false, false), None, "{text}");
     }
     assert!((out.clone() + &err).contains("hook-evil"), "{out} {err}");
     let faults = faults.into_inner().unwrap();
-    assert!(faults.is_empty(), "{} outputs:\n{}", faults.len(), faults.join("\n"));
-    // the values were present to be printed
+    assert!(faults.is_empty(), "{} unsafe outputs:\n{}", faults.len(), faults.join("\n"));
+    // the hostile values were actually printed, so the checks above had something to find
     let seen = seen.into_inner().unwrap();
     let shown = |source: &str| seen.get(source).map_or(0, BTreeSet::len);
     for (source, least) in [("etcd", 15), ("kube", 5), ("sabakan", 3), ("bmc", 1), ("machine", 1), ("file", 1)] {

@@ -115,9 +115,12 @@ async fn a_request_records_the_nodes_uid_and_another_cluster_is_refused() {
     assert!(node["metadata"]["annotations"].get("cketerm.io/keep-cordoned").is_some(), "{node}");
     let all = etcd_client::GetOptions::new().with_prefix();
     let audit = rig.client.kv_client().get("/cke/cketerm/audit/", Some(all)).await.unwrap();
-    assert!(audit.kvs().iter().any(|kv| kv.value_str().unwrap().contains("keep-cordoned")), "it is audited");
+    assert!(
+        audit.kvs().iter().any(|kv| kv.value_str().unwrap().contains("keep-cordoned")),
+        "keep-cordoned is recorded in the audit log"
+    );
 
-    // an unreachable API server blocks no command, and delays it only briefly
+    // an unreachable API server delays a command only briefly and does not block it
     rig.delete("/cke/cketerm/identity").await;
     world.act("freeze", "apiserver");
     let begun = std::time::Instant::now();

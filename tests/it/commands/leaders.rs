@@ -187,7 +187,7 @@ async fn stop_disables_both_queues_and_resume_enables_only_those_that_stop_disab
         assert_eq!(rig.run(&["repair-queue", "disable"]).status, 0);
         assert_eq!(rig.run(&["stop", "--reason", "power"]).status, 0, "{leader}");
         assert_eq!(switches().await, both("true", "true"), "{leader}");
-        // a second stop forgets nothing
+        // a second stop keeps the record of the first
         assert_eq!(rig.run(&["stop"]).status, 0);
         let resumed = rig.run(&["resume"]);
         assert_eq!((resumed.status, switches().await), (0, both("false", "true")), "{leader}: {resumed:?}");
@@ -195,14 +195,14 @@ async fn stop_disables_both_queues_and_resume_enables_only_those_that_stop_disab
         let again = rig.run(&["resume"]);
         assert!(again.status == 0 && again.stderr.contains("nothing to resume"), "{again:?}");
         assert_eq!(switches().await, both("false", "true"));
-        // both were enabled; one was switched since, with ckecli or cketerm
+        // both were enabled before the stop; one is switched after it, with ckecli or cketerm
         rig.put("/cke/repairs/disabled", "false").await;
         assert_eq!(rig.run(&["stop"]).status, 0);
         rig.put("/cke/repairs/disabled", "true").await;
         let resumed = rig.run(&["resume"]);
-        assert_eq!(switches().await, both("false", "true"), "{leader}: what somebody disabled since stays so");
+        assert_eq!(switches().await, both("false", "true"), "{leader}: a queue disabled after the stop stays disabled");
         assert!(resumed.stderr.contains("the repair queue was changed since the stop"), "{}", resumed.stderr);
-        // manually enabled after a stop, stopped again, resumed
+        // enabled manually after a stop, then stopped again and resumed
         rig.put("/cke/repairs/disabled", "false").await;
         assert_eq!(rig.run(&["stop"]).status, 0);
         assert_eq!(rig.run(&["rq", "enable"]).status, 0);
@@ -211,10 +211,10 @@ async fn stop_disables_both_queues_and_resume_enables_only_those_that_stop_disab
         assert_eq!(rig.run(&["resume"]).status, 0);
         assert_eq!(switches().await, both("false", "false"), "{leader}");
     }
-    // other work goes on, and the message names the command that stops it
+    // other work continues, and the message names the command that stops it
     reset_state(&rig).await;
     let output = rig.run(&["stop"]).stderr;
-    assert!(!output.contains("still"), "nothing else is set up: {output}");
+    assert!(!output.contains("still"), "no other work is configured: {output}");
     rig.put("/cke/sabakan/template", "{}").await;
     rig.put("/cke/sabakan/url", "http://127.0.0.1:1").await;
     assert_eq!(rig.run(&["constraints", "set", "maximum-repair-queue-entries", "2"]).status, 0);
@@ -255,7 +255,7 @@ async fn i52_an_order_is_written_only_if_the_leader_has_not_changed_since_the_ch
         set_leader(&rig, leader).await;
         seen.push(store.leadership().await.unwrap().under);
     }
-    // now CKE leads: the leader of the earlier read leads no longer
+    // CKE leads now, so the leader that was read earlier is out of date
     for under in &seen[..2] {
         assert_eq!(hold(under).await, Err(StoreError::LeaderChanged), "{under:?}");
         assert_eq!(rig.get("/cke/cketerm/orders/reboots/0").await, None);

@@ -49,7 +49,7 @@ fn a_manual_drain_leaves_the_node_cordoned(world: &World) {
 
     // an engine that leads does not touch the node
     let daemon = world.daemon("engine");
-    wait_for("it leads", 30, || daemon.ready().contains("leading").then_some(()));
+    wait_for("the engine leads", 30, || daemon.ready().contains("leading").then_some(()));
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!((world.cordoned(), kept(world)), (vec!["w1".to_owned()], true));
     daemon.terminate();
@@ -80,7 +80,7 @@ fn i15_a_refusing_budget_is_named_with_its_numbers_and_no_pod_is_evicted(world: 
 
 fn an_interrupted_manual_drain_leaves_the_node_cordoned_and_reports_it(world: &World) {
     world.set_up_web(1);
-    // one of the two may be evicted: the preview, which judges each pod alone, passes both
+    // only one of the two pods may be evicted; the preview checks each pod alone, so it allows both
     world.add_budget("default", "web", "web", 1);
     let mut child = program::command()
         .arg("--config")
@@ -93,7 +93,7 @@ fn an_interrupted_manual_drain_leaves_the_node_cordoned_and_reports_it(world: &W
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let held = lines.find(|line| line.contains("1/2 pods gone: pod default/web-") && line.contains("default/web"));
-    assert!(held.is_some(), "it says what holds it");
+    assert!(held.is_some(), "the drain names the budget that blocks it");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     drop(lines);

@@ -43,7 +43,7 @@ fn the_example_inventory_of_200_machines_gives_a_stable_plan() {
     assert_eq!([workers("compute"), workers("storage"), workers("gpu")], [60, 30, 10]);
     assert!(nodes.iter().all(|n| n["score"].is_i64() && n["why"].as_str().unwrap().contains("score")));
     assert_eq!(nodes.len() + made["unused"].as_array().unwrap().len(), 200);
-    // a second pass on the definition finds nothing to do
+    // a second run on the resulting definition changes nothing
     let dir = Files(tempfile::tempdir().unwrap());
     let current = dir.file("current.json", &made["cluster"]);
     let (status, again, _) = plan(&files[0], &files[1], &files[2], &["--current", &current]);

@@ -89,7 +89,7 @@ fn sabakan(machines: &[(u8, &str)]) -> String {
             let mut stream = stream.unwrap();
             let mut request = Vec::new();
             let mut some = [0; 4096];
-            // the request is complete once its braces are: it is one JSON object
+            // the body is one JSON object, so the request is complete at its closing brace
             while !request.windows(4).any(|w| w == b"\r\n\r\n") || !request.ends_with(b"}") {
                 match stream.read(&mut some) {
                     Ok(n) if n > 0 => request.extend_from_slice(&some[..n]),
@@ -135,7 +135,7 @@ async fn diff_and_approve_report_why_a_change_waits_and_approve_needs_a_pending_
     let Some(rig) = rig_with_pending_change().await else { return };
     let (diff, approve) = (|| rig.run(&["sabakan", "diff"]), || rig.run(&["sabakan", "approve"]));
     assert_output(&diff(), "waits for approval of ");
-    // a hold
+    // on hold
     assert_eq!(rig.run(&["sabakan", "hold", "--reason", "moving racks"]).status, 0);
     assert_output(&diff(), "waits: on hold by ");
     assert_output(&diff(), "moving racks");
@@ -143,7 +143,7 @@ async fn diff_and_approve_report_why_a_change_waits_and_approve_needs_a_pending_
     assert_eq!(output.status, 3, "{output:?}");
     assert_output(&output, "while applying is on hold by ");
     assert_eq!(rig.run(&["sabakan", "unhold"]).status, 0);
-    // the switch
+    // disabled
     assert_eq!(rig.run(&["sabakan", "disable"]).status, 0);
     assert_output(&diff(), "is not applied: disabled: `cketerm sabakan enable`");
     let output = approve();
@@ -157,7 +157,7 @@ async fn diff_and_approve_report_why_a_change_waits_and_approve_needs_a_pending_
     assert_output(&diff(), "waits: API server 10.0.0.11 is in work (reboots/0)");
     assert_output(&diff(), "waits for approval of ");
     rig.delete("/cke/reboots/data/0000000000000000").await;
-    // a policy without approval
+    // the policy requires no approval
     assert_eq!(rig.run(&["policy", "set", "approval", "never"]).status, 0);
     let output = diff();
     assert!(!output.stdout.contains("waits for approval"), "{output:?}");
@@ -167,7 +167,7 @@ async fn diff_and_approve_report_why_a_change_waits_and_approve_needs_a_pending_
     let output = approve();
     assert_eq!(output.status, 3, "{output:?}");
     assert_output(&output, "policy approval is never");
-    // a policy with approval again: one approval passes the change, and no second one is needed
+    // the policy requires approval again: one approval is enough, and a second one is refused
     assert_eq!(rig.run(&["policy", "set", "approval", "gate"]).status, 0);
     assert_eq!(approve().status, 0);
     assert_output(&diff(), "start `cketerm --daemon`");

@@ -90,9 +90,13 @@ async fn deletion_marks_the_entries_and_prints_their_indexes() {
     assert_eq!(rig.run(&["repair-queue", "delete-finished"]).stdout, "0\n2\n");
     assert_eq!(rig.run(&["repair-queue", "delete-finished"]).stdout, "");
     let stored = json_of(&rig.get("/cke/repairs/data/0000000000000000").await.unwrap());
-    assert_eq!((&stored["deleted"], &stored["site"]), (&json!(true), &json!(1)), "nothing else changes");
+    assert_eq!(
+        (&stored["deleted"], &stored["site"]),
+        (&json!(true), &json!(1)),
+        "other fields of the entry must not change"
+    );
     assert_eq!(rig.run(&["repair-queue", "delete", "1"]).status, 0);
-    assert_eq!(rig.run(&["repair-queue", "delete-unfinished"]).stdout, "3\n", "1 was marked before");
+    assert_eq!(rig.run(&["repair-queue", "delete-unfinished"]).stdout, "3\n", "entry 1 was already marked as deleted");
     let gone = rig.run(&["repair-queue", "delete", "99"]);
     assert_eq!((gone.status, gone.stderr.contains("repairs/99 does not exist")), (1, true), "{gone:?}");
 }
@@ -104,7 +108,7 @@ async fn repair_orders_are_accepted_or_refused_depending_on_the_entrys_state() {
     put(&rig, 1, "queued", "waiting").await;
     put(&rig, 2, "failed", "watching").await;
     let order = |verb: &str, index: &str| rig.run(&["repair-queue", verb, index, "--reason", "seen by eye"]);
-    assert_eq!(rig.run(&["repair-queue", "done", "0"]).status, 2, "a reason is needed");
+    assert_eq!(rig.run(&["repair-queue", "done", "0"]).status, 2, "`done` requires a reason");
     for (verb, index) in [("done", "0"), ("retry", "0"), ("hold", "1"), ("unhold", "1"), ("force", "1")] {
         let output = order(verb, index);
         assert_eq!(output.status, 0, "{verb}: {output:?}");
@@ -129,7 +133,11 @@ async fn wait_prints_ckeclis_lines_and_checks_once_with_timeout_0() {
     assert_eq!(rig.run(&["repair-queue", "wait"]).stdout, "repair queue is empty\n");
     put(&rig, 0, "succeeded", "watching").await;
     let output = rig.run(&["repair-queue", "wait", "--timeout-seconds", "0"]);
-    assert_eq!((output.status, output.stdout.as_str()), (1, "repair queue entries: 1\n"), "finished entries count");
+    assert_eq!(
+        (output.status, output.stdout.as_str()),
+        (1, "repair queue entries: 1\n"),
+        "finished entries keep the queue non-empty"
+    );
     assert!(output.stderr.contains("timed out waiting for repair queue to become empty after 0s"), "{output:?}");
 }
 
@@ -158,7 +166,10 @@ async fn a_plan_shows_the_steps_and_writes_nothing() {
          healthy once `/bin/echo true 10.0.0.12` prints true\n\
          ahead of it: repairs/2 (processing, step 1 watching)\n"
     );
-    assert!(output.stderr.contains("no preview of the drain"), "no Kubernetes is asked: {output:?}");
+    assert!(
+        output.stderr.contains("no preview of the drain"),
+        "without Kubernetes the drain has no preview: {output:?}"
+    );
     let outside = rig.run(&["repair-queue", "plan", "unhealthy", "QEMU", "10.9.9.9"]);
     assert!(outside.stdout.contains("10.9.9.9: not a member of the cluster: nothing is drained"), "{outside:?}");
     let unknown = rig.run(&["repair-queue", "plan", "unhealthy", "R640", "10.9.9.9"]);
@@ -183,7 +194,7 @@ async fn why_of_a_finished_repair_reports_how_it_ended() {
     assert!(!text.contains("next"), "{text}");
     let text = json_of(&rig.run(&["repair-queue", "why", "1", "-o", "json"]).stdout);
     assert_eq!(text["outcome"], "failed: the command of step 1: exit 3", "{text}");
-    // ended by CKE, which keeps no such record
+    // ended by CKE, which writes no history record
     let text = rig.run(&["repair-queue", "why", "2"]).stdout;
     assert!(text.contains("ended at 2026-06-01T01:02:03Z: succeeded; no record says why"), "{text}");
     let text = json_of(&rig.run(&["repair-queue", "why", "2", "-o", "json"]).stdout);

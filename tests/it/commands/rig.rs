@@ -150,7 +150,7 @@ pub fn run(args: &[&str], stdin: &str) -> RunOutput {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    let _ = input.write_all(stdin.as_bytes()); // a program that does not read it may be gone
+    let _ = input.write_all(stdin.as_bytes()); // a program that reads no input may have exited already
     drop(input);
     let out = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

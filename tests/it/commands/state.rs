@@ -40,7 +40,7 @@ async fn decide_replays_every_pass_of_an_engine_from_its_saved_state() {
     let mut effects = 0;
     for (name, minutes) in [("budget", 10), ("repairs", 10), ("registry", 5), ("hosts", 2), ("api-servers", 10)] {
         let all = Box::pin(passes(name, minutes)).await;
-        assert!(all.len() > 50, "{name}: only {} passes", all.len());
+        assert!(all.len() > 50, "{name}: only {} passes were recorded", all.len());
         let decisions = || all.iter().map(|seen| (seen, decide(&seen.snapshot, seen.now)));
         let works = decisions().filter(|(_, decided)| !decided.effects.is_empty()).take(30);
         for (seen, decided) in works.chain(decisions().step_by(all.len() / 15)) {
@@ -48,7 +48,7 @@ async fn decide_replays_every_pass_of_an_engine_from_its_saved_state() {
             let document = State::of(seen).document().unwrap();
             let again = State::read(&document.to_string()).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(format!("{:?}", again.decide()), format!("{decided:?}"), "{name}");
-            assert_eq!(again.document().unwrap(), document, "{name}: it is not written alike");
+            assert_eq!(again.document().unwrap(), document, "{name}: writing the state again changes it");
         }
     }
     assert!(effects > 50, "only {effects} effects were compared");
@@ -102,7 +102,7 @@ async fn decide_reads_the_output_of_state_and_neither_writes_to_etcd() {
     assert!(output.status == 1 && output.stderr.contains("/snapshot/store/of_tomorrow"), "{output:?}");
     assert_eq!(rig.run(&["decide"]).status, 2);
     assert_eq!(rig.run(&["state", "-o", "table"]).status, 2);
-    assert_eq!(rig.keys().await, before, "I45: it wrote");
+    assert_eq!(rig.keys().await, before, "I45: `state` and `decide` must not write");
 }
 
 #[tokio::test]

@@ -79,27 +79,27 @@ impl Report {
         let summary = if self.worlds.len() > 1 && sandbox {
             let agree = cases - expected_ones - differ.len();
             format!(
-                "{cases} cases, {agree} agree, {} differ, {expected_ones} are known to differ ({fixed} no more)",
+                "{cases} cases, {agree} agree, {} differ, {expected_ones} are known to differ ({fixed} no longer do)",
                 differ.len()
             )
         } else {
-            format!("{cases} cases; NOT COMPARED: there is only one world")
+            format!("{cases} cases; NOT COMPARED: only one world ran")
         };
         let summary = format!("conformance, {}: {summary} ({})", self.part, times.join(", "));
         let _ = write!(table, "\n{summary}\n{details}");
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let file = dir.join(format!("conformance-{}.md", self.part));
-        std::fs::write(&file, table).expect("the report");
+        std::fs::write(&file, table).expect("the report is written");
         let parts = ["etcd", "kubernetes", "controllers"].map(|part| dir.join(format!("conformance-{part}.md")));
         let full_report: Vec<String> = parts.iter().filter_map(|part| std::fs::read_to_string(part).ok()).collect();
-        std::fs::write(dir.join("conformance.md"), full_report.join("\n")).expect("the whole report");
+        std::fs::write(dir.join("conformance.md"), full_report.join("\n")).expect("the full report is written");
         for world in &self.worlds {
             let all: serde_json::Map<String, Value> =
                 world.results.iter().map(|(case, answer)| ((*case).to_owned(), answer.clone())).collect();
             let name = format!("conformance-{}-{}.json", self.part, world.world.replace(' ', "-"));
             let _ = std::fs::write(dir.join(name), format!("{:#}", Value::Object(all)));
         }
-        // written past the test harness's capture, because it is the result
+        // bypasses the output capture of the test harness, because the summary is the result
         let stderr = std::fs::OpenOptions::new().append(true).open("/dev/stderr");
         let _ = stderr.and_then(|mut err| writeln!(err, "{summary}: {}", file.display()));
         assert!(differ.is_empty(), "{} differences:\n{}", differ.len(), differ.join("\n"));

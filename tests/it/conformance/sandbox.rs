@@ -63,11 +63,11 @@ pub fn serve_with(workers: &[Worker]) -> Served {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
             tokio::spawn(axum::serve(listener, api.router()).into_future());
-            sender.send((etcd, format!("http://{address}"))).expect("somebody listens");
+            sender.send((etcd, format!("http://{address}"))).expect("the receiver waits");
             let _ = ended.await;
         });
     });
-    let (etcd, server) = receiver.recv().expect("the sandbox begins");
+    let (etcd, server) = receiver.recv().expect("the sandbox starts");
     let dir = tempfile::tempdir().expect("a folder");
     let kubeconfig = dir.path().join("kubeconfig");
     // without TLS kubectl sends no token except one in the URL

@@ -34,7 +34,7 @@ pub struct Target {
 }
 
 /// Servers that end with the place.
-#[allow(dead_code)] // dropped with the place
+#[allow(dead_code)] // kept so that they are dropped with the target
 enum Servers {
     Etcd(Etcd),
     World(World),
@@ -142,7 +142,7 @@ impl Target {
             }
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
-        panic!("{}: the nodes do not get Ready", self.name);
+        panic!("{}: the nodes do not become Ready", self.name);
     }
 
     /// Client of the administrator.
@@ -159,8 +159,9 @@ impl Target {
     async fn connect(&self, change: impl FnOnce(&mut kube::Config)) -> kube::Client {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
         drop(rustls::crypto::ring::default_provider().install_default());
-        let mut config =
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("it fits");
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .expect("the kubeconfig is valid");
         config.default_retry = false;
         change(&mut config);
         kube::Client::try_from(config).expect("a client")
@@ -171,9 +172,9 @@ impl Target {
         match &self.servers {
             Servers::Sandbox(served) => served.compact(),
             Servers::Etcd(_) | Servers::World(_) => {
-                let mut etcd = etcd_client::Client::connect([&self.etcd], None).await.expect("etcd");
+                let mut etcd = etcd_client::Client::connect([&self.etcd], None).await.expect("etcd is reachable");
                 let now = etcd.get("\0", None).await.expect("a read").header().expect("a header").revision();
-                // another case may have done it a moment ago
+                // another case may have compacted it already
                 drop(etcd.compact(now, None).await);
             }
         }
@@ -193,7 +194,7 @@ impl Target {
                     }
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
-                panic!("the API server does not come back");
+                panic!("the API server does not become ready again");
             }
             _ => self.compact().await,
         }

@@ -71,7 +71,7 @@ fn the_theme_follows_the_terminals_reported_background_and_no_key_is_lost() {
         let mut console = start(&config, &[], &[]);
         console.wait_for_output(BACKGROUND_QUERY);
         console.wait_for_text("connecting to etcd", 30);
-        // typed before the answer, in one piece with it, and after it
+        // keys typed before the answer, together with it, and after it
         console.press("1");
         console.send(format!("3{answer}?").as_bytes());
         let text = console.wait_for_text("the same key in every view", 30);
@@ -100,7 +100,7 @@ fn without_a_background_report_the_terminals_own_colours_are_kept_until_it_arriv
     let text = console.wait_for_text("[2 Nodes", 30);
     assert!(text.contains(": command") && !text.contains("rgb"), "{text}");
     quit(console);
-    // a console that ends before the terminal answers leaves no answer behind for the shell
+    // a console that exits before the terminal answers must not leave the answer to the shell
     let console = start(&config, &[], &[]);
     console.wait_for_text("connecting to etcd", 30);
     quit(console);
@@ -122,7 +122,7 @@ fn the_background_is_not_queried_if_unused_or_unsupported() {
     }
     let console = start(&unreachable_config("default"), &[], &[]);
     console.wait_for_text("connecting to etcd", 30);
-    assert!(!quit(console).raw().contains(BACKGROUND_QUERY), "auto is not the default");
+    assert!(!quit(console).raw().contains(BACKGROUND_QUERY), "the default theme must not query the background");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn the_mouse_is_captured_as_configured_and_over_ssh_only_with_always() {
         }
         let raw = quit(running).raw();
         assert_eq!((raw.contains(on), raw.contains("\u{1b}[?1000l")), (used, used), "{console} {environment:?}");
-        assert!(!raw.contains("\u{1b}[?1003h"), "motion floods a line");
+        assert!(!raw.contains("\u{1b}[?1003h"), "mouse motion must not be reported");
     }
 }
 
@@ -217,8 +217,8 @@ fn the_screen_is_complete_after_many_resizes() {
             && lines[29].contains("q quit");
         good.then_some(())
     };
-    crate::world::wait_for("the whole screen stands", 60, complete);
-    // and it stays: no output for a smaller screen comes after it
+    crate::world::wait_for("the whole screen is drawn", 60, complete);
+    // it stays complete: no late output for the smaller screen follows
     std::thread::sleep(std::time::Duration::from_secs(1));
     assert!(complete().is_some(), "{}", console.text());
 }

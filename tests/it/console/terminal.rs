@@ -55,7 +55,7 @@ impl Console {
         }
         command.cwd("/");
         command.args(args);
-        let child = pair.slave.spawn_command(command).expect("it starts");
+        let child = pair.slave.spawn_command(command).expect("the console starts");
         drop(pair.slave);
         let screen = Arc::new(Mutex::new((vt100::Parser::new(cells(rows), cells(columns), 0), Vec::new())));
         let mut output = pair.master.try_clone_reader().expect("a reader");
@@ -63,7 +63,7 @@ impl Console {
         std::thread::spawn(move || {
             let mut bytes = vec![0; 65536];
             while let Ok(n @ 1..) = output.read(&mut bytes) {
-                let mut screen = shown.lock().expect("the screen");
+                let mut screen = shown.lock().expect("the screen lock");
                 screen.0.process(&bytes[..n]);
                 screen.1.extend_from_slice(&bytes[..n]);
             }
@@ -74,17 +74,17 @@ impl Console {
 
     /// Text on the screen.
     pub fn text(&self) -> String {
-        self.screen.lock().expect("the screen").0.screen().contents()
+        self.screen.lock().expect("the screen lock").0.screen().contents()
     }
 
     /// Number of bytes written so far.
     pub fn bytes(&self) -> u64 {
-        self.screen.lock().expect("the screen").1.len() as u64
+        self.screen.lock().expect("the screen lock").1.len() as u64
     }
 
     /// All bytes written so far, as text.
     pub fn raw(&self) -> String {
-        String::from_utf8_lossy(&self.screen.lock().expect("the screen").1).into_owned()
+        String::from_utf8_lossy(&self.screen.lock().expect("the screen lock").1).into_owned()
     }
 
     /// Waits until this was written.
@@ -96,15 +96,15 @@ impl Console {
 
     /// Sends bytes in one piece, as a terminal's answer.
     pub fn send(&mut self, bytes: &[u8]) {
-        self.keys.write_all(bytes).expect("it reads");
-        self.keys.flush().expect("it reads");
+        self.keys.write_all(bytes).expect("the console reads its input");
+        self.keys.flush().expect("the console reads its input");
         std::thread::sleep(Duration::from_millis(30));
     }
 
     /// Waits for a colour: that of the first character of this text, in the last line that has the text.
     pub fn wait_for_colour(&self, what: &str, colour: vt100::Color) {
         let at = || {
-            let screen = self.screen.lock().expect("the screen");
+            let screen = self.screen.lock().expect("the screen lock");
             let screen = screen.0.screen();
             let (rows, columns) = screen.size();
             let lines: Vec<String> = screen.rows(0, columns.get()).collect();
@@ -123,13 +123,17 @@ impl Console {
         let began = Instant::now();
         loop {
             let modes = {
-                let screen = self.screen.lock().expect("the screen");
+                let screen = self.screen.lock().expect("the screen lock");
                 (screen.0.screen().alternate_screen(), screen.0.screen().hide_cursor())
             };
             if modes == (held, held) {
                 return;
             }
-            assert!(began.elapsed() < TIMEOUT, "alternate screen, no cursor: {modes:?}:\n{}", self.text());
+            assert!(
+                began.elapsed() < TIMEOUT,
+                "wrong terminal mode (alternate screen, hidden cursor) = {modes:?}:\n{}",
+                self.text()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -137,7 +141,7 @@ impl Console {
     /// Presses keys, one after the other.
     pub fn press(&mut self, keys: &str) {
         for key in keys.chars() {
-            self.keys.write_all(key.to_string().as_bytes()).expect("it reads keys");
+            self.keys.write_all(key.to_string().as_bytes()).expect("the console reads keys");
             std::thread::sleep(Duration::from_millis(30));
         }
     }
@@ -151,7 +155,7 @@ impl Console {
             if text.contains(what) {
                 return text;
             }
-            assert!(began.elapsed() < timeout, "waited {timeout:?} for {what:?}:\n{text}");
+            assert!(began.elapsed() < timeout, "timed out after {timeout:?}, the screen lacks {what:?}:\n{text}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -159,14 +163,14 @@ impl Console {
     /// Gives the terminal another size.
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
-        self.screen.lock().expect("the screen").0.screen_mut().set_size(cells(rows), cells(columns));
+        self.screen.lock().expect("the screen lock").0.screen_mut().set_size(cells(rows), cells(columns));
         self.master.resize(size).expect("a size");
     }
 
     /// Sends a signal, by the name that `kill` uses.
     pub fn signal(&self, name: &str) {
         let pid = self.child.process_id().expect("a process").to_string();
-        let sent = std::process::Command::new("kill").args(["-s", name, &pid]).status().expect("kill");
+        let sent = std::process::Command::new("kill").args(["-s", name, &pid]).status().expect("kill starts");
         assert!(sent.success());
     }
 
@@ -182,11 +186,11 @@ impl Console {
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a status") {
-                // time for its last output
+                // wait for the last output
                 std::thread::sleep(Duration::from_millis(100));
                 return status.exit_code();
             }
-            assert!(began.elapsed() < Duration::from_secs(seconds), "it does not end:\n{}", self.text());
+            assert!(began.elapsed() < Duration::from_secs(seconds), "the console does not exit:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -78,7 +78,7 @@ impl Proxy {
         let config = config(world.dir(), "proxied.yaml", &world.etcd, Some(&self.kubeconfig(world)), 5);
         let daemon = Daemon::start_in(world.dir(), &config, "engine", &[("CKETERM_LEASE_TTL", Path::new(ttl))]);
         daemon.ready();
-        wait_for("it leads", 60, || leader::now(&world.etcd));
+        wait_for("the engine leads", 60, || leader::now(&world.etcd));
         daemon
     }
 
@@ -116,7 +116,7 @@ fn forward(client: &TcpStream, upstream: &TcpStream, shared: &Arc<Shared>, conne
     std::thread::spawn(move || {
         let mut bytes = vec![0; 65_536];
         while let Ok(n @ 1..) = from.read(&mut bytes) {
-            // a silent connection stays silent: the client gets neither bytes nor an end
+            // on a silent connection the client receives neither data nor a close
             if connection.silent.load(Ordering::SeqCst) {
                 continue;
             }
@@ -144,25 +144,25 @@ fn nothing_starts_on_a_stale_copy_when_only_its_watch_connection_is_dead() {
     world.set_up(&all, &json!({}));
     let proxy = Proxy::before(&world.api);
     let daemon = proxy.daemon(&world, "5");
-    // no kubelet makes a Node Ready again
+    // without kubelets no Node becomes Ready again
     world.act("freeze", "kwok");
     let watch = proxy.watch_of_nodes(&world);
     watch.silent.store(true, Ordering::SeqCst);
     proxy.shared.silent_from_start.store(true, Ordering::SeqCst);
-    // the dead watch does not report this: a worker is down, and the limit of unreachable nodes is 0
+    // a worker goes down, the limit of unreachable nodes is 0, and the dead watch does not report it
     ready(&world, "w2", "Unknown");
-    // until that watch's last proof of freshness is older than 10 s
+    // wait until that watch has reported nothing for more than 10 s
     sleep(Duration::from_secs(11));
     world.queue(&[&all[1]]);
     let why = || world.run(&["rq", "why", "0", "-o", "json"]);
-    world.wait_or_explain(0, "it says that its copy is old", 60, || why().contains("\"Stale\"").then_some(()));
+    world.wait_or_explain(0, "the reason is Stale", 60, || why().contains("\"Stale\"").then_some(()));
     proxy.shared.silent_from_start.store(false, Ordering::SeqCst);
-    world.wait_or_explain(0, "the gate is seen", 60, || why().contains("UnreachableGate").then_some(()));
+    world.wait_or_explain(0, "the reason is UnreachableGate", 60, || why().contains("UnreachableGate").then_some(()));
     let drained = |c: &crate::world::history::Change| c.value.as_ref().is_some_and(|v| v.contains("draining"));
-    assert!(!changes(&world.etcd, "/cke/reboots/data/").iter().any(drained), "nothing started on the old copy");
+    assert!(!changes(&world.etcd, "/cke/reboots/data/").iter().any(drained), "no drain may start on the stale copy");
     ready(&world, "w2", "True");
     world.act("thaw", "kwok");
-    wait_for("it is rebooted in the end", 120, || world.entries().is_empty().then_some(()));
+    wait_for("the machine is rebooted", 120, || world.entries().is_empty().then_some(()));
     assert!(!daemon.logged().contains("panicked"), "{}", daemon.logged());
 }
 
@@ -178,7 +178,7 @@ fn a_reboot_succeeds_through_a_proxy_that_delays_requests_by_three_seconds() {
     let daemon = proxy.daemon(&world, "60");
     proxy.shared.delay.store(3_000, Ordering::SeqCst);
     world.queue(&[&all[1]]);
-    world.wait_or_explain(0, "it is rebooted", 300, || world.entries().is_empty().then_some(()));
+    world.wait_or_explain(0, "the machine is rebooted", 300, || world.entries().is_empty().then_some(()));
     let begun = world.power().iter().filter(|p| p.what == "begin" && p.address == all[1].address).count();
     assert_eq!(begun, 1, "once");
     assert!(!daemon.logged().contains("panicked"), "{}", daemon.logged());

@@ -17,7 +17,7 @@ fn why(world: &World) -> String {
 
 fn i32_a_budget_that_blocks_a_running_drain_is_named_until_it_allows_the_eviction(world: &World) {
     world.set_up_web(1);
-    // one of the two may be evicted: the preview, which judges each pod alone, passes both
+    // only one of the two pods may be evicted; the preview checks each pod alone, so it allows both
     world.add_budget("default", "web", "web", 1);
     let daemon = world.daemon("engine");
     daemon.ready();
@@ -31,7 +31,7 @@ fn i32_a_budget_that_blocks_a_running_drain_is_named_until_it_allows_the_evictio
     let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web";
     world.ok("PATCH", path, Some(&json!({"spec": {"minAvailable": 0}})));
     world.wait_for_empty_queue(40);
-    wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
+    wait_for("the node is uncordoned", 10, || world.cordoned().is_empty().then_some(()));
 }
 
 fn i15_a_budget_found_by_the_preview_backs_off_before_any_eviction(world: &World) {
@@ -40,12 +40,12 @@ fn i15_a_budget_found_by_the_preview_backs_off_before_any_eviction(world: &World
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines(1, 1)[1]]);
-    wait_for("it backed off and says why", 30, || {
+    wait_for("the drain backs off and the reason names the budget", 30, || {
         let backed_off = world.entries().get(&0)?["drain_backoff_count"].as_i64()? >= 1;
         (backed_off && why(world).contains("default/web")).then_some(())
     });
     assert_no_eviction(world);
-    wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
+    wait_for("the node is uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
     world.ok("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web", None);
     world.run(&["rq", "reset-backoff"]);
     world.wait_for_empty_queue(40);
@@ -59,7 +59,7 @@ fn i18_a_protected_running_job_backs_the_drain_off_and_is_never_evicted(world: &
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines(1, 1)[1]]);
-    wait_for("it backed off and names the job", 30, || {
+    wait_for("the drain backs off and the reason names the job", 30, || {
         let backed_off = world.entries().get(&0)?["drain_backoff_count"].as_i64()? >= 1;
         (backed_off && why(world).contains("default/nightly")).then_some(())
     });

@@ -44,7 +44,7 @@ fn put_all(world: &World, all: &[(String, String)]) {
 fn on_etcd<T>(world: &World, ask: impl AsyncFnOnce(&mut Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let mut client = Client::connect([&world.etcd], None).await.expect("etcd");
+        let mut client = Client::connect([&world.etcd], None).await.expect("etcd is reachable");
         ask(&mut client).await
     })
 }
@@ -83,8 +83,8 @@ fn i49_an_entry_with_two_hundred_failed_attempts_ends_and_is_committed(world: &W
     let daemon = world.daemon("second");
     daemon.ready();
     wait_for("the entry has ended", 90, || world.entries().is_empty().then_some(()));
-    assert_eq!(attempts(), [], "its attempts went with it");
-    wait_for("uncordoned", 30, || world.cordoned().is_empty().then_some(()));
+    assert_eq!(attempts(), [], "the attempts are deleted with the entry");
+    wait_for("the node is uncordoned", 30, || world.cordoned().is_empty().then_some(()));
     let ending: Value =
         serde_json::from_str(&value(&world.etcd, "/cke/cketerm/history/reboots-0000000000000000").unwrap()).unwrap();
     assert_eq!(ending["outcome"], "booted");
@@ -92,8 +92,12 @@ fn i49_an_entry_with_two_hundred_failed_attempts_ends_and_is_committed(world: &W
     let numbers: Vec<u64> = kept.iter().filter_map(|a| a["number"].as_u64()).collect();
     let last = *numbers.last().unwrap();
     assert!(numbers[0] == 1 && last > 200 && kept.last().unwrap()["outcome"]["end"]["exit"] == 0, "{numbers:?}");
-    assert_eq!(kept.len() as u64 + ending["omitted"].as_u64().unwrap(), last, "the others are counted");
-    assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1, "the one that did not fail");
+    assert_eq!(kept.len() as u64 + ending["omitted"].as_u64().unwrap(), last, "omitted attempts are counted");
+    assert_eq!(
+        world.power().iter().filter(|p| p.what == "begin").count(),
+        1,
+        "only the successful attempt powers the machine"
+    );
 }
 
 /// A minimal sabakan: it returns its machines, and a test can change their states.
@@ -117,7 +121,7 @@ impl Sabakan {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let (mut read, mut buffer) = (Vec::new(), [0; 4096]);
-                // until the body is complete
+                // read until the body is complete
                 while let Ok(n) = stream.read(&mut buffer) {
                     read.extend_from_slice(&buffer[..n]);
                     let text = String::from_utf8_lossy(&read).to_lowercase();
@@ -177,7 +181,7 @@ fn i49_a_taint_is_applied_while_hundreds_of_entries_are_queued(world: &World) {
     let mut applied = |what: &str, good: &dyn Fn() -> bool| {
         let began = std::time::Instant::now();
         while !good() {
-            assert!(began.elapsed().as_secs() < 90, "in vain: {what}; {last}\n{}", daemon.logged());
+            assert!(began.elapsed().as_secs() < 90, "timed out: {what}; {last}\n{}", daemon.logged());
             last = registry();
             std::thread::sleep(std::time::Duration::from_millis(500));
         }
@@ -186,7 +190,7 @@ fn i49_a_taint_is_applied_while_hundreds_of_entries_are_queued(world: &World) {
     let labelled = || all.iter().all(|m| member(&m.address).as_ref().is_some_and(role));
     applied("the definition is generated", &labelled);
 
-    // as ckecli writes them, from two machines
+    // entries as ckecli writes them, for two machines
     let mut index = 0_u64;
     for (machine, entries) in [(&all[1], 300), (&all[2], 500)] {
         let mut keys = Vec::new();
@@ -206,9 +210,9 @@ fn i49_a_taint_is_applied_while_hundreds_of_entries_are_queued(world: &World) {
         };
         applied("the unhealthy machine is tainted", &tainted);
         sabakan.state(&machine.name, "HEALTHY");
-        applied("and healthy again", &|| !tainted());
+        applied("the taint is removed from the healthy machine", &|| !tainted());
     }
-    assert_eq!(world.entries().len(), 500, "nothing else happened to them");
+    assert_eq!(world.entries().len(), 500, "no other entry may change");
 }
 
 /// An older version observes only: 0.1 beside this version, and this one beside the next.
@@ -222,13 +226,17 @@ fn an_engine_only_observes_a_newer_schema_and_reports_why(world: &World) {
     let daemon = world.daemon("engine");
     let page = daemon.ready();
     let why = format!("cketerm/schema is {}, newer than {schema}", schema + 1);
-    wait_for("it says why", 20, || daemon.page("/readyz").1.contains(&why).then_some(()));
+    wait_for("/readyz names the newer schema", 20, || daemon.page("/readyz").1.contains(&why).then_some(()));
     assert!(page.contains("observing"), "{page}");
     let refused = crate::world::program::cketerm(&world.config(), &["policy", "set", "settle_seconds", "7"]);
     assert!(refused.code != 0 && refused.stderr.contains("newer"), "{refused:?}");
     assert!(world.cordoned().is_empty() && world.power().is_empty());
     assert_eq!(world.entries()[&0]["status"], "queued");
     let led = crate::world::history::changes(&world.etcd, "/cke/leader/");
-    assert_eq!(led, [], "nobody stood for the lock");
-    assert_eq!(value(&world.etcd, "/cke/cketerm/schema"), Some((schema + 1).to_string()), "and nobody lowered it");
+    assert_eq!(led, [], "no engine may campaign");
+    assert_eq!(
+        value(&world.etcd, "/cke/cketerm/schema"),
+        Some((schema + 1).to_string()),
+        "the schema number must not be lowered"
+    );
 }

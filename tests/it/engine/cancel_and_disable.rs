@@ -35,12 +35,12 @@ fn with_workers(world: &World, workers: usize) -> Vec<Machine> {
 fn i10_i27_a_cancel_ends_an_entry_in_any_state_for_good(world: &World) {
     let machines = with_workers(world, 3);
     let worker = |i: usize| machines.iter().filter(|m| !m.control_plane).nth(i).unwrap();
-    // queued: nobody leads yet
+    // queued: no engine leads yet
     world.queue(&[worker(0)]);
     world.run(&["rq", "cancel", "0"]);
     let daemon = world.daemon("engine");
     daemon.ready();
-    wait_for("the cancelled entry goes", 20, || world.entries().is_empty().then_some(()));
+    wait_for("the cancelled entry is removed", 20, || world.entries().is_empty().then_some(()));
 
     // draining: pods stay Terminating
     world.act("freeze", "kwok");
@@ -48,22 +48,22 @@ fn i10_i27_a_cancel_ends_an_entry_in_any_state_for_good(world: &World) {
     world.wait_for_entry_status(1, "draining", 20);
     wait_for("the node is cordoned", 10, || (world.cordoned() == ["w2"]).then_some(()));
     world.run(&["rq", "cancel", "1"]);
-    wait_for("it goes and its node is uncordoned", 20, || {
+    wait_for("the entry is removed and its node is uncordoned", 20, || {
         (world.entries().is_empty() && world.cordoned().is_empty()).then_some(())
     });
     world.act("thaw", "kwok");
 
-    // rebooting, in mid-command: the node stays cordoned until the machine has booted
+    // rebooting, while the command runs: the node stays cordoned until the machine has booted
     world.set_command_seconds(6);
     world.queue(&[worker(2)]);
     world.wait_for_entry_status(2, "rebooting", 30);
     wait_for("the command runs", 10, || world.power().iter().any(|p| p.what == "begin").then_some(()));
     world.run(&["rq", "cancel", "2"]);
-    wait_for("it goes", 10, || world.entries().is_empty().then_some(()));
-    assert_eq!(world.cordoned(), ["w3"], "a machine in mid-reboot stays cordoned");
-    assert!(!world.power().iter().any(|p| p.what == "end"), "the check above was in time");
-    wait_for("uncordoned after the boot", 40, || world.cordoned().is_empty().then_some(()));
-    assert!(world.power().iter().any(|p| p.what == "end"), "the command was let to end");
+    wait_for("the entry is removed", 10, || world.entries().is_empty().then_some(()));
+    assert_eq!(world.cordoned(), ["w3"], "the node stays cordoned during its reboot");
+    assert!(!world.power().iter().any(|p| p.what == "end"), "the command ended before the check above");
+    wait_for("the node is uncordoned after its boot", 40, || world.cordoned().is_empty().then_some(()));
+    assert!(world.power().iter().any(|p| p.what == "end"), "a running command must finish");
     assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1);
 
     let mut cancelled = std::collections::BTreeSet::new();
@@ -84,10 +84,10 @@ fn i13_disabling_unwinds_a_drain_but_a_running_reboot_finishes(world: &World) {
     world.act("freeze", "kwok");
     world.queue(&workers[..1]);
     world.wait_for_entry_status(0, "draining", 20);
-    wait_for("cordoned", 10, || (world.cordoned() == ["w1"]).then_some(()));
+    wait_for("the node is cordoned", 10, || (world.cordoned() == ["w1"]).then_some(()));
     world.run(&["rq", "disable"]);
     world.wait_for_entry_status(0, "queued", 20);
-    wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    wait_for("the node is uncordoned", 20, || world.cordoned().is_empty().then_some(()));
     assert!(world.run(&["rq", "why", "0"]).contains("disabled"), "{}", world.run(&["rq", "why", "0"]));
     assert_eq!(value(&world.etcd, "/cke/reboots/disabled").as_deref(), Some("true"));
     assert!(world.power().is_empty());
@@ -100,7 +100,7 @@ fn i13_disabling_unwinds_a_drain_but_a_running_reboot_finishes(world: &World) {
     world.run(&["rq", "disable"]);
     wait_for("the command ends", 20, || world.power().iter().any(|p| p.what == "end").then_some(()));
     world.wait_for_empty_queue(30);
-    wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    wait_for("the node is uncordoned", 20, || world.cordoned().is_empty().then_some(()));
     assert_eq!(world.power().iter().filter(|p| p.what == "begin").count(), 1);
 }
 
@@ -109,10 +109,10 @@ fn sigterm_releases_the_lock_at_once(world: &World) {
     let daemon = world.daemon("engine");
     daemon.ready();
     // `leader` exits with 1 without a leader: a ready engine may not have won the election yet
-    wait_for("a leader", 20, || (cketerm(&world.config(), &["leader"]).code == 0).then_some(()));
+    wait_for("the engine leads", 20, || (cketerm(&world.config(), &["leader"]).code == 0).then_some(()));
     let (status, took) = daemon.terminate();
     assert!(status.success(), "{status}");
-    assert!(took.as_secs() < 4, "nothing was in work: {took:?}");
+    assert!(took.as_secs() < 4, "without work in progress the shutdown must be fast: {took:?}");
     let mut held = std::collections::BTreeSet::new();
     for change in changes(&world.etcd, "/cke/leader/") {
         if change.value.is_some() {

@@ -17,7 +17,7 @@ in_both_worlds! {
 fn a_missing_hanging_noisy_or_killed_command_is_named_and_blocks_no_other_entry(world: &World) {
     let all = machines(1, 5);
     world.add_nodes(&all);
-    // the address is appended: $0 of the shell
+    // the address is the last argument, so $0 in the shell
     let script = r"case $0 in
         10.0.1.11) sleep 600 ;;
         10.0.1.12) head -c 3000000 /dev/zero | tr '\0' x; printf '\033[31mred\a\033[0m\n' >&2; exit 3 ;;
@@ -31,7 +31,7 @@ fn a_missing_hanging_noisy_or_killed_command_is_named_and_blocks_no_other_entry(
     daemon.ready();
     let workers: Vec<_> = all.iter().filter(|m| !m.control_plane).take(4).collect();
     world.queue(&workers);
-    wait_for("the good one is done", 30, || (!world.entries().contains_key(&3)).then_some(()));
+    wait_for("the entry with the working command is done", 30, || (!world.entries().contains_key(&3)).then_some(()));
     let why = |index: &str| world.run(&["rq", "why", index, "-o", "json"]);
     for (index, words) in [("0", "after 3 s"), ("1", "3"), ("2", "signal")] {
         world.wait_or_explain(index.parse().unwrap(), words, 30, || {
@@ -42,8 +42,8 @@ fn a_missing_hanging_noisy_or_killed_command_is_named_and_blocks_no_other_entry(
     assert!(!why("1").contains('\u{1b}') && why("1").contains("red"), "{}", why("1"));
     for change in changes(&world.etcd, "/cke/cketerm/attempts/") {
         let text = change.value.unwrap_or_default();
-        assert!(text.len() < 20_000, "only the tails are kept: {} bytes", text.len());
-        assert!(!text.contains('\u{1b}') && !text.contains("\\u001b"), "control characters are made visible: {text}");
+        assert!(text.len() < 20_000, "only the end of the output may be kept: {} bytes", text.len());
+        assert!(!text.contains('\u{1b}') && !text.contains("\\u001b"), "control characters must be replaced: {text}");
     }
     // each command ran once: no retries were configured
     let attempts = changes(&world.etcd, "/cke/cketerm/attempts/");
@@ -51,7 +51,7 @@ fn a_missing_hanging_noisy_or_killed_command_is_named_and_blocks_no_other_entry(
         attempts.iter().filter(|c| c.value.is_some()).map(|c| c.key.clone()).collect();
     assert_eq!(ids.len(), 4, "{ids:?}");
 
-    // a missing program bars only the entries that need it, and the reason names the program
+    // a missing program blocks only the entries that need it, and the reason names the program
     let mut missing = reboot.clone();
     missing["reboot_command"] = json!(["/no/such/program"]);
     for index in ["0", "1", "2"] {
@@ -59,11 +59,11 @@ fn a_missing_hanging_noisy_or_killed_command_is_named_and_blocks_no_other_entry(
     }
     set(world, &all, &missing);
     world.queue(&[&all[5]]);
-    world.wait_or_explain(4, "the missing program is named", 30, || {
+    world.wait_or_explain(4, "the reason names the missing program", 30, || {
         let why = why("4");
         (why.contains("ProgramMissing") && why.contains("/no/such/program")).then_some(())
     });
-    assert_eq!(world.entries()[&4]["status"], "queued", "nothing was drained for a command that cannot run");
+    assert_eq!(world.entries()[&4]["status"], "queued", "no drain may start for a command that cannot run");
 }
 
 fn set(world: &World, all: &[Machine], reboot: &Value) {

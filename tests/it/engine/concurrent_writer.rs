@@ -29,7 +29,7 @@ struct Other {
 impl Other {
     fn new(etcd: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let client = runtime.block_on(Client::connect([etcd], None)).expect("etcd");
+        let client = runtime.block_on(Client::connect([etcd], None)).expect("etcd is reachable");
         Self { runtime, client }
     }
 
@@ -89,7 +89,7 @@ fn blind_adds_and_cancels_by_another_program_are_carried_out(world: &World) {
     let daemon = world.daemon("engine");
     daemon.ready();
     let mut other = Other::new(&world.etcd);
-    // a cketerm entry, which the other program does not know
+    // an entry added by cketerm, unknown to the other program
     let by_hand = all[6].address.clone();
     world.queue(&[&all[6]]);
 
@@ -97,23 +97,23 @@ fn blind_adds_and_cancels_by_another_program_are_carried_out(world: &World) {
     for group in [&all[1..4], &all[4..6]] {
         let mut todo: BTreeMap<String, u64> =
             group.iter().map(|m| (m.address.clone(), other.add(&m.address))).collect();
-        // its window ends once for each group, in the middle of its work
-        wait_for("a machine of the group is in work", 60, || {
+        // the other program's window closes once for each group, while the group is in progress
+        wait_for("a machine of the group is in progress", 60, || {
             let list = other.list();
             todo.values().any(|i| list.get(i).is_none_or(|e| e["status"] != "queued")).then_some(())
         });
         let read = other.list();
-        std::thread::sleep(Duration::from_millis(150)); // its data is old when it writes
+        std::thread::sleep(Duration::from_millis(150)); // the other program writes on the basis of old data
         for (index, entry) in read.iter().filter(|(i, e)| todo.values().any(|t| t == *i) && e["status"] != "rebooting")
         {
             other.cancel(*index, entry);
             cancelled.insert(*index);
         }
-        wait_for("what was cancelled is gone", 60, || {
+        wait_for("the cancelled entries are removed", 60, || {
             let list = other.list();
             cancelled.iter().all(|i| !list.contains_key(i)).then_some(())
         });
-        // its window begins again: the entries that it cancelled return under new numbers
+        // the window opens again: the other program adds the cancelled entries under new numbers
         for index in todo.values_mut().filter(|i| cancelled.contains(i)) {
             *index = other.add(read[index]["node"].as_str().expect("text"));
         }
@@ -124,11 +124,11 @@ fn blind_adds_and_cancels_by_another_program_are_carried_out(world: &World) {
         rounds += 1;
     }
     world.wait_for_empty_queue(120);
-    assert!(rounds == 2 && !cancelled.is_empty(), "it cancelled nothing, so nothing was tried");
+    assert!(rounds == 2 && !cancelled.is_empty(), "the other program cancelled nothing, so this test checked nothing");
 
     let begun = |address: &str| world.power().iter().filter(|p| p.what == "begin" && p.address == address).count();
-    assert_eq!(begun(&by_hand), 1, "the entry that the other program did not know");
-    // I27: once cancelled, an entry is never seen in another state; I29: no number twice
+    assert_eq!(begun(&by_hand), 1, "cketerm's own entry must be rebooted once");
+    // I27: a cancelled entry never has another status; I29: no number is used twice
     let mut last: BTreeMap<String, Value> = BTreeMap::new();
     let mut made = BTreeSet::new();
     for change in changes(&world.etcd, PREFIX) {
@@ -138,15 +138,19 @@ fn blind_adds_and_cancels_by_another_program_are_carried_out(world: &World) {
             continue;
         }
         match last.get(&change.key) {
-            None => assert!(made.insert(change.key.clone()), "{} came back: {entry}", change.key),
+            None => assert!(made.insert(change.key.clone()), "{} was used twice: {entry}", change.key),
             Some(was) if was["status"] == "cancelled" => {
-                assert_eq!(entry["status"], "cancelled", "{} at revision {}", change.key, change.revision);
+                assert_eq!(
+                    entry["status"], "cancelled",
+                    "{} left the status cancelled at revision {}",
+                    change.key, change.revision
+                );
             }
             Some(_) => {}
         }
         last.insert(change.key, entry);
     }
-    // one command for each entry that was not cancelled, at most one for each cancelled entry, and never a second
+    // exactly one command for each entry that was not cancelled, at most one for each cancelled entry
     for machine in &all[1..6] {
         let entries = changes(&world.etcd, PREFIX).into_iter().filter(|c| c.json()["node"] == *machine.address);
         let keys: BTreeSet<String> = entries.map(|c| c.key).collect();
@@ -159,6 +163,6 @@ fn blind_adds_and_cancels_by_another_program_are_carried_out(world: &World) {
             keys.len()
         );
     }
-    // a node that was cancelled in mid-reboot keeps its cordon until its machine is back (I14), then loses it (I10)
-    wait_for("no cordon is left", 90, || world.cordoned().is_empty().then_some(()));
+    // a node cancelled during its reboot stays cordoned until its machine is back (I14), then it is uncordoned (I10)
+    wait_for("all nodes are uncordoned", 90, || world.cordoned().is_empty().then_some(()));
 }

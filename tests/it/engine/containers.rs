@@ -79,14 +79,16 @@ fn name(pid: u32) -> String {
 }
 
 fn signal(name: &str, pid: u32) {
-    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill").success());
+    assert!(
+        Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().expect("kill starts").success()
+    );
 }
 
 /// Real servers, and the right to create a PID namespace.
 fn world() -> Option<World> {
     found("unshare")?;
     if !rustix::process::geteuid().is_root() {
-        return skipped("only root makes a PID namespace with a /proc of its own");
+        return skipped("a PID namespace with its own /proc requires root");
     }
     World::start(SERVERS)
 }
@@ -115,11 +117,11 @@ fn on_sigterm_pid_1_releases_the_lock_and_waits_until_the_machine_is_on_again() 
     next.ready();
     signal("TERM", container.init());
     wait_for("another engine leads", 30, || (next.page("/readyz").1 == "leading\n").then_some(()));
-    assert!(!powered(&world, "end"), "the lock is given back after 10 s, whatever still runs");
-    assert_eq!(container.ends(), 0, "the engine's own status");
+    assert!(!powered(&world, "end"), "the lock must be released while the command still runs");
+    assert_eq!(container.ends(), 0, "PID 1 must return the engine's exit status");
     assert!(powered(&world, "end"), "PID 1 ended while the machine was off: {:?}", world.power());
     world.wait_for_empty_queue(60);
-    assert_eq!(world.power().len(), 2, "one command, once: {:?}", world.power());
+    assert_eq!(world.power().len(), 2, "the command must run exactly once: {:?}", world.power());
 }
 
 #[test]
@@ -132,5 +134,5 @@ fn after_sigkill_of_the_engine_pid_1_waits_until_the_machine_is_on_again() {
     let next = world.daemon("next");
     next.ready();
     world.wait_for_empty_queue(60);
-    assert_eq!(world.power().len(), 2, "one command, once: {:?}", world.power());
+    assert_eq!(world.power().len(), 2, "the command must run exactly once: {:?}", world.power());
 }

@@ -41,15 +41,15 @@ fn i46_a_control_plane_waits_while_another_etcd_member_is_unhealthy() {
     let daemon = Daemon::start(world.dir(), &config, "engine");
     daemon.ready();
 
-    // behind: its answers to the leader are lost, and after some hundred entries it gets no more
+    // a member lags: its answers to the leader are lost, and the leader stops sending after some hundred entries
     members.silence(true);
     members.write(3000);
     world.queue(&[&all[0]]);
     waits(&world, "EtcdMemberUnhealthy", &["m3", "raft index"]);
-    // stopped
+    // a member is stopped
     members.kill(3);
     waits(&world, "EtcdMemberUnhealthy", &["m3", "no answer"]);
-    // an alarm of another member; the third has recovered
+    // another member raises an alarm; the third has recovered
     let second = members.id("m2");
     members.alarm(AlarmAction::Activate, second);
     members.silence(false);
@@ -58,7 +58,7 @@ fn i46_a_control_plane_waits_while_another_etcd_member_is_unhealthy() {
     assert_eq!(world.cordoned(), Vec::<String>::new());
     assert_eq!(world.power(), []);
 
-    // all are healthy under many writes: three API servers in turn
+    // all members are healthy under many writes: the three API servers are rebooted in turn
     members.alarm(AlarmAction::Deactivate, second);
     let writes = members.keep_writing();
     world.queue(&[&all[1], &all[2]]);
@@ -66,7 +66,7 @@ fn i46_a_control_plane_waits_while_another_etcd_member_is_unhealthy() {
     assert!(writes.load(SeqCst) > 3000, "{} writes", writes.load(SeqCst));
     let begun: Vec<String> = world.power().into_iter().filter(|p| p.what == "begin").map(|p| p.address).collect();
     assert_eq!(begun, [address(1), address(2), address(3)]);
-    // the leading member handed over before its machine went down
+    // the etcd leader was moved before its machine was rebooted
     let audit = world.run(&["audit", "-o", "json"]);
     assert!(audit.contains("move etcd leader"), "{audit}");
 }
@@ -109,12 +109,16 @@ impl Members {
             running: vec![None, None, None],
             silent: Arc::clone(&silent),
             writing: Arc::new(AtomicBool::new(true)),
-            runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("one"),
+            runtime: tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .expect("a runtime"),
         };
         let behind = format!("{}:{}", address(3), members.ports[5]);
         std::thread::spawn(move || forward(&proxy, &behind, &silent));
         (1..=3).for_each(|i| members.spawn(i));
-        wait_for("three members of etcd", 60, || (members.list()?.len() == 3).then_some(()));
+        wait_for("etcd has three members", 60, || (members.list()?.len() == 3).then_some(()));
         members
     }
 
@@ -178,7 +182,7 @@ impl Members {
         let mut options = AlarmOptions::new();
         options.with_member(member);
         let done = self.ask(async |mut client| client.alarm(action, AlarmType::Nospace, Some(options)).await.ok());
-        done.expect("an alarm");
+        done.expect("the alarm is set");
     }
 
     fn write(&self, count: u32) {
@@ -201,7 +205,7 @@ impl Members {
             }
             Some(())
         });
-        done.expect("the writes");
+        done.expect("all writes succeed");
     }
 
     /// Writes about a thousand times a second until the members end; returns the counter of writes.
@@ -217,7 +221,7 @@ impl Members {
                     async move { kv.put(format!("/writes/{i}"), "x", None).await.is_ok() }
                 });
                 let done = futures::future::join_all(batch).await.into_iter().filter(|done| *done).count();
-                counted.fetch_add(u32::try_from(done).expect("few"), SeqCst);
+                counted.fetch_add(u32::try_from(done).expect("a small count"), SeqCst);
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });

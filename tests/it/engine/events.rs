@@ -19,13 +19,13 @@ in_both_worlds! {
 }
 
 fn kubectl(world: &World, args: &[&str]) -> String {
-    let kubectl = built("kubectl").expect("kubectl");
+    let kubectl = built("kubectl").expect("kubectl is built");
     // without TLS kubectl sends no token except one in the URL
     let text =
         std::fs::read_to_string(&world.kubeconfig).expect("a kubeconfig").replace("http://", "http://admin:admin@");
     let kubeconfig = world.dir().join("kubeconfig-kubectl");
     std::fs::write(&kubeconfig, text).expect("a kubeconfig");
-    let out = Command::new(kubectl).arg("--kubeconfig").arg(&kubeconfig).args(args).output().expect("it starts");
+    let out = Command::new(kubectl).arg("--kubeconfig").arg(&kubeconfig).args(args).output().expect("kubectl starts");
     assert!(out.status.success(), "kubectl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
@@ -61,7 +61,7 @@ fn kubectl_shows_the_engines_actions_on_a_node(world: &World) {
     // a whole reboot
     world.queue(&[worker("w1")]);
     world.wait_for_empty_queue(90);
-    wait_for("the last event", 20, || (reasons(world, "w1").len() >= 4).then_some(()));
+    wait_for("all four events are written", 20, || (reasons(world, "w1").len() >= 4).then_some(()));
     assert_eq!(reasons(world, "w1"), ["DrainStarted", "RebootOrdered", "Rebooted", "Uncordoned"]);
     let described = kubectl(world, &["describe", "node", "w1"]);
     let shown = described.split("Events:").nth(1).expect("events");
@@ -70,15 +70,17 @@ fn kubectl_shows_the_engines_actions_on_a_node(world: &World) {
     {
         assert!(shown.contains(wanted), "no {wanted}: {described}");
     }
-    assert!(shown.contains("cketerm.io/engine"), "who says it: {shown}");
+    assert!(shown.contains("cketerm.io/engine"), "the event must name the engine as its reporter: {shown}");
 
     // a drain that a budget blocks
     world.queue(&[worker("w2")]);
-    wait_for("the drain is given up", 60, || reasons(world, "w2").contains(&"DrainBackedOff".to_owned()).then_some(()));
+    wait_for("the drain backs off", 60, || reasons(world, "w2").contains(&"DrainBackedOff".to_owned()).then_some(()));
     let got = kubectl(world, &["get", "events", "--field-selector", "involvedObject.name=w2,type=Warning"]);
     assert!(got.contains("DrainBackedOff") && got.contains("default/web-0 blocked by pdb default/web"), "{got}");
     world.run(&["rq", "cancel", "1"]);
-    wait_for("the cancel is told", 20, || reasons(world, "w2").contains(&"Cancelled".to_owned()).then_some(()));
+    wait_for("the Cancelled event is written", 20, || {
+        reasons(world, "w2").contains(&"Cancelled".to_owned()).then_some(())
+    });
     let uid = world.node("w2")["metadata"]["uid"].clone();
     assert!(events(world, "w2").iter().all(|e| e["regarding"]["uid"] == uid));
 }
@@ -102,11 +104,11 @@ fn without_the_right_to_write_events_one_warning_is_logged_and_the_rest_works() 
     let workers: Vec<&Machine> = machines.iter().filter(|m| !m.control_plane).collect();
     world.queue(&workers);
     world.wait_for_empty_queue(90);
-    wait_for("uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    wait_for("the nodes are uncordoned", 20, || world.cordoned().is_empty().then_some(()));
     let warnings = daemon.logged().matches("no right to write Events on Nodes").count();
     assert_eq!(warnings, 1, "{}", daemon.logged());
     assert!(events(&world, "w1").is_empty());
-    // and it is not tried again and again
+    // the engine does not keep trying to write Events
     let refused = world.refused("quiet");
     assert_eq!(refused.iter().filter(|r| r.contains("/events")).count(), 1, "{refused:?}");
 }

@@ -35,7 +35,7 @@ fn the_election_winner_leads_at_once_while_other_programs_write_to_etcd(world: &
         let first = world.daemon("first");
         first.ready();
         let second = world.daemon("second");
-        wait_for("the second stands by", 30, || (second.page("/readyz").1 != "leading\n").then_some(()));
+        wait_for("the second engine is on standby", 30, || (second.page("/readyz").1 != "leading\n").then_some(()));
         first.terminate();
         second.ready();
         assert!(!second.logged().contains("resigning"), "{}", second.logged());
@@ -64,7 +64,7 @@ fn i01_i25_six_machines_reboot_once_each_although_two_leaders_are_killed(world: 
     world.add_pod("default", "nightly-1", "w2", "batch", Some(&job));
     world.wait_for_running_pods("default");
     world.add_budget("default", "web", "web", 0);
-    // an administrator's own cordon, from before
+    // a cordon set by an administrator before the test
     world.ok("PATCH", "/api/v1/nodes/w3", Some(&json!({"spec": {"unschedulable": true}})));
     world.set_up(
         &machines,
@@ -89,7 +89,7 @@ fn i01_i25_six_machines_reboot_once_each_although_two_leaders_are_killed(world: 
     first.kill();
     let second = world.daemon("second");
     world.act("thaw", "kwok");
-    // a command that has begun and not ended
+    // true while a command has begun and not ended
     let open = |world: &World| {
         let log = world.power();
         let ended = |p: &Power| log.iter().any(|q| q.what == "end" && q.address == p.address);
@@ -107,7 +107,7 @@ fn i01_i25_six_machines_reboot_once_each_although_two_leaders_are_killed(world: 
     assert_concurrency_limit(&changes(&world.etcd, "/cke/reboots/data/"), &machines, 2);
     assert_cordoned_before_power(world, &machines);
     for (m, before) in machines.iter().zip(before) {
-        assert_ne!(world.boot_id(&m.name), before, "{} has booted", m.name);
+        assert_ne!(world.boot_id(&m.name), before, "{} must have booted", m.name);
     }
     let (status, took) = third.terminate();
     assert!(status.success() && took.as_secs() < 12, "SIGTERM: {status}, {took:?}");
@@ -121,7 +121,7 @@ fn assert_rebooted_once_each(power: &[Power], machines: &[Machine]) {
     }
     let first_api_server = power.iter().position(|p| p.what == "begin" && p.address.starts_with("10.0.0.")).unwrap();
     let workers_end = power.iter().rposition(|p| !p.address.starts_with("10.0.0.")).unwrap();
-    assert!(workers_end < first_api_server, "API servers last: {power:?}");
+    assert!(workers_end < first_api_server, "API servers must be rebooted last: {power:?}");
 }
 
 /// Asserts by etcd's revisions that at no revision too many machines are in progress. API servers go alone and last,
@@ -132,7 +132,7 @@ fn assert_concurrency_limit(changes: &[Change], machines: &[Machine], limit: usi
     for change in changes {
         let before = status.remove(&change.key);
         if let Some(value) = &change.value {
-            assert!(!left.contains(&change.key), "an entry that ended came back: {change:?}");
+            assert!(!left.contains(&change.key), "an ended entry was written again: {change:?}");
             let entry = change.json();
             let (address, now) =
                 (entry["node"].as_str().unwrap().to_owned(), entry["status"].as_str().unwrap().to_owned());
@@ -144,19 +144,23 @@ fn assert_concurrency_limit(changes: &[Change], machines: &[Machine], limit: usi
                     | ("draining", "rebooting" | "queued")
                     | ("rebooting", "rebooting")
             );
-            assert!(step, "{was} → {now}: {value}");
+            assert!(step, "forbidden status change {was} → {now}: {value}");
             status.insert(change.key.clone(), (address, now));
         } else {
-            assert_eq!(before.map(|(_, s)| s).as_deref(), Some("rebooting"), "an entry ends from rebooting only");
+            assert_eq!(before.map(|(_, s)| s).as_deref(), Some("rebooting"), "an entry may end only from rebooting");
             left.insert(change.key.clone());
         }
         let busy: Vec<&String> = status.values().filter(|(_, s)| s != "queued").map(|(a, _)| a).collect();
         let api_servers = busy.iter().filter(|a| api_server(a)).count();
-        assert!(api_servers <= 1 && busy.len() <= limit, "revision {}: {busy:?}", change.revision);
+        assert!(
+            api_servers <= 1 && busy.len() <= limit,
+            "too many machines in progress at revision {}: {busy:?}",
+            change.revision
+        );
         if api_servers == 1 {
             assert!(
                 status.values().all(|(a, _)| api_server(a)),
-                "revision {}: a worker waits or works",
+                "revision {}: an API server is in progress before the last worker has ended",
                 change.revision
             );
         }
@@ -188,6 +192,6 @@ fn assert_cordoned_before_power(world: &World, machines: &[Machine]) {
         let uncordons =
             |body: &str| body.contains("\"unschedulable\":null") || body.contains("\"unschedulable\":false");
         let during = patches.iter().filter(|(t, body)| *t >= at("begin") && *t <= at("end") && uncordons(body)).count();
-        assert_eq!(during, 0, "{}: uncordoned in mid-reboot: {patches:?}", m.name);
+        assert_eq!(during, 0, "{}: uncordoned during its reboot: {patches:?}", m.name);
     }
 }

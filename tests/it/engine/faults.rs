@@ -26,29 +26,29 @@ fn i23_i25_each_machine_reboots_once_despite_lease_leader_and_api_server_faults(
     world.queue(&machines.iter().collect::<Vec<_>>());
     let (first, second) = (world.daemon("first"), world.daemon("second"));
     wait_for("a drain runs", 60, || world.entries().values().any(|e| e["status"] == "draining").then_some(()));
-    let (lease, _) = wait_for("somebody leads", 30, || leader::now(&world.etcd));
+    let (lease, _) = wait_for("an engine leads", 30, || leader::now(&world.etcd));
     leader::revoke(&world.etcd, lease);
     wait_for("another lease leads", 60, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
     world.act("thaw", "kwok");
 
-    // a command has begun and not ended: its leader is stopped until the other has taken over
+    // while a command runs, its leader is stopped until the other engine leads
     let open = || {
         let log = world.power();
         let ended = |p: &Power| log.iter().any(|q| q.what == "end" && q.address == p.address);
         log.iter().any(|p| p.what == "begin" && !ended(p)).then_some(())
     };
     wait_for("a reboot command runs", 60, open);
-    let (lease, pid) = wait_for("somebody leads", 30, || leader::now(&world.etcd));
+    let (lease, pid) = wait_for("an engine leads", 30, || leader::now(&world.etcd));
     let stopped_daemon = if pid == Some(first.pid()) { &first } else { &second };
     stopped_daemon.signal("STOP");
-    wait_for("the other leads", 60, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
+    wait_for("the other engine leads", 60, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
     stopped_daemon.signal("CONT");
 
     world.act("kill", "apiserver");
     std::thread::sleep(std::time::Duration::from_secs(2));
     world.act("start", "apiserver");
 
-    // an operator orders another try of a recorded command that never began, after a look at the machine
+    // an operator checks the machine and retries a recorded command that never began
     wait_for("the queue is empty", 240, || {
         let entries = world.entries();
         let begun = world.power();
@@ -64,7 +64,7 @@ fn i23_i25_each_machine_reboots_once_despite_lease_leader_and_api_server_faults(
         }
         entries.is_empty().then_some(())
     });
-    wait_for("uncordoned", 60, || world.cordoned().is_empty().then_some(()));
+    wait_for("the nodes are uncordoned", 60, || world.cordoned().is_empty().then_some(()));
     let log = world.power();
     for m in &machines {
         let of = |what: &str| log.iter().filter(|p| p.address == m.address && p.what == what).count();

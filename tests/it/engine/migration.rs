@@ -44,7 +44,7 @@ fn a_leader_that_cannot_migrate_reports_it_and_resigns_on_request(world: &World)
     put(&world.etcd, "/cke/cketerm/schema", "1");
     attempt(world, 1, 0);
     attempt(world, 2, 0);
-    // with all other fields, etcd just takes a single put of it, and no transaction with a comparison
+    // with its other fields the value fits in a single put, but not in a transaction with a comparison
     attempt(world, 3, 3 * 512 * 1024 - 850);
 
     let daemon = |name| {
@@ -52,10 +52,14 @@ fn a_leader_that_cannot_migrate_reports_it_and_resigns_on_request(world: &World)
         Daemon::start_in(world.dir(), &world.config(), name, &ttl)
     };
     let first = daemon("first");
-    wait_for("it says what it is at", 60, || first.page("/readyz").1.contains(SAID).then_some(()));
-    wait_for("and why it is not done", 60, || first.page("/readyz").1.contains("too large").then_some(()));
-    assert_eq!(value(&world.etcd, "/cke/cketerm/schema").as_deref(), Some("2"), "the note is no obstacle");
-    wait_for("so do words that see etcd alone", 30, || {
+    wait_for("/readyz names the migration", 60, || first.page("/readyz").1.contains(SAID).then_some(()));
+    wait_for("/readyz names the obstacle", 60, || first.page("/readyz").1.contains("too large").then_some(()));
+    assert_eq!(
+        value(&world.etcd, "/cke/cketerm/schema").as_deref(),
+        Some("2"),
+        "the old migration record does not block the migration"
+    );
+    wait_for("commands that read only etcd name both", 30, || {
         let why = world.run(&["rq", "why", "0"]);
         (why.contains(SAID) && why.contains("too large")).then_some(())
     });
@@ -69,20 +73,26 @@ fn a_leader_that_cannot_migrate_reports_it_and_resigns_on_request(world: &World)
     assert!(world.cordoned().is_empty() && world.power().is_empty());
 
     world.run(&["policy", "set", "engine", "cke"]);
-    wait_for("the policy frees the lock", 60, || leader::now(&world.etcd).is_none().then_some(()));
+    wait_for("the engine releases the lock after the policy change", 60, || {
+        leader::now(&world.etcd).is_none().then_some(())
+    });
     world.run(&["policy", "set", "engine", "cketerm", "--for-handover"]);
-    wait_for("it takes the lock again", 60, || leader::now(&world.etcd));
-    wait_for("and tries again", 60, || first.page("/readyz").1.contains("too large").then_some(()));
+    wait_for("the engine leads again", 60, || leader::now(&world.etcd));
+    wait_for("the engine tries the migration again", 60, || {
+        first.page("/readyz").1.contains("too large").then_some(())
+    });
     let (status, _) = first.terminate();
     assert!(status.success(), "{status}");
-    assert_eq!(leader::now(&world.etcd), None, "SIGTERM frees the lock");
+    assert_eq!(leader::now(&world.etcd), None, "SIGTERM must release the lock");
 
     let second = daemon("second");
-    wait_for("the second cannot either", 60, || second.page("/readyz").1.contains("too large").then_some(()));
+    wait_for("the second engine fails for the same reason", 60, || {
+        second.page("/readyz").1.contains("too large").then_some(())
+    });
     attempt(world, 3, 0);
-    wait_for("it leads as soon as it is done", 90, || (second.page("/readyz").1 == "leading\n").then_some(()));
+    wait_for("the engine leads after the migration", 90, || (second.page("/readyz").1 == "leading\n").then_some(()));
     assert_eq!(value(&world.etcd, "/cke/cketerm/migration"), None);
-    wait_for("its registration says so", 30, || {
+    wait_for("the registration no longer names the obstacle", 30, || {
         let (lease, _) = leader::now(&world.etcd)?;
         let registered = value(&world.etcd, &format!("/cke/cketerm/engines/{lease:x}"))?;
         (!registered.contains("too large")).then_some(())

@@ -34,14 +34,14 @@ fn a_leader_that_cannot_start_processes_hands_the_lock_to_one_that_can(world: &W
     let first = daemon("first");
     wait_for("the machine was rebooted", 60, || world.power().iter().any(|p| p.what == "end").then_some(()));
     let second = daemon("second");
-    wait_for("the second stands by", 30, || (second.page("/readyz").1 == "standing by\n").then_some(()));
+    wait_for("the second engine is on standby", 30, || (second.page("/readyz").1 == "standing by\n").then_some(()));
     let limited = Command::new(prlimit).args(["--pid", &first.pid().to_string(), "--nofile=3:3"]).status();
-    assert!(limited.expect("prlimit").success());
-    wait_for("the second leads", 60, || (second.page("/readyz").1 == "leading\n").then_some(()));
+    assert!(limited.expect("prlimit starts").success());
+    wait_for("the second engine leads", 60, || (second.page("/readyz").1 == "leading\n").then_some(()));
     assert_eq!(leader::now(&world.etcd).and_then(|(_, pid)| pid), Some(second.pid()));
     assert!(first.logged().contains("this host cannot start programs"), "{}", first.logged());
-    assert_eq!(world.entries()[&0]["status"], "rebooting", "and goes on from what etcd holds");
-    assert_eq!(world.power().len(), 2, "one command, once: {:?}", world.power());
+    assert_eq!(world.entries()[&0]["status"], "rebooting", "the new leader continues from the stored entry");
+    assert_eq!(world.power().len(), 2, "the command must run exactly once: {:?}", world.power());
 }
 
 fn with_a_kubeconfig_of_another_cluster_the_engine_only_observes_and_reports_it(world: &World) {
@@ -69,7 +69,7 @@ fn with_a_kubeconfig_of_another_cluster_the_engine_only_observes_and_reports_it(
 }
 
 fn beside_cke_the_engine_never_campaigns(world: &World) {
-    // a candidate without a cketerm registration, there before cketerm's schema
+    // a candidate without a cketerm registration, older than cketerm's schema
     put(&world.etcd, "/cke/leader//5a5a5a5a5a5a5a5a", "cke-host");
     let all = machines(1, 1);
     world.add_nodes(&all);

@@ -150,10 +150,10 @@ fn i40_i41_a_member_and_an_outside_machine_are_repaired_concurrently(world: &Wor
     );
     assert_eq!(states(world, 1), ["queued/0/waiting", "processing/0/watching", "succeeded/0/waiting"]);
     assert_eq!((entry(world, 0)["nodename"].clone(), entry(world, 1)["nodename"].clone()), (json!("w1"), json!("")));
-    wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
+    wait_for("all nodes are uncordoned", 20, || world.cordoned().is_empty().then_some(()));
     let pods = world.ok("GET", "/api/v1/namespaces/default/pods?fieldSelector=spec.nodeName%3Dw1", None);
-    assert_eq!(pods["items"].as_array().map(Vec::len), Some(0), "the second step drained the node");
-    // attempts record their step and kind
+    assert_eq!(pods["items"].as_array().map(Vec::len), Some(0), "the second step must drain the node");
+    // each attempt records its step and its kind
     let attempts: BTreeMap<String, Value> = changes(&world.etcd, "/cke/cketerm/attempts/repairs/0/")
         .iter()
         .filter(|c| c.value.is_some())
@@ -163,10 +163,10 @@ fn i40_i41_a_member_and_an_outside_machine_are_repaired_concurrently(world: &Wor
     assert_eq!(steps, [(Some(0), false), (Some(1), false), (Some(1), true)], "{attempts:?}");
     // finished entries stay until they are deleted
     world.run(&["repair-queue", "delete", "0"]);
-    wait_for("it is removed", 20, || entry(world, 0).is_null().then_some(()));
+    wait_for("the entry is removed", 20, || entry(world, 0).is_null().then_some(()));
     assert_eq!(entry(world, 1)["status"], "succeeded");
     let left = changes(&world.etcd, "/cke/cketerm/attempts/repairs/0/");
-    assert!(left.iter().rev().take(3).all(|c| c.value.is_none()), "its attempts go into history with it");
+    assert!(left.iter().rev().take(3).all(|c| c.value.is_none()), "the attempts are deleted with the entry");
     let ended = value(&world.etcd, "/cke/cketerm/history/repairs-0000000000000000").unwrap_or_default();
     assert!(ended.contains("\"succeeded\"") && ended.contains("repairs-0-3"), "{ended}");
 }
@@ -185,25 +185,25 @@ fn blocked_repair(world: &World) -> (Vec<Machine>, Daemon) {
 fn i10_disabling_unwinds_a_repairs_drain_but_health_checks_continue(world: &World) {
     let (_, _daemon) = blocked_repair(world);
     wait_for_status(world, 0, "processing", "draining", 20);
-    wait_for("its node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
+    wait_for("the node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
     world.run(&["repair-queue", "disable"]);
     wait_for_status(world, 0, "processing", "waiting", 20);
-    wait_for("its node is let go of", 20, || world.cordoned().is_empty().then_some(()));
+    wait_for("the node is uncordoned", 20, || world.cordoned().is_empty().then_some(()));
     assert_eq!(entry(world, 0)["drain_backoff_count"], 1);
-    // health checks go on while the queue is disabled
+    // health checks continue while the queue is disabled
     world.run(&["repair-queue", "add", "reset", "box", OUTSIDE]);
-    wait_for("it says why", 20, || why(world, 1).contains("QueueDisabled").then_some(()));
+    wait_for("the reason is QueueDisabled", 20, || why(world, 1).contains("QueueDisabled").then_some(()));
     set_healthy(world, OUTSIDE);
     wait_for_status(world, 1, "succeeded", "", 20);
-    assert!(log(world).is_empty(), "no command ran: {:?}", log(world));
+    assert!(log(world).is_empty(), "no command may run: {:?}", log(world));
 
     world.act("thaw", "kwok");
     world.run(&["repair-queue", "enable"]);
-    wait_for("it backs off", 20, || why(world, 0).contains("Backoff").then_some(()));
+    wait_for("the repair backs off", 20, || why(world, 0).contains("Backoff").then_some(()));
     world.run(&["repair-queue", "reset-backoff"]);
     wait_for_status(world, 0, "succeeded", "", 60);
     assert_eq!(log(world).iter().filter(|l| l.starts_with("begin")).count(), 1, "{:?}", log(world));
-    wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
+    wait_for("all nodes are uncordoned", 20, || world.cordoned().is_empty().then_some(()));
 }
 
 fn i8_a_freeze_unwinds_a_repairs_drain_and_windows_apply_only_to_their_queues(world: &World) {
@@ -211,24 +211,28 @@ fn i8_a_freeze_unwinds_a_repairs_drain_and_windows_apply_only_to_their_queues(wo
     world.run(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     wait_for_status(world, 0, "processing", "draining", 20);
     wait_for_status(world, 1, "processing", "watching", 20);
-    wait_for("its node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
+    wait_for("the node is cordoned", 20, || (world.cordoned() == ["w1"]).then_some(()));
     wait_for("the command has run", 20, || log(world).contains(&format!("end {OUTSIDE} reset")).then_some(()));
 
     world.run(&["freeze", "--until", "1h", "--reason", "CHG-8"]);
     wait_for_status(world, 0, "processing", "waiting", 20);
-    wait_for("its node is let go of", 20, || world.cordoned().is_empty().then_some(()));
-    assert!(entry(world, 0)["drain_backoff_count"].as_i64().unwrap_or(0) == 0, "not its fault: {}", entry(world, 0));
-    wait_for("it says why", 20, || why(world, 0).contains("Frozen").then_some(()));
-    // a step whose command ran before goes on to its end
+    wait_for("the node is uncordoned", 20, || world.cordoned().is_empty().then_some(()));
+    assert!(
+        entry(world, 0)["drain_backoff_count"].as_i64().unwrap_or(0) == 0,
+        "a freeze must not count as a backoff: {}",
+        entry(world, 0)
+    );
+    wait_for("the reason is Frozen", 20, || why(world, 0).contains("Frozen").then_some(()));
+    // a step whose command ran before the freeze continues to its end
     assert_eq!(entry(world, 1)["step_status"], "watching");
     set_healthy(world, OUTSIDE);
     wait_for_status(world, 1, "succeeded", "", 20);
     world.run(&["repair-queue", "add", "reset", "box", "10.9.9.8"]);
-    wait_for("a new one waits, too", 20, || why(world, 2).contains("Frozen").then_some(()));
+    wait_for("a new repair waits for the end of the freeze", 20, || why(world, 2).contains("Frozen").then_some(()));
     let begun = |address: &str| log(world).iter().filter(|l| l.starts_with(&format!("begin {address}"))).count();
     assert_eq!((begun(&all[1].address), begun(OUTSIDE), begun("10.9.9.8")), (0, 1, 0), "{:?}", log(world));
 
-    // windows of the other queue, closed for half a day
+    // windows that apply only to the reboot queue and open in half a day
     let hour = (jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour() + 12) % 24;
     let windows = json!({"time_zone": "UTC", "allow": [format!("* {hour} * * *")], "queues": ["reboot"]});
     world.run(&["policy", "set", "windows", &windows.to_string()]);
@@ -241,9 +245,9 @@ fn i8_a_freeze_unwinds_a_repairs_drain_and_windows_apply_only_to_their_queues(wo
     let both = json!({"time_zone": "UTC", "allow": [format!("* {hour} * * *")]});
     world.run(&["policy", "set", "windows", &both.to_string()]);
     world.run(&["repair-queue", "add", "reset", "box", "10.9.9.7"]);
-    wait_for("outside the window of both", 20, || why(world, 3).contains("OutsideWindow").then_some(()));
+    wait_for("the reason is OutsideWindow", 20, || why(world, 3).contains("OutsideWindow").then_some(()));
     assert_eq!((begun("10.9.9.8"), begun("10.9.9.7")), (1, 0), "{:?}", log(world));
-    wait_for("nothing stays cordoned", 20, || world.cordoned().is_empty().then_some(()));
+    wait_for("all nodes are uncordoned", 20, || world.cordoned().is_empty().then_some(()));
 }
 
 fn i25_after_a_kill_during_a_repair_command_the_health_check_decides_the_outcome(world: &World) {
@@ -254,27 +258,32 @@ fn i25_after_a_kill_during_a_repair_command_the_health_check_decides_the_outcome
     world.run(&["repair-queue", "add", "reset", "box", OUTSIDE]);
     wait_for("the command runs", 30, || log(world).iter().any(|l| l.starts_with("begin")).then_some(()));
     first.kill();
-    // the host's record of the command's result is lost, too
+    // the result stored on the host is lost too
     let state = world.dir().join("state");
     std::fs::rename(&state, world.dir().join("state.lost")).unwrap();
     std::fs::write(&state, "").unwrap();
     let second = world.daemon("second");
     second.ready();
-    // the command may still be running: nothing is done, and the reason gives the time until then
-    wait_for("it says so", 40, || {
+    // the command may still be running: the engine waits, and the reason names the end of that time
+    wait_for("the reason is OutcomeUnknown with a time limit", 40, || {
         let why = why(world, 0);
         (why.contains("OutcomeUnknown") && why.contains("\"until\":\"")).then_some(())
     });
-    wait_for("the command has ended by itself", 20, || log(world).iter().any(|l| l.starts_with("end")).then_some(()));
-    // TTL + TTL/12 + its bound have passed: unknown, until an operator or the health check decides
-    wait_for("it is unknown", 60, || {
+    wait_for("the command has ended", 20, || log(world).iter().any(|l| l.starts_with("end")).then_some(()));
+    // after TTL + TTL/12 + the command's timeout an operator or the health check decides the outcome
+    wait_for("the reason is OutcomeUnknown without a time limit", 60, || {
         let why = why(world, 0);
         (why.contains("OutcomeUnknown") && !why.contains("\"until\":\"")).then_some(())
     });
     assert_eq!(entry(world, 0)["step_status"], "watching");
     set_healthy(world, OUTSIDE);
     wait_for_status(world, 0, "succeeded", "", 20);
-    assert_eq!(log(world).iter().filter(|l| l.starts_with("begin")).count(), 1, "no command twice: {:?}", log(world));
+    assert_eq!(
+        log(world).iter().filter(|l| l.starts_with("begin")).count(),
+        1,
+        "no command may run twice: {:?}",
+        log(world)
+    );
     let attempt = value(&world.etcd, "/cke/cketerm/attempts/repairs/0/1").unwrap_or_default();
     assert!(attempt.contains("unknown") && attempt.contains("settled by the health check"), "{attempt}");
 }

@@ -50,16 +50,16 @@ fn i01_i10_i25_twenty_machines_reboot_once_each_despite_random_faults() {
     while !round.empty() {
         assert!(
             waiting.elapsed().as_secs() < DEADLINE_SECONDS,
-            "not empty {DEADLINE_SECONDS} s after the last fault; {:#?}",
+            "the queue is not empty {DEADLINE_SECONDS} s after the last fault; {:#?}",
             round.notes
         );
         round.wait(1);
     }
-    wait_for("no cordon is left", 30, || world.cordoned().is_empty().then_some(()));
+    wait_for("all nodes are uncordoned", 30, || world.cordoned().is_empty().then_some(()));
     let mut record = recorder.finish(&world);
     record.calm_since = Some(calm);
     record.ttl_seconds = 5;
-    // the engines are one process in the audit log, and have no name in etcd's history
+    // the API server's audit log has one name for all engines, and etcd's history has none
     let both = |(from, to): &(Timestamp, Timestamp)| ["engine-0", ""].map(|by| (by.to_owned(), *from, *to));
     record.paused = round.paused.iter().flat_map(both).collect();
     record.acknowledged.clone_from(&round.acknowledged);
@@ -73,11 +73,15 @@ fn i01_i10_i25_twenty_machines_reboot_once_each_despite_random_faults() {
 fn assert_not_vacuous(record: &Record) {
     let view = View::of(record);
     let starts = view.entry_changes().iter().filter(|m| m.starts()).count();
-    assert!(starts >= 20 && view.attempts.len() >= 20, "{starts} starts, {} attempts", view.attempts.len());
+    assert!(
+        starts >= 20 && view.attempts.len() >= 20,
+        "too few events to judge: {starts} starts, {} attempts",
+        view.attempts.len()
+    );
     let patches = view.node_writes.iter().filter(|w| w.engine).count();
-    assert!(patches >= 40, "each Node is cordoned and uncordoned: {patches} patches");
+    assert!(patches >= 40, "each Node must be cordoned and uncordoned: only {patches} patches");
     let evictions = view.pod_writes.iter().filter(|w| w.eviction && !w.dry_run && w.node.is_some()).count();
-    assert!(evictions >= 13, "each pod is evicted once at least: {evictions}");
+    assert!(evictions >= 13, "each pod must be evicted at least once: only {evictions} evictions");
     assert!(view.candidates.iter().any(|c| !c.registered) && view.candidates.len() >= 7, "{:?}", view.candidates);
 }
 
@@ -159,7 +163,7 @@ impl<'w> Round<'w> {
 
     /// The daemon that leads, with its lease; waits for one.
     fn leading(&self) -> (usize, i64) {
-        wait_for("one of our engines leads", 40, || {
+        wait_for("a cketerm engine leads", 40, || {
             let (lease, pid) = leader::now(&self.world.etcd)?;
             Some((self.daemons.iter().position(|d| Some(d.pid()) == pid)?, lease))
         })
@@ -180,34 +184,34 @@ impl<'w> Round<'w> {
         let (leader_index, _) = self.leading();
         self.daemons[leader_index].signal("STOP");
         let from = Timestamp::now();
-        self.note("leader stopped");
+        self.note("leader suspended");
         self.wait(8);
         self.daemons[leader_index].signal("CONT");
         self.paused.push((from, Timestamp::now()));
-        self.note("continued");
+        self.note("leader resumed");
     }
 
     fn revoke(&mut self) {
         let (_, lease) = self.leading();
         leader::revoke(&self.world.etcd, lease);
-        self.note("the leader's lease revoked");
+        self.note("lease of the leader revoked");
     }
 
     fn restart(&mut self, server: &str) {
         self.world.act("kill", server);
         std::thread::sleep(Duration::from_millis(1500));
         self.world.act("start", server);
-        self.note(&format!("{server} killed and started"));
+        self.note(&format!("{server} killed and restarted"));
     }
 
     /// Puts an imitated CKE behind the cketerm leader for 10 s.
     fn campaign_as_cke(&mut self) {
         self.leading();
         let lease = leader::campaign_as_cke(&self.world.etcd);
-        self.note("a foreign candidate");
+        self.note("CKE candidate added");
         self.wait(10);
         leader::revoke(&self.world.etcd, lease);
-        self.note("it goes");
+        self.note("CKE candidate removed");
     }
 
     fn empty(&self) -> bool {
@@ -284,7 +288,7 @@ impl<'w> Round<'w> {
 
     fn needs_operator(&self, index: u64, address: &str) -> bool {
         if self.world.power().iter().rev().find(|p| p.address == address).is_some_and(|p| p.what == "end") {
-            return false; // it has booted: the boot check will report it
+            return false; // the machine has booted: the boot check will report it
         }
         let why = cketerm(&self.world.config(), &["rq", "why", &index.to_string(), "-o", "json"]).stdout;
         let why: Value = serde_json::from_str(&why).unwrap_or_default();
@@ -301,7 +305,7 @@ impl<'w> Round<'w> {
 
     /// Prints the round, and asserts that no machine was powered more often than ordered.
     fn print_summary(&self, record: &Record) {
-        let mut text = format!("ROUND {} machines, {} deaths of leaders\n", self.machines.len(), self.deaths);
+        let mut text = format!("ROUND {} machines, {} leaders killed\n", self.machines.len(), self.deaths);
         for note in &self.notes {
             let _ = writeln!(text, "  {note}");
         }
@@ -316,7 +320,7 @@ impl<'w> Round<'w> {
                 .filter(|t| t.command == AcknowledgedCommand::Order(index, "retry".to_owned()))
                 .count();
             let _ =
-                writeln!(text, "  {:4} {begun} commands run, {ended} to their end, {retried} ordered again", m.name);
+                writeln!(text, "  {:4} {begun} commands started, {ended} succeeded, {retried} retries ordered", m.name);
             if ended == 0 || begun > 1 + retried {
                 wrong.push(&m.name);
             }
@@ -333,12 +337,12 @@ impl<'w> Round<'w> {
             most = most.max(at_once.len());
         }
         let cordons = self.world.cordoned();
-        let _ = writeln!(text, "  API servers at once: {most}; cordons left: {cordons:?}");
+        let _ = writeln!(text, "  API servers in progress at once: at most {most}; nodes still cordoned: {cordons:?}");
         let counts = (record.keys.len(), record.objects.len(), record.api_requests.len(), record.power.len());
         let _ =
             writeln!(text, "  keys, objects, requests, power lines: {counts:?}; {} s", self.began.elapsed().as_secs());
         say(&text);
-        assert!(wrong.is_empty(), "{wrong:?} were not powered once each");
+        assert!(wrong.is_empty(), "never power-cycled, or more often than ordered: {wrong:?}");
         assert!(most <= 1 && cordons.is_empty() && self.deaths >= 5);
     }
 }

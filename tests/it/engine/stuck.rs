@@ -71,7 +71,7 @@ impl Engine {
     async fn becomes_leader(&self) {
         let mut seen = self.handle.seen();
         let becomes_leader = seen.wait_for(|seen| seen.snapshot.engine.leading.is_some());
-        timeout(Duration::from_mins(5), becomes_leader).await.expect("it leads").unwrap();
+        timeout(Duration::from_mins(5), becomes_leader).await.expect("the engine leads in time").unwrap();
     }
 
     async fn wait_for_standby(&self, site: &Site, candidates: usize) {
@@ -80,13 +80,15 @@ impl Engine {
                 sleep(Duration::from_secs(1)).await;
             }
         };
-        timeout(Duration::from_mins(5), there).await.expect("it stands by");
+        timeout(Duration::from_mins(5), there).await.expect("the engine is on standby in time");
     }
 
     /// Waits until its process has to exit; returns the duration.
     async fn stuck(&self) -> Duration {
         let began = Instant::now();
-        let why = timeout(Duration::from_mins(10), self.handle.heartbeat().stuck()).await.expect("it is noticed");
+        let why = timeout(Duration::from_mins(10), self.handle.heartbeat().stuck())
+            .await
+            .expect("the stuck loop is detected in time");
         assert!(why.contains("the lock was released"), "{why}");
         began.elapsed()
     }
@@ -99,7 +101,7 @@ impl Engine {
             let before = heartbeat.beats();
             let stuck = timeout(Duration::from_secs(3), heartbeat.stuck()).await;
             assert!(stuck.is_err(), "{stuck:?}");
-            assert!(heartbeat.beats() > before, "no turn in three seconds");
+            assert!(heartbeat.beats() > before, "the main loop must beat within three seconds");
         }
     }
 }
@@ -130,11 +132,11 @@ async fn a_stuck_standby_withdraws_and_a_stuck_shutdown_is_detected() {
     second.stuck().await;
     assert_eq!((site.leader().await.as_deref(), site.candidates().await), (Some("first"), 1));
 
-    // stuck during its shutdown: waiting for the end has a bound
+    // the loop gets stuck during shutdown: waiting for its end has a time limit
     first.gate.freeze_main();
     let heartbeat = first.handle.heartbeat();
     tokio::select! {
-        () = first.handle.stop() => panic!("a stuck loop has ended"),
+        () = first.handle.stop() => panic!("a stuck loop must not end by itself"),
         why = heartbeat.stuck() => assert!(why.contains("the lock was released"), "{why}"),
     }
     assert_eq!(site.candidates().await, 0);
@@ -150,7 +152,10 @@ async fn a_standby_and_an_engine_that_shuts_down_are_not_stuck() {
     second.beats(Duration::from_mins(5)).await;
     let heartbeat = second.handle.heartbeat();
     second.handle.stop().await;
-    assert!(timeout(Duration::from_mins(10), heartbeat.stuck()).await.is_err(), "it has ended");
+    assert!(
+        timeout(Duration::from_mins(10), heartbeat.stuck()).await.is_err(),
+        "an engine that has shut down must not count as stuck"
+    );
 }
 
 /// 20 s of latency cost no beat. While they are shorter than the lease, they do not cost the lock either.
@@ -171,14 +176,14 @@ async fn slow_servers_do_not_count_as_a_stuck_main_loop() {
         }
         engine.beats(Duration::from_secs(25)).await;
     }
-    assert_eq!(engine.handle.seen().borrow().snapshot.engine.lease, lease, "the lease was kept alive");
-    // permanently: the lease expires, the loop goes on and leads again afterwards
+    assert_eq!(engine.handle.seen().borrow().snapshot.engine.lease, lease, "the lease must be kept alive");
+    // permanently slow: the lease expires, the loop keeps running and leads again afterwards
     for link in [&engine.links.etcd, &engine.links.kubernetes] {
         link.slow(Some((Duration::from_secs(20), Duration::from_secs(20))), 1);
         link.interrupt();
     }
     engine.beats(Duration::from_mins(5)).await;
-    assert!(engine.handle.seen().borrow().snapshot.engine.leading.is_none(), "nobody has answered in time");
+    assert!(engine.handle.seen().borrow().snapshot.engine.leading.is_none(), "the engine must lose its leadership");
     for link in [&engine.links.etcd, &engine.links.kubernetes] {
         link.slow(None, 0);
         link.interrupt();
@@ -199,10 +204,10 @@ async fn the_main_loop_sends_heartbeats_while_etcd_delays_the_campaign() {
     engine.links.etcd.slow(None, 0);
     let proposed = || site.stage.sandbox.etcd.get("/cke/cketerm/schema").is_some();
     engine.beats(Duration::from_secs(30)).await;
-    assert!(proposed(), "the schema was proposed by a task");
+    assert!(proposed(), "a task must write the schema");
     let operator = site.stage.operator("ann");
-    operator.confirm_identity(None).await.expect("confirmed");
-    // it wins while its live copy of etcd is stalled
+    operator.confirm_identity(None).await.expect("the identity is confirmed");
+    // the engine is elected while its live copy of etcd is stalled
     site.stage.sandbox.etcd.stall_watches(true);
     engine.beats(Duration::from_mins(3)).await;
     site.stage.sandbox.etcd.stall_watches(false);
@@ -234,11 +239,11 @@ fn a_daemon_with_a_stuck_main_loop_gives_up_the_lock_and_exits_with_1(world: &Wo
         let mut child = start(&world.config(), world.dir(), how);
         let becomes_leader = || leader::now(&world.etcd).filter(|(_, pid)| *pid == Some(child.id()));
         let (lease, _) = wait_for("the daemon leads", 60, becomes_leader);
-        // its standard input ends, and its main loop gets stuck now
+        // the end of its standard input makes its main loop stuck
         drop(child.stdin.take());
         let next = world.daemon("next");
-        wait_for("the other leads", 90, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
-        let status = wait_for("the stuck one exits", 90, || child.try_wait().unwrap());
+        wait_for("the other engine leads", 90, || leader::now(&world.etcd).filter(|(now, _)| *now != lease));
+        let status = wait_for("the stuck daemon exits", 90, || child.try_wait().unwrap());
         let log_text = std::fs::read_to_string(world.dir().join(format!("{how}.log"))).unwrap();
         assert_eq!(status.code(), Some(1), "{how}: {status} {log_text}");
         assert!(log_text.contains("stuck"), "{how}: {log_text}");

@@ -39,7 +39,7 @@ impl Site {
         let operator = stage.operator("ann");
         let site = Self { stage, engine, operator, links };
         site.operator.set_switch(SwitchName::Reboots, true, None).await.unwrap();
-        site.until("it leads", |s| s.snapshot.engine.leading.is_some() && s.snapshot.kube.synced()).await;
+        site.until("the engine leads", |s| s.snapshot.engine.leading.is_some() && s.snapshot.kube.synced()).await;
         site
     }
 
@@ -66,7 +66,7 @@ impl Site {
         let mut seen = self.engine.seen();
         match tokio::time::timeout(Duration::from_mins(40), seen.wait_for(|s| good(s))).await {
             Ok(Ok(seen)) => seen.clone(),
-            _ => panic!("never: {what}; {:?}", self.engine.seen().borrow().reasons),
+            _ => panic!("timed out: {what}; reasons: {:?}", self.engine.seen().borrow().reasons),
         }
     }
 
@@ -89,9 +89,9 @@ async fn a_reboot_succeeds_on_an_api_server_with_three_seconds_of_latency() {
     site.links.kubernetes.slow(Some((Duration::from_secs(3), Duration::from_secs(3))), 1);
     site.queue(0).await;
     let began = tokio::time::Instant::now();
-    site.until("it drains", |s| status(s) == Some(RebootStatus::Draining)).await;
-    site.until("it reboots", |s| status(s) == Some(RebootStatus::Rebooting)).await;
-    site.until("it is done", |s| status(s).is_none()).await;
+    site.until("the drain starts", |s| status(s) == Some(RebootStatus::Draining)).await;
+    site.until("the reboot starts", |s| status(s) == Some(RebootStatus::Rebooting)).await;
+    site.until("the entry has ended", |s| status(s).is_none()).await;
     assert!(began.elapsed() < Duration::from_mins(15), "{:?}", began.elapsed());
     let commands = site.stage.sandbox.machines.power_log();
     assert!(commands.iter().any(|p| p.address == site.worker(0).1), "{commands:?}");
@@ -103,18 +103,19 @@ async fn a_reboot_succeeds_on_an_api_server_with_three_seconds_of_latency() {
 async fn a_drain_whose_node_cannot_be_read_backs_off_at_its_deadline_with_the_cause() {
     let site = Box::pin(Site::new()).await;
     site.queue(0).await;
-    site.until("it drains", |s| status(s) == Some(RebootStatus::Draining)).await;
+    site.until("the drain starts", |s| status(s) == Some(RebootStatus::Draining)).await;
     site.links.kubernetes.slow(Some((Duration::from_secs(30), Duration::from_secs(30))), 1);
     let began = tokio::time::Instant::now();
-    let seen = site.until("it backs off", |s| status(s) == Some(RebootStatus::Queued)).await;
-    assert!(began.elapsed() < Duration::from_mins(11), "the deadline of drains holds: {:?}", began.elapsed());
+    let seen = site.until("the drain backs off", |s| status(s) == Some(RebootStatus::Queued)).await;
+    assert!(began.elapsed() < Duration::from_mins(11), "the drain must end at its deadline: {:?}", began.elapsed());
     assert!(seen.snapshot.store.reboots.entries[&0].get().unwrap().drain_backoff_count == 1);
-    let seen = site.until("it says why", |s| matches!(s.reasons.get(&first()), Some(Reason::Backoff { .. }))).await;
+    let seen =
+        site.until("the reason is Backoff", |s| matches!(s.reasons.get(&first()), Some(Reason::Backoff { .. }))).await;
     let Some(Reason::Backoff { cause: Some(cause), .. }) = seen.reasons.get(&first()) else { unreachable!() };
     let cause = cause.to_string();
     assert!(cause.contains("no answer") || cause.contains("is older") || cause.contains("pods on"), "{cause}");
     site.links.kubernetes.slow(None, 0);
-    site.until("and it is rebooted when the server is well", |s| status(s).is_none()).await;
+    site.until("the machine is rebooted after the server recovers", |s| status(s).is_none()).await;
 }
 
 /// The heartbeat and all other watches are healthy: only this watch's live copy is old, and nothing starts on it.
@@ -130,7 +131,7 @@ async fn nothing_starts_on_the_stale_copy_of_a_dead_watch_until_it_recovers() {
     site.queue(0).await;
     let stale =
         |s: &Seen| matches!(s.reasons.get(&first()), Some(Reason::Stale { source, .. }) if source.starts_with("nodes"));
-    site.until("it says whose copy is old", stale).await;
+    site.until("the reason names the stale watch", stale).await;
     for _ in 0..120 {
         sleep(Duration::from_secs(1)).await;
         let seen = site.engine.seen().borrow().clone();
@@ -138,9 +139,9 @@ async fn nothing_starts_on_the_stale_copy_of_a_dead_watch_until_it_recovers() {
     }
     assert!(stale(&site.engine.seen().borrow()), "{:?}", site.engine.seen().borrow().reasons);
     site.links.kubernetes.mute(None, false);
-    let seen = site.until("it starts", |s| status(s) == Some(RebootStatus::Draining)).await;
-    assert!(row(&seen), "decided from what is so");
-    site.until("it is rebooted", |s| status(s).is_none()).await;
+    let seen = site.until("the drain starts", |s| status(s) == Some(RebootStatus::Draining)).await;
+    assert!(row(&seen), "the decision must use the current state");
+    site.until("the machine is rebooted", |s| status(s).is_none()).await;
 }
 
 /// One connection dies while nothing is in progress: the first work reopens it before anything is decided from it.
@@ -153,10 +154,10 @@ async fn a_silently_dead_watch_connection_is_replaced_before_work_starts() {
     let row = |s: &Seen| s.snapshot.kube.nodes[&other].unschedulable;
     site.cordon(&other);
     sleep(Duration::from_secs(20)).await;
-    assert!(!row(&site.engine.seen().borrow()), "nobody works: the copy is what it was");
+    assert!(!row(&site.engine.seen().borrow()), "without work the stale copy is not refreshed");
     site.queue(0).await;
     let seen = site
-        .until("it starts", |s| {
+        .until("the drain starts", |s| {
             s.snapshot
                 .store
                 .reboots
@@ -165,7 +166,7 @@ async fn a_silently_dead_watch_connection_is_replaced_before_work_starts() {
                 .is_some_and(|e| e.get().is_some_and(|e| e.status == RebootStatus::Draining))
         })
         .await;
-    assert!(row(&seen), "decided from what is so");
+    assert!(row(&seen), "the decision must use the current state");
 }
 
 /// Ten minutes without a change cost almost nothing, and work still starts at once.
@@ -176,14 +177,14 @@ async fn an_idle_cluster_costs_no_requests_and_its_first_work_starts_at_once() {
     let before = site.node_watches_opened();
     sleep(Duration::from_mins(10)).await;
     let idle = site.node_watches_opened() - before;
-    assert!(idle <= 8, "{idle} watches of Nodes in ten idle minutes: one in 90 s at most");
+    assert!(idle <= 8, "{idle} watches of Nodes in ten idle minutes, at most one in 90 s is expected");
     site.queue(0).await;
     let began = tokio::time::Instant::now();
-    site.until("it drains", |s| status(s) == Some(RebootStatus::Draining)).await;
+    site.until("the drain starts", |s| status(s) == Some(RebootStatus::Draining)).await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    site.until("it is done", |s| status(s).is_none()).await;
+    site.until("the entry has ended", |s| status(s).is_none()).await;
     sleep(Duration::from_secs(30)).await;
     let before = site.node_watches_opened();
     sleep(Duration::from_mins(5)).await;
-    assert!(site.node_watches_opened() - before <= 4, "and afterwards it is quiet again");
+    assert!(site.node_watches_opened() - before <= 4, "after the work few watches may be opened");
 }

@@ -46,7 +46,7 @@ fn i15_i18_i20_a_webhook_may_deny_defer_migrate_delay_or_fail_on_real_servers() 
     for (pod, machine) in pods.iter().zip(&machines[1..]) {
         world.add_pod("default", pod, &machine.name, pod, None);
     }
-    // beside the pod with the denial, a pod that no webhook denies
+    // on the same node, a pod that no webhook denies
     world.add_pod("default", "beside", &machines[1].name, "beside", None);
     world.wait_for_running_pods("default");
     world.set_up(&machines, &json!({"max_concurrent_reboots": pods.len()}));
@@ -66,20 +66,20 @@ fn i15_i18_i20_a_webhook_may_deny_defer_migrate_delay_or_fail_on_real_servers() 
     world.queue(&machines[1..].iter().collect::<Vec<_>>());
 
     // the preview finds a denial other than 429 before anything on that node is evicted
-    world.wait_or_explain(0, "the denial backs the drain off", 40, || {
+    world.wait_or_explain(0, "the drain backs off because of the denial", 40, || {
         let count = world.entries().get(&0)?["drain_backoff_count"].as_i64()?;
         let why = why(&world, 0);
         (count == 1 && why.contains(NAME) && why.contains("denied stays")).then_some(())
     });
     assert_eq!((webhook.evictions("denied"), webhook.evictions("beside")), (0, 0), "{:?}", webhook.asked());
 
-    // 429 means that the webhook migrates the pod itself: shown, and sent again
-    world.wait_or_explain(2, "the migration is shown", 40, || {
+    // 429 means that the webhook migrates the pod itself: the reason names it, and the eviction is repeated
+    world.wait_or_explain(2, "the reason names the migration", 40, || {
         let why = why(&world, 2);
         (why.contains("DeferredToWebhook") && why.contains(NAME) && why.contains("migrates stays")).then_some(())
     });
     assert!(webhook.evictions("migrates") >= 1);
-    // the migration ends: the webhook's side deletes the pod, not cketerm
+    // the migration ends: the webhook's controller deletes the pod, not cketerm
     world.ok("DELETE", "/api/v1/namespaces/default/pods/migrates", Some(&json!({"gracePeriodSeconds": 0})));
 
     for (index, pod) in [(1, "deferred"), (2, "migrates"), (3, "late"), (4, "broken")] {
@@ -91,7 +91,7 @@ fn i15_i18_i20_a_webhook_may_deny_defer_migrate_delay_or_fail_on_real_servers() 
             entry.is_none().then_some(())
         });
     }
-    assert_eq!(webhook.evictions("deferred"), 3, "denied twice, then accepted: {:?}", webhook.asked());
+    assert_eq!(webhook.evictions("deferred"), 3, "expected two denials and one acceptance: {:?}", webhook.asked());
     let changes = changes(&world);
     assert!(changes.iter().all(|c| c.starts_with("create eviction ")), "{changes:?}");
     assert!(!changes.iter().any(|c| c.ends_with(" denied") || c.ends_with(" beside")), "{changes:?}");
@@ -99,7 +99,7 @@ fn i15_i18_i20_a_webhook_may_deny_defer_migrate_delay_or_fail_on_real_servers() 
     webhook.behave("denied", Behaviour::Allow);
     world.run(&["rq", "reset-backoff"]);
     world.wait_for_empty_queue(40);
-    wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
+    wait_for("the nodes are uncordoned", 10, || world.cordoned().is_empty().then_some(()));
 }
 
 /// A registration from before `v1` may declare side effects. The server then refuses every dry run of an eviction, and
@@ -130,7 +130,9 @@ fn i15_a_webhook_with_side_effects_does_not_block_evictions_on_a_real_server() {
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines[1]]);
-    world.wait_or_explain(0, "it is drained and rebooted", 60, || (!world.entries().contains_key(&0)).then_some(()));
+    world.wait_or_explain(0, "the node is drained and its machine rebooted", 60, || {
+        (!world.entries().contains_key(&0)).then_some(())
+    });
     assert!(webhook.evictions("pod") >= 1, "{:?}", webhook.asked());
     assert!(webhook.asked().iter().skip(before).all(|asked| !asked.dry_run), "{:?}", webhook.asked());
 }
@@ -155,7 +157,7 @@ fn i18_a_pod_with_two_budgets_is_deleted_unless_its_namespace_is_protected(world
     world.wait_or_explain(0, "the unprotected pod is deleted and its machine rebooted", 40, || {
         (!world.entries().contains_key(&0)).then_some(())
     });
-    world.wait_or_explain(1, "the protected pod blocks, with both budgets", 30, || {
+    world.wait_or_explain(1, "the reason names the protected pod and both budgets", 30, || {
         let count = world.entries().get(&1)?["drain_backoff_count"].as_i64()?;
         let why = why(world, 1);
         (count >= 1 && why.contains("safe/one") && why.contains("safe/two")).then_some(())

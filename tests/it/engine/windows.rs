@@ -25,7 +25,7 @@ fn blocked(world: &World) -> Daemon {
     let daemon = world.daemon("engine");
     daemon.ready();
     world.queue(&[&machines(1, 2)[1]]);
-    wait_for("it drains and is blocked", 30, || why(world).contains("BlockedByPDB").then_some(()));
+    wait_for("the drain is blocked by the budget", 30, || why(world).contains("BlockedByPDB").then_some(()));
     daemon
 }
 
@@ -38,19 +38,19 @@ fn i8_a_freeze_unwinds_the_drain_and_its_end_restarts_it(world: &World) {
     world.run(&["freeze", "--until", "1h", "--reason", "quarter end, CHG-7"]);
     world.wait_for_entry_status(0, "queued", 10);
     let entry = &world.entries()[&0];
-    assert!(entry["drain_backoff_count"].is_null(), "not its fault: {entry}");
-    wait_for("the reason is told to who asks", 10, || {
+    assert!(entry["drain_backoff_count"].is_null(), "a freeze must not count as a backoff: {entry}");
+    wait_for("`rq why` names the freeze and its reason", 10, || {
         let why = why(world);
         (why.contains("Frozen") && why.contains("quarter end, CHG-7")).then_some(())
     });
-    wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
+    wait_for("the node is uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
     allow_evictions(world);
     let audit = world.run(&["audit", "-o", "json"]);
     assert!(audit.contains("\"freeze\"") && audit.contains("\"unwind\""), "{audit}");
-    assert!(world.power().is_empty(), "no power command in a freeze");
+    assert!(world.power().is_empty(), "no power command may run during a freeze");
     world.run(&["unfreeze"]);
     world.wait_for_empty_queue(60);
-    wait_for("uncordoned", 10, || world.cordoned().is_empty().then_some(()));
+    wait_for("the node is uncordoned", 10, || world.cordoned().is_empty().then_some(()));
 }
 
 /// A hold keeps the machine from its reboot also after the cordon is removed.
@@ -58,8 +58,8 @@ fn i27_a_hold_unwinds_a_drain_and_lasts_until_an_operator_removes_it(world: &Wor
     let _daemon = blocked(world);
     world.run(&["rq", "hold", "0", "--reason", "waiting for the vendor"]);
     world.wait_for_entry_status(0, "queued", 10);
-    wait_for("uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
-    // now only the hold keeps it from being drained
+    wait_for("the node is uncordoned at once", 10, || world.cordoned().is_empty().then_some(()));
+    // now only the hold prevents the drain
     allow_evictions(world);
     std::thread::sleep(Duration::from_secs(5));
     assert!(why(world).contains("OnHold") && world.power().is_empty(), "{}", why(world));
@@ -90,11 +90,11 @@ fn i8_work_starts_in_the_minute_in_which_the_window_opens(world: &World) {
     let listed: serde_json::Value = serde_json::from_str(&world.run(&["windows", "-o", "json"])).unwrap();
     assert_eq!((&listed["windows"][0]["open"], &listed["windows"][0]["opens"]), (&json!(false), &json!(opening_time)));
     while Timestamp::now() < opens - SignedDuration::from_millis(1500) {
-        assert!(world.power().is_empty() && world.cordoned().is_empty(), "nothing starts before {opens}");
+        assert!(world.power().is_empty() && world.cordoned().is_empty(), "nothing may start before {opens}");
         std::thread::sleep(Duration::from_millis(500));
     }
     world.wait_for_empty_queue(100);
     let first = world.power().first().map(|p| p.at).unwrap();
     let opened = opens.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
-    assert!(first >= opened, "the first power command came at {first}, the window opened {opens}");
+    assert!(first >= opened, "the first power command ran at {first}, but the window opened at {opens}");
 }

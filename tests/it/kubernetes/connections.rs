@@ -74,9 +74,9 @@ async fn an_unreachable_server_is_reported_with_url_kubeconfig_and_context() {
     for part in ["http://127.0.0.1:9", "kubeconfig-", "context here", "refused", "check"] {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
-    // The live copy reports the same error and goes on trying.
+    // The live copy reports the same error and keeps trying.
     let live = Live::follow(&kube, Streaming::Auto);
-    until("an error", || live.borrow().sources["nodes"].error.is_some()).await;
+    until("the live copy reports an error", || live.borrow().sources["nodes"].error.is_some()).await;
     let view = live.borrow();
     assert!(!view.synced() && view.cluster_uid.is_none());
     let error = view.sources["nodes"].error.clone().unwrap();
@@ -93,7 +93,7 @@ async fn wrong_credentials_and_an_untrusted_ca_are_distinguished() {
         assert!(matches!(error, KubeError::Unauthorized { .. }), "{error}");
         assert!(error.to_string().contains("renew the token"), "{error}");
         let live = Live::follow(&kube, Streaming::Auto);
-        until("the live copy says so", || {
+        until("the live copy reports the error 401", || {
             live.borrow().sources["nodes"].error.as_ref().is_some_and(|e| e.contains("401"))
         })
         .await;
@@ -121,7 +121,7 @@ async fn a_cluster_is_identified_by_uid_and_its_clock_by_the_date_header() {
     seen.sort();
     let all = seen.len();
     seen.dedup();
-    assert_eq!(seen.len(), all, "two clusters, two UIDs");
+    assert_eq!(seen.len(), all, "two clusters must have different UIDs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,7 @@ async fn the_documented_rights_suffice_and_a_missing_one_is_named() {
         let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
         for document in serde_yaml::Deserializer::from_str(include_str!("../../../docs/rbac.yaml")) {
             let role: serde_json::Value = serde::Deserialize::deserialize(document).unwrap();
-            // only the queues' own roles; the others are for people and for Metal3
+            // only the roles that the queues need; the others are for people and for Metal3
             if role["metadata"]["name"] != "cketerm" && role["metadata"]["name"] != "cketerm-endpoints" {
                 continue;
             }
@@ -148,13 +148,13 @@ async fn the_documented_rights_suffice_and_a_missing_one_is_named() {
         assert_eq!(least.missing_rights().await.unwrap(), Vec::<String>::new());
         let live = Live::follow(&least, Streaming::Auto);
         live.watch_endpoints(true);
-        until("all lists and the endpoints", || {
+        until("all lists and the endpoints are synced", || {
             let view = live.borrow();
             view.synced() && view.sources["endpoints"].synced && view.cluster_uid.is_some()
         })
         .await;
         let nobody = Live::follow(&impersonating(server, "nobody").await, Streaming::Auto);
-        until("the missing right", || nobody.borrow().sources["nodes"].error.is_some()).await;
+        until("the live copy reports the missing right", || nobody.borrow().sources["nodes"].error.is_some()).await;
         let error = nobody.borrow().sources["nodes"].error.clone().unwrap();
         assert!(
             error.contains("cannot list resource \"nodes\"") || error.contains("cannot watch resource \"nodes\""),

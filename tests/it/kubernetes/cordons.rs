@@ -41,7 +41,7 @@ async fn i9_cordon_and_owner_record_are_one_patch_that_fails_on_a_stale_version(
         let after = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
         assert!(after.unschedulable && after.cke_mark);
         assert_eq!(after.owner(), Some(&owner(&before)));
-        // I23: a late patch of an older leader, or any patch in between.
+        // I23: a patch by an older leader, or after any other patch, must fail.
         let late = kube.stamp(&permit(), &before, &owner(&before), true, true).await;
         assert_eq!(late, Err(WriteError::Conflict));
         let full_release = Release { uncordon: true, drop_keep: false };
@@ -51,7 +51,7 @@ async fn i9_cordon_and_owner_record_are_one_patch_that_fails_on_a_stale_version(
         assert!(!free.unschedulable && !free.cke_mark && free.owner.is_none());
         let object = api.get(&format!("/api/v1/nodes/{name}")).await;
         assert_eq!(object["spec"].get("unschedulable"), None);
-        assert_eq!(object["metadata"]["labels"]["noise"], "x", "nothing else is touched");
+        assert_eq!(object["metadata"]["labels"]["noise"], "x", "other fields of the Node must not change");
     }
 }
 
@@ -79,7 +79,7 @@ async fn i12_uncordoning_a_node_with_keep_cordoned_is_reported() {
         let stamped = kube.stamp(&permit(), &before, &owner(&before), true, true).await.unwrap();
         kube.annotate_keep_cordoned(&Person::asks(&Who::default()), &name, true).await.unwrap();
         let stale = kube.release(&permit(), &stamped, Release { uncordon: true, drop_keep: false }).await;
-        assert_eq!(stale, Err(WriteError::Conflict), "decided before the administrator's word");
+        assert_eq!(stale, Err(WriteError::Conflict), "the release was decided before the administrator's annotation");
         let kept = kube.node(&name).await.unwrap().unwrap();
         assert!(kept.keep_cordoned);
         let after = kube.release(&permit(), &kept, Release { uncordon: false, drop_keep: true }).await.unwrap();
@@ -133,7 +133,7 @@ async fn an_address_is_removed_from_endpoints_and_restored_but_never_the_last_on
         }
         let live = cketerm::kubernetes::Live::follow(&kube, cketerm::kubernetes::Streaming::Auto);
         live.watch_endpoints(true);
-        super::servers::until("four objects", || live.borrow().endpoints.len() == 4).await;
+        super::servers::until("four endpoints objects are known", || live.borrow().endpoints.len() == 4).await;
         assert!(live.borrow().sources["endpoints"].synced);
         for row in &live.borrow().endpoints {
             assert_eq!(row.addresses, ["10.2.0.1", "10.2.0.2"]);
@@ -142,7 +142,7 @@ async fn an_address_is_removed_from_endpoints_and_restored_but_never_the_last_on
             assert_eq!(stale, Err(WriteError::Conflict));
         }
         let one = |row: &EndpointsRow| row.addresses == ["10.2.0.2"];
-        super::servers::until("one address each", || live.borrow().endpoints.iter().all(one)).await;
+        super::servers::until("each object has one address", || live.borrow().endpoints.iter().all(one)).await;
         for row in &live.borrow().endpoints {
             assert!(matches!(kube.set_endpoints(&permit(), row, &[]).await, Err(WriteError::Refused { .. })));
             let both = ["10.2.0.1".to_owned(), "10.2.0.2".to_owned()];
@@ -153,6 +153,6 @@ async fn an_address_is_removed_from_endpoints_and_restored_but_never_the_last_on
         assert_eq!(slice["endpoints"][0]["nodeName"], "n2");
         assert_eq!(slice["endpoints"].as_array().unwrap().len(), 2);
         live.watch_endpoints(false);
-        super::servers::until("nothing", || live.borrow().endpoints.is_empty()).await;
+        super::servers::until("no endpoints are known", || live.borrow().endpoints.is_empty()).await;
     }
 }

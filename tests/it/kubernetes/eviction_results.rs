@@ -74,13 +74,17 @@ async fn i20_a_budget_with_a_lagging_controller_is_retried_after_ten_seconds() {
     for server in both() {
         let s = Scene::of(server, 1).await;
         s.api.budget(&s.ns, "b").await;
-        assert_eq!(s.evict("p0").await, s.budget_lag(), "status never written");
-        assert_eq!(s.dry_run("p0").await, s.budget_lag(), "the same as a dry run");
+        assert_eq!(s.evict("p0").await, s.budget_lag(), "the budget's status was never written");
+        assert_eq!(s.dry_run("p0").await, s.budget_lag(), "a dry run must give the same result");
         s.api.budget_status(&s.ns, "b", 0, (0, 3, 2)).await;
         let path = format!("/apis/policy/v1/namespaces/{}/poddisruptionbudgets/b", s.ns);
         s.api.merge(&path, json!({"spec": {"maxUnavailable": 2}})).await;
         s.api.budget_status(&s.ns, "b", 1, (5, 3, 2)).await;
-        assert_eq!(s.evict("p0").await, s.budget_lag(), "observedGeneration behind, though it allows");
+        assert_eq!(
+            s.evict("p0").await,
+            s.budget_lag(),
+            "observedGeneration lags, although the status allows the eviction"
+        );
     }
 }
 
@@ -106,7 +110,7 @@ async fn unready_finished_pending_and_terminating_pods_are_evicted_despite_the_b
         s.api.budget(&s.ns, "b").await;
         s.api.budget_status(&s.ns, "b", 0, (0, 2, 2)).await;
         s.api.phase(&s.ns, "p0", "Running", false).await;
-        assert_eq!(s.evict("p0").await, Verdict::Accepted, "unready, at the minimum");
+        assert_eq!(s.evict("p0").await, Verdict::Accepted, "an unready pod at the healthy minimum");
         let (a, b) = (s.evict("p0").await, s.row("p0").await);
         assert_eq!(a, Verdict::Accepted, "terminating");
         assert!(b.terminating_since.is_some());
@@ -134,7 +138,7 @@ async fn i45_a_dry_run_changes_neither_pods_nor_budget_and_checks_each_pod_alone
         }
         assert_eq!(s.allowed().await, 1);
         assert_eq!(s.evict("p0").await, Verdict::Accepted);
-        assert_eq!(s.allowed().await, 0, "an eviction spends it");
+        assert_eq!(s.allowed().await, 0, "an eviction must use up the budget");
         assert!(s.row("p0").await.terminating_since.is_some());
         assert_eq!(s.evict("p1").await, s.budget_hold(3, 2));
     }
@@ -151,7 +155,7 @@ async fn i17_a_new_pod_of_the_same_name_is_neither_evicted_nor_deleted() {
         assert_eq!(s.evict_as(&old, false).await, replaced);
         assert_eq!(s.kube.delete_pod(&permit(), &old).await, replaced);
         assert_eq!(s.row("p0").await.terminating_since, None);
-        // The server's refusal uses up the budget all the same, so the live copy is compared first.
+        // Even a refused eviction uses up the budget, so the live copy is compared first.
         s.api.budget(&s.ns, "b").await;
         s.api.budget_status(&s.ns, "b", 0, (1, 3, 2)).await;
         assert_eq!(s.evict_as(&old, false).await, replaced);
@@ -195,7 +199,7 @@ async fn a_pod_is_deleted_by_its_uid_and_a_dry_run_leaves_it() {
         let grace = after.grace_ends.unwrap().duration_since(after.terminating_since.unwrap());
         assert_eq!(grace.as_secs(), 1, "the pod's own grace period");
         let age = jiff::Timestamp::now().duration_since(after.terminating_since.unwrap()).as_secs();
-        assert!((0..=3).contains(&age), "the deletion was asked now, not after the grace period: {age}");
+        assert!((0..=3).contains(&age), "the deletion must start now, not after the grace period: {age}");
     }
 }
 

@@ -22,7 +22,7 @@ use super::servers::{Server, both, dedicated, permit, until};
 
 async fn follow(server: &Server, streaming: Streaming) -> Live {
     let live = Live::follow(&server.kube().await, streaming);
-    until("all four lists", || live.borrow().synced()).await;
+    until("all four lists are synced", || live.borrow().synced()).await;
     live
 }
 
@@ -48,14 +48,14 @@ async fn lists_are_streamed_if_the_server_supports_it_and_paged_otherwise() {
         assert_eq!(view.budgets[&(ns.clone(), "b".to_owned())].allowed, 1);
         assert!(view.daemon_sets.values().any(|d| d.namespace == ns && d.on_delete));
         assert_eq!(view.namespaces[&ns].labels["team"], "a");
-        until("identity, rights and clock", || {
+        until("identity, rights and clock are known", || {
             let view = live.borrow();
             view.cluster_uid.is_some() && view.rights_known && view.clock_ahead.is_some()
         })
         .await;
         drop(live);
         // Watches are logged when they end.
-        until("the log of the watches", || {
+        until("the server has logged the watches", || {
             server.requests()[before..].iter().any(|(_, uri)| uri.starts_with("/api/v1/nodes?watch=true"))
         })
         .await;
@@ -73,7 +73,7 @@ async fn changes_owner_records_and_deletions_reach_the_copy_at_once() {
         let (api, kube) = (server.api().await, server.kube().await);
         let live = follow(server, Streaming::Auto).await;
         let node = api.node("10.3.1.1").await;
-        until("the node", || live.borrow().nodes.get(&node).is_some_and(|n| n.ready)).await;
+        until("the node is Ready", || live.borrow().nodes.get(&node).is_some_and(|n| n.ready)).await;
         let row = live.borrow().nodes[&node].clone();
         let owner = Owner {
             lease: 1,
@@ -87,14 +87,14 @@ async fn changes_owner_records_and_deletions_reach_the_copy_at_once() {
             recordoned: 0,
         };
         let row = kube.stamp(&permit(), &row, &owner, true, true).await.unwrap();
-        until("the mark", || live.borrow().marked.contains(&node)).await;
+        until("the node is marked", || live.borrow().marked.contains(&node)).await;
         kube.release(&permit(), &row, Release { uncordon: true, drop_keep: false }).await.unwrap();
-        until("no mark", || !live.borrow().marked.contains(&node)).await;
+        until("the mark is removed", || !live.borrow().marked.contains(&node)).await;
         let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
         api.merge(&format!("/api/v1/nodes/{node}/status"), not_ready).await;
-        until("not Ready", || live.borrow().not_ready.contains(&node)).await;
+        until("the node is not Ready", || live.borrow().not_ready.contains(&node)).await;
         api.delete(&format!("/api/v1/nodes/{node}")).await;
-        until("gone", || {
+        until("the node is removed", || {
             let view = live.borrow();
             !view.nodes.contains_key(&node)
                 && !view.not_ready.contains(&node)
@@ -116,21 +116,21 @@ async fn pods_are_watched_on_exactly_the_requested_nodes() {
         live.watch_pods(BTreeSet::from([a.clone()]));
         assert!(
             live.borrow().pods[&a].pods.is_empty() && !live.borrow().pods[&a].synced,
-            "an entry at once, not synced"
+            "the node gets an unsynced entry at once"
         );
-        until("a's pods", || live.borrow().pods[&a].synced).await;
+        until("the pods of a are synced", || live.borrow().pods[&a].synced).await;
         assert_eq!(live.borrow().pods[&a].pods.len(), 1);
         assert!(live.borrow().sources["pods"].synced && !live.borrow().pods.contains_key(&b));
         api.pod(&ns, "a1", &a).await;
-        until("the new pod", || live.borrow().pods[&a].pods.values().any(|p| p.name == "a1" && p.ready)).await;
+        until("the new pod is Ready", || live.borrow().pods[&a].pods.values().any(|p| p.name == "a1" && p.ready)).await;
         api.delete(&format!("/api/v1/namespaces/{ns}/pods/a0")).await;
-        until("one less", || live.borrow().pods[&a].pods.len() == 1).await;
+        until("the deleted pod is removed", || live.borrow().pods[&a].pods.len() == 1).await;
         live.watch_pods(BTreeSet::from([b.clone()]));
         assert!(!live.borrow().pods.contains_key(&a));
-        until("b's pods", || live.borrow().pods[&b].synced).await;
+        until("the pods of b are synced", || live.borrow().pods[&b].synced).await;
         live.watch_pods(BTreeSet::from([a.clone(), b.clone()]));
-        assert!(!live.borrow().pods[&a].synced, "what was known before does not count");
-        until("both", || live.borrow().pods.values().all(|p| p.synced)).await;
+        assert!(!live.borrow().pods[&a].synced, "a node that is watched again must not count as synced");
+        until("the pods of both nodes are synced", || live.borrow().pods.values().all(|p| p.synced)).await;
         live.watch_pods(BTreeSet::new());
         assert!(live.borrow().pods.is_empty() && !live.borrow().sources.contains_key("pods"));
     }
@@ -144,7 +144,7 @@ async fn an_idle_healthy_server_never_looks_stale() {
             tokio::time::sleep(Duration::from_millis(500)).await;
             let now = Clock::Host.boot().as_secs_f64();
             for (name, source) in &live.borrow().sources {
-                assert!(now - source.last_seen < 10.0, "{name} was last heard {} s ago", now - source.last_seen);
+                assert!(now - source.last_seen < 10.0, "the last data of {name} is {} s old", now - source.last_seen);
                 assert_eq!(source.error, None);
             }
         }
@@ -160,8 +160,8 @@ async fn the_copy_is_complete_again_after_a_restart_and_a_compaction() {
         let (kept_node, deleted_node) = (api.node("10.3.3.1").await, api.node("10.3.3.2").await);
         let live = follow(&server, Streaming::Auto).await;
         world.act("kill", "apiserver");
-        until("an error", || live.borrow().sources["nodes"].error.is_some()).await;
-        assert!(live.borrow().nodes.contains_key(&deleted_node), "what was known stays");
+        until("the live copy reports an error", || live.borrow().sources["nodes"].error.is_some()).await;
+        assert!(live.borrow().nodes.contains_key(&deleted_node), "known nodes must be kept during an outage");
         let mut etcd = etcd_client::Client::connect([&server.etcd], None).await.unwrap();
         etcd.delete(format!("/registry/minions/{deleted_node}"), None).await.unwrap();
         let revision = etcd.put("/noise", "1", None).await.unwrap().header().unwrap().revision();
@@ -176,14 +176,14 @@ async fn the_copy_is_complete_again_after_a_restart_and_a_compaction() {
         assert!(live.borrow().nodes.contains_key(&kept_node));
         let api = server.api().await;
         let new = api.node("10.3.3.3").await;
-        until("a new node", || live.borrow().nodes.get(&new).is_some_and(|n| n.ready)).await;
-        // A server that accepts connections and sends nothing.
+        until("the new node is Ready", || live.borrow().nodes.get(&new).is_some_and(|n| n.ready)).await;
+        // The server accepts connections but sends nothing.
         world.act("freeze", "apiserver");
-        until("silence is noticed", || live.borrow().sources.values().all(|s| s.error.is_some())).await;
+        until("all sources report an error", || live.borrow().sources.values().all(|s| s.error.is_some())).await;
         world.act("thaw", "apiserver");
-        until("and its end", || live.borrow().sources.values().all(|s| s.error.is_none())).await;
+        until("no source reports an error", || live.borrow().sources.values().all(|s| s.error.is_none())).await;
         api.delete(&format!("/api/v1/nodes/{new}")).await;
-        until("the watch works", || !live.borrow().nodes.contains_key(&new)).await;
+        until("the watch reports the deletion", || !live.borrow().nodes.contains_key(&new)).await;
     }
 }
 
@@ -196,7 +196,7 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
         api.pod(&ns, &format!("p{i}"), &node).await;
     }
     let live = follow(&server, Streaming::Auto).await;
-    until("identity", || live.borrow().rights_known).await;
+    until("the rights are known", || live.borrow().rights_known).await;
     let before = server.requests().len();
     let row = live.borrow().nodes[&node].clone();
     let owner = Owner {
@@ -212,24 +212,27 @@ async fn a_drained_node_of_ten_pods_costs_at_most_sixteen_requests() {
     };
     live.watch_pods(BTreeSet::from([node.clone()]));
     kube.stamp(&permit(), &row, &owner, true, true).await.unwrap();
-    until("the pods", || live.borrow().pods[&node].synced).await;
+    until("the pods are synced", || live.borrow().pods[&node].synced).await;
     let view = live.borrow();
     let write_permit = permit();
     let evictions = view.pods[&node].pods.values().map(|pod| kube.evict(&write_permit, pod, &[], false));
     for verdict in futures::future::join_all(evictions).await {
         assert_eq!(verdict, Verdict::Accepted);
     }
-    until("all terminating", || live.borrow().pods[&node].pods.values().all(|p| p.terminating_since.is_some())).await;
-    // The kubelet's part.
+    until("all pods are terminating", || {
+        live.borrow().pods[&node].pods.values().all(|p| p.terminating_since.is_some())
+    })
+    .await;
+    // Delete the pods, as the kubelet would.
     for i in 0..10 {
         api.delete(&format!("/api/v1/namespaces/{ns}/pods/p{i}")).await;
     }
-    until("no pods", || live.borrow().pods[&node].pods.is_empty()).await;
+    until("no pods are left", || live.borrow().pods[&node].pods.is_empty()).await;
     kube.node(&node).await.unwrap();
     assert!(kube.pods_on(&node).await.unwrap().is_empty());
     live.watch_pods(BTreeSet::new());
     drop(live);
-    until("the log", || {
+    until("the server has logged the watch of pods", || {
         server.requests()[before..].iter().any(|(_, uri)| uri.contains("fieldSelector") && uri.contains("watch"))
     })
     .await;
@@ -255,14 +258,14 @@ async fn without_the_baremetalhost_crd_there_are_no_hosts_and_no_error() {
     api.post(HOSTS, host).await;
     let live = follow(&server, Streaming::Auto).await;
     live.watch_hosts(true);
-    until("the host", || live.borrow().hosts.len() == 1).await;
+    until("the host is known", || live.borrow().hosts.len() == 1).await;
     api.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/baremetalhosts.metal3.io").await;
-    // the rows go with the objects; that the kind is gone shows once the watch cannot be opened again
+    // the rows disappear with the objects; the missing kind is known once the watch cannot be reopened
     let none = || {
         let view = live.borrow();
         let source = &view.sources[HOSTS_SOURCE];
         let crd_missing = source.error.as_ref().is_some_and(|error| error.contains("CRD is not installed"));
         view.hosts.is_empty() && source.synced && crd_missing
     };
-    wait_for("the answer that there are none", 60, || none().then_some(()));
+    wait_for("the missing CRD is reported and no host is left", 60, || none().then_some(()));
 }

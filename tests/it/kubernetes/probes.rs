@@ -41,10 +41,10 @@ async fn credentials_are_sent_only_where_the_certificate_verifies() {
         assert_eq!(kube.probe_at(&url, TIMEOUT).await, Some(ProbeResult::Answered(200)));
         let elsewhere = kube.probe_at(&under_another_address(kube.server()), TIMEOUT).await;
         let Some(ProbeResult::Untrusted(why)) = elsewhere else {
-            panic!("the certificate does not name 127.0.0.2: {elsewhere:?}")
+            panic!("a certificate that does not name 127.0.0.2 must be rejected: {elsewhere:?}")
         };
         assert!(why.contains("SAN"), "{why}");
-        assert_eq!(kube.probe_at("http://127.0.0.1:1/readyz", TIMEOUT).await, None, "never in the clear");
+        assert_eq!(kube.probe_at("http://127.0.0.1:1/readyz", TIMEOUT).await, None, "a probe must not use plain HTTP");
         assert!(matches!(kube.probe_at("https://127.0.0.1:1/readyz", TIMEOUT).await, Some(ProbeResult::Silent(_))));
         // unknown credentials are refused, whatever anonymous callers may see
         let text = std::fs::read_to_string(server.kubeconfig()).unwrap();

@@ -113,7 +113,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("not within ten seconds: {what}");
+    panic!("timed out after ten seconds: {what}");
 }
 
 pub(crate) struct Api {

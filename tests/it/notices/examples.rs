@@ -42,12 +42,12 @@ fn the_chat_receives_text_and_its_secret_url_is_never_printed() {
     let receiver = Receiver::start(|_, _| Behaviour::Status(200));
     write(&dir.path().join("chat-url"), &format!("{}?secret=SECRET", receiver.url.replace("/hook", "/hook ")), 0o600);
     let config = config(dir.path(), "chat.yaml", &block_containing("yaml", "name: chat"));
-    // a URL with a space is invalid, and messages do not repeat it
+    // a URL with a space is invalid, and messages must not repeat it
     let output = cketerm(&config, &["config", "check"]);
     assert!(output.code == 1 && output.stdout.contains("url_file") && !output.stdout.contains("SECRET"), "{output:?}");
     write(&dir.path().join("chat-url"), &receiver.url, 0o644);
     let output = cketerm(&config, &["config", "check"]);
-    assert!(output.stdout.contains("chmod o-r"), "everyone could read it: {output:?}");
+    assert!(output.stdout.contains("chmod o-r"), "a file that everyone can read must be refused: {output:?}");
     write(&dir.path().join("chat-url"), &receiver.url, 0o600);
     let output = cketerm(&config, &["config", "check"]);
     assert!(output.stdout.contains(": ok"), "{output:?}");
@@ -73,7 +73,7 @@ fn the_pager_receives_triggered_and_resolved_incidents() {
     let received = receiver.received();
     let events: Vec<&str> = received.iter().map(|e| e["event_action"].as_str().unwrap()).collect();
     assert_eq!(events, ["trigger", "resolve", "trigger"]);
-    assert_eq!(received[0]["dedup_key"], received[1]["dedup_key"], "one incident");
+    assert_eq!(received[0]["dedup_key"], received[1]["dedup_key"], "both notices must belong to one incident");
     assert_eq!(
         (&received[0]["payload"]["severity"], &received[0]["payload"]["source"]),
         (&"warning".into(), &"w12".into())

@@ -33,9 +33,9 @@ in_both_worlds! {
 
 /// Writes a configuration of this world with these receivers.
 fn config(world: &World, receivers: &Value) -> PathBuf {
-    let text = std::fs::read_to_string(world.config()).expect("the world's");
+    let text = std::fs::read_to_string(world.config()).expect("the configuration is readable");
     let path = world.dir().join("notices.yaml");
-    std::fs::write(&path, format!("{text}notices: {receivers}\n")).expect("it is written");
+    std::fs::write(&path, format!("{text}notices: {receivers}\n")).expect("the configuration is written");
     path
 }
 
@@ -77,36 +77,41 @@ fn each_receiver_gets_each_notice_at_least_once_despite_its_faults(world: &World
     ]);
     let config = config(world, &receivers);
     let daemon = Daemon::start(world.dir(), &config, "engine");
-    wait_for("a leader is told of", 30, || (!good.of("leader").is_empty()).then_some(()));
+    wait_for("the good receiver gets the leader notice", 30, || (!good.of("leader").is_empty()).then_some(()));
     end_entry(world, &machines[0], 0);
     let title = format!("reboots/0 on {} ended: cancelled", machines[0].name);
-    wait_for("the good one is told", 20, || (titles(&good, "finished") == [title.clone()]).then_some(()));
-    // its server is not up yet
-    wait_for("it is said that one is down", 20, || daemon.logged().contains("cannot deliver notices").then_some(()));
+    wait_for("the good receiver gets the finished notice", 20, || {
+        (titles(&good, "finished") == [title.clone()]).then_some(())
+    });
+    // the server of the receiver `down` is not up yet
+    wait_for("the log names a failed receiver", 20, || {
+        daemon.logged().contains("cannot deliver notices").then_some(())
+    });
     let list = || -> Vec<Value> {
         serde_json::from_str(&cketerm(&config, &["notices", "list", "-o", "json"]).stdout).expect("a list")
     };
     let of = |name: &str| list().into_iter().find(|r| r["name"] == name).unwrap_or_default();
-    wait_for("the list says so too", 20, || {
+    wait_for("`notices list` shows the pending notice", 20, || {
         (of("down")["pending"] == 1 && of("down")["why"].is_string()).then_some(())
     });
     let page = daemon.page("/metrics").1;
     assert!(page.contains("cketerm_notices_receiver_down{receiver=\"down\"} 1"), "{page}");
     assert!(page.contains("cketerm_notices_total{receiver=\"good\",outcome=\"delivered\"}"), "{page}");
-    let down = Receiver::on(&TcpListener::bind(("127.0.0.1", port)).expect("the port"), |_, _| Behaviour::Status(200));
+    let down =
+        Receiver::on(&TcpListener::bind(("127.0.0.1", port)).expect("the port is free"), |_, _| Behaviour::Status(200));
     for (name, receiver, tries) in
         [("angry", &failing, 3), ("rude", &closing, 3), ("slow", &slow, 3), ("down", &down, 1)]
     {
-        wait_for(&format!("{name} has it"), 40, || {
+        wait_for(&format!("the receiver {name} gets the notice"), 40, || {
             (of(name)["pending"] == 0 && receiver.received().len() >= tries).then_some(())
         });
         let ids: BTreeSet<String> = receiver.received().iter().map(|n| n["id"].to_string()).collect();
         assert_eq!((ids.len(), titles(receiver, "finished").len() >= tries), (1, true), "{name}: {ids:?}");
     }
-    let program = std::fs::read_to_string(world.dir().join("program")).expect("it ran");
+    let program = std::fs::read_to_string(world.dir().join("program")).expect("the program receiver ran");
     assert_eq!(program.trim(), format!("{{\"title\": \"{title}\"}}"));
-    wait_for("it is said that they are back", 10, || daemon.logged().contains("is back").then_some(()));
-    // every receiver got the notice, and none gets it again
+    wait_for("the log names a recovered receiver", 10, || daemon.logged().contains("is back").then_some(()));
+    // every receiver got the notice, and none gets it twice
     assert_eq!(good.of("finished").len(), 1);
 }
 
@@ -115,7 +120,7 @@ fn after_a_leaders_death_unrecorded_deliveries_are_repeated_with_the_same_id(wor
     let machines = workers(world, 1);
     let (leader, killed) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (pid, count) = (Arc::clone(&leader), Arc::clone(&killed));
-    // every third delivery is received, and its sender dies before it can record that
+    // at every third delivery the sender is killed before it can record the delivery
     let receiver = Receiver::start(move |n, _| {
         let pid = pid.load(SeqCst);
         if n % 3 == 2 && pid != 0 && count.load(SeqCst) < 4 {
@@ -128,13 +133,13 @@ fn after_a_leaders_death_unrecorded_deliveries_are_repeated_with_the_same_id(wor
     let config = config(world, &receivers);
     let (mut daemon, mut started) = (Daemon::start(world.dir(), &config, "engine-0"), 0);
     leader.store(daemon.pid(), SeqCst);
-    // from now on a new receiver gets notices of ends
-    wait_for("the receiver is known", 60, || (!receiver.of("leader").is_empty()).then_some(()));
+    // a new receiver gets notices only from its registration on
+    wait_for("the receiver gets the leader notice", 60, || (!receiver.of("leader").is_empty()).then_some(()));
     let mut ended = 0;
     let delivered = |receiver: &Receiver| -> BTreeSet<String> {
         titles(receiver, "finished").into_iter().filter_map(|t| Some(t.split_whitespace().next()?.to_owned())).collect()
     };
-    wait_for("every entry that ended is told of", 180, || {
+    wait_for("a notice of each ended entry is delivered", 180, || {
         if !daemon.alive() {
             started += 1;
             daemon = Daemon::start(world.dir(), &config, &format!("engine-{started}"));
@@ -146,16 +151,16 @@ fn after_a_leaders_death_unrecorded_deliveries_are_repeated_with_the_same_id(wor
         }
         (ended == ENTRIES && delivered(&receiver).len() == ENTRIES).then_some(())
     });
-    assert!(killed.load(SeqCst) >= 2, "leaders were killed in between");
+    assert!(killed.load(SeqCst) >= 2, "at least two leaders must be killed");
     let mut by_id: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for notice in receiver.received() {
         by_id.entry(notice["id"].to_string()).or_default().push(notice);
     }
-    assert!(by_id.values().any(|all| all.len() > 1), "what was received by a dead leader's hand came again");
+    assert!(by_id.values().any(|all| all.len() > 1), "an unrecorded delivery of a killed leader must be repeated");
     for (id, all) in &by_id {
-        assert!(all.iter().all(|n| n == &all[0]), "{id} is the same notice each time: {all:#?}");
+        assert!(all.iter().all(|n| n == &all[0]), "{id} must be the same notice each time: {all:#?}");
     }
-    // one id for each end: no end was sent under two
+    // each end has exactly one id
     let ends: Vec<&Value> = by_id.values().map(|all| &all[0]).filter(|n| n["kind"] == "finished").collect();
     assert_eq!(ends.len(), ENTRIES, "{ends:#?}");
     let record: Value =

@@ -52,7 +52,7 @@ impl Receiver {
 
     /// All notices that arrived so far, whatever the answer was.
     pub fn received(&self) -> Vec<Value> {
-        self.received.lock().expect("no poison").clone()
+        self.received.lock().expect("the lock is not poisoned").clone()
     }
 
     /// Notices of one kind.
@@ -83,7 +83,7 @@ impl Receiver {
             reader.read_exact(&mut body).expect("the body");
             let notice: Value = serde_json::from_slice(&body).expect("JSON");
             let number = {
-                let mut received = self.received.lock().expect("no poison");
+                let mut received = self.received.lock().expect("the lock is not poisoned");
                 received.push(notice.clone());
                 received.len() - 1
             };

@@ -39,7 +39,7 @@ impl Site {
         std::fs::copy(&bmc.ca, dir.join("bmc-ca.crt")).unwrap();
         let text = "networks: [127.0.0.1]\ndefaults: {ca-file: bmc-ca.crt, soft-seconds: 40, poll-seconds: 1}\n";
         std::fs::write(dir.join("bmcs.yaml"), text).unwrap();
-        // with exactly the rights that docs/rbac.yaml gives an engine with the controller
+        // the engine has exactly the rights that docs/rbac.yaml grants for the controller
         let kubeconfig = world.granted("controller", &["cketerm", "cketerm-metal3-controller", "cketerm-bmc-secrets"]);
         let settings = config(dir, "engine.yaml", &world.etcd, Some(&kubeconfig), 5);
         let text = std::fs::read_to_string(&settings).unwrap() + "power: {bmcs: bmcs.yaml}\n";
@@ -108,7 +108,7 @@ fn a_plain_annotation_reboots_a_host_once_and_every_action_is_audited() {
     let _engine = site.engine("engine");
     site.power_is("h1", true);
     assert_eq!(site.status("h1")["provisioning"]["state"], "externally provisioned");
-    assert!(site.bmc.resets().is_empty(), "nothing was asked for");
+    assert!(site.bmc.resets().is_empty(), "no reset may be requested");
     site.annotate("h1", "reboot.metal3.io", Some(""));
     wait_for("the host is on again", 90, || {
         let (asked, on) = site.reboot_times("h1");
@@ -116,7 +116,7 @@ fn a_plain_annotation_reboots_a_host_once_and_every_action_is_audited() {
     });
     // Metal3's proposal: "the controller removes the annotation once it restores power to the Host"
     assert!(annotations(&site.world, "h1").get("reboot.metal3.io").is_none());
-    assert_eq!(site.bmc.resets(), ["GracefulShutdown", "On"], "each was asked for once");
+    assert_eq!(site.bmc.resets(), ["GracefulShutdown", "On"], "each reset must be requested once");
     assert_eq!(
         site.audited_actions(),
         [
@@ -140,27 +140,27 @@ fn i44_two_clients_keep_a_host_off_until_both_release_it_and_hard_overrides_soft
     site.power_is("h1", true);
     // A soft shutdown takes this machine 1 to 11 s. The second client does not wait for it.
     site.annotate("h1", "reboot.metal3.io/a", Some(""));
-    wait_for("the soft shutdown", 30, || (site.bmc.resets() == ["GracefulShutdown"]).then_some(()));
+    wait_for("the soft shutdown is requested", 30, || (site.bmc.resets() == ["GracefulShutdown"]).then_some(()));
     site.annotate("h1", "reboot.metal3.io/b", Some(HARD));
     site.power_is("h1", false);
     let overtaken = site.bmc.resets() == ["GracefulShutdown", "ForceOff"];
     assert!(overtaken || site.bmc.resets() == ["GracefulShutdown"], "{:?}", site.bmc.resets());
     // The basic annotation is removed; by Metal3's proposal "the {key} form will take priority".
     site.annotate("h1", "reboot.metal3.io", Some(""));
-    wait_for("the basic annotation goes", 30, || {
+    wait_for("the basic annotation is removed", 30, || {
         annotations(&site.world, "h1").get("reboot.metal3.io").is_none().then_some(())
     });
     site.annotate("h1", "reboot.metal3.io/a", None);
     std::thread::sleep(std::time::Duration::from_secs(8));
-    assert!(!site.bmc.resets().contains(&"On".to_owned()), "I44: never powered on while anybody's key remains");
-    assert_eq!(annotations(&site.world, "h1")["reboot.metal3.io/b"], HARD, "others' keys are never removed");
+    assert!(!site.bmc.resets().contains(&"On".to_owned()), "I44: must not be powered on while any key remains");
+    assert_eq!(annotations(&site.world, "h1")["reboot.metal3.io/b"], HARD, "keys of other clients must not be removed");
     site.annotate("h1", "reboot.metal3.io/b", None);
     site.power_is("h1", true);
     let resets = site.bmc.resets();
     assert_eq!(resets.iter().filter(|r| *r == "On").count(), 1, "{resets:?}");
     let (asked, on) = site.reboot_times("h1");
     assert!(on > asked, "{asked} {on}");
-    // Hard at once, if that was requested from the start.
+    // If the first request is hard, the power is cut at once.
     site.annotate("h1", "reboot.metal3.io/a", Some(""));
     site.annotate("h1", "reboot.metal3.io/b", Some(HARD));
     site.power_is("h1", false);
@@ -181,14 +181,13 @@ fn a_controller_killed_at_any_step_neither_loses_nor_repeats_a_power_cycle() {
         wait_for(step, 60, || (seen(step) > before).then_some(()));
         engine.kill();
         engine = site.engine(&format!("engine-{}", n + 1));
-        wait_for("the cycle ends", 90, || {
+        wait_for("the power cycle ends", 90, || {
             let (asked, on) = site.reboot_times("h1");
             (on > asked && on > last && !asked.is_empty()).then_some(())
         });
         assert!(annotations(&site.world, "h1").get("reboot.metal3.io").is_none(), "killed at {step}");
         let mut asked = site.bmc.resets()[resets..].to_vec();
-        // The new controller repeats a request that the dead one may have sent: by then the machine is off or on
-        // already.
+        // The new controller may repeat a request of the killed one, although the machine is off or on already.
         asked.dedup();
         assert_eq!(asked, ["ForceOff", "On"], "killed at {step}");
     }
@@ -215,9 +214,9 @@ fn if_the_crd_drops_the_timestamps_an_annotation_keeps_them() {
         (site.status("h1")["poweredOn"] == true).then_some(reboot_times)
     });
     assert!(reboot_times["lastPoweredOn"].as_str() > reboot_times["pendingRebootSince"].as_str(), "{reboot_times}");
-    assert_eq!(site.reboot_times("h1"), (String::new(), String::new()), "the server has no place for them");
-    assert_eq!(site.bmc.resets(), ["ForceOff", "On"], "one cycle all the same");
-    assert!(engine.logged().contains("drops timestamps"), "it is said");
+    assert_eq!(site.reboot_times("h1"), (String::new(), String::new()), "the server must have dropped the timestamps");
+    assert_eq!(site.bmc.resets(), ["ForceOff", "On"], "the host must be power-cycled exactly once");
+    assert!(engine.logged().contains("drops timestamps"), "the log must name the dropped timestamps");
 }
 
 #[test]
@@ -257,7 +256,7 @@ fn the_controller_refuses_to_run_beside_the_baremetal_operator() {
         wait_for(what, 60, || engine.logged().contains(what).then_some(()));
         assert!(
             site.status("h1").is_null() || site.status("h1")["provisioning"]["state"].is_null(),
-            "nothing was done"
+            "the controller must not register the host"
         );
     };
     refused("the baremetal-operator runs (bmo-7d9f holds Lease kube-system/baremetal-operator)");
@@ -280,7 +279,7 @@ fn i44_fencing_deletes_the_node_only_after_proof_of_power_off() {
     site.power_is("h1", true);
     let output = cketerm(&site.world.config(), &["hosts", "fence", "h1", "w9"]);
     assert!(output.code == 3 && output.stderr.contains("is node h1 by its own name alone, not w9"), "{output:?}");
-    assert!(annotations(&site.world, "h1").is_null(), "nothing was done");
+    assert!(annotations(&site.world, "h1").is_null(), "a refused command must not annotate the host");
     let output = cketerm(&site.world.config(), &["hosts", "fence", "h1", "h1"]);
     assert!(
         output.code == 0 && output.stderr.contains("was off, node h1 is deleted, the host is released"),
@@ -294,7 +293,7 @@ fn i44_fencing_deletes_the_node_only_after_proof_of_power_off() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let key = "reboot.metal3.io/cketerm-fence";
-            wait_for("our key", 30, || annotations(&site.world, "h1").get(key).cloned());
+            wait_for("cketerm's key is set", 30, || annotations(&site.world, "h1").get(key).cloned());
             site.annotate("h1", key, None);
         });
         let output = cketerm(&site.world.config(), &["hosts", "fence", "h1", "h1"]);

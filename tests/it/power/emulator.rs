@@ -38,7 +38,7 @@ impl Emulator {
         let at = |name: &str| dir.path().join(name);
         let port = free_port();
         let mut config = format!(
-            // the configuration is a program: this one makes the emulator log the resets
+            // the configuration is Python code; this one makes the emulator log the resets
             "import logging\nlogging.basicConfig(level=logging.INFO)\n\
              SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\n\
              SUSHY_EMULATOR_FAKE_DRIVER = True\nSUSHY_EMULATOR_STATE_DIR = '{state}'\n\
@@ -51,7 +51,7 @@ impl Emulator {
         let ca = at("emulator.crt");
         if secured {
             let key = at("emulator.key");
-            // a self-signed certificate like a BMC's, but with a name and not as an authority
+            // a self-signed certificate like a BMC's, but with a subject name and not a CA
             let form = "[req]\ndistinguished_name=dn\nx509_extensions=ext\nprompt=no\n[dn]\nCN=bmc\n\
                         [ext]\nbasicConstraints=CA:FALSE\nsubjectAltName=IP:127.0.0.1\n";
             std::fs::write(at("openssl.conf"), form).unwrap();
@@ -83,7 +83,7 @@ impl Emulator {
             .stderr(log)
             .spawn()
             .expect("python starts");
-        wait_for("the emulator's port", 60, || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        wait_for("the emulator accepts connections", 60, || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
         let scheme = if secured { "https" } else { "http" };
         Some(Self { child, url: format!("{scheme}://127.0.0.1:{port}"), ca, dir })
     }

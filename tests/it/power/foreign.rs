@@ -198,7 +198,7 @@ fn i50_no_credentials_are_sent_to_a_bmc_outside_the_allowed_networks() {
     ] {
         add(&world, name, node, &bmc, secret);
         let output = cketerm(&world.dir().join("engine.yaml"), &["power", "status", node]);
-        // the command says `lacks` of a Secret
+        // for a Secret the command prints `lacks`
         let expected = if expected == "is missing" { "lacks" } else { expected };
         assert!(output.code != 0 && output.stderr.contains(expected), "{name}: {output:?}");
     }
@@ -213,16 +213,16 @@ fn i50_no_credentials_are_sent_to_a_bmc_outside_the_allowed_networks() {
         ("away", "another server"),
         ("secret", "is missing"),
     ] {
-        let why = wait_for(&format!("{name}: an error"), 90, || host_error(&world, name));
+        let why = wait_for(&format!("the host {name} reports an error"), 90, || host_error(&world, name));
         assert!(why.contains(expected), "{name}: {why}");
     }
     for (name, listener) in [("http", &http), ("https", &https), ("plain", &tls_only)] {
-        assert_eq!(listener.requests(), Vec::<String>::new(), "{name}: nothing at all was sent");
+        assert_eq!(listener.requests(), Vec::<String>::new(), "{name}: no request may be sent");
     }
-    assert!(allowed.logins().is_empty(), "another namespace's Secret: {:?}", allowed.requests());
+    assert!(allowed.logins().is_empty(), "a Secret of another namespace must not be used: {:?}", allowed.requests());
     assert!(
         redirect.logins().iter().all(|head| head.contains(LOGIN)) && !redirect.logins().is_empty(),
-        "inside, it is sent"
+        "inside the allowed networks the login must be sent"
     );
     // The list changes while the engine runs: the networks of open connections are checked again.
     add(&world, "good", "10.0.0.9", &format!("redfish+http://127.0.0.3:{}", allowed.port), "");
@@ -233,9 +233,12 @@ fn i50_no_credentials_are_sent_to_a_bmc_outside_the_allowed_networks() {
     write_bmcs(&world, &bmcs_yaml.replace("127.0.0.3, http: true", "127.0.0.9, http: true"));
     let hard = json!({"metadata": {"annotations": {"reboot.metal3.io/x": "{\"mode\": \"hard\"}"}}});
     world.ok("PATCH", &format!("{HOSTS}/good?fieldManager=kubectl-annotate"), Some(&hard));
-    let why = wait_for("good: an error", 60, || host_error(&world, "good"));
+    let why = wait_for("the host good reports an error", 60, || host_error(&world, "good"));
     assert!(why.contains("outside the networks"), "{why}");
-    assert!(!allowed.requests().iter().any(|head| head.starts_with("POST ")), "no reset went there any more");
+    assert!(
+        !allowed.requests().iter().any(|head| head.starts_with("POST ")),
+        "no reset may be sent to a removed network"
+    );
     assert!(!engine.logged().contains("hunter2") && !engine.logged().contains(LOGIN));
 }
 
@@ -263,8 +266,8 @@ fn i50_without_bmc_networks_the_engine_registers_the_lack_and_starts_no_drain() 
     add(&world, &machines[1].name, &machines[1].address, &format!("redfish+{url}"), "");
     world.queue(&[&machines[1]]);
     let _engine = Daemon::start(world.dir(), &file, "engine");
-    // it defers to a complete engine for a minute
-    world.wait_or_explain(0, "the entry names the missing list", 120, || {
+    // the engine defers for a minute to a candidate with complete settings
+    world.wait_or_explain(0, "the reason names the missing network list", 120, || {
         let why = world.run(&["rq", "why", "0"]);
         why.contains("no BMC network is allowed").then_some(())
     });
@@ -272,8 +275,8 @@ fn i50_without_bmc_networks_the_engine_registers_the_lack_and_starts_no_drain() 
     let registered: Vec<Value> =
         registered.iter().filter(|c| c.value.is_some()).map(super::super::world::history::Change::json).collect();
     assert!(registered.iter().any(|r| r["missing_settings"] == json!(["bmc-networks"])), "{registered:?}");
-    assert!(world.cordoned().is_empty() && world.entries()[&0]["status"] == "queued", "no drain has begun");
-    // The file is corrected while the engine runs, and the engine goes on by itself.
+    assert!(world.cordoned().is_empty() && world.entries()[&0]["status"] == "queued", "no drain may start");
+    // The file is corrected while the engine runs, and the engine continues without a restart.
     let text =
         "networks: [{cidr: 127.0.0.1, http: true}]\ndefaults: {username: admin, password: hunter2, poll-seconds: 1}\n";
     write_bmcs(&world, text);

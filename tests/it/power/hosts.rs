@@ -19,7 +19,7 @@ pub fn define_with(world: &World, change: impl FnOnce(&mut Value)) {
     let mut crd: Value = serde_yaml::from_str(crd).unwrap();
     change(&mut crd);
     world.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Some(&crd));
-    wait_for("the resource to be served", 30, || (world.call("GET", HOSTS, None).0 == 200).then_some(()));
+    wait_for("the API server serves the resource", 30, || (world.call("GET", HOSTS, None).0 == 200).then_some(()));
 }
 
 fn add(world: &World, name: &str, state: &str, annotations: &Value) {
@@ -67,7 +67,7 @@ fn i44_a_client_changes_only_its_own_key_and_trusts_only_observed_power_changes(
     assert_eq!(listed[0]["asked"], json!(["held by other (soft)"]));
     assert!(listed[2]["hindrance"].as_str().unwrap().contains("paused"), "{listed}");
 
-    // A refusal with its reason, not a wait.
+    // The command is refused with a reason and does not wait.
     for (args, message) in [
         (&["hold", "h2"][..], "the host is available"),
         (&["reboot", "default/h3"], "paused"),
@@ -78,19 +78,25 @@ fn i44_a_client_changes_only_its_own_key_and_trusts_only_observed_power_changes(
     }
     assert_eq!(hosts(&world, &["hold", "nobody"]).status, 1);
 
-    // cketerm's key is added to the other one. Soft becomes hard, never the other way.
+    // cketerm's key is added to the other one. Soft may become hard, but not the reverse.
     for (args, expected) in
         [(&["hold", "h1"][..], "soft"), (&["hold", "--hard", "h1"], "hard"), (&["hold", "h1"], "hard")]
     {
         assert_eq!(hosts(&world, args).status, 0, "{args:?}");
         assert_eq!(mode(&world, "h1", "reboot.metal3.io/cketerm"), expected, "{args:?}");
     }
-    assert_eq!(annotations(&world, "h1")["reboot.metal3.io/other"], "uid-7", "content is preserved");
+    assert_eq!(
+        annotations(&world, "h1")["reboot.metal3.io/other"],
+        "uid-7",
+        "the content of another key must be preserved"
+    );
 
-    // A change to off after cketerm's key was there is a proof.
+    // A change to off after cketerm has set its key is a proof.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            wait_for("the second key", 30, || annotations(&world, "h1").get("reboot.metal3.io/cketerm-fence").cloned());
+            wait_for("the second key is set", 30, || {
+                annotations(&world, "h1").get("reboot.metal3.io/cketerm-fence").cloned()
+            });
             status(&world, "h1", &json!({"poweredOn": false}));
         });
         let output = hosts(&world, &["hold", "--hard", "--as", "fence", "--wait", "60", "h1"]);
@@ -127,7 +133,8 @@ fn a_reboot_is_confirmed_by_observed_power_never_by_the_annotations_removal() {
     let gone = json!({"metadata": {"annotations": {"reboot.metal3.io": null}}});
     let remove_annotation = || world.ok("PATCH", &format!("{HOSTS}/h1"), Some(&gone));
     remove_annotation();
-    let asked = || wait_for("the request", 30, || annotations(&world, "h1").get("reboot.metal3.io").cloned());
+    let asked =
+        || wait_for("the reboot is requested", 30, || annotations(&world, "h1").get("reboot.metal3.io").cloned());
     std::thread::scope(|scope| {
         scope.spawn(|| (asked(), remove_annotation()));
         let output = hosts(&world, &["reboot", "--wait", "3", "h1"]);
@@ -138,7 +145,7 @@ fn a_reboot_is_confirmed_by_observed_power_never_by_the_annotations_removal() {
             asked();
             status(&world, "h1", &json!({"poweredOn": false}));
             remove_annotation();
-            // long enough for one look a second
+            // long enough for the command, which polls once a second
             std::thread::sleep(std::time::Duration::from_secs(4));
             status(&world, "h1", &json!({"poweredOn": true}));
         });

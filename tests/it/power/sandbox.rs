@@ -53,7 +53,7 @@ impl Site {
         let found = tokio::time::timeout(Duration::from_mins(30), seen.wait_for(|s| good(s))).await;
         match found {
             Ok(Ok(seen)) => seen.clone(),
-            _ => panic!("never: {what}; {:?}", self.engine.seen().borrow().snapshot.metal3),
+            _ => panic!("timed out: {what}; {:?}", self.engine.seen().borrow().snapshot.metal3),
         }
     }
 
@@ -152,7 +152,7 @@ async fn each_bmc_behaviour_ends_in_one_power_cycle() {
         site.annotate("w1", "reboot.metal3.io", value);
         site.until(case, |s| cycled(s, "w1") && row(s, "w1").last_powered_on > last).await;
         site.behave("w1", Behaviour::default());
-        // a boot takes a little longer than the power-on
+        // wait for the boot, which ends after the power-on
         tokio::time::sleep(Duration::from_mins(5)).await;
         assert_eq!(site.power_events("w1")[before..], expected, "{case}");
     }
@@ -168,31 +168,38 @@ async fn i44_a_silent_bmc_sets_the_hosts_error_and_a_false_report_is_not_trusted
     for name in ["w1", "w2"] {
         site.annotate(name, "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
     }
-    let seen = site.until("the error", |s| row(s, "w1").error_type == "power management error").await;
+    let seen = site.until("the host reports an error", |s| row(s, "w1").error_type == "power management error").await;
     assert!(row(&seen, "w1").error.contains("does not answer"), "{:?}", row(&seen, "w1"));
     tokio::time::sleep(Duration::from_mins(10)).await;
-    assert_eq!(site.host("w2")["status"]["poweredOn"], true, "accepted is not done");
+    assert_eq!(site.host("w2")["status"]["poweredOn"], true, "an accepted request must not count as done");
     assert_eq!((site.state("w1"), site.state("w2")), (State::Up, State::Up));
     site.behave("w1", Behaviour::default());
     site.behave("w2", Behaviour::default());
     site.until("both are off", |s| ["w1", "w2"].iter().all(|n| row(s, n).powered_on == Some(false))).await;
-    site.until("the error is over", |s| row(s, "w1").error_type.is_empty()).await;
+    site.until("the host reports no error", |s| row(s, "w1").error_type.is_empty()).await;
     tokio::time::sleep(Duration::from_mins(30)).await;
-    assert_eq!((site.state("w1"), site.state("w2")), (State::Off, State::Off), "I44: a key remains");
+    assert_eq!(
+        (site.state("w1"), site.state("w2")),
+        (State::Off, State::Off),
+        "I44: must stay off while a key remains"
+    );
     for name in ["w1", "w2"] {
-        assert_eq!(site.power_events(name), ["Down by ForceOff"], "I44: never powered on while anybody's key remains");
+        assert_eq!(site.power_events(name), ["Down by ForceOff"], "I44: must not be powered on while any key remains");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn beside_the_upstream_operator_the_controller_is_barred_but_fencing_works() {
     let site = Site::new("upstream", true).await;
-    let seen = site.until("it refuses", |s| s.snapshot.metal3.barred.is_some()).await;
+    let seen = site.until("the controller is barred", |s| s.snapshot.metal3.barred.is_some()).await;
     let why = seen.snapshot.metal3.barred.clone().unwrap();
     assert!(why.contains("Lease baremetal-operator-system/baremetal-operator"), "{why}");
     let (done, state) = site.fence_and_look("w1").await;
-    assert!(done.as_ref().is_ok_and(|said| said.contains("node w1 is deleted, the host is released")), "{done:?}");
-    assert_eq!(state, Some(State::Off), "the Node went while the machine was off");
+    assert!(
+        done.as_ref().is_ok_and(|message| message.contains("node w1 is deleted, the host is released")),
+        "{done:?}"
+    );
+    assert_eq!(state, Some(State::Off), "the Node must be deleted while the machine is off");
     assert!(site.host("w1")["metadata"]["annotations"]["reboot.metal3.io/cketerm-fence"].is_null());
 }
 
@@ -207,10 +214,10 @@ async fn i44_powered_off_from_before_cketerms_key_is_no_proof() {
     }
     let (done, state) = site.fence_and_look("w1").await;
     assert!(done.is_ok(), "{done:?}");
-    assert_eq!(state, Some(State::Off), "the Node went while the machine was off");
+    assert_eq!(state, Some(State::Off), "the Node must be deleted while the machine is off");
     let downs =
         site.power_events("w1").iter().filter(|line| line.starts_with(&format!("{:?}", PowerEvent::Down))).count();
-    assert_eq!(downs, 2, "it went off once for the reboot and once for our key");
+    assert_eq!(downs, 2, "expected one power-off for the reboot and one for cketerm's key");
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,10 +78,10 @@ fn a_served_sandboxs_queue_reboots_by_power_cycle_and_its_hosts_by_the_controlle
     wait_for("the queue is empty", 120, || run_ok(&["rq", "list", "-o", "json"]).trim().eq("[]").then_some(()));
     let log = served.get("/machines/log");
     let events: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
-    assert_eq!(events, ["down", "up"], "one cycle for one entry");
-    // The same data centre through the reboot interface: its configuration permits the controller.
+    assert_eq!(events, ["down", "up"], "the machine must be power-cycled exactly once");
+    // The same sandbox through the reboot annotation: its configuration permits the controller.
     let (name, address) = workers.remove(0);
-    // sabakan calls a machine that is off unreachable, and no entry shows that it is off on purpose
+    // sabakan reports a powered-off machine as unreachable, and no queue entry explains it
     run_ok(&["auto-repair", "disable"]);
     run_ok(&["policy", "set", "metal3_controller", "true"]);
     wait_for("the host is known to be on", 60, || {
@@ -91,7 +91,7 @@ fn a_served_sandboxs_queue_reboots_by_power_cycle_and_its_hosts_by_the_controlle
     run_ok(&["hosts", "reboot", "--hard", "--wait", "60", &name]);
     let log = served.get("/machines/log");
     let events: Vec<&str> = log.iter().filter(|l| l["address"] == *address).map(|l| text(&l["what"])).collect();
-    assert_eq!(events, ["down", "up"], "one cycle for one request");
+    assert_eq!(events, ["down", "up"], "the machine must be power-cycled exactly once");
 }
 
 #[test]

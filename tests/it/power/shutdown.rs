@@ -81,11 +81,11 @@ async fn i44_disabling_the_policy_finishes_the_running_power_cycle_and_starts_no
         }
         let site = requested(mode, Duration::from_secs(3)).await;
         site.set_controller_enabled("false").await;
-        site.until("the cycle is over", |s| cycled(s, "w1")).await;
+        site.until("the power cycle is over", |s| cycled(s, "w1")).await;
         site.assert_no_new_cycle().await;
-        assert!(site.engine.seen().borrow().snapshot.metal3.hosts.is_empty(), "it minds none any more");
+        assert!(site.engine.seen().borrow().snapshot.metal3.hosts.is_empty(), "the controller must manage no hosts");
         site.set_controller_enabled("true").await;
-        site.until("the other begins", |s| cycled(s, "w2")).await;
+        site.until("the other power cycle is complete", |s| cycled(s, "w2")).await;
     }
 }
 
@@ -95,7 +95,7 @@ async fn i44_with_the_policy_off_the_next_leader_finishes_a_dead_leaders_power_c
         let site = requested("daemon", elapsed).await;
         let _standby = site.standby();
         site.set_controller_enabled("false").await;
-        // without a resignation: its tasks are dropped where they are, and its lease expires
+        // the engine dies without resigning: its tasks are dropped, and its lease expires
         let Site { stage, engine, operator, links } = site;
         drop(engine);
         tokio::time::sleep(Duration::from_mins(3)).await;
@@ -121,8 +121,8 @@ async fn i44_a_sole_engine_that_shuts_down_at_any_moment_leaves_no_machine_off()
         });
         engine.stop().await;
         let longest = beats.await.unwrap();
-        assert!(longest < Duration::from_secs(5), "it seemed dead for {longest:?} while it ended");
-        // a request that it had sent is carried out by now
+        assert!(longest < Duration::from_secs(5), "no heartbeat for {longest:?} during the shutdown");
+        // by now every request that it sent has been carried out
         tokio::time::sleep(Duration::from_mins(2)).await;
         let site = Site { engine: stage.backends("idle-host").start("console", false, None), stage, operator, links };
         site.assert_cycle_complete(&format!("ended after {elapsed:?}"));
@@ -143,11 +143,11 @@ async fn a_graceful_shutdown_without_a_successor_reports_machines_that_stay_off(
         stage.sandbox.machines.machine_status(&address).unwrap().state
     };
     assert_ne!(at("w1"), State::Off, "a machine between off and on must not stay off");
-    assert_eq!(at("w2"), State::Off, "I44: a key remains");
+    assert_eq!(at("w2"), State::Off, "I44: must stay off while a key remains");
     let store = &operator.store;
     let audit = store.newest::<Audit>(&store.keys().audit_prefix(), 200).await.unwrap();
     let left = audit.iter().filter_map(Stored::get).filter(|r| r.what == "host left off").collect::<Vec<_>>();
-    assert_eq!(left.len(), 1, "it is said loudly: {audit:?}");
+    assert_eq!(left.len(), 1, "the audit log must name the host left off: {audit:?}");
     assert!(left[0].on == "host metal3/w2" && left[0].reason.as_ref().unwrap().contains("held off by x"), "{left:?}");
 }
 
@@ -157,9 +157,9 @@ async fn i44_an_engine_that_resigns_for_cke_finishes_its_cycles_and_starts_none(
         let site = requested("daemon", elapsed).await;
         site.operator.set_policy("engine", "cke", None).await.unwrap();
         site.annotate("w2", "reboot.metal3.io", HARD);
-        site.until("it resigns", |s| s.snapshot.engine.leading.is_none()).await;
+        site.until("the engine resigns", |s| s.snapshot.engine.leading.is_none()).await;
         tokio::time::sleep(Duration::from_mins(2)).await;
-        site.assert_cycle_complete(&format!("made room after {elapsed:?}"));
+        site.assert_cycle_complete(&format!("resigned after {elapsed:?}"));
         assert!(site.power_changes("w2").is_empty(), "after {elapsed:?}: {:?}", site.power_changes("w2"));
     }
 }
@@ -176,22 +176,28 @@ async fn a_resignation_names_the_host_it_waits_for_and_has_a_time_limit() {
         let why = s.snapshot.engine.resigning.as_ref();
         why.is_some_and(|why| why.contains("waits for the power cycle of metal3/w1"))
     };
-    site.until("it says what it waits for", named).await;
+    site.until("the resignation names the host it waits for", named).await;
     tokio::time::sleep(Duration::from_mins(9)).await;
-    assert!(site.engine.seen().borrow().snapshot.engine.leading.is_some(), "a machine is worth ten minutes");
-    tokio::time::timeout(Duration::from_mins(3), site.until("it resigns", |s| s.snapshot.engine.leading.is_none()))
-        .await
-        .unwrap();
+    assert!(
+        site.engine.seen().borrow().snapshot.engine.leading.is_some(),
+        "the engine must wait ten minutes for a machine"
+    );
+    tokio::time::timeout(
+        Duration::from_mins(3),
+        site.until("the engine resigns", |s| s.snapshot.engine.leading.is_none()),
+    )
+    .await
+    .unwrap();
     let store = &site.operator.store;
     let audit = store.newest::<Audit>(&store.keys().audit_prefix(), 200).await.unwrap();
     let left = audit.iter().filter_map(Stored::get).filter(|r| r.what == "host left off").collect::<Vec<_>>();
-    assert!(left.len() == 1 && left[0].on == "host metal3/w1", "it is said loudly: {audit:?}");
+    assert!(left.len() == 1 && left[0].on == "host metal3/w1", "the audit log must name the host left off: {audit:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn i44_running_cycles_finish_despite_a_failed_check_or_a_new_operator() {
     for elapsed in moments() {
-        // Kubernetes does not answer for longer than the interval of the looks for the operator
+        // Kubernetes does not answer for longer than the interval of the checks for another operator
         let site = requested("daemon", elapsed).await;
         site.links.kubernetes.set_state(LineState::Cut);
         site.set_controller_enabled("false").await;
@@ -208,14 +214,18 @@ async fn i44_running_cycles_finish_despite_a_failed_check_or_a_new_operator() {
         site.stage.sandbox.objects.create(&LEASES, "kube-system", lease).map_err(|e| e.message).unwrap();
         tokio::time::sleep(Duration::from_secs(90)).await;
         site.assert_cycle_complete(&format!("barred after {elapsed:?}"));
-        let seen = site.until("it is barred", |s| s.snapshot.metal3.barred.is_some()).await;
-        assert!(seen.snapshot.metal3.hosts.is_empty(), "it minds none any more: {:?}", seen.snapshot.metal3);
+        let seen = site.until("the controller is barred", |s| s.snapshot.metal3.barred.is_some()).await;
+        assert!(
+            seen.snapshot.metal3.hosts.is_empty(),
+            "the controller must manage no hosts: {:?}",
+            seen.snapshot.metal3
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_the_policy_off_another_controllers_cycles_are_left_alone() {
-    // one that writes the same timestamps, as the proposal describes them
+    // another controller that writes the same timestamps, as the proposal describes them
     let site = Site::of("daemon", "upstream", false).await;
     tokio::time::sleep(Duration::from_secs(30)).await;
     let changed = site.stage.sandbox.objects.update(&BARE_METAL_HOSTS, NAMESPACE, "w1", |host| {
@@ -235,7 +245,7 @@ async fn with_the_policy_off_another_controllers_cycles_are_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn i44_after_a_leaders_death_at_any_moment_the_next_finishes_the_cycle() {
-    // from the request to the end of the cycle, every half second
+    // kill the leader at every half second from the request to the end of the cycle
     for step in 0..24 {
         let site = Site::new("none", true).await;
         site.until("w1 is on", |s| s.snapshot.kube.hosts.len() == 7 && row(s, "w1").powered_on == Some(true)).await;
@@ -243,7 +253,7 @@ async fn i44_after_a_leaders_death_at_any_moment_the_next_finishes_the_cycle() {
         site.annotate("w1", "reboot.metal3.io", r#"{"mode":"hard"}"#);
         site.annotate("w2", "reboot.metal3.io/x", r#"{"mode":"hard"}"#);
         tokio::time::sleep(Duration::from_millis(500 * step)).await;
-        // without a resignation: its tasks are dropped where they are, and its lease expires
+        // the engine dies without resigning: its tasks are dropped, and its lease expires
         drop(site.engine);
         let mut seen = standby.seen();
         let ends = seen.wait_for(|s| s.snapshot.kube.hosts.len() == 7 && cycled(s, "w1"));
@@ -257,6 +267,6 @@ async fn i44_after_a_leaders_death_at_any_moment_the_next_finishes_the_cycle() {
             log.map(|p| p.what).collect::<Vec<_>>()
         };
         assert_eq!(events("w1"), [PowerEvent::Down, PowerEvent::Up], "after {step} half seconds");
-        assert_eq!(events("w2"), [PowerEvent::Down], "after {step} half seconds: a key remains");
+        assert_eq!(events("w2"), [PowerEvent::Down], "after {step} half seconds: must stay off while a key remains");
     }
 }

@@ -58,7 +58,7 @@ fn entry_json(e: &Value) -> Value {
 
 fn store(input: &Value) -> StoreView {
     let mut store = StoreView { synced: true, last_seen: BOOT, revision: 5, ..StoreView::default() };
-    // CKE queries no etcd member
+    // CKE queries no etcd members
     store.policy =
         Some(stored("cketerm/policy".to_owned(), Policy { etcd_members: EtcdMembers::None, ..Policy::default() }));
     let node = |address: String, control_plane| Node { address, control_plane, ..Node::default() };
@@ -92,7 +92,7 @@ fn store(input: &Value) -> StoreView {
         let entry: RepairEntry = serde_json::from_value(entry_json(e)).unwrap();
         let id = EntryId::repair(entry.index);
         if entry.claims_machine() && entry.step_status == StepStatus::Watching {
-            // "watching" stands for a command that succeeded; the watch counts from the transition.
+            // "watching" means that the command succeeded; the watch time counts from the transition.
             let outcome = Outcome {
                 end: Ended::Exit(0),
                 at: entry.last_transition_time.unwrap(),
@@ -193,7 +193,7 @@ fn kube(input: &Value, store: &StoreView) -> KubeView {
             resource_version: "1".to_owned(),
             addresses: vec![address.clone()],
             unschedulable: owner.is_some() || marked.contains(&address),
-            // An unreachable machine whose boot check is recorded as true stands for one that recovered.
+            // An unreachable machine whose recorded boot check is true has recovered.
             ready: !unreachable.contains(&address),
             boot_id: if booted.contains(&address) { "after" } else { "before" }.to_owned(),
             cke_mark: marked.contains(&address),
@@ -244,7 +244,7 @@ pub(super) fn snapshot(input: &Value) -> Snapshot {
         work.drain.accepted = true;
         let yes = booted.contains(&entry.node);
         work.check = Some((BOOT - 0.5, if yes { CheckAnswer::Yes } else { CheckAnswer::No("false".to_owned()) }));
-        // "true" stands for booted and settled.
+        // "true" means booted and settled.
         work.sound_since = yes.then_some(0.0);
         snap.work.insert(EntryId::reboot(entry.index), work);
     }

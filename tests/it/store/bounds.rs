@@ -53,7 +53,7 @@ async fn i49_a_range_of_any_size_is_compared_and_deleted_in_one_small_transactio
         for number in 1..=300 {
             client.put(keys.attempt(id, number), "{}", None).await.unwrap();
         }
-        // its neighbours, which the range must not touch
+        // a neighbouring key that the range must not touch
         client.put(keys.attempt(EntryId::reboot(30), 1), "neighbour", None).await.unwrap();
         let seen = store.read_view().await.unwrap().revision;
         let span = keys.attempts_of(id);
@@ -62,19 +62,19 @@ async fn i49_a_range_of_any_size_is_compared_and_deleted_in_one_small_transactio
             unwritten: vec![(span.clone(), since)],
             cleared: vec![span.clone()],
         };
-        // one by one it is refused before it is sent
+        // deleting the keys one by one is refused before anything is sent
         let each = Change { deletes: (1..=300).map(|n| keys.attempt(id, n)).collect(), ..Change::default() };
         let refused = store.commit(&fence.permit_record().unwrap(), each).await.unwrap_err();
         assert!(matches!(refused, CommitError::TooLarge(size) if size.operations == 300), "{refused:?}");
-        // one of them has been written since
+        // one of the keys has been written since it was read
         client.put(keys.attempt(id, 77), "changed", None).await.unwrap();
         let conflict = store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap_err();
         assert_eq!(conflict, CommitError::Conflict { keys: vec![keys.attempt(id, 77)] });
-        assert_eq!(etcd.value("/cke/x"), "", "nothing was written");
+        assert_eq!(etcd.value("/cke/x"), "", "a conflict must write nothing");
         let seen = store.read_view().await.unwrap().revision;
         store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap();
         assert_eq!(etcd.value("/cke/x"), "done");
-        assert_eq!(store.read_view().await.unwrap().attempts.len(), 1, "the neighbour");
+        assert_eq!(store.read_view().await.unwrap().attempts.len(), 1, "only the neighbour may be left");
         // an empty range counts as unchanged
         store.commit(&fence.permit_record().unwrap(), ranged(seen)).await.unwrap();
     }
@@ -132,12 +132,15 @@ async fn i48_engine_audit_records_never_displace_those_of_operators() {
     let left = store.newest::<Audit>(&store.keys().audit_prefix(), 1000).await.unwrap();
     let of_people = left.iter().filter(|s| s.get().is_some_and(|a| !a.by_engine())).count();
     assert_eq!((left.len(), of_people), (25, 5));
-    // the number of people's records, and the age of both kinds
+    // limits: the number of people's records, and the age of both kinds
     let gone = store.outdated_audit(AuditRetention { engine: 20, people: 3 }, ages_ago, &mut walk).await.unwrap();
     assert_eq!(gone.len(), 2);
-    assert!(etcd.value(&gone[0]).contains("person 0") && etcd.value(&gone[1]).contains("person 1"), "the oldest");
+    assert!(
+        etcd.value(&gone[0]).contains("person 0") && etcd.value(&gone[1]).contains("person 1"),
+        "the oldest records must be deleted"
+    );
     assert_eq!(store.outdated_audit(keep, jiff::Timestamp::now(), &mut walk).await.unwrap().len(), 25);
-    // a record of several tries is as old as the last of them
+    // a record of several attempts has the age of the last one
     let oldest = left.iter().filter_map(Stored::get).find(|a| a.by_engine()).unwrap();
     let tried = Audit::clone(oldest).again(jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60), None, "x");
     let key = left.iter().find(|s| s.get().is_some_and(|a| a == oldest)).unwrap().key.clone();
@@ -187,17 +190,21 @@ async fn records_of_0_1_are_migrated_once_by_the_first_leader_despite_interrupti
     write_records_of_0_1(&etcd, &store).await;
     let before = store.read_view().await.unwrap();
     assert!(migrate::needed(&before) && before.attempts.len() == 402);
-    assert_eq!(before.attempts.values().filter(|s| s.get().is_none()).count(), 1, "0.1's fixtures can be read");
+    assert_eq!(
+        before.attempts.values().filter(|s| s.get().is_none()).count(),
+        1,
+        "exactly one record of version 0.1 must be unreadable"
+    );
 
-    // a deposed leader does nothing
+    // a deposed leader migrates nothing
     let (first, fence) = lead(&store).await;
     etcd.ctl(&["lease", "revoke", &format!("{:x}", first.lease())]);
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
     assert_eq!((etcd.value(&store.keys().schema()).as_str(), attempts(&store).await.len()), ("1", 400));
     drop(first);
 
-    // one that dies in mid-migration, at the latest possible point: the number is raised first, and another leader goes
-    // on
+    // a leader dies during the migration: it has raised the schema number, which is the first step, and the next leader
+    // continues
     let (second, fence) = lead(&store).await;
     let permit = fence.permit_record().unwrap();
     let note = migrate::Migration { from: 1, at: jiff::Timestamp::now(), by: who() };
@@ -209,7 +216,7 @@ async fn records_of_0_1_are_migrated_once_by_the_first_leader_despite_interrupti
     store.commit(&permit, raise).await.unwrap();
     second.resign().await;
     let half = store.read_view().await.unwrap();
-    assert!(half.migrating && migrate::needed(&half), "whoever leads next goes on");
+    assert!(half.migrating && migrate::needed(&half), "the next leader must continue the migration");
 
     let (_third, fence) = lead(&store).await;
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
@@ -219,23 +226,23 @@ async fn records_of_0_1_are_migrated_once_by_the_first_leader_despite_interrupti
     assert_eq!(
         kept.keys().copied().collect::<Vec<_>>(),
         [1, 50, 150, 250, 350, 400],
-        "tries, the first and the newest"
+        "the first and the newest attempts must be kept"
     );
-    assert_eq!(kept[&400].folded, 400 - 6 - 1, "those that were folded are counted, but for what went before");
-    assert_eq!(kept[&50], serde_json::from_str::<Attempt>(&failed(50)).unwrap(), "what counts is as it was");
-    assert_eq!(view.attempts.len(), 8, "other entries, and what cannot be read, are left alone");
+    assert_eq!(kept[&400].folded, 400 - 6 - 1, "folded attempts must be counted, except those already deleted");
+    assert_eq!(kept[&50], serde_json::from_str::<Attempt>(&failed(50)).unwrap(), "a kept attempt must not change");
+    assert_eq!(view.attempts.len(), 8, "other entries and unreadable attempts must be kept");
 
     for index in [100, 199, 200, 349] {
         let text = etcd.value(&store.keys().history_of(EntryId::reboot(index)));
         let ending: Ending = serde_json::from_str(&text).unwrap();
         assert!(ending.end == EndKind::Booted && ending.good() && text.contains(r#""later":{"x":[1]}"#), "{text}");
     }
-    assert_eq!(etcd.value(&store.keys().history_of(EntryId::reboot(350))), "{", "what cannot be read stays");
+    assert_eq!(etcd.value(&store.keys().history_of(EntryId::reboot(350))), "{", "an unreadable record must be kept");
 
     // a repetition writes nothing
     let revision = view.revision;
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
-    assert_eq!(store.read_view().await.unwrap().revision, revision, "idempotent");
+    assert_eq!(store.read_view().await.unwrap().revision, revision, "a second migration must write nothing");
     let records = store.newest::<Audit>(&store.keys().audit_prefix(), 10).await.unwrap();
     let records: Vec<&Audit> = records.iter().filter_map(Stored::get).filter(|a| a.what == "migrate").collect();
     assert_eq!(records.iter().map(|a| a.result.as_str()).collect::<Vec<_>>(), ["done"]);
@@ -287,9 +294,9 @@ async fn without_records_of_0_1_nothing_is_migrated() {
     let (_candidacy, fence) = lead(&store).await;
     let revision = store.read_view().await.unwrap().revision;
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
-    // no version changes a newer layout
+    // a newer schema is never changed
     etcd.ctl(&["put", &store.keys().schema(), "9"]);
     assert!(!migrate::needed(&store.read_view().await.unwrap()));
     store.migrate(&fence, &who(), |why| panic!("{why}")).await;
-    assert_eq!(store.read_view().await.unwrap().revision, revision + 1, "etcdctl's");
+    assert_eq!(store.read_view().await.unwrap().revision, revision + 1, "only etcdctl may have written");
 }

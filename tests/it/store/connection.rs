@@ -91,7 +91,7 @@ async fn user_and_password_work_and_wrong_ones_are_reported_with_the_remedy() {
             password: Some(password.to_owned()),
             ..plain.clone()
         };
-        // a user name is no error for a server without authentication
+        // a server without authentication accepts a user name
         let early = connect(&settings("cke", "secret")).await.unwrap();
         early.read_view().await.unwrap();
         for args in ["user add root:pw", "user grant-role root root", "user add cke:secret", "role add cke"] {
@@ -104,9 +104,11 @@ async fn user_and_password_work_and_wrong_ones_are_reported_with_the_remedy() {
         let store = connect(&settings("cke", "secret")).await.unwrap();
         store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap();
         let live = Live::follow(&store);
-        super::etcd::wait_until("the copy is read with rights on the prefix alone", Duration::from_secs(5), || {
-            live.borrow().synced && live.borrow().error.is_none()
-        })
+        super::etcd::wait_until(
+            "the live copy is synced with rights on the prefix only",
+            Duration::from_secs(5),
+            || live.borrow().synced && live.borrow().error.is_none(),
+        )
         .await;
 
         let error = connect(&settings("cke", "wrong")).await.unwrap_err();
@@ -127,17 +129,22 @@ async fn user_and_password_work_and_wrong_ones_are_reported_with_the_remedy() {
             connect(&some).await.unwrap();
         }
 
-        // a restart of etcd forgets every token
+        // after a restart etcd knows no token
         let candidacy = {
             let ttl = Duration::from_secs(20);
             Candidacy::campaign(&store, ttl, "host", registration(), &Heartbeat::new(ttl)).await.unwrap()
         };
         etcd.down();
-        super::etcd::wait_until("the fault is shown", Duration::from_secs(5), || live.borrow().error.is_some()).await;
+        super::etcd::wait_until("the live copy reports an error", Duration::from_secs(5), || {
+            live.borrow().error.is_some()
+        })
+        .await;
         etcd.up();
         store.set_switch(SwitchName::Reboots, true, &who(), None).await.unwrap();
-        super::etcd::wait_until("the copy goes on", Duration::from_secs(8), || live.borrow().reboots.switch.enabled())
-            .await;
+        super::etcd::wait_until("the live copy follows etcd again", Duration::from_secs(8), || {
+            live.borrow().reboots.switch.enabled()
+        })
+        .await;
         let kept = tokio::time::timeout(Duration::from_secs(8), candidacy.lost()).await;
         assert!(kept.is_err() && candidacy.life().remaining() > Duration::from_secs(10));
     }
@@ -155,7 +162,7 @@ async fn an_unreachable_endpoint_is_named_with_cause_and_remedy() {
         assert!(error.contains(words), "{error}");
     }
     let error = store.set_switch(SwitchName::Reboots, true, &who(), None).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unreachable { .. }), "surely not written: {error}");
+    assert!(matches!(error, StoreError::Unreachable { .. }), "the error must show that nothing was written: {error}");
     // with a user name, connecting itself sends a request
     let named = EtcdSettings { username: Some("u".to_owned()), ..settings };
     let error = connect(&named).await.unwrap_err();
@@ -201,7 +208,7 @@ async fn the_loss_of_one_of_three_members_costs_neither_lock_nor_copy_nor_writes
         members[member].signal(stop);
         let until = std::time::Instant::now() + Duration::from_secs(14);
         let mut good = 0;
-        // until three writes in a row succeed, with time to detect a hanging member
+        // repeat until three writes in a row succeed; detecting a hanging member takes time
         while good < 3 {
             match store.add_reboots(&addresses(1), &request(), &BTreeMap::new()).await {
                 Ok(_) => (good, added) = (good + 1, added + 1),
@@ -211,8 +218,8 @@ async fn the_loss_of_one_of_three_members_costs_neither_lock_nor_copy_nor_writes
                 }
             }
         }
-        assert!(!fence.life().remaining().is_zero(), "round {round}");
-        super::etcd::wait_until("the copy goes on", Duration::from_secs(14), || {
+        assert!(!fence.life().remaining().is_zero(), "round {round}: the lease has expired");
+        super::etcd::wait_until("the live copy follows etcd again", Duration::from_secs(14), || {
             live.borrow().reboots.entries.len() >= added && live.borrow().error.is_none()
         })
         .await;

@@ -145,7 +145,7 @@ impl Etcd {
             if up && (log.contains("ready to serve client requests") || log.contains("serving client traffic")) {
                 return;
             }
-            assert!(began.elapsed() < Duration::from_secs(20), "etcd does not come up: {log}");
+            assert!(began.elapsed() < Duration::from_secs(20), "etcd does not start: {log}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -276,7 +276,7 @@ async fn pump(
 pub async fn wait_until(what: &str, bound: Duration, mut true_now: impl FnMut() -> bool) {
     let began = Instant::now();
     while !true_now() {
-        assert!(began.elapsed() < bound, "not within {bound:?}: {what}");
+        assert!(began.elapsed() < bound, "timed out after {bound:?}: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -44,18 +44,25 @@ async fn the_second_candidate_leads_only_after_the_first_resigns() {
         assert_eq!(etcd.value(fence.key()), "first");
         let view = store.read_view_from(fence.create_revision()).await.unwrap();
         assert_eq!(view.leader().map(|c| (c.lease, c.create_revision)), Some((first.lease(), fence.create_revision())));
-        assert_eq!(view.engines.len(), 1, "registered in the same transaction");
+        assert_eq!(view.engines.len(), 1, "the registration must be written with the election");
         assert!(view.leader().is_some_and(|c| !view.is_cke(c)));
 
         let other = etcd.store().await;
         let mut second = campaign(&other, "second").await;
-        assert!(timeout(Duration::from_millis(500), second.elected()).await.is_err(), "the first one still leads");
+        assert!(
+            timeout(Duration::from_millis(500), second.elected()).await.is_err(),
+            "the second candidate must not win while the first leads"
+        );
         let began = Instant::now();
         first.resign().await;
         let fence = timeout(TTL, second.elected()).await.unwrap().unwrap();
-        assert!(began.elapsed() < Duration::from_millis(800), "by watch: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_millis(800),
+            "the watch must report the resignation at once: {:?}",
+            began.elapsed()
+        );
         assert_eq!(other.leader().await.unwrap().map(|c| c.host).as_deref(), Some("second"));
-        assert_eq!(other.read_view().await.unwrap().engines.len(), 1, "the first one's registration went with it");
+        assert_eq!(other.read_view().await.unwrap().engines.len(), 1, "the registration must be deleted with the lock");
         assert!(fence.permit_record().is_ok());
     }
 }
@@ -77,12 +84,12 @@ async fn cke_and_cketerm_share_one_election() {
         assert!(view.leader().is_some_and(|c| view.is_cke(c)));
         cke.lease_revoke(lease).await.unwrap();
         timeout(TTL, candidate.elected()).await.unwrap().unwrap();
-        // and the other way round
+        // and in the other direction
         let lease = cke.lease_grant(60, None).await.unwrap().id();
         let mut behind = store.client();
         let campaign = tokio::spawn(async move { behind.campaign("/cke/leader/", "cke-host", lease).await });
         tokio::time::sleep(Duration::from_millis(300)).await;
-        assert!(!campaign.is_finished(), "CKE waits for us");
+        assert!(!campaign.is_finished(), "CKE must wait while cketerm leads");
         candidate.resign().await;
         timeout(TTL, campaign).await.unwrap().unwrap().unwrap();
     }
@@ -98,7 +105,7 @@ async fn i23_a_deposed_leader_cannot_commit_and_notices() {
     store.commit(&permit, change()).await.unwrap();
     etcd.ctl(&["lease", "revoke", &format!("{:x}", candidacy.lease())]);
     etcd.ctl(&["del", "/cke/x"]);
-    // even with a permit from before
+    // even with a permit issued before the loss
     assert_eq!(store.commit(&permit, change()).await, Err(CommitError::LostLeadership));
     let leased = Change { puts: vec![Put { leased: true, ..put("/cke/x", "1") }], ..Change::default() };
     assert_eq!(store.commit(&permit, leased).await, Err(CommitError::LostLeadership));
@@ -153,7 +160,7 @@ async fn i27_a_cancel_between_the_engines_read_and_its_write_is_never_overwritte
     let conflict = store.commit(&fence.permit_record().unwrap(), change).await;
     assert_eq!(conflict, Err(CommitError::Conflict { keys: vec![seen.key.clone()] }));
     assert!(etcd.value(&seen.key).contains("\"cancelled\""));
-    assert_eq!(etcd.value("/cke/x"), "", "nothing of the transaction happened");
+    assert_eq!(etcd.value("/cke/x"), "", "no part of the transaction may be written");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +180,7 @@ async fn a_commit_compares_absence_deletes_and_leases() {
     let again = store.commit(&fence.permit_record().unwrap(), change).await;
     assert_eq!(again, Err(CommitError::Conflict { keys: vec!["/cke/new".to_owned()] }));
     candidacy.resign().await;
-    assert_eq!(etcd.value("/cke/new"), "", "under the leader's lease");
+    assert_eq!(etcd.value("/cke/new"), "", "a leased key must be deleted with the leader's lease");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,7 +193,7 @@ async fn a_commit_without_an_answer_has_an_unknown_outcome() {
     let permit = fence.permit_record().unwrap();
     let answer = store.commit(&permit, Change { puts: vec![put("/cke/x", "1")], ..Change::default() }).await;
     assert!(matches!(answer, Err(CommitError::Unknown(_))), "{answer:?}");
-    assert_eq!(etcd.value("/cke/x"), "1", "and it had happened");
+    assert_eq!(etcd.value("/cke/x"), "1", "the commit must have been carried out");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,17 +204,17 @@ async fn the_lease_is_kept_alive_and_counts_as_lost_when_etcd_is_silent() {
     let (candidacy, fence) = lead(&store).await;
     let kept = tokio::time::sleep(TTL + Duration::from_secs(1));
     tokio::select! {
-        () = candidacy.lost() => panic!("lost while etcd answered"),
+        () = candidacy.lost() => panic!("the leadership must not be lost while etcd answers"),
         () = kept => {}
     }
     assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
-    // a short outage costs nothing
+    // a short outage has no effect
     proxy.set(LinkState::Cut);
     tokio::time::sleep(TTL / 5).await;
     proxy.set(LinkState::Open);
     tokio::time::sleep(TTL / 2).await;
     assert!(fence.life().remaining() > TTL / 2, "{:?}", fence.life().remaining());
-    // a long one ends the leadership, before etcd gives the lock to another
+    // a long outage ends the leadership before etcd gives the lock to another candidate
     proxy.set(LinkState::Cut);
     let began = Instant::now();
     timeout(TTL + Duration::from_secs(1), candidacy.lost()).await.unwrap();

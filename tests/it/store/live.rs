@@ -57,7 +57,7 @@ async fn the_copy_follows_pages_of_keys_changes_and_deletions() {
         agrees(&live, &store).await;
         store.cancel_reboot(7, None, &who(), None).await.unwrap();
         etcd.ctl(&["del", "/cke/reboots/data/0000000000000008"]);
-        until(&live, "a deletion is seen", |v| !v.reboots.entries.contains_key(&8)).await;
+        until(&live, "the deletion is known", |v| !v.reboots.entries.contains_key(&8)).await;
         agrees(&live, &store).await;
     }
 }
@@ -68,12 +68,12 @@ async fn recent_records_read_by_key_equal_a_read_of_the_whole_prefix() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
         let live = Live::follow(&store);
-        let begun = until(&live, "the first read", |v| v.synced).await.revision;
+        let begun = until(&live, "the copy is synced", |v| v.synced).await.revision;
         for round in 0..7 {
             store.set_switch(SwitchName::Reboots, round % 2 == 0, &who(), Some(&round.to_string())).await.unwrap();
         }
         let last = store.read_view().await.unwrap().revision;
-        let view = until(&live, "all is seen", |v| v.revision >= last).await;
+        let view = until(&live, "all changes are known", |v| v.revision >= last).await;
         let keys = view.recent.after(Folder::Audit, begun).unwrap();
         assert_eq!(keys.len(), 7);
         for n in [3, 7, 50] {
@@ -82,10 +82,10 @@ async fn recent_records_read_by_key_equal_a_read_of_the_whole_prefix() {
             let reasons = |page: &Page<Audit>| {
                 page.values.iter().map(|v| v.get().unwrap().reason.clone().unwrap()).collect::<Vec<_>>()
             };
-            assert_eq!(reasons(&by_key), reasons(&all), "{n} at once");
+            assert_eq!(reasons(&by_key), reasons(&all), "limit {n}");
             assert_eq!((by_key.more, by_key.values.len()), (n < 7, usize::try_from(n.min(7)).unwrap()));
         }
-        assert_eq!(view.recent.after(Folder::Audit, 0), None, "what was there before nobody has watched");
+        assert_eq!(view.recent.after(Folder::Audit, 0), None, "keys from before the watch must be unknown");
     }
 }
 
@@ -100,7 +100,7 @@ async fn a_record_written_with_a_slow_clock_is_among_the_newest() {
         let newest = store.page::<Audit>(Folder::Audit, Part::Newest, 10).await.unwrap().values;
         let last = newest[0].get().unwrap();
         assert_eq!(last.reason.as_deref(), Some("89"));
-        // by its name half an hour before all of them, by etcd's revision after all of them
+        // its name is older than all others, but its etcd revision is newer
         let late = Audit { reason: Some("late".to_owned()), ..last.clone() };
         let named = newest[0].key.rsplit('/').next().unwrap();
         let (early, rest) = (1_700_000_000_000_000_000_u64, &named[20..]);
@@ -120,19 +120,19 @@ async fn the_copy_survives_a_lost_connection_and_a_compaction_meanwhile() {
         let direct = etcd.store().await;
         direct.add_reboots(&addresses(600), &request(), &BTreeMap::new()).await.unwrap();
         let live = Live::follow(&proxy.store().await);
-        until(&live, "the first read", |v| v.synced).await;
-        // a gap that can be bridged
+        until(&live, "the copy is synced", |v| v.synced).await;
+        // a gap without a compaction
         proxy.set(LinkState::Cut);
-        until(&live, "the fault is shown", |v| v.error.is_some()).await;
+        until(&live, "the copy reports an error", |v| v.error.is_some()).await;
         let error = live.borrow().error.clone().unwrap();
         assert!(error.contains(&proxy.url), "{error}");
         direct.cancel_reboot(1, None, &who(), None).await.unwrap();
         proxy.set(LinkState::Open);
-        until(&live, "the copy goes on", |v| v.error.is_none()).await;
+        until(&live, "the copy follows etcd again", |v| v.error.is_none()).await;
         agrees(&live, &direct).await;
-        // one that cannot: deletions and changes are compacted
+        // a gap in which deletions and changes are compacted
         proxy.set(LinkState::Cut);
-        until(&live, "the fault is shown", |v| v.error.is_some()).await;
+        until(&live, "the copy reports an error", |v| v.error.is_some()).await;
         etcd.ctl(&["del", "--prefix", "/cke/reboots/data/000000000000000"]);
         etcd.ctl(&["put", "/cke/reboots/disabled", "true"]);
         let revision = direct.read_view().await.unwrap().revision;
@@ -150,17 +150,17 @@ async fn the_copy_survives_a_restart_and_an_etcd_that_was_rebuilt() {
     let store = etcd.store().await;
     store.add_reboots(&addresses(5), &request(), &BTreeMap::new()).await.unwrap();
     let live = Live::follow(&store);
-    until(&live, "the first read", |v| v.synced).await;
+    until(&live, "the copy is synced", |v| v.synced).await;
     etcd.down();
-    until(&live, "the fault is shown", |v| v.error.is_some()).await;
-    assert!(live.borrow().synced, "what was read is still shown");
+    until(&live, "the copy reports an error", |v| v.error.is_some()).await;
+    assert!(live.borrow().synced, "the copy must keep its data during an outage");
     etcd.up();
     etcd.ctl(&["put", "/cke/reboots/disabled", "true"]);
-    until(&live, "the copy goes on", |v| v.error.is_none() && !v.reboots.switch.enabled()).await;
+    until(&live, "the copy follows etcd again", |v| v.error.is_none() && !v.reboots.switch.enabled()).await;
     // another history, with smaller revisions
     etcd.rebuild();
     etcd.ctl(&["put", "/cke/constraints", "{}"]);
-    let view = until(&live, "the new one is read", |v| v.constraints.is_some()).await;
+    let view = until(&live, "the rebuilt etcd is read", |v| v.constraints.is_some()).await;
     assert_eq!((view.reboots.entries.len(), view.reboots.switch.enabled(), view.revision), (0, true, 2));
 }
 
@@ -170,7 +170,7 @@ async fn the_copy_is_fresh_while_idle_and_stale_when_etcd_is_silent() {
         let etcd = Etcd::start(&version, &[]);
         let store = etcd.store().await;
         let live = Live::follow(&store);
-        until(&live, "the first read", |v| v.synced).await;
+        until(&live, "the copy is synced", |v| v.synced).await;
         let age = || Clock::Host.boot().as_secs_f64() - live.borrow().last_seen;
         for _ in 0..35 {
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -180,7 +180,7 @@ async fn the_copy_is_fresh_while_idle_and_stale_when_etcd_is_silent() {
         tokio::time::sleep(Duration::from_secs(6)).await;
         assert!(age() > 5.0, "{} s old on a stopped etcd", age());
         etcd.signal("-CONT");
-        wait_until("it is heard again", SOON, || age() < 2.0).await;
+        wait_until("the copy is fresh again", SOON, || age() < 2.0).await;
     }
 }
 
@@ -193,13 +193,13 @@ async fn unreadable_keys_are_listed_while_the_others_are_followed() {
     for (key, value) in [("reboots/data/0000000000000009", "{"), ("cluster", "no"), ("cketerm/policy", "[]")] {
         etcd.ctl(&["put", &format!("/cke/{key}"), value]);
     }
-    let view = until(&live, "all three are shown", |v| v.broken.len() == 3).await;
+    let view = until(&live, "all three broken keys are listed", |v| v.broken.len() == 3).await;
     for (key, why) in &view.broken {
         assert!(why.contains(key.as_str()) && why.contains("etcdctl"), "{why}");
     }
     assert_eq!(view.reboots.entries.values().filter(|e| e.value.is_ok()).count(), 2);
     etcd.ctl(&["put", "/cke/cluster", r#"{"name":"c","nodes":[{"address":"10.0.0.1","user":"u"}]}"#]);
-    let view = until(&live, "it is mended", |v| v.definition().is_some()).await;
+    let view = until(&live, "the corrected definition is read", |v| v.definition().is_some()).await;
     assert_eq!(view.broken.len(), 2);
 }
 
@@ -208,9 +208,9 @@ async fn a_copy_started_without_etcd_reports_it_and_fills_once_etcd_is_up() {
     let Some(mut etcd) = any() else { return };
     etcd.down();
     let live = Live::follow(&etcd.store().await);
-    let view = until(&live, "the fault is shown", |v| v.error.is_some()).await;
+    let view = until(&live, "the copy reports an error", |v| v.error.is_some()).await;
     let error = view.error.clone().unwrap();
     assert!(!view.synced && error.contains(&etcd.url) && error.contains("refused"), "{error}");
     etcd.up();
-    until(&live, "the first read", |v| v.synced && v.error.is_none()).await;
+    until(&live, "the copy is synced", |v| v.synced && v.error.is_none()).await;
 }

@@ -45,11 +45,11 @@ async fn an_enqueue_is_one_transaction_that_also_records_the_requester() {
         let audit = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/cketerm/audit/"]);
         let audit: Value = serde_json::from_str(audit.trim()).unwrap();
         assert_eq!((&audit["what"], &audit["result"]), (&"reboot add".into(), &"entries 0".into()));
-        // one revision for all four keys
+        // all four keys have the same revision
         assert_eq!(etcd.ctl(&["get", "--prefix", "/", "-w", "json"]).matches("\"mod_revision\":2,").count(), 4);
         let before = etcd.ctl(&["get", "x", "-w", "json"]);
         assert_eq!(store.add_reboots(&[], &request(), &none()).await, Ok(vec![]));
-        assert_eq!(before, etcd.ctl(&["get", "x", "-w", "json"]), "an empty list writes nothing");
+        assert_eq!(before, etcd.ctl(&["get", "x", "-w", "json"]), "an empty list must write nothing");
     }
 }
 
@@ -63,7 +63,7 @@ async fn i29_concurrent_enqueues_never_share_or_skip_an_index() {
             tasks.spawn(async move {
                 let mut own_indexes = Vec::new();
                 for round in 0..5 {
-                    // now and then more than fits in one transaction
+                    // some rounds exceed the size of one transaction
                     let n = if (task + round) % 7 == 0 { 70 } else { 1 + round };
                     own_indexes.extend(store.add_reboots(&addresses(n), &request(), &none()).await.unwrap());
                 }
@@ -72,11 +72,11 @@ async fn i29_concurrent_enqueues_never_share_or_skip_an_index() {
         }
         let all: Vec<u64> = tasks.join_all().await.into_iter().flatten().collect();
         let distinct: BTreeSet<u64> = all.iter().copied().collect();
-        assert_eq!(all.len(), distinct.len(), "an index was shared");
+        assert_eq!(all.len(), distinct.len(), "an index was used twice");
         assert_eq!(
             distinct.into_iter().collect::<Vec<_>>(),
             (0..all.len() as u64).collect::<Vec<_>>(),
-            "one was skipped"
+            "an index was skipped"
         );
         assert_eq!(etcd.value("/cke/reboots/write-index"), all.len().to_string());
         assert_eq!(etcd.store().await.read_view().await.unwrap().reboots.entries.len(), all.len());
@@ -116,13 +116,13 @@ async fn two_thousand_addresses_are_queued_in_few_transactions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn i28_a_write_with_a_lost_answer_is_carried_out_once() {
-    // on a busy machine the lost answer may be that to a read: that is an error, and nothing was written
+    // on a busy machine the answer to a read may be lost instead: the call fails and writes nothing
     for _ in 0..5 {
         let Some(etcd) = any() else { return };
         let proxy = Proxy::before(&etcd).await;
         let store = proxy.store().await;
         store.add_reboots(&addresses(1), &request(), &none()).await.unwrap();
-        // the answer to the read of the index passes, then nothing does for longer than one timeout
+        // the answer to the read of the index arrives, then none for longer than one timeout
         let writing = {
             let store = store.clone();
             tokio::spawn(async move {
@@ -143,7 +143,7 @@ async fn i28_a_write_with_a_lost_answer_is_carried_out_once() {
         assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 3);
         return;
     }
-    panic!("five times the answer to a read was lost, and never that to the write");
+    panic!("in five attempts the lost answer was never that to the write");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,7 +156,7 @@ async fn a_write_without_an_answer_reports_that_it_may_have_succeeded() {
     let error = store.set_switch(SwitchName::Reboots, false, &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Unknown { .. }), "{error}");
     assert!(error.to_string().contains("check before you repeat it"), "{error}");
-    assert_eq!(etcd.value("/cke/reboots/disabled"), "true", "and so it did");
+    assert_eq!(etcd.value("/cke/reboots/disabled"), "true", "the write must have succeeded");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -169,7 +169,7 @@ async fn a_cancel_changes_only_the_status_and_keeps_unknown_fields() {
     assert_eq!(etcd.value("/cke/reboots/data/0000000000000005"), entry.replace("draining", "cancelled"));
     let audit = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/cketerm/audit/"]);
     assert!(audit.contains("reboots/5") && audit.contains("wrong rack") && audit.contains("192.0.2.7"), "{audit}");
-    // a repetition has nothing to do and writes nothing
+    // a second cancel writes nothing
     store.cancel_reboot(5, None, &who(), None).await.unwrap();
     assert_eq!(etcd.ctl(&["get", "--prefix", "--keys-only", "/cke/cketerm/audit/"]).split_whitespace().count(), 1);
 }
@@ -202,15 +202,15 @@ async fn i5_an_unreadable_entry_is_removed_only_in_the_shown_revision() {
     let id = EntryId::reboot(9);
     let shown = store.unreadable(id).await.unwrap().unwrap();
     assert!(shown.why.contains(r#"it begins with {"index":"9","node":12"#), "{shown:?}");
-    assert_eq!(store.unreadable(EntryId::reboot(0)).await.unwrap(), None, "it can be read");
-    assert_eq!(store.unreadable(EntryId::reboot(7)).await.unwrap(), None, "there is none");
+    assert_eq!(store.unreadable(EntryId::reboot(0)).await.unwrap(), None, "entry 0 is readable");
+    assert_eq!(store.unreadable(EntryId::reboot(7)).await.unwrap(), None, "entry 7 does not exist");
 
     // another program rewrites it: the shown value is no longer the stored one
     etcd.ctl(&["put", &key(9), "garbage"]);
     let error = store.remove_unreadable(id, shown.revision, &who(), None).await.unwrap_err();
     assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     assert!(stored_keys().contains(&key(9)));
-    // a readable one is cancelled, never removed
+    // a readable entry can be cancelled but not removed
     let readable = store.read_view().await.unwrap().reboots.entries[&0].mod_revision;
     assert!(store.remove_unreadable(EntryId::reboot(0), readable, &who(), None).await.is_err());
     assert!(stored_keys().contains(&key(0)));
@@ -219,10 +219,10 @@ async fn i5_an_unreadable_entry_is_removed_only_in_the_shown_revision() {
     store.remove_unreadable(id, shown.revision, &who(), Some("INC-5")).await.unwrap();
     assert!(!stored_keys().contains(&key(9)) && stored_keys().contains(&key(0)));
     let audit = etcd.ctl(&["get", "--prefix", "/cke/cketerm/audit/", "--print-value-only"]);
-    for said in ["reboot remove unreadable", "reboots/9", "INC-5", "it begins with garbage"] {
-        assert!(audit.contains(said), "{said}: {audit}");
+    for expected in ["reboot remove unreadable", "reboots/9", "INC-5", "it begins with garbage"] {
+        assert!(audit.contains(expected), "{expected}: {audit}");
     }
-    // under the key of another entry: also unreadable, and a cancel would not remove it
+    // an entry under the wrong key is also unreadable, and a cancel would not remove it
     etcd.ctl(&["put", &key(10), ENTRY]);
     assert!(store.unreadable(EntryId::reboot(10)).await.unwrap().unwrap().why.contains("but its key has 10"));
 }
@@ -233,7 +233,7 @@ async fn i27_cancel_all_cancels_every_entry_despite_concurrent_writes() {
     let store = etcd.store().await;
     store.add_reboots(&addresses(300), &request(), &none()).await.unwrap();
     etcd.ctl(&["put", "/cke/reboots/data/00000000000000ff", "not JSON"]);
-    // another program keeps rewriting some entries, as CKE does, but respects their present values
+    // another program keeps rewriting some entries, as CKE does, but compares their current values first
     let (busy, keys) = (etcd.store().await, store.keys().clone());
     let writer = tokio::spawn(async move {
         for round in 0..200_u64 {
@@ -248,7 +248,7 @@ async fn i27_cancel_all_cancels_every_entry_despite_concurrent_writes() {
     });
     let cancelled = store.cancel_all_reboots(&who(), None).await.unwrap();
     writer.await.unwrap();
-    assert_eq!(cancelled.len(), 299, "all but the broken one");
+    assert_eq!(cancelled.len(), 299, "all entries except the unreadable one must be cancelled");
     let all = etcd.ctl(&["get", "--prefix", "--print-value-only", "/cke/reboots/data/"]);
     assert_eq!((all.matches("\"cancelled\"").count(), all.matches("not JSON").count()), (299, 1));
     assert_eq!(store.cancel_all_reboots(&who(), None).await, Ok(vec![]));
@@ -293,7 +293,7 @@ async fn switches_use_ckeclis_values_and_unknown_values_count_as_enabled() {
         for (enabled, bytes) in [(false, "true"), (false, "true"), (true, "false")] {
             let turned = store.set_switch(name, enabled, &who(), None).await.unwrap();
             assert_eq!(etcd.value(key), bytes);
-            // the replaced value is that of the previous write, in the same transaction
+            // `before` is the value of the previous write, read in the same transaction
             assert_eq!(turned.before, Some(last));
             last = Switch { raw: Some(bytes.to_owned()), mod_revision: turned.revision };
             assert_eq!(store.switch(name).await.unwrap().enabled(), enabled);
@@ -360,7 +360,7 @@ async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
         store.outdated(&folder, 5, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
         5
     );
-    // the history's keys contain no time: two queues, the younger record first in the order of keys
+    // keys of the history contain no time: here the newer record sorts before the older one
     let folder = store.keys().history_prefix();
     let ending = |at: &str| {
         format!(r#"{{"entry":"repairs/0","address":"10.0.0.1","outcome":"booted","at":"{at}","last":{{}}}}"#)
@@ -381,6 +381,6 @@ async fn records_sort_by_time_and_those_beyond_the_limit_are_listed() {
     assert_eq!(
         store.outdated(&folder, 9, jiff::Timestamp::now(), &mut FolderCursor::default()).await.unwrap().len(),
         3,
-        "a broken one keeps its place"
+        "unreadable records must not be deleted by age"
     );
 }

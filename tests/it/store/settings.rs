@@ -35,8 +35,8 @@ async fn the_first_policy_campaigns_only_without_traces_of_cke() {
         assert_eq!(stored.get().unwrap().engine, choice, "{trace:?}");
         let view = store.read_view().await.unwrap();
         let (schema, policy) = (view.schema.unwrap(), view.policy.unwrap());
-        assert_eq!(schema.mod_revision, policy.mod_revision, "one transaction");
-        // decided once
+        assert_eq!(schema.mod_revision, policy.mod_revision, "schema and policy must be written in one transaction");
+        // the choice is made only once
         etcd.ctl(&["put", "/cke/records", "4"]);
         assert_eq!(store.ensure_schema(&who()).await, Ok(2));
         assert_eq!(store.policy().await.unwrap().unwrap().mod_revision, policy.mod_revision);

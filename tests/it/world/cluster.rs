@@ -91,7 +91,7 @@ impl World {
     pub fn add_nodes(&self, machines: &[Machine]) {
         for m in machines {
             if let Backend::Sandbox(served) = &self.backend {
-                // their kubelets register the Nodes
+                // the sandbox's kubelets register the Nodes
                 served.add_machine(m);
                 continue;
             }
@@ -194,7 +194,7 @@ impl World {
         self.run(&["constraints", "set", "control-plane-count", &control_planes]);
         self.run(&["cluster", "set", &file.display().to_string()]);
         self.run(&["policy", "set", "settle_seconds", "5", "--for-handover"]);
-        // these control planes have no etcd behind them, so the operator is responsible for its quorum
+        // these control planes run no etcd, so cketerm must not check its members
         self.run(&["policy", "set", "etcd_members", "none", "--for-handover"]);
         let probe = match &self.backend {
             Backend::Real(..) => format!("{}/readyz?of={{address}}", self.api),
@@ -250,7 +250,7 @@ impl World {
             }
             if began.elapsed().as_secs() >= seconds {
                 let why = super::program::cketerm(&self.config(), &["rq", "why", &index.to_string(), "-o", "json"]);
-                panic!("waited {seconds} s in vain: {what}\n{}{}", why.stdout, why.stderr);
+                panic!("timed out after {seconds} s: {what}\n{}{}", why.stdout, why.stderr);
             }
             std::thread::sleep(std::time::Duration::from_millis(100));
         }

@@ -32,7 +32,7 @@ pub fn changes(etcd: &str, prefix: &str) -> Vec<Change> {
 pub fn value(etcd: &str, key: &str) -> Option<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let mut client = Client::connect([etcd], None).await.expect("etcd");
+        let mut client = Client::connect([etcd], None).await.expect("etcd is reachable");
         let got = client.get(key, None).await.expect("a read");
         got.kvs().first().map(|kv| String::from_utf8_lossy(kv.value()).into_owned())
     })
@@ -42,22 +42,23 @@ pub fn value(etcd: &str, key: &str) -> Option<String> {
 pub fn put(etcd: &str, key: &str, value: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let mut client = Client::connect([etcd], None).await.expect("etcd");
+        let mut client = Client::connect([etcd], None).await.expect("etcd is reachable");
         client.put(key, value, None).await.expect("a write");
     });
 }
 
 async fn read(etcd: &str, prefix: &str) -> Vec<Change> {
-    let mut client = Client::connect([etcd], None).await.expect("etcd");
-    // a write of the test, so that the watch has a last event at which to stop
+    let mut client = Client::connect([etcd], None).await.expect("etcd is reachable");
+    // a write that marks the last event for the watch
     let end_marker = format!("{prefix}~end");
     let last = client.put(end_marker.as_str(), "", None).await.expect("a write").header().expect("a header").revision();
     let options = WatchOptions::new().with_prefix().with_start_revision(1);
     let mut stream = client.watch(prefix, Some(options)).await.expect("a watch");
     let mut all = Vec::new();
     loop {
-        let answer = tokio::time::timeout(Duration::from_secs(20), stream.message()).await.expect("history in time");
-        let answer = answer.expect("a watch").expect("more to come");
+        let answer =
+            tokio::time::timeout(Duration::from_secs(20), stream.message()).await.expect("the history arrives in time");
+        let answer = answer.expect("the watch works").expect("the watch continues");
         for event in answer.events() {
             let kv = event.kv().expect("a key");
             let (key, revision) = (String::from_utf8_lossy(kv.key()).into_owned(), kv.mod_revision());

@@ -35,7 +35,7 @@ pub fn command() -> Command {
 
 /// Runs one command.
 pub fn cketerm(config: &Path, args: &[&str]) -> RunOutput {
-    let out = command().arg("--config").arg(config).args(args).stdin(Stdio::null()).output().expect("it starts");
+    let out = command().arg("--config").arg(config).args(args).stdin(Stdio::null()).output().expect("cketerm starts");
     RunOutput {
         code: out.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
@@ -48,7 +48,7 @@ pub fn config(dir: &Path, name: &str, etcd: &str, kubeconfig: Option<&Path>, ttl
     let path = dir.join(name);
     let kubernetes =
         kubeconfig.map_or_else(String::new, |k| format!("kubernetes: {{kubeconfig: \"{}\"}}\n", k.display()));
-    // one host's directory, for all daemons of a test
+    // all daemons of a test share one state directory, as on one host
     let engine = format!("engine: {{lease_ttl_seconds: {ttl}, state_directory: \"{}/state\"}}\n", dir.display());
     let text = format!("etcd: {{endpoints: [\"{etcd}\"]}}\n{kubernetes}{engine}");
     // an unchanged file is not rewritten, because a daemon may be reading it
@@ -137,7 +137,7 @@ impl Daemon {
 
     /// Waits until it is ready; returns the body of the page.
     pub fn ready(&self) -> String {
-        wait_for(&format!("/readyz; see {}", self.log.display()), 30, || {
+        wait_for(&format!("/readyz answers 200; see {}", self.log.display()), 30, || {
             let (code, body) = self.page("/readyz");
             (code == 200).then_some(body)
         })

@@ -55,17 +55,17 @@ impl Recorder {
 
     /// Returns the record so far. The test adds its own knowledge.
     pub fn finish(self, world: &World) -> Record {
-        std::thread::sleep(Duration::from_secs(1)); // by then the last writes have arrived
+        std::thread::sleep(Duration::from_secs(1)); // wait until the last writes have arrived
         let end = Timestamp::now();
         self.stop.store(true, Ordering::Relaxed);
         let power = power(world);
-        let mut keys = self.keys.join().expect("the keys");
+        let mut keys = self.keys.join().expect("the watch of keys ends");
         for key in &mut keys {
             key.key = key.key.trim_start_matches("/cke/").to_owned();
         }
         backdate(&mut keys, &power);
-        let mut objects = self.objects.join().expect("the objects");
-        // both are in one etcd: a change of an earlier revision was no later than one of a later revision
+        let mut objects = self.objects.join().expect("the watch of objects ends");
+        // both are in one etcd, so a change with a smaller revision is not newer
         for object in &mut objects {
             let later = keys.get(keys.partition_point(|k| k.revision <= object.revision));
             object.at = later.map_or(object.at, |key| object.at.min(key.at));
@@ -111,7 +111,7 @@ fn backdate(keys: &mut [KeyChange], power: &[Power]) {
     for key in keys.iter() {
         let Some(value) = key.value.as_deref().and_then(|v| serde_json::from_slice::<Value>(v).ok()) else { continue };
         let proof = if key.key.starts_with("cketerm/audit/") {
-            // of several tries the last one
+            // for several attempts, use the last one
             let at = value["last"].as_str().or(value["at"].as_str());
             at.and_then(|at| at.parse().ok()).map(|at: Timestamp| at.max(key.at - WATCH_DELAY))
         } else if key.key.starts_with("cketerm/attempts/") {
@@ -125,7 +125,7 @@ fn backdate(keys: &mut [KeyChange], power: &[Power]) {
             *first = at.min(*first);
         }
     }
-    // a change before it in etcd was no later
+    // an earlier change in etcd cannot have a later time
     let mut next = Timestamp::MAX;
     for key in keys.iter_mut().rev() {
         let at = earlier.get(&key.revision).copied().unwrap_or(key.at);

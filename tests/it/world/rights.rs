@@ -12,7 +12,7 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 fn documented() -> Vec<Value> {
     let text = include_str!("../../../docs/rbac.yaml");
     let documents = serde_yaml::Deserializer::from_str(text);
-    documents.map(|d| serde::Deserialize::deserialize(d).expect("docs/rbac.yaml")).collect()
+    documents.map(|d| serde::Deserialize::deserialize(d).expect("docs/rbac.yaml is valid YAML")).collect()
 }
 
 impl World {
@@ -27,7 +27,7 @@ impl World {
                 Some("ClusterRole") => (RBAC.to_owned(), "cluster"),
                 _ => (format!("{RBAC}/namespaces/default"), ""),
             };
-            // another test of this world may have created it already
+            // another test in this world may have created it already
             let (code, message) = self.call("POST", &format!("{base_path}/{kind}roles"), Some(role));
             assert!(code == 201 || code == 409, "{name}: {code} {message}");
             let binding = json!({

@@ -46,7 +46,7 @@ impl Served {
         let mut child =
             serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().expect("the sandbox starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+        BufReader::new(child.stdout.take().expect("a pipe from stdout")).read_line(&mut line).expect("a line");
         let facts: Value = serde_json::from_str(&line)
             .unwrap_or_else(|e| panic!("{e}: {line:?}; see {}", dir.join("sandbox.log").display()));
         let machines = facts["machines"].as_str().expect("the machines").to_owned();
@@ -146,7 +146,7 @@ pub fn http(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> (u
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let mut stream = TcpStream::connect(host)?;
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-        // 1.0: the answer ends with the connection
+        // HTTP/1.0: the answer ends with the connection
         let more = headers.iter().map(|(name, value)| [name, ": ", value, "\r\n"].concat()).collect::<String>();
         let head = format!("{method} /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n{more}", body.len());
         stream.write_all(format!("{head}\r\n{body}").as_bytes())?;

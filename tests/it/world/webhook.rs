@@ -89,7 +89,7 @@ impl Webhook {
                     "resources": ["pods/eviction"], "scope": "Namespaced"}]}]});
         let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
         world.ok("POST", path, Some(&configuration));
-        wait_for("the API server asks the webhook", 30, || {
+        wait_for("the API server calls the webhook", 30, || {
             let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": probe},
                 "deleteOptions": {"dryRun": ["All"]}});
             world.call("POST", &format!("/api/v1/namespaces/default/pods/{probe}/eviction"), Some(&eviction));
@@ -126,7 +126,7 @@ impl Webhook {
             };
             let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: ");
             let text = format!("{head}{}\r\n\r\n{answer}", answer.len());
-            // the client may have given up
+            // the client may have closed the connection
             if stream.get_mut().write_all(text.as_bytes()).is_err() || stream.get_mut().flush().is_err() {
                 return;
             }

@@ -220,7 +220,7 @@ impl Site {
         }
         let mut all = self.stored();
         for (key, value) in &mut all {
-            // without these no command does anything
+            // these keys must stay valid, because no command works without them
             if ["cketerm/schema", "cketerm/identity"].iter().any(|whole| key.ends_with(whole)) {
                 continue;
             }
@@ -336,7 +336,7 @@ impl Site {
         let mut least: Vec<String> = path.split(' ').map(str::to_owned).collect();
         let own = leaf.get_arguments().filter(|a| !a.is_global_set() && a.get_id() != "help");
         for arg in own {
-            // positional arguments are given too, for commands that require one of several
+            // also pass positional arguments: some commands require one of several
             if !(arg.is_required_set() || arg.is_positional()) {
                 continue;
             }

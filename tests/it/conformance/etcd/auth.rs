@@ -106,7 +106,7 @@ async fn without_authentication(target: Arc<Target>) -> Value {
 async fn with_authentication(target: Arc<Target>) -> Value {
     let mut t = Session::new(&target, "auth").await;
     t.fill(&[("cke/a", "1"), ("ro/a", "1"), ("wo/a", "1"), ("other", "1")]).await;
-    t.client.user_add("root", "r00t", None).await.expect("root");
+    t.client.user_add("root", "r00t", None).await.expect("root is added");
     let answer = t.client.auth_enable().await;
     t.note_outcome("enabled while root has no role", answer);
     let answer = t.client.role_add("root").await;
@@ -124,7 +124,7 @@ async fn with_authentication(target: Arc<Target>) -> Value {
     let answer = t.client.auth_enable().await;
     t.note_outcome("enabled", answer);
 
-    // No user.
+    // Requests without a user name.
     let answer = t.client.get(t.k("cke/a"), None).await;
     t.note_outcome("a read without a name", answer);
     let answer = t.client.put(t.k("cke/a"), "2", None).await;
@@ -140,11 +140,15 @@ async fn with_authentication(target: Arc<Target>) -> Value {
         t.note_outcome(&format!("{name} with {password:?}"), answer);
     }
 
-    // A user with a role.
+    // Requests of a user with a role.
     let nobody = t.client.clone();
     let connect = |name: &'static str, password: &'static str| {
         let etcd = target.etcd.clone();
-        async move { Client::connect([etcd], Some(ConnectOptions::new().with_user(name, password))).await.expect("let in") }
+        async move {
+            Client::connect([etcd], Some(ConnectOptions::new().with_user(name, password)))
+                .await
+                .expect("the user is authenticated")
+        }
     };
     t.client = connect("cke", "secret").await;
     for key in ["cke/a", "ro/a", "wo/a", "other"] {
@@ -195,7 +199,7 @@ async fn with_authentication(target: Arc<Target>) -> Value {
 
     // Changes by root take effect at once.
     let mut root = connect("root", "r00t").await;
-    root.put(t.k("other"), "root", None).await.expect("root may");
+    root.put(t.k("other"), "root", None).await.expect("root may write");
     let denied = RoleRevokePermissionOptions::new().with_range_end(t.k("ro0"));
     root.role_revoke_permission("cke", t.k("ro/"), Some(denied)).await.expect("revoked");
     t.client = connect("cke", "secret").await;

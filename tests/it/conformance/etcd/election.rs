@@ -45,7 +45,7 @@ async fn by_the_recipe(target: Arc<Target>) -> Value {
     let from = t.base + 3;
     let mut stream = t.watch("leader/51", Some(WatchOptions::new().with_start_revision(from))).await;
     t.note_message(&mut stream).await;
-    // It resigns: the key is deleted only if it is still the one that it wrote.
+    // The leader resigns: it deletes the key only if it is still the one that it wrote.
     let ours = t.base + 1;
     let txn = Txn::new()
         .when([Compare::create_revision(t.k("leader/51"), CompareOp::Equal, ours)])

@@ -28,8 +28,8 @@ impl Session {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("etcdctl starts");
         let text = input.replace('@', &self.prefix);
-        child.stdin.take().expect("an input").write_all(text.as_bytes()).expect("it reads");
-        let out = child.wait_with_output().expect("it ends");
+        child.stdin.take().expect("a pipe to stdin").write_all(text.as_bytes()).expect("etcdctl reads its input");
+        let out = child.wait_with_output().expect("etcdctl exits");
         let printed = String::from_utf8_lossy(&out.stdout).replace(&target.etcd, "<etcd>");
         let lines: Vec<String> = printed.lines().map(|l| self.plain(l)).collect();
         self.note(&args.join(" "), json!({"code": out.status.code(), "out": lines}));
@@ -115,10 +115,10 @@ async fn a_watch_of_the_past(target: Arc<Target>) -> Value {
     ]);
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().expect("etcdctl starts");
-    let output = tokio::io::BufReader::new(child.stdout.take().expect("an output"));
+    let output = tokio::io::BufReader::new(child.stdout.take().expect("a pipe from stdout"));
     let mut lines = tokio::io::AsyncBufReadExt::lines(output);
     let mut printed = Vec::new();
-    // three puts of three or five lines, a deletion of five
+    // a put prints three lines, or five with a previous value; a deletion prints five
     while printed.len() < 15 {
         let line = tokio::time::timeout(std::time::Duration::from_secs(10), lines.next_line()).await;
         let Ok(Ok(Some(line))) = line else { break };

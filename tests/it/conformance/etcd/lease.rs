@@ -26,8 +26,8 @@ impl Session {
         let answer = self.client.lease_time_to_live(id, Some(LeaseTimeToLiveOptions::new().with_keys())).await;
         let answer = self.result(answer, |t, a| {
             let mut keys: Vec<String> = a.keys().iter().map(|k| t.plain(&String::from_utf8_lossy(k))).collect();
-            keys.sort(); // Go's maps have no order
-            // the time that has passed already depends on the machine
+            keys.sort(); // etcd returns them unordered
+            // the exact remaining time depends on the speed of the machine
             let about = (0..=3).contains(&(a.granted_ttl() - a.ttl()));
             let remaining = if about { json!("nearly all") } else { json!(a.ttl()) };
             json!({"id": a.id(), "left": remaining, "granted": a.granted_ttl(), "keys": keys})
@@ -105,7 +105,7 @@ async fn kept_alive(target: Arc<Target>) -> Value {
     let (mut keeper, mut answers) = t.client.lease_keep_alive(5020).await.expect("a stream");
     for _ in 0..2 {
         keeper.keep_alive().await.expect("sent");
-        let answer = answers.message().await.expect("an answer").expect("one");
+        let answer = answers.message().await.expect("the stream works").expect("an answer");
         t.note("kept", json!({"id": answer.id(), "ttl": answer.ttl()}));
     }
     t.revoke(5020).await;
@@ -222,7 +222,7 @@ async fn kept_until_it_is_not(target: Arc<Target>) -> Value {
     for _ in 0..4 {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         keeper.keep_alive().await.expect("sent");
-        let answer = answers.message().await.expect("an answer").expect("one");
+        let answer = answers.message().await.expect("the stream works").expect("an answer");
         t.note("kept", json!(answer.ttl()));
     }
     t.all().await;

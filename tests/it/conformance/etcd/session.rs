@@ -26,7 +26,7 @@ pub struct Session {
 impl Session {
     /// Begins a conversation.
     pub async fn new(target: &Target, case: &str) -> Self {
-        let mut client = Client::connect([&target.etcd], None).await.expect("etcd");
+        let mut client = Client::connect([&target.etcd], None).await.expect("etcd is reachable");
         let base = client.get("\0", None).await.expect("a read").header().expect("a header").revision();
         Self { client, prefix: format!("/{case}/"), base, log: Vec::new() }
     }

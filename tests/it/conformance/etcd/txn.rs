@@ -274,7 +274,7 @@ async fn enqueue(target: Arc<Target>) -> Value {
     let mut t = Session::new(&target, "enqueue").await;
     let (index, mut seen) = (t.k("write-index"), 0);
     for attempt in 0..4 {
-        // The third one decides from the state before the second.
+        // The third transaction compares with the state before the second.
         let txn = Txn::new()
             .when([Compare::mod_revision(index.clone(), CompareOp::Equal, seen)])
             .and_then([put(t.k(&format!("data/{attempt:016x}")), "{}"), put(index.clone(), &(attempt + 1).to_string())])

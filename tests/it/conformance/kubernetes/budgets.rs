@@ -81,7 +81,7 @@ async fn a_budget_over_a_drain(target: Arc<Target>) -> Value {
     let both: Vec<String> = names(&before).into_iter().collect();
     let codes = [k.evict(&both[0]).await, k.evict(&both[1]).await];
     k.note("the first and the second", &json!(codes));
-    // There is no room: the new pod waits, and the budget stays exhausted.
+    // No node has room for the new pod: it stays pending, and the budget stays exhausted.
     k.object_until("spent", &path, NUMBERS, |b| {
         b["status"]["disruptionsAllowed"] == 0 && b["status"]["currentHealthy"] == 1
     })
@@ -154,7 +154,7 @@ async fn finished_pods_in_a_budget(target: Arc<Target>) -> Value {
 
 async fn unready_pods_in_a_budget(target: Arc<Target>) -> Value {
     let mut k = Session::new(target).await;
-    // Without a machine and a kubelet a manually written status stays.
+    // Without a kubelet, a status that was written manually stays.
     for name in ["p", "q", "r"] {
         k.bare(name, "nowhere").await;
         let ready = if name == "r" { "False" } else { "True" };

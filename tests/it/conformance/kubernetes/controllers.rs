@@ -71,7 +71,7 @@ impl Session {
             let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
             self.post(&format!("{PODS}/{}/binding", name.as_str().unwrap_or_default()), binding).await;
-            break; // the next look counts it
+            break; // the next poll counts the pod
         }
         list
     }

@@ -40,8 +40,8 @@ impl Session {
     async fn kubectl_with(&mut self, args: &[&str], input: &Value) {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().expect("kubectl starts");
         let text = input.to_string().replace('@', &self.ns);
-        child.stdin.take().expect("an input").write_all(text.as_bytes()).await.expect("it reads");
-        let out = child.wait_with_output().await.expect("it ends");
+        child.stdin.take().expect("a pipe to stdin").write_all(text.as_bytes()).await.expect("kubectl reads its input");
+        let out = child.wait_with_output().await.expect("kubectl exits");
         self.ran(&args.join(" "), &out);
     }
 
@@ -310,7 +310,7 @@ async fn get_and_watch(target: Arc<Target>) -> Value {
     let mut k = Session::new(target).await;
     let node = k.node("n").await;
     let mut child = k.command(&["get", "nodes", "-l", "case=@", "-w"]).spawn().expect("kubectl starts");
-    let mut lines = BufReader::new(child.stdout.take().expect("an output")).lines();
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe from stdout")).lines();
     let mut printed = Vec::new();
     for cordon in [true, false, true] {
         while let Ok(Ok(Some(line))) = tokio::time::timeout(std::time::Duration::from_secs(10), lines.next_line()).await

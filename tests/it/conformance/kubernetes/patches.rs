@@ -111,7 +111,7 @@ async fn json_that_fails(target: Arc<Target>) -> Value {
         ("no list", json!({"op": "test"})),
     ] {
         let answer = k.call("PATCH", &path, &body, JSON).await;
-        // the message is that of a Go library
+        // this message comes from a Go library, so it is not compared
         let seen = json!({"code": answer.code, "reason": answer.body["reason"]});
         k.note(what, &seen);
     }

@@ -61,7 +61,7 @@ impl Session {
         let session = Self { target, client, ns, max_polls: 200, aliases: Vec::new(), log: Vec::new() };
         let made =
             session.post("/api/v1/namespaces", json!({"metadata": {"name": "@", "labels": {"team": "a"}}})).await;
-        assert_eq!(made.code, 201, "a namespace: {}", made.body);
+        assert_eq!(made.code, 201, "the namespace must be created: {}", made.body);
         session
     }
 
