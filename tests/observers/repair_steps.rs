@@ -127,7 +127,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         let Some(this) = first.value.as_ref() else { continue };
         if let Some(what) = premature_reason(view, index, n, first.revision, this) {
             found.push(Breach { code: "I25", at: first.at, what: format!("attempt {n} of repairs/{index}: {what}") });
-            // a step that succeeded is over, whatever its health check reports
+            // a step that succeeded is finished, whatever its health check reports
             if !this.success && what.ends_with("had succeeded") {
                 let what = format!("attempt {n} of repairs/{index} begins step {:?} again: {what}", this.step);
                 found.push(Breach { code: "I41", at: first.at, what });
