@@ -108,10 +108,7 @@ mod tests {
     fn a_resigning_leader_accepts_orders_only_for_entries_in_progress() {
         let leaves = led(LeaderKind::Yielding, "cketerm on a finishes its work and resigns for CKE on b");
         assert_eq!(refusal(OperatorCommand::Retry, &leaves, true, false), None);
-        assert!(
-            refusal(OperatorCommand::Force, &leaves, false, false).is_some(),
-            "one that is queued is not started any more"
-        );
+        assert!(refusal(OperatorCommand::Force, &leaves, false, false).is_some(), "a queued entry no longer starts");
         assert!(refusal(OperatorCommand::Hold, &leaves, true, false).is_some());
     }
 }

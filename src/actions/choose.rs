@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(matching_addresses(&cluster, &none, &role(name)).unwrap(), ["10.0.0.2"], "{name}");
         }
         assert_eq!(matching_addresses(&cluster, &none, &role("ss")).unwrap(), ["10.0.0.3"]);
-        // on a site with workers of this role, the label wins over the API servers
+        // on a site with workers of this role, the label takes precedence over the API servers
         let label = ("cke.cybozu.com/role".to_owned(), "api".to_owned());
         cluster.nodes[2].labels = Some([label].into());
         assert_eq!(matching_addresses(&cluster, &none, &role("api")).unwrap(), ["10.0.0.3"]);

@@ -337,7 +337,7 @@ mod tests {
         assert!(waiting(&twice)[0].1.contains("given twice"), "{twice:?}");
         let queued = planned(fixture(&[(4, 3)], |_, _, _| {}), &["10.0.0.3"]);
         assert_eq!(waiting(&queued).len(), 1, "{queued:?}");
-        assert!(waiting(&queued)[0].1.contains('4'), "it names the entry before: {queued:?}");
+        assert!(waiting(&queued)[0].1.contains('4'), "the earlier entry is named: {queued:?}");
     }
 
     #[test]

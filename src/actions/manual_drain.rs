@@ -307,7 +307,7 @@ mod tests {
             decide(&input.snap, now).effects.into_iter().map(|p| p.effect.as_str()).collect::<Vec<_>>()
         };
         assert_eq!(planned_effects(true, 999.0), ["previewing"]);
-        assert!(planned_effects(false, 0.0).is_empty(), "not read yet");
-        assert!(planned_effects(true, 985.0).is_empty(), "silent for 15 s");
+        assert!(planned_effects(false, 0.0).is_empty(), "etcd has not been read yet");
+        assert!(planned_effects(true, 985.0).is_empty(), "etcd has been silent for 15 s");
     }
 }

@@ -256,7 +256,7 @@ mod tests {
             (NIGHTS, Some("2026-11-21T12:00:00Z"), "not before 2026-11-23T02:00:00Z (freeze, window)"),
             (NIGHTS, Some("2026-11-23T03:00:00Z"), "not before 2026-11-23T03:00:00Z (freeze)"),
             ("allow: ['* 10 * * *']", None, "now"),
-            // within the margin of the window's end, and an opening that is shorter than the margin
+            // within the margin before the window's end, and a window that is shorter than the margin
             ("allow: ['0-2 10 * * *', '* 12 * * *']", None, "not before 2026-11-21T12:00:00Z (window)"),
             ("allow: ['* 1 * * *']\ndeny: ['* * * * *']", None, "not at all: the window never opens for long enough"),
             ("allow: ['* 1 * * *']\nqueues: [repair]", None, "now"),
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(described(&start(&unread, false, &[])), "not while the policy cannot be read");
         let mut cke_led = store.clone();
         cke_led.engines.clear();
-        assert_eq!(described(&start(&cke_led, false, &[])), "now", "CKE keeps neither to freezes nor to windows");
+        assert_eq!(described(&start(&cke_led, false, &[])), "now", "CKE respects neither freezes nor windows");
         let mut disabled = store.clone();
         disabled.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 1 };
         assert_eq!(described(&start(&disabled, true, &[])), "not while the queue is disabled");
@@ -301,7 +301,7 @@ mod tests {
             assert_eq!(described(&start(&store, false, &addresses)), expected, "{addresses:?}");
         }
         let both = start(&store, false, &["10.0.0.1", "10.0.0.2"]);
-        assert_eq!(both.end(SignedDuration::from_mins(5)), None, "no one end for machines with different windows");
+        assert_eq!(both.end(SignedDuration::from_mins(5)), None, "machines with different windows have no common end");
     }
 
     #[test]

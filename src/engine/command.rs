@@ -378,7 +378,7 @@ mod tests {
         assert!(matches!(answer(Ended::Exit(0), "TRUE"), CheckAnswer::No(_)));
         assert_eq!(answer(Ended::Exit(1), "true"), CheckAnswer::Failed { code: 1, output: "true".to_owned() });
         assert_eq!(answer(Ended::TimedOut(3), ""), CheckAnswer::TimedOut(3));
-        // Neither a no nor a failed try.
+        // Neither a negative answer nor a failed check.
         for end in [Ended::Exit(127), Ended::Exit(126), Ended::Signal(11), Ended::NotStarted("x".to_owned())] {
             assert!(matches!(answer(end, "true"), CheckAnswer::Unavailable(_)));
         }
@@ -402,7 +402,10 @@ mod tests {
         spawner.try_again().await;
         for _ in 0..MAX_START_FAILURES {
             assert_eq!(spawner.unable(), None);
-            assert!(matches!(spawner.run(&line).await.0, Ended::Withheld(_)), "it is no try of the command");
+            assert!(
+                matches!(spawner.run(&line).await.0, Ended::Withheld(_)),
+                "a failed start does not count as a try of the command"
+            );
         }
         assert!(spawner.unable().is_some_and(|why| why.contains("helper")));
         spawner.try_again().await;

@@ -218,7 +218,7 @@ mod tests {
         }
         assert_eq!(series_table.add(&event("a"), 60.0, 19), EventWrite::Again(name("10"), 61));
         assert_eq!(series_table.add(&event("a"), 61.0, 20), EventWrite::Counted);
-        // Long afterwards, it is a new event.
+        // After a long time, it is a new event.
         assert_eq!(series_table.add(&event("a"), 61.0 + SERIES, 32), EventWrite::New(name("20")));
         series_table.forget(&event("a"));
         assert_eq!(series_table.add(&event("a"), 3000.0, 33), EventWrite::New(name("21")));

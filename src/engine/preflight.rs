@@ -197,7 +197,7 @@ mod tests {
                 if let Some(super::super::snapshot::BmcRefusal::Fault(why)) = here {
                     assert!(!message.is_empty() && why.contains(message), "{file}: {why}");
                     let power = clients.inventory().unwrap().find(address, &clients).unwrap_err().to_string();
-                    assert_eq!(why, power, "as the power command says it");
+                    assert_eq!(why, power, "the power command gives the same reason");
                 }
             }
             assert_eq!(access.lacks_networks(), !refused.is_empty(), "{file}");
@@ -220,9 +220,9 @@ mod tests {
         let set = at(103, "2026-01-01T00:40:08Z");
         let fault = clock_was_set(&kube(0.3), set).unwrap();
         assert!(fault.to_string().contains("jumped by 1805 s"), "{fault}");
-        assert_eq!(clock_was_set(&kube(-1805.0), set), None, "preflight names what is known");
-        assert_eq!(clock_was_set(&KubeView::default(), set), None, "nothing to compare with");
-        // Corrected by less than the allowed difference, in the right direction.
+        assert_eq!(clock_was_set(&kube(-1805.0), set), None, "preflight reports a known offset");
+        assert_eq!(clock_was_set(&KubeView::default(), set), None, "there is no offset to compare with");
+        // The clock was corrected by less than the allowed difference, in the right direction.
         assert_eq!(clock_was_set(&kube(4.5), at(103, "2026-01-01T00:10:07Z")), None);
     }
 }

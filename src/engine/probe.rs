@@ -221,7 +221,7 @@ mod tests {
             assert!(not_known(status, None).contains("grant"), "{}", not_known(status, None));
         }
         assert!(not_known(302, None).contains("redirect"));
-        assert_eq!(judge(200, Some(lacks)), ProbeAnswer::Alive, "anybody may ask: the answer counts");
+        assert_eq!(judge(200, Some(lacks)), ProbeAnswer::Alive, "anonymous requests are allowed, so the answer counts");
         assert_eq!(judge(503, None), ProbeAnswer::Bad("503".to_owned()));
         assert_eq!(judge(404, None), ProbeAnswer::Bad("404".to_owned()));
     }

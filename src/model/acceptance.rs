@@ -412,13 +412,13 @@ mod tests {
     fn docs_beside_cke_md_contains_the_table() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/beside-cke.md");
         let text = std::fs::read_to_string(file).expect("docs/beside-cke.md");
-        let (before, rest) = text.split_once("<!-- table: begin -->\n").expect("a beginning");
-        let (written, after) = rest.split_once("<!-- table: end -->").expect("an end");
+        let (before, rest) = text.split_once("<!-- table: begin -->\n").expect("the document has a begin mark");
+        let (written, after) = rest.split_once("<!-- table: end -->").expect("the document has an end mark");
         if std::env::var_os("UPDATE_DOCS").is_some() {
             let new = format!("{before}<!-- table: begin -->\n{}<!-- table: end -->{after}", markdown());
             std::fs::write(file, new).expect("docs/beside-cke.md is written");
             return;
         }
-        assert!(written == markdown(), "docs/beside-cke.md has drifted: `make docs` writes it anew");
+        assert!(written == markdown(), "docs/beside-cke.md is out of date: run `make docs`");
     }
 }

@@ -283,6 +283,6 @@ mod tests {
         let smaller = large.without_outputs("1 operations and 9000 bytes").unwrap();
         assert_eq!((&smaller.end, smaller.at, smaller.stdout.as_str()), (&large.end, large.at, ""));
         assert_eq!(smaller.stderr, "outputs omitted: 1 operations and 9000 bytes");
-        assert_eq!(smaller.without_outputs("1 operations and 9000 bytes"), None, "there is nothing left to leave out");
+        assert_eq!(smaller.without_outputs("1 operations and 9000 bytes"), None, "no output is left to omit");
     }
 }

@@ -43,7 +43,7 @@ mod tests {
     /// Names of the program's reasons, from serde's error message.
     fn reasons() -> Vec<String> {
         let error = serde_json::from_str::<Reason>(r#"{"reason":"no such"}"#).unwrap_err().to_string();
-        let known = error.split("expected one of ").nth(1).expect("serde names what it knows");
+        let known = error.split("expected one of ").nth(1).expect("serde lists the known names");
         known
             .split(['`', ',', ' '])
             .filter(|w| w.chars().next().is_some_and(char::is_uppercase))
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(known, documented);
         for section in sections() {
             for word in ["Means", "Check", "Helps"] {
-                assert!(section.part(word).len() >= 5, "{} says nothing under {word}", section.name);
+                assert!(section.part(word).len() >= 5, "{} has no text under {word}", section.name);
             }
         }
     }
@@ -69,6 +69,6 @@ mod tests {
     fn every_reason_is_listed_in_reasons_md() {
         let table = include_str!("../../docs/reasons.md");
         let missing: Vec<String> = reasons().into_iter().filter(|r| !table.contains(&format!("`{r}`"))).collect();
-        assert!(missing.is_empty(), "docs/reasons.md does not have {missing:?}");
+        assert!(missing.is_empty(), "docs/reasons.md lacks {missing:?}");
     }
 }

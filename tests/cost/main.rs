@@ -63,16 +63,16 @@ fn every_case_once() {
 /// Thousands of instructions of each case; `None` without valgrind.
 fn instructions() -> Option<Vec<Figures>> {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        eprintln!("SKIP: no valgrind here (apt-get install valgrind): INSTRUCTIONS ARE COUNTED BY NOBODY");
+        eprintln!("SKIP: valgrind is not installed (apt-get install valgrind): INSTRUCTIONS ARE NOT COUNTED");
         return None;
     }
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("out");
     let of = |option: &str| format!("--{option}=cost::counted_by_callgrind");
     let run = Command::new("valgrind")
         .args(["--tool=callgrind", &of("toggle-collect"), &of("dump-after")])
         .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(std::env::current_exe().expect("this program"))
+        .arg(std::env::current_exe().expect("the path of this program"))
         .args(["--exact", "every_case_once", "--ignored", "--test-threads", "1"])
         .output()
         .expect("valgrind runs");
@@ -82,7 +82,11 @@ fn instructions() -> Option<Vec<Figures>> {
     let totals =
         texts.filter_map(|text| text.lines().find_map(|l| l.strip_prefix("totals:")?.trim().parse::<u64>().ok()));
     let totals: Vec<u64> = totals.filter(|n| *n > 0).map(|n| n / 1000).collect();
-    assert_eq!(totals.len(), CASES.len() * SIZES.len(), "valgrind told all of them apart: {totals:?}");
+    assert_eq!(
+        totals.len(),
+        CASES.len() * SIZES.len(),
+        "valgrind reports one total for each case and size: {totals:?}"
+    );
     Some(totals.chunks(SIZES.len()).map(|pair| [pair[0], pair[1]]).collect())
 }
 
@@ -93,7 +97,7 @@ fn every_case_stays_within_its_budget_and_growth_limit() {
         println!("{}: {:?} {:?}", case.name, allocations[i], instructions.as_ref().map(|all| all[i]));
     }
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        let instructions = instructions.expect("only where valgrind is");
+        let instructions = instructions.expect("an update needs valgrind");
         table::write(&CASES, &allocations, &instructions);
         return;
     }
@@ -108,5 +112,5 @@ fn every_case_stays_within_its_budget_and_growth_limit() {
         }
         failures.iter_mut().filter(|w| !w.contains(": ")).for_each(|w| *w = format!("{}: {w}", case.name));
     }
-    assert!(failures.is_empty(), "{}\nMeant so? UPDATE_DOCS=1 cargo test --test cost", failures.join("\n"));
+    assert!(failures.is_empty(), "{}\nIf intended: UPDATE_DOCS=1 cargo test --test cost", failures.join("\n"));
 }

@@ -28,14 +28,14 @@ impl Limits {
         let mut failures = Vec::new();
         for (found, most) in found.into_iter().zip(self.0) {
             if found > most * (100 + SLACK) / 100 + ABSOLUTE_SLACK {
-                failures.push(format!("{found} {what}, the table has {most}"));
+                failures.push(format!("{found} {what}, but the table allows {most}"));
             }
         }
         #[allow(clippy::cast_precision_loss)] // far below the limit
         let [few, many] = found.map(|n| n as f64);
         if many > few * max_growth + 5.0 {
             failures.push(format!(
-                "{few} {what} grew to {many} with ten times the nodes, at most {max_growth} times are right"
+                "{few} {what} grew to {many} with ten times the nodes, at most {max_growth} times are allowed"
             ));
         }
         failures
@@ -54,11 +54,11 @@ impl Budget {
     /// Returns the row of this name.
     pub fn of(name: &str) -> Self {
         let table =
-            DOCUMENT.split(BEGIN).nth(1).and_then(|t| t.split(END).next()).expect("marks in docs/performance.md");
+            DOCUMENT.split(BEGIN).nth(1).and_then(|t| t.split(END).next()).expect("docs/performance.md has both marks");
         let row = table.lines().find(|l| l.starts_with(&format!("| {name} |")));
         let row = row.unwrap_or_else(|| panic!("no row \"{name}\": UPDATE_DOCS=1 cargo test --test cost"));
         let numbers: Vec<u64> = row.split('|').skip(2).filter_map(|c| c.replace(',', "").trim().parse().ok()).collect();
-        let [few, many, small, large] = numbers[..] else { panic!("four numbers and two limits: {row}") };
+        let [few, many, small, large] = numbers[..] else { panic!("not four numbers and two limits: {row}") };
         Self { allocations: Limits([few, many]), instructions: Limits([small, large]) }
     }
 }
@@ -88,8 +88,8 @@ pub fn write(cases: &[Case], allocations: &[Figures], instructions: &[Figures]) 
         let (a, i) = (case.max_allocation_growth, case.max_instruction_growth);
         let _ = writeln!(table, "| {} | {few} | {many} | {a} × | {small} | {large} | {i} × |", case.name);
     }
-    let (before, rest) = DOCUMENT.split_once(BEGIN).expect("a mark");
-    let (_, after) = rest.split_once(END).expect("a mark");
+    let (before, rest) = DOCUMENT.split_once(BEGIN).expect("docs/performance.md has both marks");
+    let (_, after) = rest.split_once(END).expect("docs/performance.md has both marks");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
     fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).expect("written");
 }

@@ -47,8 +47,8 @@ fn row(figure: &str, target: u128, mut all: Vec<(u128, usize)>) -> String {
 fn write(path: &str, table: &str) {
     let page = std::fs::read_to_string(path).unwrap();
     let (begin, end) = ("<!-- frame: begin -->\n", "<!-- frame: end -->");
-    let (before, rest) = page.split_once(begin).expect("a mark for the beginning");
-    let (_, after) = rest.split_once(end).expect("a mark for the end");
+    let (before, rest) = page.split_once(begin).expect("the page has a begin mark");
+    let (_, after) = rest.split_once(end).expect("the page has an end mark");
     std::fs::write(path, format!("{before}{begin}{table}{end}{after}")).unwrap();
 }
 
@@ -62,7 +62,7 @@ fn main() {
         console.time([key(KeyCode::Char(view))]);
         let writes = console.writer.writes.get();
         let move_times: Vec<_> = (0..SAMPLES).map(|_| console.time([key(KeyCode::Char('j'))])).collect();
-        assert_eq!(console.writer.writes.get() - writes, SAMPLES, "one write a frame");
+        assert_eq!(console.writer.writes.get() - writes, SAMPLES, "one write per frame");
         table += &row(&format!("cursor move and its frame, {name}"), 1_000, move_times);
         let filter_times: Vec<_> = (0..SAMPLES / 10)
             .flat_map(|_| {
@@ -83,7 +83,7 @@ fn main() {
         .collect();
     table += &row("news of one node and its frame", 10_000, news);
     print!("{table}");
-    // cargo adds an option of its own
+    // cargo adds an argument of its own
     if let Some(path) = std::env::args().skip(1).find(|a| !a.starts_with('-')) {
         write(&path, &table);
     }

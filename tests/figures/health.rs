@@ -112,14 +112,14 @@ async fn main() {
     while machines_checked(1) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // the first check lasted its 100 ms
+    // the first check took its 100 ms
     let first = Instant::now().checked_sub(Duration::from_millis(100)).unwrap_or(began);
     while machines_checked(1) < REPAIRS {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let round = first.elapsed();
 
-    // rounds go on, and reboots that are added now and then start nevertheless
+    // rounds continue, and reboots that are added now and then still start
     let workers: Vec<String> = {
         let view = live.borrow();
         let definition = view.definition().unwrap();
@@ -141,7 +141,7 @@ async fn main() {
             entry.is_some_and(|e| e.status != RebootStatus::Queued)
         };
         if std::env::var_os("CKETERM_WHY").is_some() {
-            // the reasons for which the entry waited
+            // reasons for which the entry waited
             let (mut seen, index, mut last_reason) = (engine.seen(), indexes[0], None);
             let start_seen = watch.wait_for(started);
             tokio::pin!(start_seen);

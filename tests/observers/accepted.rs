@@ -38,7 +38,7 @@ pub fn i52(view: &View<'_>) -> Vec<Breach> {
             _ => None,
         };
         if let Some(what) = violation {
-            let what = format!("{what} while CKE leads with lease {}, which does not know it", cke.lease);
+            let what = format!("{what} while CKE leads with lease {}, which does not support it", cke.lease);
             found.push(Breach { code: "I52", at: change.at, what });
         }
     }

@@ -29,7 +29,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
             continue;
         };
         if now != RebootStatus::Cancelled && by_cketerm(view, &step) {
-            let what = format!("reboots/{} was cancelled and is {now} again", step.index);
+            let what = format!("reboots/{} was cancelled and then became {now}", step.index);
             found.push(Breach { code: "I27", at: step.at, what });
         }
     }
@@ -38,7 +38,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
             let held = pair[0].value.as_ref().is_some_and(|o| o.verb == Verb::Hold);
             let there = view.entry(*index, pair[1].revision).is_some();
             if held && there && pair[1].value.is_none() && view.written_by_engine(pair[1].revision) {
-                let what = format!("an engine takes the hold of reboots/{index} away");
+                let what = format!("an engine released reboots/{index} from hold");
                 found.push(Breach { code: "I27", at: pair[1].at, what });
             }
         }
@@ -48,7 +48,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
         let from = shift(power.at, -view.late());
         if line.throughout(from, power.at, |stored| status(stored) == Some(RebootStatus::Cancelled) || stored.is_none())
         {
-            let what = format!("a power command begins for {}, which was cancelled or gone long before", power.entry);
+            let what = format!("a power command begins for {}, long after it was cancelled or deleted", power.entry);
             found.push(Breach { code: "I27", at: power.at, what });
         }
     }
@@ -64,7 +64,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
         });
         let repaired = repair::held(view, |a| addresses.contains(a), from, to);
         if !drains && !repaired {
-            let what = format!("{} {} on node {name}, which nothing drains", w.request.method, w.pod);
+            let what = format!("{} {} on node {name}, which no entry drains", w.request.method, w.pod);
             found.push(Breach { code: "I27", at: to, what });
         }
     }
@@ -120,7 +120,7 @@ pub fn i28(view: &View<'_>) -> Vec<Breach> {
         }
         if step.starts() && super::queue::is_on_hold(view, step.index, view.seen_since(step.revision, step.at), step.at)
         {
-            let what = format!("reboots/{} is on hold and starts", step.index);
+            let what = format!("reboots/{} starts although it is on hold", step.index);
             found.push(Breach { code: "I28", at: step.at, what });
         }
     }
@@ -136,7 +136,7 @@ pub fn missing_change(view: &View<'_>, acknowledged: &Acknowledged) -> Option<St
             let there = entry(index).is_some_and(|line| {
                 line.sometime(from, to, |l| l.is_some_and(|l| l.as_ref().is_ok_and(|e| e.node == *address)))
             });
-            (!there).then(|| format!("reboots/{index} of {address} was never there"))
+            (!there).then(|| format!("reboots/{index} of {address} was never stored"))
         }),
         AcknowledgedCommand::Cancel(index) => not_cancelled(view, *index, from, to),
         AcknowledgedCommand::CancelAll(all) => all.iter().find_map(|index| not_cancelled(view, *index, from, to)),
@@ -160,7 +160,7 @@ pub fn missing_change(view: &View<'_>, acknowledged: &Acknowledged) -> Option<St
             } else {
                 orders.is_some_and(|o| o.sometime(from, to, |o| o.is_some_and(|o| o.verb.to_string() == *verb)))
             };
-            (!there).then(|| format!("the order {verb} for reboots/{index} was never there"))
+            (!there).then(|| format!("the order {verb} for reboots/{index} was never stored"))
         }
         AcknowledgedCommand::Other(_) => None,
     }
@@ -195,17 +195,17 @@ pub fn i29(view: &View<'_>) -> Vec<Breach> {
                 && made.windows(2).all(|w| w[1] == w[0] + 1)
                 && made.last().map(|last| last + 1) == to;
             if !contiguous {
-                let what = format!("entries {made:?} are made with write-index {stored} before and {to:?} after");
+                let what = format!("entries {made:?} are created while write-index changes from {stored} to {to:?}");
                 found.push(Breach { code: "I29", at, what });
             }
             for index in made.iter().filter(|i| used.contains(i)) {
-                found.push(Breach { code: "I29", at, what: format!("index {index} is used again") });
+                found.push(Breach { code: "I29", at, what: format!("index {index} is reused") });
             }
         }
         used.extend(&made);
         for step in group.iter().filter(|m| m.engine && m.after.is_some()) {
             if step.before.is_none() {
-                let what = format!("an engine makes reboots/{}, which is not there", step.index);
+                let what = format!("an engine creates reboots/{}, which did not exist", step.index);
                 found.push(Breach { code: "I29", at, what });
             } else if let Some(what) = lost_data(view, step) {
                 found.push(Breach { code: "I29", at, what });

@@ -141,7 +141,7 @@ fn unreported_refusal(view: &View<'_>, (index, by): &(u64, String), (at, answers
     }
     let reasons: Vec<&Value> = view
         .leading()
-        // while one of the requests has no answer yet, none of the others is known
+        // while one request is unanswered, the answers to the others are unknown
         .filter(|s| s.by == *by && s.at >= from && s.at <= to && !s.moving.contains(index))
         .filter_map(|s| s.reasons.get(index))
         .collect();
@@ -151,7 +151,8 @@ fn unreported_refusal(view: &View<'_>, (index, by): &(u64, String), (at, answers
         of_it.any(|w| r["pod"] == w.pod.as_str() && reason_fits(w.means, named(r)))
     };
     let was_named = reasons.iter().any(|r| answers.iter().any(|means| reason_fits(*means, named(r))) || earlier(r));
-    let what = format!("{pod} of reboots/{index} was answered {answers:?}, and {by} only said {:?}", reasons.last());
+    let what =
+        format!("{pod} of reboots/{index} was answered {answers:?}, but {by} only reported {:?}", reasons.last());
     (reasons.len() >= 3 && !was_named).then_some(Breach { code: "I20", at: *at, what })
 }
 
@@ -179,7 +180,7 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
             by && *at >= from && *at <= request.at && effect.recorded_in(audit)
         });
         if !known {
-            let what = format!("{} sends {} {} without having told it", request.by, request.method, request.path);
+            let what = format!("{} sends {} {} without an audit record", request.by, request.method, request.path);
             found.push(Breach { code: "I38", at: request.at, what });
         }
     }

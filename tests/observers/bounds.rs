@@ -25,7 +25,7 @@ pub fn i48(view: &View<'_>) -> Vec<Breach> {
         let Some(value) = change.value.as_deref() else {
             let Some(at) = of_people.remove(change.key.as_str()) else { continue };
             if change.at.duration_since(at) < RETENTION {
-                let what = format!("{}, what a person did at {at}, is deleted", change.key);
+                let what = format!("{}, the audit record of a person's action at {at}, is deleted", change.key);
                 found.push(Breach { code: "I48", at: change.at, what });
             }
             continue;
@@ -33,7 +33,7 @@ pub fn i48(view: &View<'_>) -> Vec<Breach> {
         let Ok(audit) = serde_json::from_slice::<Value>(value) else { continue };
         let Some(user) = audit["who"]["user"].as_str() else { continue };
         if keys.is_person_audit(&format!("/cke/{}", change.key)) == (user == "engine") {
-            let what = format!("{} is what {user} did, and is kept as what somebody else did", change.key);
+            let what = format!("{} records an action of {user}, but is kept under another kind of author", change.key);
             found.push(Breach { code: "I48", at: change.at, what });
         }
         if user != "engine" {

@@ -36,7 +36,7 @@ pub fn i25(view: &View<'_>) -> Vec<Breach> {
         if *times > 1 {
             report_breach(
                 power.at,
-                format!("the command of attempt {} of {} begins again", power.attempt, power.entry),
+                format!("the command of attempt {} of {} begins twice", power.attempt, power.entry),
             );
         }
         let first = view.attempt(index, &power.attempt).and_then(|(_, line)| line.steps().first());
@@ -66,7 +66,7 @@ pub fn i25(view: &View<'_>) -> Vec<Breach> {
             let passed = bound.is_some_and(|a| shift(before.at, a.bound_seconds as f64) <= power.at);
             if !has_ended && !passed {
                 let what = format!(
-                    "a command of {} begins on {} while that of {} runs",
+                    "a command of {} begins on {} while one of {} still runs",
                     power.entry, power.address, before.entry
                 );
                 report_breach(power.at, what);
@@ -80,7 +80,11 @@ pub fn i25(view: &View<'_>) -> Vec<Breach> {
             if i >= allowed {
                 report_breach(
                     power.at,
-                    format!("command {} of {} begins, {allowed} are allowed without an order", i + 1, power.entry),
+                    format!(
+                        "command {} of {} begins, but only {allowed} are allowed without an order",
+                        i + 1,
+                        power.entry
+                    ),
                 );
             }
         }
@@ -106,7 +110,7 @@ fn retries(view: &View<'_>, from: Timestamp, to: Timestamp) -> usize {
 /// Reason for which this attempt should not have been made yet.
 fn premature_reason(view: &View<'_>, index: u64, n: u32, revision: i64, attempt: &Attempt) -> Option<String> {
     if attempt.ordered_by.is_some() {
-        // an ordered attempt that was withheld is tried again under the same order
+        // an ordered attempt that was withheld is retried under the same order
         let before =
             n.checked_sub(1).and_then(|n| view.attempts.get(&(index, n))).and_then(|line| line.before(revision));
         if before.is_some_and(|a| a.withheld() && a.ordered_by == attempt.ordered_by) {
@@ -115,13 +119,13 @@ fn premature_reason(view: &View<'_>, index: u64, n: u32, revision: i64, attempt:
         let order = view.orders.get(&index);
         let given = order.and_then(|o| o.before(revision)).is_some_and(|o| o.verb == Verb::Retry);
         let consumed = order.is_some_and(|o| o.get(revision).is_none());
-        return (!given || !consumed).then(|| "it says that it was ordered, and consumes no `retry`".to_owned());
+        return (!given || !consumed).then(|| "it is marked as ordered, but consumes no `retry`".to_owned());
     }
     let before = view.attempts_of(index).filter(|(m, _)| *m < n);
     let (m, last) = before.filter_map(|(m, line)| Some((m, line.before(revision)?))).last()?;
     match last.outcome.as_ref().map(|o| &o.end) {
         None => Some(format!("attempt {m} has no recorded outcome")),
-        Some(Ended::Unknown(_)) => Some(format!("the outcome of attempt {m} is unknown, and nobody ordered another")),
+        Some(Ended::Unknown(_)) => Some(format!("the outcome of attempt {m} is unknown, and nobody ordered a retry")),
         Some(Ended::Exit(0)) => Some(format!("attempt {m} had succeeded")),
         Some(_) => None,
     }
@@ -147,10 +151,13 @@ pub fn i26(view: &View<'_>) -> Vec<Breach> {
         let Some(first) = line.steps().first() else { continue };
         let Some(attempt) = first.value.as_ref() else { continue };
         if attempt.address != power.address || attempt.argv != power.argv {
-            report_breach(format!("{:?} began, the attempt is {:?} on {}", power.argv, attempt.argv, attempt.address));
+            report_breach(format!(
+                "{:?} was run, but the attempt is {:?} on {}",
+                power.argv, attempt.argv, attempt.address
+            ));
         }
         if let Some(entry) = view.entry(index, first.revision).filter(|e| e.node != power.address) {
-            report_breach(format!("{} is powered, the entry is of {}", power.address, entry.node));
+            report_breach(format!("the command is for {}, but the entry is for {}", power.address, entry.node));
         }
         let Some(cluster) = view.clusters.get(first.revision) else { continue };
         let command = cluster.reboot.reboot_command.as_deref().unwrap_or_default();
@@ -169,11 +176,14 @@ pub fn i26(view: &View<'_>) -> Vec<Breach> {
             })
         });
         if !right {
-            report_breach(format!("no Node was cordoned for it that is {} ({:?})", power.address, attempt.node_uid));
+            report_breach(format!(
+                "no Node with address {} (UID {:?}) was cordoned for it",
+                power.address, attempt.node_uid
+            ));
         }
         let noted = view.requests.get(&index).and_then(|r| r.before(first.revision)).and_then(|r| r.node_uid.as_ref());
         if noted.is_some() && attempt.node_uid.as_ref() != noted {
-            report_breach(format!("UID {:?} is powered, {noted:?} was asked for", attempt.node_uid));
+            report_breach(format!("the attempt names UID {:?}, but the request was for {noted:?}", attempt.node_uid));
         }
     }
     found

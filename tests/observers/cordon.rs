@@ -45,7 +45,7 @@ pub fn i9(view: &View<'_>) -> Vec<Breach> {
         let put = w.request.body["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
         let owner = put.and_then(|text| serde_json::from_str::<Owner>(text).ok());
         if owner.as_ref().is_none_or(|o| o.uid != w.before.uid) {
-            found.push(breach("I9", w, "cordoned without a record of it in the same patch"));
+            found.push(breach("I9", w, "cordoned without an owner record in the same patch"));
         }
         if !w.request.body["metadata"]["resourceVersion"].is_string() {
             found.push(breach("I9", w, "cordoned without a resourceVersion"));
@@ -66,7 +66,7 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
         let Some(owner) = w.before.owner() else { continue };
         let forgotten = w.after.owner.is_none() && w.after.unschedulable && w.before.unschedulable;
         if forgotten && owner.schedulable_before && !w.before.keep {
-            found.push(breach("I10", w, "let go of, and the cordon forgotten"));
+            found.push(breach("I10", w, "the owner record is removed, but the cordon is left"));
         }
     }
     let end = view.record.end;
@@ -84,7 +84,7 @@ pub fn i10(view: &View<'_>) -> Vec<Breach> {
             continue;
         }
         let whose = node.owner().map_or_else(|| "nobody".to_owned(), |o| o.entry.to_string());
-        let what = format!("node {name} still carries the cordon of {whose}, which is not in work: {node:?}");
+        let what = format!("node {name} is still cordoned for {whose}, which is not in progress: {node:?}");
         found.push(Breach { code: "I10", at: end, what });
     }
     found
@@ -124,13 +124,13 @@ fn is_orphan(view: &View<'_>, owner: &Owner, name: &str, node: &Node) -> bool {
     if !powered && !started {
         return false;
     }
-    // its command never began, which no engine can know, and the Node's boot id was unreliable: nothing will ever show
-    // that the machine is back from it
+    // its command never began, which no engine can know, and the Node's boot id was unreliable, so nothing can show
+    // that the machine rebooted
     let mut attempts = view.attempts_of(owner.entry.index).filter_map(|(_, l)| l.steps().first()?.value.as_ref());
     if !powered && attempts.any(|a| a.not_ready) {
         return true;
     }
-    // an operator's statement replaces the boot id
+    // an operator's confirmation replaces the boot id
     let ending = view.endings.get(&owner.entry.index).and_then(|l| l.last());
     if ending.is_some_and(|e| e.outcome.starts_with("done")) {
         return !node.ready;
@@ -163,7 +163,7 @@ pub fn i11(view: &View<'_>) -> Vec<Breach> {
             _ => w.before.marked,
         };
         if uncordons(w) && !allowed {
-            found.push(breach("I11", w, "made schedulable, which it was not before us"));
+            found.push(breach("I11", w, "uncordoned, although it was cordoned before cketerm"));
         }
         if let Some(after) = w.after.owner().filter(|_| w.before.owner() != w.after.owner()) {
             let is_false = match (&w.before.owner, w.before.unschedulable, w.before.marked) {
@@ -173,11 +173,11 @@ pub fn i11(view: &View<'_>) -> Vec<Breach> {
                 _ => false,
             };
             if is_false {
-                found.push(breach("I11", w, "our record does not say what was before us"));
+                found.push(breach("I11", w, "the owner record does not say whether the Node was schedulable before"));
             }
         }
         if foreign_parts(w.raw.0) != foreign_parts(w.raw.1) {
-            found.push(breach("I11", w, "labels, taints or annotations of others changed"));
+            found.push(breach("I11", w, "labels, taints or annotations of other programs changed"));
         }
     }
     found
@@ -201,13 +201,13 @@ pub fn i12(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for w in patches(view) {
         if uncordons(w) && w.before.keep {
-            found.push(breach("I12", w, "made schedulable although an administrator keeps it cordoned"));
+            found.push(breach("I12", w, "uncordoned although an administrator keeps it cordoned"));
         }
         if let (true, Some(before), Some(after)) = (cordons(w), w.before.owner(), w.after.owner())
             && before.entry == after.entry
             && before.recordoned > 0
         {
-            found.push(breach("I12", w, "cordoned again and again against somebody who uncordons it"));
+            found.push(breach("I12", w, "cordoned repeatedly although somebody else uncordons it"));
         }
     }
     found
@@ -238,7 +238,7 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
                 }
             });
             if works {
-                found.push(breach("I13", w, &format!("uncordoned while reboots/{index} is in work on it")));
+                found.push(breach("I13", w, &format!("uncordoned while reboots/{index} is in progress on it")));
             }
         }
         for (&index, line) in &view.repairs {
@@ -246,12 +246,12 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
                 stored.is_some_and(|l| l.as_ref().is_ok_and(|e| e.claims_machine() && !e.deleted && named(&e.address)))
             });
             if works && w.before.owner().is_some_and(|o| o.entry == EntryId::repair(index)) {
-                found.push(breach("I13", w, &format!("uncordoned while repairs/{index} is in work on it")));
+                found.push(breach("I13", w, &format!("uncordoned while repairs/{index} is in progress on it")));
             }
         }
     }
     for step in view.entry_changes().iter().filter(|m| m.starts() && !view.enabled(m.revision)) {
-        let what = format!("reboots/{} is taken into work while the queue is disabled", step.index);
+        let what = format!("reboots/{} starts while the queue is disabled", step.index);
         found.push(Breach { code: "I13", at: step.at, what });
     }
     for (&(index, n), line) in &view.attempts {
@@ -260,7 +260,7 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
             continue;
         };
         if !view.enabled(first.revision) {
-            let what = format!("attempt {n} of reboots/{index} is made while the queue is disabled");
+            let what = format!("attempt {n} of reboots/{index} is created while the queue is disabled");
             found.push(Breach { code: "I13", at: first.at, what });
         }
     }
@@ -294,7 +294,7 @@ pub fn i14(view: &View<'_>) -> Vec<Breach> {
             continue; // I13 covers it
         }
         if let Some(missing) = not_back(view, w, owner, begin.at) {
-            found.push(breach("I14", w, &format!("let go of after the reboot of {}, but {missing}", owner.entry)));
+            found.push(breach("I14", w, &format!("uncordoned after the reboot of {}, but {missing}", owner.entry)));
         }
     }
     found
@@ -321,7 +321,7 @@ fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp)
         let strict = attempt.is_some_and(|a| a.control_plane)
             || view.policy(revision).worker_completion == WorkerCompletion::BootId;
         let seen = line.sometime(begun, at, |n| n.is_some_and(|n| n.ready && new_boot(n)));
-        return (strict && !seen).then_some("it was not seen Ready with another boot id");
+        return (strict && !seen).then_some("it was never seen Ready with a new boot id");
     }
     if ordered {
         return None;
@@ -331,6 +331,6 @@ fn not_back(view: &View<'_>, w: &NodeWrite<'_>, owner: &Owner, begun: Timestamp)
     }
     // a first command that failed may have rebooted it, and the last one rebooted it again
     let last = line.at(begun).is_some_and(|n| n.boot_id == w.before.boot_id);
-    let old = "it has the boot id from before the last command";
-    (!new_boot(&w.before)).then_some("it has the boot id from before").or(last.then_some(old))
+    let old = "its boot id is the one from before the last command";
+    (!new_boot(&w.before)).then_some("its boot id is the one from before the reboot").or(last.then_some(old))
 }

@@ -108,13 +108,13 @@ pub fn i15(view: &View<'_>) -> Vec<Breach> {
         });
         if let Some((uid, _)) = blocker {
             let name = view.pods.get(uid).map_or("?", |p| p.name.as_str());
-            found.push(breach("I15", w, &format!("the preview found {name} refused")));
+            found.push(breach("I15", w, &format!("the preview of {name} was refused")));
         }
         let from = seen_from(view, w);
         let job = |s: &PodState| s.of_kind("Job") && s.phase == "Running" && s.terminating.is_none();
         let jobs = view.pods_on(node, from, at, |s| job(s) && job_protected(view, s, from, at));
         if let Some(job) = jobs.first() {
-            found.push(breach("I15", w, &format!("{} of a protected Job runs there", job.name)));
+            found.push(breach("I15", w, &format!("{} of a protected Job still runs on the node", job.name)));
         }
     }
     found
@@ -171,13 +171,13 @@ pub fn i16(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for p in power_commands(view) {
         let mut report_breach = |what: String| {
-            let what = format!("reboots/{} is powered on {}: {what}", p.index, p.node);
+            let what = format!("power command of reboots/{} on {}: {what}", p.index, p.node);
             found.push(Breach { code: "I16", at: p.begin, what });
         };
         let line = view.nodes.get(p.node);
         let cordoned = |n: Option<&Node>| n.is_some_and(|n| n.unschedulable && n.owned_by(p.index));
         if !line.is_some_and(|l| l.sometime(p.from, p.begin, cordoned)) {
-            report_breach("not cordoned by our record".to_owned());
+            report_breach("the Node is not cordoned by cketerm".to_owned());
         }
         if p.attempt.forced {
             let order = view.orders.get(&p.index);
@@ -186,12 +186,12 @@ pub fn i16(view: &View<'_>) -> Vec<Breach> {
             let audited =
                 view.audit_at(p.revision).is_some_and(|a| a["reason"].as_str().is_some_and(|r| !r.is_empty()));
             if !before && !(ordered && audited) {
-                report_breach("forced, and no person's order with who and why is recorded".to_owned());
+                report_breach("forced without a recorded order that names who and why".to_owned());
             }
             continue;
         }
         if let Some(pod) = remaining_pods(view, &p, false).first() {
-            report_breach(format!("pod {}/{} is on it", pod.namespace, pod.name));
+            report_breach(format!("pod {}/{} is still on the node", pod.namespace, pod.name));
         }
         if line.is_some_and(|l| l.throughout(p.from, p.at, |n| n.is_some_and(|n| n.volumes))) {
             report_breach("volumes are in use".to_owned());
@@ -203,7 +203,7 @@ pub fn i16(view: &View<'_>) -> Vec<Breach> {
 /// I17: every eviction and deletion of a pod that an engine requests carries the pod's UID as a precondition.
 pub fn i17(view: &View<'_>) -> Vec<Breach> {
     let without = view.pod_writes.iter().filter(|w| w.uid.is_none());
-    without.map(|w| breach("I17", w, "without the UID")).collect()
+    without.map(|w| breach("I17", w, "without the UID as a precondition")).collect()
 }
 
 /// I18, at each deletion that an engine requests of a pod that is no DaemonSet's. One of these holds:
@@ -280,7 +280,7 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
         };
         let over = |s: Option<&PodState>| s.is_some_and(|s| s.mirror || (s.finished() && !s.of_kind("DaemonSet")));
         if pod.states.throughout(from, at, over) {
-            found.push(breach("I19", w, "a mirror pod, or one that has ended"));
+            found.push(breach("I19", w, "it is a mirror pod or has ended"));
         }
         if !is_daemon_set_pod(pod) {
             continue;
@@ -297,13 +297,13 @@ pub fn i19(view: &View<'_>) -> Vec<Breach> {
             let began = drain_began(view, node, deletion_recorded_at(view, node, pod, at));
             let first = once.entry((node.clone(), set, began)).or_insert_with(|| pod.uid.clone());
             if *first != pod.uid {
-                found.push(breach("I19", w, "another pod of this DaemonSet was deleted in this drain before"));
+                found.push(breach("I19", w, "this drain already deleted another pod of this DaemonSet"));
             }
         }
         let forced = view.orders.values().any(|o| o.sometime(from, at, |o| o.is_some_and(|o| o.verb == Verb::Force)));
         let blocking = view.pods_on(node, from, at, PodState::blocks);
         if let (Some(other), false) = (blocking.first(), forced) {
-            found.push(breach("I19", w, &format!("{} has not left yet", other.name)));
+            found.push(breach("I19", w, &format!("{} is still on the node", other.name)));
         }
     }
     found
@@ -316,7 +316,7 @@ pub fn i21(view: &View<'_>) -> Vec<Breach> {
     for p in power_commands(view).iter().filter(|p| !p.attempt.forced) {
         if let Some(pod) = remaining_pods(view, p, true).first() {
             let what = format!(
-                "reboots/{} is powered on {}: {}/{} is still terminating",
+                "power command of reboots/{} on {}: {}/{} is still terminating",
                 p.index, p.node, pod.namespace, pod.name
             );
             found.push(Breach { code: "I21", at: p.begin, what });
@@ -333,7 +333,7 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
     for w in view.pod_writes.iter().filter(|w| !w.dry_run) {
         let options = if w.eviction { &w.request.body["deleteOptions"] } else { &w.request.body };
         if options["gracePeriodSeconds"] == 0 || w.request.query.contains("gracePeriodSeconds=0") {
-            found.push(breach("I22", w, "with no grace: forced"));
+            found.push(breach("I22", w, "force-deleted without a grace period"));
         }
     }
     for report in view.leading() {
@@ -365,7 +365,7 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
             });
             if let (Some(pod), true) = (stuck.first(), down) {
                 let what = format!(
-                    "reboots/{index}: {}/{} is stuck terminating, and the leader says {reason}",
+                    "reboots/{index}: {}/{} is stuck terminating, but the leader reports {reason}",
                     pod.namespace, pod.name
                 );
                 found.push(Breach { code: "I22", at: report.at, what });
@@ -386,12 +386,12 @@ pub fn i45(view: &View<'_>) -> Vec<Breach> {
     for request in view.record.api_requests.iter().filter(|a| a.by.starts_with("viewer") && a.method != "GET") {
         let review = request.path.contains("selfsubject");
         if !review {
-            let what = format!("{} asks for {} {}", request.by, request.method, request.path);
+            let what = format!("{} requests {} {}", request.by, request.method, request.path);
             found.push(Breach { code: "I45", at: request.at, what });
         }
     }
     for w in view.pod_writes.iter().filter(|w| w.eviction && w.dry_run && !w.request.query.contains("dryRun=All")) {
-        found.push(breach("I45", w, "a dry run that webhooks take for a real eviction"));
+        found.push(breach("I45", w, "a dry run that webhooks mistake for a real eviction"));
     }
     for txn in view.record.txns.iter().filter(|t| t.by.starts_with("viewer")) {
         if !(txn.puts.is_empty() && txn.deletes.is_empty()) {

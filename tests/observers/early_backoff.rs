@@ -91,7 +91,7 @@ pub fn i22(view: &View<'_>) -> Vec<Breach> {
             let mut states = of_that_name.flat_map(|p| p.states.steps()).filter_map(|s| s.value.as_ref()).peekable();
             let over = |ends: jiff::Timestamp| shift(ends, STUCK_AFTER_GRACE) <= report.at;
             if states.peek().is_some() && !states.any(|s| s.grace_ends.is_some_and(over)) {
-                let what = format!("reboots/{index}: {name} is called stuck within its grace period");
+                let what = format!("reboots/{index}: {name} is reported stuck within its grace period");
                 found.push(Breach { code: "I22", at: report.at, what });
                 return found;
             }

@@ -53,7 +53,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
     for report in view.leading() {
         for (&index, reason) in report.reasons.iter() {
             let name = named(reason);
-            // windows and freezes also hold further tries of a command (I8)
+            // windows and freezes also hold retries of a command (I8)
             let gate = name == "UnreachableGate";
             let all = view.policies.sometime(shift(report.at, -5.0), report.at, |p| {
                 p.is_some_and(|p| p.unreachable_rule == UnreachableRule::All)
@@ -64,7 +64,7 @@ pub fn i6(view: &View<'_>) -> Vec<Breach> {
                 found.push(Breach {
                     code: "I6",
                     at: report.at,
-                    what: format!("reboots/{index} is in work and held by {name}"),
+                    what: format!("reboots/{index} is in progress but held by {name}"),
                 });
             }
         }

@@ -116,12 +116,12 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
         for change in &host.changes {
             let is_off = |o: &Option<Value>| o.as_ref().is_some_and(|o| o["status"]["poweredOn"] == false);
             if is_off(&change.after) && !is_off(&change.before) && !down(change.at) {
-                report_breach(change.at, "is written to be off while its machine is not".to_owned());
+                report_breach(change.at, "its status says off while its machine is on".to_owned());
             }
         }
         for at in on.iter().filter(|(_, on)| *on == format!("host {}", host.name)).map(|(at, _)| *at) {
             if host.throughout(shift(at, -view.max_kube_delay()), at, held) {
-                report_breach(at, "is turned on while somebody's key is there".to_owned());
+                report_breach(at, "is turned on while somebody's request keeps it off".to_owned());
             }
         }
         let mut up = Timestamp::MIN;
@@ -136,7 +136,10 @@ pub fn i44(view: &View<'_>) -> Vec<Breach> {
                         off.iter().filter(|(_, on)| *on == format!("host {}", host.name)).map(|(at, _)| *at);
                     let since = audited_actions.filter(late).min().unwrap_or(up);
                     if host.throughout(since.max(host.changes[0].at), power.at, free) {
-                        report_breach(power.at, format!("its machine was turned off, and nobody asked since {up}"));
+                        report_breach(
+                            power.at,
+                            format!("its machine was turned off, but nobody has requested that since {up}"),
+                        );
                     }
                 }
                 _ => {}
@@ -162,7 +165,8 @@ fn check_new_requests(view: &View<'_>, found: &mut Vec<Breach>) {
         let step = steps.iter().take_while(|step| step.at <= at).last();
         let off = step.filter(|step| step.value.as_ref().is_some_and(|policy| !policy.metal3_controller));
         if let Some(step) = off.filter(|step| step.at < long) {
-            let what = format!("{host}: a request is taken up, and the policy is switched off since {}", step.at);
+            let what =
+                format!("{host}: a request is accepted, although the policy has disabled that since {}", step.at);
             found.push(Breach { code: "I44", at, what });
         }
     }
@@ -177,7 +181,7 @@ fn check_patches(view: &View<'_>, hosts: &[Host<'_>], found: &mut Vec<Breach>) {
         };
         let meta = &write.body["metadata"];
         if write.method != "PATCH" || !meta["resourceVersion"].is_string() || !meta["uid"].is_string() {
-            report_breach("is no patch of the version and UID that were seen".to_owned());
+            report_breach("is not a patch of the resourceVersion and UID that were read".to_owned());
         }
         let mut place = write.path.rsplit('/').skip_while(|part| *part == "status");
         let name = place.next().unwrap_or_default();
@@ -188,7 +192,7 @@ fn check_patches(view: &View<'_>, hosts: &[Host<'_>], found: &mut Vec<Breach>) {
             if (base || annotation.starts_with(REBOOT_ANNOTATION_PREFIX))
                 && !(value.is_null() && (base || deprovisioned))
             {
-                report_breach(format!("touches {annotation}, which is not ours"));
+                report_breach(format!("changes {annotation}, which is not cketerm's"));
             }
         }
     }
@@ -205,10 +209,7 @@ fn check_change(change: &ObjectChange, report_breach: &mut impl FnMut(Timestamp,
     if pending != time(before, "pendingRebootSince") {
         let was_pending = time(before, "pendingRebootSince") > time(before, "lastPoweredOn");
         if requested(before).next().is_none() || before["status"]["poweredOn"] != true || was_pending {
-            report_breach(
-                change.at,
-                "has a new pendingRebootSince, and nobody asked, or it was asked already".to_owned(),
-            );
+            report_breach(change.at, "has a new pendingRebootSince without a new request".to_owned());
         }
         if pending <= last {
             report_breach(
@@ -244,16 +245,16 @@ pub fn i44_at_the_end(view: &View<'_>) -> Vec<Breach> {
         let unfinished =
             requested(last).next().is_some() || time(last, "pendingRebootSince") > time(last, "lastPoweredOn");
         if unfinished && !switched_off {
-            report_breach("a request was never carried out to its end");
+            report_breach("a request was never completed");
         }
-        // The BMC obeys long after the cycle is over, and the controller is switched off before its next look. Without
-        // a request it looks once a minute, so no controller sees the machine any more.
+        // The BMC obeys long after the cycle has ended, and the controller is disabled before its next check. Without
+        // a request it checks once a minute, so no controller sees the machine any more.
         let after_controller_off = |at: Timestamp| {
             let off = view.policies.at(shift(at, 65.0)).is_some_and(|policy| !policy.metal3_controller);
             switched_off && off && host.at(at).is_some_and(|o| !pending(o))
         };
         if host.power(view).last().is_some_and(|p| p.what == PowerEvent::Down && !after_controller_off(p.at)) {
-            report_breach("its machine stays off, and nobody wants that");
+            report_breach("its machine stays off although nobody requested it");
         }
     }
     found

@@ -68,10 +68,10 @@ pub fn i23(view: &View<'_>) -> Vec<Breach> {
                 match leads {
                     Some(leader) if leader.lease == lease => {
                         if leader.by.as_ref().is_some_and(|by| *by != txn.by) {
-                            report_breach(format!("under the key of {:?}", leader.by));
+                            report_breach(format!("uses the leader key of {:?}", leader.by));
                         }
                     }
-                    other => report_breach(format!("under {key}, while {:?} leads", other.map(|c| &c.lease))),
+                    other => report_breach(format!("uses {key} while {:?} leads", other.map(|c| &c.lease))),
                 }
             }
         }
@@ -111,7 +111,7 @@ fn unguarded(view: &View<'_>, revision: i64, what: &str) -> Option<Breach> {
     let txn = view.txn(revision)?;
     let needed = ["reboots/disabled", "cluster", "constraints", "cketerm/policy"];
     let missing: Vec<&str> = needed.iter().copied().filter(|k| !txn.compares.iter().any(|(c, _)| c == k)).collect();
-    let what = format!("{what} is taken into work without comparing {}", missing.join(", "));
+    let what = format!("{what} starts without comparing {}", missing.join(", "));
     (!missing.is_empty()).then_some(Breach { code: "I23", at: txn.at, what })
 }
 
@@ -129,7 +129,7 @@ pub fn i24(view: &View<'_>) -> Vec<Breach> {
         let Some(attempt) = written else { continue };
         let lease = format!("{:x}", attempt.lease);
         if !view.led(&lease, shift(power.at, -view.late()), power.at) {
-            let what = format!("a command of {} begins under lease {lease}, which leads no longer", power.entry);
+            let what = format!("a command of {} begins under lease {lease}, which no longer leads", power.entry);
             found.push(Breach { code: "I24", at: power.at, what });
         }
     }
@@ -142,7 +142,7 @@ pub fn i24(view: &View<'_>) -> Vec<Breach> {
         let newer = position(&stamped).zip(own).filter(|(stamped, own)| stamped > own);
         if let Some((newer, _)) = newer {
             let what = format!(
-                "{} patches node {} with the record of {:?}, which leads since",
+                "{} patches node {} with the record of {:?}, a later leader",
                 w.request.by, w.name, view.candidates[newer].by
             );
             found.push(Breach { code: "I24", at: w.request.at, what });
@@ -208,7 +208,7 @@ pub fn heartbeat(view: &View<'_>) -> Vec<Breach> {
         let until = shift(*at, (view.ttl() / 2.0).max(10.0) + view.ttl() + 15.0 + paused_seconds);
         let own = view.candidates.iter().filter(|c| c.by.as_deref() == Some(by) && c.from <= *at);
         for held in own.filter(|c| c.deleted.is_none_or(|(_, deleted)| deleted > until) && view.record.end > until) {
-            let what = format!("{by} is stuck since {at}, and its lease {} lives on at {until}", held.lease);
+            let what = format!("{by} is stuck since {at}, but its lease {} is still alive at {until}", held.lease);
             found.push(Breach { code: "heartbeat", at: until, what });
         }
     }

@@ -33,7 +33,7 @@ pub fn delivered(view: &View<'_>) -> Vec<Breach> {
         let ending: Value = change.value.as_deref().and_then(|v| serde_json::from_slice(v).ok()).unwrap_or_default();
         let entry = ending["entry"].as_str().unwrap_or_default();
         if !received.iter().any(|r| r.taken && announces_end(&r.notice, entry)) {
-            let what = format!("{entry} ended ({}) and no receiver was told", ending["outcome"]);
+            let what = format!("{entry} ended ({}) but no receiver was notified", ending["outcome"]);
             found.push(Breach { code: "notices", at: change.at, what });
         }
     }

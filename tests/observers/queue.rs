@@ -102,7 +102,7 @@ pub fn i2(view: &View<'_>) -> Vec<Breach> {
             if node.control_plane != start.node.control_plane && entry.node != start.entry.node {
                 let (a, b) = if node.control_plane { ("worker", "API server") } else { ("API server", "worker") };
                 let what = format!(
-                    "{a} {} (reboots/{}) starts while {b} {} (reboots/{index}) is in work",
+                    "{a} {} (reboots/{}) starts while {b} {} (reboots/{index}) is in progress",
                     this.0, this.1, entry.node
                 );
                 found.push(Breach { code: "I2", at, what });
@@ -117,7 +117,7 @@ pub fn i2(view: &View<'_>) -> Vec<Breach> {
         });
         if let Some((index, entry)) = worker {
             let what = format!(
-                "API server {} (reboots/{}) starts before worker {} (reboots/{index}), which could",
+                "API server {} (reboots/{}) starts before worker {} (reboots/{index}), which could start",
                 this.0, this.1, entry.node
             );
             found.push(Breach { code: "I2", at, what });
@@ -224,7 +224,7 @@ pub fn i4(view: &View<'_>) -> Vec<Breach> {
             let waits =
                 index < this && view.entries[&index].throughout(from, at, |l| status(l) == Some(RebootStatus::Queued));
             if in_progress(view.entries[&index].get(revision)) || waits {
-                let what = format!("reboots/{this} of {} starts beside reboots/{index}, {}", entry.node, entry.status);
+                let what = format!("reboots/{this} of {} starts while reboots/{index} is {}", entry.node, entry.status);
                 found.push(Breach { code: "I4", at, what });
             }
         }
@@ -242,7 +242,7 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for step in view.entry_changes().iter().filter(|m| m.engine && matches!(m.before, Some(Err(())))) {
         if in_progress(step.after) {
-            let what = format!("reboots/{} could not be read and is in work", step.index);
+            let what = format!("reboots/{} was unreadable but is in progress", step.index);
             found.push(Breach { code: "I5", at: step.at, what });
         }
     }
@@ -283,8 +283,7 @@ pub fn i5(view: &View<'_>) -> Vec<Breach> {
             && report.at > shift(from, 15.0)
         {
             breach_reported = true;
-            let what =
-                format!("{} of {limit} slots are in use, and an entry that cannot be read eats the rest", busy.len());
+            let what = format!("{} of {limit} slots are in use, and unreadable entries occupy the rest", busy.len());
             found.push(Breach { code: "I5", at: report.at, what });
         }
     }
@@ -338,14 +337,14 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
         let Some(first) = line.steps().first() else { continue };
         let Some(attempt) = first.value.as_ref().filter(|_| view.written_by_engine(first.revision)) else { continue };
         if absent(&attempt.address, view.clusters.get(first.revision)) {
-            let what = format!("attempt {n} of reboots/{index} on {}, which is no member", attempt.address);
+            let what = format!("attempt {n} of reboots/{index} on {}, which is not a member", attempt.address);
             found.push(Breach { code: "I31", at: first.at, what });
         }
     }
     for power in view.record.power.iter().filter(|p| p.what == PowerEvent::Begin && p.entry.starts_with("reboots/")) {
         let from = shift(power.at, -view.lag());
         if view.clusters.throughout(from, power.at, |c| absent(&power.address, c)) {
-            let what = format!("a power command of {} begins on {}, which is no member", power.entry, power.address);
+            let what = format!("a power command of {} begins on {}, which is not a member", power.entry, power.address);
             found.push(Breach { code: "I31", at: power.at, what });
         }
     }
@@ -361,7 +360,7 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
             *last = report.at;
             if shift(*since, view.ttl() + 20.0) < report.at && there {
                 let what =
-                    format!("{} says since {since} that reboots/{index} is of no member, and leaves it", report.by);
+                    format!("{} reports since {since} that reboots/{index} is of no member, but leaves it", report.by);
                 found.push(Breach { code: "I31", at: report.at, what });
                 *since = Timestamp::MAX;
             }
@@ -374,7 +373,7 @@ pub fn i31(view: &View<'_>) -> Vec<Breach> {
         let Some(Ok(entry)) = line.last() else { continue };
         let there = line.throughout(from, view.record.end, |l| matches!(l, Some(Ok(_))));
         if there && view.clusters.throughout(from, view.record.end, |c| absent(&entry.node, c)) {
-            let what = format!("reboots/{index} of {}, which is no member, is still there", entry.node);
+            let what = format!("reboots/{index} of {}, which is not a member, is still there", entry.node);
             found.push(Breach { code: "I31", at: view.record.end, what });
         }
     }

@@ -26,7 +26,7 @@ pub fn i46(view: &View<'_>) -> Vec<Breach> {
     let found = steps.filter_map(|step| {
         let unhealthy = unhealthy_members(view, &step)?;
         let what =
-            format!("{}, a voting member of etcd, while others are not well: {}", step.what, unhealthy.join(", "));
+            format!("{}, a voting member of etcd, while others are unhealthy: {}", step.what, unhealthy.join(", "));
         Some(Breach { code: "I46", at: step.at, what })
     });
     found.collect()
@@ -68,15 +68,15 @@ fn unhealthy_members<'v>(view: &'v View<'_>, step: &Step<'_>) -> Option<Vec<&'v 
         policy.is_some_and(|p| p.etcd_members == EtcdMembers::Check && !p.allow_quorum_loss)
     });
     let voted = |address: &str| held_throughout(view, address, from, to, |member| !member.learner);
-    // a member that is already down is no further loss
+    // rebooting a member that is already down loses nothing
     if !requested || !voted(address) || was_down(view, address, from, to) {
         return None;
     }
     let others: Vec<&str> = hosts(view).into_iter().filter(|host| *host != address && voted(host)).collect();
     let unhealthy: Vec<&str> =
         others.iter().copied().filter(|host| unhealthy_throughout(view, host, from, to)).collect();
-    // A member that clients do not reach counts as down where the others are a quorum without it: alarm or not, they
-    // vote.
+    // A member that clients do not reach counts as down if the others have a quorum without it. Members with an
+    // alarm vote, too.
     let unreachable = !held_throughout(view, address, from, to, |member| !member.unreachable);
     let vote = others.iter().filter(|host| !silent_throughout(view, host, from, to)).count();
     (!unhealthy.is_empty() && !(unreachable && vote * 2 > others.len() + 1)).then_some(unhealthy)

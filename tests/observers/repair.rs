@@ -60,7 +60,7 @@ pub fn entries_in_progress<'v>(view: &'v View<'_>, revision: i64) -> Vec<(u64, &
 pub fn held(view: &View<'_>, addresses: impl Fn(&str) -> bool, from: Timestamp, to: Timestamp) -> bool {
     let holds = |stored: Option<&StoredRepair>| match stored {
         Some(Ok(e)) => e.claims_machine() && addresses(&e.address),
-        // an unreadable entry may be of any machine
+        // an unreadable entry may belong to any machine
         Some(Err(())) => true,
         None => false,
     };
@@ -81,7 +81,7 @@ pub fn i1(view: &View<'_>) -> Vec<Breach> {
         let repairs =
             entries_in_progress(view, revision).into_iter().map(|(i, e)| (EntryId::repair(i), e.address.as_str()));
         for (other, its) in reboots.chain(repairs).filter(|(_, a)| *a != address && api_server(cluster, a)) {
-            let what = format!("API server {address} ({what}) starts while {its} ({other}) is in work");
+            let what = format!("API server {address} ({what}) starts while {its} ({other}) is in progress");
             found.push(Breach { code: "I1", at, what });
         }
     };
@@ -132,16 +132,16 @@ pub fn i43(view: &View<'_>) -> Vec<Breach> {
             .iter()
             .filter(|(i, e)| *i != step.index && e.address == entry.address)
         {
-            found.push(Breach { code: "I4", at: step.at, what: format!("{this} starts beside repairs/{index}") });
+            found.push(Breach { code: "I4", at: step.at, what: format!("{this} starts during repairs/{index}") });
         }
         for (index, ..) in view.entries_in_progress(step.revision).iter().filter(|(_, e, _)| e.node == entry.address) {
-            found.push(Breach { code: "I43", at: step.at, what: format!("{this} starts beside reboots/{index}") });
+            found.push(Breach { code: "I43", at: step.at, what: format!("{this} starts during reboots/{index}") });
         }
     }
     for step in view.entry_changes().iter().filter(|m| m.starts()) {
         let Some(entry) = view.entry(step.index, step.revision) else { continue };
         for (index, _) in entries_in_progress(view, step.revision).iter().filter(|(_, e)| e.address == entry.node) {
-            let what = format!("reboots/{} of {} starts beside repairs/{index}", step.index, entry.node);
+            let what = format!("reboots/{} of {} starts during repairs/{index}", step.index, entry.node);
             found.push(Breach { code: "I43", at: step.at, what });
         }
     }
@@ -158,13 +158,13 @@ pub fn enabled(view: &View<'_>, revision: i64) -> bool {
 pub fn i13(view: &View<'_>) -> Vec<Breach> {
     let mut found = Vec::new();
     for step in entry_changes(view).iter().filter(|m| m.starts() && !enabled(view, m.revision)) {
-        let what = format!("repairs/{} is taken into work while the queue is disabled", step.index);
+        let what = format!("repairs/{} starts while the queue is disabled", step.index);
         found.push(Breach { code: "I13", at: step.at, what });
     }
     for (&(index, n), line) in &view.repair_attempts {
         let Some(first) = line.steps().first().filter(|s| view.written_by_engine(s.revision)) else { continue };
         if first.value.as_ref().is_some_and(|a| !a.success) && !enabled(view, first.revision) {
-            let what = format!("attempt {n} of repairs/{index} is made while the queue is disabled");
+            let what = format!("attempt {n} of repairs/{index} is created while the queue is disabled");
             found.push(Breach { code: "I13", at: first.at, what });
         }
     }
@@ -194,13 +194,13 @@ pub fn i42(view: &View<'_>) -> Vec<Breach> {
         let there = view.repairs.values().filter(|l| l.get(revision).is_some()).count();
         let cap = view.constraints.get(revision).map_or(0, |c| c.maximum_repair_queue_entries);
         if i64::try_from(there).unwrap_or(i64::MAX) > cap {
-            report_breach(format!("an engine adds {added:?}: {there} entries, and the cap is {cap}"));
+            report_breach(format!("an engine adds {added:?}: {there} entries, but the cap is {cap}"));
         }
         let mut seen: BTreeSet<&str> =
             view.repairs.values().filter_map(|l| Some(&*read(l.before(revision))?.address)).collect();
         for (index, address) in added {
             if !seen.insert(address) {
-                report_breach(format!("an engine adds repairs/{index} of {address}, which has an entry"));
+                report_breach(format!("an engine adds repairs/{index} of {address}, which already has an entry"));
             }
         }
     }
@@ -227,7 +227,7 @@ pub fn i32(view: &View<'_>) -> Vec<Breach> {
             }
             let since = *silent.entry((index, report.by.as_str())).or_insert(report.at);
             if shift(since, 3.0) < report.at && shift(since, 5.0) >= report.at {
-                let what = format!("{} leads and says nothing of repairs/{index} since {since}", report.by);
+                let what = format!("{} leads but reports no reason for repairs/{index} since {since}", report.by);
                 found.push(Breach { code: "I32", at: report.at, what });
                 silent.insert((index, report.by.as_str()), Timestamp::MAX);
             }
@@ -250,7 +250,8 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
     lines
         .filter(|(index, _)| !last(*index).is_some_and(|r| r["reason"] == "OutcomeUnknown" || r["reason"] == "OnHold"))
         .map(|(index, _)| {
-            let what = format!("repairs/{index} has been in work since {from}; the leader says {:?}", last(index));
+            let what =
+                format!("repairs/{index} has been in progress since {from}; the leader reports {:?}", last(index));
             Breach { code: "I33", at: end, what }
         })
         .collect()
@@ -265,7 +266,7 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
         let Some(txn) = view.txn(revision) else { return };
         let missing: Vec<&str> = needed.iter().copied().filter(|k| !txn.compares.iter().any(|(c, _)| c == k)).collect();
         if !missing.is_empty() {
-            let what = format!("{what} is taken into work without comparing {}", missing.join(", "));
+            let what = format!("{what} starts without comparing {}", missing.join(", "));
             found.push(Breach { code: "I23", at, what });
         }
     };

@@ -54,7 +54,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         let times = begun.entry((index, &power.attempt)).or_default();
         *times += 1;
         if *times > 1 {
-            report_breach("I25", format!("the command of attempt {} of {} begins again", power.attempt, power.entry));
+            report_breach("I25", format!("the command of attempt {} of {} begins twice", power.attempt, power.entry));
         }
         let first = attempt(view, index, &power.attempt).and_then(|(_, line)| line.steps().first());
         let Some((step, attempted)) = first.and_then(|first| Some((first, first.value.as_ref()?))) else {
@@ -72,7 +72,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
             || power.argv.last() != Some(&power.address)
         {
             let what = format!(
-                "{}: {:?} began on {}, the attempt is {:?} on {}",
+                "{}: {:?} began on {}, but the attempt is {:?} on {}",
                 power.entry, power.argv, power.address, attempted.argv, attempted.address
             );
             report_breach("I26", what);
@@ -82,7 +82,10 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         let cluster = view.clusters.get(step.revision);
         if let (Some(entry), Some(cluster), Some(number)) = (entry, cluster, attempted.step) {
             if entry.address != power.address {
-                report_breach("I26", format!("{} is treated, {} is of {}", power.address, power.entry, entry.address));
+                report_breach(
+                    "I26",
+                    format!("the command is for {}, but {} is for {}", power.address, power.entry, entry.address),
+                );
             }
             let words = if attempted.success {
                 operation(cluster, entry).and_then(|o| o.success_command.as_deref())
@@ -106,7 +109,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
                 report_breach(
                     code,
                     format!(
-                        "command {count} of {} step {:?} begins, {allowed} are allowed",
+                        "command {count} of {} step {:?} begins, but only {allowed} are allowed",
                         power.entry, attempted.step
                     ),
                 );
@@ -115,7 +118,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         if let Some(line) = line {
             let from = shift(power.at, -view.late());
             if line.throughout(from, power.at, |l| l.is_none() || read(l).is_some_and(|e| e.deleted)) {
-                report_breach("I27", format!("a command begins for {}, which was deleted long before", power.entry));
+                report_breach("I27", format!("a command begins for {}, long after it was deleted", power.entry));
             }
         }
     }
@@ -124,7 +127,7 @@ pub fn commands(view: &View<'_>) -> Vec<Breach> {
         let Some(this) = first.value.as_ref() else { continue };
         if let Some(what) = premature_reason(view, index, n, first.revision, this) {
             found.push(Breach { code: "I25", at: first.at, what: format!("attempt {n} of repairs/{index}: {what}") });
-            // a step that succeeded is over, whatever its health check reports
+            // a step that succeeded is finished, whatever its health check reports
             if !this.success && what.ends_with("had succeeded") {
                 let what = format!("attempt {n} of repairs/{index} begins step {:?} again: {what}", this.step);
                 found.push(Breach { code: "I41", at: first.at, what });
@@ -145,7 +148,7 @@ fn retries(view: &View<'_>, entry: Option<&RepairEntry>, attempted: &Attempt, fr
 }
 
 /// Reason for which this attempt should not have been made yet: the one before of the same step has no recorded
-/// outcome, an unknown one, or success, and nobody ordered another.
+/// outcome, an unknown one, or success, and nobody ordered a retry.
 fn premature_reason(view: &View<'_>, index: u64, n: u32, revision: i64, this: &Attempt) -> Option<String> {
     if this.ordered_by.is_some() {
         return None;
@@ -156,7 +159,7 @@ fn premature_reason(view: &View<'_>, index: u64, n: u32, revision: i64, this: &A
         .find(|(_, a)| a.step == this.step && a.success == this.success)?;
     match last.outcome.as_ref().map(|o| &o.end) {
         None => Some(format!("attempt {m} has no recorded outcome")),
-        Some(Ended::Unknown(_)) => Some(format!("the outcome of attempt {m} is unknown, and nobody ordered another")),
+        Some(Ended::Unknown(_)) => Some(format!("the outcome of attempt {m} is unknown, and nobody ordered a retry")),
         Some(Ended::Exit(0)) => Some(format!("attempt {m} had succeeded")),
         Some(_) => None,
     }
@@ -172,7 +175,7 @@ pub fn i40(view: &View<'_>) -> Vec<Breach> {
         let state_of = |e: &RepairEntry| (e.status, e.step, e.step_status, e.last_transition_time);
         if (ended || before.deleted) && state_of(before) != state_of(after) {
             let (was, deleted, is) = (before.status, before.deleted, after.status);
-            let what = format!("repairs/{}: it was {was} (deleted: {deleted}) and is {is} again", m.index);
+            let what = format!("repairs/{}: it went from {was} (deleted: {deleted}) back to {is}", m.index);
             found.push(Breach { code: "I40", at: m.at, what });
         }
     }
@@ -194,19 +197,19 @@ pub fn i41(view: &View<'_>) -> Vec<Breach> {
             let watched = |e: &RepairEntry| e.claims_machine() && e.step_status == StepStatus::Watching;
             let drains = after.claims_machine() && after.step_status == StepStatus::Draining;
             if watched(before) && drains {
-                report_breach(format!("step {} was watched, and is drained for again", before.step));
+                report_breach(format!("step {} was already watched, but is drained for again", before.step));
             }
             continue;
         }
         if after.step != before.step + 1 || before.step_status != StepStatus::Watching {
-            report_breach(format!("from step {} ({}) to step {}", before.step, before.step_status, after.step));
+            report_breach(format!("goes from step {} ({}) to step {}", before.step, before.step_status, after.step));
         }
         if !enabled(view, m.revision) {
-            report_breach(format!("goes on to step {} while the queue is disabled", after.step));
+            report_breach(format!("continues with step {} while the queue is disabled", after.step));
         }
         let Some(cluster) = view.clusters.get(m.revision) else { continue };
         if step_of(cluster, before, after.step).is_none() && after.status == RepairStatus::Processing {
-            report_breach(format!("goes on to step {}, which does not exist", after.step));
+            report_breach(format!("continues with step {}, which does not exist", after.step));
         }
         let Some(step) = step_of(cluster, before, before.step) else { continue };
         let line = &view.repairs[&m.index];

@@ -35,7 +35,7 @@ pub fn i47(view: &View<'_>) -> Vec<Breach> {
                 && !end.is_some_and(|e| e.at <= at && e.what == PowerEvent::End(Some(code)))
             {
                 let what = format!(
-                    "attempt {n} of reboots/{index} is recorded as {}, and its machine saw {end:?}",
+                    "attempt {n} of reboots/{index} is recorded as {}, but its machine saw {end:?}",
                     outcome.end
                 );
                 found.push(Breach { code: "I47", at, what });
@@ -68,7 +68,7 @@ fn missing_outcome(view: &View<'_>, index: u64, n: u32, end: &Power) -> Option<B
         code: "I47",
         at: until,
         what: format!(
-            "the command of attempt {n} of reboots/{index} ended at {}, and nobody knows although {} runs",
+            "the command of attempt {n} of reboots/{index} ended at {}, but no result is recorded although {} runs",
             end.at, open.host
         ),
     })

@@ -47,7 +47,7 @@ pub fn i32(view: &View<'_>) -> Vec<Breach> {
             }
             *last = report.at;
             if shift(*since, 3.0) < report.at {
-                let what = format!("{} has led and said nothing of reboots/{index} since {since}", report.by);
+                let what = format!("{} has led but reported no reason for reboots/{index} since {since}", report.by);
                 found.push(Breach { code: "I32", at: report.at, what });
                 *since = Timestamp::MAX;
             }
@@ -86,16 +86,16 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
         let last = view.leading().filter(|s| shift(s.at, 5.0) >= end).filter_map(|s| s.reasons.get(&index)).last();
         let last = last.map_or_else(|| "nothing".to_owned(), Value::to_string);
         let mut report_breach = |what: &str| {
-            let what = format!("reboots/{index}, faults over since {calm}: {what}; the leader says {last}");
+            let what = format!("reboots/{index}, faults over since {calm}: {what}; the leader reports {last}");
             found.push(Breach { code: "I33", at: end, what });
         };
         if had_status(10.0, RebootStatus::Cancelled) {
-            report_breach("is cancelled and still there");
+            report_breach("is cancelled but still there");
         }
         if had_status(drain, RebootStatus::Draining) {
-            report_breach("drains beyond its deadline");
+            report_breach("still drains after its deadline");
         }
-        let says = |span: f64, idle: &dyn Fn(&EngineReport, &Value) -> bool| {
+        let reported_for = |span: f64, idle: &dyn Fn(&EngineReport, &Value) -> bool| {
             let from = shift(end, -span);
             let mut lately = view.leading().filter(|s| s.at >= from).peekable();
             lately.peek().is_some() && lately.all(|s| s.reasons.get(&index).is_none_or(|r| idle(s, r)))
@@ -103,8 +103,8 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
         let is_active = |_: &EngineReport, r: &Value| {
             matches!(name(Some(r)), "CommandRunning" | "Working" | "Ready" | "EffectFailed" | "Stale" | "")
         };
-        if had_status(rebooting, RebootStatus::Rebooting) && says(60.0, &is_active) {
-            report_breach("reboots beyond every bound, and nothing is said of it");
+        if had_status(rebooting, RebootStatus::Rebooting) && reported_for(60.0, &is_active) {
+            report_breach("still reboots after every bound, without a reported cause");
         }
         let next = |s: &EngineReport, r: &Value| {
             let over = || r["until"].as_str().and_then(|t| t.parse().ok()).is_some_and(|t| shift(t, CLOCK_SKEW) < s.at);
@@ -113,8 +113,8 @@ pub fn i33(view: &View<'_>) -> Vec<Breach> {
                 other => matches!(other, "Ready" | "Working" | "EffectFailed" | "Stale" | ""),
             }
         };
-        if had_status(60.0, RebootStatus::Queued) && says(60.0, &next) {
-            report_breach("could start and does not");
+        if had_status(60.0, RebootStatus::Queued) && reported_for(60.0, &next) {
+            report_breach("could start but does not");
         }
     }
     found
@@ -184,7 +184,9 @@ fn wrong_backoff(after: &RebootEntry) -> Option<String> {
     let shift = u32::try_from((after.drain_backoff_count - 1).clamp(0, 8)).unwrap_or(0);
     let (least, wait) = ((300_i64 << shift).min(1200), until.duration_since(since).as_secs());
     let good = wait >= least && wait <= least + 299;
-    (!good).then(|| format!("backed off for {wait} s after {} times, at least {least}", after.drain_backoff_count))
+    (!good).then(|| {
+        format!("backed off for {wait} s after {} backoffs, expected at least {least}", after.drain_backoff_count)
+    })
 }
 
 /// I35, by the leader's report: an entry that has been `rebooting` for 15 s longer than `stuck_seconds`, and that the
@@ -206,7 +208,7 @@ pub fn i35(view: &View<'_>) -> Vec<Breach> {
                 p.is_none_or(|p| seconds(i64::try_from(p.stuck_seconds).unwrap_or(i64::MAX)) <= stuck)
             });
             if since.is_some_and(|since| shift(since, stuck + CLOCK_SKEW) < report.at) && settled {
-                let what = format!("reboots/{index} reboots since {since:?}, and is not said to be stuck");
+                let what = format!("reboots/{index} reboots since {since:?} but is not reported stuck");
                 return vec![Breach { code: "I35", at: report.at, what }];
             }
         }
@@ -240,7 +242,7 @@ pub fn i36(view: &View<'_>) -> Vec<Breach> {
             let remains =
                 view.entries.get(index).is_some_and(|l| l.throughout(acknowledged.at, until, |l| l.is_some()));
             if remains {
-                let what = format!("reboots/{index} was cancelled at {} and is still there", acknowledged.at);
+                let what = format!("reboots/{index} was cancelled at {} but is still there", acknowledged.at);
                 found.push(Breach { code: "I36", at: until, what });
             }
         }
@@ -308,7 +310,7 @@ fn early_backoff(view: &View<'_>, found: &mut Vec<Breach>) {
         let decision_delay = if (0.0..=view.ttl()).contains(&decision_delay) { decision_delay } else { 0.0 };
         if shift(began.at, seconds(shortest) - 2.0 - decision_delay) > step.at {
             let what =
-                format!("reboots/{} drains since {}, and is given up before its time: {why}", step.index, began.at);
+                format!("reboots/{} drains since {} and backs off before its deadline: {why}", step.index, began.at);
             found.push(Breach { code: "I37", at: step.at, what });
         }
     }
@@ -360,7 +362,7 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
                 _ => false,
             };
             if untrue && reported.insert((index, reason_name.to_owned())) {
-                let what = format!("{} says of reboots/{index}: {reason}, which is not so", report.by);
+                let what = format!("{} reports for reboots/{index}: {reason}, which is wrong", report.by);
                 found.push(Breach { code: "I39", at: report.at, what });
             }
         }
@@ -370,9 +372,9 @@ pub fn i39(view: &View<'_>) -> Vec<Breach> {
     let calm = view.record.calm_since.is_some_and(|calm| shift(calm, 2.0 * view.ttl() + 75.0) <= end);
     if is_idle && calm && view.led_until_end(shift(end, -30.0)) {
         let runs = view.enabled(i64::MAX) && view.entries.values().any(|l| l.last().is_some());
-        let says = view.running.last().map(Vec::as_slice) == Some(b"true");
-        if runs != says {
-            let what = format!("reboots/running says {says}, and it is {runs}");
+        let stored = view.running.last().map(Vec::as_slice) == Some(b"true");
+        if runs != stored {
+            let what = format!("reboots/running is {stored}, expected {runs}");
             found.push(Breach { code: "I39", at: end, what });
         }
     }

@@ -40,7 +40,7 @@ pub fn i51(view: &View<'_>) -> Vec<Breach> {
             }
             *last = report.at;
             if shift(*since, MAX_SILENCE) < report.at {
-                let what = format!("{} says of reboots/{index} nothing but {reason} since {since}", report.by);
+                let what = format!("{} has reported only {reason} for reboots/{index} since {since}", report.by);
                 found.push(Breach { code: "I51", at: report.at, what });
                 *since = Timestamp::MAX;
             }

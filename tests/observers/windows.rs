@@ -44,7 +44,7 @@ pub fn closed_reason(
         window_state.closes.is_some_and(|closes| margin && shift(at, f64::from(windows.margin_seconds())) > closes);
     match (window_state.open, late) {
         (false, _) => Some(format!("outside the window, which opens {:?}", window_state.opens)),
-        (true, true) => Some(format!("{:?}, when the window closes, is too near", window_state.closes)),
+        (true, true) => Some(format!("{:?}, the end of the window, is too near", window_state.closes)),
         (true, false) => None,
     }
 }
@@ -59,7 +59,7 @@ fn closed_reason_at(
 ) -> Option<String> {
     let (policy, cluster) = (view.policy(revision), view.clusters.get(revision)?);
     let why = closed_reason(policy, cluster, of, written, margin)?;
-    // a freeze may end within this second, and another window begin with the next one
+    // a freeze may end within this second, and a window may begin with the next one
     let end = policy.freeze.as_ref().map(|f| f.until).filter(|u| *u > written && *u < shift(written, TRUNCATION));
     let later = [end, Some(shift(written, TRUNCATION))].into_iter().flatten();
     later
@@ -83,7 +83,7 @@ pub fn closed_throughout(view: &View<'_>, of: (QueueKind, &str), from: Timestamp
                 }
                 at = shift(at, 1.0);
             }
-            // the end of a freeze may fall between two of these seconds, and a window end with the next one
+            // a freeze may end between two of these seconds, and a window with the next one
             let freeze_end = p.freeze.as_ref().map(|f| f.until).filter(|at| *at >= from && *at < until);
             freeze_end.into_iter().chain([to, until]).all(|at| closed_reason(p, cluster, of, at, false).is_some())
         })
@@ -117,7 +117,7 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
         }
         let begun = || !never_began(view, EntryId::reboot(step.index), step.revision);
         if status(step.before) == Some(RebootStatus::Rebooting) && after.status != RebootStatus::Rebooting && begun() {
-            report_breach(step.at, format!("reboots/{} was rebooting and is {}", step.index, after.status));
+            report_breach(step.at, format!("reboots/{} went from rebooting to {}", step.index, after.status));
         }
     }
     for step in repair::entry_changes(view).iter().filter(|m| m.engine) {
@@ -134,7 +134,7 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
         let watched = before.is_some_and(|b| b.claims_machine() && b.step_status == StepStatus::Watching);
         let begun = || !never_began(view, EntryId::repair(step.index), step.revision);
         if watched && after.unfinished() && !after.claims_machine() && begun() {
-            report_breach(step.at, format!("repairs/{} was watching and waits again", step.index));
+            report_breach(step.at, format!("repairs/{} went from watching back to waiting", step.index));
         }
     }
     for (id, line) in attempts(view) {
@@ -145,7 +145,7 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
         };
         let of = (id.queue, attempt.address.as_str());
         if let Some(why) = closed_reason_at(view, first.revision, of, attempt.start, false) {
-            report_breach(first.at, format!("attempt {} is made: {why}", attempt.id));
+            report_breach(first.at, format!("attempt {} is created: {why}", attempt.id));
         }
     }
     for power in view.record.power.iter().filter(|p| p.what == PowerEvent::Begin) {
@@ -158,7 +158,10 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
         let wrong = start.duration_since(written).as_secs_f64().abs() > CLOCK_TOLERANCE;
         let from = shift(power.at, -(view.lag() + CLOCK_TOLERANCE));
         if !wrong && closed_throughout(view, (id.queue, &power.address), from, power.at) {
-            report_breach(power.at, format!("a power command of {} begins, shut since {from}", power.entry));
+            report_breach(
+                power.at,
+                format!("a power command of {} begins, outside its window or frozen since {from}", power.entry),
+            );
         }
     }
     let Some(calm) = view.record.calm_since else { return found };
@@ -170,7 +173,7 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
             let from = shift(end, -30.0);
             let drains = entry.status == RebootStatus::Draining && from >= quiet.max(step.at);
             if drains && closed_throughout(view, (QueueKind::Reboot, &entry.node), from, end) {
-                report_breach(end, format!("reboots/{index} drains, and it has been shut since {from}"));
+                report_breach(end, format!("reboots/{index} still drains, outside its window or frozen since {from}"));
             }
         }
     }

@@ -70,7 +70,7 @@ fn settle_unprotected(sandbox: &Sandbox) {
 /// Sets webhooks up and removes them again until the end of the day.
 async fn run_webhooks(sandbox: &Sandbox, mut rng: Rng, began: Instant, selection: &Selection, hits: &Hits) {
     settle_unprotected(sandbox);
-    // the webhook that is no fault stays
+    // the webhook that is not a fault stays
     let permanent = rng.bool().then(|| migrates(sandbox, &mut rng)).flatten();
     let mut ticks = Ticks::new(began, 5_000..60_000);
     sandbox.api.intercept(permanent.iter().cloned().collect());

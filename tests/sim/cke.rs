@@ -22,7 +22,7 @@ pub fn random_generator(seed: u64) -> Option<Rng> {
 
 /// Campaigns once or twice, and is gone at the end of the day.
 pub async fn campaign(store: &Store, mut rng: Rng, began: Instant, selection: &Selection) {
-    // the first engine decides by the present candidates whether it may campaign at all, so CKE comes later
+    // the first engine decides by the present candidates whether it may campaign, so CKE joins later
     let mut from = Duration::from_secs(rng.u64(90..400));
     for n in 0..rng.u32(1..3) {
         let long = Duration::from_secs(rng.u64(60..300));

@@ -43,7 +43,7 @@ fn random_edit(definition: &Value, rng: &mut Rng) -> Value {
         0 => edited["reboot"]["max_concurrent_reboots"] = json!(rng.u32(1..4)),
         1 => edited["repair"]["max_concurrent_repairs"] = json!(rng.u32(1..4)),
         2 => edited["reboot"]["command_retries"] = json!(rng.u32(0..3)),
-        // one worker is no member for a while
+        // one worker is not a member for a while
         _ => {
             let workers = |n: &Value| n["control_plane"] != true;
             let Some(nodes) = edited["nodes"].as_array_mut() else { return edited };

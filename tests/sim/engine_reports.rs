@@ -25,7 +25,7 @@ pub async fn sample(engines: Engines, reports: Arc<Mutex<Vec<EngineReport>>>, cl
             let Some(handle) = slot.handle.as_ref().filter(|_| !slot.gate.is_dead()) else { continue };
             let seen = handle.seen().borrow().clone();
             let revision = seen.snapshot.store.revision;
-            // for an engine that does not lead it only counts that it runs
+            // of an engine that does not lead, only the fact that it runs is recorded
             if seen.snapshot.engine.leading.is_none() {
                 reports.lock().unwrap().push(EngineReport {
                     at: clock.wall(),

@@ -97,7 +97,7 @@ pub fn inject(fault: Fault, engines: &Engines, stage: &Arc<Stage>, addresses: &[
                     machines.request_reset(&addresses[*i], "ForceOff");
                 }
                 later(seconds.max(5)).await;
-                // until an operator has switched all of them on
+                // until an operator has turned all of them on
                 while all.iter().any(off) {
                     all.iter().filter(|i| off(i)).for_each(|i| machines.request_reset(&addresses[*i], "On"));
                     later(10).await;

@@ -93,22 +93,22 @@ fn main() -> ExitCode {
     if seeds >= COMPLETE_RUN {
         let missing = total.faults_never_hit();
         if !missing.is_empty() {
-            println!("faults that never hit: {}", missing.join(", "));
+            println!("faults that never took effect: {}", missing.join(", "));
         }
         ok &= missing.is_empty() & is_reproducible(from, total.first.as_slice(), threads);
     }
     if seeds >= 1000 {
         let mut further = from + seeds;
-        // rare pairs depend on the draw: the next seeds may meet what a thousand did not
+        // rare pairs depend on chance: further seeds may reach some that a thousand did not
         while !coverage::missing(&total.pairs, &total.effect_pairs).is_empty() && further < from + seeds + EXTRA_MAX {
-            println!("plays on   for {}", coverage::missing(&total.pairs, &total.effect_pairs).join(", "));
+            println!("continues  for {}", coverage::missing(&total.pairs, &total.effect_pairs).join(", "));
             total.join(run_all(EXTRA_BATCH, further, threads, false));
             further += EXTRA_BATCH;
         }
         ok &= total.failed == 0;
         let missing = coverage::missing(&total.pairs, &total.effect_pairs);
         if !missing.is_empty() {
-            println!("faults that never met a state that they have to: {}", missing.join(", "));
+            println!("faults that never met a required state: {}", missing.join(", "));
         }
         ok &= missing.is_empty();
     }
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
                 );
                 print!("{}", shrunk.report);
             }
-            None => println!("shrunk     {code} of seed {seed} did not happen again"),
+            None => println!("shrunk     {code} of seed {seed} was not reproduced"),
         }
     }
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -173,7 +173,7 @@ fn run_all(seeds: u64, from: u64, threads: u64, verbose: bool) -> Total {
 fn is_reproducible(from: u64, first: &[(u64, u64)], threads: u64) -> bool {
     let again = run_all(first.len() as u64, from, threads, false);
     let other: Vec<u64> = first.iter().filter(|d| !again.first.contains(d)).map(|(seed, _)| *seed).collect();
-    println!("again      {} seeds played twice, {} of them with another result {other:?}", first.len(), other.len());
+    println!("again      {} seeds run twice, {} of them with another result {other:?}", first.len(), other.len());
     other.is_empty()
 }
 
@@ -251,7 +251,7 @@ impl Total {
         println!("states     {}", line(&self.states));
         println!("pairs      faults by the states that they met");
         print!("{}", coverage::table(&self.pairs));
-        println!("effects    what befell them right before or after");
+        println!("effects    by the faults that hit them right before or after");
         print!("{}", coverage::effects(&self.effect_pairs));
         for (code, seeds) in &self.breaches {
             println!("BREACH     {code}: {} seeds, such as {:?}", seeds.len(), &seeds[..seeds.len().min(5)]);

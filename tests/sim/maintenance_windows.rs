@@ -94,7 +94,7 @@ async fn run_scenario(wall: jiff::Timestamp, hours: u64) -> ClockChangeResult {
         selection: Selection::all(),
         act: String::new(),
     };
-    // the whole site repeatedly, before the first window opens
+    // every machine, several times, before the first window opens
     let queue = async |all: &[String]| operator.add_reboots(all, Some("a night")).await.map(drop).unwrap();
     queue(&addresses).await;
     let minutes = |n: u64| began + Duration::from_mins(n);
@@ -149,7 +149,7 @@ pub fn run_all() -> bool {
         for breach in clock_change.breaches.iter().take(20) {
             println!("  {} at {}: {}", breach.code, breach.at, breach.what);
         }
-        // a night in which nothing is unwound would not test unwinding
+        // a night without an unwound drain would not test unwinding
         ok &= clock_change.breaches.is_empty() && clock_change.starts >= 16 && clock_change.unwound > 0;
     }
     ok

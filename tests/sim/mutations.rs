@@ -176,7 +176,7 @@ fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
     if let Some(scenario) = scenario_for(mutation) {
         let found = scenario().breaches.into_iter().find(|b| names(mutation).contains(&b.code));
         mutation::set(None);
-        // each simulation also plays this scenario without a mutation, which shows that the scenario itself breaks
+        // each simulation also runs this scenario without a mutation, which shows that the scenario itself breaks
         // nothing
         let seconds = began.elapsed().as_secs_f64();
         match &found {
@@ -198,7 +198,7 @@ fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
     let found = found.filter(|(seed, breach)| {
         let without = run::seed(*seed).breaches.into_iter().any(|b| b.code == breach.code);
         if without {
-            println!("seed {seed} breaks {} without {mutation:?}, too", breach.code);
+            println!("seed {seed} breaks {} even without {mutation:?}", breach.code);
         }
         !without
     });

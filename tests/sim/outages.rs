@@ -81,7 +81,7 @@ impl OutageRun {
         };
         let mut wrong = Vec::new();
         if tokio::time::timeout(SETTLE_TIMEOUT, empty).await.is_err() {
-            wrong.push(format!("entries are left {SETTLE_TIMEOUT:?} after the fault"));
+            wrong.push(format!("entries remain {SETTLE_TIMEOUT:?} after the fault"));
         }
         let mut record = gather::record(&self.stage.sandbox);
         record.reports = std::mem::take(&mut *self.reports.lock().unwrap());
@@ -165,7 +165,7 @@ pub fn failover() -> ScenarioResult {
         };
         let gate = run.engines.lock().unwrap()[leads].gate.clone();
         gate.kill();
-        // the other one leads before the first restarts
+        // the other engine leads before the first one restarts
         sleep(Duration::from_secs(30)).await;
         Slot::start(&run.engines, leads, &run.stage).await;
         sleep(Duration::from_mins(10)).await;

@@ -50,13 +50,13 @@ pub fn dump(record: &Record) -> String {
         lines.push((r.at, format!("notice {} {} {} taken {}", r.by, r.notice["id"], r.notice["title"], r.taken)));
     }
     for w in &record.acknowledged {
-        lines.push((w.at, format!("told {} {:?}", w.by, w.command)));
+        lines.push((w.at, format!("acknowledged {} {:?}", w.by, w.command)));
     }
     let mut last = BTreeMap::new();
     for s in record.reports.iter().filter(|s| s.leads) {
         for (index, reason) in s.reasons.iter() {
             if last.insert(*index, reason.clone()).as_ref() != Some(reason) {
-                lines.push((s.at, format!("said {} {index} {reason}", s.by)));
+                lines.push((s.at, format!("report {} {index} {reason}", s.by)));
             }
         }
     }

@@ -69,7 +69,7 @@ impl Person {
         let any = (!entries.is_empty()).then(|| entries[self.rng.usize(..entries.len())]);
         match self.rng.u32(0..100) {
             0..50 => {
-                // now and then a machine that is no member
+                // now and then a machine that is not a member
                 let address = match self.rng.u32(0..6) {
                     0 => OUTSIDE.to_owned(),
                     _ => self.addresses[self.rng.usize(..self.addresses.len())].clone(),
@@ -173,7 +173,7 @@ impl Person {
                 }
                 if verb == Verb::Hold {
                     tokio::time::sleep(Duration::from_secs(self.rng.u64(1..30))).await;
-                    // a permanent hold would block the entry without a fault of the engine
+                    // a permanent hold would block the entry, and the engine would not be at fault
                     for _ in 0..60 {
                         if self.operator.order(EntryId::reboot(index), Verb::Unhold, None, None).await.is_ok() {
                             return;
@@ -249,7 +249,7 @@ pub async fn ckecli(store: &Store, rng: &mut Rng, addresses: &[String]) {
             .kvs()
             .first()
             .map_or((0, 0), |kv| (kv.value_str().ok().and_then(|v| v.parse().ok()).unwrap_or(0), kv.mod_revision()));
-        // now and then a machine that is no member
+        // now and then a machine that is not a member
         let address = match rng.u32(0..8) {
             0 => OUTSIDE,
             _ => &addresses[rng.usize(..addresses.len())],
@@ -336,7 +336,7 @@ pub async fn volumes(sandbox: &Sandbox, names: &[String], mut rng: Rng, began: I
         }
         n += 1;
     }
-    // a Node that was deleted and created again still has them
+    // a Node that was deleted and recreated still has them
     for node in names {
         set(sandbox, node, "status", "volumesInUse", None);
     }

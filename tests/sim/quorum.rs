@@ -33,7 +33,7 @@ pub async fn trouble(sandbox: &Sandbox, mut random: Rng, began: Instant, selecti
         let trouble = match random.u8(0..10) {
             0..4 => MemberFaults { stopped: true, ..MemberFaults::default() },
             4 => {
-                // another one goes down meanwhile, so two of three members are affected
+                // another member goes down meanwhile, so two of three are affected
                 let other = addresses.iter().find(|other| **other != address).unwrap().clone();
                 if selection.has(&format!("m{n}")) {
                     apply_for(&members, other, MemberFaults { stopped: true, ..MemberFaults::default() }, seconds);

@@ -15,12 +15,12 @@ pub fn run_all() -> bool {
     for line in FILE.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#')) {
         let (plan, _) = line.split_once(": ").unwrap_or((line, ""));
         let mut words = plan.split_whitespace().skip_while(|w| *w != "seed").skip(1);
-        let seed = words.next().and_then(|w| w.parse().ok()).expect("a seed");
+        let seed = words.next().and_then(|w| w.parse().ok()).expect("the line names a seed");
         let selection = words.nth(1).map_or_else(Selection::all, Selection::parse);
         let outcome = run::seed_with(seed, &selection);
         played += 1;
         if !outcome.breaches.is_empty() {
-            println!("again broken: {line}");
+            println!("broken again: {line}");
             print!("{}", outcome.report());
             ok = false;
         }

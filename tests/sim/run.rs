@@ -140,7 +140,7 @@ pub fn seed_with(seed: u64, selection: &Arc<Selection>) -> Outcome {
     let shared_trace = Arc::clone(&trace);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        // tokio draws random numbers of its own, for example for the order of wake-ups; unseeded, a seed would not
+        // tokio uses random numbers itself, for example for the order of wake-ups; unseeded, a simulation would not
         // repeat exactly
         #[cfg(tokio_unstable)]
         builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
@@ -148,7 +148,7 @@ pub fn seed_with(seed: u64, selection: &Arc<Selection>) -> Outcome {
         runtime.block_on(run_scenario(seed, selection, &shared_trace))
     }));
     let mut outcome = ran.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
+        let text = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "panic without a text".to_owned());
         let breach = Breach { code: "panic", at: jiff::Timestamp::UNIX_EPOCH, what: text };
         Outcome {
             seed,
@@ -362,7 +362,7 @@ async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> O
     hosts::heal(&stage.sandbox);
     quorum::heal(&stage.sandbox);
     webhook_receiver.heal();
-    say("people go home".to_owned());
+    say("people stop acting".to_owned());
     let final_person = Person {
         name: "person-last".to_owned(),
         operator: stage.operator("person-last"),

@@ -27,7 +27,7 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
     // an operator gives a machine time before the next order; times in the entry may come from a wrong clock
     let mut ordered: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut retried: BTreeMap<u64, Instant> = BTreeMap::new();
-    // read again when something was written
+    // read again after each write
     let mut read: Option<(i64, StoreView)> = None;
     loop {
         sleep(Duration::from_secs(5)).await;
@@ -48,7 +48,7 @@ pub async fn settle(person: &Person, engines: &Engines, stage: &Stage) {
         };
         let Some(seen) = reasons else { continue };
         let reasons = Arc::clone(&seen.reasons);
-        // a cordon whose reboot was cancelled, on a machine that never went down: only an operator can know that
+        // a cordon of a cancelled reboot, on a machine that never went down: only an operator can know that
         orphans.retain(|node, _| seen.orphans.contains_key(node));
         for node in seen.orphans.keys() {
             let times = orphans.entry(node.clone()).or_default();

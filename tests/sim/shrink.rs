@@ -7,7 +7,7 @@ use crate::{run, selection::Selection};
 
 /// Result of shrinking.
 pub struct Shrunk {
-    #[cfg_attr(not(feature = "mutations"), expect(dead_code, reason = "told by the hunt for mutations alone"))]
+    #[cfg_attr(not(feature = "mutations"), expect(dead_code, reason = "only the search for mutations reads it"))]
     pub code: &'static str,
     /// Number of names before.
     pub of: usize,

@@ -45,7 +45,7 @@ impl WebhookReceiver {
             let channel = Channel::Webhook { url, headers: None };
             Receiver { name: name.to_owned(), kinds, channel, template: Template::default(), limits }
         };
-        // one that never subscribes to endings, as a pager would
+        // one receiver that never subscribes to endings, like a pager
         let pager = UrlSource::Inline(SecretUrl::parse("http://pager.sandbox/").unwrap());
         let pager_kinds = [Kind::Stuck, Kind::Broken].into();
         Arc::new(vec![receiver("hook", url, Kind::CHOICE.into()), receiver("pager", pager, pager_kinds)])

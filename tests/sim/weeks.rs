@@ -107,22 +107,22 @@ pub fn week() -> ScenarioResult {
             (all().filter(|a| a.who.user == "alice").count(), all().filter(|a| a.by_engine()).count());
         let most = all().map(Audit::count).max().unwrap_or(0);
         if people != actions_done {
-            wrong.push(format!("{actions_done} acts of a person, {people} records of them are left"));
+            wrong.push(format!("{actions_done} actions of a person, but {people} audit records of them remain"));
         }
         if engine > 60 || most < REFUSALS {
-            wrong.push(format!("{engine} records of engines, one of which tells of {most} tries"));
+            wrong.push(format!("{engine} audit records of engines, one of which counts {most} tries"));
             let last: Vec<_> = all().filter(|a| a.by_engine()).take(6).collect();
-            wrong.push(format!("the last of them: {last:?}"));
+            wrong.push(format!("the newest of them: {last:?}"));
         }
         let view = store.read_view().await.unwrap();
         if !view.reboots.entries.is_empty() || !view.attempts.is_empty() {
-            wrong.push(format!("{} entries and {} attempts are left", view.reboots.entries.len(), view.attempts.len()));
+            wrong.push(format!("{} entries and {} attempts remain", view.reboots.entries.len(), view.attempts.len()));
         }
         let endings = store.newest::<Ending>(&store.keys().history_prefix(), 10).await.unwrap();
         let ending = endings.iter().find_map(Stored::get);
         let kept = ending.map_or(0, |e| e.attempts.len() + usize::try_from(e.omitted).unwrap());
         if kept != usize::try_from(REFUSALS).unwrap() + 1 || ending.is_none_or(|e| e.attempts.len() > 32) {
-            wrong.push(format!("its ending tells of {kept} attempts"));
+            wrong.push(format!("its history record has {kept} attempts"));
         }
         let summary = format!("{hours} hours, {most} tries, {engine} records of engines, {people} of people");
         ScenarioResult { breaches: judge(&stage), wrong, summary }
@@ -167,7 +167,7 @@ pub fn large_queue() -> ScenarioResult {
         }
         let left = operator.store.read_view().await.unwrap().reboots.entries.len();
         if left != 500 {
-            wrong.push(format!("{left} entries are left"));
+            wrong.push(format!("{left} entries remain"));
         }
         ScenarioResult {
             breaches: judge(&stage),

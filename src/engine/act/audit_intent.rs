@@ -232,13 +232,19 @@ mod tests {
         assert!(repeated.known(&step, at("2026-01-02T22:00:00Z")).is_some(), "counted from the last try");
         assert!(repeated.known(&step, at("2026-01-03T00:00:00Z")).is_none());
         let other = Step::intent("evict", "node w1", Some(EntryId::reboot(4)), Some(&pods));
-        assert!(repeated.known(&other, at("2026-01-01T23:00:00Z")).is_none(), "what is done for another entry");
+        assert!(
+            repeated.known(&other, at("2026-01-01T23:00:00Z")).is_none(),
+            "an action for another entry is another step"
+        );
         let others = Step::intent("evict", "node w1", Some(EntryId::reboot(3)), Some(&"shop/web-2".to_owned()));
-        assert!(repeated.known(&others, at("2026-01-01T23:00:00Z")).is_some(), "other pods of the same entry");
+        assert!(
+            repeated.known(&others, at("2026-01-01T23:00:00Z")).is_some(),
+            "other pods of the same entry are the same step"
+        );
         let node = Step::intent("evict", "node w2", Some(EntryId::reboot(3)), Some(&pods));
-        assert!(repeated.known(&node, at("2026-01-01T23:00:00Z")).is_none(), "another node");
+        assert!(repeated.known(&node, at("2026-01-01T23:00:00Z")).is_none(), "another node is another step");
         let why = |why: &str| Step::intent("endpoints", "Endpoints default/etcd", None, Some(&why.to_owned()));
-        assert!(why("10.0.0.1") != why("10.0.0.2"), "without an entry the reason tells the try");
+        assert!(why("10.0.0.1") != why("10.0.0.2"), "without an entry the reason distinguishes the steps");
     }
 
     #[test]

@@ -127,7 +127,7 @@ mod tests {
         let deferred = || PodHold::Deferred { webhook: webhook(), message: message() };
         let undecided = || Verdict::Undecided { by: Undecided::Server, answer: "503".into(), retry_after: Some(2) };
         let (lag, replaced) = (|| PodHold::BudgetLag { budget: "ns/b".into() }, || PodHold::Replaced);
-        // Columns: protected, unprotected. 0 = passes, 1 = is sent again, 2 = blocks.
+        // Columns: protected, unprotected. 0 = passes, 1 = is retried, 2 = blocks.
         let table = [
             (Verdict::Accepted, [0, 0]),
             (Verdict::Gone, [0, 0]),
@@ -157,7 +157,10 @@ mod tests {
             }
         }
         let worst = found(&[("a", undecided()), ("b", held(denied())), ("c", Verdict::Accepted)], &[]);
-        assert!(matches!(worst.finding, Finding::Blocked(Reason::DeniedByWebhook { .. })), "whatever else is unknown");
+        assert!(
+            matches!(worst.finding, Finding::Blocked(Reason::DeniedByWebhook { .. })),
+            "a denial outweighs an unknown verdict"
+        );
     }
 
     #[test]

@@ -45,14 +45,14 @@ fn fuzz_receiver_answers() {
             DeliveryResult::Rejected(why) => (why, Took::Refused),
             DeliveryResult::Failed { why, wait } => {
                 if wait.is_some_and(|wait| wait > Duration::from_mins(10)) {
-                    return Err(format!("it is waited for {wait:?}"));
+                    return Err(format!("the wait is too long: {wait:?}"));
                 }
                 (why, Took::Refused)
             }
         };
         one_line(answer_text)?;
         if answer_text.chars().count() > 400 {
-            Err(format!("{} characters are kept", answer_text.chars().count()))
+            Err(format!("the kept text is too long: {} characters", answer_text.chars().count()))
         } else {
             Ok(took)
         }

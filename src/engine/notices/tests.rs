@@ -46,7 +46,7 @@ fn scene(second: i64) -> Scene {
 }
 
 fn condition(kind: Kind, key: &str, word: &str, settle: f64) -> (String, Condition) {
-    let notice = Notice::new(kind, key.to_owned(), format!("{key} is so"), at(0));
+    let notice = Notice::new(kind, key.to_owned(), format!("{key} is active"), at(0));
     (key.to_owned(), Condition { notice, word: word.to_owned(), settle })
 }
 
@@ -93,10 +93,10 @@ fn a_brief_condition_is_not_notified_and_a_lasting_one_only_once() {
     let mut receiver = TestReceiver::new();
     let stuck = [condition(Kind::Stuck, "stuck/reboots/1/BlockedByPDB", "BlockedByPDB", 30.0)];
     assert_eq!(receiver.observe(0, &stuck), NO_NOTICES);
-    assert_eq!(receiver.observe(10, &[]), NO_NOTICES, "it was gone before it was worth a word");
+    assert_eq!(receiver.observe(10, &[]), NO_NOTICES, "it ended before a notice was due");
     assert_eq!(receiver.observe(20, &stuck), NO_NOTICES);
     assert_eq!(receiver.observe(49, &stuck), NO_NOTICES);
-    assert_eq!(receiver.observe(50, &stuck), ["stuck/reboots/1/BlockedByPDB is so"]);
+    assert_eq!(receiver.observe(50, &stuck), ["stuck/reboots/1/BlockedByPDB is active"]);
     assert_eq!(receiver.observe(500, &stuck), NO_NOTICES);
 }
 
@@ -115,12 +115,12 @@ fn a_resolved_condition_is_notified_after_a_minute_or_with_the_entrys_end() {
             .notify(&Scene { at: at(second), boot: f64::from(i32::try_from(second).unwrap()), ..there.clone() }, &quiet)
     };
     assert_eq!(observe(1, &there), NO_NOTICES);
-    assert_eq!(observe(60, &there), NO_NOTICES, "it may be back in a moment");
-    assert_eq!(observe(61, &there), [format!("resolved: {key} is so")]);
+    assert_eq!(observe(60, &there), NO_NOTICES, "it may return soon");
+    assert_eq!(observe(61, &there), [format!("resolved: {key} is active")]);
     assert_eq!(observe(62, &there), NO_NOTICES);
     let mut receiver = TestReceiver::new();
     receiver.observe(0, &stuck);
-    assert_eq!(receiver.observe(1, &[]), [format!("resolved: {key} is so")], "no such entry any more");
+    assert_eq!(receiver.observe(1, &[]), [format!("resolved: {key} is active")], "the entry no longer exists");
     assert!(receiver.state.marks.is_empty());
 }
 
@@ -147,7 +147,7 @@ fn many_conditions_with_one_reason_are_grouped_until_all_are_resolved() {
             .collect()
     };
     assert_eq!(receiver.observe(0, &invalid(21)), ["21 at once: InvalidEntry"]);
-    assert_eq!(receiver.observe(1, &invalid(3)), NO_NOTICES, "these were told of");
+    assert_eq!(receiver.observe(1, &invalid(3)), NO_NOTICES, "these entries are already notified");
     assert_eq!(receiver.observe(2, &[]), NO_NOTICES);
     assert_eq!(receiver.observe(62, &[]), ["resolved: 21 at once: InvalidEntry"]);
     assert_eq!(receiver.observe(63, &invalid(2)).len(), 2);
@@ -179,15 +179,15 @@ fn approvals_and_broken_keys_are_notified_and_cleared() {
         condition(Kind::Approval, "approval/3f9a", "AwaitingApproval", 0.0),
         condition(Kind::Broken, "broken//cke/reboots/data/zz", "broken", 30.0),
     ];
-    assert_eq!(receiver.observe(0, &conditions), ["approval/3f9a is so"]);
-    assert_eq!(receiver.observe(30, &conditions), ["broken//cke/reboots/data/zz is so"]);
+    assert_eq!(receiver.observe(0, &conditions), ["approval/3f9a is active"]);
+    assert_eq!(receiver.observe(30, &conditions), ["broken//cke/reboots/data/zz is active"]);
     assert_eq!(
         receiver.observe(31, &conditions[1..]),
-        ["resolved: approval/3f9a is so"],
-        "an approval is over at once"
+        ["resolved: approval/3f9a is active"],
+        "an approval is resolved at once"
     );
     assert_eq!(receiver.observe(32, &[]), NO_NOTICES);
-    assert_eq!(receiver.observe(92, &[]), ["resolved: broken//cke/reboots/data/zz is so"]);
+    assert_eq!(receiver.observe(92, &[]), ["resolved: broken//cke/reboots/data/zz is active"]);
 }
 
 #[test]
@@ -216,8 +216,8 @@ fn only_configured_kinds_are_notified() {
     let mut receiver = TestReceiver { kinds: [Kind::Stuck].into(), ..TestReceiver::new() };
     let stuck =
         [condition(Kind::Stuck, "stuck/reboots/1/X", "X", 0.0), condition(Kind::Approval, "approval/1", "A", 0.0)];
-    assert_eq!(receiver.observe(0, &stuck), ["stuck/reboots/1/X is so"]);
-    assert_eq!(receiver.observe(100, &[]), NO_NOTICES, "cleared was not asked for");
+    assert_eq!(receiver.observe(0, &stuck), ["stuck/reboots/1/X is active"]);
+    assert_eq!(receiver.observe(100, &[]), NO_NOTICES, "the receiver did not subscribe to resolved notices");
     assert!(receiver.state.marks.is_empty());
     let freeze = Scene { freeze: Some(json!("x")), ..scene(101) };
     assert_eq!(receiver.notify(&freeze, &Endings::default()), NO_NOTICES);
@@ -239,7 +239,7 @@ fn a_notice_keeps_its_unique_id_until_it_is_delivered() {
     };
     let mut next = due(&begun, &later, &Endings::default(), &all(), &mut Memory::default());
     fold(&mut next, &later, 1);
-    assert_eq!(begin(&mut next).unwrap().id, id, "as it was, neither folded nor anew");
+    assert_eq!(begin(&mut next).unwrap().id, id, "the begun notice is neither folded nor recreated");
     let ids: BTreeSet<String> = next.pending.iter().map(|p| p.notice.id.clone()).collect();
     assert_eq!(ids.len(), 3, "{ids:?}");
     remove_delivered(&mut next, &id);
@@ -260,9 +260,9 @@ fn a_burst_is_folded_into_one_notice_with_counts() {
     assert_eq!(state.pending.len(), 9);
     let mut few = state.clone();
     fold(&mut few, &burst, 9);
-    assert_eq!(few.pending.len(), 9, "as many as may be delivered");
+    assert_eq!(few.pending.len(), 9, "no more notices than may be delivered");
     fold(&mut state, &burst, 0);
-    assert_eq!(state.pending.len(), 9, "nothing is delivered now: it may be possible later");
+    assert_eq!(state.pending.len(), 9, "while nothing can be delivered, all notices stay");
     fold(&mut state, &burst, 6);
     let one = &state.pending[0].notice;
     assert_eq!((state.pending.len(), one.kind, one.count), (1, Kind::Many, 9));
@@ -343,7 +343,7 @@ fn a_notice_of_a_stuck_entry_names_machine_reason_and_requester() {
     let expected = ["reboots/1", "reboot", "10.0.0.1", "w1", "cs", "3", "anna@ops", "INC-1"];
     assert_eq!(shown.map(|v| v.as_deref().unwrap_or_default()), expected);
     assert_eq!(n.runbook.as_deref(), Some("docs/runbook.md#outcomeunknown"));
-    assert!(scene.undetermined.contains("stuck/reboots/1/"), "its drain has been given up before");
+    assert!(scene.undetermined.contains("stuck/reboots/1/"), "its drain has backed off before");
     assert_eq!((scene.cluster.as_deref(), scene.leader.host.as_str()), (Some("c1"), "boot-0"));
 }
 
@@ -380,7 +380,7 @@ fn a_transient_condition_is_notified_after_stuck_seconds() {
         assert_eq!([60, 1799, 1800].map(|seconds| stuck_notices(why.clone(), seconds)), [0, 0, 1], "{why}");
     }
     let last = Reason::CommandFailed { end: Ended::Exit(1), stderr: String::new(), retry: CommandRetry::Never };
-    assert_eq!(stuck_notices(last, 1), 1, "only a person goes on from there");
+    assert_eq!(stuck_notices(last, 1), 1, "only a person can continue");
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn the_scene_contains_broken_keys_approvals_orphans_and_freezes() {
     assert_eq!(scene.conditions["approval/3f9a"].notice.text, "12 % of the nodes");
     assert!(scene.freeze.is_some());
     seen.now.wall = "2026-06-02T00:00:00Z".parse().unwrap();
-    assert_eq!(Scene::of(&seen).unwrap().freeze, None, "its time is over");
+    assert_eq!(Scene::of(&seen).unwrap().freeze, None, "the freeze has ended");
 }
 
 #[test]

@@ -380,10 +380,10 @@ mod tests {
     fn an_applied_plan_is_recomputed_at_once_and_a_displayed_one_is_cached() {
         assert_eq!(remaining_cache_time(true, Plans::Applied, true, 0.0), None);
         let whole = Some(Duration::from_secs_f64(CACHE_SECONDS));
-        assert_eq!(remaining_cache_time(false, Plans::Applied, true, 0.0), whole, "it changes nothing");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, 0.0), whole, "nobody here applies it");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, false, 0.0), None, "something else has changed too");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, CACHE_SECONDS), None, "it has rested");
-        assert_eq!(remaining_cache_time(true, Plans::Shown, true, -9.0), whole, "a clock that went back");
+        assert_eq!(remaining_cache_time(false, Plans::Applied, true, 0.0), whole, "the plan changes nothing");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, 0.0), whole, "this engine does not apply the plan");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, false, 0.0), None, "another input has changed, too");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, CACHE_SECONDS), None, "the cache time has passed");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, -9.0), whole, "the clock went back");
     }
 }

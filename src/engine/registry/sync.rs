@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(
             change.annotations,
             [("cke.cybozu.com/serial".to_owned(), set("s1")), ("cke.cybozu.com/retire-date".to_owned(), None)].into(),
-            "the mark of a reboot stays"
+            "the annotation of a reboot stays"
         );
         assert_eq!(change.taints, None);
     }
@@ -122,6 +122,6 @@ mod tests {
         let other = description(&node(std::slice::from_ref(&unreachable)), &both).unwrap();
         assert_eq!(other.taints, Some(vec![foreign.clone(), unreachable]));
         assert_eq!(description(&Node::default(), &both).unwrap().taints, Some(vec![foreign.clone()]));
-        assert_eq!(description(&Node::default(), &found(&[foreign])), None, "a second time nothing is to do");
+        assert_eq!(description(&Node::default(), &found(&[foreign])), None, "a second run changes nothing");
     }
 }

@@ -187,5 +187,5 @@ fn a_stored_definition_with_faults_is_still_readable() {
     let text = r#"{"name":null,"nodes":[{"address":"x","control_plane":null,"odd":1}],"reboot":{"protected_namespaces":{"bad":1}},"repair":null}"#;
     let cluster: Cluster = serde_json::from_str(text).unwrap();
     assert_eq!(cluster.nodes.len(), 1);
-    assert_eq!(cluster.reboot.protected_namespaces, None, "all are protected");
+    assert_eq!(cluster.reboot.protected_namespaces, None, "all namespaces are protected");
 }

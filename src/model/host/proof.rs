@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn i44_power_off_counts_only_after_our_hold_key_was_set() {
-        // A `false` from before is no proof: a power-on request may be under way.
+        // An earlier `false` is no proof: a power-on request may be in progress.
         let mut watching = PowerWatch::default();
         for on in [Some(false), None, Some(true)] {
             assert_eq!(watching.look(&host(on, "mine"), "mine", false), PowerObservation::Waiting);
@@ -129,11 +129,11 @@ mod tests {
         for second in [100, 110, 150, 159] {
             stretch.observe(true, at(second));
         }
-        // Silence from here on does not count.
+        // The time after the last answer does not count.
         assert!(!stretch.proves(min_duration), "59 s");
         stretch.observe(true, at(160));
         assert!(stretch.proves(min_duration));
-        // A power-on was under way: the host was on for a moment, or its BMC did not answer.
+        // A power-on was in progress: the host was on for a moment, or its BMC did not answer.
         stretch.observe(false, at(170));
         for second in [171, 240, 241] {
             stretch.observe(true, at(second));

@@ -24,7 +24,7 @@ fn only_values_that_look_like_secrets_are_masked() {
     );
     let once = value.clone();
     mask(&mut value);
-    assert_eq!(value, once, "what was masked is read back as it is");
+    assert_eq!(value, once, "masked text is read back unchanged");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_secret_at_any_offset_is_masked() {
             let places = (0..2 * most).step_by(3).chain(window - 90..window + 20).chain([2 * window]);
             for place in places {
                 let filler = around[rng.usize(..around.len())];
-                // A word of its own, as programs print it. An open quote before it is ordinary text.
+                // A separate word, as programs print it. An open quote before it is ordinary text.
                 let before: String = filler.chars().cycle().take(place).collect::<String>() + " \n";
                 let text = format!("{before}{form} {}", filler.repeat(40));
                 let shown = beginning(text.as_bytes(), most);

@@ -216,6 +216,6 @@ mod tests {
             let why = Expression::parse(text).unwrap_err();
             assert!(why.contains(expected) && why.contains(text), "{text}: {why}");
         }
-        assert!(Expression::parse("30 2 30 2 1").is_ok(), "a weekday of February is enough, as in cron");
+        assert!(Expression::parse("30 2 30 2 1").is_ok(), "a matching weekday in February is enough, as in cron");
     }
 }

@@ -97,7 +97,7 @@ fn windows_are_parsed_evaluated_and_serialized() {
     assert_eq!(windows.index_for(&labels(&[("cke.cybozu.com/rack", "3"), ("a", "1")])), 2);
     assert_eq!(windows.index_for(&labels(&[("cke.cybozu.com/rack", "3")])), 0);
     let (_, storage) = windows.all().nth(1).unwrap();
-    assert_eq!(storage.deny.len(), 1, "what the general one denies is denied to all");
+    assert_eq!(storage.deny.len(), 1, "the general `deny` applies to all machines");
     let back: Windows = serde_json::from_value(serde_json::to_value(&windows).unwrap()).unwrap();
     assert_eq!(back, windows);
 }

@@ -68,7 +68,7 @@ fn i15_an_eviction_is_reported_after_a_denied_or_undecided_preview_not_a_deferre
         s.evict("free", "b", false, 201);
         assert_breaches(&s, codes);
     }
-    // neither one budget nor two keep a pod of an unprotected namespace
+    // neither one nor two disruption budgets keep a pod of an unprotected namespace
     for code in [429, 500] {
         let mut s = draining();
         s.evict("free", "b", true, code);

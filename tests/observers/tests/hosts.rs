@@ -114,7 +114,7 @@ fn i44_with_the_policy_off_a_begun_cycle_must_finish_and_a_new_one_is_reported()
     left.s.advance(1000.0);
     assert_breaches(&left.s, &["I44"]);
     site.on();
-    // a request from now on waits
+    // requests from now on wait
     site.annotate("reboot.metal3.io");
     site.s.record.calm_since = Some(site.s.now);
     site.s.advance(1000.0);

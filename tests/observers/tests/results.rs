@@ -40,10 +40,10 @@ fn after_a_failover(keeps: bool, recorded: bool) -> Scene {
 fn i47_a_result_that_is_never_recorded_is_reported_where_hosts_keep_results() {
     assert!(after_a_failover(true, false).codes().contains(&"I47"));
     assert!(!after_a_failover(true, true).codes().contains(&"I47"));
-    assert!(!after_a_failover(false, false).codes().contains(&"I47"), "nothing keeps it");
+    assert!(!after_a_failover(false, false).codes().contains(&"I47"), "no host keeps results");
     let mut silent = after_a_failover(true, false);
     silent.record.reports.retain(|report| report.at.as_second() % 20 < 10);
-    assert!(!silent.codes().contains(&"I47"), "no engine ran on its host all the time");
+    assert!(!silent.codes().contains(&"I47"), "no engine ran on its host throughout");
 }
 
 #[test]

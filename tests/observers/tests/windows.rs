@@ -84,7 +84,7 @@ fn i8_a_command_that_begins_long_after_the_window_ended_is_reported() {
     close_window(&mut s);
     s.advance(120.0);
     s.record.power.push(super::super::record::Power { at: s.now, ..begun });
-    // so late a command also breaks the lease's rule
+    // a command this late also breaks the rule for leases
     assert!(s.codes().contains(&"I8"), "{:#?}", s.breaches());
 }
 

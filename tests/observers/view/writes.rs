@@ -86,8 +86,7 @@ impl<'a> View<'a> {
 
     pub(super) fn writes(&mut self) {
         let record = self.record;
-        // A Node has each of its resourceVersions once. So the version that a patch was made from identifies its
-        // result.
+        // Each resourceVersion of a Node is unique, so the version that a patch started from identifies its result.
         let mut made: HashMap<(&str, &str), usize> = HashMap::new();
         for (i, change) in record.objects.iter().enumerate().filter(|(_, c)| c.resource == "nodes") {
             if let Some(before) = change.before.as_ref().and_then(|b| b["metadata"]["resourceVersion"].as_str()) {

@@ -32,7 +32,7 @@ fn a_result_file_is_private_and_readable_until_it_is_removed() {
     assert_eq!(mode(&folder.path().join("reboots-5-1.7a.json")), 0o600);
     assert_eq!(folder.read(&label(1)), Ok(Some(result(1))));
     assert_eq!(folder.read(&label(2)), Ok(None));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing unfinished is left");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no unfinished file is left");
     folder.forget(&label(1));
     assert_eq!(folder.read(&label(1)), Ok(None));
 }
@@ -51,7 +51,7 @@ fn the_directory_check_reports_faults_and_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let folder = ResultFolder::below(&dir.path().join("not/there/yet"));
     assert_eq!(folder.fault(), None);
-    assert!(!dir.path().join("not").exists(), "a look makes nothing");
+    assert!(!dir.path().join("not").exists(), "inspection creates nothing");
     folder.prepare().unwrap();
     assert_eq!(folder.fault(), None);
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -88,7 +88,7 @@ fn hostile_and_corrupt_files_are_errors_that_name_the_file() {
         assert!(why.contains(&label(*number).file_name()), "{number}: {why}");
     }
     let odd = ResultLabel { attempt: "../../etc/passwd".to_owned(), ..label(1) };
-    assert_eq!(folder.read(&odd), Ok(None), "a name that is no attempt's opens nothing");
+    assert_eq!(folder.read(&odd), Ok(None), "a name of no attempt opens no file");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn results_are_removed_after_a_week_or_above_the_file_limit() {
     assert_eq!(scan.foreign.iter().collect::<Vec<_>>(), ["notes␛.txt"]);
     let scan = folder.scan(now + ORPHANED + Duration::from_mins(1));
     assert_eq!((scan.results.len(), scan.removed.len()), (0, 4));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "what is not ours stays");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "a foreign file stays");
     for number in 0..=u32::try_from(MOST_FILES).unwrap() {
         std::fs::write(folder.path().join(label(number + 1).file_name()), "{").unwrap();
     }

@@ -109,8 +109,11 @@ fn i44_no_repair_is_added_while_the_hosts_are_unknown() {
         let (adds, off) = with(source);
         assert!(!adds && off.starts_with("waits for BareMetalHosts") && off.contains(expected), "{expected}: {off}");
     }
-    assert!(with(source(true, BOOT - 9.0, None)).0, "a young copy");
-    assert!(with(source(true, BOOT, Some("it has no BareMetalHosts"))).0, "a definite no is an answer");
+    assert!(with(source(true, BOOT - 9.0, None)).0, "the copy is recent enough");
+    assert!(
+        with(source(true, BOOT, Some("it has no BareMetalHosts"))).0,
+        "a definite negative answer counts as an answer"
+    );
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn i42_automatic_repair_respects_the_entry_limit_and_reports_it() {
     let decision = repairs(3, &two, 1);
     assert!(adds(&decision), "{:?}", decision.auto_repair);
     let decision = repairs(3, &two, 2);
-    assert!(!adds(&decision), "all or nothing");
+    assert!(!adds(&decision), "either all repairs are added or none");
     assert!(decision.auto_repair.plan.capped.unwrap().contains("maximum-repair-queue-entries 3"));
     let decision = repairs(0, &two, 0);
     assert!(!adds(&decision) && decision.auto_repair.off.unwrap().contains("maximum-repair-queue-entries is 0"));
@@ -157,7 +160,7 @@ fn i42_a_machine_that_just_came_back_is_not_repaired_before_sabakan_sees_it() {
     assert_eq!(adds(9999, true).entries.len(), 1);
     let young = adds(10_000, true);
     assert!(young.entries.is_empty() && young.skipped[0].why.contains("its Node is Ready"), "{young:?}");
-    assert_eq!(adds(10_000, false).entries.len(), 1, "Kubernetes does not hear from it either");
+    assert_eq!(adds(10_000, false).entries.len(), 1, "Kubernetes does not hear from the machine either");
     let mut snap = with_broken(9, &[(13, "UNREACHABLE")], 0);
     let mut cordoned = scene().cordoned(13, 4).node(13, |n| n.ready = false);
     cordoned.constraints.maximum_repair_queue_entries = 9;

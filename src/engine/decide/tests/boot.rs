@@ -62,8 +62,8 @@ fn policy_boot_id_also_requires_a_new_boot_id_and_ready() {
 
 #[test]
 fn i14_an_api_server_ends_after_check_boot_id_ready_and_settle_time() {
-    let scene = |sound| Scene::new(0).rebooting(0, 1, 300, ok()).checked(0, CheckAnswer::Yes, Some(sound));
-    assert_eq!(scene(61.0).ends(0), None, "the boot id is the old one");
+    let scene = |ready_for| Scene::new(0).rebooting(0, 1, 300, ok()).checked(0, CheckAnswer::Yes, Some(ready_for));
+    assert_eq!(scene(61.0).ends(0), None, "the boot id has not changed");
     assert_eq!(scene(59.0).booted(1).ends(0), None);
     assert!(matches!(scene(59.0).booted(1).reason(0), Reason::Settling { until: Some(_), .. }));
     assert_eq!(scene(61.0).booted(1).ends(0), Some(End::Booted));
@@ -82,20 +82,24 @@ fn i25_a_failed_command_is_retried_exactly_command_retries_times() {
     let young = scene.clone().rebooting(0, 11, 10, failed());
     assert_eq!(young.does(0), Some("checking boot"), "the interval has not passed");
     let unasked = scene.clone().rebooting(0, 11, 30, failed());
-    assert_eq!(unasked.does(0), Some("checking boot"), "the machine may have rebooted all the same");
+    assert_eq!(unasked.does(0), Some("checking boot"), "the machine may have rebooted anyway");
     let due = scene.rebooting(0, 11, 30, failed()).checked(0, CheckAnswer::No("down".to_owned()), None);
     let Some(Effect::RunAgain { attempt, order: None, .. }) = due.effect(0) else { panic!() };
     assert_eq!((attempt.number, attempt.boot_id.as_deref()), (2, Some("before")));
-    assert_eq!(due.clone().checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted), "the end comes first");
+    assert_eq!(
+        due.clone().checked(0, CheckAnswer::Yes, Some(0.0)).ends(0),
+        Some(End::Booted),
+        "a successful boot check prevents a retry"
+    );
     let spent = due.clone().attempt(0, 11, 2, LEASE, 25, failed());
     assert!(!matches!(spent.effect(0), Some(Effect::RunAgain { .. })));
     let withheld = due.attempt(0, 11, 2, LEASE, 25, Some(Ended::Withheld("cancelled".to_owned())));
-    assert!(matches!(withheld.effect(0), Some(Effect::RunAgain { .. })), "what we withheld is no try");
+    assert!(matches!(withheld.effect(0), Some(Effect::RunAgain { .. })), "a withheld command does not count as a try");
     let at_once = scene_of_a_withheld_command();
-    assert!(!matches!(at_once.effect(0), Some(Effect::RunAgain { .. })), "but not in a circle");
+    assert!(!matches!(at_once.effect(0), Some(Effect::RunAgain { .. })), "but it is not retried at once");
     let slow = Scene::new(1).with(|s| s.cluster.reboot.command_interval = Some(600));
     let soon = slow.rebooting(0, 11, 6, Some(Ended::Withheld("the lease ran out".to_owned())));
-    assert!(matches!(soon.effect(0), Some(Effect::RunAgain { .. })), "the interval is that of commands that ran");
+    assert!(matches!(soon.effect(0), Some(Effect::RunAgain { .. })), "the interval applies only to commands that ran");
     assert!(matches!(
         spent.checked(0, CheckAnswer::No("down".to_owned()), None).reason(0),
         Reason::CommandFailed { .. }
@@ -112,12 +116,12 @@ fn i25_an_attempt_of_a_dead_leader_is_awaited_and_never_rerun() {
             .checked(0, CheckAnswer::Yes, Some(0.0))
             .with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - since)
     };
-    // TTL 60 + TTL/12 + the command's bound of 30 + the time to kill its process group.
+    // TTL 60 + TTL/12 + the command's bound of 30 + the time for killing its process group.
     let waiting = scene(94.0);
-    assert_eq!(waiting.does(0), None, "no command, no check, no end");
+    assert_eq!(waiting.does(0), None, "no command, check or end");
     assert!(matches!(waiting.reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
     let over = scene(101.0);
-    assert_eq!(over.ends(0), Some(End::Booted), "the boot check settles it");
+    assert_eq!(over.ends(0), Some(End::Booted), "the boot check decides");
     let no = scene(101.0).checked(0, CheckAnswer::No("false".to_owned()), None);
     assert!(matches!(no.reason(0), Reason::OutcomeUnknown { attempt: Some(_), until: None }));
     assert!(!matches!(no.effect(0), Some(Effect::RunAgain { .. })));
@@ -176,7 +180,7 @@ fn i7_an_api_server_command_is_retried_only_if_the_others_are_healthy() {
 fn done_ends_a_reboot_as_booted_once_its_node_is_ready() {
     let scene = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Done, 10);
     assert!(matches!(scene.ends(0), Some(End::DoneBy(_))));
-    // Ready is read afresh right before the end: the watch may be silent while the Node is down.
+    // Ready is read again right before the end: the watch may be silent while the Node is down.
     assert!(matches!(scene.effect(0), Some(Effect::Remove { ready: Some(_), .. })));
     assert_eq!(scene.node(11, |n| n.ready = false).ends(0), None);
 }
@@ -258,7 +262,7 @@ fn i13_a_disabled_queue_retries_no_command_but_continues_the_boot_check() {
     assert_eq!(scene.disabled().checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted));
     let ordered = Scene::new(1).rebooting(0, 11, 30, failed()).order(0, Verb::Retry, 10).disabled();
     assert_eq!(ordered.reason(0), Reason::QueueDisabled);
-    assert_eq!(ordered.does(0), Some("checking boot"), "an order that waits does not silence the check");
+    assert_eq!(ordered.does(0), Some("checking boot"), "a waiting order does not stop the boot check");
     assert_eq!(ordered.checked(0, CheckAnswer::Yes, Some(0.0)).ends(0), Some(End::Booted));
 }
 
@@ -322,9 +326,12 @@ fn i14_after_a_cancel_the_boot_id_must_differ_from_every_commands() {
         };
         scene.node(11, move |n| n.boot_id = id.to_owned()).decide().orphans.contains_key("10.0.0.11")
     };
-    assert!(orphan("before", false, None) && orphan("after", false, None), "one of the two may be under way");
+    assert!(
+        orphan("before", false, None) && orphan("after", false, None),
+        "one of the two reboots may still be in progress"
+    );
     assert!(!orphan("third", false, None));
-    assert!(orphan("third", true, None), "the third may have been there already: the boot check has to say it");
+    assert!(orphan("third", true, None), "the third may be old: the boot check must confirm the reboot");
     assert!(!orphan("third", true, Some(CheckAnswer::Yes)));
 }
 
@@ -356,11 +363,11 @@ fn a_host_held_off_or_with_a_power_error_is_the_reason_for_not_booting() {
         let keys = [("a".to_owned(), String::new()), ("cketerm-fence".to_owned(), String::new())].into();
         HostRow { asked: RebootAnnotations { base: None, keys }, ..host() }
     };
-    assert!(matches!(with(waits(), host()).reason(0), Reason::WaitingForBoot { .. }), "nothing is wrong with it");
+    assert!(matches!(with(waits(), host()).reason(0), Reason::WaitingForBoot { .. }), "the host has no error");
     let keys = Reason::HeldByOtherKey { keys: vec!["a".to_owned(), "cketerm-fence".to_owned()] };
     assert_eq!(with(waits(), held()).reason(0), keys);
     let commanded = running(Scene::new(2).rebooting(0, 11, 300, None));
-    assert_eq!(with(commanded, held()).reason(0), keys, "a command that waits for the host");
+    assert_eq!(with(commanded, held()).reason(0), keys, "the command waits for the host");
     let broken = || HostRow {
         error_type: "power management error".to_owned(),
         error: "BMC https://bmc does not answer".to_owned(),
@@ -370,7 +377,7 @@ fn a_host_held_off_or_with_a_power_error_is_the_reason_for_not_booting() {
     assert!(error.attention() > crate::model::reason::Attention::None);
     assert_eq!(with(waits(), broken()).reason(0), error);
     let other = HostRow { name: "10.0.0.12".to_owned(), ..broken() };
-    assert!(matches!(with(waits(), other).reason(0), Reason::WaitingForBoot { .. }), "another machine's");
+    assert!(matches!(with(waits(), other).reason(0), Reason::WaitingForBoot { .. }), "the error is another machine's");
     // The message names the host; the decision is the same.
     let back = Scene::new(2).rebooting(0, 11, 300, ok()).checked(0, CheckAnswer::Yes, Some(0.0));
     assert_eq!(with(back, broken()).ends(0), Some(End::Booted));

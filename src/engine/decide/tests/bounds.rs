@@ -67,10 +67,10 @@ fn i49_an_operators_retry_folds_only_attempts_beyond_command_retries() {
         let scene = failed_times(n).with(|s| s.cluster.reboot.command_retries = Some(retries));
         scene.order(0, Verb::Retry, 10)
     };
-    assert_eq!(folded(&ordered(3, 33)), [0_u32; 0], "as many as are kept");
+    assert_eq!(folded(&ordered(3, 33)), [0_u32; 0], "no more attempts than are kept");
     assert_eq!(folded(&ordered(3, 40)), (2..=8).collect::<Vec<_>>(), "all but the first and the newest");
-    assert_eq!(folded(&ordered(99, 100)), [0_u32; 0], "the definition allows so many");
-    assert_eq!(folded(&ordered(3, 400)).len(), 32, "no more in one transaction");
+    assert_eq!(folded(&ordered(99, 100)), [0_u32; 0], "the definition allows that many");
+    assert_eq!(folded(&ordered(3, 400)).len(), 32, "at most 32 in one transaction");
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn i25_folded_attempts_still_count_as_tries() {
     for _ in 0..3 {
         scene = after(scene).checked(0, CheckAnswer::No("down".to_owned()), None);
         let counted = scene.store.attempts_of(EntryId::reboot(0)).filter_map(Stored::get).count();
-        assert!(counted > 50, "whoever counts the keys finds the tries spent: {counted}");
-        assert!(!matches!(scene.effect(0), Some(Effect::RunAgain { .. })), "nothing runs by itself");
+        assert!(counted > 50, "another engine that counts the keys finds no tries left: {counted}");
+        assert!(!matches!(scene.effect(0), Some(Effect::RunAgain { .. })), "nothing runs without an order");
         assert!(matches!(scene.reason(0), Reason::CommandFailed { .. }));
         scene = scene.order(0, Verb::Retry, 10);
     }
@@ -98,7 +98,10 @@ fn i14_attempts_with_unique_machine_state_are_not_folded() {
     });
     let gone = folded(&scene.order(0, Verb::Retry, 10));
     assert!(gone.contains(&2) && gone.contains(&4), "{gone:?}");
-    assert!(!gone.contains(&3) && !gone.contains(&5), "a boot id that is not known, or may be an old one: {gone:?}");
+    assert!(
+        !gone.contains(&3) && !gone.contains(&5),
+        "attempts with an unknown or unreliable boot id are kept: {gone:?}"
+    );
 }
 
 #[test]
@@ -110,14 +113,14 @@ fn i49_withheld_attempts_do_not_accumulate() {
     for number in 2..100 {
         scene = scene.attempt(0, 11, number, LEASE, 30, withheld());
         let Some(Effect::RunAgain { folded, attempt, .. }) = scene.effect(0) else { panic!("{:?}", scene.does(0)) };
-        assert_eq!(attempt.number, number + 1, "no number is used twice");
+        assert_eq!(attempt.number, number + 1, "no number is reused");
         for gone in folded.iter().filter_map(Stored::get) {
             assert!(gone.withheld());
             scene.store.attempts.remove(&(EntryId::reboot(0), gone.number)).unwrap();
         }
-        assert_eq!(scene.store.attempts.len(), 1, "the failed one, which counts");
+        assert_eq!(scene.store.attempts.len(), 1, "only the failed attempt, which counts, is left");
     }
-    // An older version left these.
+    // An older version may have left these.
     let many = (2..500).fold(scene, |scene, number| scene.attempt(0, 11, number, LEASE, 30, withheld()));
     assert_eq!(folded(&many).len(), 32);
 }
@@ -156,7 +159,7 @@ fn i49_an_ending_keeps_the_first_and_newest_attempts_and_counts_the_rest() {
     let many = ending(attempts(500)).bounded();
     assert_eq!((many.attempts.len(), many.omitted), (32, 468));
     assert_eq!((many.attempts[0].number, many.attempts[1].number, many.attempts[31].number), (1, 470, 500));
-    assert_eq!(many.clone().bounded(), many, "twice is once");
+    assert_eq!(many.clone().bounded(), many, "a second call changes nothing");
     let mut long = attempts(100);
     for attempt in &mut long {
         attempt.outcome.as_mut().unwrap().stderr = "\u{1}\"\\".repeat(6000);
@@ -200,10 +203,10 @@ fn i49_a_definition_change_compares_a_bounded_number_of_keys() {
         assert!(each.len() + ranges.len() < 30, "{waiting}: {}", each.len() + ranges.len());
         assert!(ranges.iter().all(|(_, since)| *since == 4711));
         let inside = |key: &str| ranges.iter().any(|(s, _)| s.from.as_str() <= key && key.as_bytes() < &s.to[..]);
-        assert!(apply.waiting.iter().all(|(id, _)| inside(&keys.entry(*id))), "each of them is compared");
-        assert!(inside(&keys.attempt(EntryId::reboot(3), 9)), "and every command");
+        assert!(apply.waiting.iter().all(|(id, _)| inside(&keys.entry(*id))), "each waiting entry is compared");
+        assert!(inside(&keys.attempt(EntryId::reboot(3), 9)), "every attempt is compared");
         let beyond = EntryId { queue: QueueKind::Reboot, index: 7 + waiting * 2 };
-        assert!(!inside(&keys.entry(beyond)), "an entry that comes after them is none of its business");
+        assert!(!inside(&keys.entry(beyond)), "an entry after the last one is not compared");
     }
 }
 
@@ -230,7 +233,10 @@ fn i49_a_transaction_too_large_for_etcd_is_the_reason_of_its_entry() {
         let answer = EffectOutcome::Check(CheckAnswer::No("down".to_owned()));
         crate::engine::memory::remember(&mut s.snap.work, id, &check, &answer, now);
     });
-    assert!(matches!(asked.reason(0), Reason::TransactionTooLarge { .. }), "a check says nothing of it");
+    assert!(
+        matches!(asked.reason(0), Reason::TransactionTooLarge { .. }),
+        "the answer of a check does not clear the reason"
+    );
     let again = refused.with(|s| {
         crate::engine::memory::remember(
             &mut s.snap.work,

@@ -72,7 +72,7 @@ fn i13_nodes_of_draining_or_rebooting_entries_are_never_uncordoned() {
     let rebooting = Scene::new(1).rebooting(0, 11, 5, Some(Ended::Exit(0))).disabled();
     assert_eq!(release(&rebooting.decide(), 11), None);
     let draining = Scene::new(1).draining(0, 11, 5).disabled();
-    assert_eq!(release(&draining.decide(), 11), None, "first it is queued again");
+    assert_eq!(release(&draining.decide(), 11), None, "the entry is queued again first");
 }
 
 #[test]
@@ -108,16 +108,16 @@ fn i14_after_done_the_cordon_stays_while_the_command_may_still_run() {
         scene.with(|s| s.snap.engine.leading.as_mut().unwrap().since = super::scene::BOOT - ago)
     };
     let young = since(1.0);
-    assert_eq!(release(&young.decide(), 11), None, "it may still run");
+    assert_eq!(release(&young.decide(), 11), None, "the command may still run");
     assert!(matches!(young.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
-    assert!(young.clone().queued(&[(1, 11)]).starts().is_empty(), "and bars the machine");
-    assert_eq!(release(&since(101.0).decide(), 11), Some((true, false)), "its bound has passed");
+    assert!(young.clone().queued(&[(1, 11)]).starts().is_empty(), "the command keeps the machine from a new drain");
+    assert_eq!(release(&since(101.0).decide(), 11), Some((true, false)), "the command's bound has passed");
     let ended = young.with(|s| {
         let closed = Scene::new(1).attempt(0, 11, 1, 3, 60, Some(Ended::Exit(0))).called_done(0, 1).store.attempts;
         s.store.attempts = closed;
     });
-    assert_eq!(release(&ended.decide(), 11), Some((true, false)), "its result is known");
-    assert_eq!(release(&ended.node(11, |n| n.ready = false).decide(), 11), None, "and Ready counts all the same");
+    assert_eq!(release(&ended.decide(), 11), Some((true, false)), "the command's result is known");
+    assert_eq!(release(&ended.node(11, |n| n.ready = false).decide(), 11), None, "the Node must still be Ready");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn i14_after_done_of_a_reboot_by_cke_the_node_is_uncordoned_once_ready() {
     let down = marked_done.node(11, |n| n.ready = false);
     assert_eq!(release(&down.decide(), 11), None);
     assert!(matches!(down.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
-    assert!(down.clone().queued(&[(1, 11)]).starts().is_empty(), "no new drain writes over the record");
+    assert!(down.clone().queued(&[(1, 11)]).starts().is_empty(), "no new drain overwrites the record");
     assert_eq!(release(&down.order(0, Verb::Uncordon, 1).decide(), 11), Some((true, false)));
 }
 
@@ -185,7 +185,7 @@ fn a_node_rebooted_by_cke_gets_an_owner_and_is_orphaned_after_a_cancel() {
         n.cke_mark = true;
     });
     let Some(Effect::Stamp { owner, mark, .. }) = scene.effect(0) else { panic!() };
-    assert!(mark, "CKE's mark stays: it says whose cordon it was");
+    assert!(mark, "CKE's mark stays: it shows whose cordon it was");
     assert!(owner.taken_over_rebooting && owner.boot_id.is_empty() && owner.schedulable_before);
     let orphan = Scene::new(1).cordoned(11, 0).owner(11, |o| {
         o.taken_over_rebooting = true;
@@ -272,8 +272,16 @@ fn i10_a_cordon_repeated_after_an_operators_uncordon_is_ours() {
 fn i24_a_cordon_of_a_possible_later_leader_stays_until_leadership_is_confirmed() {
     let later = Scene::new(1).queued(&[(0, 11)]).disabled().cordoned(11, 0).owner(11, |o| o.lease = LEASE + 1);
     let seen = |at: f64| later.clone().foreign(11, LEASE + 1, at);
-    assert_eq!(release(&seen(BOOT - 5.0).acknowledged(BOOT - 6.0).decide(), 11), None, "revoked behind our back?");
-    assert_eq!(release(&seen(BOOT - 5.0).acknowledged(BOOT - 4.0).decide(), 11), Some((true, false)), "an older one");
+    assert_eq!(
+        release(&seen(BOOT - 5.0).acknowledged(BOOT - 6.0).decide(), 11),
+        None,
+        "leadership is not confirmed since the cordon appeared"
+    );
+    assert_eq!(
+        release(&seen(BOOT - 5.0).acknowledged(BOOT - 4.0).decide(), 11),
+        Some((true, false)),
+        "leadership is confirmed since the cordon appeared"
+    );
     let before_we_won = seen(BOOT - 2000.0).acknowledged(BOOT - 2001.0);
-    assert_eq!(release(&before_we_won.decide(), 11), Some((true, false)), "of the leader before us");
+    assert_eq!(release(&before_we_won.decide(), 11), Some((true, false)), "the cordon is from before this leadership");
 }

@@ -21,7 +21,7 @@ pub(super) fn names(scene: &Scene) -> (Vec<String>, Vec<String>) {
         Some(Effect::Evict { evict, delete, .. }) => {
             (evict.iter().map(|(p, _)| p.name.clone()).collect(), delete.iter().map(|p| p.name.clone()).collect())
         }
-        other => panic!("no evictions but {other:?}"),
+        other => panic!("expected evictions, not {other:?}"),
     }
 }
 
@@ -82,8 +82,8 @@ fn i15_a_protected_running_job_backs_off_before_any_preview_or_eviction() {
         .pod(11, "batch", |p| p.controller = controlled("Job", "nightly"));
     let blocked = Reason::BlockedByJob { pod: "shop/batch".to_owned(), job: "shop/nightly".to_owned() };
     let Some(Effect::BackOff { cause, .. }) = scene.effect(0) else { panic!("{:?}", scene.effect(0)) };
-    assert_eq!(cause, blocked, "no preview, whatever evict_retries says");
-    // A pod that appeared between two previews does not wait for the next one either.
+    assert_eq!(cause, blocked, "no preview is sent, whatever evict_retries is");
+    // A pod that appeared between two previews does not wait for the next preview either.
     let refused = scene.work(0, |w| {
         let pdb = Reason::BlockedByPdb { pod: "shop/web".into(), pdb: "shop/web".into(), healthy: 1, needed: 1 };
         (w.drain.refusals, w.drain.refused) = (1, Some((BOOT, pdb)));
@@ -172,7 +172,7 @@ fn i18_after_a_pdb_refusal_a_pod_is_deleted_only_in_an_unprotected_namespace() {
         "web",
         refused_by_budget(),
     );
-    assert_eq!(scene.does(0), None, "protected: waits");
+    assert_eq!(scene.does(0), None, "a protected pod makes the drain wait");
     let free = unprotected(scene);
     assert_eq!(names(&free), (vec![], vec!["web".to_owned()]));
 }
@@ -221,7 +221,7 @@ fn a_drain_taken_over_is_treated_as_having_evicted_pods() {
         .pod(11, "web", |_| {})
         .pod(11, "batch", |p| p.controller = controlled("Job", "nightly"))
         .work(0, |w| w.drain.taken_over = true);
-    assert_eq!(scene.does(0), None, "no preview, no backing off: it waits for the Job");
+    assert_eq!(scene.does(0), None, "it waits for the Job, without a preview or a backoff");
     assert!(matches!(scene.reason(0), Reason::BlockedByJob { .. }));
 }
 
@@ -250,7 +250,7 @@ fn i20_retry_after_delays_the_retry_and_each_answer_has_its_reason() {
     }
     let other = Verdict::Failed("403: forbidden".to_owned());
     let scene = Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| {}).answered(0, "web", other);
-    assert_eq!(scene.does(0), Some("backing off"), "any other error: back off");
+    assert_eq!(scene.does(0), Some("backing off"), "any other error makes the drain back off");
 }
 
 #[test]
@@ -268,10 +268,10 @@ fn i22_a_pod_stuck_terminating_is_named_sixty_seconds_after_its_grace_period() {
             p.grace_ends = Some(after(now(), 200 - ago));
         })
     };
-    assert!(matches!(stuck(259).reason(0), Reason::PodsLeaving { .. }), "it has a grace period of 200 s");
+    assert!(matches!(stuck(259).reason(0), Reason::PodsLeaving { .. }), "the pod has a grace period of 200 s");
     let named = Reason::TerminatingStuck { pod: "shop/web".to_owned(), since: after(now(), -60), node_ready: false };
-    assert_eq!(stuck(260).reason(0), named, "since the end of its grace period");
-    assert_eq!(stuck(500).does(0), None, "never forced");
+    assert_eq!(stuck(260).reason(0), named, "the pod is stuck after its grace period");
+    assert_eq!(stuck(500).does(0), None, "the deletion is never forced");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_drain_that_timed_out_backs_off_with_the_blocking_reason() {
     let default = Reboot::default();
     assert_eq!(default.eviction_timeout(), 600);
     let empty = Scene::new(1).draining(0, 11, 601);
-    assert_eq!(empty.does(0), Some("rebooting"), "drained in the end: it is not thrown away");
+    assert_eq!(empty.does(0), Some("rebooting"), "a drain that completes late is not discarded");
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn force_skips_pods_and_volumes_but_not_api_server_rules() {
     let queued = Scene::new(1).queued(&[(0, 11)]).order(0, Verb::Force, 10).change(0, |e| {
         e.drain_backoff_expire = Some(after(now(), 500));
     });
-    assert_eq!(queued.starts(), [0], "forced out of its backoff");
+    assert_eq!(queued.starts(), [0], "force ends the backoff");
     let api = Scene::new(0)
         .draining(0, 1, 1)
         .pod(1, "web", |_| {})
@@ -400,7 +400,7 @@ fn i10_a_hold_reverts_a_drain_and_removes_its_cordon() {
     assert_eq!(empty.order(0, Verb::Hold, 10).does(0), Some("unwinding"));
     let back = Scene::new(1).queued(&[(0, 11)]).cordoned(11, 0).order(0, Verb::Hold, 10);
     let effects = back.decide().effects;
-    // The operator's order is not settled with the cordon: the entry still exists.
+    // The operator's order is not completed with the cordon: the entry still exists.
     assert!(effects.iter().any(|p| matches!(p.effect, Effect::Release { uncordon: true, settle: None, .. })));
 }
 

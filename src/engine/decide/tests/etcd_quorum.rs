@@ -132,16 +132,16 @@ fn i46_stale_or_missing_answers_do_not_count() {
 fn i46_a_machine_whose_own_member_is_down_or_a_learner_is_exempt() {
     assert_eq!(with(next(), |v| silent(v, 2)).starts(), [0]);
     assert_eq!(with(next(), |v| v.members.get_mut(&2).unwrap().learner = true).starts(), [0]);
-    // A learner that lags behind bars nobody.
+    // A learner that lags behind keeps no machine from starting.
     let learner = |v: &mut EtcdView| {
         v.members.insert(4, Member { name: "m4".to_owned(), learner: true, ..Member::default() });
     };
     assert_eq!(with(next(), learner).starts(), [0]);
-    // If no member answers, this engine's own link may be down.
+    // If no member answers, this engine's own connection may be down.
     let all = |v: &mut EtcdView| (1..=3).for_each(|id| silent(v, id));
     assert!(with(next(), all).starts().is_empty());
-    // Without this member no quorum answers, yet there is a leader. So the member votes, and this engine cannot reach
-    // it.
+    // Without this member no quorum answers, yet there is a leader. So the member votes, but this engine cannot
+    // reach it.
     let two = |v: &mut EtcdView| [2, 3].into_iter().for_each(|id| silent(v, id));
     unhealthy(&with(next(), two), 0, "m3", "no answer");
     let one_of_two = |v: &mut EtcdView| {
@@ -162,7 +162,7 @@ fn i46_a_member_list_that_can_no_longer_be_read_is_not_enough() {
         refused(v);
         silent(v, 2);
     };
-    assert_eq!(with(next(), down).starts(), [0], "its own endpoint may be the one that is configured");
+    assert_eq!(with(next(), down).starts(), [0], "the machine's own endpoint may be the configured one");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn i46_one_or_two_voting_members_need_allow_quorum_loss() {
     assert_eq!(scene.reason(0), Reason::EtcdQuorumWouldBeLost { member: "m2".to_owned(), voters: 2 });
     assert!(scene.starts().is_empty());
     assert_eq!(scene.with(|s| s.policy.allow_quorum_loss = true).starts(), [0]);
-    // The other member must be healthy nevertheless.
+    // The other member must still be healthy.
     let scene = with(next().with(|s| s.policy.allow_quorum_loss = true), |v| {
         two(v);
         silent(v, 1);
@@ -266,7 +266,7 @@ fn i46_the_quorum_is_rechecked_before_a_missing_cordon_is_made() {
     unhealthy(&with(drains(), |v| silent(v, 3)), 0, "m3", "no answer");
     assert_eq!(with(drains(), |v| silent(v, 3)).does(0), None);
     assert_eq!(with(drains(), |_| {}).does(0), Some("cordoning"));
-    // The owner annotation of its own cordon is updated nevertheless.
+    // The owner annotation of its own cordon is still updated.
     let stamped = Scene::new(0).draining(0, 2, 10).owner(2, |o| o.lease = 3);
     assert_eq!(with(stamped, |v| silent(v, 3)).does(0), Some("cordoning"));
 }
@@ -319,7 +319,7 @@ fn i46_a_planned_command_stops_when_a_newer_answer_forbids_it() {
     let mut since = etcd();
     silent(&mut since, 3);
     assert!(quorum.barred(&since, BOOT).is_some());
-    assert!(quorum.barred(&etcd(), BOOT + 5.0).is_some(), "the answers are too old by then");
+    assert!(quorum.barred(&etcd(), BOOT + 5.0).is_some(), "the answers are too old");
 }
 
 #[test]

@@ -57,14 +57,18 @@ fn i18_an_eviction_deferred_by_a_webhook_is_retried_and_never_a_deletion() {
     for scene in [draining(deferred(None)), unprotected(draining(deferred(None)))] {
         assert_eq!((scene.does(0), scene.reason(0)), (None, expected.clone()));
         assert_eq!(later(&scene, 9.0).does(0), None);
-        assert_eq!(names(&later(&scene, 9.6)), (vec!["web".to_owned()], vec![]), "evicted once more, not deleted");
+        assert_eq!(
+            names(&later(&scene, 9.6)),
+            (vec!["web".to_owned()], vec![]),
+            "the pod is evicted again, not deleted"
+        );
     }
     let asked = draining(deferred(Some(30)));
-    assert_eq!(later(&asked, 29.0).does(0), None, "Retry-After");
+    assert_eq!(later(&asked, 29.0).does(0), None, "Retry-After has not passed");
     assert_eq!(names(&later(&asked, 30.0)).0, ["web"]);
     let over = asked.change(0, |e| e.last_transition_time = Some(after(now(), -601)));
     let Some(Effect::BackOff { cause, .. }) = over.effect(0) else { panic!("{:?}", over.effect(0)) };
-    assert_eq!(cause, expected, "at the deadline it backs off and says what kept it");
+    assert_eq!(cause, expected, "at the deadline it backs off with its cause");
 }
 
 #[test]

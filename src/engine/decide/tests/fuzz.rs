@@ -59,7 +59,7 @@ fn put(scene: &Scene, key: &str, bytes: &[u8]) -> Tried {
     let neighbour = text(RebootEntry::queued(77, "10.0.0.18"));
     store.put(&keys, &Row::new("/cke/reboots/data/000000000000004d", &neighbour, 46, 46));
     if store.reboots.entries.get(&77).and_then(|entry| entry.get()).is_none() {
-        return Err("the neighbour is not read".to_owned());
+        return Err("the neighbouring entry is not read".to_owned());
     }
     let refused = store.broken.get(&format!("/cke/{key}")).cloned();
     if let Some(why) = &refused
@@ -70,11 +70,11 @@ fn put(scene: &Scene, key: &str, bytes: &[u8]) -> Tried {
     store.revision = 50;
     snapshot.store = Arc::new(store);
     let decision = decide(&snapshot, Now { boot: Duration::from_secs_f64(BOOT), wall: now() });
-    // Every entry has a reason, whatever lies beside it (I32).
+    // Every entry has a reason, whatever is stored beside it (I32).
     for index in snapshot.store.reboots.entries.keys() {
         let id = EntryId::reboot(*index);
         if !decision.reasons.contains_key(&id) && !decision.effects.iter().any(|p| p.entry == Some(id)) {
-            return Err(format!("{id} is silent"));
+            return Err(format!("{id} has no reason"));
         }
     }
     // The snapshot can be written and read back.
@@ -254,7 +254,7 @@ fn fuzzed_state_files_are_parsed_or_refused() {
                 let _ = state.decide();
                 Ok(Took::Accepted)
             }
-            Err(why) if why.to_string().is_empty() => Err("refused without a word".to_owned()),
+            Err(why) if why.to_string().is_empty() => Err("refused without a message".to_owned()),
             Err(_) => Ok(Took::Refused),
         }
     });

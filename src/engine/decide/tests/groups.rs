@@ -30,7 +30,7 @@ fn one_group_is_processed_completely_before_the_next() {
     assert_eq!(
         racks(3).queued(&[(0, 11), (1, 13), (2, 12), (3, 15)]).starts(),
         [0, 1, 2, 3],
-        "without a rack: its own"
+        "a machine without a rack is its own group"
     );
 }
 
@@ -44,12 +44,12 @@ fn i30_the_next_group_starts_when_the_current_one_has_ended() {
 #[test]
 fn a_stuck_group_does_not_block_the_next_and_continues_last() {
     let stuck = |age| racks(1).rebooting(0, 11, age, Some(Ended::Exit(0))).queued(&[(1, 12), (2, 13)]);
-    assert_eq!(stuck(1799).starts(), [1], "its own rack goes on");
+    assert_eq!(stuck(1799).starts(), [1], "its own rack continues");
     let scene = stuck(1800);
-    assert_eq!(scene.starts(), [2], "the next rack's turn has come");
+    assert_eq!(scene.starts(), [2], "the next rack starts");
     assert_eq!(scene.reason(1), waits("a", 0));
     let alone = racks(1).rebooting(0, 11, 1800, Some(Ended::Exit(0))).queued(&[(1, 12)]);
-    assert_eq!(alone.starts(), [1], "nobody else has anything to start");
+    assert_eq!(alone.starts(), [1], "no other rack has an entry to start");
     let next = racks(1).rebooting(0, 11, 1800, Some(Ended::Exit(0))).rebooting(1, 13, 5, Some(Ended::Exit(0)));
     let next = next.queued(&[(2, 12), (3, 14)]);
     assert_eq!((next.starts(), next.reason(2)), (vec![3], waits("b", 1)));
@@ -63,7 +63,7 @@ fn a_finally_failed_or_unknown_command_makes_its_group_stuck() {
     }
     let retries = racks(1).with(|s| s.cluster.reboot.command_retries = Some(1));
     let scene = retries.rebooting(0, 11, 5, Some(Ended::Exit(1))).queued(&[(1, 13)]);
-    assert!(scene.starts().is_empty(), "a try is left");
+    assert!(scene.starts().is_empty(), "the command has a retry left");
     // A reboot that another program began.
     assert_eq!(racks(1).entry(0, 11, Rebooting, 5).cordoned(11, 0).queued(&[(1, 13)]).starts(), [1]);
 }

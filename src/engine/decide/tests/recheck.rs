@@ -89,8 +89,8 @@ fn i16_a_recheck_overrules_the_watches() {
         assert_eq!(first(&scene, 0).map(|e| e.as_str()), None, "{what}");
         assert!(expected(&recheck_reason(&scene, 0)), "{what}: {:?}", recheck_reason(&scene, 0));
         let later = scene.work(0, |w| w.fresh.as_mut().unwrap().at = BOOT - 2.5);
-        assert!(matches!(first(&later, 0), Some(Effect::Recheck { .. })), "{what}: asked again after two seconds");
-        assert!(expected(&recheck_reason(&later, 0)), "{what}: and says why meanwhile");
+        assert!(matches!(first(&later, 0), Some(Effect::Recheck { .. })), "{what}: rechecked after two seconds");
+        assert!(expected(&recheck_reason(&later, 0)), "{what}: the reason stays the same meanwhile");
     }
 }
 
@@ -108,22 +108,25 @@ fn force_skips_the_rechecked_pods_but_never_the_cordon() {
 #[test]
 fn a_command_that_never_starts_backs_off_at_the_drain_deadline_with_its_cause() {
     let late = i64::from(i32::try_from(Reboot::default().eviction_timeout()).unwrap()) + 1;
-    let in_vain = |age| {
+    let failing = |age| {
         let retries = Some(Retries { count: 7, why: "servers answer too slowly".to_owned() });
         Scene::new(1).draining(0, 11, age).work(0, |w| w.retries = retries)
     };
-    let early = in_vain(1);
-    assert!(matches!(first(&early, 0), Some(Effect::Recheck { .. })), "goes on trying");
+    let early = failing(1);
+    assert!(matches!(first(&early, 0), Some(Effect::Recheck { .. })), "the engine keeps trying");
     let Reason::EffectFailed { why, .. } = recheck_reason(&early, 0) else { panic!("{:?}", recheck_reason(&early, 0)) };
     assert!(why.contains("too slowly") && why.contains("7 times"), "{why}");
-    for scene in [in_vain(late), read(in_vain(late), |_| ())] {
+    for scene in [failing(late), read(failing(late), |_| ())] {
         let Some(Effect::BackOff { cause: Reason::EffectFailed { why, .. }, .. }) = first(&scene, 0) else {
             panic!("{:?}", first(&scene, 0))
         };
         assert!(why.contains("too slowly"), "{why}");
     }
     let at_last = Scene::new(1).draining(0, 11, late);
-    assert!(matches!(first(&at_last, 0), Some(Effect::Recheck { .. })), "nothing has failed: it is not thrown away");
+    assert!(
+        matches!(first(&at_last, 0), Some(Effect::Recheck { .. })),
+        "nothing has failed, so the drain is not discarded"
+    );
 }
 
 /// An effect that was too old to start is remembered. Each further try waits longer.
@@ -141,7 +144,7 @@ fn a_stale_effect_is_remembered_and_backs_off() {
         assert!(retries.why.contains("6000 ms old"), "{}", retries.why);
         pauses.extend(work[&id].pause.clone().map(|(until, _)| until - BOOT));
     }
-    assert_eq!(pauses.len(), 7, "an ordinary race is told to nobody");
+    assert_eq!(pauses.len(), 7, "the first stale effect causes no pause");
     assert!(pauses.is_sorted() && pauses[0] < 0.3 && (pauses[6] - 5.0).abs() < 0.01, "{pauses:?}");
     let scene = Scene::new(1).draining(0, 11, 1).work(0, |w| *w = work[&id].clone());
     assert!(matches!(recheck_reason(&scene, 0), Reason::EffectFailed { .. }), "{:?}", recheck_reason(&scene, 0));

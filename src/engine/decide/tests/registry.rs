@@ -65,7 +65,7 @@ pub(super) fn scene() -> Scene {
     settings.url = Some(stored("url", 5, "http://h/graphql".to_owned()));
     settings.template = Some(stored("template", 6, crate::model::cluster::parse(TEMPLATE).unwrap().to_string()));
     settings.cluster_revision = Some(stored("cluster-revision", 7, "6".to_owned()));
-    // The definition is what the generator makes of the machines, so only the changes of a test are changes.
+    // The definition is the generator's output for the machines, so only a test's own changes are changes.
     let list = machines(&scene, 0, &[]);
     scene.store.registry.cluster_revision = None;
     let made = propose(&scene.snapshot().store, &good(list), None, now()).outcome.unwrap();
@@ -133,7 +133,7 @@ fn nothing_is_applied_while_disabled_on_hold_or_not_leading() {
     assert!(decision.effects.is_empty());
     assert_mentions(&decision.registry, "cketerm --daemon");
     let stale = scene.clone().with(|s| s.store.last_seen = BOOT - 11.0);
-    assert!(!apply_state(&stale, 0, &one).1, "nothing new starts from an old copy");
+    assert!(!apply_state(&stale, 0, &one).1, "a stale copy starts nothing new");
 }
 
 #[test]
@@ -141,9 +141,12 @@ fn removing_half_of_etcd_at_once_needs_an_approval() {
     let mut scene = scene();
     scene.policy.approval = Gate::Never;
     scene.constraints.control_plane_count = 2;
-    assert_eq!(apply_state(&scene, 0, &[]), (ApplyState::Applies, true), "one of three");
+    assert_eq!(apply_state(&scene, 0, &[]), (ApplyState::Applies, true), "removing one of three needs no approval");
     scene.constraints.control_plane_count = 1;
-    assert!(matches!(apply_state(&scene, 0, &[]), (ApplyState::Approval(..), false)), "two of three");
+    assert!(
+        matches!(apply_state(&scene, 0, &[]), (ApplyState::Approval(..), false)),
+        "removing two of three needs an approval"
+    );
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn i1_an_api_server_starting_in_this_pass_blocks_a_definition_change() {
     assert_eq!(starting.starts(), [0]);
     assert!(!applies(&decision));
     assert_mentions(&decision.registry, "API server 10.0.0.1 is in work");
-    // An entry that waits for another reason is compared, in case it starts in between.
+    // An entry that waits for another reason is compared, in case it starts meanwhile.
     let waiting = starting.node(3, |n| n.ready = false);
     let decision = decide(&snapshot(&waiting, 0, &[(12, "UNHEALTHY")]));
     let compared = decision.effects.iter().find_map(|p| match &p.effect {
@@ -178,7 +181,7 @@ fn an_observer_or_an_engine_without_policy_or_nodes_applies_nothing() {
     let mut old = snapshot(&scene, 0, &one);
     assert!(applies(&decide(&old)));
     Arc::make_mut(&mut old.kube).sources["nodes"].fresh_as_of = BOOT - 60.0;
-    assert!(!applies(&decide(&old)), "Ready of an old copy");
+    assert!(!applies(&decide(&old)), "Ready comes from a stale copy");
     let mut store = (*scene.snapshot().store).clone();
     store.policy = Some(crate::model::entry::Stored {
         key: "policy".to_owned(),
@@ -239,17 +242,17 @@ fn a_control_plane_is_replaced_only_after_approval_of_exactly_this_change() {
         _ => None,
     });
     let apply = apply.unwrap();
-    assert_eq!(apply.approval, Some((digest.clone(), 9)), "it is used up");
+    assert_eq!(apply.approval, Some((digest.clone(), 9)), "the change consumes the approval");
     assert_eq!(apply.generated.approved_by, Some(who()));
     assert_eq!(apply.generated.joining.len(), 1);
-    assert!(!applies(&decide(&with(&digest, -1))), "it ended after an hour");
+    assert!(!applies(&decide(&with(&digest, -1))), "the approval has expired");
     let other = decide(&with("0000", 10));
-    assert!(!applies(&other), "it is for another change");
+    assert!(!applies(&other), "the approval is for another change");
     let dropped = other
         .effects
         .iter()
         .any(|p| matches!(&p.effect, Effect::Registry(RegistryEffect::DropApprovals(d)) if d[0].0 == "0000"));
-    assert!(dropped, "dies with any change");
+    assert!(dropped, "any change deletes the approval");
     scene.policy.approval = Gate::Never;
     assert_eq!(apply_state(&scene, 2, &retired), (ApplyState::Applies, true));
 }
@@ -267,7 +270,7 @@ fn work_on_an_api_server_blocks_all_changes_on_a_worker_only_its_own() {
     assert_eq!(apply_state(&elsewhere, 0, &one), (ApplyState::Applies, true));
     let itself = base.clone().entry(0, 12, RebootStatus::Rebooting, 10).cordoned(12, 0);
     let (_, applied) = apply_state(&itself, 0, &one);
-    assert!(!applied, "its own state is what the work causes, or waits for its end");
+    assert!(!applied, "a change of the machine's own state waits for the work's end");
     let looks = apply_state(&itself, 0, &[(12, "UNREACHABLE")]);
     assert!(!looks.1, "a rebooting machine that looks unreachable is not tainted: {looks:?}");
 }
@@ -285,7 +288,7 @@ fn no_further_change_until_added_control_planes_are_ready() {
         approved_by: None,
     };
     base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.2")));
-    assert_eq!(apply_state(&base, 0, &one).0, ApplyState::Applies, "it is Ready and answers");
+    assert_eq!(apply_state(&base, 0, &one).0, ApplyState::Applies, "the new control plane is Ready and answers");
     let away = base.clone().with(|s| {
         s.kube.by_name.remove("10.0.0.2");
         s.kube.by_address.remove("10.0.0.2");
@@ -298,7 +301,7 @@ fn no_further_change_until_added_control_planes_are_ready() {
         (probe.good_since, probe.error) = (None, Some("500".to_owned()));
     });
     assert_mentions(&apply_state(&silent, 0, &one).0, "probe of 10.0.0.2: 500");
-    // A control plane that turned bad, or is none any more, does not count.
+    // A control plane that became unhealthy or was removed does not count.
     let bad = [(12, "UNHEALTHY"), (2, "UNHEALTHY")];
     assert!(!format!("{:?}", apply_state(&away, 2, &bad).0).contains("to join"));
     base.store.registry.generated = Some(stored("generated", 8, joining("10.0.0.99")));
@@ -321,7 +324,7 @@ fn a_too_large_definition_is_an_error_with_size_limit_and_remedy() {
         assert_mentions(&decide(&large).registry, words);
     }
     snap.registry_refused = Some((digest, "etcd refuses the definition of 9 bytes".to_owned()));
-    assert!(!applies(&decide(&snap)), "etcd's own limit may be lower");
+    assert!(!applies(&decide(&snap)), "etcd's own size limit may be lower");
     assert_mentions(&decide(&snap).registry, "9 bytes");
 }
 

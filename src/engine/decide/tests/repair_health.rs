@@ -61,13 +61,20 @@ fn i40_the_success_command_runs_once_and_decides_the_result() {
     }
     let ended = |end: Ended| healthy().success(0, 1, LEASE, Some(end));
     assert_eq!(ended(Ended::Exit(0)).repair_ends(0), Some(End::Healthy));
-    assert_eq!(ended(Ended::Exit(0)).health(0, no()).repair_ends(0), Some(End::Healthy), "what it said then counts");
+    assert_eq!(
+        ended(Ended::Exit(0)).health(0, no()).repair_ends(0),
+        Some(End::Healthy),
+        "the health at the time of the success command counts"
+    );
     for end in [Ended::Exit(1), Ended::TimedOut(9), Ended::Signal(9)] {
         let why = ended(end.clone()).repair_ends(0);
         assert!(matches!(&why, Some(End::Failed(text)) if text.contains(&end.to_string())), "{end}: {why:?}");
-        assert!(ended(end).command_of(0).is_none(), "at most once");
+        assert!(ended(end).command_of(0).is_none(), "the success command runs at most once");
     }
-    assert!(ended(Ended::Withheld("late".to_owned())).command_of(0).is_some(), "that one did not run");
+    assert!(
+        ended(Ended::Withheld("late".to_owned())).command_of(0).is_some(),
+        "a withheld success command did not run"
+    );
 }
 
 #[test]
@@ -79,7 +86,7 @@ fn i40_a_success_command_of_a_dead_leader_needs_an_operator() {
     };
     assert!(matches!(scene(10.0).repair_reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
     let unknown = scene(200.0);
-    assert_eq!(unknown.repairs(0).map(|e| e.as_str()), None, "neither run again nor succeeded");
+    assert_eq!(unknown.repairs(0).map(|e| e.as_str()), None, "neither rerun nor succeeded");
     assert!(matches!(unknown.repair_reason(0), Reason::OutcomeUnknown { until: None, .. }));
     let retried = unknown.clone().order_repair(0, Verb::Retry, 10).command_of(0).unwrap();
     assert!(retried.success && retried.ordered_by.is_some());
@@ -97,13 +104,13 @@ fn done_ends_a_repair_as_healthy_once_its_node_is_ready() {
     assert!(matches!(outside.repair_ends(0), Some(End::DoneBy(_))), "no Node to wait for");
     let success = Scene::repairing(1).repair(0, 11, "success").order_repair(0, Verb::Done, 10);
     let Some(Effect::RunAgain { attempt, order: Some(_), .. }) = success.repairs(0) else { panic!() };
-    assert!(attempt.success, "its success command is run, and the order is used up by it");
+    assert!(attempt.success, "the success command runs and consumes the order");
 }
 
 #[test]
 fn an_api_server_repair_ends_once_healthy_ready_and_settled() {
     let healthy = || Scene::repairing(0).repair(0, 1, "plain").watching(0, 0, 5, ok()).health(0, CheckAnswer::Yes);
-    assert_eq!(healthy().repair_ends(0), Some(End::Healthy), "no new boot id is asked for");
+    assert_eq!(healthy().repair_ends(0), Some(End::Healthy), "no new boot id is required");
     let young = healthy().repair_work(0, |w| w.sound_since = Some(BOOT - 59.0));
     assert_eq!(young.repair_ends(0), None);
     assert!(matches!(young.repair_reason(0), Reason::Settling { until: Some(_), .. }));
@@ -130,11 +137,11 @@ fn at_most_32_health_checks_run_concurrently_oldest_first() {
     }
     let asked = scene.asked();
     assert_eq!(asked.len(), 32);
-    assert!((20..40).all(|i| asked.contains(&i)), "the longest ago first: {asked:?}");
+    assert!((20..40).all(|i| asked.contains(&i)), "the oldest checks are repeated first: {asked:?}");
     for index in 0..30 {
         flight(&mut scene, index, 0.5);
     }
-    assert_eq!(scene.asked().len(), 2, "30 are under way");
+    assert_eq!(scene.asked().len(), 2, "30 checks are in progress");
     // Waiting entries are checked 5 s after the last answer, watched ones every second.
     let scene = |ago: f64| {
         Scene::repairing(0).repair(0, OUTSIDE, "plain").repair_work(0, |w| w.check = Some((BOOT - ago, no())))
@@ -163,8 +170,8 @@ fn i36_hung_health_checks_delay_only_their_own_entries() {
     for index in 0..50 {
         flight(&mut scene, index, 20.0);
     }
-    assert_eq!(scene.asked(), (50..60).collect::<Vec<_>>(), "their places are free for others");
-    // It delays neither the drain of its own machine nor another entry of the machine.
+    assert_eq!(scene.asked(), (50..60).collect::<Vec<_>>(), "slow checks leave room for others");
+    // A slow check delays neither the drain of its machine nor another entry of the machine.
     let mut scene = Scene::repairing(1).repair(0, 11, "drain").repair_drains(0, 11, 0, 5).pod(11, "web", |_| ());
     flight(&mut scene, 0, 20.0);
     assert!(matches!(scene.repairs(0), Some(Effect::Preview { .. })));
@@ -190,20 +197,24 @@ fn i10_a_node_is_uncordoned_when_its_repair_ended_or_backed_off() {
     let node = |status: &dyn Fn(Scene) -> Scene| {
         status(Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 5, ok()).cordoned_for(11, 0))
     };
-    assert_eq!(release(&node(&|s| s), 11), None, "watching claims it");
-    assert_eq!(release(&node(&Scene::repairs_disabled), 11), None, "whatever the switch says (I13)");
+    assert_eq!(release(&node(&|s| s), 11), None, "a watched step keeps the cordon");
+    assert_eq!(
+        release(&node(&Scene::repairs_disabled), 11),
+        None,
+        "the cordon stays even if the queue is disabled (I13)"
+    );
     let ended = node(&|s| s.change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Failed));
     assert_eq!(release(&ended, 11), Some((true, None)));
     let backed = node(&|s| {
         s.at_step(0, 1, StepStatus::Waiting, 1).change_repair(0, |e| e.drain_backoff_expire = Some(after(now(), 300)))
     });
-    assert_eq!(release(&backed, 11), Some((true, None)), "its tries are counted from the attempts");
+    assert_eq!(release(&backed, 11), Some((true, None)), "the attempts keep the count of tries");
     let api_server = Scene::repairing(1)
         .repair(0, 1, "two")
         .watching(0, 0, 5, ok())
         .cordoned_for(1, 0)
         .change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Failed);
-    assert_eq!(release(&api_server, 1), Some((true, None)), "`failed` ends at once, for API servers too");
+    assert_eq!(release(&api_server, 1), Some((true, None)), "a failed entry ends at once, also on an API server");
     let before = node(&|s| s.change_repair(0, |e| e.status = crate::model::repair::RepairStatus::Failed))
         .owner(11, |o| o.schedulable_before = false);
     assert_eq!(release(&before, 11), Some((false, None)), "an administrator's cordon from before stays (I11)");
@@ -226,8 +237,12 @@ fn i14_after_done_of_a_repair_the_node_is_uncordoned_once_ready_and_idle() {
     let down = ended().node(11, |n| n.ready = false);
     assert_eq!(release(&down, 11), None);
     assert!(matches!(down.decide().orphans["10.0.0.11"], Reason::OrphanedCordon { .. }));
-    assert_eq!(release(&finished(attempt_ended(None, 1.0)), 11), None, "it may still run");
-    assert_eq!(release(&finished(attempt_ended(None, 101.0)), 11), Some((true, None)), "its bound has passed");
+    assert_eq!(release(&finished(attempt_ended(None, 1.0)), 11), None, "the command may still run");
+    assert_eq!(
+        release(&finished(attempt_ended(None, 101.0)), 11),
+        Some((true, None)),
+        "the command's bound has passed"
+    );
     // The entry itself ends at once.
     let asked = attempt_ended(None, 1.0).order_repair(0, Verb::Done, 10);
     assert!(matches!(asked.repairs(0), Some(Effect::Finish { end: End::DoneBy(_), running: true, .. })));
@@ -244,7 +259,7 @@ fn i14_an_empty_boot_id_never_proves_a_reboot_of_a_deleted_repair() {
         .owner(11, |o| o.boot_id = String::new())
         .with(|s| drop(s.store.repairs.entries.remove(&0)))
         .repair_work(0, |w| w.check = None);
-    assert_eq!(release(&orphan, 11), None, "Ready, and nobody knows whether it has booted");
+    assert_eq!(release(&orphan, 11), None, "the Node is Ready, but it may not have rebooted yet");
     assert_eq!(release(&orphan.health(0, CheckAnswer::Yes), 11), Some((true, Some(EntryId::repair(0)))));
 }
 
@@ -271,7 +286,7 @@ fn i10_a_deleted_repair_keeps_its_cordon_until_healthy_or_rebooted() {
     assert_eq!(release(&orphan().booted(11), 11), settled, "a new boot id and Ready");
     let person = orphan().order_repair(0, Verb::Uncordon, 0);
     assert_eq!(release(&person, 11), settled);
-    // Nothing was done to the machine, so the entry goes at once.
+    // The machine was not changed, so the entry is deleted at once.
     let untouched = Scene::repairing(1)
         .repair(0, 11, "drain")
         .repair_drains(0, 11, 0, 5)

@@ -162,10 +162,10 @@ impl Scene {
 
     /// The answer that the health check just gave.
     pub(super) fn health(mut self, index: u64, answer: CheckAnswer) -> Self {
-        let sound = answer == CheckAnswer::Yes;
+        let healthy = answer == CheckAnswer::Yes;
         let work: &mut Work = self.snap.work.entry(EntryId::repair(index)).or_default();
         work.check = Some((BOOT, answer));
-        work.sound_since = sound.then_some(BOOT - 1000.0);
+        work.sound_since = healthy.then_some(BOOT - 1000.0);
         self
     }
 
@@ -197,7 +197,7 @@ impl Scene {
 
     pub(super) fn repair_reason(&self, index: u64) -> Reason {
         let reasons = self.decide().reasons;
-        reasons.get(&EntryId::repair(index)).cloned().unwrap_or_else(|| panic!("repair {index} is silent (I32)"))
+        reasons.get(&EntryId::repair(index)).cloned().unwrap_or_else(|| panic!("repair {index} has no reason (I32)"))
     }
 
     /// Returns the repairs that start, in their order.

@@ -40,7 +40,11 @@ fn repairs_are_ordered_by_status_then_api_server_then_index() {
     assert_eq!(scene.repair_reason(1), Reason::WaitingForControlPlane { other: "10.0.0.1".to_owned() });
     assert_eq!(scene.clone().repairs_at_once(2).repair_starts(), [3, 2]);
     let without = scene.change_repair(3, |e| e.status = RepairStatus::Failed);
-    assert_eq!(without.clone().repairs_at_once(2).repair_starts(), [2, 1], "a queued API server before queued others");
+    assert_eq!(
+        without.clone().repairs_at_once(2).repair_starts(),
+        [2, 1],
+        "a queued API server starts before other queued machines"
+    );
 }
 
 #[test]
@@ -60,7 +64,7 @@ fn i3_max_concurrent_repairs_is_respected_and_lowering_it_aborts_nothing() {
     let lowered = scene.watching(1, 0, 5, ok()).repairs_at_once(1);
     assert!(lowered.repair_starts().is_empty());
     for index in [0, 1] {
-        assert!(matches!(lowered.repair_reason(index), Reason::WaitingForHealth { .. }), "{index} goes on");
+        assert!(matches!(lowered.repair_reason(index), Reason::WaitingForHealth { .. }), "{index} continues");
     }
     // The default is 1.
     assert_eq!(Scene::repairing(4).repair(0, 11, "plain").repair(1, 12, "plain").repair_starts(), [0]);
@@ -92,8 +96,8 @@ fn i30_repairs_in_backoff_are_skipped_and_occupy_no_slot() {
     };
     assert_eq!(backing(100).repair_starts(), [1]);
     assert!(matches!(backing(100).repair_reason(0), Reason::Backoff { count: 2, .. }));
-    assert_eq!(backing(-1).repair_starts(), [0], "processing before queued, once the wait is over");
-    assert_eq!(backing(100).order_repair(0, Verb::Force, 1).repair_starts(), [0], "who forces it does not wait");
+    assert_eq!(backing(-1).repair_starts(), [0], "after its backoff a processing entry starts before queued ones");
+    assert_eq!(backing(100).order_repair(0, Verb::Force, 1).repair_starts(), [0], "a forced entry does not wait");
 }
 
 #[test]
@@ -101,7 +105,7 @@ fn i4_the_repair_queue_processes_one_entry_per_machine() {
     let scene = Scene::repairing(2).repair(0, 11, "plain").repair(1, 11, "two").repairs_at_once(5);
     assert_eq!(scene.repair_starts(), [0]);
     assert_eq!(scene.repair_reason(1), Reason::DuplicateOf { index: 0 });
-    // An earlier entry in backoff does not hold back a later one; then it waits itself.
+    // An earlier entry in backoff does not hold back a later one; then the earlier one waits.
     let later = scene.watching(1, 0, 5, ok()).at_step(0, 0, StepStatus::Waiting, 5);
     assert!(later.repair_starts().is_empty());
     assert_eq!(later.repair_reason(0), Reason::DuplicateOf { index: 1 });
@@ -141,7 +145,7 @@ fn i1_both_queues_together_process_one_api_server_at_a_time() {
     assert!(rebooting.repair_starts().is_empty());
     assert_eq!(rebooting.repair_reason(1), Reason::WaitingForControlPlane { other: "10.0.0.1".to_owned() });
     let repaired = Scene::repairing(0).queued(&[(0, 1)]).repair(1, 2, "plain").watching(1, 0, 5, ok());
-    assert!(repaired.starts().is_empty(), "an API server under repair is an API server in work");
+    assert!(repaired.starts().is_empty(), "an API server under repair counts as in progress");
     assert_eq!(repaired.reason(0), Reason::WaitingForControlPlane { other: "10.0.0.2".to_owned() });
     // Both could start in the same pass.
     let both = Scene::repairing(0).queued(&[(0, 1)]).repair(1, 2, "plain");
@@ -167,14 +171,14 @@ fn i7_while_an_api_server_fails_only_that_one_is_repaired() {
         })
     };
     let scene = || Scene::repairing(1).repair(0, 1, "plain").repair(1, 11, "plain").repairs_at_once(5);
-    assert_eq!(ill(scene(), 2).repair_starts(), [1], "workers are not gated by it");
+    assert_eq!(ill(scene(), 2).repair_starts(), [1], "a failing API server does not hold back workers");
     let reason = ill(scene(), 2).repair_reason(0);
     assert!(matches!(&reason, Reason::ControlPlaneUnhealthy { node, .. } if node == "10.0.0.2"), "{reason:?}");
-    assert_eq!(ill(scene(), 1).repair_starts(), [0, 1], "the one that fails");
-    assert_eq!(ill(ill(scene(), 1), 2).repair_starts(), [0, 1], "of two that fail each may be repaired");
+    assert_eq!(ill(scene(), 1).repair_starts(), [0, 1], "the failing API server may be repaired");
+    assert_eq!(ill(ill(scene(), 1), 2).repair_starts(), [0, 1], "with two failing, either may be repaired");
     assert_eq!(scene().node(1, |n| n.ready = false).repair_starts(), [0, 1]);
     assert_eq!(scene().node(2, |n| n.ready = false).repair_starts(), [1]);
-    // A server that was not probed yet is neither known to be down nor known to be good.
+    // A server that was not probed yet is known to be neither down nor healthy.
     let unasked = scene().with(|s| drop(s.snap.probes.remove("10.0.0.1")));
     assert_eq!(unasked.repair_starts(), [1]);
 }
@@ -316,9 +320,9 @@ fn i27_the_command_of_a_deleted_repair_keeps_its_slot_while_it_may_run() {
             s.snap.engine.leading.as_mut().unwrap().since = BOOT - 5.0;
         })
         .queued(&[(0, 11)]);
-    assert!(scene.repair_starts().is_empty(), "one slot, and it is taken");
+    assert!(scene.repair_starts().is_empty(), "the only slot is taken");
     assert!(matches!(scene.repair_reason(1), Reason::OrphanedCordon { .. }));
-    assert!(scene.starts().is_empty(), "nor is the machine rebooted");
+    assert!(scene.starts().is_empty(), "the machine is not rebooted either");
     let later = scene.with(|s| s.snap.engine.leading.as_mut().unwrap().since = BOOT - 1000.0);
     assert_eq!(later.repair_starts(), [1]);
 }

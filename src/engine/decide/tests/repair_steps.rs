@@ -29,7 +29,7 @@ fn ok() -> Option<Ended> {
 fn written(effect: Option<Effect>) -> (RepairEntry, &'static str) {
     let repair = |entry| match entry {
         QueueEntry::Repair(entry) => entry,
-        QueueEntry::Reboot(_) => panic!("a reboot"),
+        QueueEntry::Reboot(_) => panic!("not a repair"),
     };
     match effect {
         Some(Effect::StartDrain { entry, .. }) => (repair(entry.draining(now())), "drain"),
@@ -45,13 +45,13 @@ fn a_step_with_need_drain_drains_only_cluster_members() {
     let (entry, how) = written(Scene::repairing(1).repair(0, OUTSIDE, "drain").repairs(0));
     assert_eq!((how, entry.status, entry.step_status), ("command", RepairStatus::Processing, StepStatus::Watching));
     let (_, how) = written(Scene::repairing(1).repair(0, 11, "plain").repairs(0));
-    assert_eq!(how, "command", "no drain is asked for");
+    assert_eq!(how, "command", "the step requires no drain");
 }
 
 #[test]
 fn every_transition_sets_nodename_from_the_definition() {
     let named = |scene: Scene| written(scene.repairs(0)).0.nodename;
-    let wrong = |s: Scene| s.change_repair(0, |e| e.nodename = "of yore".to_owned());
+    let wrong = |s: Scene| s.change_repair(0, |e| e.nodename = "old-name".to_owned());
     assert_eq!(named(wrong(Scene::repairing(1).repair(0, 11, "drain"))), "10.0.0.11");
     assert_eq!(named(wrong(Scene::repairing(1).repair(0, OUTSIDE, "drain"))), "");
 }
@@ -69,7 +69,7 @@ fn i26_each_command_gets_its_machines_address_and_its_steps_timeout() {
         let step = &mut procedure.repair_operations.as_mut().unwrap()[3].repair_steps.as_mut().unwrap()[0];
         step.command_timeout_seconds = Some(0);
     });
-    assert_eq!(zero.command_of(0).unwrap().bound_seconds, 3600, "0 = none: the policy's cap");
+    assert_eq!(zero.command_of(0).unwrap().bound_seconds, 3600, "0 means no limit, so the policy's cap applies");
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn a_drained_or_non_member_machine_runs_the_repair_command() {
     };
     assert!(on_delete.is_empty());
     let busy = drained.clone().pod(11, "web", |_| ());
-    assert!(matches!(busy.repairs(0), Some(Effect::Preview { .. })), "asks about what is there");
+    assert!(matches!(busy.repairs(0), Some(Effect::Preview { .. })), "the drain previews the pod on the node");
     let removed = busy.clone().with(|s| s.cluster.nodes.retain(|n| n.address != "10.0.0.11"));
-    assert!(matches!(removed.repairs(0), Some(Effect::Power { fresh: None, .. })), "no longer a member");
+    assert!(matches!(removed.repairs(0), Some(Effect::Power { fresh: None, .. })), "the machine is no longer a member");
     let gone = busy.with(|s| s.kube.remove_node("10.0.0.11"));
     assert!(matches!(gone.repairs(0), Some(Effect::Power { fresh: None, .. })), "its Node is gone");
 }
@@ -112,7 +112,7 @@ fn a_repair_drain_backs_off_on_timeout_or_when_the_queue_is_disabled() {
     assert!(matches!(draining(599).repairs(0), Some(Effect::Evict { .. })), "600 s by default");
     assert!(matches!(draining(601).repairs(0), Some(Effect::BackOff { .. })));
     let short = draining(20).with(|s| s.cluster.repair.eviction_timeout_seconds = Some(10));
-    assert!(matches!(short.repairs(0), Some(Effect::BackOff { .. })), "the repair section's own");
+    assert!(matches!(short.repairs(0), Some(Effect::BackOff { .. })), "the repair section's own timeout");
     let disabled = draining(5).repairs_disabled();
     let Some(Effect::BackOff { entry, cause: Reason::QueueDisabled }) = disabled.repairs(0) else { panic!() };
     let QueueEntry::Repair(back) = entry.backed_off(1, 300, now()) else { panic!() };
@@ -138,7 +138,7 @@ fn i34_the_repair_backoff_grows_with_its_count_and_never_overflows() {
 #[test]
 fn i41_an_unhealthy_machine_enters_the_next_step_in_one_write() {
     let scene = |age: i64| Scene::repairing(1).repair(0, 11, "two").watching(0, 0, age, ok());
-    assert_eq!(scene(59).repairs(0).map(|e| e.as_str()), None, "60 s are watched");
+    assert_eq!(scene(59).repairs(0).map(|e| e.as_str()), None, "the step is watched for 60 s");
     let until = Some(after(now(), 1));
     assert_eq!(
         scene(59).repair_reason(0),
@@ -147,7 +147,11 @@ fn i41_an_unhealthy_machine_enters_the_next_step_in_one_write() {
     let (entry, how) = written(scene(61).repairs(0));
     assert_eq!((how, entry.step, entry.step_status), ("drain", 1, StepStatus::Draining));
     let (entry, how) = written(scene(61).change_repair(0, |e| e.address = "10.0.0.99".to_owned()).repairs(0));
-    assert_eq!((how, entry.step, entry.step_status), ("command", 1, StepStatus::Watching), "a machine outside");
+    assert_eq!(
+        (how, entry.step, entry.step_status),
+        ("command", 1, StepStatus::Watching),
+        "a machine outside the cluster skips the drain"
+    );
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn a_watched_repair_reports_a_host_held_off_or_its_power_error() {
         });
         scene.repair_reason(0)
     };
-    assert!(matches!(watched(&host), Reason::WaitingForHealth { .. }), "nothing is wrong with it");
+    assert!(matches!(watched(&host), Reason::WaitingForHealth { .. }), "the host has no error");
     let keys = [("fencer".to_owned(), String::new())].into();
     let held = HostRow { asked: RebootAnnotations { base: None, keys }, ..host.clone() };
     assert_eq!(watched(&held), Reason::HeldByOtherKey { keys: vec!["fencer".to_owned()] });
@@ -265,8 +269,12 @@ fn i25_tries_count_per_step_across_leaders_without_withheld_attempts() {
             .tried(0, 1, 0, 3, 300, ok());
         (2..=n).fold(scene, |s, n| s.tried(0, n, 1, i64::from(n), 60, Some(end.clone())))
     };
-    assert_eq!(scene(2, Ended::Exit(1)).command_of(0).map(|a| a.number), Some(3), "the first step's do not count");
-    assert!(scene(3, Ended::Exit(1)).command_of(0).is_none(), "those of other leaders do");
+    assert_eq!(
+        scene(2, Ended::Exit(1)).command_of(0).map(|a| a.number),
+        Some(3),
+        "tries of the first step do not count"
+    );
+    assert!(scene(3, Ended::Exit(1)).command_of(0).is_none(), "tries of other leaders count");
     assert!(scene(5, Ended::Withheld("late".to_owned())).command_of(0).is_some());
 }
 
@@ -281,7 +289,7 @@ fn i8_a_withheld_command_reverts_a_repair_only_before_its_first_step() {
         .tried(0, 1, 0, 3, 300, ok())
         .tried(0, 2, 1, 3, 60, late())
         .repairs_disabled();
-    assert_eq!(second.repairs(0).map(|e| e.as_str()), None, "it stays claimed, and waits");
+    assert_eq!(second.repairs(0).map(|e| e.as_str()), None, "the node stays claimed while the entry waits");
     let first = Scene::repairing(1).repair(0, 11, "two").watching(0, 0, 60, late()).repairs_disabled();
     assert_eq!(first.repairs(0).map(|e| e.as_str()), Some("unwinding"));
 }
@@ -296,18 +304,25 @@ fn i25_a_dead_leaders_repair_command_is_awaited_then_unknown() {
     // TTL + TTL/12 + the command's bound.
     for young in [1.0, 94.0] {
         let running = scene(young).health(0, CheckAnswer::Yes);
-        assert_eq!(running.repairs(0).map(|e| e.as_str()), None, "no command, no end: it may still run");
+        assert_eq!(
+            running.repairs(0).map(|e| e.as_str()),
+            None,
+            "no command and no end while the command may still run"
+        );
         assert!(matches!(running.repair_reason(0), Reason::OutcomeUnknown { until: Some(_), .. }));
     }
     let unknown = scene(101.0);
-    assert_eq!(unknown.repairs(0).map(|e| e.as_str()), None, "no second run, no next step");
+    assert_eq!(unknown.repairs(0).map(|e| e.as_str()), None, "neither a second run nor the next step");
     assert!(matches!(unknown.repair_reason(0), Reason::OutcomeUnknown { until: None, attempt: Some(_) }));
     assert_eq!(unknown.clone().repair_work(0, |w| w.check = Some((BOOT - 6.0, no()))).asked(), [0]);
     assert_eq!(unknown.clone().health(0, CheckAnswer::Yes).repair_ends(0), Some(End::Healthy));
     let retried = unknown.clone().order_repair(0, Verb::Retry, 10).command_of(0).unwrap();
     assert_eq!((retried.number, retried.step, retried.ordered_by.is_some()), (2, Some(0), true));
     assert!(matches!(unknown.clone().order_repair(0, Verb::Done, 10).repair_ends(0), Some(End::DoneBy(_))));
-    assert!(unknown.order_repair(0, Verb::Retry, 9).command_of(0).is_none(), "given for another state of the entry");
+    assert!(
+        unknown.order_repair(0, Verb::Retry, 9).command_of(0).is_none(),
+        "the order is for another state of the entry"
+    );
 }
 
 #[test]
@@ -353,5 +368,5 @@ fn i07_every_command_needs_the_other_control_planes_healthy() {
     let drained = scene.repair_drains(0, 1, 1, 5);
     assert!(matches!(drained.repair_reason(0), Reason::ControlPlaneUnhealthy { .. }));
     assert!(drained.command_of(0).is_none());
-    assert!(drained.node(1, |n| n.ready = false).command_of(0).is_some(), "it is down itself");
+    assert!(drained.node(1, |n| n.ready = false).command_of(0).is_some(), "the repaired API server itself is down");
 }

@@ -45,10 +45,13 @@ fn taken(scene: &Scene) -> Option<bool> {
 fn i47_the_result_of_a_dead_leaders_command_is_recorded_at_once() {
     let scene = scene(|_| {});
     assert_eq!(taken(&scene), Some(true));
-    assert!(matches!(scene.reason(0), Reason::OutcomeUnknown { until: Some(_), .. }), "until it is written");
-    // The consequences are decided as after any other command.
+    assert!(
+        matches!(scene.reason(0), Reason::OutcomeUnknown { until: Some(_), .. }),
+        "the outcome is unknown until it is written"
+    );
+    // The next decision is the same as after any other command.
     let known = scene.attempt(0, 11, 1, 3, 30, Some(Ended::Exit(0))).checked(0, CheckAnswer::Yes, Some(0.0));
-    assert_eq!(taken(&known), Some(false), "and the result goes");
+    assert_eq!(taken(&known), Some(false), "the result is removed");
     let ends = |p: &crate::engine::decide::Planned| matches!(p.effect, Effect::Remove { end: End::Booted, .. });
     assert!(known.decide().effects.iter().any(ends));
 }
@@ -89,7 +92,7 @@ fn a_leader_ignores_results_of_its_running_commands_and_a_follower_all() {
     assert_eq!(taken(&ours), Some(false), "its own copy is removed; the outcome comes from the helper");
     assert_eq!(taken(&scene(|_| {}).with(|s| s.snap.engine.leading = None)), None);
     let unconfirmed = scene(|_| {}).with(|s| s.store.identity = None);
-    assert_eq!(taken(&unconfirmed), None, "nobody knows whose it is");
+    assert_eq!(taken(&unconfirmed), None, "the cluster's identity is unconfirmed");
 }
 
 #[test]
@@ -114,7 +117,10 @@ fn an_engine_that_cannot_run_programs_starts_nothing_and_reports_why() {
     assert!(matches!(queued.reason(0), Reason::EngineObserving { why } if why.contains("EAGAIN")));
     let withheld = Scene::new(1).rebooting(0, 11, 30, Some(Ended::Withheld("helper".to_owned())));
     assert!(matches!(withheld.effect(0), Some(Effect::RunAgain { .. })));
-    assert!(!matches!(withheld.with(unable).effect(0), Some(Effect::RunAgain { .. })), "no attempt after the other");
+    assert!(
+        !matches!(withheld.with(unable).effect(0), Some(Effect::RunAgain { .. })),
+        "the command is not retried meanwhile"
+    );
 }
 
 #[test]

@@ -370,7 +370,7 @@ impl Scene {
             .reasons
             .get(&EntryId::reboot(index))
             .cloned()
-            .unwrap_or_else(|| panic!("entry {index} is silent (I32)"))
+            .unwrap_or_else(|| panic!("entry {index} has no reason (I32)"))
     }
 
     /// Returns the indexes of the entries whose drain starts.

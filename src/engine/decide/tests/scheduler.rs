@@ -66,7 +66,11 @@ fn i28_dequeuing_is_guarded_by_the_definition_that_lacks_the_node() {
     let decision = crate::engine::decide::decide(&snap, at);
     let guard = |index| &decision.effects.iter().find(|p| p.entry == Some(EntryId::reboot(index))).unwrap().guard;
     let revision = snap.store.cluster.as_ref().unwrap().mod_revision;
-    assert_eq!((guard(0).cluster, guard(1).cluster), (None, Some(revision)), "a cancel waits for nothing");
+    assert_eq!(
+        (guard(0).cluster, guard(1).cluster),
+        (None, Some(revision)),
+        "a cancel is not guarded by the definition"
+    );
     assert_eq!(guard(1).changed(&snap.store), None);
     let mut store = (*snap.store).clone();
     store.cluster.as_mut().unwrap().mod_revision += 1;
@@ -79,14 +83,14 @@ fn i3_a_removed_machine_keeps_its_slot_until_its_command_has_ended() {
     let scene = |last: u8, end: Option<Ended>| {
         Scene::new(2).rebooting(0, last, 3, end).queued(&[(1, 12), (2, 2)]).with(|s| {
             s.cluster.reboot.max_concurrent_reboots = Some(1);
-            // An attempt of a leader that has just gone may still run.
+            // An attempt of a leader that has just ended may still run.
             s.snap.engine.leading.as_mut().unwrap().since = BOOT - 5.0;
             s.cluster.nodes.retain(|n| n.address != Scene::address(last));
         })
     };
     assert_eq!(scene(11, None).starts(), Vec::<u64>::new());
     assert_eq!(scene(11, Some(Ended::Exit(0))).starts(), [1]);
-    assert_eq!(scene(1, None).starts(), Vec::<u64>::new(), "an API server (I1)");
+    assert_eq!(scene(1, None).starts(), Vec::<u64>::new(), "an API server does not start (I1)");
 }
 
 #[test]
@@ -147,14 +151,14 @@ fn i50_without_bmc_networks_entries_that_need_them_wait_before_the_drain() {
     for other in
         [&["ipmitool", "power", "cycle"][..], &["cketerm", "hosts", "reboot"], &["cketerm", "--config", "x", "power"]]
     {
-        assert_ne!(of(other, &[]).0, waits, "{other:?} does not ask for it");
+        assert_ne!(of(other, &[]).0, waits, "{other:?} needs no BMC permission");
     }
     // The power command would refuse this entry of the file.
     let power = &["cketerm", "power", "cycle"][..];
     let refused = Reason::BmcNotAllowed { address: "10.0.0.11".to_owned(), fault: Some("outside".to_owned()) };
     for only in [None, Some(&["10.0.0.11"][..])] {
         assert_eq!(with(power, only, &[("10.0.0.11", "outside")]), (refused.clone(), vec![]), "{only:?}");
-        assert_ne!(with(power, only, &[("10.0.0.12", "outside")]).0, refused, "another machine's");
+        assert_ne!(with(power, only, &[("10.0.0.12", "outside")]).0, refused, "the fault is another machine's");
     }
 }
 
@@ -173,7 +177,7 @@ fn i30_an_entry_in_backoff_is_skipped_until_the_backoff_ends() {
     assert_eq!(scene.starts(), [1]);
     assert!(matches!(scene.reason(0), Reason::Backoff { count: 2, .. }));
     let wake = scene.decide().wake.unwrap() - super::scene::BOOT;
-    assert!((9.9..10.1).contains(&wake), "woken when the backoff ends: {wake}");
+    assert!((9.9..10.1).contains(&wake), "the engine wakes when the backoff ends: {wake}");
     let later = scene.change(0, |e| e.drain_backoff_expire = Some(after(now(), -1)));
     assert_eq!(later.starts(), [0]);
 }
@@ -197,7 +201,7 @@ fn i6_rule_outside_reboots_blocks_only_new_drains() {
     assert!(scene.starts().is_empty());
     assert_eq!(scene.reason(1), Reason::UnreachableGate { count: 1, limit: 0, names: ["10.0.0.13".to_owned()].into() });
     let scene = scene.with(|s| s.constraints.maximum_unreachable_nodes_for_reboot = 1);
-    assert_eq!(scene.starts(), [1], "more than the limit, not as many");
+    assert_eq!(scene.starts(), [1], "only more than the limit holds the queue");
 }
 
 #[test]
@@ -269,7 +273,7 @@ fn a_drain_with_a_stale_pod_watch_waits_while_others_continue() {
 #[test]
 fn watches_verify_their_connections_only_while_work_is_pending_or_running() {
     let proves = |scene: Scene| scene.decide().prove_watches;
-    assert!(!proves(Scene::new(2)), "nothing to do");
+    assert!(!proves(Scene::new(2)), "there is no work");
     assert!(!proves(Scene::new(1).queued(&[(0, 11)]).disabled()), "the queue is disabled");
     let waits = Scene::new(1).queued(&[(0, 11)]).change(0, |e| e.drain_backoff_expire = Some(after(now(), 500)));
     assert!(!proves(waits), "it backs off");
@@ -278,7 +282,7 @@ fn watches_verify_their_connections_only_while_work_is_pending_or_running() {
     assert!(proves(Scene::new(1).draining(0, 11, 1).pod(11, "web", |_| ())), "drains");
     assert!(proves(Scene::new(1).rebooting(0, 11, 5, Some(Ended::Exit(0)))), "reboots");
     let elsewhere = Scene::new(1).queued(&[(0, 11)]).with(|s| s.snap.engine.leading = None);
-    assert!(!proves(elsewhere), "only who leads");
+    assert!(!proves(elsewhere), "only the leader proves its watches");
 }
 
 #[test]

@@ -245,7 +245,7 @@ impl Weeks {
     }
 
     fn put(&mut self, entry: &QueueEntry) {
-        let QueueEntry::Reboot(entry) = entry else { panic!("no repairs here") };
+        let QueueEntry::Reboot(entry) = entry else { panic!("an unexpected repair entry") };
         self.revision += 1;
         let revision = self.revision;
         self.store().reboots.entries.insert(entry.index, stored("entry", revision, entry.clone()));
@@ -283,7 +283,7 @@ impl Weeks {
                 self.schedule(seconds.max(1.0), SimEvent::Nothing);
             }
             let Some(((when, _), what)) = self.happens.pop_first() else {
-                panic!("I33: nothing will happen any more, {} wait", self.snap.store.reboots.entries.len())
+                panic!("I33: no further event, but {} entries wait", self.snap.store.reboots.entries.len())
             };
             self.wall = self.wall.max(when);
             self.handle_event(what);
@@ -294,7 +294,7 @@ impl Weeks {
             }
             assert!(
                 self.wall < at("2026-04-15T00:00:00Z"),
-                "I33: {} wait still",
+                "I33: {} entries still wait",
                 self.snap.store.reboots.entries.len()
             );
         }
@@ -311,11 +311,11 @@ fn i8_500_machines_reboot_over_seven_weeks_of_windows_freeze_and_dst_changes() {
         totals.passes, totals.drains, totals.unwound, weeks.wall, totals.nights
     );
     assert_eq!(totals.powers.len(), MACHINES, "every machine was rebooted");
-    assert!(totals.powers.values().all(|n| *n == 1), "I25: once each");
-    assert!(totals.unwound > 0, "some drains met the end of their window, or the freeze");
-    assert!(totals.ended_outside > 0, "I6: what was rebooting ended outside of the window, too");
-    assert!(totals.beside_the_stuck > 50, "the next rack's turn comes when one is stuck");
-    // The nights in which the clock goes back for Ramadan and forward again.
+    assert!(totals.powers.values().all(|n| *n == 1), "I25: each machine is rebooted once");
+    assert!(totals.unwound > 0, "some drains reached the end of their window or the freeze");
+    assert!(totals.ended_outside > 0, "I6: reboots in progress ended outside their window, too");
+    assert!(totals.beside_the_stuck > 50, "the next rack starts when one is stuck");
+    // The nights in which the clock is set back for Ramadan and forward again.
     for night in ["2026-02-15", "2026-03-22"] {
         assert!(totals.nights.contains(night), "{:?}", totals.nights);
     }

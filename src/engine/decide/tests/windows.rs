@@ -64,7 +64,7 @@ fn i8_no_drain_starts_outside_the_window_or_in_a_freeze() {
         }
     }
     let both = frozen(shut(scene.clone()));
-    assert_eq!(both.reason(0), until_thaw(), "the freeze is a person's word");
+    assert_eq!(both.reason(0), until_thaw(), "the freeze comes from a person, so it is reported first");
     let over = frozen(scene).with(|s| s.policy.freeze.as_mut().unwrap().until = now());
     assert_eq!(over.starts(), [0], "a freeze ends by itself");
 }
@@ -133,7 +133,7 @@ fn i8_no_power_command_is_planned_outside_the_window_even_after_the_drain() {
 fn i8_a_reboot_is_never_aborted_but_its_retry_waits_for_the_window() {
     let scene = Scene::new(2).with(|s| s.cluster.reboot.command_retries = Some(2));
     let failed = scene.rebooting(0, 11, 60, Some(Ended::Exit(1))).checked(0, CheckAnswer::No("no".to_owned()), None);
-    assert_eq!(failed.does(0), Some("rebooting"), "a try is left");
+    assert_eq!(failed.does(0), Some("rebooting"), "the command has a retry left");
     assert_eq!(shut(failed.clone()).does(0), None);
     assert_eq!(shut(failed.clone()).reason(0), opens());
     assert_eq!(frozen(failed).reason(0), until_thaw());
@@ -149,13 +149,13 @@ fn i8_a_withheld_command_reverts_its_drain_while_it_may_not_run() {
         let Some(Effect::Unwind { entry, never_began, .. }) = scene.effect(0) else { panic!("{:?}", scene.does(0)) };
         assert_eq!((entry.unwound(now()).status().as_str(), never_began.len()), ("queued", 1));
     }
-    assert_ne!(open(withheld()).does(0), Some("unwinding"), "it is tried again soon");
+    assert_ne!(open(withheld()).does(0), Some("unwinding"), "the command is retried soon");
     let began = withheld().attempt(0, 11, 2, LEASE, 2, Some(Ended::Exit(1)));
-    assert_ne!(shut(began).does(0), Some("unwinding"), "something was done to the machine");
+    assert_ne!(shut(began).does(0), Some("unwinding"), "a command ran on the machine");
     let broken = Some(Ended::NotStarted("no such file".to_owned()));
     let not_started = withheld().attempt(0, 11, 1, LEASE, 5, broken).attempt(0, 11, 2, LEASE, 2, over());
     let Some(Effect::Unwind { never_began, .. }) = shut(not_started).effect(0) else { panic!() };
-    assert_eq!(never_began.len(), 2, "I25: none of them counts for whoever runs the next command");
+    assert_eq!(never_began.len(), 2, "I25: none of them counts as a try of the next command");
     let tried_before = withheld().attempt(0, 11, 1, LEASE, 5, Some(Ended::Exit(1))).attempt(0, 11, 2, LEASE, 2, over());
     assert_ne!(shut(tried_before).does(0), Some("unwinding"));
 }
@@ -190,7 +190,7 @@ fn i6_windows_and_freezes_never_block_completion_cancel_dequeue_or_checks() {
     for scene in [shut(scene.clone()), frozen(scene)] {
         assert_eq!(scene.does(0), Some("removing"), "booted");
         assert_eq!(scene.does(1), Some("removing"), "cancelled");
-        assert_eq!(scene.does(2), Some("removing"), "no member");
+        assert_eq!(scene.does(2), Some("removing"), "its machine is not a member");
         assert_eq!(scene.does(3), Some("checking boot"));
         assert!(matches!(scene.reason(3), Reason::WaitingForBoot { .. }));
     }
@@ -223,7 +223,7 @@ fn machines_with_their_own_window_use_it() {
         let member = s.cluster.nodes.iter_mut().find(|n| n.address == "10.0.0.12").unwrap();
         member.labels = Some([("cke.cybozu.com/rack".to_owned(), "7".to_owned())].into());
     });
-    assert_eq!(scene.starts(), [1], "the other one holds it up no more than one in backoff");
+    assert_eq!(scene.starts(), [1], "an entry outside its window does not hold up the next one");
     assert_eq!(scene.reason(0), opens());
 }
 

@@ -28,7 +28,7 @@ use crate::{
 impl Weeks {
     pub(super) fn execute(&mut self, planned: Planned, now: Now) {
         let Planned { machine, entry: id, guard, effect } = planned;
-        assert!(guard.until.is_none_or(|until| self.wall < until), "I8: decided for later than its window");
+        assert!(guard.until.is_none_or(|until| self.wall < until), "I8: decided for a time after its window");
         let id = id.unwrap_or(EntryId::reboot(u64::MAX));
         let mut result = EffectOutcome::Done;
         match &effect {
@@ -142,7 +142,7 @@ impl Weeks {
                 result = EffectOutcome::Rechecked(FreshRead { at: self.boot(), node, pods });
             }
             Effect::Settle { .. } => {}
-            other => panic!("{} is not expected here", other.as_str()),
+            other => panic!("unexpected effect {}", other.as_str()),
         }
         remember(&mut self.snap.work, id, &effect, &result, now);
     }
@@ -157,11 +157,11 @@ impl Weeks {
         let entries = self.snap.store.reboots.entries.values().filter_map(|s| s.get());
         let busy: Vec<_> =
             entries.filter(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting)).collect();
-        assert!(busy.len() <= LIMIT, "I3: {} in work at {}", busy.len(), self.wall);
+        assert!(busy.len() <= LIMIT, "I3: {} in progress at {}", busy.len(), self.wall);
         let planes = busy.iter().filter(|e| rack_of(&e.node).0).count();
         assert!(
             planes == 0 || busy.len() == 1,
-            "I1, I2: {planes} API servers of {} in work at {}",
+            "I1, I2: {planes} API servers of {} in progress at {}",
             busy.len(),
             self.wall
         );
@@ -170,8 +170,8 @@ impl Weeks {
             e.status == RebootStatus::Draining || age < 1800.0
         });
         let racks: BTreeSet<String> = moving.map(|e| rack_of(&e.node).1).collect();
-        // A stuck machine that moves again is in progress beside the next rack's machines.
-        assert!(racks.len() <= 1 || self.wall >= at(OUTAGE[1]), "racks {racks:?} in work at {}", self.wall);
+        // A stuck machine that recovers is in progress together with the next rack's machines.
+        assert!(racks.len() <= 1 || self.wall >= at(OUTAGE[1]), "racks {racks:?} in progress at {}", self.wall);
     }
 
     pub(super) fn handle_event(&mut self, what: SimEvent) {
