@@ -134,8 +134,8 @@ fn the_header_shows_the_leader_and_this_consoles_role() {
         line.split("  !").next().unwrap_or_default().to_owned()
     };
     let mut world = World::usual();
-    world.engine.resigning = Some("a CKE candidate exists".into());
-    assert_eq!(second_line(&world), "leader: this console  resigning: a CKE candidate exists");
+    world.engine.resigning = Some("a CKE stands behind us".into());
+    assert_eq!(second_line(&world), "leader: this console  resigning: a CKE stands behind us");
     world.engine.resigning = None;
     (world.engine.leading, world.engine.lease) = (None, 78);
     assert_eq!(second_line(&world), "leader: admin1 (another cketerm)  standing by");
