@@ -265,7 +265,7 @@ mod tests {
             let heartbeat = watched(ttl);
             let missing = heartbeat.missing();
             tokio::pin!(missing);
-            // a turn that takes almost as long as the limit is not missing
+            // an iteration just below the limit does not count as missing
             for _ in 0..20 {
                 heartbeat.beat();
                 assert!(timeout(Duration::from_secs(limit - 2), &mut missing).await.is_err(), "TTL {ttl}");
@@ -331,12 +331,12 @@ mod tests {
             heartbeat.stuck().await
         };
         let none = "it held no lock";
-        assert!(stuck_message(|_| {}).await.contains(none), "an engine that never stood for election");
+        assert!(stuck_message(|_| {}).await.contains(none), "an engine that never campaigned");
         assert!(
             stuck_message(|heartbeat| drop(heartbeat.lease(7))).await.contains("was not revoked"),
-            "its keeper was aborted"
+            "the lease's keep-alive task was aborted"
         );
-        assert!(stuck_message(|heartbeat| heartbeat.lease(7).gone()).await.contains(none), "it ran out before");
+        assert!(stuck_message(|heartbeat| heartbeat.lease(7).gone()).await.contains(none), "the lease expired before");
         let resigned = stuck_message(|heartbeat| {
             drop(heartbeat.lease(7));
             heartbeat.revoked(7);
@@ -348,16 +348,16 @@ mod tests {
             drop(before);
             heartbeat.revoked(7);
         });
-        assert!(again.await.contains("was not revoked"), "the newest counts");
+        assert!(again.await.contains("was not revoked"), "the newest lease counts");
     }
 
     #[test]
     fn the_guard_thread_detects_a_starved_watcher_and_ignores_an_ended_engine() {
         let heartbeat = Heartbeat::new(Duration::from_secs(5));
         let (inner, never) = (Arc::downgrade(&heartbeat.0), Duration::MAX);
-        assert!(must_exit(&inner, CHECK_INTERVAL, never), "nobody watches");
+        assert!(must_exit(&inner, CHECK_INTERVAL, never), "the watcher is starved");
         heartbeat.0.state.send_replace(State::Missing);
-        assert!(must_exit(&inner, never, CHECK_INTERVAL), "nobody exits");
+        assert!(must_exit(&inner, never, CHECK_INTERVAL), "the engine does not exit by itself");
         heartbeat.0.state.send_replace(State::Ended);
         assert!(!must_exit(&inner, CHECK_INTERVAL, CHECK_INTERVAL));
         assert!(!must_exit(&Weak::new(), CHECK_INTERVAL, CHECK_INTERVAL));

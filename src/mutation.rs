@@ -4,9 +4,7 @@
 //! `false`, and the compiler removes every fault.
 
 #[cfg(all(feature = "mutations", not(debug_assertions)))]
-compile_error!(
-    "the feature `mutations` is for simulations (`make sim`): no program that is optimised and shipped may have it"
-);
+compile_error!("the feature `mutations` is only for simulations (`make sim`) and must not be in a release build");
 
 /// An injected fault. Each variant describes the broken behaviour; docs/reliability.md names the invariants that find
 /// it.
@@ -260,14 +258,14 @@ mod tests {
     #[test]
     fn docs_reliability_md_lists_every_mutation() {
         let document = include_str!("../docs/reliability.md");
-        let (_, table) = document.split_once("## Mutations").expect("a heading");
-        let (table, _) = table.split_once("\n## ").expect("another");
+        let (_, table) = document.split_once("## Mutations").expect("the heading Mutations");
+        let (table, _) = table.split_once("\n## ").expect("the next heading");
         let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
         let mut named: Vec<(&str, &str)> = rows.collect();
         let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
         let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
         for code in (1..=52).map(|i| format!("I{i}")) {
-            assert!(codes.contains(&code.as_str()), "no fault breaks {code}");
+            assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
         }
         named.sort_unstable();
         let mut all: Vec<String> = ALL.iter().map(|m| format!("{m:?}")).collect();

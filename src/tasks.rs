@@ -198,7 +198,7 @@ mod tests {
         let count = Arc::new(AtomicU32::new(0));
         let inner = Arc::clone(&count);
         tokio::spawn(gate.hold(async move {
-            // the task of a task is behind the same gate
+            // a task started by a task is behind the same gate
             spawn(async move {
                 loop {
                     sleep(Duration::from_secs(1)).await;

@@ -200,7 +200,7 @@ mod tests {
             }
         });
         let lines = ring.after(0);
-        assert_eq!((lines.len(), lines[0].number), (LINES, 2), "the oldest went");
+        assert_eq!((lines.len(), lines[0].number), (LINES, 2), "the oldest line was dropped");
         assert_eq!(ring.after(u64::try_from(LINES).unwrap()).len(), 1);
         assert_eq!(lines.last().map(|l| l.text.clone()), Some(format!("again n={}", LINES - 1)));
     }

@@ -113,7 +113,7 @@ mod tests {
             std::fs::write(file, markdown()).unwrap();
         }
         let written = std::fs::read_to_string(file).unwrap_or_default();
-        assert!(written == markdown(), "docs/commands.md has drifted: `make docs` writes it anew");
+        assert!(written == markdown(), "docs/commands.md is outdated: run `make docs`");
     }
 
     #[test]

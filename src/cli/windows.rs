@@ -279,6 +279,6 @@ mod tests {
         let frozen = Policy { freeze: serde_json::from_value(freeze).unwrap(), ..Policy::default() };
         assert!(text(&frozen, at, 1).starts_with("FROZEN until 2026-10-24T00:00:00Z: quarter end (ann@h)\n"));
         assert!(notice(&frozen, QueueKind::Repair, at).unwrap().starts_with("FROZEN"));
-        assert_eq!(notice(&frozen, QueueKind::Repair, "2026-10-24T00:00:00Z".parse().unwrap()), None, "it has ended");
+        assert_eq!(notice(&frozen, QueueKind::Repair, "2026-10-24T00:00:00Z".parse().unwrap()), None, "freeze is over");
     }
 }

@@ -59,7 +59,7 @@ fn cluster_etcd_is_a_separate_section() {
     let directory = Directory::new();
     let (ca, key) = (directory.file("ca.crt", PEM), directory.file("m.key", PEM));
     assert_eq!(directory.load("etcd: {endpoints: [\"http://a:2379\"]}").unwrap().cluster_etcd, None);
-    // credentials alone: the control planes are tried
+    // only credentials: the endpoints are those of the control planes
     let text = format!(
         "cluster_etcd: {{tls-ca-file: {0}, tls-cert-file: {0}, tls-key-file: {1}}}",
         ca.display(),
@@ -175,7 +175,7 @@ fn later_files_win_and_endpoints_do_not_inherit_another_files_password() {
     // an unreadable file does not prevent the sandbox
     let broken = Overrides { config: Some("/nonexistent".into()), sandbox: true, ..Overrides::default() };
     assert_eq!(Settings::load_from(&broken, environment, &places).unwrap().warnings.len(), 1);
-    // the sandbox takes the file's keys and nothing else
+    // the sandbox reads only the console section of the file
     let keys = "etcd:\n  endpoints: [\"http://b:1\"]\nconsole:\n  theme: plain\n  keys:\n    top: [\"g g\"]\n";
     let tried = Overrides { config: Some(directory.file("keys.yaml", keys)), ..broken };
     let tried = Settings::load_from(&tried, environment, &places).unwrap();
@@ -234,7 +234,7 @@ fn docs_configuration_md_contains_the_printed_default_file() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(DOCUMENT, wanted).unwrap();
     } else {
-        assert!(document == wanted, "docs/configuration.md is not what `config default` prints: `make docs` writes it");
+        assert!(document == wanted, "docs/configuration.md differs from `config default`: run `make docs`");
     }
 }
 
@@ -252,11 +252,11 @@ fn docs_configuration_md_lists_every_policy_field_with_its_default() {
         }
     }
     let serde_json::Value::Object(mut fields) = serde_json::to_value(Policy::default()).unwrap() else { panic!() };
-    // absent until they are set
+    // absent by default
     for name in ["windows", "freeze", "groups"] {
         fields.insert(name.to_owned(), "none".into());
     }
-    // chosen when the schema is made
+    // chosen when cketerm creates its schema in etcd
     fields["engine"] = rows["engine"].clone().into();
     let plain = |v: &serde_json::Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
     let wanted: std::collections::BTreeMap<String, String> =
@@ -310,7 +310,7 @@ fn the_default_etcd_endpoint_causes_a_warning_unless_an_endpoint_is_named() {
     for text in ["etcd: {prefix: /x/}\n", "etcd: {endpoints: }\n", "log: {level: debug}\n", "prefix: /cke/\n"] {
         assert!(directory.load(text).unwrap().default_endpoint_warning().is_some(), "{text}");
     }
-    // Both forms of the file; the default address counts where somebody wrote it.
+    // An explicit endpoint gives no warning, in either form of the file and even if it is the default address.
     for text in ["etcd: {endpoints: [\"http://e:1\"]}\n", "endpoints: [\"http://e:1\"]\n", Settings::default_yaml()] {
         assert_eq!(directory.load(text).unwrap().default_endpoint_warning(), None, "{text}");
     }
@@ -349,7 +349,7 @@ fn a_configured_state_directory_wins_over_all_others() {
     };
     let directory = Directory::new();
     let unset = directory.load(Settings::default_yaml()).unwrap();
-    assert_eq!(place(unset.clone(), None), "/var/lib/cketerm", "whoever runs the daemon");
+    assert_eq!(place(unset.clone(), None), "/var/lib/cketerm", "the same for every user");
     assert_eq!(place(unset, Some("/made/by/systemd")), "/made/by/systemd");
     let configured = directory.load("engine: {state_directory: /srv/x}\n").unwrap();
     assert_eq!(place(configured, Some("/made/by/systemd")), "/srv/x");

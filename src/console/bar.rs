@@ -115,7 +115,7 @@ mod tests {
         let lines = phases(all, at(900), 23);
         assert_eq!(lines, ["[qqqqqqqqqqqqqdddddddr]", "q queued 10m  d draining 4m  r rebooting 1s"]);
         assert!(lines[0].len() == 23);
-        assert_eq!(phases(vec![phase(at(0), 'q', "queued")], at(9), 23), Vec::<String>::new(), "nothing to compare");
+        assert_eq!(phases(vec![phase(at(0), 'q', "queued")], at(9), 23), Vec::<String>::new(), "one phase, no bar");
     }
 
     #[test]

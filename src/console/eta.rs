@@ -296,8 +296,8 @@ mod tests {
     fn too_few_or_too_old_entries_give_no_estimate() {
         assert_eq!(estimate(&[]), None);
         assert_eq!(estimate(&[60, 180]), None);
-        assert_eq!(estimate(&[7200, 7300, 7400]), None, "that was another work");
-        assert_eq!(estimate(&[60, 180, 7200, 7300]), None, "two of this work");
+        assert_eq!(estimate(&[7200, 7300, 7400]), None, "all samples are too old");
+        assert_eq!(estimate(&[60, 180, 7200, 7300]), None, "only two samples are recent");
     }
 
     #[test]
@@ -323,8 +323,8 @@ mod tests {
         let busy = Some(after(now(), -60));
         let ended: Vec<Ended> = waves.iter().map(|ago| end(*ago)).collect();
         let throughput = throughput(ended.iter(), QueueKind::Reboot, min_samples(Some(4)), now(), busy).unwrap();
-        assert_eq!(throughput.interval.as_secs(), 120, "four at once in ten minutes");
-        assert_eq!(sequential_count(5, 3, 4), 14, "two of four at once, and three alone");
+        assert_eq!(throughput.interval.as_secs(), 120, "four at once every ten minutes");
+        assert_eq!(sequential_count(5, 3, 4), 14, "two that share the slots, and three alone");
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod tests {
     async fn a_frame_after_an_update_is_immediate_and_the_rate_stays_near_thirty_per_second() {
         let mut limiter = FrameLimiter::new();
         limiter.record_frame();
-        assert!(limiter.next() <= Instant::now(), "right after a frame");
+        assert!(limiter.next() <= Instant::now(), "the next update is drawn at once");
         let (began, mut frames) = (Instant::now(), 0);
         while began.elapsed() < Duration::from_secs(1) {
             if Instant::now() >= limiter.next() {

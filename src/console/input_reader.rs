@@ -183,16 +183,16 @@ mod tests {
         let mut input_reader = InputReader::without_input(Themes::default());
         input_reader.expect_answer();
         input_reader.handle(key(']'));
-        assert_eq!(drain_names(&mut input_reader), [""; 0], "it may be an answer's");
+        assert_eq!(drain_names(&mut input_reader), [""; 0], "the key may belong to a terminal response");
         input_reader.handle(TerminalEvent::Paste("bar".into()));
         assert_eq!(drain_names(&mut input_reader), ["]", "paste bar"]);
-        // Keys in the middle of an answer are never the operator's.
+        // Keys in the middle of a terminal response never reach the console.
         "]11;rgb:ff".chars().for_each(|c| input_reader.handle(key(c)));
         input_reader.handle(TerminalEvent::Resize(90, 30));
         assert_eq!(drain_names(&mut input_reader), ["Resize(90, 30)"]);
         "ff/ffff/ffff\\".chars().for_each(|c| input_reader.handle(key(c)));
         assert_eq!(drain_names(&mut input_reader), [""; 0]);
-        assert!(!input_reader.answer_filter.is_waiting(), "the answer came to its end");
+        assert!(!input_reader.answer_filter.is_waiting(), "the response is complete");
     }
 
     /// Themes are read before the answer arrives, so no file is read between two keys.

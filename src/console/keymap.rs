@@ -343,7 +343,7 @@ mod tests {
         let map = change(&[("cancel", "ctrl-x c"), ("repaint", "ctrl-x r")]).unwrap();
         let begun = KeyEvent::new(KeyCode::Char('x'), KeyModifiers::CONTROL);
         assert_eq!(map.match_stroke(Table, &[], begun), KeyMatch::Prefix);
-        assert_eq!(map.match_stroke(Field, &[], begun), KeyMatch::Unbound, "text is typed there");
+        assert_eq!(map.match_stroke(Field, &[], begun), KeyMatch::Unbound, "chords do not work in text fields");
         let before = [normalized(begun.code, begun.modifiers)];
         let then = |c| map.match_stroke(Detail, &before, KeyEvent::from(KeyCode::Char(c)));
         assert_eq!((then('c'), then('d')), (KeyMatch::Command(Command::Cancel), KeyMatch::Unbound));
@@ -373,7 +373,7 @@ mod tests {
             assert!(why.starts_with(&format!("keys.force: {key} looks harmless")), "{why}");
         }
         let change = BTreeMap::from([("down".to_owned(), vec!["ctrl-d".to_owned()])]);
-        assert!(Keymap::new(&change).is_ok(), "one that only looks may have it");
+        assert!(Keymap::new(&change).is_ok(), "a command that changes nothing may use it");
     }
 
     /// Such keys must be refused, because nobody could press them.

@@ -318,6 +318,6 @@ mod tests {
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(path, markdown()).unwrap();
         }
-        assert_eq!(std::fs::read_to_string(path).unwrap(), markdown(), "make docs");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), markdown(), "docs/keys.md is outdated: run `make docs`");
     }
 }

@@ -308,9 +308,9 @@ mod tests {
         put(&mut list, &[1, 3]);
         assert_eq!((list.cursor, list.cursor_displaced), (Some(3), true));
         put(&mut list, &[1]);
-        assert_eq!((list.cursor, list.cursor_displaced), (Some(1), true), "there is no later row: the last one");
+        assert_eq!((list.cursor, list.cursor_displaced), (Some(1), true), "without a later row: the last row");
         put(&mut list, &[0, 1]);
-        assert_eq!((list.cursor, list.cursor_displaced), (Some(1), true), "other news change nothing");
+        assert_eq!((list.cursor, list.cursor_displaced), (Some(1), true), "an unrelated update changes nothing");
         list.step(-1);
         assert_eq!((list.cursor, list.cursor_displaced), (Some(0), false));
         put(&mut list, &[]);

@@ -330,14 +330,14 @@ mod tests {
         let ask =
             |read: &mut Read<u8>, store: &StoreView, older| read.next_request(Folder::Audit, store, older, at * 2);
         assert_eq!(ask(&mut read, &store(50, 40), true), Some(ReadRequest::Page(Folder::Audit, Part::Newest)));
-        assert_eq!(ask(&mut read, &store(50, 40), true), None, "one question at a time");
+        assert_eq!(ask(&mut read, &store(50, 40), true), None, "one request at a time");
         read.take(Part::Newest, Ok(page(50, true, &[(40, "b"), (30, "a")])), at);
-        assert_eq!(ask(&mut read, &store(50, 40), false), None, "nothing is new, and nobody scrolls");
+        assert_eq!(ask(&mut read, &store(50, 40), false), None, "nothing changed and nobody scrolls");
         assert_eq!(ask(&mut read, &store(55, 52), false), Some(ReadRequest::Page(Folder::Audit, Part::After(50))));
         read.take(Part::After(50), Ok(page(55, false, &[(52, "c")])), at);
         assert_eq!(ask(&mut read, &store(55, 52), true), Some(ReadRequest::Page(Folder::Audit, Part::Before(30))));
         read.take(Part::Before(30), Ok(page(55, false, &[(20, "z")])), at);
-        assert_eq!(ask(&mut read, &store(55, 52), true), None, "the oldest was read");
+        assert_eq!(ask(&mut read, &store(55, 52), true), None, "the oldest record is read already");
         let order: Vec<&str> = read.rows.keys().map(|id| id.key.as_str()).collect();
         assert_eq!(order, ["c", "b", "a", "z"], "newest first");
     }

@@ -220,7 +220,7 @@ mod tests {
         let path = dir.path().join("new/console.yaml");
         assert_eq!(read(&path), Ok(Settings::default()));
         assert_eq!(write(&path, &columns("nodes", &["node", "rack"])), Ok(None));
-        // Another console that knows nothing of these columns.
+        // Another console, which has not read these columns.
         assert_eq!(write(&path, &Change::Sort("nodes", Some("rack desc".to_owned()))), Ok(None));
         assert_eq!(write(&path, &columns("audit", &["who"])), Ok(None));
         let text = fs::read_to_string(&path).unwrap();
@@ -231,11 +231,11 @@ mod tests {
         assert_eq!(kept.tables["audit"].columns, ["who"]);
         assert_eq!(write(&path, &columns("nodes", &[])), Ok(None));
         assert_eq!(write(&path, &Change::Sort("nodes", None)), Ok(None));
-        assert!(!read(&path).unwrap().tables.contains_key("nodes"), "its own again: nothing is kept");
+        assert!(!read(&path).unwrap().tables.contains_key("nodes"), "a table with default settings is not stored");
         assert_eq!(write(&path, &Change::Forget), Ok(None));
-        assert_eq!(write(&path, &Change::Forget), Ok(None), "what is gone is forgotten");
+        assert_eq!(write(&path, &Change::Forget), Ok(None), "forgetting a missing file succeeds");
         assert!(!path.exists());
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0, "nothing is left beside it");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0, "no temporary file is left");
     }
 
     #[test]

@@ -222,7 +222,7 @@ mod tests {
         }
         let mut fresh = TcpStream::connect(address).await.unwrap();
         assert!(ask(&mut fresh).await.ends_with("here"));
-        assert!(ended(held.swap_remove(0)).await, "the first of them was closed");
+        assert!(ended(held.swap_remove(0)).await, "the oldest connection was closed");
     }
 
     #[tokio::test(start_paused = true)]
@@ -230,10 +230,10 @@ mod tests {
         let activity = Arc::new(Activity::new());
         let began = Instant::now();
         activity.idle_timeout().await;
-        assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs(), "never asked anything");
+        assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs(), "a connection without a request");
         let answering = activity.begin_request();
         let long = tokio::time::timeout(Duration::from_hours(1), activity.idle_timeout()).await;
-        assert!(long.is_err(), "an answer that takes an hour is waited for");
+        assert!(long.is_err(), "a response may take an hour");
         drop(answering);
         let began = Instant::now();
         activity.idle_timeout().await;

@@ -74,10 +74,10 @@ mod tests {
     fn a_watchdog_interval_not_above_the_heartbeat_limit_gives_a_warning() {
         let limit = |ttl| Heartbeat::new(Duration::from_secs(ttl)).limit();
         let minute = Duration::from_mins(1);
-        assert_eq!(too_short(minute, limit(60)), None, "as the unit is shipped");
+        assert_eq!(too_short(minute, limit(60)), None, "the shipped unit allows enough time");
         assert!(too_short(minute, limit(120)).unwrap().contains("gives up the lock after 60 s"));
         assert!(too_short(minute, limit(300)).is_some());
-        assert!(too_short(Duration::from_secs(10), limit(2)).is_some(), "never silent for less than 10 s");
+        assert!(too_short(Duration::from_secs(10), limit(2)).is_some(), "the limit is at least 10 s");
     }
 
     #[test]

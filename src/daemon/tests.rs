@@ -34,7 +34,7 @@ fn i44_the_unit_file_allows_more_time_than_a_graceful_shutdown_takes() {
     let margin = std::time::Duration::from_secs(15);
     assert!(std::time::Duration::from_secs(seconds.parse().unwrap()) >= crate::engine::run::LONGEST_END + margin);
     let most = format!("{} s at most", crate::engine::run::LONGEST_END.as_secs());
-    assert!(unit.contains(&most), "and says how long: {most}");
+    assert!(unit.contains(&most), "the unit states how long a shutdown takes: {most}");
 }
 
 fn stored<T>(key: &str, value: Result<T, String>) -> Stored<T> {
@@ -103,7 +103,7 @@ fn all_cke_metrics_exist_and_all_but_cke_leader_are_leader_only() {
     assert_eq!(has, cke.map(str::to_owned).into());
     assert!(GAUGES.iter().filter(|g| g.name.starts_with("cke_")).all(|g| g.leader_only == (g.name != "cke_leader")));
     let names: BTreeSet<&str> = GAUGES.iter().map(|g| g.name).collect();
-    assert_eq!(names.len(), GAUGES.len(), "a name stands twice");
+    assert_eq!(names.len(), GAUGES.len(), "two gauges have the same name");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn the_metrics_page_shows_the_state_of_the_engine() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
-    assert!(!text.contains("index=\"1\",address=\"10.0.0.12\""), "who waits for a slot needs nobody: {text}");
+    assert!(!text.contains("index=\"1\",address=\"10.0.0.12\""), "waiting for a slot needs no operator: {text}");
     assert!(text.ends_with("# EOF\n"));
 }
 
@@ -180,7 +180,7 @@ fn docs_metrics_md_matches_the_gauge_table() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, markdown()).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(path).unwrap(), markdown(), "`make docs` writes it");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), markdown(), "docs/metrics.md is outdated: run `make docs`");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn alert_rules_use_existing_metrics_and_labels() {
         for metric in metrics {
             let gauge = GAUGES.iter().find(|g| g.name == *metric).map(|g| g.labels);
             let counter = COUNTERS.iter().find(|c| c.0 == *metric).map(|c| c.1);
-            labels.extend(gauge.or(counter).unwrap_or_else(|| panic!("{name}: there is no {metric}")));
+            labels.extend(gauge.or(counter).unwrap_or_else(|| panic!("{name}: {metric} does not exist")));
         }
         for part in expr.split('{').skip(1) {
             for pair in part.split('}').next().unwrap().split(',') {

@@ -226,7 +226,7 @@ impl Drop for HangGuard {
 /// Checks that a message fits on one line of a screen or a log: it has no control characters.
 pub(crate) fn one_line(text: &str) -> Result<(), String> {
     match text.chars().find(|c| c.is_control()) {
-        Some(c) => Err(format!("a message holds {c:?}: {:?}", text.chars().take(400).collect::<String>())),
+        Some(c) => Err(format!("a message contains {c:?}: {:?}", text.chars().take(400).collect::<String>())),
         None => Ok(()),
     }
 }

@@ -77,7 +77,7 @@ fn an_out_of_range_time_does_not_end_a_watch() {
         let pod = json!({"metadata": {"name": "p", "deletionTimestamp": time, "deletionGracePeriodSeconds": i64::MAX},
             "status": {"phase": "Running", "conditions": condition}});
         let row = event::<Pod, PodRow>(pod.to_string().as_bytes());
-        assert!(row.is_some_and(|row| row.terminating_since.is_some()), "{time}: it is being deleted all the same");
+        assert!(row.is_some_and(|row| row.terminating_since.is_some()), "{time}: the pod still counts as terminating");
         let host = json!({"metadata": {"name": "h", "managedFields": [{"manager": "m", "time": time}]},
             "status": {"provisioning": {"lastPoweredOn": time, "pendingRebootSince": time}}});
         assert!(event::<Host, HostRow>(host.to_string().as_bytes()).is_some(), "{time}");

@@ -172,7 +172,7 @@ mod tests {
         let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
         let held = lease("pod-1", "2026-01-01T00:00:01.000000Z").holder(now).unwrap();
         assert!(held.contains("pod-1 holds Lease bmo/baremetal-operator"), "{held}");
-        assert!(lease("pod-1", "2026-01-01T00:00:00Z").holder(now).is_none(), "too long ago");
-        assert!(lease("", "2026-01-01T00:00:59Z").holder(now).is_none(), "released");
+        assert!(lease("pod-1", "2026-01-01T00:00:00Z").holder(now).is_none(), "the Lease has expired");
+        assert!(lease("", "2026-01-01T00:00:59Z").holder(now).is_none(), "the Lease is released");
     }
 }

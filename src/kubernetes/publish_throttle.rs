@@ -112,9 +112,9 @@ mod tests {
         assert_eq!(published(&throttle, &times, 100, |_| {}).await, 0);
         assert_eq!(published(&throttle, &times, 900, deferred).await, 0);
         assert_eq!(published(&throttle, &times, 200, deferred).await, 1);
-        assert_eq!(published(&throttle, &times, 1_100, |_| {}).await, 1, "the second of the two");
+        assert_eq!(published(&throttle, &times, 1_100, |_| {}).await, 1, "the second deferred change");
         assert_eq!(published(&throttle, &times, 300, deferred).await, 0);
-        assert_eq!(published(&throttle, &times, 5, immediate).await, 1, "what is loud takes the quiet with it");
+        assert_eq!(published(&throttle, &times, 5, immediate).await, 1, "both changes are published at once");
         assert_eq!(published(&throttle, &times, 2_000, |_| {}).await, 0);
     }
 
@@ -140,7 +140,7 @@ mod tests {
         sleep(Duration::from_millis(100)).await;
         let awaited = throttle.awaited();
         sleep(Duration::from_millis(5)).await;
-        assert_eq!(times.load(Ordering::SeqCst), 1, "what was gathered before");
+        assert_eq!(times.load(Ordering::SeqCst), 1, "the changes from before are published");
         sleep(Duration::from_millis(100)).await;
         assert_eq!(published(&throttle, &times, 5, |throttle| throttle.signal(Urgency::Deferred)).await, 1);
         sleep(Duration::from_millis(100)).await;

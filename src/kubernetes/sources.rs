@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_mere_status_report_of_a_node_is_stored_without_waking_readers() {
         let mut view = KubeView::default();
-        assert_eq!(Nodes.put(&mut view, row("n", "1", &["10.0.0.1"])), Urgency::Immediate, "a new one");
+        assert_eq!(Nodes.put(&mut view, row("n", "1", &["10.0.0.1"])), Urgency::Immediate, "a new Node");
         let mut reports = row("n", "2", &["10.0.0.1"]);
         reports.described.annotations = string_map("1");
         assert_eq!(Nodes.put(&mut view, reports), Urgency::Deferred);
@@ -274,7 +274,7 @@ mod tests {
             ("kubelet", |n| n.kubelet = "v2".into()),
             ("volumes", |n| n.volumes_in_use.push("v".into())),
             ("CKE's mark", |n| n.cke_mark = true),
-            ("our record", |n| n.owner = Some(Err("odd".into()))),
+            ("cketerm's record", |n| n.owner = Some(Err("odd".into()))),
             ("kept cordoned", |n| n.keep_cordoned = true),
             ("labels", |n| n.described.labels = string_map("1")),
             ("taints", |n| n.described.taints.push(crate::model::cluster::Taint::default())),

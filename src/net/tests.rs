@@ -52,7 +52,7 @@ async fn i50_no_connection_is_made_outside_the_allowed_networks() {
             let why = far.get(&format!("http://{host}:{}/", listener.port)).await.unwrap_err().0;
             assert!(why.contains("outside the allowed BMC networks"), "{host}: {why}");
         }
-        assert_eq!(listener.connections.load(Ordering::SeqCst), 0, "nobody was connected to");
+        assert_eq!(listener.connections.load(Ordering::SeqCst), 0, "no connection was opened");
         for host in ["127.0.0.1", "localhost"] {
             near.get(&format!("http://{host}:{}/", listener.port)).await.unwrap();
         }
@@ -65,7 +65,7 @@ async fn the_read_size_of_a_webhook_answer_is_limited() {
     let listener = listen(1 << 20);
     let answer = Http::for_webhooks(Duration::from_secs(5), 64 << 10);
     let answer = answer.get(&format!("http://127.0.0.1:{}/", listener.port)).await.unwrap();
-    assert_eq!((answer.status().as_u16(), answer.body().len()), (200, 64 << 10), "the delivery counts");
+    assert_eq!((answer.status().as_u16(), answer.body().len()), (200, 64 << 10), "the delivery succeeds");
     let capped = Http::verified(Duration::from_secs(5), 64 << 10);
     let why = capped.get(&format!("http://127.0.0.1:{}/", listener.port)).await.unwrap_err().0;
     assert!(why.contains("larger than 65536 bytes"), "{why}");

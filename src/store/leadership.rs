@@ -171,13 +171,13 @@ mod tests {
             "the first candidate leads"
         );
         assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b")]), LeaderKind::Cketerm);
-        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a")]), LeaderKind::Yielding, "it gives way by default");
+        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a")]), LeaderKind::Yielding, "cketerm yields by default");
         assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a"), policy("cketerm")]), LeaderKind::Yielding);
-        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a"), policy("always")]), LeaderKind::Cketerm, "it stays");
-        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), policy("cke")]), LeaderKind::Yielding, "it resigns");
+        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), (CKE, "a"), policy("always")]), LeaderKind::Cketerm, "it leads");
+        assert_eq!(lead(&[ENGINE, (CKETERM_KEY, "b"), policy("cke")]), LeaderKind::Yielding, "cketerm resigns");
         assert_eq!(lead(&[]), LeaderKind::Nobody);
         assert_eq!(lead(&[policy("cketerm")]), LeaderKind::Nobody);
-        assert_eq!(lead(&[policy("cke")]), LeaderKind::Cke, "no engine of ours campaigns");
+        assert_eq!(lead(&[policy("cke")]), LeaderKind::Cke, "no cketerm engine campaigns");
         assert_eq!(lead(&[("cketerm/policy", "{")]), LeaderKind::Unknown);
         assert_eq!(lead(&[("leader//not-hex", "x"), ENGINE, (CKETERM_KEY, "b")]), LeaderKind::Unknown);
     }

@@ -128,7 +128,7 @@ mod tests {
         for revision in 20..20 + i64::try_from(MAX_KEYS).unwrap() {
             recent.key_written(Folder::Audit, revision, "x".to_owned());
         }
-        assert_eq!(keys(&recent, 13), None, "forgotten");
+        assert_eq!(keys(&recent, 13), None, "keys that old are no longer kept");
         assert_eq!(keys(&recent, 1018).unwrap(), ["x"]);
     }
 
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(
             [recent.dropped_after(0), recent.dropped_after(49)],
             [(25, false), (10, false)],
-            "15 and 10 were first"
+            "the 15 actions from before and 10 of the new ones were dropped"
         );
         let mut recent = RecentRecords::after_revision(10);
         for revision in 37..40 {

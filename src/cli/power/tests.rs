@@ -26,15 +26,15 @@ fn booted_needs_proof_and_power_on_is_none() {
     let on = |age| system(Power::On, age);
     for (what, system, node, enough, expected) in [
         ("off", system(Power::Off, Some(10)), Some(node("a", "b")), true, false),
-        ("nothing known", on(None), None, false, false),
-        ("nothing known, but that is enough", on(None), None, true, true),
+        ("neither the BMC nor Kubernetes shows a boot", on(None), None, false, false),
+        ("no sign of a boot, but power on is enough", on(None), None, true, true),
         ("another boot id", on(None), Some(node("a", "b")), false, true),
         ("the same boot id", on(None), Some(node("a", "a")), true, false),
-        ("the same boot id wins over the BMC's word", on(Some(10)), Some(node("a", "a")), false, false),
-        ("a reset afterwards", on(Some(10)), None, false, true),
-        ("a reset before", on(Some(2_000)), None, true, false),
-        ("no boot id was written down", on(None), Some(node("", "b")), false, false),
-        ("a Node without a record of ours", on(None), Some(NodeRow::default()), false, false),
+        ("the same boot id outranks the BMC's report", on(Some(10)), Some(node("a", "a")), false, false),
+        ("the BMC reports a later reset", on(Some(10)), None, false, true),
+        ("the BMC reports an earlier reset", on(Some(2_000)), None, true, false),
+        ("no boot id was recorded", on(None), Some(node("", "b")), false, false),
+        ("a Node without a cketerm record", on(None), Some(NodeRow::default()), false, false),
     ] {
         let (booted, why) = booted(&system, node.as_ref(), since, now, enough);
         assert_eq!(booted, expected, "{what}: {why}");

@@ -84,11 +84,11 @@ fn the_preview_of_an_open_dialog_is_refreshed_or_shows_its_age() {
         refresh(app, &world);
         plan(&effects)
     };
-    assert_eq!(live(&mut app, 20.0), None, "it has not been answered yet");
+    assert_eq!(live(&mut app, 20.0), None, "the first request has no answer yet");
     answer_plan(&mut app, number);
     assert_eq!(live(&mut app, 30.0), None);
-    assert_eq!(live(&mut app, 36.0), Some(number), "16 s old");
-    assert_eq!(live(&mut app, 38.0), None, "once for each answer");
+    assert_eq!(live(&mut app, 36.0), Some(number), "the answer is 16 s old");
+    assert_eq!(live(&mut app, 38.0), None, "one request per answer");
     answer_plan(&mut app, number);
     assert!(!screen::text(&app).contains("as of"), "{}", screen::text(&app));
     assert_eq!(live(&mut app, 54.0), Some(number));
@@ -137,7 +137,7 @@ fn the_quit_dialog_updates_its_counts_and_expires_when_its_question_changes() {
     let text = screen::text(&app);
     assert!(text.contains("EXPIRED: the state has changed meanwhile; press q again"), "{text}");
     assert_eq!(press(&mut app, "y"), []);
-    assert_eq!(press(&mut app, "esc q"), [Effect::Quit], "somebody else leads: nothing is to be asked");
+    assert_eq!(press(&mut app, "esc q"), [Effect::Quit], "another engine leads: no confirmation is needed");
 }
 
 /// A message about something else must not appear between a reason and the buttons.
@@ -184,15 +184,15 @@ fn booting_machines_and_plain_backoffs_need_no_operator() {
     let row = NodeRow { ready: false, ..NodeRow::clone(&world.kube.nodes["worker-2"]) };
     world.kube.put_node(row);
     let trouble = |seen: &crate::engine::snapshot::Seen, id| crate::engine::trouble::of(seen, id).is_some();
-    assert!(trouble(&world.seen(), EntryId::reboot(6)), "a budget held it up");
+    assert!(trouble(&world.seen(), EntryId::reboot(6)), "a budget blocked the drain");
     let cause = Some(Box::new(Reason::QueueDisabled));
     let until = after(super::world::wall(), 400);
     world.reasons.insert(EntryId::reboot(6), Reason::Backoff { count: 2, until, cause });
     assert!(!trouble(&world.seen(), EntryId::reboot(6)));
     let app = world.console_in(View::Nodes, 80, 24);
     assert_eq!(app.totals.reboots.trouble, 2);
-    assert_eq!(short_text::node_state(&app, "worker-2").1, None, "it reboots");
-    assert!(short_text::node_state(&app, "worker-5").1.is_some(), "NotReady of itself");
+    assert_eq!(short_text::node_state(&app, "worker-2").1, None, "it is rebooting");
+    assert!(short_text::node_state(&app, "worker-5").1.is_some(), "NotReady without a reboot");
 }
 
 /// The Overview names who disabled a queue.
@@ -203,7 +203,7 @@ fn the_overview_shows_who_disabled_a_queue() {
     let mut app = world.console_in(View::Overview, 80, 24);
     super::past::load_past(&mut app);
     assert!(line(&app, "Repairs  ").contains("DISABLED by bob at 08:53:20Z (disk"), "{}", screen::text(&app));
-    // disabled by ckecli, which leaves no record: it was not bob
+    // disabled by ckecli, which writes no audit record: bob must not be named
     world.store.repairs.switch.mod_revision = 950;
     refresh(&mut app, &world);
     assert!(line(&app, "Repairs  ").contains("DISABLED") && !line(&app, "Repairs  ").contains("bob"));

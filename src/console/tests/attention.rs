@@ -57,7 +57,7 @@ fn the_title_shows_cluster_and_state_and_is_written_only_on_change() {
     assert_eq!(
         output_at(&mut attention, &mut app, &mut world, 70.5),
         "^]2;cketerm tokyo0: 1 queued$",
-        "a shell had the terminal"
+        "a shell may have changed the title"
     );
     update(&mut app, Event::Tick(at(BOOT + 90.0)));
     assert!(attention.escape_sequences(&app).contains("etcd lost"));
@@ -88,8 +88,8 @@ fn the_bell_rings_when_work_gets_stuck_or_ends_as_configured() {
         let mut app = World::without_data().console(80, 24);
         let mut attention = Attention::new(false, bell);
         let mut bells = vec![attention.escape_sequences(&app) == "\u{7}"];
-        // seen for the first time, begun, stuck, still stuck, moving again, ended, idle; a budget alone is not stuck at
-        // once
+        // seen for the first time, begun, stuck, still stuck, moving again, ended, idle; a drain that only a budget
+        // blocks is not stuck immediately
         for step in 0..7 {
             let is_draining = (1..5).contains(&step);
             world.store.reboots.entries.clear();
@@ -125,12 +125,12 @@ fn the_bell_rings_for_a_new_stuck_entry_but_not_for_a_flapping_one() {
     };
     assert!(!rings(&[], 0.0));
     assert!(rings(&[3], 1.0));
-    assert!(rings(&[4], 2.0), "as many, but another one");
+    assert!(rings(&[4], 2.0), "another entry, though the count is the same");
     for second in 3..30 {
         assert!(!rings(if second % 2 == 0 { &[3] } else { &[4] }, f64::from(second)), "{second}");
     }
     assert!(!rings(&[], 70.0));
-    assert!(rings(&[3], 71.0), "a minute later it is news");
+    assert!(rings(&[3], 71.0), "the bell rings again after a minute");
 }
 
 /// A budget that has blocked for one second must neither ring nor make the header flicker.
@@ -143,7 +143,7 @@ fn a_blocked_drain_is_stuck_after_stuck_seconds_or_its_third_backoff() {
     let rings = |output: &str| output.ends_with("$$") || output == "$";
     assert!(!rings(&output_at(&mut attention, &mut app, &mut world, 0.0)));
     world.reasons.insert(EntryId::reboot(3), held);
-    assert_eq!(output_at(&mut attention, &mut app, &mut world, 4.0), "", "it was draining, and is");
+    assert_eq!(output_at(&mut attention, &mut app, &mut world, 4.0), "", "the entry is still draining");
     let text = screen::text(&app);
     assert!(text.contains("blocked") && text.contains("Waits on      5s worker-1: pdb shop/web 2/2"), "{text}");
     assert!(text.contains("Stuck      nothing") && !text.contains("Reboots 1!") && !text.contains("STUCK"), "{text}");
@@ -168,7 +168,7 @@ fn a_blocked_drain_is_stuck_after_stuck_seconds_or_its_third_backoff() {
         let entry = world.store.reboots.entries[&3].get().unwrap().clone();
         let entry = RebootEntry { drain_backoff_count: count, ..entry };
         world.store.reboots.entries.insert(3, super::world::stored("k", 71, entry));
-        assert_eq!(trouble(&world), Some(how), "given up {count} times");
+        assert_eq!(trouble(&world), Some(how), "backed off {count} times");
     }
     // an entry that only an operator can end is stuck without delay
     world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 1, 72);
@@ -197,7 +197,7 @@ fn a_gate_on_a_queue_is_reported_once_and_makes_no_entry_stuck() {
     assert!(output.contains("3 blocked") && !output.contains("$$"), "{output}");
     press(&mut app, "0");
     let text = screen::text(&app);
-    assert!(text.contains("3 reboots not until this clears: 3 nodes"), "no end is told: {text}");
+    assert!(text.contains("3 reboots not until this clears: 3 nodes"), "no end is estimated: {text}");
     for view in ["0", "1", "2"] {
         press(&mut app, view);
         let text = screen::text(&app);
@@ -249,5 +249,5 @@ fn every_theme_draws_the_same_text_without_a_background() {
         }
         words.push(output);
     }
-    assert!(words.windows(2).all(|pair| pair[0] == pair[1]), "no theme says anything that another does not");
+    assert!(words.windows(2).all(|pair| pair[0] == pair[1]), "all themes show the same text");
 }

@@ -22,12 +22,12 @@ fn a_view_shows_the_chosen_columns_in_order_and_can_be_reset() {
     let row = screen::text(&app).lines().nth(4).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(row, "> cp-1 0 Ready queued");
     press(&mut app, "1");
-    assert!(titles(&app).starts_with("INDEX NODE STATUS"), "another view has its own: {}", titles(&app));
+    assert!(titles(&app).starts_with("INDEX NODE STATUS"), "another view keeps its own columns: {}", titles(&app));
     press(&mut app, ": \"columns index node rack by why\" enter");
-    assert_eq!(titles(&app), "INDEX NODE RACK ASKED BY WHY", "columns that only filters know");
+    assert_eq!(titles(&app), "INDEX NODE RACK ASKED BY WHY", "columns that are hidden by default");
     assert!(screen::text(&app).contains("kernel 6.12"), "{}", screen::text(&app));
     press(&mut app, ": \"columns default\" enter 2");
-    assert_eq!(titles(&app), "NODE RACK STATE", "of this view nothing was said");
+    assert_eq!(titles(&app), "NODE RACK STATE", "this view keeps its columns");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn the_column_picker_hides_shows_and_moves_columns_and_esc_cancels() {
     press(&mut app, "enter");
     assert_eq!(app.visible_columns["nodes"], ["node", "address", "state", "rack", "kubelet", "reboot", "repair"]);
     press(&mut app, "| down right down space");
-    assert_eq!(press(&mut app, "X R q"), [], "no verb is heard there");
+    assert_eq!(press(&mut app, "X R q"), [], "verbs do nothing there");
     assert!(app.dialog.is_none());
 }
 
@@ -131,5 +131,5 @@ fn an_unwritable_settings_file_is_reported_once() {
     app.config.saves_settings = true;
     update(&mut app, Event::SettingsSaved(Err("/x/console.yaml cannot be written: read-only".into())));
     assert!(app.message.as_ref().is_some_and(|m| m.text.contains("columns and orders are not saved")));
-    assert_eq!(press(&mut app, "2 s"), [], "it is not tried again");
+    assert_eq!(press(&mut app, "2 s"), [], "saving is not retried");
 }

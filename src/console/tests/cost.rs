@@ -124,7 +124,7 @@ fn hidden_lists_build_no_rows_but_update_counts_and_marks() {
     world.store.cluster = None;
     world.entry(20_000, "10.9.0.1", RebootStatus::Queued, 900, 60);
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(app.nodes.rows, before, "they were not looked at");
+    assert_eq!(app.nodes.rows, before, "rows of a hidden view are not rebuilt");
     assert_eq!((app.nodes.total, app.nodes.marks.len()), (nodes - 1, 1));
     let entries = app.reboots.rows.len();
     assert_eq!(entries, world.store.reboots.entries.len());
@@ -156,7 +156,7 @@ fn a_snapshot_without_changed_names_rebuilds_no_rows_and_no_map() {
     assert_ne!(map, first.1);
     let legend = app.map.as_ref().unwrap().legend();
     assert!(legend.contains("x 2 not ready"), "{legend}");
-    // another order makes another map
+    // another sort order changes the map
     let map = allocations(&app).1;
     press(&mut app, "s s");
     assert_ne!(allocations(&app).1, map, "{:?}", app.nodes.sort);
@@ -180,6 +180,6 @@ fn the_cost_of_a_frame_does_not_depend_on_the_number_of_entries() {
     let seen = world.seen();
     let news = time(&mut || drop(update(&mut app, Event::Seen(Arc::clone(&seen)))));
     eprintln!("few {few:?} many {many:?} filter {filter:?} news {news:?}");
-    assert!(many < few + Duration::from_secs(2), "a frame: {many:?}, of a small cluster {few:?}");
+    assert!(many < few + Duration::from_secs(2), "a frame takes {many:?}, in a small cluster {few:?}");
     assert!(filter < Duration::from_mins(1) && news < Duration::from_secs(20), "{filter:?} {news:?}");
 }

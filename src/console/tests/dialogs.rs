@@ -55,7 +55,7 @@ fn letters_other_than_y_on_the_buttons_go_to_the_reason() {
     // the preview reads how long similar entries took; no action is started
     let effects = press(&mut app, "3 j j j P backtab \"yellow LED\"");
     assert!(effects.iter().all(|e| matches!(e, Effect::Ask(_))), "{effects:?}");
-    assert_eq!(reason(&app), "yellow LED", "a choice is no place for y either");
+    assert_eq!(reason(&app), "yellow LED", "letters typed at a choice go to the reason, y too");
 }
 
 /// The dialog expires before or while the reason is typed: no letter of it runs as a command.
@@ -101,7 +101,7 @@ fn a_command_on_an_entry_that_ended_opens_a_dialog_that_absorbs_the_reason() {
     press(&mut app, "enter");
     world.store.reboots.entries.remove(&3);
     refresh(&mut app, &world);
-    assert_eq!(press(&mut app, "X \"Entry stuck\" enter y"), [], "E would disable the queue");
+    assert_eq!(press(&mut app, "X \"Entry stuck\" enter y"), [], "E in the reason disables no queue");
     assert!(screen::text(&app).contains("the entry is gone"), "{}", screen::text(&app));
 }
 

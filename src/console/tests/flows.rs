@@ -53,7 +53,7 @@ fn a_dialog_expires_when_its_entry_changes() {
     update(&mut app, Event::Seen(world.seen()));
     assert!(screen::text(&app).contains("EXPIRED: reboots/3 changed meanwhile (now rebooting)"));
     assert_eq!(press(&mut app, "y tab enter"), []);
-    assert_eq!(press(&mut app, "esc A \"seen it\" enter y").len(), 1, "the next one is bound to the new revision");
+    assert_eq!(press(&mut app, "esc A \"seen it\" enter y").len(), 1, "the next dialog uses the new revision");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn ten_entries_require_the_cluster_name_and_the_count() {
     }
     let mut app = world.console(80, 24);
     press(&mut app, "* X");
-    assert_eq!(press(&mut app, "tab tab y"), [], "the focus goes to what is missing");
+    assert_eq!(press(&mut app, "tab tab y"), [], "the focus moves to the missing field");
     let effects = press(&mut app, "\"tokyo0 15\" enter enter");
     assert!(
         matches!(&effects[..], [Effect::Act(Action::Cancel { entries, .. })] if entries.len() == 15),
@@ -189,8 +189,8 @@ fn missing_rights_are_reported_before_a_dialog_opens_and_checked_again() {
         assert_eq!(press(&mut app, key), expected, "{key}");
         assert!(app.dialog.is_none() && message(&app).contains("docs/etcd-roles.md"), "{key}");
     }
-    assert!(!screen::text(&app).contains("X cancel"), "the footer offers what can be done");
-    // orders have a right of their own
+    assert!(!screen::text(&app).contains("X cancel"), "the footer offers only permitted actions");
+    // orders need a separate permission
     assert_eq!(press(&mut app, "H"), []);
     assert!(app.dialog.is_some());
     press(&mut app, "esc");
@@ -202,7 +202,7 @@ fn missing_rights_are_reported_before_a_dialog_opens_and_checked_again() {
     assert!(screen::text(&app).contains("this etcd user is read-only"), "{}", screen::text(&app));
     assert_eq!(press(&mut app, ": f r e e z e space 2 h space x enter"), expected);
     assert!(app.dialog.is_none() && message(&app) == "no");
-    // granted meanwhile
+    // the permission is granted meanwhile
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Rights(Rights::default()))));
     assert_eq!(press(&mut app, "X"), []);
     assert!(app.dialog.is_some());
@@ -215,7 +215,7 @@ fn while_etcd_is_lost_rows_stay_with_a_banner_and_nothing_is_written() {
     let mut app = world.console(80, 24);
     press(&mut app, "X");
     update(&mut app, Event::Tick(at(BOOT + 23.0)));
-    assert_eq!(press(&mut app, "enter y"), [], "not even what was asked before");
+    assert_eq!(press(&mut app, "enter y"), [], "not even from a dialog opened before");
     let text = screen::text(&app);
     assert!(text.contains("! etcd lost, last heard 10:00:00Z, 23s ago") && text.contains("refused"), "{text}");
     assert!(text.contains("worker-1") && message(&app).contains("nothing is written"));
@@ -232,11 +232,11 @@ fn a_key_never_acts_on_the_neighbour_of_a_row_that_vanished() {
     press(&mut app, "j");
     world.store.reboots.entries.remove(&4);
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)), "the neighbour");
+    assert_eq!(app.reboots.cursor, Some(EntryId::reboot(5)), "the next row");
     assert_eq!(
         press(&mut app, "X \"Disk: no y\" enter y"),
         [],
-        "that X, and its reason, were meant for the one that ended"
+        "the X and its reason were meant for the entry that ended"
     );
     assert!(screen::text(&app).contains("the row under the cursor ended"));
     let effects = press(&mut app, "esc X enter y");
@@ -244,9 +244,9 @@ fn a_key_never_acts_on_the_neighbour_of_a_row_that_vanished() {
     world.store.reboots.entries.remove(&5);
     update(&mut app, Event::Seen(world.seen()));
     press(&mut app, "enter");
-    assert_eq!(app.target(), Some(Target::Entry(EntryId::reboot(6))), "Enter opens the neighbour");
+    assert_eq!(app.target(), Some(Target::Entry(EntryId::reboot(6))), "Enter opens the next row");
     press(&mut app, "esc X");
-    assert!(app.dialog.is_some(), "whoever has looked may act");
+    assert!(app.dialog.is_some(), "after its detail was opened, the row can be acted on");
     press(&mut app, "esc");
     world.entry(5, "10.0.0.16", RebootStatus::Queued, 900, 32);
     update(&mut app, Event::Seen(world.seen()));
@@ -295,7 +295,7 @@ fn nothing_can_be_confirmed_on_a_screen_that_is_too_small() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "X");
     update(&mut app, Event::Resize(40, 10));
-    assert_eq!(press(&mut app, "\"quick\" enter y"), [], "not even q, which was meant for the reason");
+    assert_eq!(press(&mut app, "\"quick\" enter y"), [], "no key acts, not even the q of the reason");
     update(&mut app, Event::Resize(80, 24));
     assert_eq!(press(&mut app, "enter y").len(), 1);
 }
@@ -351,7 +351,7 @@ fn a_message_expires_but_not_while_its_action_is_running() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "E enter y");
     update(&mut app, Event::Tick(at(BOOT + 200.0)));
-    assert!(message(&app).contains("disabling"), "the action has not ended");
+    assert!(message(&app).contains("disabling"), "the action is still running");
     update(&mut app, Event::Done(Ok("the reboot queue is disabled".into())));
     update(&mut app, Event::Tick(at(BOOT + 205.0)));
     assert!(message(&app).contains("is disabled"));
@@ -388,7 +388,7 @@ fn a_retry_is_not_offered_while_the_command_runs() {
     world.store.candidates.clear();
     let mut app = world.console(80, 24);
     press(&mut app, "j A");
-    assert!(app.dialog.is_some(), "who began it is gone: {}", message(&app));
+    assert!(app.dialog.is_some(), "the candidate that ran the command no longer exists: {}", message(&app));
 }
 
 #[test]

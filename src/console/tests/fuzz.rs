@@ -145,7 +145,7 @@ fn random_filters_never_panic() {
                     took = Took::Accepted;
                     let _ = filter.passes(&OddRow);
                 }
-                Err(why) if why.is_empty() => return Err("refused without a word".to_owned()),
+                Err(why) if why.is_empty() => return Err("refused without a message".to_owned()),
                 Err(_) => {}
             }
         }
@@ -173,7 +173,7 @@ fn random_command_lines_never_panic() {
         let read = command_line::read(&text);
         let _ = (command_line::completions(&app, &text), command_line::meaning(&text));
         match &read {
-            Err(why) if why.is_empty() => Err("refused without a word".to_owned()),
+            Err(why) if why.is_empty() => Err("refused without a message".to_owned()),
             _ => Ok(Took::of(&read)),
         }
     });
@@ -186,7 +186,7 @@ fn random_themes_and_settings_never_panic() {
     Fuzz::new("theme", 500).seeds([theme, "good: red\n"]).run(|bytes| {
         let (file, faults) = theme::file::read(&String::from_utf8_lossy(bytes));
         if faults.iter().any(|filter_error| filter_error.text.is_empty()) {
-            return Err("a fault without words".to_owned());
+            return Err("a fault without a text".to_owned());
         }
         let _ = theme::file::indistinct_roles(&file.roles);
         Ok(if faults.is_empty() { Took::Accepted } else { Took::Refused })

@@ -289,13 +289,13 @@ fn assert_rendered(app: &App, what: &str) {
     let bytes = line.0.lock().unwrap().clone();
     let text = String::from_utf8(bytes).expect("UTF-8");
     let bare = text.chars().filter(|c| c.is_control() && *c != '\u{1b}').count();
-    assert_eq!(bare, 0, "{what}: control characters beside our escapes");
+    assert_eq!(bare, 0, "{what}: control characters outside cketerm's escapes");
     for escape in text.split('\u{1b}').skip(1) {
         let known = escape.strip_prefix('[').is_some_and(|rest| {
             let end = rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ';' | '?'));
             end.starts_with(['m', 'H', 'h', 'l'])
         });
-        assert!(known, "{what}: an escape that is not ours: {:?}", escape.chars().take(20).collect::<String>());
+        assert!(known, "{what}: a foreign escape sequence: {:?}", escape.chars().take(20).collect::<String>());
     }
     let mut parser = vt100::Parser::new(height.try_into().unwrap(), width.try_into().unwrap(), 0);
     parser.process(text.as_bytes());
@@ -317,7 +317,7 @@ fn assert_rendered(app: &App, what: &str) {
 fn external_text_never_controls_the_terminal_breaks_columns_or_panics() {
     for (name, suffix) in hostile_suffixes() {
         let (seen, corrupted) = seen(&suffix);
-        assert!(corrupted > 60, "{name}: only {corrupted} texts could be spoilt");
+        assert!(corrupted > 60, "{name}: only {corrupted} texts were corrupted");
         let mut shown = 0;
         for (columns, rows) in [(60, 15), (80, 24), (200, 50)] {
             let mut base = full_world(&suffix).console_in(View::Reboots, columns, rows);

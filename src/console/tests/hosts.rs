@@ -88,7 +88,7 @@ fn shown(columns: u16, rows: u16, keys: &str) -> String {
 #[test]
 fn the_overview_shows_nodes_and_hosts_in_trouble_without_an_entry() {
     let mut world = World::with_hosts();
-    // held off: it is away on request
+    // held off: it is down on request
     let held = NodeRow { ready: false, ..(*world.kube.by_name["worker-4"]).clone() };
     world.kube.put_node(held);
     let mut app = world.console_in(View::Overview, 80, 24);
@@ -108,7 +108,7 @@ fn the_overview_shows_nodes_and_hosts_in_trouble_without_an_entry() {
     }
     press(&mut app, "enter");
     assert_eq!((app.view, app.hosts.cursor.as_ref().map(|id| id.1.as_str())), (View::Hosts, Some("m4")));
-    // a node whose command was run is away on request
+    // a node whose command was run is down on request
     press(&mut app, "esc");
     world.entry(9, "10.0.0.18", RebootStatus::Rebooting, 5, 96);
     update(&mut app, Event::Seen(world.seen()));

@@ -117,11 +117,11 @@ fn twelve_racks_fit_80_columns_and_arrow_keys_move_between_machines() {
     assert!(app.nodes.marks.contains("node-00062"));
     assert_eq!(app.nodes.cursor.as_deref(), Some("node-00063"));
     press(&mut app, "left left left left");
-    assert_eq!(app.nodes.cursor.as_deref(), Some("node-00059"), "the last of the rack before");
+    assert_eq!(app.nodes.cursor.as_deref(), Some("node-00059"), "the last node of the previous rack");
     press(&mut app, "enter");
     assert!(matches!(&app.pane, Some(Pane { of: Target::Node(name), .. }) if name == "node-00059"));
     press(&mut app, "esc v");
-    assert!(app.map.is_none() && screen::text(&app).contains("NODE"), "the rows again, the cursor where it was");
+    assert!(app.map.is_none() && screen::text(&app).contains("NODE"), "the rows return with the same cursor");
     assert_eq!(app.nodes.cursor.as_deref(), Some("node-00059"));
 }
 
@@ -186,8 +186,8 @@ fn another_operators_action_is_shown_once_and_kept_in_messages() {
     assert_eq!(app.message.as_ref().map(|m| m.text.as_str()), Some(expected));
     let count = app.messages.len();
     update(&mut app, Event::Seen(world.seen()));
-    assert_eq!(app.messages.len(), count, "once");
-    // an error of this console is not covered by it
+    assert_eq!(app.messages.len(), count, "the action is shown once");
+    // an audit record does not replace this console's error
     app.print_error("that cannot be done");
     world.store.recent.record_value(Folder::Audit, 46, &action("bob", "disable", "reboot queue"));
     world.store.revision = 46;
@@ -289,7 +289,7 @@ fn all_times_are_shown_in_the_windows_time_zone_without_fractions() {
 fn plain_mode_prints_one_line_per_change() {
     let mut world = World::usual();
     let mut reporter = ChangeReporter::default();
-    assert!(reporter.report(&World::without_data().seen(), at(BOOT)).is_empty(), "nothing before etcd was read");
+    assert!(reporter.report(&World::without_data().seen(), at(BOOT)).is_empty(), "nothing before etcd is read");
     let lines = reporter.report(&world.seen(), at(BOOT));
     let all = lines.join("\n");
     for line in [
@@ -307,7 +307,7 @@ fn plain_mode_prints_one_line_per_change() {
     assert_eq!(reporter.report(&world.seen(), at(BOOT + 2.0)).len(), 1);
     world.reasons.insert(EntryId::reboot(4), left(2));
     assert_eq!(reporter.report(&world.seen(), at(BOOT + 3.0)), Vec::<String>::new());
-    // an end, a switch, an operator's action, a leader that is gone
+    // an ended entry, a disabled queue, an operator's action, a lost leader
     world.store.reboots.entries.remove(&4);
     world.reasons.remove(&EntryId::reboot(4));
     world.store.reboots.switch.raw = Some("true".into());

@@ -30,7 +30,7 @@ fn find(app: &App, what: &str) -> (u16, u16) {
         let before = line.split(what).next().filter(|before| before.len() < line.len())?;
         Some((u16::try_from(before.chars().count()).unwrap(), u16::try_from(y).unwrap()))
     });
-    hit.unwrap_or_else(|| panic!("{what:?} is not there:\n{text}"))
+    hit.unwrap_or_else(|| panic!("{what:?} is not on the screen:\n{text}"))
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_click_on_a_row_only_moves_the_cursor() {
         click(&mut app, below);
         assert!(app.pane.is_none() && app.dialog.is_none() && app.reboots.marks.is_empty());
     }
-    // titles, header and footer are no rows
+    // titles, header and footer are not rows
     let mut app = World::usual().console(80, 24);
     for y in [0, 1, 3, 22, 23] {
         click(&mut app, (4, y));
@@ -113,7 +113,7 @@ fn a_click_in_a_dialog_moves_the_focus_and_never_confirms() {
                 assert_eq!(click(&mut app, (3, y)), []);
                 assert_eq!(mouse(&mut app, MouseEventKind::Down(MouseButton::Right), (3, y)), []);
             }
-            assert!(app.dialog.is_some() && app.reboots.cursor == cursor, "what lies below a dialog is not reached");
+            assert!(app.dialog.is_some() && app.reboots.cursor == cursor, "a dialog hides the rows from clicks");
         }
     }
 }
@@ -180,7 +180,7 @@ fn copy_in_an_open_pane_copies_its_full_text_without_control_characters() {
     world.kube.put_node(crate::model::kube::NodeRow { name: "a\nrm -rf /".into(), ..Default::default() });
     let mut app = world.console_in(View::Nodes, 80, 24);
     press(&mut app, "g");
-    assert!(!copied(&mut app).contains('\n'), "what is pasted into a shell runs nothing");
+    assert!(!copied(&mut app).contains('\n'), "a paste into a shell runs no command");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn the_rack_map_and_the_column_picker_ignore_the_mouse() {
     for y in 4..20 {
         assert_eq!(click(&mut app, (8, y)), []);
     }
-    assert_eq!(app.nodes.cursor, cursor, "no row of the list lies there");
+    assert_eq!(app.nodes.cursor, cursor, "no list row is there");
     let mut app = World::usual().console(80, 24);
     press(&mut app, "2 |");
     let audit = find(&app, "8 Aud");

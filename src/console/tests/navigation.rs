@@ -55,7 +55,7 @@ fn back_returns_to_the_place_before_a_jump() {
         ("2 j", ": \"cancel 5\" enter esc", "esc esc"),
     ] {
         let mut app = World::usual().console(80, 24);
-        // the other views have a place of their own, and keep it
+        // the other views keep their own cursors
         press(&mut app, "2 j j j j j 1 j 9");
         press(&mut app, before);
         let start = place(&app);
@@ -64,7 +64,7 @@ fn back_returns_to_the_place_before_a_jump() {
         press(&mut app, back);
         assert_eq!(place(&app), start, "{before} {jump} {back}");
         assert!(app.before.is_empty(), "{before} {jump} {back}");
-        assert_eq!(app.log.filter, "", "{before} {jump} {back}: the filter of a jump goes with it");
+        assert_eq!(app.log.filter, "", "{before} {jump} {back}: the jump's filter is removed");
     }
 }
 
@@ -87,7 +87,7 @@ fn undo_enables_a_disabled_queue_within_a_minute() {
     press(&mut app, "u");
     assert!(message(&app).starts_with("nothing to undo"), "{}", message(&app));
     press(&mut app, "E enter y");
-    assert!(!app.can_undo(), "it is not done yet");
+    assert!(!app.can_undo(), "the action is not done yet");
     complete_action(&mut app, "the reboot queue is disabled");
     assert_eq!(message(&app), "the reboot queue is disabled; u enables it again");
     press(&mut app, "u");
@@ -95,7 +95,7 @@ fn undo_enables_a_disabled_queue_within_a_minute() {
     world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
     refresh(&mut app, &world);
     assert!(screen::text(&app).lines().last().unwrap().contains("u undo"), "{}", screen::text(&app));
-    // from another view, in which the key of the switch means another queue
+    // from another view, where the same key switches another queue
     press(&mut app, "3");
     assert_eq!(press(&mut app, "u"), []);
     assert!(screen::text(&app).contains("Enable the reboot queue of tokyo0?"), "{}", screen::text(&app));
@@ -104,7 +104,7 @@ fn undo_enables_a_disabled_queue_within_a_minute() {
     assert_eq!(effects, [Effect::Act(Action::Switch { queue, enabled: true, reason: None })]);
     complete_action(&mut app, "the reboot queue is enabled");
     assert_eq!(press(&mut app, "u"), []);
-    assert!(app.dialog.is_none() && message(&app).starts_with("nothing to undo"), "once is enough");
+    assert!(app.dialog.is_none() && message(&app).starts_with("nothing to undo"), "undo works only once");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn undo_expires_after_a_minute_or_when_the_target_has_changed() {
 fn undo_of_a_cancel_requeues_only_entries_that_had_not_begun() {
     let mut world = World::usual();
     let mut app = world.console(80, 24);
-    // 4 reboots already; 6 was drained before
+    // 4 is rebooting already; 6 was drained before
     press(&mut app, "j space j j space k k space : \"mark 5\" enter");
     press(&mut app, ": \"cancel 4 5 6\" enter enter y");
     complete_action(&mut app, "cancelled reboots/4, reboots/5, reboots/6");
@@ -234,7 +234,7 @@ fn undo_releases_held_entries() {
     let order = Order { verb: Verb::Hold, who, at: wall(), reason: None, entry_revision: 32 };
     world.store.orders.insert(EntryId::reboot(5), stored("o", 70, order));
     refresh(&mut app, &world);
-    assert!(!app.can_undo(), "it is not known to be ours");
+    assert!(!app.can_undo(), "the order may be another operator's");
     app.operator_identity = Some(Who { user: "alice".into(), ..Who::default() });
     refresh(&mut app, &world);
     press(&mut app, "1 G u");
@@ -272,7 +272,7 @@ fn two_concurrent_actions_and_a_failed_one_cannot_be_undone() {
     assert_eq!((message(&app), app.undo.is_none()), ("on hold: reboots/5", true));
     press(&mut app, "E enter y");
     update(&mut app, Event::Done(Err("etcd does not answer".into())));
-    assert!(app.undo.is_none(), "what failed is not taken back");
+    assert!(app.undo.is_none(), "a failed action cannot be undone");
 }
 
 /// Marks can be used after a row vanished under the cursor.
@@ -296,11 +296,11 @@ fn a_request_for_input_disappears_once_the_input_is_complete() {
     press(&mut app, "2 space R enter enter");
     assert!(message(&app).contains("type \"tokyo0 1\""), "{}", message(&app));
     press(&mut app, "\"tokyo0\"");
-    assert!(message(&app).contains("type \"tokyo0 1\""), "not yet");
+    assert!(message(&app).contains("type \"tokyo0 1\""), "the message stays until the input is complete");
     press(&mut app, "\" 1\"");
     assert_eq!(app.message, None);
     press(&mut app, "backspace enter esc");
-    assert_eq!(app.message, None, "nor does it outlive the dialog");
+    assert_eq!(app.message, None, "the message disappears with the dialog");
 }
 
 /// The console's own stale key must not look like another cketerm, and leaving needs a confirmation.
@@ -331,5 +331,5 @@ fn a_suspend_that_releases_the_lock_must_be_confirmed_by_a_second_key() {
     assert!(message(&app).contains("again suspends this console"), "{}", message(&app));
     assert_eq!(press(&mut app, "ctrl-z"), [Effect::Suspend]);
     update(&mut app, Event::Tick(at(BOOT + 60.0)));
-    assert_eq!(press(&mut app, "ctrl-z"), [], "a minute later it is another one");
+    assert_eq!(press(&mut app, "ctrl-z"), [], "after a minute it counts as a first press");
 }

@@ -178,7 +178,7 @@ fn a_message_over_the_cursors_line_does_not_move_the_cursor() {
         "something that takes two lines because it explains at length what cannot be done here, and what can",
     );
     update(&mut app, Event::Seen(World::usual().seen()));
-    assert!(!app.overview_rows.rows.contains(last.as_ref().unwrap()), "it is covered\n{}", screen::text(&app));
+    assert!(!app.overview_rows.rows.contains(last.as_ref().unwrap()), "the row is covered\n{}", screen::text(&app));
     assert_eq!(app.overview_rows.cursor, last);
     press(&mut app, "esc");
     assert_eq!((app.message.is_none(), &app.overview_rows.cursor), (true, &last));
@@ -193,7 +193,7 @@ fn the_overview_groups_stuck_entries_by_blocker_oldest_first() {
     let app = world.console_in(View::Overview, 80, 24);
     let stuck: Vec<(&str, usize)> = app.summary.stuck.iter().map(|s| (s.on.as_str(), s.count)).collect();
     assert_eq!(stuck, [("pdb shop/web 2/2", 2), ("pdb db/pg 2/2", 1), ("invalid entry", 1)]);
-    assert_eq!(app.summary.stuck[0].entry, Some(EntryId::reboot(5)), "it waits since 15m, the other since 3m");
+    assert_eq!(app.summary.stuck[0].entry, Some(EntryId::reboot(5)), "it has waited for 15m, the other for 3m");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn the_timeline_of_an_ended_entry_is_read_when_its_pane_opens() {
     let mut ended = ending(2, "booted", 200);
     let attempt = world.store.attempts.values().next().unwrap().get().unwrap().clone();
     ended.attempts = vec![crate::model::attempt::Attempt { start: after(wall(), -300), outcome: None, ..attempt }];
-    assert_eq!(press(&mut app, "j"), vec![], "it is asked for once");
+    assert_eq!(press(&mut app, "j"), vec![], "it is requested once");
     let timeline = EntryTimeline { moments: ended.timeline(&[]), ending: ended, gap: None };
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Ending(key, Ok(Arc::new(timeline))))));
     press(&mut app, "g");
@@ -278,7 +278,7 @@ fn older_rows_are_read_near_the_end_and_a_failure_shows_its_error() {
     let mut app = World::usual().console_in(View::Audit, 80, 24);
     let many = (0..200).map(|i| audit("alice", "reboot add", &format!("10.0.1.{i}"), i)).collect();
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(Part::Newest, Ok(page(many, true))))));
-    assert_eq!(press(&mut app, "j"), vec![], "far from the end");
+    assert_eq!(press(&mut app, "j"), vec![], "the cursor is far from the end");
     let effects = press(&mut app, "G");
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Page(Folder::Audit, Part::Before(701)))]);
     let mut app = App::new(AppConfig::default(), View::Audit, at(BOOT));
@@ -315,13 +315,13 @@ fn a_filter_with_few_matches_reads_a_limited_number_of_pages_per_key() {
         if let Some(part) = before {
             pages += 1;
             let again = update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(part, Ok(values(10))))));
-            assert_eq!(again, [], "not back to back");
+            assert_eq!(again, [], "the next page waits for a tick");
         }
         boot += 1.0;
         effects = update(&mut app, Event::Tick(at(boot)));
     }
     // one page was requested while the filter was typed, and the last key allows five
-    assert_eq!(pages, 6, "and no more before somebody presses a key");
+    assert_eq!(pages, 6, "no further page before a key press");
     assert_eq!(press(&mut app, "j").len(), 1);
 }
 
@@ -345,7 +345,7 @@ fn history_and_audit_rows_beyond_the_limit_are_dropped() {
         update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Audit(part, Ok(page(200))))));
     }
     assert_eq!(app.past.audit.rows.len(), 1000, "of 8,200");
-    assert!(app.past.audit.more, "and older ones can be read again");
+    assert!(app.past.audit.more, "older ones can be read again");
     let newest = app.past.audit.rows.keys().next().unwrap().key.clone();
     assert_eq!(newest, "/cke/cketerm/audit/000009200");
     press(&mut app, "8 G");
@@ -386,13 +386,13 @@ fn an_audit_record_links_to_its_object_and_its_log_lines() {
         press(&mut app, "o");
         assert_eq!(app.target(), leads, "{row}");
         press(&mut app, "esc");
-        assert_eq!(app.view, View::Audit, "Esc leads back");
+        assert_eq!(app.view, View::Audit, "Esc returns to the Audit view");
         press(&mut app, "l");
         assert_eq!((app.view, app.log.filter.as_str()), (View::Logs, filter), "{row}");
     }
     press(&mut app, "8 G o");
     assert!(matches!(app.target(), Some(Target::Past(Folder::History, _))), "{:?}", app.target());
-    assert!(screen::text(&app).contains("reboots/2"), "it ended: {}", screen::text(&app));
+    assert!(screen::text(&app).contains("reboots/2"), "the entry ended: {}", screen::text(&app));
 }
 
 #[test]

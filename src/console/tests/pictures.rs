@@ -32,15 +32,15 @@ fn titles(text: &str) -> Vec<String> {
 fn every_view_has_a_picture_with_the_current_titles() {
     for view in View::ALL {
         let path = format!("{}/docs/pictures/{}.svg", env!("CARGO_MANIFEST_DIR"), view.name());
-        let svg = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}: `make pictures`"));
+        let svg = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}: run `make pictures`"));
         let picture = svg_text(&svg);
-        assert!(picture.contains(view.title()), "{path} has no tab {}: `make pictures`", view.title());
+        assert!(picture.contains(view.title()), "{path} has no tab {}: run `make pictures`", view.title());
         let world = if view == View::Repairs { World::with_repairs() } else { World::usual() };
         let mut app = world.console_in(view, 110, 26);
         super::past::load_past(&mut app);
         let titles = titles(&screen::text(&app));
         for title in &titles {
-            assert!(picture.contains(title.as_str()), "{path} has no column {title}: `make pictures`");
+            assert!(picture.contains(title.as_str()), "{path} has no column {title}: run `make pictures`");
         }
         let tables = [View::Reboots, View::Nodes, View::Repairs, View::History, View::Audit, View::Logs];
         assert!(!titles.is_empty() || !tables.contains(&view), "no titles:\n{}", screen::text(&app));
@@ -56,6 +56,6 @@ fn the_pictures_of_the_rack_map_and_the_blockers_are_current() {
         press(&mut app, keys);
         let text = screen::text(&app);
         let word = if name == "racks" { "capitals: API servers" } else { "Drain blockers" };
-        assert!(text.contains(word) && picture.contains(word), "{path}: `make pictures`:\n{text}");
+        assert!(text.contains(word) && picture.contains(word), "{path}: run `make pictures`:\n{text}");
     }
 }

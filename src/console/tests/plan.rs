@@ -41,10 +41,10 @@ fn the_reboot_preview_shows_waves_at_once_and_pods_after_kubernetes_answers() {
     let text = screen::text(&app);
     assert!(text.contains("3 waves of at most 1 at once, API servers last and alone"), "{text}");
     assert!(text.contains("pods on 8 nodes: asking Kubernetes ..."), "{text}");
-    assert_eq!(press(&mut app, "tab"), vec![], "it is asked once");
+    assert_eq!(press(&mut app, "tab"), vec![], "one request is enough");
     let other = ReadResponse::Plan(number + 1, Err("another dialog's".into()));
     update(&mut app, Event::ReadFinished(Box::new(other)));
-    assert!(screen::text(&app).contains("asking Kubernetes"), "an answer for another dialog is thrown away");
+    assert!(screen::text(&app).contains("asking Kubernetes"), "an answer for another dialog is discarded");
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Plan(*number, Ok(drains())))));
     assert_snapshot!("plan_80x24", screen::text(&app));
 }

@@ -206,7 +206,7 @@ fn dialogs() {
 #[test]
 fn a_repair_is_added_from_nodes_by_selecting_type_and_operation() {
     let mut app = console(80, 24, "2 g j j j j P");
-    assert_eq!(app.dialog.as_ref().unwrap().focus, Focus::Type, "three types: none is guessed");
+    assert_eq!(app.dialog.as_ref().unwrap().focus, Focus::Type, "with three types none is preselected");
     assert_eq!(press(&mut app, "enter enter enter"), [], "nothing is chosen yet");
     assert!(message(&app).contains("choose the machine type first"), "{}", message(&app));
     let effects = press(&mut app, "right right tab left tab \"agent hangs\" enter enter");

@@ -232,7 +232,7 @@ fn the_help_search_matches_words_and_keeps_section_titles() {
     assert!(!text.contains("Queue a reboot") && !text.contains("In dialogs"), "{text}");
     press(&mut app, "enter");
     assert!(app.typing.is_none() && app.help.is_some());
-    assert_eq!(app.reboots.filter, "", "the table has no part in it");
+    assert_eq!(app.reboots.filter, "", "the table's filter is unchanged");
     press(&mut app, "esc");
     assert!(app.help.is_some() && screen::text(&app).contains("Queue a reboot"), "{}", screen::text(&app));
     // the search also matches the names of the configuration and the documents
@@ -254,7 +254,7 @@ fn the_help_search_matches_words_and_keeps_section_titles() {
     press(&mut app, ": \"messages\" enter / \"cancelled\"");
     let text = screen::text(&app);
     assert!(text.contains("reboots/3 was cancelled") && text.matches("another word").count() <= 1, "{text}");
-    // beside a pane the filter is the table's
+    // with a pane open the filter applies to the table
     let mut app = World::usual().console(80, 24);
     press(&mut app, "enter / \"queued\" enter");
     assert_eq!(app.reboots.filter, "queued");

@@ -26,17 +26,17 @@ fn the_tour_waits_for_each_step_and_completes() {
     assert_snapshot!("tour_80x24", screen::text(&app));
     assert_eq!(at(&app), Some(1));
     press(&mut app, "1 j 8");
-    assert_eq!(at(&app), Some(1), "it waits");
+    assert_eq!(at(&app), Some(1), "the tour waits for its step");
     press(&mut app, "2");
     assert_eq!(at(&app), Some(2));
     press(&mut app, "/ \"rack=1 !role:api\"");
-    assert_eq!(at(&app), Some(2), "while it is typed");
+    assert_eq!(at(&app), Some(2), "the step is not done while the filter is typed");
     press(&mut app, "enter");
     assert_eq!(at(&app), Some(3));
     press(&mut app, "space space");
     assert_eq!(at(&app), Some(4));
     press(&mut app, "R \"try it\" enter enter");
-    assert_eq!(at(&app), Some(4), "until it is there");
+    assert_eq!(at(&app), Some(4), "the step is not done before the entries exist");
     world.entry(40, "10.0.0.15", RebootStatus::Queued, 0, 90);
     world.entry(41, "10.0.0.18", RebootStatus::Queued, 0, 91);
     update(&mut app, Event::Done(Ok("queued 2 reboots".into())));
@@ -71,7 +71,7 @@ fn the_tour_continues_when_its_reboots_have_ended_and_ignores_other_cancels() {
     press(&mut app, "1 enter esc n");
     assert_eq!(at(&app), Some(8));
     press(&mut app, "g X enter y");
-    assert_eq!(at(&app), Some(8), "somebody else's");
+    assert_eq!(at(&app), Some(8), "cancelling another entry does not count");
     world.store.reboots.entries.remove(&40);
     update(&mut app, Event::Seen(world.seen()));
     assert_eq!(at(&app), Some(9));
@@ -102,7 +102,7 @@ fn the_command_line_completes_command_names_and_arguments_by_kind() {
     let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
     assert_eq!(typed(&app), "columns index,node ");
     press(&mut app, "esc : \"cancel -- re\"");
-    assert!(app.line.as_ref().unwrap().suggestions.words.is_empty(), "of a reason nothing is known");
+    assert!(app.line.as_ref().unwrap().suggestions.words.is_empty(), "a reason has no suggestions");
     press(&mut app, "esc : \"reset-backoff a\" tab");
     assert_eq!(typed(&app), "reset-backoff all ");
 }
@@ -112,12 +112,12 @@ fn up_and_down_recall_executed_command_lines() {
     let mut app = World::usual().console(80, 24);
     let typed = |app: &App| app.line.as_ref().map(|l| l.input.value().to_owned()).unwrap_or_default();
     press(&mut app, ": up");
-    assert_eq!(typed(&app), "", "there is none yet");
+    assert_eq!(typed(&app), "", "the history is empty");
     press(&mut app, "esc : \"view nodes\" enter : \"sort rack\" enter : \"view nodes\" enter : \"bad one\" enter esc");
     press(&mut app, ": up");
     assert_eq!(typed(&app), "view nodes");
     press(&mut app, "up");
-    assert_eq!(typed(&app), "sort rack", "the same line only once, and none that was refused");
+    assert_eq!(typed(&app), "sort rack", "the history has no duplicates and no refused lines");
     press(&mut app, "up down down");
     assert_eq!(typed(&app), "");
     press(&mut app, "up up enter");

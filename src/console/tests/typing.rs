@@ -35,10 +35,10 @@ fn an_invalid_filter_shows_its_error_and_the_last_valid_one_stays_active() {
     press(&mut app, "/ \"status:queued\"");
     assert_eq!(indexes(&app), [5, 7]);
     press(&mut app, "\" /(\"");
-    assert_eq!(indexes(&app), [5, 7], "what was understood last holds");
+    assert_eq!(indexes(&app), [5, 7], "the last valid filter stays active");
     assert!(screen::text(&app).contains("the closing / is missing"), "{}", hint_line(&app));
     press(&mut app, "enter");
-    assert!(app.typing.is_some(), "it is mended or dropped");
+    assert!(app.typing.is_some(), "Enter does not accept an invalid filter");
     press(&mut app, "\"/\"");
     assert!(screen::text(&app).contains("unclosed group"), "{}", hint_line(&app));
     press(&mut app, "esc");
@@ -58,7 +58,7 @@ fn filters_compare_columns_and_ages() {
         press(&mut app, &format!("esc / \"{filter}\" enter"));
         assert_eq!(indexes(&app), found, "{filter}");
     }
-    assert!(screen::text(&app).contains("1/6"), "hits of total");
+    assert!(screen::text(&app).contains("1/6"), "matching rows of all rows");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn sorting_by_a_column_keeps_the_cursor_on_its_row() {
     let mut app = World::usual().console(80, 24);
     press(&mut app, "j");
     press(&mut app, ": \"sort since\" enter");
-    assert_eq!(indexes(&app), [4, 3, 6, 5, 7, 8], "the youngest first, what has no age last");
+    assert_eq!(indexes(&app), [4, 3, 6, 5, 7, 8], "the youngest first, rows without an age last");
     assert_eq!(app.reboots.cursor, Some(EntryId::reboot(4)));
     press(&mut app, "r");
     assert_eq!(indexes(&app), [7, 5, 6, 3, 4, 8]);
@@ -183,7 +183,7 @@ fn one_key_opens_the_log_of_an_entry_and_follows_its_newest_line() {
     assert_snapshot!("logs_of_an_entry_80x24", screen::text(&app));
     let more = vec![line(5, Level::INFO, Some("reboots/3"), "command starts")];
     update(&mut app, Event::ReadFinished(Box::new(ReadResponse::Logs(more))));
-    assert_eq!(app.log.cursor.map(|id| id.0), Some(5), "who looks at the newest goes on looking at the newest");
+    assert_eq!(app.log.cursor.map(|id| id.0), Some(5), "a cursor on the newest line follows the newest line");
     press(&mut app, "esc");
     assert!(app.log.filter.is_empty());
     press(&mut app, "esc");
@@ -199,7 +199,7 @@ fn one_key_opens_the_log_of_an_entry_and_follows_its_newest_line() {
 fn the_log_buffer_is_polled_at_most_once_a_second() {
     let mut app = World::usual().console_in(View::Logs, 80, 24);
     load_logs(&mut app);
-    assert_eq!(press(&mut app, "j k j"), vec![], "it was looked at right now");
+    assert_eq!(press(&mut app, "j k j"), vec![], "the buffer was read just now");
     let effects = update(&mut app, Event::Tick(at(super::world::BOOT + 1.0)));
     assert_eq!(effects, vec![Effect::Ask(ReadRequest::Logs(4))]);
 }
@@ -289,7 +289,7 @@ fn a_read_only_console_can_write_for_a_limited_time() {
     assert_eq!(press(&mut app, "E enter y").len(), 1);
     press(&mut app, "E");
     update(&mut app, Event::Tick(at(super::world::BOOT + 900.0)));
-    assert_eq!(press(&mut app, "enter y"), [], "the time is over");
+    assert_eq!(press(&mut app, "enter y"), [], "the write period is over");
     let shown: Vec<&str> = app.messages.iter().map(|(_, m)| m.text.as_str()).collect();
     assert!(shown.iter().any(|m| m.contains("changes are allowed until")), "{shown:?}");
     assert!(shown.iter().any(|m| m.contains("read-only again")), "{shown:?}");
@@ -311,7 +311,7 @@ fn typing_replaces_the_filter_and_a_cursor_key_edits_it() {
     press(&mut app, "/ backspace enter");
     assert_eq!(app.reboots.filter, "queued !w");
     press(&mut app, "/ enter");
-    assert_eq!(app.reboots.filter, "queued !w", "nothing was typed");
+    assert_eq!(app.reboots.filter, "queued !w", "Enter without typing keeps the filter");
     press(&mut app, "/ \"x\" esc");
-    assert_eq!(app.reboots.filter, "queued !w", "dropped");
+    assert_eq!(app.reboots.filter, "queued !w", "Esc restores the filter");
 }

@@ -36,7 +36,7 @@ fn undo_is_refused_when_the_switch_was_overwritten_before_it_was_seen() {
             &mut app,
             ActionOutcome { written_revision: Some(71), ..ActionOutcome::from("the reboot queue is disabled") },
         );
-        // nor is an older one
+        // an older value in etcd cannot be undone
         world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 70 };
         refresh(&mut app, &world);
         assert!(!app.can_undo());
@@ -103,7 +103,7 @@ fn undo_cancels_queued_reboots_that_have_not_begun() {
     let queued = vec![EntryId::reboot(30), EntryId::reboot(31), EntryId::reboot(32)];
     finish_action(&mut app, ActionOutcome { queued, ..ActionOutcome::from("queued 3 reboots") });
     assert_eq!(message(&app), "queued 3 reboots; u cancels those that have not begun");
-    assert!(!app.can_undo(), "they are not seen yet");
+    assert!(!app.can_undo(), "the entries are not seen yet");
     world.entry(30, "10.0.0.18", RebootStatus::Queued, 10, 95);
     world.entry(31, "10.0.0.17", RebootStatus::Draining, 10, 96);
     world.entry(32, "10.0.0.13", RebootStatus::Queued, 10, 97);
@@ -171,13 +171,13 @@ fn undo_releases_a_host_that_was_held_off() {
         let action = Some(HostAction::Hold(Mode::Soft));
         Action::Hosts { hosts: vec![(host.to_owned(), "uid".to_owned())], action, reason: None }
     };
-    assert_eq!(UndoAction::of(&app, &hold("metal3/m2")), None, "it was held before");
+    assert_eq!(UndoAction::of(&app, &hold("metal3/m2")), None, "the host was held before");
     let undo_action = UndoAction::of(&app, &hold("metal3/m1")).unwrap();
     app.pending_undo = Some(undo_action);
     app.busy = 1;
     finish_action(&mut app, "metal3/m1 is held off".into());
     assert!(message(&app).ends_with("; u releases it"), "{}", message(&app));
-    assert!(!app.can_undo(), "not seen yet");
+    assert!(!app.can_undo(), "the hold is not seen yet");
     let mut world = world;
     let id = ("metal3".to_owned(), "m1".to_owned());
     let mut off = crate::model::host::HostRow::clone(&world.kube.hosts[&id]);

@@ -311,7 +311,7 @@ impl World {
 pub(super) fn press(app: &mut App, keys: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     let mut key = |app: &mut App, name: &str| {
-        let (code, modifiers) = keys::parse(name).unwrap_or_else(|| panic!("{name:?} is no key"));
+        let (code, modifiers) = keys::parse(name).unwrap_or_else(|| panic!("{name:?} is not a key"));
         effects.extend(update(app, Event::Key(KeyEvent::new(code, modifiers))));
     };
     for (i, part) in keys.split('"').enumerate() {

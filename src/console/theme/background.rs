@@ -270,11 +270,11 @@ mod tests {
         let mut answer_filter = AnswerFilter::open();
         let endless = format!("\u{1b}]11;{}", "X".repeat(5 * MAX_ANSWER_LENGTH));
         let rest = "X".repeat(5 * MAX_ANSWER_LENGTH - (MAX_ANSWER_LENGTH - ANSWER_PREFIX.len()));
-        assert_eq!(handle(&mut answer_filter, keys(&endless)), (rest, None), "no more than an answer has letters");
+        assert_eq!(handle(&mut answer_filter, keys(&endless)), (rest, None), "the dropped letters are limited");
         assert!(!answer_filter.is_waiting());
         let mut answer_filter = AnswerFilter::open();
         handle(&mut answer_filter, keys("\u{1b}]11;rgb:0"));
-        assert_eq!(handle(&mut answer_filter, keys("j")).0, "j", "after a silence keys are keys");
+        assert_eq!(handle(&mut answer_filter, keys("j")).0, "j", "after a pause keys reach the console again");
     }
 
     #[test]

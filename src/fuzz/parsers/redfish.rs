@@ -101,12 +101,12 @@ fn fuzz_bmc_answers() {
         });
         // The password reaches no other server and no message.
         if seen.lock().unwrap().iter().any(|uri| uri.host() != Some("bmc.example")) {
-            return Err(format!("somebody else was asked: {:?}", seen.lock().unwrap()));
+            return Err(format!("another server got a request: {:?}", seen.lock().unwrap()));
         }
         let first = done.as_ref().err().map(ToString::to_string);
         for why in errors.iter().chain(&first) {
             if !why.contains("BMC https://bmc.example") || why.contains("hunter2") {
-                return Err(format!("an error that does not name the BMC, or names its password: {why}"));
+                return Err(format!("an error does not name the BMC or shows its password: {why}"));
             }
         }
         Ok(Took::of(&done))

@@ -118,7 +118,7 @@ fn fuzz_sabakan_answers() {
             Err(why) => {
                 let why = why.to_string();
                 if !why.contains("sabakan at http://h:1/graphql") || why.contains("pw@") {
-                    return Err(format!("the error names whom we asked, without a password: {why}"));
+                    return Err(format!("the error lacks the URL of sabakan or shows its password: {why}"));
                 }
             }
             Ok(machines) => check_plans(&machines.list, &template, &constraints, None),
@@ -149,16 +149,16 @@ fn fuzz_cluster_definitions() {
         let text = String::from_utf8_lossy(bytes);
         let value = match parse(&text) {
             Ok(value) => value,
-            Err(why) if why.is_empty() => return Err("refused without a word".to_owned()),
+            Err(why) if why.is_empty() => return Err("refused without a message".to_owned()),
             Err(_) => return Ok(Took::Refused),
         };
         let checked = check(&value, Some(&Constraints { control_plane_count: 1, ..Constraints::default() }));
         let read = serde_json::from_value::<Cluster>(value.clone());
         if read.is_err() && checked.faults.is_empty() {
-            return Err("what cannot be read has no fault".to_owned());
+            return Err("an unreadable definition has no fault".to_owned());
         }
         if checked.faults.iter().any(|fault| fault.to_string().is_empty()) {
-            return Err("a fault without words".to_owned());
+            return Err("a fault without a text".to_owned());
         }
         if let Ok(cluster) = &read {
             drop(queue_faults(cluster));
@@ -190,7 +190,7 @@ fn fuzz_cluster_templates() {
         }
         match &read {
             Ok(template) => check_plans(&machines, template, &constraints, None),
-            Err(why) if why.to_string().is_empty() => return Err("refused without a word".to_owned()),
+            Err(why) if why.to_string().is_empty() => return Err("refused without a message".to_owned()),
             Err(_) => {}
         }
         Ok(Took::of(&read))

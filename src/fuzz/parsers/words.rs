@@ -34,7 +34,7 @@ fn arguments() {
         if let Err(why) = &read
             && why.to_string().trim().is_empty()
         {
-            return Err("refused without a word".to_owned());
+            return Err("refused without a message".to_owned());
         }
         Ok(Took::of(&read))
     });
@@ -66,10 +66,10 @@ fn windows() {
                 let _ = windows.unusable_reason(times[0]);
                 let again = serde_json::to_value(windows).unwrap();
                 if serde_json::from_value::<Windows>(again).ok().as_ref() != Some(windows) {
-                    return Err("it is not read back as it is written".to_owned());
+                    return Err("the windows change when written and read back".to_owned());
                 }
             }
-            Err(why) if why.is_empty() => return Err("refused without a word".to_owned()),
+            Err(why) if why.is_empty() => return Err("refused without a message".to_owned()),
             Err(_) => {}
         }
         Ok(Took::of(&read))

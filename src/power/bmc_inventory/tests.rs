@@ -106,7 +106,7 @@ fn i50_an_address_from_elsewhere_gets_a_login_only_in_an_allowed_network() {
         (LIST, "http://203.0.113.7", Some(outside_error)),
         (LIST, "http://10.1.2.3", Some(plain)),
         (LIST, "redfish+http://10.1.2.3/redfish/v1/Systems/1", Some(plain)),
-        // forms that the HTTP client takes for an address
+        // forms that the HTTP client parses as an address
         (LIST, "https://2130706433", Some("unusual")),
         (LIST, "https://0x7f.1", Some("unusual")),
         (LIST, "https://127.1", Some("unusual")),
@@ -127,7 +127,7 @@ fn i50_an_address_from_elsewhere_gets_a_login_only_in_an_allowed_network() {
         }
     }
     // a host's request to skip verification counts only where the file allows it
-    assert_eq!(other(LIST, "https://10.1.2.3", true).unwrap(), None, "verified all the same");
+    assert_eq!(other(LIST, "https://10.1.2.3", true).unwrap(), None, "the certificate is still verified");
     assert!(other(LIST, "https://10.2.0.9", true).unwrap().unwrap().contains("not verified"));
     assert_eq!(other(LIST, "https://bmc.example", true).unwrap(), None, "a name's certificate is verified");
 }
@@ -153,9 +153,9 @@ fn i50_entries_of_the_file_must_be_inside_its_networks_too() {
         match (refused, found) {
             (None, Ok(Some(_))) => assert!(inventory.refused().is_empty(), "{text}"),
             (Some(expected), Err(why)) => {
-                assert_eq!(inventory.refused().get("10.0.0.1"), Some(&why.to_string()), "the engine starts nothing");
+                assert_eq!(inventory.refused().get("10.0.0.1"), Some(&why.to_string()), "the engine refuses the BMC");
                 assert!(why.to_string().contains(expected), "{text}: {why}");
-                assert!(warned.iter().any(|w| w.contains(expected)), "`config check` says it: {warned:?}");
+                assert!(warned.iter().any(|w| w.contains(expected)), "`config check` warns about it: {warned:?}");
             }
             (_, found) => panic!("{text}: {found:?}"),
         }
@@ -176,7 +176,7 @@ fn i50_a_host_name_without_a_verified_certificate_needs_networks() {
         assert!(inventory.warnings().contains(&why), "{:?}", inventory.warnings());
     }
     let own = "defaults: {insecure: true}\nbmcs: {10.0.0.1: {url: 'redfish://bmc.example', insecure: false}}";
-    assert!(BmcInventory::parse(own).unwrap().refused().is_empty(), "its own word wins over the defaults");
+    assert!(BmcInventory::parse(own).unwrap().refused().is_empty(), "the BMC's own setting overrides the defaults");
 }
 
 #[test]

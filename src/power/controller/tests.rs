@@ -104,7 +104,7 @@ fn each_rule_of_the_reboot_proposal_is_implemented() {
             &off,
             Step::RemoveAll,
         ),
-        ("nothing asked", host(&[]), &on, Step::Wait(Why::Idle)),
+        ("no request", host(&[]), &on, Step::Wait(Why::Idle)),
         (
             "the Online flag is managed in the same place",
             HostRow { online: false, ..host(&[]) },
@@ -112,10 +112,10 @@ fn each_rule_of_the_reboot_proposal_is_implemented() {
             Step::Off(Mode::Soft),
         ),
         ("… and on again", HostRow { powered_on: Some(false), ..host(&[]) }, &off, Step::On),
-        ("no word of the BMC", pending(&[("", HARD)]), &Power::Unknown, Step::Wait(Why::UnknownPower)),
-        ("the request is noted all the same", host(&[("", "")]), &Power::Unknown, Step::Pending(at(5))),
+        ("the BMC's power state is unknown", pending(&[("", HARD)]), &Power::Unknown, Step::Wait(Why::UnknownPower)),
+        ("the request is still recorded", host(&[("", "")]), &Power::Unknown, Step::Pending(at(5))),
         (
-            "a button pressed while somebody's key remains: first the fact",
+            "the power button is pressed while a key remains: the state is recorded first",
             seen_off(&[("k", HARD)]),
             &on,
             Step::SeenOn(Some(at(5))),
@@ -157,10 +157,10 @@ fn a_failed_soft_power_off_becomes_hard_and_no_request_repeats_before_its_timeou
     let late = |sent: Sent, now| decide(&soft, &Power::On, &sent, &LIMITS, at(now));
     let asked = |what| Step::Wait(Why::Requested(what));
     for (what, sent, now, expected) in [
-        ("asked softly", Sent { soft: seconds(59), ..Sent::default() }, 59, asked("a soft power-off")),
-        ("in vain", Sent { soft: seconds(60), ..Sent::default() }, 60, Step::Off(Mode::Hard)),
-        ("asked hard", Sent { soft: seconds(70), hard: seconds(9), on: None }, 70, asked("a hard power-off")),
-        ("in vain too", Sent { soft: seconds(99), hard: seconds(30), on: None }, 99, Step::Off(Mode::Hard)),
+        ("soft, still pending", Sent { soft: seconds(59), ..Sent::default() }, 59, asked("a soft power-off")),
+        ("soft, timed out", Sent { soft: seconds(60), ..Sent::default() }, 60, Step::Off(Mode::Hard)),
+        ("hard, still pending", Sent { soft: seconds(70), hard: seconds(9), on: None }, 70, asked("a hard power-off")),
+        ("hard, timed out", Sent { soft: seconds(99), hard: seconds(30), on: None }, 99, Step::Off(Mode::Hard)),
         ("taken over early", Sent::default(), 30, Step::Off(Mode::Soft)),
         ("taken over late", Sent::default(), 60, Step::Off(Mode::Hard)),
     ] {
@@ -177,13 +177,13 @@ fn a_failed_soft_power_off_becomes_hard_and_no_request_repeats_before_its_timeou
 #[test]
 fn times_are_whole_seconds_and_later_than_a_recorded_time_in_the_future() {
     let same = HostRow { last_powered_on: Some(at(5)), ..host(&[("", "")]) };
-    assert_eq!(step(&same, &Power::On), Step::Pending(at(6)), "the request of the same second is later all the same");
+    assert_eq!(step(&same, &Power::On), Step::Pending(at(6)), "a request of the same second still counts as later");
     let ahead = HostRow { last_powered_on: Some(at(400)), ..host(&[("", "")]) };
     assert_eq!(step(&ahead, &Power::On), Step::Pending(at(401)));
     let ahead = HostRow { pending_reboot_since: Some(at(400)), ..seen_off(&[]) };
     assert_eq!(step(&ahead, &Power::On), Step::SeenOn(Some(at(401))), "lastPoweredOn is at least a second later");
     let future = HostRow { pending_reboot_since: Some(at(400)), ..pending(&[("", "")]) };
-    assert_eq!(step(&future, &Power::On), Step::Off(Mode::Soft), "a request of the future is no reason to be hard");
+    assert_eq!(step(&future, &Power::On), Step::Off(Mode::Soft), "a request from the future is not escalated to hard");
     // A client's time is never read.
     let client = host(&[("k", r#"{"since":"1999-01-01T00:00:00Z"}"#)]);
     assert_eq!(step(&client, &Power::On), Step::Pending(at(5)));
@@ -244,7 +244,7 @@ impl Simulation {
                 }
             }
             Step::On => {
-                assert!(self.host.asked.keys.is_empty(), "I44: never powered on while anybody's key remains");
+                assert!(self.host.asked.keys.is_empty(), "I44: never powered on while a key remains");
                 self.sent.insert("on", self.now);
                 self.boots += usize::from(!self.on);
                 self.on = true;
@@ -279,7 +279,7 @@ fn a_crash_after_any_step_neither_loses_nor_repeats_a_power_cycle() {
             assert_eq!(
                 (simulation.power_offs, simulation.boots),
                 (1, 1),
-                "deaf {ignores_soft}, crash after step {crash}"
+                "ignores soft power-off: {ignores_soft}, crash after step {crash}"
             );
             assert!(
                 simulation.on
@@ -300,7 +300,7 @@ fn i44_a_host_held_by_two_clients_is_powered_on_after_both_release_it() {
     simulation.host.asked.keys.remove("a");
     simulation.run_to_end();
     assert!(!simulation.on);
-    // Somebody presses the power button in between.
+    // An operator presses the power button in between.
     simulation.on = true;
     simulation.run_to_end();
     assert!(!simulation.on);

@@ -119,7 +119,7 @@ impl Fake {
                 Ok((307, Value::Null, Some(("location", "https://bmc.example.evil/redfish/v1/Systems/1".to_owned()))))
             }
             "/redfish/v1/Systems/2" => {
-                // its clock is an hour ahead
+                // the BMC's clock is an hour ahead
                 let system = json!({"PowerState": "On", "LastResetTime": "2026-01-01T11:30:00Z"});
                 Ok((200, system, Some(("date", "Thu, 01 Jan 2026 13:00:00 GMT".to_owned()))))
             }
@@ -283,7 +283,7 @@ async fn hard_follows_a_soft_power_off_that_fails_is_refused_or_is_not_offered()
             vec!["ForceOff"],
             Off::Hard,
         ),
-        ("nothing said", Fake { offered: None, ..Fake::default() }, vec!["GracefulShutdown"], Off::Graceful),
+        ("no reset types listed", Fake { offered: None, ..Fake::default() }, vec!["GracefulShutdown"], Off::Graceful),
         ("off already", Fake { on: false, ..Fake::default() }, vec![], Off::Already),
     ] {
         let (fake, bmc) = bmc(fake);

@@ -43,9 +43,9 @@ fn the_gate_counts_removals_replacements_and_new_noexecute_taints_in_one_change(
     assert_eq!(gate.weight, 3);
     assert!(gate.why.unwrap().contains("gate_percent 10"));
     next.nodes[5].taints = Some(taint("NoSchedule"));
-    assert_eq!(judged(&current, &next, &list).why, None, "NoSchedule empties nobody");
+    assert_eq!(judged(&current, &next, &list).why, None, "NoSchedule evicts no pods");
     next.nodes.push(node("10.0.9.9", false));
-    assert_eq!(judged(&current, &next, &list).why, None, "what is added does not count");
+    assert_eq!(judged(&current, &next, &list).why, None, "added nodes do not count");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn removing_or_replacing_any_control_plane_needs_approval_in_any_cluster() {
     assert!(judged(&current, &removed, &list).why.unwrap().contains("10.0.0.0"));
     let mut promoted = current.clone();
     promoted.nodes[170].control_plane = true;
-    assert_eq!(judged(&current, &promoted, &list).why, None, "one more is no replacement");
+    assert_eq!(judged(&current, &promoted, &list).why, None, "an additional control plane replaces none");
     assert_eq!(diff(Some(&current), &promoted).new_control_planes(), [current.nodes[170].address.clone()]);
 }
 

@@ -74,7 +74,7 @@ async fn the_default_population_is_stable() {
     assert!((200..=230).contains(&before.len()), "{}", before.len());
     tokio::time::sleep(Duration::from_mins(1)).await;
     let after: Vec<_> = cluster.objects.list(&PODS, "").0;
-    assert!(before.iter().eq(after.iter().map(|p| &p["metadata"]["uid"])), "nobody was replaced");
+    assert!(before.iter().eq(after.iter().map(|p| &p["metadata"]["uid"])), "no pod was replaced");
     assert!(after.iter().all(|p| p["status"]["phase"] == "Running"));
     for budget in cluster.objects.list(&BUDGETS, "").0 {
         assert!(budget["status"]["disruptionsAllowed"].as_i64().unwrap() > 0, "{budget}");

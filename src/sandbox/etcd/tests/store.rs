@@ -26,7 +26,7 @@ async fn the_second_candidate_leads_after_the_first_loses_its_lease() {
     let (mut first, mut second) = (campaign(&store, "a").await, campaign(&store, "b").await);
     first.elected().await.unwrap();
     let waiting = tokio::time::timeout(Duration::from_mins(10), second.elected()).await;
-    assert!(waiting.is_err(), "kept alive, the first leads for ten minutes");
+    assert!(waiting.is_err(), "the first candidate keeps its lease for ten minutes");
     etcd.expire_lease(first.lease());
     first.lost().await;
     second.elected().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_stuck_main_loop_releases_the_lock_and_permits_nothing_more() {
     let why = heartbeat.stuck().await;
     assert!(why.contains("the lock was released"), "{why}");
     let took = silent.elapsed().as_secs();
-    assert!((20..=35).contains(&took), "{took} s after the last beat but one");
+    assert!((20..=35).contains(&took), "the lock was released after {took} s");
     assert!(fence.permit(store.clock().boot()).is_err() && fence.permit_record().is_err());
     assert!(etcd.leases().is_empty());
     candidacy.lost().await;

@@ -60,7 +60,7 @@ async fn an_unobserved_budget_refuses_evictions_with_retry_after_10_seconds() {
     assert_eq!(response, expected);
     set_budget_status(&api, 5, 3, 2).await;
     merge(&api, &format!("{BUDGETS}/b"), json!({"spec": {"maxUnavailable": 2}})).await;
-    assert_eq!(evict(&api, "p").await.1, expected, "observedGeneration behind, though it allows");
+    assert_eq!(evict(&api, "p").await.1, expected, "observedGeneration is outdated");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +105,7 @@ async fn unready_finished_and_pending_pods_are_evicted_despite_the_budget() {
         );
         assert!(is_terminating(&api, name).await);
     }
-    assert_eq!(evict(&api, "p0").await.0, 201, "terminating already");
+    assert_eq!(evict(&api, "p0").await.0, 201, "the pod is terminating already");
     assert_eq!(allowed(&api).await, 0);
 }
 
@@ -151,7 +151,7 @@ async fn a_uid_mismatch_is_a_conflict_and_still_decrements_the_budget() {
     assert_eq!(evict_with(&api, "p", wrong).await.0, 409);
     assert_eq!((allowed(&api).await, is_terminating(&api, "p").await), (json!(0), false));
     let (_, live) = get(&api, "/api/v1/namespaces/default/pods/p").await;
-    assert_eq!(live["status"]["conditions"].as_array().unwrap().len(), 1, "and the pod is as it was");
+    assert_eq!(live["status"]["conditions"].as_array().unwrap().len(), 1, "the pod is unchanged");
     set_budget_status(&api, 1, 3, 2).await;
     let right = json!({"preconditions": {"uid": live["metadata"]["uid"]}, "gracePeriodSeconds": 0});
     assert_eq!(evict_with(&api, "p", right).await.0, 201);
@@ -207,7 +207,7 @@ async fn webhooks_answer_an_eviction_before_the_budget_is_checked() {
     assert_eq!(dry(&api, "p").await, 403);
 
     intercept_with(&api, Behaviour::Defer(2));
-    assert_eq!(dry(&api, "p").await, 429, "no dry run counts");
+    assert_eq!(dry(&api, "p").await, 429, "a dry run does not count as an attempt");
     for _ in 0..2 {
         let (code, response) = evict(&api, "p").await;
         let why = "admission webhook \"evictions.example.com\" denied the request: try again later";

@@ -130,5 +130,5 @@ async fn external_clients_are_authenticated_by_token() {
     assert_eq!(code(nodes, &[]).await, 403);
     assert_eq!(code(nodes, &[(USER_HEADER, "me"), ("impersonate-user", "me")]).await, 403);
     assert_eq!((code("/readyz", &[]).await, code("/version", &[]).await, code("/api", &[]).await), (200, 200, 403));
-    assert_eq!(get(&api, nodes).await.0, 200, "who is inside is trusted");
+    assert_eq!(get(&api, nodes).await.0, 200, "in-process requests are trusted");
 }

@@ -95,7 +95,7 @@ async fn a_rebooting_node_is_not_ready_and_gets_a_new_boot_id() {
     cluster.command("reboot 10.0.0.1").await;
     cluster.end("b", 30);
     seconds(1.0).await;
-    assert_eq!(cluster.node_ready("m1"), "True", "nobody has noticed yet");
+    assert_eq!(cluster.node_ready("m1"), "True", "the failure is not detected yet");
     seconds(2.0).await;
     assert_eq!(cluster.node_ready("m1"), "Unknown");
     assert_eq!(cluster.pods(), ["a m1 Running unready", "b m1 Running unready ending"]);

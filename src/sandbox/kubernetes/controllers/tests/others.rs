@@ -131,7 +131,7 @@ async fn a_terminating_namespace_is_emptied_and_removed() {
     };
     cluster.objects.update(&NAMESPACES, "", "default", end).unwrap();
     seconds(0.5).await;
-    assert_eq!(cluster.pods().len(), 2, "they have their grace");
+    assert_eq!(cluster.pods().len(), 2, "the pods still have their grace period");
     seconds(10.0).await;
     assert!(cluster.pods().is_empty() && cluster.objects.list(&NAMESPACES, "").0.is_empty());
     assert!(
@@ -172,7 +172,7 @@ async fn orphan_deletion_removes_the_owner_and_keeps_its_pods() {
     seconds(10.0).await;
     assert_eq!((cluster.pods().len(), cluster.objects.list(&REPLICA_SETS, "").0.len()), (2, 0));
     assert!(cluster.objects.list(&PODS, "").0.iter().all(|p| p["metadata"]["ownerReferences"].is_null()));
-    assert!(cluster.objects.list(&CONFIG_MAPS, "").0.is_empty(), "it owned nothing");
+    assert!(cluster.objects.list(&CONFIG_MAPS, "").0.is_empty(), "an object that owns nothing is deleted too");
 }
 
 #[tokio::test(start_paused = true)]

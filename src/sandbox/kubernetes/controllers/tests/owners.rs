@@ -92,7 +92,7 @@ async fn a_stateful_set_pod_is_recreated_with_its_name_after_it_terminated() {
     let cluster = TestCluster::new(2);
     cluster.create(&STATEFUL_SETS, "default", owner("db", 3));
     seconds(1.0).await;
-    assert_eq!(cluster.names(), ["db-0"], "one after the other");
+    assert_eq!(cluster.names(), ["db-0"], "the pods start one after the other");
     seconds(10.0).await;
     assert_eq!(cluster.names(), ["db-0", "db-1", "db-2"]);
     let uid = |cluster: &TestCluster| cluster.objects.get(&PODS, "default", "db-1").unwrap()["metadata"]["uid"].clone();
