@@ -58,7 +58,11 @@ const DOCUMENTS: [Document; 16] = [
     Document { name: "docs/tutorial.md", replacements: &[], before: &[] },
     Document {
         name: "docs/windows.md",
-        replacements: &[(" FILE", " windows.yaml"), ("2026-12-28T", "$(date -d +30days +%F)T")],
+        replacements: &[
+            (" FILE", " windows.yaml"),
+            ("2026-12-28T", "$(date -d +30days +%F)T"),
+            ("2027-01-04T", "$(date -d +30days +%F)T"),
+        ],
         before: &[],
     },
 ];

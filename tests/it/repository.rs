@@ -231,6 +231,33 @@ fn every_link_in_the_documents_resolves() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The index of docs lists each document, and that of the specification each of its parts.
+#[test]
+fn the_indexes_list_every_document() {
+    const FOLDERS: [(&str, &str, &str); 4] = [
+        ("docs/README.md", "docs", ""),
+        ("docs/README.md", "docs/how-to", "how-to/"),
+        ("docs/README.md", "docs/reference", "reference/"),
+        ("docs/spec/README.md", "docs/spec", ""),
+    ];
+    let (mut tried, mut missing) = (0, Vec::new());
+    for (index, folder, prefix) in FOLDERS {
+        let text = fs::read_to_string(Path::new(ROOT).join(index)).expect("an index");
+        let entries = fs::read_dir(Path::new(ROOT).join(folder)).expect("a folder");
+        for path in entries.map(|e| e.expect("an entry").path()).filter(|p| p.extension().is_some_and(|e| e == "md")) {
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            if name != "README.md" {
+                tried += 1;
+                if !text.contains(&format!("]({prefix}{name})")) {
+                    missing.push(format!("{index}: {prefix}{name}"));
+                }
+            }
+        }
+    }
+    assert!(tried > 30, "only {tried} documents were found");
+    assert!(missing.is_empty(), "not in their index:\n{}", missing.join("\n"));
+}
+
 #[test]
 fn every_make_target_in_the_documents_exists() {
     let makefile = fs::read_to_string(Path::new(ROOT).join("Makefile")).expect("a Makefile");
