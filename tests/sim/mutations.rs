@@ -211,7 +211,7 @@ fn find_one(mutation: Mutation, from: u64) -> Option<u64> {
                 breach.code, breach.what
             );
         }
-        None => println!("MISSED {mutation:?}: not by {:?} within {WITHIN} seeds, {seconds:.1} s", names(mutation)),
+        None => println!("MISSED {mutation:?}: not by {:?} within {MAX_SEEDS} seeds, {seconds:.1} s", names(mutation)),
     }
     found.map(|(seed, _)| seed)
 }
