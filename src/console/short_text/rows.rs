@@ -59,7 +59,7 @@ pub fn step(seen: &Seen, entry: &RepairEntry) -> String {
     let not_started = match entry.status {
         RepairStatus::Queued => entry.step == 0,
         RepairStatus::Succeeded => entry.step == 0 && !has_attempts(),
-        _ => false,
+        RepairStatus::Processing | RepairStatus::Failed => false,
     };
     if not_started {
         return String::new();

@@ -68,7 +68,7 @@ impl HostReconciler {
         let at = |limit: Duration| if failed { now.saturating_sub(limit.saturating_sub(FAILURE_RETRY)) } else { now };
         match mode {
             Some(Mode::Soft) => {
-                self.sent_orders.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now })
+                self.sent_orders.soft = Some(if failed { now.saturating_sub(limits.soft) } else { now });
             }
             Some(Mode::Hard) => self.sent_orders.hard = Some(at(limits.hard)),
             None => self.sent_orders.on = Some(at(limits.on)),

@@ -70,15 +70,15 @@ fn the_pager_receives_triggered_and_resolved_incidents() {
         let output = cketerm(&config, &["notices", "test", "--all", "--kind", kind]);
         assert_eq!(output.code, 0, "{output:?}");
     }
-    let received = receiver.received();
-    let events: Vec<&str> = received.iter().map(|e| e["event_action"].as_str().unwrap()).collect();
+    let notices = receiver.received();
+    let events: Vec<&str> = notices.iter().map(|e| e["event_action"].as_str().unwrap()).collect();
     assert_eq!(events, ["trigger", "resolve", "trigger"]);
-    assert_eq!(received[0]["dedup_key"], received[1]["dedup_key"], "both notices must belong to one incident");
+    assert_eq!(notices[0]["dedup_key"], notices[1]["dedup_key"], "both notices must belong to one incident");
     assert_eq!(
-        (&received[0]["payload"]["severity"], &received[0]["payload"]["source"]),
+        (&notices[0]["payload"]["severity"], &notices[0]["payload"]["source"]),
         (&"warning".into(), &"w12".into())
     );
-    assert_eq!(received[2]["payload"]["severity"], "error");
+    assert_eq!(notices[2]["payload"]["severity"], "error");
 }
 
 #[test]
