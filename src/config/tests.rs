@@ -240,28 +240,35 @@ fn docs_configuration_md_contains_the_printed_default_file() {
 
 /// Every field of the policy has a row with its default, and no row names an unknown field.
 #[test]
-fn docs_configuration_md_lists_every_policy_field_with_its_default() {
+fn both_policy_tables_list_every_field_with_its_default() {
+    use std::collections::BTreeMap;
+
     use crate::model::policy::Policy;
-    let document = std::fs::read_to_string(DOCUMENT).unwrap();
-    let table = document.split("## Policy").nth(1).unwrap();
-    let mut rows = std::collections::BTreeMap::new();
-    for row in table.lines().filter(|l| l.starts_with("| `")) {
-        let cells: Vec<&str> = row.split(" | ").collect();
-        for name in cells[0].split('`').skip(1).step_by(2) {
-            rows.insert(name.to_owned(), cells[1].trim_matches('`').to_owned());
-        }
-    }
+
     let serde_json::Value::Object(mut fields) = serde_json::to_value(Policy::default()).unwrap() else { panic!() };
-    // absent by default
+    // Absent by default.
     for name in ["windows", "freeze", "groups"] {
         fields.insert(name.to_owned(), "none".into());
     }
-    // chosen when cketerm creates its schema in etcd
-    fields["engine"] = rows["engine"].clone().into();
+    // Chosen when cketerm creates its schema in etcd.
+    fields.insert("engine".to_owned(), "chosen once".into());
     let plain = |v: &serde_json::Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    let wanted: std::collections::BTreeMap<String, String> =
-        fields.iter().map(|(n, v)| (n.clone(), plain(v))).collect();
-    assert_eq!(rows, wanted);
+    let expected: BTreeMap<String, String> = fields.iter().map(|(n, v)| (n.clone(), plain(v))).collect();
+    for (file, heading, column) in [("configuration.md", "## Policy", 1), ("reference/policy.md", "## All settings", 2)]
+    {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(file);
+        let document = std::fs::read_to_string(path).unwrap();
+        let section = document.split(heading).nth(1).unwrap().split("\n## ").next().unwrap();
+        let row = |line: &str| {
+            let cells: Vec<&str> = line.trim_end_matches(" |").split(" | ").collect();
+            let name = cells[0].split('`').nth(1).unwrap().to_owned();
+            let default = if name == "engine" { "chosen once" } else { cells[column].trim_matches('`') };
+            (name, default.to_owned())
+        };
+        let is_row = |line: &&str| line.starts_with("| `") || line.starts_with("| [`");
+        let rows: BTreeMap<String, String> = section.lines().filter(is_row).map(row).collect();
+        assert_eq!(rows, expected, "{file}");
+    }
 }
 
 /// The source is kept for each setting, not for each section.
