@@ -295,7 +295,7 @@ fn everything(
         outputs.push((format!("the log {}", file.path().display()), text));
     }
     assert!(
-        outputs.iter().any(|(place, text)| place.starts_with("the log ") && text.contains("leads")),
+        outputs.iter().any(|(place, text)| place.starts_with("the log ") && text.contains("became the leader")),
         "no log file contains the engine's messages"
     );
     // the command line of the running program
