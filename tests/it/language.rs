@@ -22,7 +22,7 @@ const RETIRED_NAMES: &[&str] = &[
 ];
 
 /// Documents that are generated from strings of the program, or quote the old ones.
-const GENERATED: &[&str] = &["docs/commands.md", "docs/keys.md", "docs/metrics.md", "docs/texts-0.2.md"];
+const GENERATED: &[&str] = &["docs/commands.md", "docs/keys.md", "docs/metrics.md"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
