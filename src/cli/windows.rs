@@ -63,8 +63,9 @@ pub async fn freeze(args: &FreezeArgs, context: &Context) -> Result<(), ActionEr
     // the engine of another program does not read cketerm's policy
     match operator.acceptance_note(OperatorCommand::Freeze).await {
         Some(note) => context.print_message(&format!("stored: frozen until {until}{instead}; {note}")),
-        None => context
-            .print_message(&format!("frozen until {until}{instead}: nothing new starts, running drains are undone")),
+        None => context.print_message(&format!(
+            "frozen until {until}{instead}: nothing new starts, drains stop and nodes are uncordoned"
+        )),
     }
     Ok(())
 }

@@ -48,7 +48,9 @@ fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, St
     let now = app.now.wall;
     if let Some(entry) = queries::entry(&app.seen, id) {
         let (fits, required_status) = match verb {
-            Verb::Force => (matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued), "draining"),
+            Verb::Force => {
+                (matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued), "queued or draining")
+            }
             _ => (entry.status == RebootStatus::Rebooting, "rebooting"),
         };
         return Some(((!fits).then_some(required_status), short_text::status(entry, now).to_owned()));
@@ -56,7 +58,7 @@ fn state(app: &App, id: EntryId, verb: Verb) -> Option<(Option<&'static str>, St
     let entry = queries::repair(&app.seen, id)?;
     let watching = entry.unfinished() && entry.claims_machine() && entry.step_status == StepStatus::Watching;
     let (fits, required_status) = match verb {
-        Verb::Force => (entry.unfinished() && !watching, "draining"),
+        Verb::Force => (entry.unfinished() && !watching, "queued or draining"),
         _ => (watching, "watching"),
     };
     let mut state = short_text::repair_status(entry, now).to_owned();

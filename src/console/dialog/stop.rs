@@ -29,7 +29,8 @@ fn lines(app: &App) -> Vec<String> {
         .into_iter()
         .map(|queue| {
             let (switch, counts) = of(queue);
-            let was = if switch.enabled() { "is disabled" } else { "is disabled already, and stays so after resume" };
+            let was =
+                if switch.enabled() { "will be disabled" } else { "is disabled already, and stays so after resume" };
             format!("{queue} queue {was}: {} draining, {} after their command", counts.draining, counts.after)
         })
         .collect();
@@ -51,7 +52,7 @@ pub fn resume(app: &App) -> Result<Dialog, String> {
         match stopped.queues.as_slice() {
             [] => "no queue was enabled then".to_owned(),
             some => format!(
-                "enabled then, and enabled again: {}",
+                "will be enabled again: {}",
                 some.iter().map(|queue| format!("{queue} queue")).collect::<Vec<_>>().join(", ")
             ),
         },

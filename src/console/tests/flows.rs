@@ -117,7 +117,7 @@ fn force_needs_a_reason_and_is_only_for_a_draining_entry() {
     let order = Action::Order { entry: EntryId::reboot(3), verb: Verb::Force, seen: Some(30), reason };
     assert_eq!(effects, [Effect::Act(order)]);
     press(&mut app, "j F");
-    assert!(message(&app).contains("force needs an entry that is draining"), "{}", message(&app));
+    assert!(message(&app).contains("force needs an entry that is queued or draining"), "{}", message(&app));
 }
 
 #[test]

@@ -61,6 +61,6 @@ fn both_queues_are_stopped_and_resumed_under_every_leader() {
         assert!(screen::text(&app).contains("STOPPED by ann since"), "{}", screen::text(&app));
         press(&mut app, ": \"resume\" enter");
         let text = screen::text(&app);
-        assert!(text.contains("enabled then, and enabled again: reboot queue"), "{text}");
+        assert!(text.contains("will be enabled again: reboot queue"), "{text}");
     }
 }

@@ -269,7 +269,7 @@ fn repair_orders_are_refused_in_unsuitable_states() {
     let effects = press(&mut console(80, 24, "3 j j F"), "\"db is gone\" enter enter");
     assert_eq!(effects, [order(2, Verb::Force, "db is gone")]);
     for (keys, expected) in [
-        ("3 j F", "force needs an entry that is draining; repairs/1 is watching"),
+        ("3 j F", "force needs an entry that is queued or draining; repairs/1 is watching"),
         ("3 D", "done needs an entry that is watching; repairs/0 is succeeded"),
         ("3 j j j j A", "repairs/4 is failed (delete it with X, repair it again with P)"),
         ("3 G A", "cannot be read"),

@@ -64,15 +64,15 @@ impl Claims {
                 claims.add_repair(&entry.address, id, control_plane(&entry.address), known);
             }
         }
-        claims.add_commands_without_entry(snap, now);
-        claims.add_orphans_of_other_programs(snap);
+        claims.add_machines_of_ended_entries(snap, now);
+        claims.add_orphaned_api_servers(snap);
         claims
     }
 
     /// Adds machines whose command outlived its entry. A cancel removes an entry at once, but a running command goes
     /// on. It keeps its slot and bars the machine. An API server counts as in progress until it has recovered (REB-51,
     /// SAF-27).
-    fn add_commands_without_entry(&mut self, snap: &Snapshot, now: Now) {
+    fn add_machines_of_ended_entries(&mut self, snap: &Snapshot, now: Now) {
         let store = &snap.store;
         for ((id, _), stored) in &store.attempts {
             let Some(attempt) = stored.get() else { continue };
@@ -107,7 +107,7 @@ impl Claims {
     }
 
     /// Adds API servers without an entry: those that another program was rebooting, or ended by `done` but not Ready.
-    fn add_orphans_of_other_programs(&mut self, snap: &Snapshot) {
+    fn add_orphaned_api_servers(&mut self, snap: &Snapshot) {
         let Some(definition) = snap.store.definition() else { return };
         for name in &snap.kube.marked {
             let Some(node) = snap.kube.by_name.get(name).filter(|n| n.unschedulable) else { continue };

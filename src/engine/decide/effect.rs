@@ -1,6 +1,6 @@
 //! Effects that a decision requests, and the revisions that it was made from.
 
-use super::Quorum;
+use super::QuorumCondition;
 use crate::{
     engine::snapshot::FreshRead,
     model::{
@@ -45,7 +45,7 @@ pub struct Guard {
     pub cluster: Option<i64>,
     /// For effects that begin to disrupt a machine: the condition on the etcd members (I46).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quorum: Option<Quorum>,
+    pub quorum: Option<QuorumCondition>,
     /// For effects that start work: end of the machine's window. After it the effect is refused (I8).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,

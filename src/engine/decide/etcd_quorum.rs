@@ -88,7 +88,7 @@ impl MemberHosts {
 /// Condition on the etcd members for one effect on one machine. It is stored with the effect and checked again right
 /// before it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Quorum {
+pub struct QuorumCondition {
     /// The machine, for messages.
     machine: String,
     /// Whether the machine is a control plane of the definition.
@@ -105,7 +105,7 @@ pub struct Quorum {
     loss_allowed: bool,
 }
 
-impl Quorum {
+impl QuorumCondition {
     /// Returns the reason why the machine must not be disrupted now. Its own unhealthy member is no reason, because the
     /// broken machine may be repaired.
     pub fn barred(&self, etcd: &EtcdView, boot: f64) -> Option<Reason> {
@@ -125,7 +125,7 @@ impl Quorum {
             return self.unknown_host_reason(etcd);
         }
         let voters: Vec<(&u64, &Member)> = etcd.members.iter().filter(|(_, member)| !member.learner).collect();
-        if own().all(|member| silent(member, boot)) && self.others_have_leader(&voters, boot) {
+        if own().all(|member| silent(member, boot)) && self.others_prove_quorum(&voters, boot) {
             return None;
         }
         if voters.len() <= 2 && !self.loss_allowed {
@@ -157,7 +157,7 @@ impl Quorum {
     /// Reports whether the members on other machines have a quorum without those on this one. Silent members on this
     /// machine are then down, and disrupting it loses nothing. With fewer answers, a member that is down looks the same
     /// as one that only this engine cannot reach, and that member may keep the quorum (SAF-25).
-    fn others_have_leader(&self, voters: &[(&u64, &Member)], boot: f64) -> bool {
+    fn others_prove_quorum(&self, voters: &[(&u64, &Member)], boot: f64) -> bool {
         let others = voters.iter().filter(|(id, _)| !self.own.contains(*id) && !self.busy.contains_key(*id));
         let statuses = others.filter_map(|(_, member)| member.status());
         let answer = statuses.filter(|status| fresh(status.asked, boot) && status.leader != 0).count();
@@ -279,7 +279,7 @@ pub(in crate::engine) fn can_check_quorum(snap: &Snapshot) -> Result<(), String>
 
 impl<'a> Pass<'a> {
     /// Returns the condition on the etcd members for an effect on this machine, or `None` if there is none.
-    pub(super) fn quorum(&self, ctx: EntryContext<'_>) -> Option<Quorum> {
+    pub(super) fn quorum(&self, ctx: EntryContext<'_>) -> Option<QuorumCondition> {
         let definition = self.definition?;
         if self.policy.etcd_members == EtcdMembers::None
             || definition.members.control_planes(&definition.cluster).next().is_none()
@@ -300,7 +300,7 @@ impl<'a> Pass<'a> {
                 None => unplaced = unplaced.or(Some(*id)),
             }
         }
-        Some(Quorum {
+        Some(QuorumCondition {
             machine: ctx.machine.to_owned(),
             control_plane: ctx.control_plane(),
             own,
@@ -370,8 +370,8 @@ impl<'a> Pass<'a> {
         let asks = || Reason::Working { phase: "asking the etcd members".to_owned() };
         if let Some(moved) = moved {
             // Answers from before the change of leader do not count.
-            let since = etcd.reported.is_none_or(|reported| reported.at > moved);
-            return if since { Ok(()) } else { Err(asks()) };
+            let is_newer = etcd.reported.is_none_or(|reported| reported.at > moved);
+            return if is_newer { Ok(()) } else { Err(asks()) };
         }
         let Some((from, to)) = quorum.leader_to_move(etcd, self.monotonic_now()) else { return Ok(()) };
         let (urls, member) = (from.client_urls.clone(), from.shown().to_owned());
@@ -381,7 +381,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-impl Quorum {
+impl QuorumCondition {
     /// Returns the leading member on this machine, and the other member that has applied most.
     fn leader_to_move<'e>(&self, etcd: &'e EtcdView, boot: f64) -> Option<(&'e Member, (u64, &'e Member))> {
         let leader = etcd.reported?.leader;

@@ -79,7 +79,7 @@ impl Pass<'_> {
             // BareMetalHosts do not count: many clusters do not have them.
             let mut watched_sources = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
             let error = watched_sources.find_map(|(_, s)| s.error.as_ref());
-            // The start of the leadership is a time that does not move.
+            // With the start of the leadership as `since`, the reason is the same in every pass.
             let leading_since = self.snap.engine.leading.as_ref().map_or(self.monotonic_now(), |l| l.since);
             return Some(self.stale_since("kubernetes", leading_since, error));
         }

@@ -65,7 +65,7 @@ pub use self::{
     auto_repair::{AutoRepair, auto_repair_plan, machines_held_by_hosts},
     drain::backoff_seconds,
     effect::{Effect, End, Guard, Planned},
-    etcd_quorum::Quorum,
+    etcd_quorum::QuorumCondition,
     pods::{PodVerdict, classify_pod},
     registry::{Apply, ApplyState, RegistryEffect},
 };
@@ -135,7 +135,8 @@ pub(super) struct Pass<'a> {
     out: Decision,
 }
 
-/// Returns the effects to start now, and the reasons why the other entries wait (`docs/spec/reboot.md`,
+/// Returns the effects to start now, and the reasons why the other entries wait. An engine that does not lead runs the
+/// same rules to show reasons; its effects are dropped at the end (`docs/spec/reboot.md`,
 /// `docs/spec/repair.md`, `docs/spec/safety.md`).
 pub fn decide(snap: &Snapshot, now: Now) -> Decision {
     let policy = snap.store.policy();
@@ -152,9 +153,9 @@ pub fn decide(snap: &Snapshot, now: Now) -> Decision {
         reasons: Vec::with_capacity(snap.store.reboots.entries.len()),
         out: Decision { phase: "completed", ..Decision::default() },
     };
-    pass.take_results();
+    pass.record_results();
     // The repair queue is decided first, as in CKE. Its claims hold when the reboot queue is decided.
-    pass.repairs();
+    pass.process_repairs();
     let waiting = pass.process_reboots();
     pass.start_drains(&waiting);
     pass.out.ask_etcd |= pass.out.probe_often;

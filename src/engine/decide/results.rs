@@ -12,7 +12,7 @@ use crate::{
 impl Pass<'_> {
     /// Plans to take over each result. Each effect has a key of its own, so an effect under way on the machine does not
     /// delay it.
-    pub(super) fn take_results(&mut self) {
+    pub(super) fn record_results(&mut self) {
         let snap = self.snap;
         let identity = snap.store.identity.as_ref().and_then(Stored::get);
         let Some(identity) = identity.filter(|_| !on(Mutation::ResultsIgnored)) else { return };

@@ -61,7 +61,7 @@ impl<'a> Pass<'a> {
     /// Order `last`: nothing else starts while an API server is in progress. No API server starts while a worker is in
     /// progress or is a candidate (REB-13).
     fn workers_first(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) {
-        if self.wait_for_api_server(workers, api_servers) {
+        if self.continue_with_api_server(workers, api_servers) {
             return;
         }
         self.start_workers(workers);
@@ -79,7 +79,7 @@ impl<'a> Pass<'a> {
     /// Order `first`: no worker starts while an API server could start. The API server starts once no worker is in
     /// progress. An API server that the health of the control plane bars does not hold the workers back (REB-14).
     fn api_servers_first(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) {
-        if self.wait_for_api_server(workers, api_servers) {
+        if self.continue_with_api_server(workers, api_servers) {
             return;
         }
         let eligible = api_servers.first().filter(|first| self.api_server_blocker(**first).is_none());
@@ -102,9 +102,9 @@ impl<'a> Pass<'a> {
     }
 
     /// If an API server is in progress, gives every candidate its reason and returns true. If a later entry of the
-    /// same API server is in progress, the entry with the smaller index may start, because the machine counts once
+    /// same API server is in progress, this starts the entry with the smaller index, because the machine counts once
     /// (I2).
-    fn wait_for_api_server(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
+    fn continue_with_api_server(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
         let is_own = |address: &String| {
             on(Mutation::TwoApiServers) || api_servers.first().is_some_and(|m| m.address == *address)
         };

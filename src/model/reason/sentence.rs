@@ -126,7 +126,7 @@ impl fmt::Display for Reason {
             Self::OutcomeUnknown { attempt: None, .. } => {
                 f.write_str("another program's command, outcome unknown: retry, done, or await the check")
             }
-            Self::CheckUnavailable { why } => write!(f, "the check gave no answer: {why}"),
+            Self::CheckUnavailable { why } => write!(f, "the check gave no answer: {why}; run it on the engine's host"),
             Self::NodeMismatch { expected, found } => {
                 write!(f, "wrong machine: expected {expected}, found {found}; cancel and add again")
             }
@@ -175,11 +175,15 @@ impl fmt::Display for Reason {
                 write!(f, "API server {node} settles: {missing}")?;
                 until.map_or(Ok(()), |u| write!(f, ", until {}", at(u)))
             }
-            Self::PowerError { text } => write!(f, "power error: {text}"),
-            Self::HeldByOtherKey { keys } => write!(f, "held off by {}", keys.join(", ")),
+            Self::PowerError { text } => write!(f, "BMC power error: {text}; fix the BMC, then retry"),
+            Self::HeldByOtherKey { keys } => {
+                write!(f, "BareMetalHost held off by {}; its owner releases it", keys.join(", "))
+            }
             Self::QueueDisabled => f.write_str("the queue is disabled"),
             Self::NoCommand { field } => write!(f, "not set: {field}"),
-            Self::NotMember { address } => write!(f, "{address} is not in the cluster definition"),
+            Self::NotMember { address } => {
+                write!(f, "{address} is not in the cluster definition; the next pass removes the entry")
+            }
             Self::InvalidEntry { why } => f.write_str(why),
             Self::TransactionTooLarge { what, size } => {
                 write!(f, "{what} is too large for etcd: {size}; see the runbook for what to remove")

@@ -22,7 +22,7 @@ use crate::model::{
 impl<'a> Pass<'a> {
     /// Goes through the queue by index. It removes deleted entries, checks and moves unfinished ones, and starts those
     /// that may.
-    pub(super) fn repairs(&mut self) {
+    pub(super) fn process_repairs(&mut self) {
         let snap = self.snap;
         let (mut waiting, mut checks) = (Vec::new(), Vec::new());
         for (&index, stored) in &snap.store.repairs.entries {

@@ -383,5 +383,5 @@ fn a_host_held_off_or_with_a_power_error_is_the_reason_for_not_booting() {
     assert_eq!(with(back, broken()).ends(0), Some(End::Booted));
     let stuck = Scene::new(2).rebooting(0, 11, 7200, ok()).checked(0, CheckAnswer::No("false".to_owned()), None);
     let Reason::WaitingForBoot { stuck: true, last, .. } = with(stuck, held()).reason(0) else { panic!("I35") };
-    assert_eq!(last, "false; held off by a, cketerm-fence");
+    assert_eq!(last, "false; BareMetalHost held off by a, cketerm-fence; its owner releases it");
 }
