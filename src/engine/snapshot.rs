@@ -309,7 +309,8 @@ pub struct InFlight {
     pub since: f64,
 }
 
-/// Reason why an effect was not carried out although nothing failed.
+/// Reason why an effect was not carried out although nothing failed: the decision is outdated. An old cache is
+/// `Reason::Stale`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaleCause {
     /// Too much time has passed since the decision: servers answer slowly.

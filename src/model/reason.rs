@@ -345,9 +345,11 @@ pub enum Reason {
         until: Option<Timestamp>,
         missing: String,
     },
+    /// The machine's BareMetalHost reports an error.
     PowerError {
         text: String,
     },
+    /// Reboot annotations on the machine's BareMetalHost hold it off, by these keys.
     HeldByOtherKey {
         keys: Vec<String>,
     },

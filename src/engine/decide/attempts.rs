@@ -35,8 +35,9 @@ const KILL_SECONDS: f64 = 5.0;
 /// Returns the boot time (seconds) until which an open attempt's command must be assumed to run, or `None` if it cannot
 /// run.
 ///
-/// While this engine has the command in flight, the result is infinity. A command of a dead leader may run until TTL +
-/// TTL/12 + its bound + 5 s after this engine won the lock (SAF-16).
+/// While this engine has the command in flight, the result is infinity. So it is while this engine does not lead,
+/// because it cannot know. A command of a dead leader may run until TTL + TTL/12 + its bound + 5 s after this engine
+/// won the lock (SAF-16).
 pub(super) fn may_run_until(snap: &Snapshot, attempt: &Attempt, now: Now) -> Option<f64> {
     if !attempt.open() {
         return None;
@@ -111,13 +112,13 @@ impl<'a> Pass<'a> {
             .filter(move |s| s.get().is_some_and(|a| a.success == success && (success || a.step == step)))
     }
 
-    /// Returns the reason to take a drain back after its command was withheld: a closed window, a freeze, a disabled
-    /// queue or a hold. No command of the entry began, so the machine need not stay drained until the next chance
+    /// Returns the reason to unwind an entry after its command was withheld: a closed window, a freeze, a disabled
+    /// queue or a hold. No command of the entry began, so the machine need not stay drained until it may run
     /// (REB-41, I8).
     pub(super) fn withheld_unwind_reason(&self, ctx: EntryContext<'a>) -> Option<Reason> {
         let attempts = || self.snap.store.attempts_of(ctx.id).filter_map(Stored::get);
         let nothing_done = attempts().next_back().is_some_and(Attempt::withheld) && !attempts().any(Attempt::began);
-        // An operator ordered the first attempt: another program may have run a command before it.
+        // If an operator ordered the first attempt, CKE may have run a command before it: nothing is unwound.
         let automatic = attempts().next().is_some_and(|a| a.ordered_by.is_none());
         // An attempt that cannot be read may have done anything.
         let read = self.snap.store.attempts_of(ctx.id).all(|stored| stored.get().is_some());
@@ -153,7 +154,7 @@ impl<'a> Pass<'a> {
             return CommandState::NoAttempt;
         };
         let Some(outcome) = attempt.outcome.as_ref() else { return CommandState::Unknown(attempt) };
-        // An earlier entry with the same index ended with this attempt, and somebody wrote the entry back.
+        // `done` ended this entry, and its key was written again later. Nothing is known about the new one.
         if attempt.done_by.is_some() {
             return CommandState::Unknown(attempt);
         }
@@ -170,7 +171,8 @@ impl<'a> Pass<'a> {
         if exhausted && !attempt.withheld() { CommandState::Failed(outcome) } else { CommandState::TriesLeft(outcome) }
     }
 
-    /// Honours an operator's `retry`: runs one more command, whatever the number of tries.
+    /// Honours an operator's `retry`: runs one more command, whatever the number of tries. Returns `None` without such
+    /// an order, else the reason that the entry shows, also if the command may not run now.
     pub(super) fn retry_ordered(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Option<Reason> {
         let order = self.order_of(ctx, Verb::Retry)?.clone();
         let reason = Reason::Working { phase: format!("running {} again, as ordered", command_spec.name) };
@@ -204,7 +206,8 @@ impl<'a> Pass<'a> {
             self.wake_at_wall(again);
             return Some(reason);
         }
-        // After a command that began, the check must answer once before the next try.
+        // After a command that began, the check must answer once before the next try. `Work::check` is cleared when a
+        // command ends, so an answer there is newer.
         let checked = self.snap.work.get(&ctx.id).is_some_and(|w| w.check.is_some());
         if last.began() && !checked {
             return Some(reason);
@@ -212,7 +215,8 @@ impl<'a> Pass<'a> {
         self.plan_next_command(ctx, command_spec, None).or(Some(reason))
     }
 
-    /// Plans the next command and returns `None`, or returns the reason why it may not run now.
+    /// Plans a further command, or any success command. `None`: it is planned. `Some`: the reason why it may not run
+    /// now, which includes a fresh read that is under way.
     pub(super) fn plan_next_command(
         &mut self,
         ctx: EntryContext<'a>,
@@ -281,11 +285,11 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// Returns attempts of a command that may be deleted once another one is written. Without this, an entry that is
-    /// tried for weeks would grow without bound (I49):
+    /// Returns attempts of a command that may be deleted once another one is written, which counts them in
+    /// `Attempt::folded`. Without this, an entry that is tried for weeks would grow without bound (I49):
     ///
-    /// * Withheld attempts, which never count. The entry's first attempt stays, because taking a drain back depends on
-    ///   it.
+    /// * Withheld attempts, which never count. The entry's first attempt stays, because
+    ///   [`Pass::withheld_unwind_reason`] reads it.
     /// * Old attempts, if an operator orders the next one. After such an order the definition allows no further try
     ///   ([`Pass::command_state`]). As many attempts as the definition allows stay nevertheless: a program that counts
     ///   the keys would otherwise run the command again. An attempt goes only if a newer one holds the same facts about

@@ -45,6 +45,7 @@ impl Pass<'_> {
         if !has_repairs || !fresh || !self.leading() {
             return;
         }
+        // `broken.good`: the last good answer of sabakan about broken machines.
         self.out.auto_repair.asks_again =
             self.snap.registry.broken.good.as_ref().is_none_or(|good| self.monotonic_now() - good.at > MAX_ANSWER_AGE);
         if !self.out.auto_repair.asks_again {
@@ -88,14 +89,15 @@ impl Pass<'_> {
 
 /// Returns the plan of automatic repair for an answer and the present queues. The subcommands use the same function.
 ///
-/// `excluded` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]); `kube`
-/// shows which Nodes are Ready.
+/// `excluded` holds machines that must be left alone because of their BareMetalHosts ([`machines_held_by_hosts`]);
+/// `kube` shows which Nodes are Ready.
 pub fn auto_repair_plan(
     store: &StoreView,
     good: &GoodAnswer,
     mut excluded: BTreeMap<String, String>,
     kube: &KubeView,
 ) -> Result<RepairPlan, String> {
+    // `with`: revisions of the keys that the query was made from.
     let with = |s: Option<&Stored<String>>| s.map_or(0, |s| s.mod_revision);
     if good.with != (with(store.registry.url.as_ref()), with(store.registry.repair_variables.as_ref())) {
         return Err("waits for an answer to the changed query".to_owned());
@@ -156,6 +158,7 @@ fn recovery_cause(machine: &Machine, wait: i64, kube: &KubeView) -> Option<&'sta
 /// A message if the copy of the hosts is not fresh. A machine that is held off must never count as broken (REP-47,
 /// I44).
 pub fn machines_held_by_hosts(kube: &KubeView, boot: f64) -> Result<BTreeMap<String, String>, String> {
+    // Whether the hosts were listed, the boot time of the last sign of life (`hosts_source` below), and the error.
     let hosts_source =
         kube.sources.get(HOSTS_SOURCE).map(|source| (source.synced, source.last_seen, source.error.as_ref()));
     match hosts_source {

@@ -87,7 +87,8 @@ impl<'a> Pass<'a> {
         Some(self.end(ctx, node, end, false))
     }
 
-    /// Returns the end by an operator's `done`. The entry counts as booted once its Node is Ready (REB-49).
+    /// Returns the end by an operator's `done`. `None`: there is no such order. `Ok`: the entry ends. `Err`: it waits
+    /// until its Node is Ready (REB-49).
     fn called_done(&self, ctx: EntryContext<'a>, node: Option<&Arc<NodeRow>>) -> Option<Result<End, Reason>> {
         let order = self.order(ctx.id, ctx.mod_revision, Verb::Done)?;
         if node.is_some_and(|n| n.ready) {
@@ -106,7 +107,8 @@ impl<'a> Pass<'a> {
         }
         let guard = Guard::of_entry(ctx.id, ctx.mod_revision);
         let effect = match node.and_then(|n| n.owner().map(|o| (n, o))) {
-            // The machine has recovered, so its cordon must not become an orphaned cordon when the entry is gone.
+            // The machine has recovered, so its cordon must not become an orphaned cordon when the entry is gone. This
+            // pass clears the flag on the Node; a later pass removes the entry.
             Some((node, owner)) if owner.taken_over_rebooting => {
                 let called_done = matches!(end, End::DoneBy(_));
                 let owner = Owner { taken_over_rebooting: false, called_done, since: None, ..owner.clone() };
@@ -122,8 +124,8 @@ impl<'a> Pass<'a> {
         Reason::Working { phase: "booted, finishing".to_owned() }
     }
 
-    /// Runs the boot check when it is due, also after a command that failed or has an unknown outcome. The check may
-    /// settle it.
+    /// Runs the boot check when it is due, also after a command that failed or has an unknown outcome: the
+    /// machine may have booted nevertheless.
     fn check_boot(&mut self, ctx: EntryContext<'a>) {
         let Some(reboot) = self.definition.map(|d| &d.cluster.reboot) else { return };
         let since = ctx.since.unwrap_or(self.now.wall);

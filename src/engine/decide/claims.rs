@@ -69,16 +69,16 @@ impl Claims {
         claims
     }
 
-    /// Adds machines whose command outlived its entry. A cancel removes an entry at once, but a running command goes
-    /// on. It keeps its slot and bars the machine. An API server counts as in progress until it has recovered (REB-51,
-    /// SAF-27).
+    /// Adds machines whose command outlived its entry, and API servers that are still cordoned for an ended entry. A
+    /// cancel removes an entry at once, but a running command goes on. It keeps its slot and bars the machine. An API
+    /// server counts as in progress until it has recovered (REB-51, SAF-27).
     fn add_machines_of_ended_entries(&mut self, snap: &Snapshot, now: Now) {
         let store = &snap.store;
         for ((id, _), stored) in &store.attempts {
             let Some(attempt) = stored.get() else { continue };
             let may_run = attempts::may_run_until(snap, attempt, now).is_some();
-            // An entry whose machine left the definition goes in this pass, and another one may take its slot in the
-            // same pass.
+            // A reboot whose machine left the definition is removed in this pass. It counts as removed already, so that
+            // its running command keeps the slot: another entry may start in the same pass.
             let is_leaving = id.queue == QueueKind::Reboot
                 && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &attempt.address).is_none());
             if attempts::has_live_entry(snap, *id) && !is_leaving {
@@ -106,7 +106,8 @@ impl Claims {
         }
     }
 
-    /// Adds API servers without an entry: those that another program was rebooting, or ended by `done` but not Ready.
+    /// Adds API servers that are still cordoned for an ended entry: another program was rebooting them, or an
+    /// operator's `done` ended the entry and the Node is not Ready.
     fn add_orphaned_api_servers(&mut self, snap: &Snapshot) {
         let Some(definition) = snap.store.definition() else { return };
         for name in &snap.kube.marked {

@@ -72,8 +72,8 @@ impl<'a> Pass<'a> {
 
     /// Reports whether the record may belong to a later leader. The record has another lease and appeared while this
     /// engine led. This lease may be lost without notice, and the record's entry may be in progress under the later
-    /// leader. A keep-alive that was sent after the record was seen, and acknowledged, proves that the record is older
-    /// (SAF-34, I24).
+    /// leader. Once a keep-alive that was sent after the record was first seen is acknowledged, the record is proved to
+    /// be older, and the result is false (SAF-34, I24).
     fn may_belong_to_later_leader(&self, node: &str) -> bool {
         let Some(leading) = &self.snap.engine.leading else { return false };
         self.snap.foreign.get(node).is_some_and(|(_, seen)| *seen > leading.since && leading.acknowledged <= *seen)
@@ -82,11 +82,12 @@ impl<'a> Pass<'a> {
     /// Reports whether an entry of either queue works on the machine now, according to etcd.
     fn claimed(&self, address: &str) -> bool {
         let Some(&id) = self.claims.machines.get(address) else { return false };
-        // A machine that is claimed only because of its orphaned cordon does not keep the cordon by that claim.
+        // A claim that exists only because of the orphaned cordon does not count. It would keep the cordon for ever.
         attempts::has_live_entry(self.snap, id) || self.claims.commands_without_entry.contains_key(address)
     }
 
-    /// Reports whether the entry is draining, rebooting or watching, or cannot be read.
+    /// Reports whether the entry is draining, rebooting or watching, or cannot be read. Unlike `Claims`, this does not
+    /// include an entry that is about to start.
     fn in_work(&self, id: EntryId) -> bool {
         match id.queue {
             QueueKind::Reboot => self.snap.store.reboots.entries.get(&id.index).is_some_and(|s| {
@@ -208,7 +209,7 @@ impl<'a> Pass<'a> {
         let lease = self.snap.engine.lease;
         let effect = match node.owner().filter(|o| o.entry == ctx.id) {
             Some(owner) if owner.lease == lease => return,
-            // Another engine overwrote the record, so it leads now. This engine will find that its lease is lost.
+            // This leader wrote the record before, so a newer leader has replaced it. Nothing is planned.
             Some(_) if self.snap.work.get(&ctx.id).is_some_and(|w| w.stamped) => return,
             Some(owner) => {
                 let owner = Owner { lease, ..owner.clone() };

@@ -50,7 +50,8 @@ impl<'a> Pass<'a> {
         let since = ctx.since.unwrap_or(self.now.wall);
         let left = f64::from(i32::try_from(rules.timeout).unwrap_or(i32::MAX)) - seconds_between(since, self.now.wall);
         match waits {
-            // Retries of a failed effect do not extend the deadline of the drain (REB-36).
+            // The value is the reason that the entry shows. Retries of a failed effect do not extend the deadline of
+            // the drain (REB-36).
             Ok(command) => match self.command_failure(ctx).filter(|_| left <= 0.0) {
                 Some(reason) => {
                     self.out.effects.truncate(planned);
@@ -71,7 +72,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Takes the next step of a drain. `Ok`: the command, or the fresh read before it, is planned.
+    /// Takes the next step of a drain. Both results hold the reason that the entry shows. `Ok`: the command, or the
+    /// fresh read before it, is planned. `Err`: the drain has not come so far.
     fn drain_step(
         &mut self,
         ctx: EntryContext<'a>,
@@ -79,7 +81,7 @@ impl<'a> Pass<'a> {
         node: Option<&'a Arc<NodeRow>>,
         work: Option<&'a Work>,
     ) -> Result<Reason, Waits> {
-        // An observer or a new leader knows nothing of this drain yet.
+        // Only a leader has `work` for each drain; `engine/memory.rs` fills it before each pass.
         let (Some(work), true) = (work, self.leading()) else {
             let reason = self.leadership_blocker().unwrap_or_else(|| Reason::Working { phase: "drains".to_owned() });
             return Err(Waits::For(reason));
@@ -90,6 +92,7 @@ impl<'a> Pass<'a> {
         if let Some(reason) = self.wrong_node(ctx, node.map(AsRef::as_ref)) {
             return Err(Waits::For(reason));
         }
+        // Only the ended entry is known here. Its ID takes the place of the attempt's ID in the reason.
         if let Some(other) = self.claims.commands_without_entry.get(ctx.address) {
             return Err(Waits::For(Reason::OutcomeUnknown { attempt: Some(other.to_string()), until: None }));
         }
@@ -122,7 +125,17 @@ impl<'a> Pass<'a> {
     }
 
     /// Ensures that the node is cordoned with this entry's record, under this engine's lease. Otherwise it plans the
-    /// patch first (I9, I16).
+    /// patch first (I9, I16). The first row that matches counts:
+    ///
+    /// | owner record | Node | action |
+    /// | --- | --- | --- |
+    /// | this entry, this lease | unschedulable | none: it is cordoned |
+    /// | this entry, this lease | schedulable, was cordoned again before | wait with the reason |
+    /// | this entry, this lease | schedulable | cordon once more, count it |
+    /// | this entry, another lease, after this leader wrote its own | any | wait: a newer leader wrote it |
+    /// | this entry, another lease | any | write this lease; cordon, and count it if the Node is schedulable |
+    /// | another entry, which ended without recovery | unschedulable | wait: its record must stay |
+    /// | another entry, or none | any | write the record, cordon |
     fn ensure_cordoned(&mut self, ctx: EntryContext<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
         let lease = self.snap.engine.lease;
         let own_record = node.owner().filter(|o| o.entry == ctx.id && o.lease == lease);
@@ -134,7 +147,8 @@ impl<'a> Pass<'a> {
                 return Err(Reason::UncordonedByOther { since });
             }
             Some(owner) => owner.recordoned + 1,
-            // Another engine overwrote the record, so it leads now. This engine will find that its lease is lost.
+            // This leader wrote the record before, so a newer leader has replaced it. Nothing is planned; this engine
+            // will find that its lease is lost.
             None if work.stamped && node.owner().is_some_and(|o| o.entry == ctx.id) => {
                 return Err(Reason::Working { phase: "another engine has taken over the node".to_owned() });
             }
@@ -143,12 +157,13 @@ impl<'a> Pass<'a> {
                 node.owner().filter(|o| o.entry == ctx.id).map_or(0, |o| o.recordoned + u32::from(!node.unschedulable))
             }
         };
-        // The node went down after this drain began. The record of an entry that is gone keeps its cordon and must stay
-        // (I14).
+        // The Node still has the record of an ended entry and has not recovered, for example because it went down after
+        // this drain began. That record keeps the Node cordoned and must stay (I14).
         if let Some(orphan) = self.orphaned_cordon_of_other_entry(ctx, node) {
             return Err(orphan);
         }
-        // Somebody uncordoned the node, so the new cordon is cketerm's, whatever it was before.
+        // `before`: whether pods could be scheduled before the drain. If cketerm's record is there but the node is
+        // schedulable, somebody uncordoned it, so the new cordon is cketerm's, whatever it was before.
         let before = schedulable_before(node) || (node.owner().is_some() && !node.unschedulable);
         let owner = Owner {
             lease,
@@ -167,8 +182,9 @@ impl<'a> Pass<'a> {
         Err(Reason::Working { phase: "cordons".to_owned() })
     }
 
-    /// Plans the first command, or the fresh read before it. An API server leaves the endpoints before a reboot.
-    /// The rule `all` for unreachable nodes and an unhealthy control plane hold the command back too (REB-34, I6, I7).
+    /// Plans the first command, or the fresh read before it. `Ok` holds the reason that the entry shows once one of
+    /// them is planned, `Err` the reason why neither is. An API server leaves the endpoints before a reboot. The rule
+    /// `all` for unreachable nodes and an unhealthy control plane hold the command back too (REB-34, I6, I7).
     pub(super) fn command(
         &mut self,
         ctx: EntryContext<'a>,
@@ -249,8 +265,14 @@ impl<'a> Pass<'a> {
 }
 
 /// Reason why a drain does not reach the command yet.
+///
+/// A drain knows three waits. The backoff lasts minutes and is stored in etcd with its count (`EntryContext::backoff`).
+/// The pause after a failed effect lasts seconds and is in memory (`Work::pause`). `Work::retries` counts failed
+/// effects in a row.
 pub(super) enum Waits {
+    /// The entry stays in `draining` until its deadline.
     For(Reason),
+    /// The entry backs off now: it returns to the queue.
     BackOff(Reason),
 }
 

@@ -22,7 +22,8 @@ use std::{collections::BTreeSet, sync::Arc};
 /// One effect, and the conditions under which it may start.
 #[derive(Clone, Debug, Serialize)]
 pub struct Planned {
-    /// Key: a Node's name, else an address, else for example `health of …`. At most one effect is under way for each.
+    /// Exclusion key: at most one effect is in flight per key. It is a Node's name, else an address, else for example
+    /// `health of …`, `result of …`, `entry … of …` or the name of an endpoints object.
     pub machine: String,
     /// The entry that the effect is for.
     pub entry: Option<EntryId>,
@@ -34,6 +35,16 @@ pub struct Planned {
 
 /// Revisions that a decision was made from. They are compared with the live copy right before the effect starts, and
 /// again in the transaction (SAF-8, SAF-9).
+///
+/// | guard | compares | used by |
+/// | --- | --- | --- |
+/// | `Guard::default` | nothing | uncordon, history, results, registry, endpoints, checks of orphaned cordons |
+/// | [`Guard::of_entry`] | the entry | end, backoff, unwind, renewed owner record, checks, success command |
+/// | `Pass::start_guard` | also the keys that allow a start, and the window's end | preview, evictions, fresh read |
+/// | `Pass::disruption_guard` | also the etcd members | start of a drain, move of the etcd leader, commands |
+/// | `Pass::cordon_guard` | as for a start if this entry has cordoned the Node, else as for a disruption | cordon |
+///
+/// The removal of a non-member compares `cluster` in addition to its entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Guard {
     /// The entry and its ModRevision.
@@ -54,7 +65,7 @@ pub struct Guard {
 /// `ModRevision`s of the keys that allow work to start; 0 = no such key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StartRevisions {
-    /// The queue whose switch is compared.
+    /// The queue whose switch (the key `<queue>/disabled`) is compared.
     pub queue: QueueKind,
     /// `<queue>/disabled`.
     pub switch: i64,
@@ -89,7 +100,8 @@ impl Guard {
         Self { entry: Some((id, mod_revision)), ..Self::default() }
     }
 
-    /// Returns a guard that compares the entry and everything that allows work to start.
+    /// Returns a guard that compares the entry and the keys that allow work to start. `Pass::start_guard` adds the end
+    /// of the machine's window.
     pub fn start_guard(id: EntryId, mod_revision: i64, store: &StoreView) -> Self {
         Self { entry: Some((id, mod_revision)), start: Some(StartRevisions::of(id.queue, store)), ..Self::default() }
     }
@@ -195,6 +207,8 @@ pub enum Effect {
         #[serde(skip_serializing_if = "Option::is_none")]
         ready: Option<String>,
         /// Whether a command of a dead leader may still run. Its attempt then stays open, and the Node stays cordoned.
+        /// Set only for an operator's `done`: a cancel, a dequeue and the deletion of an unfinished repair close no
+        /// attempt.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         running: bool,
     },
@@ -223,7 +237,7 @@ pub enum Effect {
         /// Attempts of the entry, none of which began. They are deleted.
         never_began: Vec<Stored<Attempt>>,
     },
-    /// Cordons the Node, or updates the owner annotation, in one patch.
+    /// Writes the owner record (cketerm's annotation) to the Node, and cordons it if `cordon` is set, in one patch.
     Stamp {
         /// The Node before the patch.
         node: Arc<NodeRow>,
@@ -231,7 +245,7 @@ pub enum Effect {
         owner: Owner,
         /// Whether `unschedulable` is set.
         cordon: bool,
-        /// Whether CKE's annotation is set.
+        /// Whether CKE's annotation is set. (`KubeView::marked` holds Nodes with either program's annotation.)
         mark: bool,
     },
     /// Sends a dry run for each eviction.
@@ -283,7 +297,8 @@ pub enum Effect {
         /// Name of the member that should lead.
         to_name: String,
     },
-    /// Runs the command once more, or a repair's success command.
+    /// Runs a command whose entry is in `rebooting` or `watching` already: a further try, a retry that an operator
+    /// ordered, or any run of a repair's success command.
     RunAgain {
         /// The entry before the transition.
         entry: QueueEntry,
@@ -291,7 +306,7 @@ pub enum Effect {
         fresh: Option<FreshRead>,
         /// The attempt before. It is closed as unknown if it has no outcome.
         before: Option<Stored<Attempt>>,
-        /// Attempts that are deleted once this one is written.
+        /// Attempts that are deleted once this one is written. The new attempt counts them.
         folded: Vec<Stored<Attempt>>,
         /// The operator's order, if there is one.
         order: Option<Stored<Order>>,
@@ -332,10 +347,11 @@ pub enum Effect {
         uncordon: bool,
         /// Whether `keep-cordoned` is removed too: the cordon is the administrator's now.
         drop_keep: bool,
-        /// Ended entry whose remaining attempts then move into history.
+        /// Ended entry whose remaining attempts then move into history, as with [`Effect::Settle`].
         settle: Option<EntryId>,
     },
-    /// Moves the remaining attempts of an ended entry into history. Its Node is gone or released already.
+    /// Moves the remaining attempts of an ended entry into history. Its Node is gone or released already. It has
+    /// nothing to do with `settle_seconds`.
     Settle {
         /// The ended entry.
         entry: EntryId,
@@ -392,7 +408,8 @@ impl Effect {
     pub fn starts(&self) -> bool {
         match self {
             Self::StartDrain { .. } => true,
-            // A repair without a drain starts with its command, and so with the fresh read for it.
+            // A repair without a drain counts from the fresh read for its command on, so that no other entry takes the
+            // slot between read and command.
             Self::Power { entry: QueueEntry::Repair(entry), .. }
             | Self::Recheck { entry: QueueEntry::Repair(entry), .. } => !entry.claims_machine(),
             _ => false,

@@ -17,7 +17,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Plans the removal of this API server's address. `Ok` once no endpoints object has it beside other addresses.
+    /// Plans the removal of this API server's address. `Ok` once no endpoints object lists it together with others. A
+    /// last address is never removed.
     pub(super) fn leave_endpoints(&mut self, address: &str) -> Result<(), Reason> {
         let source = self.snap.kube.sources.get("endpoints");
         if self.policy.manage_endpoints != ManageEndpoints::Off && !source.is_some_and(|s| s.synced) {
@@ -93,6 +94,7 @@ impl Pass<'_> {
     }
 
     fn plan_endpoints(&mut self, row: &EndpointsRow, addresses: Vec<String>) {
+        // The exclusion key is the object's name, not that of a machine.
         let machine = format!("{} {}/{}", row.kind, row.namespace, row.name);
         self.plan(&machine, None, Guard::default(), Effect::SetEndpoints { row: row.clone(), addresses });
     }

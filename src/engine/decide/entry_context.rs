@@ -34,6 +34,7 @@ pub(super) struct EntryContext<'a> {
     pub member: Option<&'a Node>,
     /// Time of the last change of the status.
     pub since: Option<Timestamp>,
+    /// Number of backoffs so far, and the end of the last one.
     pub backoff: (i64, Option<Timestamp>),
     pub kind: EntryKind<'a>,
 }
@@ -174,8 +175,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the reason if a command is missing, or if its program or BMC is not available on this host. A missing
-    /// program bars only the entries that need it.
+    /// Returns the reason if a command is not available: the definition lacks it, this host can start no program or
+    /// lacks this one, or the command may not use the machine's BMC. A missing program bars only the entries that need
+    /// it.
     pub(super) fn no_command(&self, ctx: EntryContext<'a>) -> Option<Reason> {
         if let Some(why) = self.snap.engine.unable.clone().filter(|_| self.leading()) {
             return Some(Reason::EngineObserving { why });
@@ -252,8 +254,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns an operator's order for this entry, if it was given for this revision. `hold` and `force` stay valid
-    /// after changes. An entry that a budget backs off at once changes its state too quickly to receive `force` for one
-    /// revision.
+    /// after changes: a drain that a budget backs off at once would otherwise drop its `force`.
     pub(super) fn order(&self, id: EntryId, mod_revision: i64, verb: Verb) -> Option<&'a Order> {
         let order = self.snap.store.orders.get(&id)?.get()?;
         let lasting = matches!(verb, Verb::Hold | Verb::Force);
@@ -299,7 +300,8 @@ impl<'a> Pass<'a> {
         Some(Reason::Backoff { count, until, cause: last })
     }
 
-    /// Returns the reason during the pause after a failed effect. Nothing is tried in that time (SAF-12).
+    /// Returns the reason during the pause of some seconds after a failed effect. Nothing is tried in that time
+    /// (SAF-12). `what`: name of the action, as text for the reason.
     pub(super) fn paused(&mut self, id: EntryId, what: &str) -> Option<Reason> {
         let (until, why) = self.snap.work.get(&id)?.pause.clone()?;
         if until <= self.monotonic_now() {

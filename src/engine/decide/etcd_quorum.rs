@@ -85,8 +85,8 @@ impl MemberHosts {
     }
 }
 
-/// Condition on the etcd members for one effect on one machine. It is stored with the effect and checked again right
-/// before it.
+/// Condition on the etcd members for one effect on one machine. It is stored with the effect, and
+/// [`QuorumCondition::barred`] checks it again right before the effect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct QuorumCondition {
     /// The machine, for messages.
@@ -99,7 +99,7 @@ pub struct QuorumCondition {
     busy: BTreeMap<u64, String>,
     /// A voting member whose machine is unknown.
     unplaced: Option<u64>,
-    /// Whether the list is that of the Kubernetes etcd.
+    /// Whether the list of members is that of the Kubernetes etcd. Otherwise it proves nothing.
     counts: bool,
     /// Whether an operator accepts that one or two voting members lose their quorum.
     loss_allowed: bool,
@@ -107,7 +107,15 @@ pub struct QuorumCondition {
 
 impl QuorumCondition {
     /// Returns the reason why the machine must not be disrupted now. Its own unhealthy member is no reason, because the
-    /// broken machine may be repaired.
+    /// broken machine may be repaired. `boot`: the present time in seconds on the boot-time clock. In this order:
+    ///
+    /// 1. The list is not that of the Kubernetes etcd, or it is empty: only control planes are barred.
+    /// 2. No voting member is on the machine: see `unknown_host_reason`.
+    /// 3. Its own members are silent, and the other members prove a quorum without them: not barred.
+    /// 4. There are at most two voters: barred, unless the policy allows the loss of their quorum.
+    /// 5. Another voter reports an alarm of a member: barred.
+    /// 6. Another voter has a known fault, which includes work on its machine: barred.
+    /// 7. The present list of voters is not known, or a fact about another voter is not known: barred.
     pub fn barred(&self, etcd: &EtcdView, boot: f64) -> Option<Reason> {
         if on(Mutation::QuorumForgotten) {
             return None;
@@ -154,9 +162,10 @@ impl QuorumCondition {
         unknown.map(|why| Reason::EtcdUnchecked { why })
     }
 
-    /// Reports whether the members on other machines have a quorum without those on this one. Silent members on this
-    /// machine are then down, and disrupting it loses nothing. With fewer answers, a member that is down looks the same
-    /// as one that only this engine cannot reach, and that member may keep the quorum (SAF-25).
+    /// Reports whether the members on other machines prove that they have a quorum without those on this one: more than
+    /// half of all voters answered within 5 s and see a leader. Silent members on this machine are then down, and
+    /// disrupting it loses nothing. With fewer answers, a member that is down looks the same as one that only this
+    /// engine cannot reach, and that member may keep the quorum (SAF-25).
     fn others_prove_quorum(&self, voters: &[(&u64, &Member)], boot: f64) -> bool {
         let others = voters.iter().filter(|(id, _)| !self.own.contains(*id) && !self.busy.contains_key(*id));
         let statuses = others.filter_map(|(_, member)| member.status());
@@ -190,7 +199,8 @@ fn silent(member: &Member, boot: f64) -> bool {
     matches!(&member.state, MemberState::Silent { asked, .. } if fresh(*asked, boot))
 }
 
-/// Returns the known fault of a voting member.
+/// Returns the known fault of a voting member. `reported`: the leader of this round and its raft index, with which the
+/// member is compared.
 fn unhealthy(member: &Member, reported: Option<Reported>, boot: f64) -> Option<String> {
     let status = match &member.state {
         MemberState::Unasked => return None,
@@ -221,6 +231,7 @@ fn parse_alarm(error: &str, etcd: &EtcdView) -> Option<(String, String)> {
     Some((member.shown().to_owned(), what.trim().to_owned()))
 }
 
+/// Returns the fault of a member that has not applied the leader's raft index of this round, or applied it late.
 fn behind(status: &Status, reported: Reported) -> Option<String> {
     if status.applied < reported.index {
         return Some(format!("it has applied raft index {}, and the leader is at {}", status.applied, reported.index));
@@ -229,7 +240,7 @@ fn behind(status: &Status, reported: Reported) -> Option<String> {
     is_late.then(|| format!("it took more than {CATCH_UP_SECONDS} s to apply the raft index {}", reported.index))
 }
 
-/// Returns the fact that is not known about a voting member.
+/// Returns the fact that is missing about a voting member without a known fault: an answer, a young one, or a leader.
 fn unknown(member: &Member, reported: Option<Reported>, boot: f64) -> Option<String> {
     let name = member.shown();
     let asked = match &member.state {
@@ -369,7 +380,8 @@ impl<'a> Pass<'a> {
         let etcd = &self.snap.etcd;
         let asks = || Reason::Working { phase: "asking the etcd members".to_owned() };
         if let Some(moved) = moved {
-            // Answers from before the change of leader do not count.
+            // Answers from before the change of leader do not count. Without a report, `etcd_blocker` above has decided
+            // already.
             let is_newer = etcd.reported.is_none_or(|reported| reported.at > moved);
             return if is_newer { Ok(()) } else { Err(asks()) };
         }

@@ -58,6 +58,7 @@ impl<'a> Pass<'a> {
         leaving: &Leaving<'a>,
     ) -> Waits {
         let drain = &work.drain;
+        // A drain that another leader began counts as one with an accepted eviction (REB-28).
         let removal_began = drain.taken_over || drain.accepted;
         // A protected running Job is known without a request. The cordon keeps other pods away from the node. Unless
         // pods have left already, the drain backs off at once and the node is uncordoned (REB-25).
@@ -179,7 +180,8 @@ impl<'a> Pass<'a> {
         };
         next.held.get_or_insert_with(|| pod_hold_reason(pod, hold));
         match hold {
-            // One or more budgets refuse. In an unprotected namespace the pod is deleted (I18).
+            // One or more budgets refuse, or a budget's controller lags behind (429). In an unprotected namespace the
+            // pod is deleted (I18).
             PodHold::Budget { .. } | PodHold::BudgetLag { .. }
                 if removal == Removal::Evict || on(Mutation::DeleteProtected) =>
             {

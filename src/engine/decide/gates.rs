@@ -18,6 +18,9 @@ pub(super) const STALE: f64 = 10.0;
 
 impl Pass<'_> {
     /// Returns the reason why this engine may start nothing. `None` also while another cketerm leads and decides.
+    ///
+    /// A leader is barred by `resigning`, a preflight fault (`observing`) or a host that can run no program (`unable`).
+    /// Without a leader, the reason is a preflight fault, or a candidate that defers to another one (`standing_back`).
     pub(super) fn leadership_blocker(&self) -> Option<Reason> {
         let engine = &self.snap.engine;
         if engine.leading.is_some() {
@@ -52,7 +55,7 @@ impl Pass<'_> {
     }
 
     /// Returns a reason if the copy of etcd or Kubernetes is older than 10 s. Each source counts by its own connection
-    /// (SAF-21). Records in `needs_proof` that the Kubernetes caches count in this pass.
+    /// (SAF-21). Side effect: requests through `needs_proof` that each watch of Kubernetes proves its connection.
     pub(super) fn stale(&self) -> Option<Reason> {
         self.stale_sources(true)
     }
@@ -149,6 +152,7 @@ impl Pass<'_> {
     /// Returns a reason unless every control-plane node is Ready and its probe was good within the last minute. This
     /// leader must have seen the answers itself. Checked before an API server starts (SAF-29, I7).
     pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
+        // No address is empty, so every control plane is checked.
         self.unhealthy_except("")
     }
 
@@ -161,6 +165,7 @@ impl Pass<'_> {
         self.unhealthy_except(ctx.address)
     }
 
+    /// Returns a reason if a control plane other than the one with this address is unhealthy.
     fn unhealthy_except(&self, address: &str) -> Option<Reason> {
         let definition = self.definition?;
         let mut members = definition.members.control_planes(&definition.cluster).filter(|m| m.address != address);

@@ -20,10 +20,13 @@ struct GroupWork {
 
 /// The groups of a pass.
 pub(super) struct GroupSlots {
+    /// Name of the policy's grouping, for messages.
     by: String,
+    /// Maximum number of groups in progress that are not stuck.
     limit: usize,
+    /// Groups in progress, by name.
     in_work: BTreeMap<String, GroupWork>,
-    /// Group of each candidate, by address.
+    /// Group of each worker that is a candidate, by address.
     of: BTreeMap<String, String>,
 }
 
@@ -90,7 +93,7 @@ impl GroupSlots {
                 if active_groups().count() >= self.limit {
                     return active_groups().next().map(wait);
                 }
-                // It is another group's turn, as long as there is one.
+                // A stuck group starts more only if no other group has a candidate.
                 if let Some(own) = own
                     && self.of.values().any(|other| *other != group && !self.is_stuck(other))
                 {

@@ -11,6 +11,7 @@
 //! | `windows` | windows and freezes (I8) |
 //! | `groups` | limit of racks or other groups in progress at once |
 //! | `scheduler` | choice of the entries that start: order, API servers, backoff, holds (I2, I5, I30) |
+//! | `effect` | effects that a decision requests, and the revisions that guard them (SAF-8, SAF-9) |
 //! | `entry_context` | one entry of either queue with its machine |
 //! | `pods` | treatment of each pod by a drain (I18, I19) |
 //! | `drain` | cordon, drain, then command or backoff, for both queues (I16) |
@@ -109,7 +110,8 @@ pub struct Decision {
     pub ask_etcd: bool,
     /// Phase for CKE's `status` key (STO-16).
     pub phase: &'static str,
-    /// Boot time (seconds) at which the next pass is due even if nothing changes.
+    /// Time at which the next pass is due even if nothing changes, in seconds on the boot-time clock
+    /// (`Pass::monotonic_now`).
     pub wake: Option<f64>,
     /// State of applying the definition generated from the registry.
     pub registry: ApplyState,
@@ -207,7 +209,8 @@ impl<'a> Pass<'a> {
     fn process_reboots(&mut self) -> Vec<EntryContext<'a>> {
         let entries = self.snap.store.reboots.entries.len();
         let mut waiting = Vec::with_capacity(entries);
-        // First entry of each member, by the member's place in the definition.
+        // First entry of each member, by the member's place in the definition. A cancelled entry still counts in this
+        // pass, because its removal is not written yet: a later entry of the same member waits for the next pass.
         let mut seen: Vec<Option<u64>> = vec![None; self.definition.map_or(0, |d| d.cluster.nodes.len())];
         let definition = self.definition;
         let index_of = |address: &str| definition.and_then(|d| d.members.index_of(address));
@@ -274,6 +277,8 @@ impl<'a> Pass<'a> {
         self.snap.store.reboots.entries.values().any(|s| s.get().is_some_and(in_work))
     }
 
+    /// Returns the reason while the cluster definition is missing or cannot be read. It names no command: the
+    /// definition is the missing field.
     fn no_definition(&self) -> Reason {
         let why = match self.snap.store.cluster.as_ref().map(|c| &c.value) {
             Some(Err(why)) => format!("cluster definition that can be read ({why})"),
@@ -282,8 +287,8 @@ impl<'a> Pass<'a> {
         Reason::NoCommand { field: why }
     }
 
-    /// Removes an entry. Cancelling and dequeuing wait neither for the switch, nor for a limit, nor for another machine
-    /// (REB-6, REB-8, I27).
+    /// Removes an entry, also while the queue is disabled or full. Cancelling and dequeuing do not wait for another
+    /// machine either (REB-6, REB-8, I27).
     fn remove(&mut self, id: EntryId, mod_revision: i64, address: &str, end: End) {
         let machine = self.snap.machine(address);
         let mut guard = Guard::of_entry(id, mod_revision);
@@ -292,7 +297,7 @@ impl<'a> Pass<'a> {
             guard.cluster = Some(self.snap.store.cluster.as_ref().map_or(0, |s| s.mod_revision));
         }
         // The removal has a key of its own, so a command that runs on the machine does not delay it. The command goes
-        // on, and its open attempt keeps its slot.
+        // on, and its open attempt keeps its slot. `running` is for `done` only, so it is false here.
         let removal = Effect::Remove { end, ready: None, running: false };
         let planned = self.plan(&format!("entry {id} of {machine}"), Some(id), guard, removal);
         // If the removal failed before, the entry shows the cause.
@@ -301,7 +306,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Plans an effect. Drops it if one with this key (mostly a machine's name) is planned or under way already.
+    /// Plans an effect and returns true, or drops it if one with this key is planned or in flight already. `machine` is
+    /// the exclusion key ([`Planned::machine`]), mostly a machine's name.
     fn plan(&mut self, machine: &str, entry: Option<EntryId>, guard: Guard, effect: Effect) -> bool {
         if self.snap.in_flight.contains_key(machine) || self.out.effects.iter().any(|p| p.machine == machine) {
             return false;
@@ -310,6 +316,7 @@ impl<'a> Pass<'a> {
         true
     }
 
+    /// Records the reason of an entry. The last one that is recorded in a pass counts.
     fn reason(&mut self, id: EntryId, reason: Reason) {
         self.reasons.push((id, reason));
     }
@@ -319,7 +326,7 @@ impl<'a> Pass<'a> {
         self.now.boot.as_secs_f64()
     }
 
-    /// Requests the next pass at this boot time at the latest.
+    /// Requests the next pass at this time at the latest. `boot`: seconds on the boot-time clock.
     fn wake_at(&mut self, boot: f64) {
         if boot > self.monotonic_now() {
             self.out.wake = Some(self.out.wake.map_or(boot, |w| w.min(boot)));

@@ -11,7 +11,8 @@ use crate::{
     mutation::{Mutation, on},
 };
 
-/// Treatment of one pod. The verdicts for all pods exist before the first action.
+/// Treatment of one pod by a drain. All pods are classified before the first action. It is not the API server's answer,
+/// which is `model::drain::Verdict`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodVerdict {
     /// Ignored: a mirror pod, a pod of a DaemonSet, a finished pod, or a pending pod of a Job (I19).

@@ -27,7 +27,8 @@ const EARLY_CHECK_PERIOD: f64 = 60.0;
 /// Maximum age in seconds of a control plane's good probe (SAF-29).
 const PROBE_MAX_AGE: f64 = 60.0;
 
-/// State of a machine's recovery: booted, Ready and, for API servers, a good probe.
+/// State of a machine's recovery: booted, Ready and, for API servers, a good probe. It is more than the Node's Ready
+/// condition.
 pub(crate) struct Readiness {
     /// The missing condition; `None` if all hold.
     pub missing: Option<String>,
@@ -128,7 +129,8 @@ pub(super) fn not_ready(node: Option<&Arc<NodeRow>>) -> Option<String> {
     }
 }
 
-/// Returns the condition that is missing: a new boot id (if the one before was recorded), or Ready.
+/// Returns the proof of a reboot that is missing for an entry: a new boot id (if the one before was recorded), or
+/// Ready.
 pub(super) fn missing_reboot_proof(snap: &Snapshot, id: EntryId, node: Option<&Arc<NodeRow>>) -> Option<String> {
     let recorded = node.and_then(|node| Some((recorded_boot_id(snap, id, node)?, node)));
     if recorded.is_some_and(|(before, node)| before == node.boot_id) {
@@ -137,8 +139,9 @@ pub(super) fn missing_reboot_proof(snap: &Snapshot, id: EntryId, node: Option<&A
     not_ready(node)
 }
 
-/// Returns the same for a machine whose entry is gone. The boot id must differ from the one before each command that
-/// may have done something. A failed command may have rebooted the machine nevertheless, and the next one again (I14).
+/// Returns the proof that is missing after the entry is gone. The boot id must differ from the one before each command
+/// that may have done something. A failed command may have rebooted the machine nevertheless, and the next one again
+/// (I14).
 pub(super) fn missing_proof_of_all_reboots(
     snap: &Snapshot,
     id: EntryId,
@@ -154,9 +157,9 @@ pub(super) fn missing_proof_of_all_reboots(
     missing_reboot_proof(snap, id, node)
 }
 
-/// Reports whether the boot id is known that the machine had at each command that may have done something. A Node that
-/// was not Ready may have reported the boot id of an earlier boot; an entry that still exists depends on its boot check
-/// in any case.
+/// Reports whether the boot id before every command that may have done something was recorded while the Node was Ready.
+/// For a repair, one recorded boot id is enough. A Node that was not Ready may have reported the boot id of an earlier
+/// boot; an entry that still exists depends on its boot check in any case.
 pub(super) fn is_boot_id_recorded(snap: &Snapshot, id: EntryId, node: &NodeRow) -> bool {
     if is_done_by_order(snap, id) {
         return true;
@@ -181,6 +184,7 @@ fn recorded_boot_id(snap: &Snapshot, id: EntryId, node: &NodeRow) -> Option<Stri
         .filter(|b| !b.is_empty())
 }
 
+/// Returns the attempts of an entry that may have done something to its machine.
 fn began(snap: &Snapshot, id: EntryId) -> impl Iterator<Item = &Attempt> {
     snap.store.attempts_of(id).filter_map(Stored::get).filter(|a| a.began() && !a.success)
 }

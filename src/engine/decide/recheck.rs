@@ -35,6 +35,7 @@ impl<'a> Pass<'a> {
     ) -> Recheck {
         let Some(node) = node else { return Recheck::Allows(None) };
         let work = self.snap.work.get(&ctx.id);
+        // A read without pods does not serve a command after a drain, nor the other way round.
         let fresh = work.and_then(|w| w.fresh.as_ref()).filter(|f| f.pods.is_some() == drained);
         if let Some(fresh) = fresh.filter(|f| self.monotonic_now() - f.at <= self.max_age()) {
             let Some(forbidden_reason) = self.forbidden_reason(ctx, node, fresh, drained, force) else {
@@ -54,7 +55,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the reason if the last effect of this entry failed. The next success resets it.
+    /// Returns the reason if the last effect of this entry failed or was outdated, whatever effect it was. An answer to
+    /// an eviction, a written owner record or a command that ended resets it.
     pub(super) fn command_failure(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         let retries = self.snap.work.get(&ctx.id)?.retries.as_ref()?;
         let why = format!("{} (tried {} times)", retries.why, retries.count);

@@ -1,5 +1,8 @@
 //! Applying the definition that is generated from the machine registry: gates, approvals, and the description of Nodes
 //! (SAB-64 to SAB-76).
+//!
+//! A `Proposal` is the result of planning from one answer of sabakan: a `Proposed` (the plan, its `change` against the
+//! present definition, and whether it needs approval), or the reason why there is no plan. [`Apply`] writes it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -73,8 +76,8 @@ pub struct Apply {
     pub json: String,
     /// Revisions and machines that the definition was made from.
     pub basis: Basis,
-    /// Entries of API servers and of the machines that the change touches or adds, with the `ModRevision` of each. None
-    /// of them may have started in between.
+    /// Entries that must not start meanwhile: those of API servers and of the machines that the change touches or adds,
+    /// with the `ModRevision` of each. None of them may have started in between.
     pub waiting: Vec<(EntryId, i64)>,
     /// Revision of etcd at the decision.
     pub revision: i64,
@@ -148,7 +151,8 @@ impl Pass<'_> {
             return ApplyState::Waits("sabakan has not answered yet".to_owned());
         };
         let (basis, settled) = (Basis::of(store), proposal.outcome.as_ref().is_ok_and(|p| !p.plan.changed));
-        // A settled or only displayed proposal is planned again within seconds when machines start or end work.
+        // Nothing is applied from a proposal without a change, or on an observer. There, machines that start or end
+        // work (`busy`) do not make it outdated.
         let ignore_busy = settled || !self.leading();
         if proposal.basis != basis && !(ignore_busy && proposal.basis.equals_ignoring_busy(&basis)) {
             return ApplyState::Waits("the plan is being updated after a change".to_owned());
@@ -220,6 +224,7 @@ impl Pass<'_> {
         let before: BTreeSet<String> = self.definition.map(|d| control_planes(&d.cluster)).unwrap_or_default();
         let after: BTreeSet<String> = proposed.plan.cluster.as_ref().map(control_planes).unwrap_or_default();
         let retained = before.intersection(&after).count();
+        // Exactly one control plane was exchanged, and their number has not shrunk.
         let replaced_one = after.len() >= before.len() && retained + 1 == before.len();
         self.policy.approval == ApprovalPolicy::Gate
             || (!replaced_one && retained * 2 <= before.len() && !before.is_empty())
@@ -273,7 +278,7 @@ impl Pass<'_> {
         }
         let (proposal, proposed) = (self.snap.registry.proposal.as_ref()?, self.proposed()?);
         let store = &self.snap.store;
-        // Neither these machines nor any API server may start in between.
+        // Neither the machines that the change touches or adds nor any API server may start in between.
         let mut must_not_start: BTreeSet<&str> = proposed.change.disturbed().map(|n| n.address.as_str()).collect();
         if let Some(definition) = self.definition {
             let control_planes = definition.cluster.nodes.iter().filter(|n| n.control_plane);

@@ -101,9 +101,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// If an API server is in progress, gives every candidate its reason and returns true. If a later entry of the
-    /// same API server is in progress, this starts the entry with the smaller index, because the machine counts once
-    /// (I2).
+    /// If an API server is in progress, decides about every candidate and returns true. Otherwise returns false. If a
+    /// later entry of the same API server is in progress, this starts the entry with the smaller index, because the
+    /// machine counts once (I2).
     fn continue_with_api_server(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
         let is_own = |address: &String| {
             on(Mutation::TwoApiServers) || api_servers.first().is_some_and(|m| m.address == *address)
@@ -141,7 +141,8 @@ impl<'a> Pass<'a> {
         let mut groups = self.groups(workers);
         let last_first = on(Mutation::LastFirst).then(|| workers.iter().rev().copied().collect::<Vec<_>>());
         for &ctx in last_first.as_deref().unwrap_or(workers) {
-            // A later entry of the same machine may be in progress already. The machine counts once.
+            // A later entry of the same machine may be in progress already. The machine counts once: it holds a slot,
+            // and this entry may start unless the limit was lowered below the present count.
             let already_in_progress = self.claims.workers.contains_key(ctx.address);
             let has_slot =
                 if already_in_progress { limit >= i64::try_from(taken).unwrap_or(i64::MAX) } else { free > 0 };
@@ -204,8 +205,9 @@ impl<'a> Pass<'a> {
         self.plan(ctx.machine, Some(ctx.id), guard, Effect::StartDrain { entry: ctx.queue_entry(), node_uid });
     }
 
-    /// Returns the reason why this queued entry is no candidate, whatever other entries do. Such an entry takes no slot
-    /// and holds up nobody, API servers included (REB-11, I5).
+    /// Returns the reason why this queued entry is no candidate, by conditions that do not depend on slots, order or
+    /// groups. Work on its own machine is among them. Such an entry takes no slot and holds up nobody, API servers
+    /// included (REB-11, I5).
     fn candidate_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         if let Some(reason) = self.entry_blocker(ctx) {
             return Some(reason);
@@ -214,11 +216,12 @@ impl<'a> Pass<'a> {
             // Its own start is under way.
             Some(&id) if id == ctx.id => return Some(Reason::Working { phase: "starts".to_owned() }),
             Some(&entry) if entry.queue == QueueKind::Repair => return Some(Reason::MachineInRepair { entry }),
-            // Only the entry with the smaller index is processed, whatever the state of a later one.
+            // This entry has the smaller index, so it may start although the later one is in progress.
             Some(&entry)
                 if entry.index > ctx.id.index
                     && attempts::has_live_entry(self.snap, entry)
                     && self.running_attempt(entry).is_none() => {}
+            // An ended entry with a command that may still run or a cordon, or a later entry with such a command.
             Some(&entry) => {
                 return Some(Reason::OrphanedCordon { node: ctx.machine.to_owned(), entry });
             }

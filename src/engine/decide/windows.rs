@@ -65,7 +65,7 @@ impl Schedule {
 
 impl<'a> Pass<'a> {
     /// Returns the reason why no power command may run on this machine now: a freeze, a closed window, or an unreadable
-    /// policy.
+    /// policy. An unreadable policy stops commands and starts, but unwinds no drain.
     pub(super) fn command_window_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         if self.schedule.is_empty() {
             return None;
@@ -73,7 +73,8 @@ impl<'a> Pass<'a> {
         self.schedule.unreadable.clone().or_else(|| self.window_blocker(ctx))
     }
 
-    /// Returns the reason of a freeze or of the machine's closed window. A drain under way unwinds.
+    /// Returns the reason of a freeze or of the machine's closed window, for which a drain under way unwinds. An
+    /// unreadable policy does not count here.
     pub(super) fn window_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
         if let Some(frozen) = self.schedule.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
             return Some(frozen.clone());
@@ -120,7 +121,8 @@ impl<'a> Pass<'a> {
         self.schedule.window_states.get(place).copied()
     }
 
-    /// Returns the labels of the machine: the definition's, else the labels of its Node that screens show.
+    /// Returns the labels of the machine, which decide its window and its group: the definition's, else its Node's
+    /// zone, rack and role labels. The cache keeps no others.
     pub(super) fn labels_of(&self, ctx: EntryContext<'_>) -> Cow<'a, Labels> {
         let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, ctx.address));
         if let Some(labels) = member.and_then(|m| m.labels.as_ref()).filter(|labels| !labels.is_empty()) {

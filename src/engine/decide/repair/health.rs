@@ -59,7 +59,9 @@ impl<'a> Pass<'a> {
         if engine.leading.is_none() || (engine.resigning.is_some() && !entry.claims_machine()) {
             return None;
         }
+        // An entry that claims no machine has not started: the long interval applies, so its start is set long ago.
         let since = ctx.since.filter(|_| entry.claims_machine()).unwrap_or(Timestamp::UNIX_EPOCH);
+        // The watch after the command is over, and no check has ended since then: the last check is due at once.
         let watched = self.watch_ended_at(ctx).is_some_and(|over| self.checked_at(ctx.id).is_none_or(|at| at < over));
         if !watched && !self.check_is_due(ctx.id, since) {
             return None;
@@ -184,8 +186,8 @@ impl<'a> Pass<'a> {
         Some(self.end_repair(ctx, End::DoneBy(order), true))
     }
 
-    /// Ends the repair after its success command: `succeeded`, or `failed` if the command failed. With an unknown
-    /// outcome the entry waits for an operator.
+    /// Decides once the success command was tried. Ends the repair: `succeeded`, or `failed` if the command failed.
+    /// With an unknown outcome the entry waits for an operator.
     fn after_success(&mut self, ctx: EntryContext<'a>, command_spec: CommandSpec<'a>) -> Reason {
         if let Some(reason) = self.retry_ordered(ctx, command_spec) {
             return reason;

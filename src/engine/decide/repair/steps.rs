@@ -25,7 +25,7 @@ impl<'a> Pass<'a> {
     /// Moves an entry in progress on. Returns `None` if the entry waits for its turn.
     pub(super) fn advance_step(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         let EntryKind::Repair { entry, operation, step } = ctx.kind else { return None };
-        // An entry in backoff is passed over.
+        // An entry in backoff goes to the scheduler, which shows the reason.
         if !entry.claims_machine() && ctx.backoff.1.is_some_and(|until| until > self.now.wall) {
             return None;
         }
@@ -71,14 +71,14 @@ impl<'a> Pass<'a> {
                 let step = command_spec.step.unwrap_or(0) + 1;
                 self.finish_repair(ctx, End::Failed(format!("the command of step {step}: {}", outcome.end)))
             }
-            // The health check may settle it, else an operator has to.
+            // The health check may still end the entry, else an operator has to.
             CommandState::Unknown(attempt) => Reason::OutcomeUnknown { attempt: Some(attempt.id.clone()), until: None },
             CommandState::NoAttempt => Reason::OutcomeUnknown { attempt: None, until: None },
         }
     }
 
-    /// Begins the next step if the machine was not healthy within `watch_seconds`. No answer does
-    /// not count as "not healthy" (REP-28).
+    /// Waits for the end of the watch after a command that succeeded. Begins the next step if the machine was not
+    /// healthy within `watch_seconds`. A missing answer does not count as "not healthy" (REP-28).
     fn watched(&mut self, ctx: EntryContext<'a>, outcome: &Outcome) -> Reason {
         let until = watch_until(ctx, outcome);
         let last = self.last_health_text(ctx);
@@ -120,7 +120,8 @@ impl<'a> Pass<'a> {
         self.begin_step(next).unwrap_or_else(|reason| reason)
     }
 
-    /// Starts the first action of a step: its drain or its command.
+    /// Starts the first action of a step: its drain or its command. Both results hold the reason that the entry shows.
+    /// `Ok`: the action is planned.
     pub(super) fn begin_step(&mut self, ctx: EntryContext<'a>) -> Result<Reason, Reason> {
         if let Some(reason) = self.stale_for(ctx).or_else(|| self.no_command(ctx)) {
             return Err(reason);
