@@ -2,7 +2,7 @@
 //!
 //! Data flows in one direction: [`event::Event`] → [`update::update`] → effects → [`views::draw`]. Drawing reads the
 //! state and never changes it. The views show [`crate::engine::snapshot::Seen`]; every change to the cluster goes
-//! through `actions`. The console decides nothing, knows no client library, and only [`run`] touches a terminal.
+//! through `actions`. The console decides nothing, knows no client library, and only [`run()`] touches a terminal.
 
 pub mod app;
 pub mod attention;

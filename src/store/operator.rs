@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// Returns the key of a new audit record. Its form shows the kind of author
-    /// ([`super::keys::Keys::audit_of_person`]), so that engines' records are never kept as operators' records.
+    /// ([`super::keys::Keys::is_person_audit`]), so that engines' records are never kept as operators' records.
     fn audit_key(&self, audit: &Audit) -> String {
         let id = self.record_id(audit.at);
         self.keys().audit(&if audit.by_engine() { format!("{id}-engine") } else { id })

@@ -1,7 +1,7 @@
 //! Colour themes, by role. Backgrounds are never painted: the terminal keeps its own, and its palette defines the 16
 //! names.
 //!
-//! [`file`] parses one file and reports its faults. [`loader`] finds themes by name and merges one with its base.
+//! [`mod@file`] parses one file and reports its faults. [`loader`] finds themes by name and merges one with its base.
 //! [`background`] queries the terminal for a light or dark background.
 
 pub mod background;

@@ -1,7 +1,7 @@
 //! Cluster definition in CKE's format. cketerm uses a part of it and keeps the rest (`docs/spec/cluster.md`).
 //!
 //! Reading a stored definition is lenient: a value that CKE accepted must not stop an engine (CLU-4). A definition that
-//! an operator sets is read by [`parse`], checked by [`check`] and converted to CKE's form by [`written`].
+//! an operator sets is read by [`mod@parse`], checked by [`mod@check`] and converted to CKE's form by [`mod@written`].
 
 mod check;
 mod limits;
