@@ -62,7 +62,7 @@ impl Backends {
         if let Some(warning) = settings.default_endpoint_warning() {
             tracing::warn!("{warning}");
         }
-        let clock = Clock::Host;
+        let clock = Clock::host();
         let store = Store::connect(&settings.etcd, clock.clone()).await?;
         let kube = if settings.kube.is_none() { None } else { Some(Kube::connect(&settings.kube, clock).await?) };
         let config = settings.files.last().map(|p| p.display().to_string());

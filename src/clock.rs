@@ -4,9 +4,10 @@
 //! is only for stored values and for the arguments of commands.
 
 use std::{
+    fmt,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -16,71 +17,116 @@ use serde::{Deserialize, Serialize};
 
 use crate::mutation::{Mutation, on};
 
-/// Source of time.
-#[derive(Clone, Debug)]
-pub enum Clock {
-    /// The host's `CLOCK_BOOTTIME` and real-time clock.
-    Host,
-    /// tokio's clock, which tests pause, with an own offset for each engine.
-    Tokio {
-        /// tokio's time when the sandbox began.
-        start: tokio::time::Instant,
-        /// Wall time at that moment, including this engine's error.
-        wall: Timestamp,
-        /// Milliseconds by which wall time was set since.
-        stepped: Arc<AtomicI64>,
-    },
+/// Source of time: the host's clocks, or the clock of a simulation.
+pub trait TimeSource: fmt::Debug + Send + Sync {
+    /// Returns the time since the machine booted, including suspension. It never steps.
+    fn boot(&self) -> Duration;
+
+    /// Returns the wall time.
+    fn wall(&self) -> Timestamp;
 }
 
+/// The clock that a component was given. Cheap to clone; all clones are one clock.
+#[derive(Clone, Debug)]
+pub struct Clock(Arc<dyn TimeSource>);
+
 impl Clock {
-    /// Creates a clock on tokio's time that shows this wall time now.
-    pub fn tokio(wall: Timestamp) -> Self {
-        Self::Tokio { start: tokio::time::Instant::now(), wall, stepped: Arc::default() }
+    /// Creates a clock on this source.
+    pub fn new(source: impl TimeSource + 'static) -> Self {
+        Self(Arc::new(source))
     }
 
-    /// Returns another clock of the same sandbox whose wall time is wrong by `error`.
-    #[must_use]
-    pub fn off_by(&self, error: SignedDuration) -> Self {
-        match self {
-            Self::Host => Self::Host,
-            Self::Tokio { start, .. } => {
-                let now = self.wall().checked_add(error).unwrap_or_else(|_| self.wall());
-                let elapsed = SignedDuration::try_from(start.elapsed()).unwrap_or_default();
-                let wall = now.checked_sub(elapsed).unwrap_or(now);
-                Self::Tokio { start: *start, wall, stepped: Arc::default() }
-            }
-        }
-    }
-
-    /// Sets wall time forward or back, for all clones. Boot time never steps. The host's clock stays as it is.
-    pub fn step(&self, by: SignedDuration) {
-        if let Self::Tokio { stepped, .. } = self {
-            let millis = i64::try_from(by.as_millis()).unwrap_or(0);
-            stepped.fetch_add(millis, Ordering::Relaxed);
-        }
+    /// Creates the clock of this host: `CLOCK_BOOTTIME` and the real-time clock.
+    pub fn host() -> Self {
+        Self::new(HostClock)
     }
 
     /// Returns the time since the machine booted, including suspension.
     pub fn boot(&self) -> Duration {
-        match self {
-            Self::Host => {
-                let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-                Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
-            }
-            Self::Tokio { start, .. } => start.elapsed(),
-        }
+        self.0.boot()
     }
 
     /// Returns the wall time.
     pub fn wall(&self) -> Timestamp {
-        match self {
-            Self::Host => Timestamp::now(),
-            Self::Tokio { start, wall, stepped } => SignedDuration::try_from(start.elapsed())
-                .ok()
-                .and_then(|elapsed| elapsed.checked_add(SignedDuration::from_millis(stepped.load(Ordering::Relaxed))))
-                .and_then(|elapsed| wall.checked_add(elapsed).ok())
-                .unwrap_or(*wall),
-        }
+        self.0.wall()
+    }
+}
+
+/// The host's clocks.
+#[derive(Clone, Copy, Debug)]
+struct HostClock;
+
+impl TimeSource for HostClock {
+    fn boot(&self) -> Duration {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// Another clock whose wall time is wrong and can be set, as on a host without NTP. Its boot time never steps.
+#[derive(Clone, Debug)]
+pub struct WrongClock {
+    right: Clock,
+    /// Milliseconds by which wall time is ahead.
+    error: Arc<AtomicI64>,
+}
+
+impl WrongClock {
+    /// Creates a clock that is ahead of `right` by `error`.
+    pub fn new(right: &Clock, error: SignedDuration) -> Self {
+        let wrong = Self { right: right.clone(), error: Arc::default() };
+        wrong.step(error);
+        wrong
+    }
+
+    /// Sets wall time forward or back, for all clones.
+    pub fn step(&self, by: SignedDuration) {
+        self.error.fetch_add(i64::try_from(by.as_millis()).unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+impl TimeSource for WrongClock {
+    fn boot(&self) -> Duration {
+        self.right.boot()
+    }
+
+    fn wall(&self) -> Timestamp {
+        let (wall, error) = (self.right.wall(), SignedDuration::from_millis(self.error.load(Ordering::Relaxed)));
+        wall.checked_add(error).unwrap_or(wall)
+    }
+}
+
+/// A clock that stands still until it is told to advance, for tests of pure code.
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    start: Timestamp,
+    /// Milliseconds since the start.
+    elapsed: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    /// Creates a clock that shows this wall time and boot time zero.
+    pub fn new(start: Timestamp) -> Self {
+        Self { start, elapsed: Arc::default() }
+    }
+
+    /// Advances boot time and wall time, for all clones.
+    pub fn advance(&self, by: Duration) {
+        self.elapsed.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+impl TimeSource for ManualClock {
+    fn boot(&self) -> Duration {
+        Duration::from_millis(self.elapsed.load(Ordering::Relaxed))
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.start.checked_add(self.boot()).unwrap_or(self.start)
     }
 }
 

@@ -3,7 +3,6 @@
 //!
 //! Local files hold connections, looks and logs only. Everything that affects a decision is in etcd (`cketerm/policy`).
 
-mod display;
 mod form;
 mod notices;
 pub mod schema;
@@ -28,7 +27,7 @@ const HOST_FILE: &str = "/etc/cketerm/config.yaml";
 /// Directory in which a daemon keeps the results of commands, for any user.
 const STATE_DIRECTORY: &str = "/var/lib/cketerm";
 
-pub use display::{Bell, Mouse, Switch};
+pub use crate::console::display::{Bell, Mouse, Switch};
 
 pub use crate::kubernetes::KubeSettings;
 

@@ -89,7 +89,7 @@ async fn serve(listener: TcpListener, seen: watch::Receiver<Arc<Seen>>, counters
 /// Liveness: the main loop made a pass within the last 30 s.
 async fn healthz(State(seen): State<watch::Receiver<Arc<Seen>>>) -> impl IntoResponse {
     let last = seen.borrow().now.boot;
-    let age = Clock::Host.boot().saturating_sub(last);
+    let age = Clock::host().boot().saturating_sub(last);
     if age < Duration::from_secs(30) {
         (StatusCode::OK, "ok\n".to_owned())
     } else {

@@ -185,6 +185,7 @@ fn millis(d: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{ManualClock, TimeSource as _};
 
     /// The engine writes with permits only and never creates a [`Person`] (I23).
     #[test]
@@ -204,18 +205,19 @@ mod tests {
         }
     }
 
-    fn fence(ttl: u64) -> (Fence, Clock) {
-        let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
+    fn fence(ttl: u64) -> (Fence, ManualClock) {
+        let manual = ManualClock::new(jiff::Timestamp::UNIX_EPOCH);
+        let clock = Clock::new(manual.clone());
         let life = Life::new(clock.clone(), Duration::from_secs(ttl), clock.boot());
-        (Fence::new("/cke/leader//1", 7, 1, life), clock)
+        (Fence::new("/cke/leader//1", 7, 1, life), manual)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn i24_a_permit_needs_a_sixth_of_the_lease_left() {
+    #[test]
+    fn i24_a_permit_needs_a_sixth_of_the_lease_left() {
         let (fence, clock) = fence(60);
-        tokio::time::advance(Duration::from_secs(50)).await;
+        clock.advance(Duration::from_secs(50));
         assert!(fence.permit(clock.boot()).is_ok());
-        tokio::time::advance(Duration::from_secs(1)).await;
+        clock.advance(Duration::from_secs(1));
         assert!(matches!(fence.permit(clock.boot()), Err(NoPermit::NoMargin { .. })));
         fence.life().acknowledge(clock.boot());
         assert!(fence.permit(clock.boot()).is_ok());
@@ -223,11 +225,11 @@ mod tests {
         assert!(fence.permit(clock.boot()).is_err());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn i24_a_permit_is_refused_a_twelfth_of_the_lease_after_the_decision() {
+    #[test]
+    fn i24_a_permit_is_refused_a_twelfth_of_the_lease_after_the_decision() {
         let (fence, clock) = fence(60);
         let decided = clock.boot();
-        tokio::time::advance(Duration::from_millis(5001)).await;
+        clock.advance(Duration::from_millis(5001));
         assert!(matches!(fence.permit(decided), Err(NoPermit::TooOld { .. })));
     }
 }

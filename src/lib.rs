@@ -27,4 +27,5 @@ pub mod sandbox;
 pub mod scenario;
 pub mod store;
 pub mod tasks;
+pub mod tokio_clock;
 pub mod telemetry;

@@ -95,7 +95,7 @@ impl<S: Subscriber> Layer<S> for Ring {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut event_text = EventText::default();
         event.record(&mut event_text);
-        self.push(Clock::Host.wall(), *event.metadata().level(), event_text);
+        self.push(Clock::host().wall(), *event.metadata().level(), event_text);
     }
 }
 

@@ -16,8 +16,9 @@ use crate::{
         host::{HostRow, OffStreak, PowerObservation, PowerWatch, ProofSource},
         kube::KubeView,
     },
-    power::{Found, redfish::Power},
+    power::Found,
 };
+use crate::model::power_state::PowerState;
 
 /// Least time for which a BMC has to report off. A BMC that was asked to turn the machine on does so within seconds,
 /// and the Node of a machine that is off is no longer Ready after 50 s.
@@ -122,8 +123,8 @@ impl PowerOffProof {
         for found in &self.found {
             let origin = found.bmc.origin();
             match found.bmc.system().await.map(|system| system.power) {
-                Ok(Power::Off) => {}
-                Ok(Power::Unknown) => return PowerReport::None(format!("BMC {origin} reports no power state")),
+                Ok(PowerState::Off) => {}
+                Ok(PowerState::Unknown) => return PowerReport::None(format!("BMC {origin} reports no power state")),
                 Ok(power) => return PowerReport::Other(format!("BMC {origin} reports {power}")),
                 Err(e) => return PowerReport::None(e.to_string()),
             }

@@ -162,7 +162,7 @@ async fn check(name: &str, s: &Settings, context: &Context) -> Result<(), Action
     }
     if !s.kube.is_none() {
         // reads the kubeconfig only; the server is not contacted
-        errors.extend(Kube::connect(&s.kube, Clock::Host).await.err().map(|e| format!("kubernetes: {e}")));
+        errors.extend(Kube::connect(&s.kube, Clock::host()).await.err().map(|e| format!("kubernetes: {e}")));
     }
     if let Some(why) = ResultFolder::below(&s.state_directory).fault() {
         let (user, place) = (rustix::process::geteuid().as_raw(), s.state_directory.display());

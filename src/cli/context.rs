@@ -57,7 +57,7 @@ impl Context {
     /// Connects to etcd.
     pub async fn store(&self) -> Result<Store, ActionError> {
         self.warn_of_default_endpoint();
-        Ok(Box::pin(Store::connect(&self.settings.etcd, Clock::Host)).await?)
+        Ok(Box::pin(Store::connect(&self.settings.etcd, Clock::host())).await?)
     }
 
     /// Returns an operator that uses only etcd and never queries Kubernetes.
@@ -72,7 +72,7 @@ impl Context {
         if self.settings.kube.is_none() {
             return self.operator().await;
         }
-        let kube = match Kube::connect(&self.settings.kube, Clock::Host).await {
+        let kube = match Kube::connect(&self.settings.kube, Clock::host()).await {
             Ok(kube) => Some(kube),
             Err(e) => {
                 self.print_message(&format!("warning: continuing without Kubernetes: {e}"));
@@ -90,7 +90,7 @@ impl Context {
                  configuration file (KUBECONFIG is not read)"
             )));
         }
-        Kube::connect(&self.settings.kube, Clock::Host).await.map_err(|e| ActionError::failed(format!("{what}: {e}")))
+        Kube::connect(&self.settings.kube, Clock::host()).await.map_err(|e| ActionError::failed(format!("{what}: {e}")))
     }
 
     /// Prints a line on standard error.

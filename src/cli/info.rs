@@ -34,7 +34,7 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
     let files: Vec<String> = s.files.iter().map(|f| f.display().to_string()).collect();
     all.insert("files".to_owned(), json!(files));
     all.insert("etcd".to_owned(), etcd(&s.etcd).await);
-    let kube = if s.kube.is_none() { None } else { Some(Kube::connect(&s.kube, Clock::Host).await) };
+    let kube = if s.kube.is_none() { None } else { Some(Kube::connect(&s.kube, Clock::host()).await) };
     all.insert(
         "kubernetes".to_owned(),
         match &kube {
@@ -43,7 +43,7 @@ pub async fn run(context: &Context) -> Result<(), ActionError> {
             Some(Ok(kube)) => kubernetes(kube).await,
         },
     );
-    let store = Store::connect(&s.etcd, Clock::Host).await;
+    let store = Store::connect(&s.etcd, Clock::host()).await;
     match &store {
         Ok(store) => {
             all.insert("you".to_owned(), json!(Operator::new(store.clone(), None).who.to_string()));
@@ -71,7 +71,7 @@ async fn etcd(settings: &EtcdSettings) -> Value {
     for endpoint in &settings.endpoints {
         let one = EtcdSettings { endpoints: vec![endpoint.clone()], ..settings.clone() };
         let asked = async {
-            let store = Store::connect(&one, Clock::Host).await.map_err(|e| e.to_string())?;
+            let store = Store::connect(&one, Clock::host()).await.map_err(|e| e.to_string())?;
             store.server().await.map_err(|e| e.to_string())
         };
         let answer = match tokio::time::timeout(TIMEOUT, asked).await {

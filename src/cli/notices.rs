@@ -169,7 +169,7 @@ fn test_notice(kind: Option<&str>) -> Result<Notice, ActionError> {
         })?,
     };
     let mut notice = sample(kind);
-    let now = Clock::Host.wall();
+    let now = Clock::host().wall();
     if kind != Kind::Test {
         notice.title = format!("TEST: {}", notice.title);
     }

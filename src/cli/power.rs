@@ -13,9 +13,10 @@ use crate::{
     model::{host::Mode, kube::NodeRow},
     power::{
         Found,
-        redfish::{BmcError, Off, Power, System},
+        redfish::{BmcError, Off, System},
     },
 };
+use crate::model::power_state::PowerState;
 
 /// The subcommands. Progress and reasons go to standard error.
 #[derive(Debug, Subcommand)]
@@ -136,7 +137,7 @@ fn failed(e: &BmcError) -> ActionError {
 fn status(address: String, found: &Found, system: &System, context: &Context) -> Result<(), ActionError> {
     match context.output(Output::Table) {
         Output::Table => match &system.power {
-            Power::Unknown => {
+            PowerState::Unknown => {
                 Err(ActionError::failed(format!("BMC {} does not report whether {address} is on", found.bmc.origin())))
             }
             power => context.out.line(&power.to_string()),
@@ -147,7 +148,7 @@ fn status(address: String, found: &Found, system: &System, context: &Context) ->
                 bmc: found.bmc.origin().to_owned(),
                 system: system.path.clone(),
                 name: system.name.clone(),
-                power: if system.power == Power::Unknown { "unknown".to_owned() } else { system.power.to_string() },
+                power: if system.power == PowerState::Unknown { "unknown".to_owned() } else { system.power.to_string() },
                 reset_types: system.offered().to_vec(),
                 seconds_since_reset: system.reset_age.map(|age| age.as_secs()),
             };
@@ -197,7 +198,7 @@ fn booted(
     now: Timestamp,
     on_is_enough: bool,
 ) -> (bool, String) {
-    if system.power != Power::On {
+    if system.power != PowerState::On {
         return (false, format!("the machine is {}", system.power));
     }
     if let Some((row, owner)) = node.and_then(|row| Some((row, row.owner()?)))

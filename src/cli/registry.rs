@@ -75,7 +75,7 @@ async fn nodes(context: &Context) -> Option<Vec<NodeRow>> {
     if context.settings.kube.is_none() {
         return None;
     }
-    let kube = Kube::connect(&context.settings.kube, crate::clock::Clock::Host).await;
+    let kube = Kube::connect(&context.settings.kube, crate::clock::Clock::host()).await;
     let rows = match kube {
         Ok(kube) => kube.nodes().await.map_err(|e| e.to_string()),
         Err(e) => Err(e.to_string()),
@@ -148,7 +148,7 @@ async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String,
             .print_message("warning: continuing without Kubernetes: machines held off by BareMetalHosts are unknown");
         return Ok(BTreeMap::new());
     }
-    let clock = crate::clock::Clock::Host;
+    let clock = crate::clock::Clock::host();
     let last_seen = clock.boot().as_secs_f64();
     let hosts = match Kube::connect(&context.settings.kube, clock).await {
         Ok(kube) => kube.hosts_if_served().await,

@@ -152,11 +152,11 @@ async fn serve(
     options.probe = format!("{machines}/machines/{{address}}/readyz");
     let backends = if empty {
         let pace = scenario.pace.divided_by(options.speed);
-        Sandbox::new(&Population::empty(), pace, options.api, Clock::Host, options.seed)
+        Sandbox::new(&Population::empty(), pace, options.api, Clock::host(), options.seed)
             .map(Box::new)
             .map(SandboxBackends::Bare)
     } else {
-        Stage::set(scenario, options, Clock::Host).await.map(Box::new).map(SandboxBackends::Stage)
+        Stage::set(scenario, options, Clock::host()).await.map(Box::new).map(SandboxBackends::Stage)
     };
     let backends = backends.map_err(ActionError::failed)?;
     let mut served = match &backends {

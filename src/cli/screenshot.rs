@@ -123,7 +123,7 @@ async fn capture_real(context: &Context) -> Result<Capture, ActionError> {
 /// Starts a sandbox and plays a scenario in it for a while.
 async fn capture_sandbox(args: &ScreenshotArgs) -> Result<Capture, ActionError> {
     let (scenario, options) = args.choice.build().map_err(ActionError::misused)?;
-    let stage = Stage::set(scenario, options, Clock::Host).await.map_err(ActionError::failed)?;
+    let stage = Stage::set(scenario, options, Clock::host()).await.map_err(ActionError::failed)?;
     let backends = stage.backends(&host_name());
     let engine = backends.start("console", true, None);
     let seconds = Duration::try_from_secs_f64(args.after).map_err(|e| ActionError::misused(format!("--after: {e}")))?;

@@ -83,7 +83,7 @@ impl Default for ConsoleOptions {
             blocks: false,
             can_copy: true,
             endpoints: Vec::new(),
-            clock: Clock::Host,
+            clock: Clock::host(),
             logs: None,
             resign: None,
         }

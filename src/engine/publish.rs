@@ -24,7 +24,7 @@ use crate::{
     mutation::{Mutation, on},
     store::{
         Store,
-        commit::{Change, Put},
+        transaction::{Change, Put},
     },
 };
 

@@ -16,9 +16,9 @@ use crate::{
     },
     power::{
         controller::{self, Limits, Sent},
-        redfish::Power,
     },
 };
+use crate::model::power_state::PowerState;
 
 fn meta(name: &str) -> Value {
     json!({"name": name, "namespace": "shop", "uid": "u", "resourceVersion": "5", "labels": {"app": "web", "rack": "1"},
@@ -146,7 +146,7 @@ fn bare_metal_hosts() {
     Fuzz::new("kube-host", 500).seeds(seeds(&host)).run(|bytes| {
         let row = event::<Host, HostRow>(bytes);
         if let Some(row) = &row {
-            for power in [Power::On, Power::Off, Power::Unknown] {
+            for power in [PowerState::On, PowerState::Off, PowerState::Unknown] {
                 let _ = controller::decide(row, &power, &Sent::default(), &limits, now);
             }
             let _ = (row.hindrance(), row.times(), row.pending(), row.full_name());

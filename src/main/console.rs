@@ -116,7 +116,7 @@ async fn show(
 
 /// Creates the backends of a sandbox. The scenario runs beside the console until the program ends.
 pub async fn stage(scenario: Scenario, how: scenario::Options) -> anyhow::Result<Backends> {
-    let stage = Stage::set(scenario, how, Clock::Host).await.map_err(anyhow::Error::msg)?;
+    let stage = Stage::set(scenario, how, Clock::host()).await.map_err(anyhow::Error::msg)?;
     let backends = stage.backends(&host_name());
     tokio::spawn(async move {
         stage.play().await;

@@ -34,6 +34,14 @@ pub struct Constraints {
     pub unknown: Map<String, Value>,
 }
 
+impl Constraints {
+    /// Takes the two constraints that today's `ckecli` drops from cketerm's copy if CKE's object lacks them.
+    pub fn fill_workers(&mut self, own: &Self) {
+        self.minimum_workers = self.minimum_workers.or(own.minimum_workers);
+        self.maximum_workers = self.maximum_workers.or(own.maximum_workers);
+    }
+}
+
 impl Default for Constraints {
     fn default() -> Self {
         Self {

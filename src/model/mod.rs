@@ -20,6 +20,7 @@ pub mod labels;
 pub mod notice;
 pub mod pairs;
 pub mod policy;
+pub mod power_state;
 pub mod reason;
 pub mod reboot;
 pub mod record;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::redfish::Power;
 use crate::{
     model::host::{Hindrance, HostRow, Mode},
     mutation::{Mutation, on},
 };
+use crate::model::power_state::PowerState;
 
 /// Time for which another field manager's write of `status.poweredOn` keeps this controller from running (MET-30).
 pub const FOREIGN_WRITE_WINDOW: SignedDuration = SignedDuration::from_mins(10);
@@ -90,7 +90,7 @@ pub enum Why {
 
 /// Decides the next step. `power` is the BMC's latest answer, `now` this controller's own clock. No time of a client is
 /// ever read, "because we cannot trust any value from the user" (MET-47).
-pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
+pub fn decide(host: &HostRow, power: &PowerState, sent: &Sent, limits: &Limits, now: Timestamp) -> Step {
     match &host.hindrance() {
         // Without upstream nobody else writes this state (MET-36).
         Some(Hindrance::NotProvisioned(state)) if state.is_empty() && host.externally_provisioned => {
@@ -116,31 +116,31 @@ pub fn decide(host: &HostRow, power: &Power, sent: &Sent, limits: &Limits, now: 
         return Step::Pending(after(now, host.last_powered_on));
     }
     match power {
-        Power::On if host.powered_on == Some(true) => {
+        PowerState::On if host.powered_on == Some(true) => {
             // "Whenever pendingRebootSince is later than the lastPoweredOn time, the Host controller will attempt to
             // power the host off regardless of the Spec.Online setting."
             if pending || !host.online { off(host, sent, limits, now) } else { Step::Wait(Why::Idle) }
         }
         // A power state that was never recorded comes first.
-        Power::On if host.powered_on.is_none() => Step::SeenOn(None),
+        PowerState::On if host.powered_on.is_none() => Step::SeenOn(None),
         // Seen off before, now on: the cycle is complete, whatever turned the machine on: a button, or a BMC that
         // reported a wrong state while a key was present. A request that is present, or came during the boot, begins
         // another cycle. The resource shows it before the BMC gets the power-off, so a later controller can finish it.
-        Power::On => Step::SeenOn(Some(after(now, host.pending_reboot_since))),
-        Power::Off if host.powered_on != Some(false) => Step::SeenOff,
-        Power::Off if !host.online => Step::Wait(Why::StaysOff),
+        PowerState::On => Step::SeenOn(Some(after(now, host.pending_reboot_since))),
+        PowerState::Off if host.powered_on != Some(false) => Step::SeenOff,
+        PowerState::Off if !host.online => Step::Wait(Why::StaysOff),
         // "then the controller should remove the suffixless annotation (if present)"
-        Power::Off if host.asked.base.is_some() => Step::RemoveBase,
+        PowerState::Off if host.asked.base.is_some() => Step::RemoveBase,
         // "the controller will wait for all annotations of the form {key} to be removed before powering on the Host"
-        Power::Off if !host.asked.keys.is_empty() && !on(Mutation::ForeignKeyIgnored) => {
+        PowerState::Off if !host.asked.keys.is_empty() && !on(Mutation::ForeignKeyIgnored) => {
             Step::Wait(Why::Held(host.asked.keys.keys().cloned().collect()))
         }
         // "the existing logic for powering on the Host should execute"
-        Power::Off => match sent.on {
+        PowerState::Off => match sent.on {
             Some(ago) if ago < limits.on => Step::Wait(Why::Requested("On")),
             _ => Step::On,
         },
-        Power::Other(_) | Power::Unknown => Step::Wait(Why::UnknownPower),
+        PowerState::Other(_) | PowerState::Unknown => Step::Wait(Why::UnknownPower),
     }
 }
 

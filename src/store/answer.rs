@@ -8,13 +8,6 @@ use etcd_client::{Compare, Error, GetOptions, GetResponse, TxnOp, TxnResponse};
 use super::{commit::BoundedTxn, connect::Store, error::StoreError};
 use crate::model::reason::TooLarge;
 
-/// etcd's default limit of operations in one transaction.
-pub(crate) const MAX_OPS: usize = 128;
-/// etcd's default limit of one request in bytes (1.5 MiB), less the frame around it.
-pub(crate) const MAX_REQUEST_BYTES: usize = 3 * 512 * 1024 - 256;
-/// Share of one value; the rest is for the audit record beside it.
-pub(crate) const MAX_VALUE_BYTES: usize = 3 * 512 * 1024 - 4096;
-
 /// Number of tries of a request that was certainly not executed, and the pause before the second try. A refused
 /// connection is faster than a successful one, so the other endpoints need a moment to connect.
 const MAX_TRIES: u32 = 6;

@@ -6,53 +6,12 @@ use etcd_client::{
     proto::{PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp},
 };
 
-use super::{
-    answer::{Failure, MAX_OPS, MAX_REQUEST_BYTES},
-    connect::Store,
-};
+use super::{answer::Failure, connect::Store, limits::{MAX_OPS, MAX_REQUEST_BYTES}, transaction::Ranged};
 use crate::{
     fence::Permit,
     model::reason::TooLarge,
     mutation::{Mutation, on},
 };
-
-/// One transaction of the engine.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Change {
-    /// Keys and the ModRevision that each must still have; 0 = the key must be absent.
-    pub compares: Vec<(String, i64)>,
-    /// Values to write.
-    pub puts: Vec<Put>,
-    /// Keys to delete.
-    pub deletes: Vec<String>,
-}
-
-/// Range of keys from the first up to, but excluding, the last. It is one comparison or deletion in etcd, however many
-/// keys it holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// First key.
-    pub from: String,
-    /// First key after the range.
-    pub to: Vec<u8>,
-}
-
-/// Transaction of the engine that may also contain ranges of keys, so that its size does not depend on their number.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ranged {
-    /// Comparisons, writes and deletions of single keys.
-    pub change: Change,
-    /// Ranges in which no key may have been written after this revision. A deletion since then is not noticed.
-    pub unwritten: Vec<(Span, i64)>,
-    /// Ranges to delete; none of `puts` may lie in them.
-    pub cleared: Vec<Span>,
-}
-
-impl From<Change> for Ranged {
-    fn from(change: Change) -> Self {
-        Self { change, ..Self::default() }
-    }
-}
 
 /// Transaction within etcd's limits. Its comparisons, operations and bytes are counted here, and [`Store::transact`]
 /// sends nothing else (STO-47).
@@ -94,24 +53,6 @@ fn size(request: &PbTxnRequest) -> TooLarge {
     };
     let ops: usize = request.success.iter().chain(&request.failure).map(bytes).sum();
     TooLarge { operations, bytes: compares + ops }
-}
-
-/// One value to write.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Put {
-    /// The whole key.
-    pub key: String,
-    /// The value.
-    pub value: String,
-    /// Whether the key is attached to the leader's lease and disappears with it.
-    pub leased: bool,
-}
-
-impl Put {
-    /// Returns a value as JSON, without the lease.
-    pub fn json(key: String, value: &impl serde::Serialize) -> Self {
-        Self { key, value: serde_json::to_string(value).unwrap_or_default(), leased: false }
-    }
 }
 
 /// Reason why a transaction of the engine was not, or may not have been, executed.

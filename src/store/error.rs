@@ -1,6 +1,6 @@
 //! Errors of etcd as messages: what failed, on which object, and what to do.
 
-use super::answer::{MAX_OPS, MAX_REQUEST_BYTES};
+use super::limits::{MAX_OPS, MAX_REQUEST_BYTES};
 
 /// Error of this module. Every variant except [`StoreError::Unknown`] and [`StoreError::Partial`] means that nothing
 /// was written.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::commit::Span;
+use super::transaction::Span;
 pub use super::kind::{Folder, KeyKind, RegistryKey, SwitchName};
 use crate::model::entry::{EntryId, QueueKind};
 

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    commit::{Change, CommitError, Put},
+    commit::CommitError, transaction::{Change, Put},
     connect::Store,
     error::StoreError,
     keys::{KeyKind, prefix_end},

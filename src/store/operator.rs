@@ -12,8 +12,8 @@ use etcd_client::{Compare, CompareOp, GetOptions, TxnOp, TxnOpResponse};
 use jiff::Timestamp;
 
 use super::{
-    answer::{Failure, MAX_VALUE_BYTES},
-    commit::Put,
+    answer::Failure,
+    transaction::Put,
     connect::Store,
     error::StoreError,
 };
@@ -168,13 +168,6 @@ impl Store {
             }
         }
     }
-}
-
-/// Checks that a value fits into one request of etcd.
-pub(crate) fn check_size(key: &str, value: &str) -> Result<(), StoreError> {
-    let bytes = key.len() + value.len();
-    let large = || StoreError::TooLarge { key: key.to_owned(), operations: 1, bytes };
-    if bytes > MAX_VALUE_BYTES { Err(large()) } else { Ok(()) }
 }
 
 /// Returns the JSON of cketerm's own types, which can always be serialized.

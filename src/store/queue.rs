@@ -7,7 +7,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrde
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    answer::MAX_OPS,
+    limits::MAX_OPS,
     connect::Store,
     error::StoreError,
     keys::{KeyKind, SwitchName},

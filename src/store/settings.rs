@@ -9,7 +9,8 @@ use super::{
     connect::Store,
     error::StoreError,
     leadership::Leadership,
-    operator::{WriteOutcome, check_size, json},
+    limits::check_size,
+    operator::{WriteOutcome, json},
 };
 use crate::model::{
     cketerm_records::{Identity, SCHEMA, Status, Who},
@@ -71,7 +72,11 @@ impl Store {
         expect: Option<i64>,
         note: AuditNote<'_>,
     ) -> Result<i64, StoreError> {
-        check_size(key, text)?;
+        check_size(key, text).map_err(|size| StoreError::TooLarge {
+            key: key.to_owned(),
+            operations: size.operations,
+            bytes: size.bytes,
+        })?;
         let compares = expect.map(|r| Compare::mod_revision(key, CompareOp::Equal, r)).into_iter().collect();
         match self.write(note, "done", compares, vec![TxnOp::put(key, text, None)]).await? {
             WriteOutcome::At(revision) => Ok(revision),
@@ -118,7 +123,7 @@ impl Store {
         let own = self.stored::<Constraints>(&self.keys().our_constraints()).await?;
         Ok(cke_constraints.map(|mut constraints| {
             if let Some(own) = own.as_ref().and_then(Stored::get) {
-                fill_workers(&mut constraints, own);
+                constraints.fill_workers(own);
             }
             constraints
         }))
@@ -140,7 +145,7 @@ impl Store {
             let copy_revision = own.as_ref().map_or(0, |s| s.mod_revision);
             let mut constraints = cke_constraints.unwrap_or_default();
             if let Some(own) = own.as_ref().and_then(Stored::get) {
-                fill_workers(&mut constraints, own);
+                constraints.fill_workers(own);
             }
             let before = json(&constraints);
             change(&mut constraints).map_err(StoreError::NotAllowed)?;
@@ -377,12 +382,6 @@ fn read_stored<T: Clone>(stored: Option<Stored<T>>) -> Result<(Option<T>, i64), 
             Err(StoreError::Broken { key, cause, remedy })
         }
     }
-}
-
-/// Takes the two constraints that today's `ckecli` drops from cketerm's copy if CKE's object lacks them.
-pub(crate) fn fill_workers(cke_constraints: &mut Constraints, own: &Constraints) {
-    cke_constraints.minimum_workers = cke_constraints.minimum_workers.or(own.minimum_workers);
-    cke_constraints.maximum_workers = cke_constraints.maximum_workers.or(own.maximum_workers);
 }
 
 /// Returns the changed fields, such as `maximum-workers to 40`, or `constraints` if none differs.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::{keys::Folder, recent::RecentRecords, registry::RegistrySettings};
+use super::{keys::Folder, recent::RecentRecords, registry_settings::RegistrySettings};
 use crate::model::{
     attempt::Attempt,
     cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
@@ -205,7 +205,7 @@ impl StoreView {
         match self.our_constraints.as_ref().and_then(Stored::get) {
             Some(own) if cke_constraints.minimum_workers.is_none() || cke_constraints.maximum_workers.is_none() => {
                 let mut merged = Constraints::clone(&cke_constraints);
-                super::settings::fill_workers(&mut merged, own);
+                merged.fill_workers(own);
                 Arc::new(merged)
             }
             _ => cke_constraints,

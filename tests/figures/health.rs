@@ -93,12 +93,12 @@ async fn main() {
     let program = std::env::args().skip(1).find(|a| !a.starts_with('-'));
     let host = program.map(|p| Spawner::new(p.into(), None, &[]));
     let log = Log::default();
-    let stage = Stage::set(scenario(), Options::default(), Clock::Host).await.unwrap();
+    let stage = Stage::set(scenario(), Options::default(), Clock::host()).await.unwrap();
     let mut backends = stage.backends("figure");
     backends.spawner = Spawner::elsewhere(Checks { log: log.clone(), host });
     let store = backends.store.clone();
     let who = Who { user: "figure".to_owned(), ..Who::default() };
-    let request = Request { who: who.clone(), at: Clock::Host.wall(), reason: None, node_uid: None };
+    let request = Request { who: who.clone(), at: Clock::host().wall(), reason: None, node_uid: None };
     // the queue is disabled: the entries stay unfinished, and their health is still checked
     store.set_switch(cketerm::store::keys::SwitchName::Repairs, false, &who, None).await.unwrap();
     for index in 0..REPAIRS {

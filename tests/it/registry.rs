@@ -25,7 +25,7 @@ impl Site {
         let text = format!(
             "name: test\nabout: A test.\npopulation: {{nodes: 100, racks: 10, pods_per_node: 0, workloads: [], registry: {registry}}}\n"
         );
-        let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
         let engine = stage.backends("engine-host").start("daemon", true, None);
         let operator = stage.operator("ann");
@@ -102,7 +102,7 @@ async fn enabling_creates_the_definition_and_the_machines_join() {
 #[tokio::test(start_paused = true)]
 async fn the_registry_scenario_runs_to_its_end() {
     for nodes in [None, Some(100)] {
-        let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let options = Options { nodes, ..Options::default() };
         let stage = Stage::set(Scenario::named("registry").unwrap(), options, clock).await.unwrap();
         let engine = stage.backends("engine-host").start("daemon", true, None);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cketerm::{
-    clock::Clock,
+    clock::{Clock, WrongClock},
     engine::{command::Spawner, run::Handle},
     sandbox::faults::{FaultCounts, FaultHit},
     scenario::{Commands, Links, ResultStore, Stage, backends},
@@ -33,7 +33,7 @@ pub struct Slot {
     pub name: String,
     pub gate: Gate,
     pub links: Links,
-    pub clock: Clock,
+    pub clock: WrongClock,
     pub handle: Option<Handle>,
     /// Number of starts, and the time of each.
     pub start_count: u32,
@@ -54,7 +54,7 @@ impl Slot {
     pub fn new(name: &str, true_time: &Clock, ttl: u64, rng: &mut Rng) -> Self {
         let mut rng = rng.fork();
         // within the 5 s that the preflight allows
-        let clock = true_time.off_by(SignedDuration::from_millis(rng.i64(-1500..1500)));
+        let clock = WrongClock::new(true_time, SignedDuration::from_millis(rng.i64(-1500..1500)));
         let gate = Gate::default();
         let links = Links::new(name, &gate, rng.u64(..));
         Self {
@@ -94,13 +94,13 @@ impl Slot {
             slot.start_times.push(Instant::now());
             slot.gate = Gate::default();
             slot.links = Links::new(&slot.name, &slot.gate, slot.rng.u64(..));
-            let mut backends = backends(&stage.sandbox, &slot.name, slot.clock.clone(), &slot.links);
+            let mut backends = backends(&stage.sandbox, &slot.name, Clock::new(slot.clock.clone()), &slot.links);
             if let Some(webhook_receiver) = &slot.webhook_receiver {
                 (backends.notices, backends.webhooks) =
                     (WebhookReceiver::receivers(), webhook_receiver.http(&slot.name));
             }
             if let Some(disk) = slot.disk.clone() {
-                let (machines, clock) = (stage.sandbox.machines.clone(), slot.clock.clone());
+                let (machines, clock) = (stage.sandbox.machines.clone(), Clock::new(slot.clock.clone()));
                 backends.spawner = Spawner::elsewhere(Commands { machines, clock, disk: Some(disk) });
             }
             backends.ttl = std::time::Duration::from_secs(slot.ttl);

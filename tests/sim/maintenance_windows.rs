@@ -64,7 +64,7 @@ pub fn clock_change(began: &str, hours: u64) -> ClockChangeResult {
 }
 
 async fn run_scenario(wall: jiff::Timestamp, hours: u64) -> ClockChangeResult {
-    let (began, clock) = (Instant::now(), Clock::tokio(wall));
+    let (began, clock) = (Instant::now(), cketerm::tokio_clock::starting_at(wall));
     let mut options = Options { seed: 7, ..Options::default() };
     options.api.audit = usize::MAX;
     let stage = Stage::set(Scenario::parse(SITE).unwrap(), options, clock.clone()).await.unwrap();

@@ -62,7 +62,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
 
 /// Sets up a stage with this many engines.
 pub async fn set(site: &str, engines: usize, hosts_keep_results: bool) -> (Arc<Stage>, Engines, Operator) {
-    let clock = Clock::tokio("2026-06-01T00:00:00Z".parse().unwrap());
+    let clock = cketerm::tokio_clock::starting_at("2026-06-01T00:00:00Z".parse().unwrap());
     let mut options = Options { seed: 11, ..Options::default() };
     options.api.audit = 0;
     let stage = Arc::new(Stage::set(Scenario::parse(site).unwrap(), options, clock.clone()).await.unwrap());

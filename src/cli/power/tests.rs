@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{model::kube::Owner, power::redfish::Power};
+use crate::model::{kube::Owner, power_state::PowerState};
 
-fn system(power: Power, reset_age: Option<u64>) -> System {
+fn system(power: PowerState, reset_age: Option<u64>) -> System {
     System::seen(power, reset_age.map(Duration::from_secs))
 }
 
@@ -23,9 +23,9 @@ fn node(before: &str, now: &str) -> NodeRow {
 fn booted_needs_proof_and_power_on_is_none() {
     let now = Timestamp::from_second(1_000_000).unwrap();
     let since = Timestamp::from_second(999_000).unwrap();
-    let on = |age| system(Power::On, age);
+    let on = |age| system(PowerState::On, age);
     for (what, system, node, enough, expected) in [
-        ("off", system(Power::Off, Some(10)), Some(node("a", "b")), true, false),
+        ("off", system(PowerState::Off, Some(10)), Some(node("a", "b")), true, false),
         ("neither the BMC nor Kubernetes shows a boot", on(None), None, false, false),
         ("no sign of a boot, but power on is enough", on(None), None, true, true),
         ("another boot id", on(None), Some(node("a", "b")), false, true),

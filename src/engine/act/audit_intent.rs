@@ -20,7 +20,7 @@ use crate::{
     fence::Permit,
     model::{cketerm_records::Audit, entry::EntryId},
     mutation::{self, Mutation},
-    store::commit::{Change, CommitError, Put},
+    store::{commit::CommitError, transaction::{Change, Put}},
 };
 
 /// Result in a record whose effect has no outcome yet. It stays if the leader dies in between.

@@ -42,7 +42,7 @@ use crate::{
     },
     store::{
         Store,
-        commit::{CommitError, Put, Ranged},
+        commit::CommitError, transaction::{Put, Ranged},
         live::Live,
         members::EtcdMembers,
     },

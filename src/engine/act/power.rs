@@ -21,7 +21,7 @@ use crate::{
         result::ResultLabel,
     },
     mutation::{Mutation, on},
-    store::commit::{Change, CommitError, Put},
+    store::{commit::CommitError, transaction::{Change, Put}},
 };
 
 /// Buffer of [`Mutation::SharedArguments`].

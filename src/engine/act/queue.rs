@@ -17,7 +17,7 @@ use crate::{
     },
     mutation::{Mutation, on},
     store::{
-        commit::{Change, Put, Ranged},
+        transaction::{Change, Put, Ranged},
         view::StoreView,
     },
 };

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::Actor;
 use crate::{
     model::record::{MAX_RECORDS, Record},
-    store::commit::{Change, CommitError, Put},
+    store::{commit::CommitError, transaction::{Change, Put}},
 };
 
 /// Number of reads of the record counter while another writer, such as a CKE that has just led, changes it.

@@ -17,7 +17,7 @@ use crate::{
         kube::{KubeView, MetadataPatch, NodeRow},
     },
     store::{
-        commit::{Change, CommitError, Put, Ranged},
+        commit::CommitError, transaction::{Change, Put, Ranged},
         keys::SwitchName,
     },
 };

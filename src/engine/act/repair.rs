@@ -17,7 +17,7 @@ use crate::{
         entry::{EntryId, Stored},
         repair::{RepairEntry, RepairStatus, StepStatus},
     },
-    store::commit::{Change, Put},
+    store::transaction::{Change, Put},
 };
 
 impl Actor {

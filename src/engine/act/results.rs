@@ -6,7 +6,7 @@ use super::{Actor, Stop};
 use crate::{
     engine::{decide::Guard, snapshot::EffectOutcome},
     model::{attempt::Attempt, entry::Stored, result::CommandResult},
-    store::commit::{Change, Put},
+    store::transaction::{Change, Put},
 };
 
 impl Actor {

@@ -55,7 +55,7 @@ pub fn helper_main(words: &[String]) -> ExitCode {
         input
     });
     let past_deadline =
-        options.start_before.is_some_and(|at| Clock::Host.boot() >= at).then_some("its start deadline had passed");
+        options.start_before.is_some_and(|at| Clock::host().boot() >= at).then_some("its start deadline had passed");
     // The engine ended while it wrote.
     let cut = input.as_ref().zip(options.input).is_some_and(|(input, bytes)| (input.len() as u64) < bytes);
     let withheld = past_deadline.or_else(|| cut.then_some("its input was cut off"));
@@ -67,7 +67,7 @@ pub fn helper_main(words: &[String]) -> ExitCode {
     // The result is written to disk first, because the reader of the answer may be gone before it has recorded it.
     if let Some((folder, label)) = options.result {
         let argv = argv_digest(&options.argv);
-        let outcome = outcome(Clock::Host.wall(), (report.end.clone(), report.stdout.clone(), report.stderr.clone()));
+        let outcome = outcome(Clock::host().wall(), (report.end.clone(), report.stdout.clone(), report.stderr.clone()));
         // Without the file, the outcome is unknown to the next leader, as it is if this host is gone.
         let _ = ResultFolder::at(folder).write(&CommandResult { label, argv, outcome });
     }
@@ -116,9 +116,9 @@ fn supervise(argv: &[String], timeout: u64, end_with_engine: bool, input: Option
         });
     }
     // The deadline is in boot time, so it also passes while the host is suspended.
-    let deadline = Clock::Host.boot() + Duration::from_secs(timeout);
+    let deadline = Clock::host().boot() + Duration::from_secs(timeout);
     let end = loop {
-        let left = deadline.saturating_sub(Clock::Host.boot());
+        let left = deadline.saturating_sub(Clock::host().boot());
         match inbox.recv_timeout(left.min(Duration::from_secs(1))) {
             Ok(Event::Ended(status)) => break ended(status),
             Ok(Event::EngineGone) => {

@@ -22,9 +22,9 @@ use crate::{
         time::whole_seconds,
     },
     store::{
-        commit::Span,
+        limits::{MAX_REQUEST_BYTES, check_size},
+        transaction::Span,
         keys::{Keys, prefix_end},
-        operator::check_size,
     },
 };
 
@@ -171,11 +171,12 @@ impl Pass<'_> {
         if let Some((_, why)) = self.snap.registry_refused.as_ref().filter(|(d, _)| *d == proposed.digest) {
             return ApplyState::Error(why.clone());
         }
-        if let Err(e) = check_size("cluster", &proposed.json) {
+        if let Err(size) = check_size("cluster", &proposed.json) {
             let nodes = proposed.plan.nodes.len();
             return ApplyState::Error(format!(
-                "the definition of {nodes} nodes cannot be stored: {e}; use fewer machines (`constraints set maximum-workers`, \
-                 `sabakan set-variables`)"
+                "the definition of {nodes} nodes needs {} bytes, and one request to etcd may have {MAX_REQUEST_BYTES}: use fewer \
+                 machines (`constraints set maximum-workers`, `sabakan set-variables`), or raise etcd's --max-request-bytes",
+                size.bytes
             ));
         }
         self.check_change(proposed)

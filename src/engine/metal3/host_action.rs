@@ -14,8 +14,9 @@ use crate::{
     fence::Permit,
     kubernetes::WriteError,
     model::host::{HostRow, Mode, Times},
-    power::{controller::Step, redfish::Power},
+    power::controller::Step,
 };
+use crate::model::power_state::PowerState;
 
 impl HostReconciler {
     /// Sends a power-off (with its mode) or power-on to the BMC. Right before that it reads the host again with a
@@ -23,7 +24,7 @@ impl HostReconciler {
     pub(super) async fn ask(
         &mut self,
         host: &HostRow,
-        power: &Power,
+        power: &PowerState,
         step: &Step,
         mode: Option<Mode>,
     ) -> Result<(), Trouble> {

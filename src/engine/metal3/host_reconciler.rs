@@ -14,9 +14,10 @@ use crate::{
     power::{
         Found,
         controller::{Limits, Sent, Step, Why, decide},
-        redfish::{BmcError, Login, Power, System},
+        redfish::{BmcError, Login, System},
     },
 };
+use crate::model::power_state::PowerState;
 
 /// Time between two reads of a host without a request.
 const IDLE: Duration = Duration::from_mins(1);
@@ -48,7 +49,7 @@ pub(super) struct HostReconciler {
     pub(super) bmc: Option<(String, Found)>,
     pub(super) system: Option<System>,
     /// The BMC's last answer. A change counts when it was reported twice (MET-48).
-    last: Option<Power>,
+    last: Option<PowerState>,
     pub(super) sent_orders: SentOrders,
     /// Time of the request for which this task ordered the machine to power off. It stays until the cycle is over,
     /// because the observed host may be an old version.
@@ -133,7 +134,7 @@ impl HostReconciler {
     /// off and not on again yet, according to the host's status or the BMC.
     pub(super) fn is_cycle_under_way(&self, host: &HostRow) -> bool {
         let ordered_off = self.ordered_off_for.is_some() && self.ordered_off_for == host.pending_reboot_since;
-        let off = host.powered_on == Some(false) || self.last == Some(Power::Off);
+        let off = host.powered_on == Some(false) || self.last == Some(PowerState::Off);
         host.pending() && is_present(host) && (ordered_off || off)
     }
 
@@ -161,7 +162,7 @@ impl HostReconciler {
     /// Runs one read and at most one action; returns how long to wait then, unless the host changes.
     async fn reconcile(&mut self, host: &HostRow) -> Result<Duration, Trouble> {
         // Steps that need no answer of the BMC come first: a new request is written to the status at once.
-        let mut power = Power::Unknown;
+        let mut power = PowerState::Unknown;
         let mut step = self.decide(host, &power);
         if step == Step::Wait(Why::UnknownPower) {
             power = self.query_power(host).await?;
@@ -210,7 +211,7 @@ impl HostReconciler {
         Ok(if asks { self.poll() } else { WRITE_EFFECT_WAIT })
     }
 
-    pub(super) fn decide(&self, host: &HostRow, power: &Power) -> Step {
+    pub(super) fn decide(&self, host: &HostRow, power: &PowerState) -> Step {
         let now = self.shared.actor.steady.now();
         let ago = |at: Option<Duration>| at.map(|at| now.boot.saturating_sub(at));
         let sent =
@@ -250,12 +251,12 @@ impl HostReconciler {
     }
 
     /// Queries the BMC. An answer that differs from the host's status counts when it was given twice in a row (MET-48).
-    async fn query_power(&mut self, host: &HostRow) -> Result<Power, Trouble> {
+    async fn query_power(&mut self, host: &HostRow) -> Result<PowerState, Trouble> {
         let quiet = host.asked.is_empty() && !host.pending() && host.powered_on == Some(host.online);
         let shared = Arc::clone(&self.shared);
         let _turn = if quiet { shared.asked_at_once.acquire().await.ok() } else { None };
         self.reach(host).await?;
-        let Some((_, found)) = &self.bmc else { return Ok(Power::Unknown) };
+        let Some((_, found)) = &self.bmc else { return Ok(PowerState::Unknown) };
         let seen = match &self.system {
             Some(known) => found.bmc.again(known).await,
             None => found.bmc.system().await,
@@ -271,10 +272,10 @@ impl HostReconciler {
         };
         let power = system.power.clone();
         self.system = Some(system);
-        let known = matches!((&power, host.powered_on), (Power::On, Some(true)) | (Power::Off, Some(false)));
+        let known = matches!((&power, host.powered_on), (PowerState::On, Some(true)) | (PowerState::Off, Some(false)));
         let counts = known || self.last.as_ref() == Some(&power);
         self.last = Some(power.clone());
-        Ok(if counts { power } else { Power::Unknown })
+        Ok(if counts { power } else { PowerState::Unknown })
     }
 
     /// Finds the host's BMC, if it is unknown or the host names another one.

@@ -8,6 +8,7 @@
 mod host_action;
 mod host_reconciler;
 mod shutdown;
+pub mod state;
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +16,7 @@ use std::{
     time::Duration,
 };
 
-use imbl::OrdMap;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{OnceCell, Semaphore, watch},
     task::JoinHandle,
@@ -32,6 +31,7 @@ use crate::{
     model::{host::HostRow, kube::HOSTS_SOURCE},
     power::{BmcClients, controller},
 };
+use self::state::{HostSeen, Metal3};
 
 /// Time between two searches for the upstream operator.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(20);
@@ -41,30 +41,6 @@ const SEARCH_RETRY: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_secs(5);
 /// Number of BMCs queried at once for hosts without a request (MET-54).
 const ASKED_AT_ONCE: usize = 64;
-
-/// State of this engine's controller role; empty if it does not run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Metal3 {
-    /// Whether the role runs now.
-    pub runs: bool,
-    /// Reason why it does not run although the policy enables it.
-    pub barred: Option<String>,
-    /// Whether the server drops the two timestamps, so that cketerm's annotation keeps them (MET-51).
-    pub drops_times: bool,
-    /// Hosts by `namespace/name`.
-    pub hosts: OrdMap<String, HostSeen>,
-}
-
-/// State of one host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostSeen {
-    /// Power state reported by the BMC; none = no answer yet.
-    pub power: Option<String>,
-    /// The current step, or the reason why nothing is done.
-    pub doing: String,
-    /// The last error, until a step succeeds.
-    pub error: Option<String>,
-}
 
 /// Published state of the controller role.
 pub(super) type Board = Arc<watch::Sender<Arc<Metal3>>>;

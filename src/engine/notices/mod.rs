@@ -15,33 +15,20 @@ mod fold;
 #[cfg(test)]
 mod fuzz;
 mod scene;
+pub mod state;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::{sync::watch, task::JoinHandle};
 
 pub use self::delivery::{Delivery, DeliveryResult};
 use self::{scene::Scene, worker::NotificationWorker};
 use super::{act::Actor, counters::Counters, snapshot::Seen};
-use crate::{model::notice::Trouble, notices::Receiver};
-
-/// The leader's state of its receivers, by name; empty if this engine does not lead.
-pub type Receivers = BTreeMap<String, ReceiverSeen>;
-
-/// State of one receiver.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverSeen {
-    /// Number of notices that are not known to be received.
-    pub pending: u64,
-    /// Reason why it receives nothing.
-    pub trouble: Option<Trouble>,
-}
+use self::state::{ReceiverSeen, Receivers};
+use crate::notices::Receiver;
 
 /// Published state of the receivers.
 pub(super) type Board = Arc<watch::Sender<Arc<Receivers>>>;

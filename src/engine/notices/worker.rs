@@ -20,7 +20,7 @@ use crate::{
     },
     notices::Receiver,
     store::{
-        commit::{Change, CommitError, Put},
+        commit::CommitError, transaction::{Change, Put},
         keys::Folder,
     },
 };

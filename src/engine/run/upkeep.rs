@@ -13,7 +13,7 @@ use crate::{
     },
     fence::Fence,
     model::{cketerm_records::EngineRegistration, entry::Stored, time::after},
-    store::{Store, commit::Change, folders::AuditRetention, keys::Folder},
+    store::{Store, transaction::Change, folders::AuditRetention, keys::Folder},
 };
 
 /// Seconds between two searches for history and audit records to prune.

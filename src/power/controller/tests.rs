@@ -41,13 +41,13 @@ fn seen_off(asked: &[(&str, &str)]) -> HostRow {
     HostRow { powered_on: Some(false), ..pending(asked) }
 }
 
-fn step(host: &HostRow, power: &Power) -> Step {
+fn step(host: &HostRow, power: &PowerState) -> Step {
     decide(host, power, &Sent::default(), &LIMITS, at(5))
 }
 
 #[test]
 fn each_rule_of_the_reboot_proposal_is_implemented() {
-    let (on, off) = (Power::On, Power::Off);
+    let (on, off) = (PowerState::On, PowerState::Off);
     let held = |keys: &[&str]| Step::Wait(Why::Held(keys.iter().map(|k| (*k).to_owned()).collect()));
     for (sentence, host, power, expected) in [
         (
@@ -112,8 +112,8 @@ fn each_rule_of_the_reboot_proposal_is_implemented() {
             Step::Off(Mode::Soft),
         ),
         ("… and on again", HostRow { powered_on: Some(false), ..host(&[]) }, &off, Step::On),
-        ("the BMC's power state is unknown", pending(&[("", HARD)]), &Power::Unknown, Step::Wait(Why::UnknownPower)),
-        ("the request is still recorded", host(&[("", "")]), &Power::Unknown, Step::Pending(at(5))),
+        ("the BMC's power state is unknown", pending(&[("", HARD)]), &PowerState::Unknown, Step::Wait(Why::UnknownPower)),
+        ("the request is still recorded", host(&[("", "")]), &PowerState::Unknown, Step::Pending(at(5))),
         (
             "the power button is pressed while a key remains: the state is recorded first",
             seen_off(&[("k", HARD)]),
@@ -138,23 +138,23 @@ fn only_provisioned_unpaused_hosts_are_acted_on() {
         HostRow { provisioning: String::new(), ..asked() },
         HostRow { provisioning: String::new(), externally_provisioned: true, paused: true, ..asked() },
     ] {
-        let step = step(&host, &Power::On);
+        let step = step(&host, &PowerState::On);
         assert!(matches!(step, Step::Wait(Why::Hindered(_))), "{host:?}: {step:?}");
     }
     let external = HostRow { provisioning: "externally provisioned".to_owned(), ..asked() };
-    assert_eq!(step(&external, &Power::On), Step::Off(Mode::Hard));
+    assert_eq!(step(&external, &PowerState::On), Step::Off(Mode::Hard));
     let unregistered = HostRow { provisioning: String::new(), externally_provisioned: true, ..asked() };
-    assert_eq!(step(&unregistered, &Power::On), Step::Register);
+    assert_eq!(step(&unregistered, &PowerState::On), Step::Register);
     // A past error does not prevent a further try.
     let error = HostRow { error_type: "power management error".to_owned(), ..asked() };
-    assert_eq!(step(&error, &Power::On), Step::Off(Mode::Hard));
+    assert_eq!(step(&error, &PowerState::On), Step::Off(Mode::Hard));
 }
 
 #[test]
 fn a_failed_soft_power_off_becomes_hard_and_no_request_repeats_before_its_timeout() {
     let seconds = |n| Some(Duration::from_secs(n));
     let soft = pending(&[("", "")]);
-    let late = |sent: Sent, now| decide(&soft, &Power::On, &sent, &LIMITS, at(now));
+    let late = |sent: Sent, now| decide(&soft, &PowerState::On, &sent, &LIMITS, at(now));
     let asked = |what| Step::Wait(Why::Requested(what));
     for (what, sent, now, expected) in [
         ("soft, still pending", Sent { soft: seconds(59), ..Sent::default() }, 59, asked("a soft power-off")),
@@ -169,24 +169,24 @@ fn a_failed_soft_power_off_becomes_hard_and_no_request_repeats_before_its_timeou
     // A hard key that arrives while a soft request is pending takes effect at once.
     let hard = pending(&[("", ""), ("k", HARD)]);
     let sent = Sent { soft: seconds(1), ..Sent::default() };
-    assert_eq!(decide(&hard, &Power::On, &sent, &LIMITS, at(5)), Step::Off(Mode::Hard));
-    let on = |ago| decide(&seen_off(&[]), &Power::Off, &Sent { on: seconds(ago), ..Sent::default() }, &LIMITS, at(5));
+    assert_eq!(decide(&hard, &PowerState::On, &sent, &LIMITS, at(5)), Step::Off(Mode::Hard));
+    let on = |ago| decide(&seen_off(&[]), &PowerState::Off, &Sent { on: seconds(ago), ..Sent::default() }, &LIMITS, at(5));
     assert_eq!((on(29), on(30)), (asked("On"), Step::On));
 }
 
 #[test]
 fn times_are_whole_seconds_and_later_than_a_recorded_time_in_the_future() {
     let same = HostRow { last_powered_on: Some(at(5)), ..host(&[("", "")]) };
-    assert_eq!(step(&same, &Power::On), Step::Pending(at(6)), "a request of the same second still counts as later");
+    assert_eq!(step(&same, &PowerState::On), Step::Pending(at(6)), "a request of the same second still counts as later");
     let ahead = HostRow { last_powered_on: Some(at(400)), ..host(&[("", "")]) };
-    assert_eq!(step(&ahead, &Power::On), Step::Pending(at(401)));
+    assert_eq!(step(&ahead, &PowerState::On), Step::Pending(at(401)));
     let ahead = HostRow { pending_reboot_since: Some(at(400)), ..seen_off(&[]) };
-    assert_eq!(step(&ahead, &Power::On), Step::SeenOn(Some(at(401))), "lastPoweredOn is at least a second later");
+    assert_eq!(step(&ahead, &PowerState::On), Step::SeenOn(Some(at(401))), "lastPoweredOn is at least a second later");
     let future = HostRow { pending_reboot_since: Some(at(400)), ..pending(&[("", "")]) };
-    assert_eq!(step(&future, &Power::On), Step::Off(Mode::Soft), "a request from the future is not escalated to hard");
+    assert_eq!(step(&future, &PowerState::On), Step::Off(Mode::Soft), "a request from the future is not escalated to hard");
     // A client's time is never read.
     let client = host(&[("k", r#"{"since":"1999-01-01T00:00:00Z"}"#)]);
-    assert_eq!(step(&client, &Power::On), Step::Pending(at(5)));
+    assert_eq!(step(&client, &PowerState::On), Step::Pending(at(5)));
 }
 
 #[test]
@@ -220,7 +220,7 @@ impl Simulation {
         self.now += 1;
         let ago = |what| self.sent.get(what).map(|at| Duration::from_secs((self.now - at).unsigned_abs()));
         let sent = Sent { soft: ago("soft"), hard: ago("hard"), on: ago("on") };
-        let power = if self.on { Power::On } else { Power::Off };
+        let power = if self.on { PowerState::On } else { PowerState::Off };
         let step = decide(&self.host, &power, &sent, &LIMITS, at(self.now));
         match &step {
             Step::Pending(time) => {

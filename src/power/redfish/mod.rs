@@ -10,4 +10,4 @@ mod tests;
 pub use address::{Address, Host};
 pub use client::{Bmc, BmcError, Login, SignIn};
 pub use switch::{Off, Timeouts};
-pub use system::{Power, System};
+pub use system::System;

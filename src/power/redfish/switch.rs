@@ -7,9 +7,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     client::{Bmc, BmcError},
-    system::{Power, System},
+    system::System,
 };
 use crate::model::host::Mode;
+use crate::model::power_state::PowerState;
 
 /// Deadlines and the polling interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Bmc {
     /// Turns the machine off and waits until it is. `report` gets a line for the operator at each step.
     pub async fn off(&self, mode: Mode, timeouts: &Timeouts, report: &(dyn Fn(&str) + Sync)) -> Result<Off, BmcError> {
         let system = self.system().await?;
-        if system.power == Power::Off && self.is_stable(&system, &Power::Off, timeouts).await? {
+        if system.power == PowerState::Off && self.is_stable(&system, &PowerState::Off, timeouts).await? {
             return Ok(Off::Already);
         }
         if mode == Mode::Soft {
@@ -57,7 +58,7 @@ impl Bmc {
                 Some(kind) => match self.send_reset(&system, kind).await {
                     Ok(()) => {
                         report(&format!("{kind} sent; waiting up to {} s", timeouts.soft.as_secs()));
-                        match self.wait(&system, &Power::Off, timeouts.soft, timeouts.poll).await {
+                        match self.wait(&system, &PowerState::Off, timeouts.soft, timeouts.poll).await {
                             Ok(()) => return Ok(Off::Graceful),
                             Err(state) => report(&format!("the machine is {state} after {kind}; forcing it off")),
                         }
@@ -80,13 +81,13 @@ impl Bmc {
                     report(&e.to_string());
                     last = Some(e);
                     // It may be about to shut down by itself, or be off already.
-                    if self.wait(&system, &Power::Off, timeouts.poll * 3, timeouts.poll).await.is_ok() {
+                    if self.wait(&system, &PowerState::Off, timeouts.poll * 3, timeouts.poll).await.is_ok() {
                         return Ok(Off::Hard);
                     }
                     continue;
                 }
             }
-            match self.wait(&system, &Power::Off, timeouts.off, timeouts.poll).await {
+            match self.wait(&system, &PowerState::Off, timeouts.off, timeouts.poll).await {
                 Ok(()) => return Ok(Off::Hard),
                 Err(state) => last = Some(self.late_error(kind, "off", timeouts.off, state)),
             }
@@ -97,7 +98,7 @@ impl Bmc {
     /// Turns the machine on and waits until it is. Returns `false` if it was on already.
     pub async fn on(&self, timeouts: &Timeouts, report: &(dyn Fn(&str) + Sync)) -> Result<bool, BmcError> {
         let system = self.system().await?;
-        if system.power == Power::On && self.is_stable(&system, &Power::On, timeouts).await? {
+        if system.power == PowerState::On && self.is_stable(&system, &PowerState::On, timeouts).await? {
             return Ok(false);
         }
         let Some(kind) = system.first_offered(&["On", "ForceOn"]) else {
@@ -119,7 +120,7 @@ impl Bmc {
                 }
             };
             let timeout = if accepted { timeouts.on } else { timeouts.on / 4 };
-            match self.wait(&system, &Power::On, timeout, timeouts.poll).await {
+            match self.wait(&system, &PowerState::On, timeout, timeouts.poll).await {
                 Ok(()) => return Ok(true),
                 Err(state) if accepted => last = Some(self.late_error(kind, "on", timeouts.on, state)),
                 Err(_) => {}
@@ -173,14 +174,14 @@ impl Bmc {
     }
 
     /// Reports whether a second read returns the same state.
-    async fn is_stable(&self, system: &System, wanted: &Power, timeouts: &Timeouts) -> Result<bool, BmcError> {
+    async fn is_stable(&self, system: &System, wanted: &PowerState, timeouts: &Timeouts) -> Result<bool, BmcError> {
         sleep(timeouts.poll).await;
         Ok(self.again(system).await?.power == *wanted)
     }
 
     /// Waits until two reads in a row return the wanted state. A read without an answer does not count. The error is
     /// the last observed state.
-    async fn wait(&self, system: &System, wanted: &Power, timeout: Duration, poll: Duration) -> Result<(), String> {
+    async fn wait(&self, system: &System, wanted: &PowerState, timeout: Duration, poll: Duration) -> Result<(), String> {
         let until = Instant::now() + timeout;
         let mut seen = 0;
         loop {

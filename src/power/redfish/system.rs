@@ -1,49 +1,15 @@
 //! The computer system behind a BMC: discovery, power state, `ComputerSystem.Reset`.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::client::{Bmc, BmcError, link, shorten};
+use super::client::{Bmc, BmcError, link};
+use crate::model::power_state::PowerState;
 
 /// Usual path of the systems. The service root has the actual one.
 const SYSTEMS: &str = "/redfish/v1/Systems";
-
-/// Redfish's `PowerState`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Power {
-    /// On.
-    On,
-    /// Off.
-    Off,
-    /// In transition, `PoweringOn` or `PoweringOff`, or an unknown value such as `Paused`.
-    Other(String),
-    /// The BMC reports no power state.
-    Unknown,
-}
-
-impl Power {
-    fn read(value: &Value) -> Self {
-        match value.as_str() {
-            Some("On") => Self::On,
-            Some("Off") => Self::Off,
-            Some(other) => Self::Other(shorten(other)),
-            None => Self::Unknown,
-        }
-    }
-}
-
-impl fmt::Display for Power {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::On => "on",
-            Self::Off => "off",
-            Self::Other(word) => word,
-            Self::Unknown => "in an unknown state",
-        })
-    }
-}
 
 /// Facts about a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +19,7 @@ pub struct System {
     /// Its name. Empty: none.
     pub name: String,
     /// `PowerState`.
-    pub power: Power,
+    pub power: PowerState,
     /// Time since `LastResetTime`, by the BMC's clock alone, so its absolute error does not matter. Few BMCs report it.
     pub reset_age: Option<Duration>,
     /// Path to which a reset is posted. `None`: it cannot be reset.
@@ -70,7 +36,7 @@ impl System {
 
     /// Creates a system in this state.
     #[cfg(test)]
-    pub fn seen(power: Power, reset_age: Option<Duration>) -> Self {
+    pub fn seen(power: PowerState, reset_age: Option<Duration>) -> Self {
         Self { path: String::new(), name: String::new(), power, reset_age, target: None, offered: None }
     }
 
@@ -118,9 +84,9 @@ impl Bmc {
         }
     }
 
-    fn power_of(&self, path: &str, value: &Value) -> Result<Power, BmcError> {
+    fn power_of(&self, path: &str, value: &Value) -> Result<PowerState, BmcError> {
         if value.is_object() {
-            return Ok(Power::read(&value["PowerState"]));
+            return Ok(PowerState::read(value["PowerState"].as_str()));
         }
         Err(self.not_redfish(&format!("GET {path}"), "a system that is not an object"))
     }

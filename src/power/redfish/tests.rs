@@ -10,11 +10,12 @@ use http::{Request, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Address, Bmc, BmcError, Login, Off, Power, SignIn, Timeouts};
+use super::{Address, Bmc, BmcError, Login, Off, SignIn, Timeouts};
 use crate::{
     model::host::Mode,
     net::{Http, NoAnswer},
 };
+use crate::model::power_state::PowerState;
 
 /// State of the fake, and a log of the requests to it.
 struct Fake {
@@ -232,7 +233,7 @@ async fn a_single_system_is_found_and_several_are_an_error_that_names_them() {
 #[tokio::test(start_paused = true)]
 async fn redirects_are_followed_on_the_same_server_only() {
     let (_, named) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/name");
-    assert_eq!(named.system().await.unwrap().power, Power::On);
+    assert_eq!(named.system().await.unwrap().power, PowerState::On);
     let (fake, away) = bmc_at(Fake::default(), "redfish://bmc.example/redfish/v1/Systems/away");
     assert!(matches!(away.system().await, Err(BmcError::Elsewhere { .. })));
     assert_eq!(fake.lock().unwrap().seen.last().unwrap(), "GET /redfish/v1/Systems/away");

@@ -318,7 +318,7 @@ mod tests {
     };
 
     fn objects() -> Objects {
-        Objects::new(Clock::Host)
+        Objects::new(Clock::host())
     }
 
     #[test]

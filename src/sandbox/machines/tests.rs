@@ -8,7 +8,7 @@ use super::*;
 use crate::model::attempt::Ended;
 
 fn clock() -> Clock {
-    Clock::tokio("2026-11-21T00:00:00Z".parse().unwrap())
+    crate::tokio_clock::starting_at("2026-11-21T00:00:00Z".parse().unwrap())
 }
 
 fn machines(behaviour: &Behaviour) -> Machines {

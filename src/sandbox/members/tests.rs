@@ -13,7 +13,7 @@ fn members() -> Members {
         control_plane: i < 4,
         ..Machine::default()
     };
-    let clock = Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap());
+    let clock = crate::tokio_clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let machines = Machines::new((1..=4).map(machine).collect(), Durations::default(), clock.clone(), 1);
     Members::new(machines, clock)
 }

@@ -36,7 +36,7 @@ fn cases() -> Vec<Case> {
 /// Returns the machines as the recorded commands left them.
 fn recorded() -> Sabakan {
     let now: Timestamp = "2026-11-21T02:48:53.4Z".parse().unwrap();
-    let sabakan = Sabakan::new(Vec::new(), Clock::tokio(now));
+    let sabakan = Sabakan::new(Vec::new(), crate::tokio_clock::starting_at(now));
     let all = cases().into_iter().find(|c| c.name == "explicit null" || c.name == "empty lists").unwrap();
     let answer: Value = serde_json::from_str(&all.response).unwrap();
     for machine in answer["data"]["searchMachines"].as_array().unwrap() {

@@ -22,7 +22,7 @@ struct TestCluster {
 }
 
 fn cluster(population: &Population) -> TestCluster {
-    let clock = Clock::tokio("2026-11-21T00:00:00Z".parse().unwrap());
+    let clock = crate::tokio_clock::starting_at("2026-11-21T00:00:00Z".parse().unwrap());
     let machines = Machines::new(population.machines(), Durations::demo(), clock.clone(), 1);
     let objects = Objects::new(clock);
     population.create_objects(&objects, &machines).unwrap();

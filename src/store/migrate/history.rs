@@ -8,7 +8,7 @@ use crate::{
     fence::Permit,
     model::cketerm_records::EndKind,
     store::{
-        commit::{Change, Put},
+        transaction::{Change, Put},
         connect::Store,
         keys::prefix_end,
     },

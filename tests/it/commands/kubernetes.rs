@@ -85,9 +85,9 @@ async fn a_request_records_the_nodes_uid_and_another_cluster_is_refused() {
     add_node(&world, "worker13", "10.0.0.13", &json!({}));
     let uid = world.ok("GET", "/api/v1/nodes/worker13", None)["metadata"]["uid"].clone();
     let etcd = EtcdSettings { endpoints: vec![world.etcd.clone()], ..EtcdSettings::default() };
-    let store = Store::connect(&etcd, Clock::Host).await.unwrap();
+    let store = Store::connect(&etcd, Clock::host()).await.unwrap();
     let settings = KubeSettings { kubeconfig: Some(world.kubeconfig.clone()), ..KubeSettings::default() };
-    let kube = Kube::connect(&settings, Clock::Host).await.unwrap();
+    let kube = Kube::connect(&settings, Clock::host()).await.unwrap();
     let operator = Operator::new(store, Some(kube));
 
     // worker13 is the name of 10.0.0.13 in the definition; 10.0.0.12 has no Node

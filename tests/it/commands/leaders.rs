@@ -246,7 +246,7 @@ async fn i52_an_order_is_written_only_if_the_leader_has_not_changed_since_the_ch
     rig.define();
     reset_state(&rig).await;
     let settings = EtcdSettings { endpoints: vec![rig.url.clone()], ..EtcdSettings::default() };
-    let store = Store::connect(&settings, Clock::Host).await.unwrap();
+    let store = Store::connect(&settings, Clock::host()).await.unwrap();
     let who = Operator::new(store.clone(), None).who;
     let id = EntryId::reboot(0);
     let hold = async |under: &LeaderGuard| store.put_order(id, Verb::Hold, None, &who, None, Some(under)).await;

@@ -14,7 +14,7 @@ use crate::world::{Options as Servers, World};
 
 /// Passes of an engine that works through a scenario, each with its decisions.
 async fn passes(name: &str, minutes: u64) -> Vec<Arc<Seen>> {
-    let clock = Clock::tokio("2026-11-21T10:00:00Z".parse().unwrap());
+    let clock = cketerm::tokio_clock::starting_at("2026-11-21T10:00:00Z".parse().unwrap());
     let stage = Stage::set(Scenario::named(name).unwrap(), Options::default(), clock).await.unwrap();
     let engine = stage.backends("boot-0").start("daemon", true, None);
     let mut seen = engine.seen();

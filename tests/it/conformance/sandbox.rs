@@ -48,7 +48,7 @@ pub fn serve_with(workers: &[Worker]) -> Served {
     let machines: Vec<Machine> = workers.iter().map(machine).collect();
     let (end, ended) = oneshot::channel::<()>();
     let (sender, receiver) = std::sync::mpsc::channel();
-    let objects = Objects::new(Clock::Host);
+    let objects = Objects::new(Clock::host());
     // the token of the kubeconfig below
     let tokens = [("admin".to_owned(), "admin".to_owned())].into();
     let api = Api::new(objects.clone(), ApiOptions { tokens, ..ApiOptions::default() });
@@ -56,10 +56,10 @@ pub fn serve_with(workers: &[Worker]) -> Served {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let _controllers = (!machines.is_empty()).then(|| {
-                let machines = Machines::new(machines, short_durations(), Clock::Host, 1);
+                let machines = Machines::new(machines, short_durations(), Clock::host(), 1);
                 Controllers::start(api.objects().clone(), machines, short_durations(), 1)
             });
-            let etcd = serve_etcd(&Etcd::new(Clock::Host)).await;
+            let etcd = serve_etcd(&Etcd::new(Clock::host())).await;
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
             tokio::spawn(axum::serve(listener, api.router()).into_future());

@@ -44,7 +44,7 @@ async fn drain_with_behaviours(protected: bool, behaviour: Behaviour, other: Opt
         "name: test\nabout: A test.\npopulation: {{nodes: 8, pods_per_node: 3, workloads: []}}\n\
          reboot: {{evict_retries: 0, eviction_timeout_seconds: 120, protected_namespaces: {namespaces}}}\n"
     );
-    let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+    let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
     let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
     let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap();
     let of = |name: &str, labels, behaviour| Interceptor {

@@ -40,7 +40,7 @@ struct Engine {
 impl Site {
     async fn new() -> Self {
         let text = "name: test\nabout: A test.\npopulation: {nodes: 6, pods_per_node: 0, workloads: []}\n";
-        let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let options = scenario::Options::default();
         let stage = Arc::new(Stage::set(Scenario::parse(text).unwrap(), options, clock).await.unwrap());
         let store = stage.operator("ann").store;

@@ -30,7 +30,7 @@ impl Site {
     /// Three API servers, four workers, and an engine that leads, with a TTL of 60 s.
     async fn new() -> Self {
         let text = "name: test\nabout: A test.\npopulation: {nodes: 7, pods_per_node: 1, workloads: []}\n";
-        let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(text).unwrap(), Options::default(), clock.clone()).await.unwrap();
         let links = Links::new("engine-host", &Gate::default(), 1);
         let mut backends = backends(&stage.sandbox, "engine-host", clock, &links);

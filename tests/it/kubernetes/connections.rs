@@ -30,7 +30,7 @@ pub(crate) async fn unreachable_server() -> Kube {
 }
 
 async fn connection_error(settings: KubeSettings) -> String {
-    Kube::connect(&settings, Clock::Host).await.unwrap_err().to_string()
+    Kube::connect(&settings, Clock::host()).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn a_broken_kubeconfig_is_named_without_showing_its_secrets() {
 
 #[tokio::test]
 async fn an_unusable_kubeconfig_is_named_with_the_error() {
-    assert_eq!(Kube::connect(&KubeSettings::default(), Clock::Host).await.unwrap_err(), KubeError::NotConfigured);
+    assert_eq!(Kube::connect(&KubeSettings::default(), Clock::host()).await.unwrap_err(), KubeError::NotConfigured);
     let with = |kubeconfig: &str, context: Option<&str>| KubeSettings {
         kubeconfig: Some(kubeconfig.into()),
         context: context.map(str::to_owned),
@@ -113,7 +113,7 @@ async fn a_cluster_is_identified_by_uid_and_its_clock_by_the_date_header() {
         seen.push(kube.cluster_uid().await.unwrap());
         assert!(kube.clock_ahead().await.unwrap().abs() < 1.0);
         let wrong = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_secs(3600)).unwrap();
-        let hour_ago = Clock::tokio(wrong);
+        let hour_ago = cketerm::tokio_clock::starting_at(wrong);
         let settings = KubeSettings { kubeconfig: Some(server.kubeconfig()), ..KubeSettings::default() };
         let ahead = Kube::connect(&settings, hour_ago).await.unwrap().clock_ahead().await.unwrap();
         assert!((ahead - 3600.0).abs() < 1.0, "{ahead}");

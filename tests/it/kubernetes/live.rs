@@ -142,7 +142,7 @@ async fn an_idle_healthy_server_never_looks_stale() {
         let live = follow(server, Streaming::Auto).await;
         for _ in 0..24 {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            let now = Clock::Host.boot().as_secs_f64();
+            let now = Clock::host().boot().as_secs_f64();
             for (name, source) in &live.borrow().sources {
                 assert!(now - source.last_seen < 10.0, "the last data of {name} is {} s old", now - source.last_seen);
                 assert_eq!(source.error, None);

@@ -52,7 +52,7 @@ async fn credentials_are_sent_only_where_the_certificate_verifies() {
         let file = server.dir.join("kubeconfig-stranger");
         std::fs::write(&file, text.replace(&token, "nobody")).unwrap();
         let settings = KubeSettings { kubeconfig: Some(file), ..KubeSettings::default() };
-        let stranger = Kube::connect(&settings, Clock::Host).await.unwrap();
+        let stranger = Kube::connect(&settings, Clock::host()).await.unwrap();
         assert_eq!(stranger.probe_at(&url, TIMEOUT).await, Some(ProbeResult::Answered(401)));
     }
 }

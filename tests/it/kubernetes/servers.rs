@@ -92,7 +92,7 @@ impl Server {
 
 pub(crate) async fn connect(kubeconfig: &Path) -> Kube {
     let settings = KubeSettings { kubeconfig: Some(kubeconfig.to_owned()), ..KubeSettings::default() };
-    Kube::connect(&settings, Clock::Host).await.unwrap()
+    Kube::connect(&settings, Clock::host()).await.unwrap()
 }
 
 pub(crate) fn permit() -> Permit {

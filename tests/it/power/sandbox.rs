@@ -39,7 +39,7 @@ impl Site {
             "name: test\nabout: A test.\npopulation: {{nodes: 7, pods_per_node: 0, workloads: [], metal3: {{operator: \
              {operator}}}}}\npolicy: {{metal3_controller: {policy}}}\n"
         );
-        let clock = Clock::tokio("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock.clone()).await.unwrap();
         let links = Links::new("engine-host", &Gate::default(), 1);
         let engine = backends(&stage.sandbox, "engine-host", clock, &links).start(mode, true, None);

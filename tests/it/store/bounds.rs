@@ -13,7 +13,7 @@ use cketerm::{
     },
     store::{
         Store,
-        commit::{Change, CommitError, Put, Ranged},
+        commit::CommitError, transaction::{Change, Put, Ranged},
         election::Candidacy,
         folders::{AuditRetention, FolderCursor},
         keys::SwitchName,

@@ -15,7 +15,7 @@ use super::{
 };
 
 async fn connect(settings: &EtcdSettings) -> Result<Store, StoreError> {
-    Store::connect(settings, Clock::Host).await
+    Store::connect(settings, Clock::host()).await
 }
 
 pub fn openssl(dir: &Path, args: &str) {

@@ -188,7 +188,7 @@ impl Etcd {
     }
 
     pub async fn store(&self) -> Store {
-        Store::connect(&self.settings(), Clock::Host).await.unwrap()
+        Store::connect(&self.settings(), Clock::host()).await.unwrap()
     }
 }
 
@@ -252,7 +252,7 @@ impl Proxy {
 
     pub async fn store(&self) -> Store {
         let settings = EtcdSettings { endpoints: vec![self.url.clone()], ..EtcdSettings::default() };
-        Store::connect(&settings, Clock::Host).await.unwrap()
+        Store::connect(&settings, Clock::host()).await.unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ use cketerm::{
     heartbeat::Heartbeat,
     store::{
         Store, StoreError,
-        commit::{Change, CommitError, Put},
+        commit::CommitError, transaction::{Change, Put},
         election::Candidacy,
     },
 };

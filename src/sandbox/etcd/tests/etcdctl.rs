@@ -17,7 +17,7 @@ fn stdout_of(output: &Output) -> String {
 
 #[tokio::test]
 async fn etcdctl_works_with_the_sandbox_etcd() {
-    let etcd = Etcd::new(Clock::Host);
+    let etcd = Etcd::new(Clock::host());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     // Without `http://`: etcdctl 3.4 puts it into HTTP/2's authority when it requests the status, and h2 refuses that.
     let endpoint = listener.local_addr().unwrap().to_string();

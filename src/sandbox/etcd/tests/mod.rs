@@ -15,7 +15,7 @@ use super::*;
 
 /// Returns an empty etcd and a client of it.
 fn etcd() -> (Etcd, Client) {
-    let etcd = Etcd::new(Clock::tokio(jiff::Timestamp::UNIX_EPOCH));
+    let etcd = Etcd::new(crate::tokio_clock::starting_at(jiff::Timestamp::UNIX_EPOCH));
     let client = etcd.client();
     (etcd, client)
 }

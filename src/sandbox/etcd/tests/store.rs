@@ -10,7 +10,7 @@ use crate::{
 use super::*;
 
 fn clock() -> Clock {
-    Clock::tokio(jiff::Timestamp::UNIX_EPOCH)
+    crate::tokio_clock::starting_at(jiff::Timestamp::UNIX_EPOCH)
 }
 
 async fn campaign(store: &Store, host: &str) -> Candidacy {

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn pages_of_a_list_share_one_revision_despite_changes_between_them() {
-        let objects = Objects::new(Clock::Host);
+        let objects = Objects::new(Clock::host());
         let make = |ns: &str, name: &str| {
             objects.create(&PODS, ns, json!({"metadata": {"name": name}})).unwrap();
         };

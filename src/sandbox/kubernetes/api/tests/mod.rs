@@ -21,7 +21,7 @@ fn api() -> Api {
 }
 
 fn api_with(options: ApiOptions) -> Api {
-    Api::new(Objects::new(Clock::tokio("2026-01-01T00:00:00Z".parse().unwrap())), options)
+    Api::new(Objects::new(crate::tokio_clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap())), options)
 }
 
 /// Returns a whole response.

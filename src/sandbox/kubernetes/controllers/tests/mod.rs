@@ -36,7 +36,7 @@ impl TestCluster {
     }
 
     fn with(workers: u32, durations: Durations, behaviour: &Behaviour) -> Self {
-        let clock = Clock::tokio("2026-11-21T00:00:00Z".parse().unwrap());
+        let clock = crate::tokio_clock::starting_at("2026-11-21T00:00:00Z".parse().unwrap());
         let one = |n: u32| Machine {
             name: format!("m{n}"),
             address: format!("10.0.0.{n}"),
