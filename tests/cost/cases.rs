@@ -2,15 +2,13 @@
 
 use std::{hint::black_box, sync::Arc};
 
-use cketerm::{
-    console::event::Event,
-    engine::{decide::decide, snapshot::Seen},
-    model::{
-        kube::{KubeView, NodeRow},
-        reboot::{RebootEntry, RebootStatus},
-    },
-    store::{apply::Row, keys::Keys},
+use cketerm_console::event::Event;
+use cketerm_model::{
+    kube::{KubeView, NodeRow},
+    reboot::{RebootEntry, RebootStatus},
+    stored::{apply::Row, keys::Keys},
 };
+use cketerm_rules::{decide::decide, snapshot::Seen};
 use crossterm::event::KeyCode;
 
 use crate::scene::{self, Console, key, node};

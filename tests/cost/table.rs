@@ -90,6 +90,6 @@ pub fn write(cases: &[Case], allocations: &[Figures], instructions: &[Figures]) 
     }
     let (before, rest) = DOCUMENT.split_once(BEGIN).expect("docs/performance.md has both marks");
     let (_, after) = rest.split_once(END).expect("docs/performance.md has both marks");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/performance.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/performance.md");
     fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).expect("written");
 }

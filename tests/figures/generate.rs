@@ -7,10 +7,8 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use cketerm::{
-    model::{cluster::Cluster, constraints::Constraints, policy::Strategy},
-    sabakan::{Action, Input, Machine, Plan, State, Template, machine::Date, plan},
-};
+use cketerm_model::{cluster::Cluster, constraints::Constraints, policy::Strategy};
+use cketerm_sabakan::{Action, Input, Machine, Plan, State, Template, machine::Date, plan};
 use jiff::{SignedDuration, Timestamp};
 
 const TEMPLATE: &str = "\

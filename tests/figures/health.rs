@@ -15,18 +15,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cketerm::{
+use cketerm::scenario::{Options, Scenario, Stage};
+use cketerm_clients::store::live::Live;
+use cketerm_engine::command::{CommandLine, Commands, Spawner};
+use cketerm_model::{
+    attempt::Ended,
+    cketerm_records::{Request, Who},
     clock::Clock,
-    engine::command::{CommandLine, Commands, Spawner},
-    model::{
-        attempt::Ended,
-        cketerm_records::{Request, Who},
-        entry::EntryId,
-        reboot::RebootStatus,
-        repair::RepairEntry,
-    },
-    scenario::{Options, Scenario, Stage},
-    store::live::Live,
+    entry::EntryId,
+    reboot::RebootStatus,
+    repair::RepairEntry,
 };
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -100,7 +98,7 @@ async fn main() {
     let who = Who { user: "figure".to_owned(), ..Who::default() };
     let request = Request { who: who.clone(), at: Clock::host().wall(), reason: None, node_uid: None };
     // the queue is disabled: the entries stay unfinished, and their health is still checked
-    store.set_switch(cketerm::store::keys::SwitchName::Repairs, false, &who, None).await.unwrap();
+    store.set_switch(cketerm_model::stored::keys::SwitchName::Repairs, false, &who, None).await.unwrap();
     for index in 0..REPAIRS {
         store.add_repair(&RepairEntry::queued(index, &address(index), "t", "o", None), &request).await.unwrap();
     }
@@ -136,7 +134,7 @@ async fn main() {
         tokio::time::sleep(Duration::from_millis(37)).await;
         let added = Instant::now();
         let indexes = store.add_reboots(&[worker], &request, &BTreeMap::new()).await.unwrap();
-        let started = |view: &Arc<cketerm::store::view::StoreView>| {
+        let started = |view: &Arc<cketerm_model::stored::view::StoreView>| {
             let entry = view.reboots.entries.get(&indexes[0]).and_then(|s| s.get());
             entry.is_some_and(|e| e.status != RebootStatus::Queued)
         };

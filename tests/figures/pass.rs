@@ -7,7 +7,7 @@ mod scene;
 
 use std::time::Instant;
 
-use cketerm::engine::decide::decide;
+use cketerm_rules::decide::decide;
 
 const NODES: u64 = 5_000;
 const ENTRIES: u64 = 10_000;

@@ -11,25 +11,23 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    clock::Now,
-    console::{
-        app::{App, AppConfig, View},
-        backend::BufferedBackend,
-        event::Event,
-        update::update,
-        views,
-    },
-    engine::snapshot::{Engine, Leading, Seen, Snapshot},
-    model::{
-        cluster::{Cluster, Members, Node},
-        entry::{EntryId, Stored},
-        kube::{KubeView, NodeRow, SourceState},
-        reason::Reason,
-        reboot::RebootEntry,
-    },
-    store::view::{Definition, StoreView},
+use cketerm_console::{
+    app::{App, AppConfig, View},
+    backend::BufferedBackend,
+    event::Event,
+    update::update,
+    views,
 };
+use cketerm_model::{
+    clock::Now,
+    cluster::{Cluster, Members, Node},
+    entry::{EntryId, Stored},
+    kube::{KubeView, NodeRow, SourceState},
+    reason::Reason,
+    reboot::RebootEntry,
+    stored::view::{Definition, StoreView},
+};
+use cketerm_rules::snapshot::{Engine, Leading, Seen, Snapshot};
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::{Terminal, layout::Size};
 

@@ -144,7 +144,7 @@ fn an_engine_with_a_client_certificate_reboots_and_no_secret_leaks() {
     // by certificate alone: the operator's role sets the site up, the engine's role runs the reboot
     let mut cluster: serde_json::Value =
         serde_yaml::from_str(&run(&sandbox_config, &["cluster", "get"]).stdout).unwrap();
-    let program = env!("CARGO_BIN_EXE_cketerm");
+    let program = crate::binary::cketerm();
     cluster["reboot"]["reboot_command"] = serde_json::json!([program, "-v", "power", "cycle", "--hard"]);
     cluster["reboot"]["boot_check_command"] = serde_json::json!([program, "power", "booted"]);
     cluster["reboot"]["command_timeout_seconds"] = serde_json::json!(60);

@@ -73,7 +73,7 @@ fn a_daemon_stores_results_in_systemds_state_directory_not_in_home() {
 #[test]
 fn the_drop_in_for_a_dedicated_user_leaves_the_state_directory_writable() {
     let file = |name: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/package").join(name);
+        let path = Path::new(crate::ROOT).join("docs/package").join(name);
         std::fs::read_to_string(path).expect("a file of the package")
     };
     assert!(file("cketerm.service").lines().any(|line| line == "StateDirectory=cketerm"));

@@ -7,16 +7,14 @@ use std::{
     io::Read,
 };
 
-use cketerm::{
-    model::{
-        cluster::{Cluster, Node, Taint},
-        constraints::Constraints,
-        policy::Strategy,
-        reboot::RebootEntry,
-        repair::RepairEntry,
-    },
-    sabakan::{Input, Machine, Plan, RepairInput, Template, machine, plan, plan_repairs},
+use cketerm_model::{
+    cluster::{Cluster, Node, Taint},
+    constraints::Constraints,
+    policy::Strategy,
+    reboot::RebootEntry,
+    repair::RepairEntry,
 };
+use cketerm_sabakan::{Input, Machine, Plan, RepairInput, Template, machine, plan, plan_repairs};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -26,7 +24,7 @@ use serde_json::{Value, json};
 const DIFFERENT_WORKER_COUNT: [&str; 3] = ["w215", "w225", "w465"];
 
 fn scenarios(kind: &str) -> Vec<Value> {
-    let file = format!("{}/tests/fixtures/scenarios-{kind}.jsonl.gz", env!("CARGO_MANIFEST_DIR"));
+    let file = format!("{}/tests/fixtures/scenarios-{kind}.jsonl.gz", crate::ROOT);
     let mut text = String::new();
     flate2::read::GzDecoder::new(std::fs::File::open(file).unwrap()).read_to_string(&mut text).unwrap();
     text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()

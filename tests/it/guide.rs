@@ -38,7 +38,7 @@ impl Shell {
     pub fn new(dir: &Path, config: &Path) -> Self {
         let bin = dir.join("bin");
         fs::create_dir_all(&bin).expect("a folder");
-        let program = env!("CARGO_BIN_EXE_cketerm");
+        let program = crate::binary::cketerm();
         let script = format!("#!/bin/sh\nCKETERM_CONFIG='{}' exec '{program}' \"$@\"\n", config.display());
         fs::write(bin.join("cketerm"), script).expect("the script is written");
         fs::set_permissions(bin.join("cketerm"), PermissionsExt::from_mode(0o755)).expect("the script is executable");

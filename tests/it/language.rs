@@ -25,7 +25,7 @@ const RETIRED_NAMES: &[&str] = &[
 const GENERATED: &[&str] = &["docs/commands.md", "docs/keys.md", "docs/metrics.md"];
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(crate::ROOT)
 }
 
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
@@ -159,26 +159,26 @@ fn rules_and_documents_cited_in_comments_exist() {
 
 /// Files whose purpose is to read texts of other programs or of users, and which.
 const READERS: &[(&str, &str)] = &[
-    ("src/config.rs", "kubeconfig files"),
-    ("src/config/form.rs", "file names"),
-    ("src/config/schema.rs", "comments of the default file"),
-    ("src/console/command_line.rs", "typed commands"),
-    ("src/console/theme/file.rs", "names of colours"),
-    ("src/console/theme/loader.rs", "lines of theme files"),
-    ("src/console/update/jump.rs", "the object of an audit record, which is stored data"),
-    ("src/console/views/hosts.rs", "states of BareMetalHosts"),
-    ("src/engine/decide/etcd_quorum.rs", "alarms of etcd"),
-    ("src/kubernetes/evict.rs", "answers of the API server, which only text tells apart"),
-    ("src/kubernetes/follow.rs", "answers of the API server, which only text tells apart"),
-    ("src/model/secret.rs", "secrets in foreign text"),
-    ("src/model/secret/words.rs", "secrets in foreign text"),
-    ("src/net.rs", "errors of the TLS library"),
-    ("src/sandbox/kubernetes/api/request_body.rs", "errors of the JSON parser"),
-    ("src/sandbox/kubernetes/api/call.rs", "the header Authorization"),
-    ("src/sandbox/metal3.rs", "the annotation's mode"),
-    ("src/store/answer.rs", "errors of etcd, which only text tells apart"),
-    ("src/store/connect.rs", "errors of etcd and of the TLS library"),
-    ("src/store/rights.rs", "errors of etcd, which only text tells apart"),
+    ("src/cketerm/src/config.rs", "kubeconfig files"),
+    ("src/cketerm/src/config/form.rs", "file names"),
+    ("src/cketerm/src/config/schema.rs", "comments of the default file"),
+    ("src/console/src/command_line.rs", "typed commands"),
+    ("src/console/src/theme/file.rs", "names of colours"),
+    ("src/console/src/theme/loader.rs", "lines of theme files"),
+    ("src/console/src/update/jump.rs", "the object of an audit record, which is stored data"),
+    ("src/console/src/views/hosts.rs", "states of BareMetalHosts"),
+    ("src/rules/src/decide/etcd_quorum.rs", "alarms of etcd"),
+    ("src/clients/src/kubernetes/evict.rs", "answers of the API server, which only text tells apart"),
+    ("src/clients/src/kubernetes/follow.rs", "answers of the API server, which only text tells apart"),
+    ("src/model/src/secret.rs", "secrets in foreign text"),
+    ("src/model/src/secret/words.rs", "secrets in foreign text"),
+    ("src/clients/src/net.rs", "errors of the TLS library"),
+    ("src/sandbox/src/kubernetes/api/request_body.rs", "errors of the JSON parser"),
+    ("src/sandbox/src/kubernetes/api/call.rs", "the header Authorization"),
+    ("src/sandbox/src/metal3.rs", "the annotation's mode"),
+    ("src/clients/src/store/answer.rs", "errors of etcd, which only text tells apart"),
+    ("src/clients/src/store/connect.rs", "errors of etcd and of the TLS library"),
+    ("src/clients/src/store/rights.rs", "errors of etcd, which only text tells apart"),
 ];
 
 /// Part of a file before its tests.

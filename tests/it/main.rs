@@ -5,6 +5,8 @@
 //! are missing are skipped with a clear message (see `world`).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod architecture;
+mod binary;
 mod certificates;
 mod commands;
 mod conformance;
@@ -14,6 +16,7 @@ mod documents;
 mod engine;
 mod generated;
 mod guide;
+mod imports;
 mod kubernetes;
 mod language;
 mod notices;
@@ -29,3 +32,6 @@ mod sandbox;
 mod store;
 mod supply;
 mod world;
+
+/// Folder of the repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

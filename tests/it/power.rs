@@ -103,7 +103,7 @@ fn the_reboot_queue_works_with_power_cycle_and_power_booted() {
     let Some(world) = World::start(Options { kwok: true, ..Options::default() }) else { return };
     let machines = machines(1, 1);
     let worker = &machines[1];
-    let program = env!("CARGO_BIN_EXE_cketerm");
+    let program = crate::binary::cketerm();
     world.set_up(
         &machines,
         &json!({
@@ -142,7 +142,7 @@ fn the_reboot_queue_works_with_hosts_reboot_and_cketerms_controller() {
     hosts::define(&world);
     let machines = machines(1, 1);
     let worker = &machines[1];
-    let program = env!("CARGO_BIN_EXE_cketerm");
+    let program = crate::binary::cketerm();
     let config = world.dir().join("engine.yaml");
     std::fs::write(world.dir().join("bmcs.yaml"), "networks: [{cidr: 127.0.0.1, http: true}]\n").unwrap();
     let text = std::fs::read_to_string(world.config()).unwrap() + "power: {bmcs: bmcs.yaml}\n";

@@ -8,21 +8,19 @@ mod scenes;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use cketerm::{
+use cketerm_model::{
     clock::Now,
-    engine::{
-        decide::{Decision, Effect, End, Planned, decide},
-        snapshot::{Seen, Snapshot},
-        state::State,
-    },
-    model::{
-        constraints::Constraints,
-        entry::{QueueKind, Stored},
-        kube::NodeRow,
-        reason::Reason,
-        reboot::{RebootEntry, RebootStatus},
-    },
-    store::view::Switch,
+    constraints::Constraints,
+    entry::{QueueKind, Stored},
+    kube::NodeRow,
+    reason::Reason,
+    reboot::{RebootEntry, RebootStatus},
+    stored::view::Switch,
+};
+use cketerm_rules::{
+    decide::{Decision, Effect, End, Planned, decide},
+    snapshot::{Seen, Snapshot},
+    state::State,
 };
 use serde_json::{Value, json};
 

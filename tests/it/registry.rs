@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use cketerm::{
-    actions::Operator,
-    clock::Clock,
-    engine::{decide::ApplyState, run::Handle, snapshot::Seen},
-    model::{entry::Stored, kube::NodeRow, repair::RepairStatus},
-    sandbox::sabakan::{InjectedFault, State},
-    scenario::{Options, Scenario, Stage},
-    store::{keys::SwitchName, view::StoreView},
+use cketerm::scenario::{Options, Scenario, Stage};
+use cketerm_actions::Operator;
+use cketerm_engine::run::Handle;
+use cketerm_model::{
+    entry::Stored,
+    kube::NodeRow,
+    repair::RepairStatus,
+    stored::{keys::SwitchName, view::StoreView},
 };
+use cketerm_rules::{decide::ApplyState, snapshot::Seen};
+use cketerm_sandbox::sabakan::{InjectedFault, State};
 
 /// A data centre of 100 machines, 3 of them control planes, and some spares, with an engine that leads.
 struct Site {
@@ -25,7 +27,7 @@ impl Site {
         let text = format!(
             "name: test\nabout: A test.\npopulation: {{nodes: 100, racks: 10, pods_per_node: 0, workloads: [], registry: {registry}}}\n"
         );
-        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
         let engine = stage.backends("engine-host").start("daemon", true, None);
         let operator = stage.operator("ann");
@@ -102,7 +104,7 @@ async fn enabling_creates_the_definition_and_the_machines_join() {
 #[tokio::test(start_paused = true)]
 async fn the_registry_scenario_runs_to_its_end() {
     for nodes in [None, Some(100)] {
-        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let options = Options { nodes, ..Options::default() };
         let stage = Stage::set(Scenario::named("registry").unwrap(), options, clock).await.unwrap();
         let engine = stage.backends("engine-host").start("daemon", true, None);
@@ -236,7 +238,7 @@ async fn a_rebooting_machine_that_looks_unreachable_is_not_tainted() {
     let site = Site::new("{enabled: true, notices: 0.5}").await;
     site.until("the definition is settled", |s| *s.applying == ApplyState::Settled).await;
     let address = site.stage.sandbox.machines.address_of("w60").unwrap();
-    let late = cketerm::sandbox::machines::Behaviour { late_seconds: 60.0, ..Default::default() };
+    let late = cketerm_sandbox::machines::Behaviour { late_seconds: 60.0, ..Default::default() };
     site.stage.sandbox.machines.behave(&address, late);
     site.operator.add_reboots(std::slice::from_ref(&address), None).await.unwrap();
     let mut tainted_once = false;
@@ -248,7 +250,7 @@ async fn a_rebooting_machine_that_looks_unreachable_is_not_tainted() {
             .is_some_and(|n| n.described.taints.iter().any(|t| t.key == "cke.cybozu.com/state"));
         let list = s.snapshot.registry.members.good.as_ref().map(|g| &g.machines.list);
         unreachable |= list
-            .is_some_and(|l| l.iter().any(|m| m.address == address && m.state == cketerm::sabakan::State::Unreachable));
+            .is_some_and(|l| l.iter().any(|m| m.address == address && m.state == cketerm_sabakan::State::Unreachable));
         unreachable && s.snapshot.store.reboots.entries.is_empty()
     })
     .await;
@@ -281,9 +283,9 @@ async fn bad_sabakan_answers_are_reported_and_the_definition_stays() {
     // one machine that cannot be parsed invalidates the whole answer
     let good = sabakan.get("w10").unwrap();
     for (bad, words) in [
-        (cketerm::sandbox::sabakan::Record { odd_state: Some("BROKEN".to_owned()), ..good.clone() }, "BROKEN"),
-        (cketerm::sandbox::sabakan::Record { retire_date: "soon".to_owned(), ..good.clone() }, "soon"),
-        (cketerm::sandbox::sabakan::Record { ipv4: sabakan.get("w11").unwrap().ipv4, ..good.clone() }, "w11"),
+        (cketerm_sandbox::sabakan::Record { odd_state: Some("BROKEN".to_owned()), ..good.clone() }, "BROKEN"),
+        (cketerm_sandbox::sabakan::Record { retire_date: "soon".to_owned(), ..good.clone() }, "soon"),
+        (cketerm_sandbox::sabakan::Record { ipv4: sabakan.get("w11").unwrap().ipv4, ..good.clone() }, "w11"),
     ] {
         sabakan.put(bad);
         site.until(

@@ -1,8 +1,8 @@
-//! Hygiene of the repository. Modules use only what docs/architecture.md allows them, and without cycles. Commands,
-//! files, headings and targets of `make` that the documents name exist.
+//! Hygiene of the repository: commands, files, headings and targets of `make` that the documents name exist, and only
+//! few modules print.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -13,114 +13,7 @@ use clap::{
     error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingRequiredArgument},
 };
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-const ARCHITECTURE: &str = include_str!("../../docs/architecture.md");
-
-type Uses = BTreeMap<String, BTreeSet<String>>;
-
-/// Permitted uses, from the table in docs/architecture.md.
-fn allowed_modules() -> Uses {
-    let table = ARCHITECTURE.split("<!-- uses: begin -->").nth(1).and_then(|t| t.split("<!-- uses: end -->").next());
-    let rows = table.expect("docs/architecture.md has the table of uses").lines().filter(|l| l.starts_with("| `"));
-    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
-    rows.map(|row| {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
-        assert_eq!(cells.len(), 2, "{row}");
-        (words(cells[0])[0].clone(), words(cells[1]).into_iter().collect())
-    })
-    .collect()
-}
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()) {
-        // test modules may use every module
-        let tests = entry.file_stem().is_some_and(|n| n == "tests" || n == "fuzz");
-        if entry.is_dir() && !tests {
-            sources(&entry, found);
-        } else if entry.extension().is_some_and(|e| e == "rs") && !tests {
-            found.push(entry);
-        }
-    }
-}
-
-/// Modules that a source names: `crate::store::…`, `use crate::{model::…, store::{…}}`. Comments and code below `mod
-/// tests` do not count.
-fn modules_in(text: &str) -> BTreeSet<String> {
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    let text: String = text.lines().map(|l| l.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
-    let word = |s: &str| s.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let mut found = BTreeSet::new();
-    for part in text.split("crate::").skip(1) {
-        let Some(group) = part.strip_prefix('{') else {
-            found.insert(word(part));
-            continue;
-        };
-        let (mut depth, mut top) = (0_i32, String::new());
-        for c in group.chars() {
-            match c {
-                '{' => depth += 1,
-                '}' if depth == 0 => break,
-                '}' => depth -= 1,
-                c if depth == 0 => top.push(c),
-                _ => {}
-            }
-        }
-        found.extend(top.split(',').map(|s| word(s.trim())).filter(|s| !s.is_empty()));
-    }
-    found
-}
-
-fn used_modules() -> Uses {
-    let (src, mut files) = (Path::new(ROOT).join("src"), Vec::new());
-    sources(&src, &mut files);
-    let mut uses = Uses::new();
-    for file in files {
-        let first = file.strip_prefix(&src).expect("below src").components().next().expect("a name");
-        let module = first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
-        if module != "lib" && module != "main" {
-            let text = fs::read_to_string(&file).expect("a source");
-            uses.entry(module.clone()).or_default().extend(modules_in(&text).into_iter().filter(|n| *n != module));
-        }
-    }
-    uses
-}
-
-#[test]
-fn modules_use_exactly_what_the_architecture_allows() {
-    let (allowed_modules, used_modules) = (allowed_modules(), used_modules());
-    assert!(used_modules.len() > 15, "{used_modules:?}");
-    assert_eq!(
-        allowed_modules.keys().collect::<Vec<_>>(),
-        used_modules.keys().collect::<Vec<_>>(),
-        "docs/architecture.md must list exactly the modules of src"
-    );
-    for (module, uses) in &used_modules {
-        let more: Vec<_> = uses.difference(&allowed_modules[module]).collect();
-        let less: Vec<_> = allowed_modules[module].difference(uses).collect();
-        assert!(more.is_empty(), "{module} uses {more:?}: reverse the dependency, or allow it in docs/architecture.md");
-        assert!(less.is_empty(), "{module} no longer uses {less:?}: remove them from docs/architecture.md");
-    }
-}
-
-#[test]
-fn module_dependencies_have_no_cycle() {
-    let mut left = used_modules();
-    while !left.is_empty() {
-        let free: Vec<String> = left
-            .iter()
-            .filter(|(_, uses)| uses.iter().all(|u| !left.contains_key(u)))
-            .map(|(r, _)| r.clone())
-            .collect();
-        assert!(!free.is_empty(), "the dependencies of these modules form a cycle: {left:?}");
-        left.retain(|module, _| !free.contains(module));
-    }
-}
-
-#[test]
-fn all_forms_of_module_paths_are_recognised() {
-    let text = "use crate::{a::X, b::{self, c::Y}, d};\n// crate::no\nfn f() { crate::e::g() }\n#[cfg(test)]\nmod tests {\ncrate::z }";
-    assert_eq!(modules_in(text).into_iter().collect::<Vec<_>>(), ["a", "b", "d", "e"]);
-}
+use crate::{ROOT, imports::sources};
 
 /// The README and everything in docs and docs/how-to, each with its name.
 pub fn documents() -> Vec<(String, String)> {
@@ -283,16 +176,16 @@ fn every_make_target_in_the_documents_exists() {
 fn only_modules_that_sanitize_output_print() {
     // `cli::Out`; the console's own screen and lines; the helper's answer to its engine; the init of a container
     const PRINTING_MODULES: [&str; 7] = [
-        "cli/output.rs",
-        "console/plain.rs",
-        "console/run.rs",
-        "console/terminal.rs",
-        "engine/command/helper.rs",
-        "engine/command/init.rs",
-        "main.rs",
+        "cketerm/src/cli/output.rs",
+        "console/src/plain.rs",
+        "console/src/run.rs",
+        "console/src/terminal.rs",
+        "engine/src/command/helper.rs",
+        "engine/src/command/init.rs",
+        "cketerm/src/main.rs",
     ];
-    let (src, mut files) = (Path::new(ROOT).join("src"), Vec::new());
-    sources(&src, &mut files);
+    let src = Path::new(ROOT).join("src");
+    let files = sources(&src);
     let print_calls = ["print!(", "println!(", "eprint!(", "eprintln!(", "dbg!(", "stdout()", "stderr()"];
     let mut printing_modules = BTreeSet::new();
     for file in files {

@@ -8,7 +8,7 @@ mod live;
 mod queue;
 mod settings;
 
-use cketerm::model::cketerm_records::{EngineRegistration, Request, Who};
+use cketerm_model::cketerm_records::{EngineRegistration, Request, Who};
 
 fn who() -> Who {
     Who { user: "ann".to_owned(), host: "desk".to_owned(), ssh_client: Some("192.0.2.7".to_owned()) }

@@ -75,7 +75,7 @@ fn one(words: &[&str], at: &mut usize, allowed: &[String]) -> bool {
 /// Name, version and licence of every crate that is built on Linux, for the program and for its tests.
 fn crates() -> Vec<(String, String, String)> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).args(["tree", "--locked", "--offline", "-e", "normal,build,dev"]);
+    cargo.current_dir(crate::ROOT).args(["tree", "--locked", "--offline", "-e", "normal,build,dev"]);
     cargo.args(["--target", "x86_64-unknown-linux-gnu", "--prefix", "none", "--format", "{p}|{l}"]);
     let out = cargo.output().expect("cargo starts");
     assert!(out.status.success(), "cargo tree: {}", String::from_utf8_lossy(&out.stderr));
@@ -156,7 +156,7 @@ fn duplicate_crates_are_listed_with_a_reason() {
 /// The table of `docs/reliability.md`: it has every invariant once, and the named tests exist.
 #[test]
 fn every_invariant_names_an_existing_test_or_file() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(crate::ROOT);
     let text = include_str!("../../docs/reliability.md");
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| I")).collect();
     let codes: Vec<String> = rows.iter().map(|row| row[2..].split(' ').next().unwrap_or_default().to_owned()).collect();

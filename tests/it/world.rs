@@ -338,7 +338,7 @@ fn has(program: &str) -> bool {
 }
 
 fn script(name: &str) -> Command {
-    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers").join(name))
+    Command::new(Path::new(crate::ROOT).join("tests/servers").join(name))
 }
 
 fn fact(facts: &str, name: &str) -> String {

@@ -1,6 +1,6 @@
 //! Requests that cketerm accepts from people while CKE leads (I52).
 
-use cketerm::model::{
+use cketerm_model::{
     cketerm_records::{Order, Verb},
     entry::EntryId,
     policy::Policy,

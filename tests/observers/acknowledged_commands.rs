@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cketerm::model::{cketerm_records::Verb, reboot::RebootStatus};
+use cketerm_model::{cketerm_records::Verb, reboot::RebootStatus};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -58,7 +58,7 @@ pub fn i27(view: &View<'_>) -> Vec<Breach> {
         let addresses = addresses(view, name, from, to);
         let drains = view.entries.values().any(|line| {
             line.sometime(from, to, |stored| {
-                let of = |e: &cketerm::model::reboot::RebootEntry| addresses.contains(e.node.as_str());
+                let of = |e: &cketerm_model::reboot::RebootEntry| addresses.contains(e.node.as_str());
                 in_progress(stored) && stored.is_some_and(|l| l.as_ref().is_ok_and(of))
             })
         });

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cketerm_model::reboot::RebootStatus;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -10,7 +11,6 @@ use super::{
     record::{ApiRequest, Breach},
     view::{Means, PodWrite, View, is_engine, named, shift, status},
 };
-use cketerm::model::reboot::RebootStatus;
 
 /// Seconds after a refusal between which the leader must have named it: one pass and its publication.
 const REPORT_DELAY: (f64, f64) = (2.0, 8.0);

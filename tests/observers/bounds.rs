@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cketerm::store::keys::Keys;
+use cketerm_model::stored::keys::Keys;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm::model::{
+use cketerm_model::{
     attempt::{Attempt, Ended},
     cketerm_records::Verb,
 };

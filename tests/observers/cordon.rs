@@ -1,6 +1,6 @@
 //! Cordons: their owner and their removal (I9 to I14).
 
-use cketerm::model::{
+use cketerm_model::{
     cketerm_records::{Ending, Verb},
     entry::{EntryId, QueueKind},
     kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner},
@@ -228,7 +228,7 @@ pub fn i13(view: &View<'_>) -> Vec<Breach> {
         };
         for (&index, line) in &view.entries {
             let works = line.throughout(from, to, |stored| {
-                let named = |e: &cketerm::model::reboot::RebootEntry| named(&e.node);
+                let named = |e: &cketerm_model::reboot::RebootEntry| named(&e.node);
                 match status(stored) {
                     Some(RebootStatus::Rebooting) => stored.is_some_and(|l| l.as_ref().is_ok_and(named)),
                     Some(RebootStatus::Draining) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm::model::{attempt::Attempt, cketerm_records::Verb, reboot::RebootStatus};
+use cketerm_model::{attempt::Attempt, cketerm_records::Verb, reboot::RebootStatus};
 use jiff::Timestamp;
 
 use super::{

@@ -1,6 +1,6 @@
 //! Drains that back off before their deadline, each with the pod that is the cause (I15, I20).
 
-use cketerm::model::reboot::RebootStatus;
+use cketerm_model::reboot::RebootStatus;
 
 use super::{
     record::Breach,

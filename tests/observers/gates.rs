@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cketerm::model::{cluster::Node as Member, policy::UnreachableRule};
+use cketerm_model::{cluster::Node as Member, policy::UnreachableRule};
 use jiff::Timestamp;
 
 use super::{

@@ -1,6 +1,6 @@
 //! Leadership: which engine may write, and the audit records of its writes (I23, I24, I38).
 
-use cketerm::model::{attempt::parse_attempt_id, reboot::RebootStatus};
+use cketerm_model::{attempt::parse_attempt_id, reboot::RebootStatus};
 
 use super::{
     power_log,
@@ -165,7 +165,7 @@ pub fn i38(view: &View<'_>) -> Vec<Breach> {
         })
     };
     for (&(index, n), line) in &view.attempts {
-        let mut before: Option<&cketerm::model::attempt::Attempt> = None;
+        let mut before: Option<&cketerm_model::attempt::Attempt> = None;
         for step in line.steps() {
             if !view.written_by_engine(step.revision) && !view.record.txns.is_empty() {
                 before = step.value.as_ref();

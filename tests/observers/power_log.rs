@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm::model::cketerm_records::Verb;
+use cketerm_model::cketerm_records::Verb;
 use jiff::Timestamp;
 
 use super::{

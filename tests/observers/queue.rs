@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm::model::{
+use cketerm_model::{
     cketerm_records::Verb,
     cluster::{Cluster, Node as Member},
     entry::QueueKind,

@@ -1,6 +1,6 @@
 //! The quorum of etcd (I46), judged by the events of machines and members.
 
-use cketerm::model::policy::EtcdMembers;
+use cketerm_model::policy::EtcdMembers;
 use jiff::Timestamp;
 
 use super::{

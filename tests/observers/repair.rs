@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cketerm::model::{cluster::Cluster, entry::EntryId, repair::RepairEntry};
+use cketerm_model::{cluster::Cluster, entry::EntryId, repair::RepairEntry};
 use jiff::Timestamp;
 
 use super::{

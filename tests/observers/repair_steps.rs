@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm::model::{
+use cketerm_model::{
     attempt::{Attempt, Ended},
     cluster::{Cluster, Operation, Step},
     repair::{RepairEntry, RepairStatus, StepStatus},

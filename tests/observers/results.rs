@@ -1,6 +1,6 @@
 //! Outcomes of commands whose leader is gone (I47).
 
-use cketerm::model::attempt::{Attempt, Ended};
+use cketerm_model::attempt::{Attempt, Ended};
 use jiff::Timestamp;
 
 use super::{

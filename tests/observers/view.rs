@@ -10,7 +10,7 @@ mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use cketerm::model::{
+use cketerm_model::{
     attempt::Attempt,
     cketerm_records::{Ending, Order, Request},
     cluster::{Cluster, Node as Member},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm::model::{
+use cketerm_model::{
     cketerm_records::Verb,
     reboot::{RebootEntry, RebootStatus},
 };

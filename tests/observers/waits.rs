@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm::model::reboot::RebootStatus;
+use cketerm_model::reboot::RebootStatus;
 use jiff::Timestamp;
 
 use super::{

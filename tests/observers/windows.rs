@@ -1,6 +1,6 @@
 //! Windows and freezes (I8), and the conditions under which a drain may be unwound without a count.
 
-use cketerm::model::{
+use cketerm_model::{
     cluster::Cluster,
     entry::{EntryId, QueueKind},
     labels::Labels,
@@ -123,7 +123,7 @@ pub fn i8(view: &View<'_>) -> Vec<Breach> {
     for step in repair::entry_changes(view).iter().filter(|m| m.engine) {
         let (before, Some(after)) = (step.before, step.after) else { continue };
         let drains =
-            |e: &cketerm::model::repair::RepairEntry| e.claims_machine() && e.step_status == StepStatus::Draining;
+            |e: &cketerm_model::repair::RepairEntry| e.claims_machine() && e.step_status == StepStatus::Draining;
         let begins = drains(after) && !before.is_some_and(drains);
         let written = after.last_transition_time.unwrap_or(step.at);
         if begins
@@ -189,7 +189,7 @@ fn never_began(view: &View<'_>, id: EntryId, revision: i64) -> bool {
 /// Attempts of both queues.
 fn attempts<'v>(
     view: &'v View<'_>,
-) -> impl Iterator<Item = (EntryId, &'v super::view::Timeline<cketerm::model::attempt::Attempt>)> {
+) -> impl Iterator<Item = (EntryId, &'v super::view::Timeline<cketerm_model::attempt::Attempt>)> {
     let reboots = view.attempts.iter().map(|(&(index, _), line)| (EntryId::reboot(index), line));
     reboots.chain(view.repair_attempts.iter().map(|(&(index, _), line)| (EntryId::repair(index), line)))
 }

@@ -8,15 +8,13 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    sandbox::{
-        Sandbox,
-        kubernetes::{
-            api::{Behaviour, Interceptor},
-            resource::{BUDGETS, DEPLOYMENTS, PODS},
-        },
+use cketerm::scenario::Stage;
+use cketerm_sandbox::{
+    Sandbox,
+    kubernetes::{
+        api::{Behaviour, Interceptor},
+        resource::{BUDGETS, DEPLOYMENTS, PODS},
     },
-    scenario::Stage,
 };
 use fastrand::Rng;
 use serde_json::{Value, json};

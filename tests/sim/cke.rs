@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cketerm::store::Store;
+use cketerm_clients::store::Store;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use cketerm::model::{
+use cketerm_model::{
     reboot::RebootStatus,
     repair::{RepairStatus, StepStatus},
 };

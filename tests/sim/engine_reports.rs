@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{clock::Clock, model::entry::QueueKind};
+use cketerm_model::{clock::Clock, entry::QueueKind};
 use tokio::time::sleep;
 
 use crate::{engines::Engines, observers::record::EngineReport};

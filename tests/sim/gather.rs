@@ -1,6 +1,6 @@
 //! Builds a record for the observers from the logs of the sandbox's servers and machines.
 
-use cketerm::sandbox::{
+use cketerm_sandbox::{
     Sandbox,
     kubernetes::Verb,
     machines::{self, Power},
@@ -9,8 +9,7 @@ use cketerm::sandbox::{
 use etcd_client::proto::{PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp};
 use jiff::Timestamp;
 
-use crate::observers::record;
-use crate::observers::record::{ApiRequest, EtcdMember, KeyChange, Login, ObjectChange, PowerEvent, Record, Txn};
+use crate::observers::record::{self, ApiRequest, EtcdMember, KeyChange, Login, ObjectChange, PowerEvent, Record, Txn};
 
 const PREFIX: &str = "/cke/";
 
@@ -54,7 +53,7 @@ fn without_prefix(key: &[u8]) -> String {
 }
 
 fn keys(sandbox: &Sandbox) -> Vec<KeyChange> {
-    let change = |w: cketerm::sandbox::etcd::KeyChange| KeyChange {
+    let change = |w: cketerm_sandbox::etcd::KeyChange| KeyChange {
         at: w.at,
         revision: w.revision,
         key: without_prefix(&w.key),
@@ -74,7 +73,7 @@ fn txns(sandbox: &Sandbox) -> Vec<Txn> {
             })
             .collect()
     };
-    let txn = |sent: cketerm::sandbox::etcd::RecordedTxn| Txn {
+    let txn = |sent: cketerm_sandbox::etcd::RecordedTxn| Txn {
         at: sent.at,
         by: sent.by,
         compares: sent.request.compare.iter().map(|c| (without_prefix(&c.key), field(c.target))).collect(),
@@ -101,7 +100,7 @@ fn bytes(request: &PbTxnRequest) -> usize {
 }
 
 fn objects(sandbox: &Sandbox) -> Vec<ObjectChange> {
-    let change = |c: cketerm::sandbox::kubernetes::Change| ObjectChange {
+    let change = |c: cketerm_sandbox::kubernetes::Change| ObjectChange {
         at: c.at,
         revision: c.revision,
         resource: c.resource.plural.to_owned(),
@@ -121,7 +120,7 @@ fn api_requests(sandbox: &Sandbox) -> Vec<ApiRequest> {
         "delete" | "deletecollection" => "DELETE",
         _ => "GET",
     };
-    let one = |a: cketerm::sandbox::kubernetes::api::ApiRequest| {
+    let one = |a: cketerm_sandbox::kubernetes::api::ApiRequest| {
         let (path, query) = a.path.split_once('?').unwrap_or((&a.path, ""));
         ApiRequest {
             at: a.at,

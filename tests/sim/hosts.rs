@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
-use cketerm::{
-    actions::Operator,
-    sandbox::{
-        Sandbox, bmc,
-        kubernetes::resource::BARE_METAL_HOSTS,
-        machines::{Behaviour, Machine, OnBmc, State},
-        metal3::NAMESPACE,
-    },
+use cketerm_actions::Operator;
+use cketerm_sandbox::{
+    Sandbox, bmc,
+    kubernetes::resource::BARE_METAL_HOSTS,
+    machines::{Behaviour, Machine, OnBmc, State},
+    metal3::NAMESPACE,
 };
 use fastrand::Rng;
 use jiff::Timestamp;

@@ -2,13 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::{
-    sandbox::{
-        faults::{Odds, State},
-        machines::{self, Behaviour},
-        sabakan,
-    },
-    scenario::Stage,
+use cketerm::scenario::Stage;
+use cketerm_sandbox::{
+    faults::{Odds, State},
+    machines::{self, Behaviour},
+    sabakan,
 };
 use tokio::time::sleep;
 

@@ -7,12 +7,9 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    clock::Clock,
-    model::reboot::RebootStatus,
-    sandbox::machines::{Behaviour, OnBoot},
-    scenario::{Options, Scenario, Stage},
-};
+use cketerm::scenario::{Options, Scenario, Stage};
+use cketerm_model::{clock::Clock, reboot::RebootStatus};
+use cketerm_sandbox::machines::{Behaviour, OnBoot};
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -64,7 +61,7 @@ pub fn clock_change(began: &str, hours: u64) -> ClockChangeResult {
 }
 
 async fn run_scenario(wall: jiff::Timestamp, hours: u64) -> ClockChangeResult {
-    let (began, clock) = (Instant::now(), cketerm::tokio_clock::starting_at(wall));
+    let (began, clock) = (Instant::now(), cketerm_runtime::tokio_clock::starting_at(wall));
     let mut options = Options { seed: 7, ..Options::default() };
     options.api.audit = usize::MAX;
     let stage = Stage::set(Scenario::parse(SITE).unwrap(), options, clock.clone()).await.unwrap();

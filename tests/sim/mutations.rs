@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use cketerm::mutation::{self, Mutation};
+use cketerm_model::mutation::{self, Mutation};
 
 use crate::run;
 #[cfg(feature = "mutations")]

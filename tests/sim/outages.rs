@@ -6,13 +6,11 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    sandbox::{
-        faults::State,
-        kubernetes::resource::DEPLOYMENTS,
-        machines::{Behaviour, PowerEvent},
-    },
-    scenario::Stage,
+use cketerm::scenario::Stage;
+use cketerm_sandbox::{
+    faults::State,
+    kubernetes::resource::DEPLOYMENTS,
+    machines::{Behaviour, PowerEvent},
 };
 use serde_json::json;
 use tokio::time::sleep;
@@ -61,7 +59,7 @@ impl OutageRun {
     }
 
     /// Applies a change to the connections of all engines to the API server.
-    fn links(&self, set_state: impl Fn(&cketerm::sandbox::faults::Link)) {
+    fn links(&self, set_state: impl Fn(&cketerm_sandbox::faults::Link)) {
         for slot in self.engines.lock().unwrap().iter() {
             set_state(&slot.links.kubernetes);
         }

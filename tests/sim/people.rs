@@ -6,19 +6,18 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    actions::{NewRepair, Operator},
-    model::{
-        cketerm_records::{Verb, Who},
-        entry::{EntryId, QueueKind},
-        reboot::RebootStatus,
-    },
-    sandbox::{
-        Sandbox,
-        kubernetes::resource::{NODES, PODS},
-        machines::State,
-    },
-    store::{Store, keys::SwitchName, repairs::Which},
+use cketerm_actions::{NewRepair, Operator};
+use cketerm_clients::store::{Store, repairs::Which};
+use cketerm_model::{
+    cketerm_records::{Verb, Who},
+    entry::{EntryId, QueueKind},
+    reboot::RebootStatus,
+    stored::keys::SwitchName,
+};
+use cketerm_sandbox::{
+    Sandbox,
+    kubernetes::resource::{NODES, PODS},
+    machines::State,
 };
 use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use fastrand::Rng;
@@ -41,7 +40,7 @@ pub struct Person {
     pub rng: Rng,
     pub acknowledged: Arc<Mutex<Vec<Acknowledged>>>,
     pub addresses: Vec<String>,
-    pub clock: cketerm::clock::Clock,
+    pub clock: cketerm_model::clock::Clock,
     /// Selection of what happens, and the name of the next action.
     pub selection: Arc<Selection>,
     pub act: String,

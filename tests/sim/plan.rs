@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cketerm::sandbox::{
+use cketerm_sandbox::{
     faults::{FaultTarget, Odds, RequestFault, State},
     machines::{Behaviour, OnBoot, OnCheck, OnCommand},
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cketerm::actions::Operator;
+use cketerm_actions::Operator;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};

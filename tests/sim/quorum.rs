@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cketerm::sandbox::{
+use cketerm_sandbox::{
     Sandbox,
     members::{MemberFaults, Members},
 };

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use cketerm::{
-    actions::Operator,
-    sandbox::{
-        Sandbox,
-        machines::{self, Machine},
-        sabakan::{Record, State},
-    },
-    scenario::SABAKAN,
-    store::keys::SwitchName,
+use cketerm::scenario::SABAKAN;
+use cketerm_actions::Operator;
+use cketerm_model::stored::keys::SwitchName;
+use cketerm_sandbox::{
+    Sandbox,
+    machines::{self, Machine},
+    sabakan::{Record, State},
 };
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};

@@ -8,16 +8,14 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    actions::Operator,
-    clock::Clock,
-    sandbox::{
-        faults::{Odds, RequestFault, State},
-        machines::Behaviour,
-        members::MemberFaults,
-    },
-    scenario::{Links, Options, Scenario, Stage, backends},
-    tasks::Gate,
+use cketerm::scenario::{Links, Options, Scenario, Stage, backends};
+use cketerm_actions::Operator;
+use cketerm_model::clock::Clock;
+use cketerm_runtime::tasks::Gate;
+use cketerm_sandbox::{
+    faults::{Odds, RequestFault, State},
+    machines::Behaviour,
+    members::MemberFaults,
 };
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -171,7 +169,7 @@ pub fn seed_with(seed: u64, selection: &Arc<Selection>) -> Outcome {
 async fn run_scenario(seed: u64, selection: &Arc<Selection>, trace: &Trace) -> Outcome {
     let mut rng = Rng::with_seed(seed);
     let began = Instant::now();
-    let clock = cketerm::tokio_clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let clock = cketerm_runtime::tokio_clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let plan = Plan::draw(&mut rng, 8);
     let say = |text: String| trace.lock().unwrap().push(format!("{:8.3} {text}", began.elapsed().as_secs_f64()));
     say(format!("{} engines, TTL {} s, {} at once, {} retries", plan.engines, plan.ttl, plan.concurrent, plan.retries));

@@ -2,16 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use cketerm::{
-    model::{
-        cketerm_records::Verb,
-        entry::{EntryId, Stored},
-        reason::Reason,
-        reboot::RebootStatus,
-        repair::RepairEntry,
-    },
-    scenario::Stage,
-    store::view::StoreView,
+use cketerm::scenario::Stage;
+use cketerm_model::{
+    cketerm_records::Verb,
+    entry::{EntryId, Stored},
+    reason::Reason,
+    reboot::RebootStatus,
+    repair::RepairEntry,
+    stored::view::StoreView,
 };
 use tokio::time::{Instant, sleep};
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use cketerm::clock::Clock;
+use cketerm_model::clock::Clock;
 use fastrand::Rng;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};

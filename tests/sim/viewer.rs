@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cketerm::{actions::preview::Preview, kubernetes::Kube, model::entry::QueueKind, store::Store};
+use cketerm_actions::preview::Preview;
+use cketerm_clients::{kubernetes::Kube, store::Store};
+use cketerm_model::entry::QueueKind;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep_until};
 

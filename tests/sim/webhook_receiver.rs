@@ -10,13 +10,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use cketerm::{
-    clock::Clock,
-    model::notice::Kind,
+use cketerm_clients::{
     net::{Http, NoAnswer},
     notices::{Channel, Limits, Receiver, SecretUrl, Template, UrlSource},
     store::Store,
 };
+use cketerm_model::{clock::Clock, notice::Kind};
 use fastrand::Rng;
 use futures::FutureExt;
 use http::{Request, Response};
@@ -69,7 +68,7 @@ impl WebhookReceiver {
         self.deliveries.lock().unwrap().clone()
     }
 
-    async fn take(&self, by: &str, request: &Request<Bytes>) -> cketerm::net::Answer {
+    async fn take(&self, by: &str, request: &Request<Bytes>) -> cketerm_clients::net::Answer {
         if request.uri().host() == Some("pager.sandbox") {
             return Ok(Response::new(Bytes::new()));
         }

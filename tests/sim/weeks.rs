@@ -4,17 +4,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::{
-    actions::Operator,
+use cketerm::scenario::{Options, Scenario, Stage};
+use cketerm_actions::Operator;
+use cketerm_model::{
+    cketerm_records::{Audit, Ending},
     clock::Clock,
-    model::{
-        cketerm_records::{Audit, Ending},
-        entry::Stored,
-    },
-    sandbox::{machines::Behaviour, sabakan::State},
-    scenario::{Options, Scenario, Stage},
-    store::keys::SwitchName,
+    entry::Stored,
+    stored::keys::SwitchName,
 };
+use cketerm_sandbox::{machines::Behaviour, sabakan::State};
 use fastrand::Rng;
 use tokio::time::sleep;
 
@@ -62,7 +60,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
 
 /// Sets up a stage with this many engines.
 pub async fn set(site: &str, engines: usize, hosts_keep_results: bool) -> (Arc<Stage>, Engines, Operator) {
-    let clock = cketerm::tokio_clock::starting_at("2026-06-01T00:00:00Z".parse().unwrap());
+    let clock = cketerm_runtime::tokio_clock::starting_at("2026-06-01T00:00:00Z".parse().unwrap());
     let mut options = Options { seed: 11, ..Options::default() };
     options.api.audit = 0;
     let stage = Arc::new(Stage::set(Scenario::parse(site).unwrap(), options, clock.clone()).await.unwrap());

@@ -12,7 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cketerm::{cli::Cli, model::text::steers};
+use cketerm::cli::Cli;
+use cketerm_model::text::steers;
 use clap::{Command, CommandFactory};
 use serde_json::{Map, Value};
 

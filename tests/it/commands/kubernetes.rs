@@ -1,15 +1,15 @@
 //! Commands that concern Kubernetes, on a real API server.
 
+use cketerm_actions::{Kind, Operator};
+use cketerm_clients::{
+    kubernetes::{Kube, KubeSettings},
+    store::{EtcdSettings, Store},
+};
+use cketerm_model::{clock::Clock, stored::keys::SwitchName};
 use serde_json::{Value, json};
 
 use super::rig::Rig;
 use crate::world::{Options, World};
-use cketerm::{
-    actions::{Kind, Operator},
-    clock::Clock,
-    kubernetes::{Kube, KubeSettings},
-    store::{EtcdSettings, Store, keys::SwitchName},
-};
 
 fn add_node(world: &World, name: &str, address: &str, labels: &Value) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});

@@ -1,12 +1,10 @@
 //! Commands that are accepted under each leader, by the built program on a real etcd (I52; docs/beside-cke.md). A CKE
 //! leader is a key in `leader/` without a registration, as CKE's election writes it.
 
-use cketerm::{
-    actions::Operator,
-    clock::Clock,
-    model::{cketerm_records::Verb, entry::EntryId},
-    store::{EtcdSettings, Store, StoreError, leadership::LeaderGuard},
-};
+use cketerm_actions::Operator;
+pub use cketerm_clients::store::{EtcdSettings, Store, StoreError};
+pub use cketerm_model::stored::leadership::LeaderGuard;
+use cketerm_model::{cketerm_records::Verb, clock::Clock, entry::EntryId};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, RunOutput};

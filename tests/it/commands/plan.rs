@@ -15,12 +15,12 @@ impl Files {
 }
 
 fn example(name: &str) -> String {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/examples/sabakan").join(name).to_string_lossy().into_owned()
+    PathBuf::from(crate::ROOT).join("docs/examples/sabakan").join(name).to_string_lossy().into_owned()
 }
 
 /// Exit status, standard output, standard error.
 fn run(words: &[&str]) -> (i32, String, String) {
-    let out = Command::new(env!("CARGO_BIN_EXE_cketerm")).args(words).env_clear().output().unwrap();
+    let out = Command::new(crate::binary::cketerm()).args(words).env_clear().output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (out.status.code().unwrap(), text(out.stdout), text(out.stderr))
 }

@@ -2,11 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::{
-    clock::Clock,
-    engine::{decide::decide, snapshot::Seen, state::State},
-    scenario::{Options, Scenario, Stage},
-};
+use cketerm::scenario::{Options, Scenario, Stage};
+use cketerm_rules::{decide::decide, snapshot::Seen, state::State};
 use serde_json::{Value, json};
 
 use super::rig::Rig;
@@ -14,7 +11,7 @@ use crate::world::{Options as Servers, World};
 
 /// Passes of an engine that works through a scenario, each with its decisions.
 async fn passes(name: &str, minutes: u64) -> Vec<Arc<Seen>> {
-    let clock = cketerm::tokio_clock::starting_at("2026-11-21T10:00:00Z".parse().unwrap());
+    let clock = cketerm_runtime::tokio_clock::starting_at("2026-11-21T10:00:00Z".parse().unwrap());
     let stage = Stage::set(Scenario::named(name).unwrap(), Options::default(), clock).await.unwrap();
     let engine = stage.backends("boot-0").start("daemon", true, None);
     let mut seen = engine.seen();

@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 
-use cketerm::{
-    clock::Clock,
-    sandbox::{
-        durations::{Durations, RandomDuration},
-        etcd::Etcd,
-        kubernetes::{
-            Objects,
-            api::{Api, ApiOptions},
-            controllers::Controllers,
-        },
-        machines::{Machine, Machines},
+use cketerm_model::clock::Clock;
+use cketerm_sandbox::{
+    durations::{Durations, RandomDuration},
+    etcd::Etcd,
+    kubernetes::{
+        Objects,
+        api::{Api, ApiOptions},
+        controllers::Controllers,
     },
+    machines::{Machine, Machines},
 };
 use tokio::{net::TcpListener, sync::oneshot};
 

@@ -43,7 +43,7 @@ impl Console {
     pub fn on(environment: &[(&str, &str)], args: &[&str], columns: u16, rows: u16) -> Self {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a terminal");
-        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_cketerm"));
+        let mut command = CommandBuilder::new(crate::binary::cketerm());
         command.env_clear();
         for (name, value) in [("TERM", "xterm-256color"), ("PATH", "/usr/local/bin:/usr/bin:/bin"), ("USER", "alice")] {
             command.env(name, value);

@@ -3,17 +3,14 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use cketerm::{
-    clock::Clock,
-    model::{
-        cketerm_records::Audit,
-        entry::{EntryId, Stored},
-    },
-    sandbox::kubernetes::{
-        api::{ApiRequest, Behaviour, Interceptor},
-        resource::PODS,
-    },
-    scenario::{Options, Scenario, Stage},
+use cketerm::scenario::{Options, Scenario, Stage};
+use cketerm_model::{
+    cketerm_records::Audit,
+    entry::{EntryId, Stored},
+};
+use cketerm_sandbox::kubernetes::{
+    api::{ApiRequest, Behaviour, Interceptor},
+    resource::PODS,
 };
 
 const ENGINE: &str = "engine-host";
@@ -44,7 +41,7 @@ async fn drain_with_behaviours(protected: bool, behaviour: Behaviour, other: Opt
         "name: test\nabout: A test.\npopulation: {{nodes: 8, pods_per_node: 3, workloads: []}}\n\
          reboot: {{evict_retries: 0, eviction_timeout_seconds: 120, protected_namespaces: {namespaces}}}\n"
     );
-    let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
+    let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
     let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock).await.unwrap();
     let worker = stage.sandbox.machines.list().into_iter().find(|m| !m.control_plane).unwrap();
     let of = |name: &str, labels, behaviour| Interceptor {
@@ -83,7 +80,7 @@ async fn drain_with_behaviours(protected: bool, behaviour: Behaviour, other: Opt
                 drained.ended = true;
                 return;
             }
-            drained.reasons.extend(now.reasons.get(&EntryId::reboot(0)).map(cketerm::model::reason::Reason::name));
+            drained.reasons.extend(now.reasons.get(&EntryId::reboot(0)).map(cketerm_model::reason::Reason::name));
             if drained.backoffs > 0 {
                 return;
             }

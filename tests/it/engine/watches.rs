@@ -2,16 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::{
-    actions::Operator,
-    clock::Clock,
-    engine::{run::Handle, snapshot::Seen},
-    model::{entry::EntryId, reason::Reason, reboot::RebootStatus},
-    sandbox::kubernetes::resource::NODES,
-    scenario::{Links, Options, Scenario, Stage, backends},
-    store::keys::SwitchName,
-    tasks::Gate,
-};
+use cketerm::scenario::{Links, Options, Scenario, Stage, backends};
+use cketerm_actions::Operator;
+use cketerm_engine::run::Handle;
+use cketerm_model::{entry::EntryId, reason::Reason, reboot::RebootStatus, stored::keys::SwitchName};
+use cketerm_rules::snapshot::Seen;
+use cketerm_runtime::tasks::Gate;
+use cketerm_sandbox::kubernetes::resource::NODES;
 use tokio::time::sleep;
 
 const NODES_WATCH: &str = "/api/v1/nodes";
@@ -30,7 +27,7 @@ impl Site {
     /// Three API servers, four workers, and an engine that leads, with a TTL of 60 s.
     async fn new() -> Self {
         let text = "name: test\nabout: A test.\npopulation: {nodes: 7, pods_per_node: 1, workloads: []}\n";
-        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(text).unwrap(), Options::default(), clock.clone()).await.unwrap();
         let links = Links::new("engine-host", &Gate::default(), 1);
         let mut backends = backends(&stage.sandbox, "engine-host", clock, &links);

@@ -1,13 +1,11 @@
 //! Cordons with their record, conditioned on the Node's resourceVersion, and the API server's endpoints.
 
-use cketerm::{
+use cketerm_clients::kubernetes::{Release, WriteError};
+use cketerm_model::{
+    cketerm_records::Who,
+    entry::EntryId,
     fence::Person,
-    kubernetes::{Release, WriteError},
-    model::{
-        cketerm_records::Who,
-        entry::EntryId,
-        kube::{EndpointsRow, NodeRow, Owner},
-    },
+    kube::{EndpointsRow, NodeRow, Owner},
 };
 use serde_json::json;
 
@@ -131,7 +129,7 @@ async fn an_address_is_removed_from_endpoints_and_restored_but_never_the_last_on
             )
             .await;
         }
-        let live = cketerm::kubernetes::Live::follow(&kube, cketerm::kubernetes::Streaming::Auto);
+        let live = cketerm_clients::kubernetes::Live::follow(&kube, cketerm_clients::kubernetes::Streaming::Auto);
         live.watch_endpoints(true);
         super::servers::until("four endpoints objects are known", || live.borrow().endpoints.len() == 4).await;
         assert!(live.borrow().sources["endpoints"].synced);

@@ -1,7 +1,7 @@
 //! Every answer to evictions and guarded writes, and its meaning (REB-27).
 
-use cketerm::kubernetes::Kube;
-use cketerm::model::{
+use cketerm_clients::kubernetes::Kube;
+use cketerm_model::{
     drain::{Undecided, Verdict},
     kube::{BudgetRow, PodRow},
     reason::PodHold,

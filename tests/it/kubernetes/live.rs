@@ -2,23 +2,20 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use cketerm::{
+use cketerm_clients::kubernetes::{Live, Release, Streaming};
+use cketerm_model::{
     clock::Clock,
-    kubernetes::{Live, Release, Streaming},
-    model::{
-        drain::Verdict,
-        entry::EntryId,
-        kube::{HOSTS_SOURCE, Owner},
-    },
+    drain::Verdict,
+    entry::EntryId,
+    kube::{HOSTS_SOURCE, Owner},
 };
 use serde_json::json;
 
+use super::servers::{Server, both, dedicated, permit, until};
 use crate::{
     power::hosts::{HOSTS, define},
     world::wait_for,
 };
-
-use super::servers::{Server, both, dedicated, permit, until};
 
 async fn follow(server: &Server, streaming: Streaming) -> Live {
     let live = Live::follow(&server.kube().await, streaming);

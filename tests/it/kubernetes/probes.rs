@@ -5,10 +5,8 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    clock::Clock,
-    kubernetes::{Kube, KubeSettings, ProbeResult},
-};
+use cketerm_clients::kubernetes::{Kube, KubeSettings, ProbeResult};
+use cketerm_model::clock::Clock;
 
 use super::servers::both;
 

@@ -10,11 +10,8 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    clock::Clock,
-    fence::Permit,
-    kubernetes::{Kube, KubeSettings},
-};
+use cketerm_clients::kubernetes::{Kube, KubeSettings};
+use cketerm_model::{clock::Clock, fence::Permit};
 use kube::config::KubeConfigOptions;
 use serde_json::{Value, json};
 
@@ -39,7 +36,7 @@ fn shared(old: bool) -> Option<Server> {
     let version = if old { EtcdVersion::V34 } else { EtcdVersion::V36 };
     let args = world::kubernetes_on(version)?;
     let dir = tempfile::Builder::new().prefix("cketerm-kube-").tempdir().unwrap().keep();
-    let mut up = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/up"));
+    let mut up = Command::new(Path::new(crate::ROOT).join("tests/servers/up"));
     let up = up.args(["--audit", "--while", &std::process::id().to_string()]).args(args).arg(&dir);
     let out = up.output().unwrap();
     assert!(out.status.success(), "the servers did not start: {}", String::from_utf8_lossy(&out.stderr));

@@ -28,7 +28,7 @@ impl Emulator {
     /// Starts one, with TLS and a password (`admin`, `hunter2`) or with neither. Returns `None` with a clear message if
     /// Python or `PyPI` is missing.
     pub fn start(secured: bool) -> Option<Self> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/bmc");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/servers/bmc");
         let out = Command::new(script).output().expect("bash starts");
         if !out.status.success() {
             return skipped(&format!("NO REDFISH BMC: {}", String::from_utf8_lossy(&out.stderr).trim()));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cketerm::sandbox::machines::{Behaviour, OnBmc, State};
+use cketerm_sandbox::machines::{Behaviour, OnBmc, State};
 use serde_json::Value;
 
 use super::sandbox::{Site, row};

@@ -246,7 +246,7 @@ fn i50_no_credentials_are_sent_to_a_bmc_outside_the_allowed_networks() {
 fn i50_without_bmc_networks_the_engine_registers_the_lack_and_starts_no_drain() {
     let Some(world) = site("defaults: {username: admin, password: hunter2}\n", true) else { return };
     let machines = machines(1, 1);
-    let program = env!("CARGO_BIN_EXE_cketerm");
+    let program = crate::binary::cketerm();
     let reboot = json!({
         "reboot_command": [program, "power", "cycle"], "boot_check_command": [program, "power", "booted"],
         "command_timeout_seconds": 120,

@@ -3,18 +3,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::{
-    actions::{HostAction, Operator},
-    clock::Clock,
-    engine::{run::Handle, snapshot::Seen},
-    model::host::{HostRow, Mode},
-    sandbox::{
-        kubernetes::resource::{BARE_METAL_HOSTS, NODES},
-        machines::{Behaviour, OnBmc, PowerEvent, State},
-        metal3::NAMESPACE,
-    },
-    scenario::{Links, Options, Scenario, Stage, backends},
-    tasks::Gate,
+use cketerm::scenario::{Links, Options, Scenario, Stage, backends};
+use cketerm_actions::{HostAction, Operator};
+use cketerm_engine::run::Handle;
+use cketerm_model::host::{HostRow, Mode};
+use cketerm_rules::snapshot::Seen;
+use cketerm_runtime::tasks::Gate;
+use cketerm_sandbox::{
+    kubernetes::resource::{BARE_METAL_HOSTS, NODES},
+    machines::{Behaviour, OnBmc, PowerEvent, State},
+    metal3::NAMESPACE,
 };
 use serde_json::{Value, json};
 
@@ -39,7 +37,7 @@ impl Site {
             "name: test\nabout: A test.\npopulation: {{nodes: 7, pods_per_node: 0, workloads: [], metal3: {{operator: \
              {operator}}}}}\npolicy: {{metal3_controller: {policy}}}\n"
         );
-        let clock = cketerm::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
+        let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
         let stage = Stage::set(Scenario::parse(&text).unwrap(), Options::default(), clock.clone()).await.unwrap();
         let links = Links::new("engine-host", &Gate::default(), 1);
         let engine = backends(&stage.sandbox, "engine-host", clock, &links).start(mode, true, None);

@@ -61,7 +61,7 @@ fn a_served_sandboxs_queue_reboots_by_power_cycle_and_its_hosts_by_the_controlle
         assert_eq!(output.code, 0, "{words:?}: {output:?}");
         output.stdout
     };
-    let program = env!("CARGO_BIN_EXE_cketerm");
+    let program = crate::binary::cketerm();
     let mut cluster: Value = serde_yaml::from_str(&run_ok(&["cluster", "get"])).unwrap();
     cluster["reboot"]["reboot_command"] = json!([program, "power", "cycle", "--hard"]);
     cluster["reboot"]["boot_check_command"] = json!([program, "power", "booted"]);

@@ -3,15 +3,14 @@
 
 use std::time::Duration;
 
-use cketerm::{
-    engine::{run::Handle, snapshot::Seen},
-    model::{cketerm_records::Audit, entry::Stored},
-    sandbox::{
-        faults::State as LineState,
-        kubernetes::resource::{BARE_METAL_HOSTS, LEASES},
-        machines::{Behaviour, OnBmc, PowerEvent, State},
-        metal3::NAMESPACE,
-    },
+use cketerm_engine::run::Handle;
+use cketerm_model::{cketerm_records::Audit, entry::Stored};
+use cketerm_rules::snapshot::Seen;
+use cketerm_sandbox::{
+    faults::State as LineState,
+    kubernetes::resource::{BARE_METAL_HOSTS, LEASES},
+    machines::{Behaviour, OnBmc, PowerEvent, State},
+    metal3::NAMESPACE,
 };
 use serde_json::json;
 

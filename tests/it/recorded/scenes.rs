@@ -2,21 +2,19 @@
 
 use std::{io::Read, sync::Arc};
 
-use cketerm::{
-    engine::snapshot::{CheckAnswer, Engine, Leading, Probe, Snapshot, Work},
-    model::{
-        attempt::{Attempt, Ended, Outcome},
-        cluster::{Cluster, Members, Node, Reboot, Repair},
-        constraints::Constraints,
-        entry::{EntryId, Stored},
-        kube::{KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
-        policy::{EtcdMembers, Policy},
-        reboot::{RebootEntry, RebootStatus},
-        repair::{RepairEntry, StepStatus},
-        time::after,
-    },
-    store::view::{Definition, StoreView, Switch},
+use cketerm_model::{
+    attempt::{Attempt, Ended, Outcome},
+    cluster::{Cluster, Members, Node, Reboot, Repair},
+    constraints::Constraints,
+    entry::{EntryId, Stored},
+    kube::{KubeView, NodePods, NodeRow, Owner, PodRow, SourceState},
+    policy::{EtcdMembers, Policy},
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, StepStatus},
+    stored::view::{Definition, StoreView, Switch},
+    time::after,
 };
+use cketerm_rules::snapshot::{CheckAnswer, Engine, Leading, Probe, Snapshot, Work};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -36,7 +34,7 @@ pub(super) fn stored<T>(key: String, value: T) -> Stored<T> {
 }
 
 pub(super) fn scenarios() -> Vec<Value> {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/scenarios-queues.jsonl.gz");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/scenarios-queues.jsonl.gz");
     let mut text = String::new();
     flate2::read::GzDecoder::new(std::fs::File::open(file).unwrap()).read_to_string(&mut text).unwrap();
     text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()

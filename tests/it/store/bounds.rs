@@ -2,24 +2,25 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use cketerm::{
+use cketerm_clients::store::{
+    Store,
+    commit::CommitError,
+    election::Candidacy,
+    folders::{AuditRetention, FolderCursor},
+    migrate,
+};
+use cketerm_model::{
+    attempt::Attempt,
+    cketerm_records::{Audit, EndKind, Ending, SCHEMA, Who},
+    entry::{EntryId, Stored},
     fence::Fence,
-    heartbeat::Heartbeat,
-    model::{
-        attempt::Attempt,
-        cketerm_records::{Audit, EndKind, Ending, SCHEMA, Who},
-        entry::{EntryId, Stored},
-        result::CommandResult,
-    },
-    store::{
-        Store,
-        commit::CommitError, transaction::{Change, Put, Ranged},
-        election::Candidacy,
-        folders::{AuditRetention, FolderCursor},
+    result::CommandResult,
+    stored::{
         keys::SwitchName,
-        migrate,
+        transaction::{Change, Put, Ranged},
     },
 };
+use cketerm_runtime::heartbeat::Heartbeat;
 use etcd_client::Client;
 
 use super::{

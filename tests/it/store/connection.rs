@@ -2,11 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
 
-use cketerm::{
-    clock::Clock,
-    heartbeat::Heartbeat,
-    store::{EtcdSettings, Store, StoreError, election::Candidacy, keys::SwitchName, live::Live},
-};
+use cketerm_clients::store::{EtcdSettings, Store, StoreError, election::Candidacy, live::Live};
+use cketerm_model::{clock::Clock, stored::keys::SwitchName};
+use cketerm_runtime::heartbeat::Heartbeat;
 
 use super::{
     addresses,

@@ -8,10 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cketerm::{
-    clock::Clock,
-    store::{EtcdSettings, Store},
-};
+use cketerm_clients::store::{EtcdSettings, Store};
+use cketerm_model::clock::Clock;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

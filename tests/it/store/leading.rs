@@ -2,15 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use cketerm::{
+use cketerm_clients::store::{Store, StoreError, commit::CommitError, election::Candidacy};
+use cketerm_model::{
     fence::Fence,
-    heartbeat::Heartbeat,
-    store::{
-        Store, StoreError,
-        commit::CommitError, transaction::{Change, Put},
-        election::Candidacy,
-    },
+    stored::transaction::{Change, Put},
 };
+use cketerm_runtime::heartbeat::Heartbeat;
 use tokio::time::timeout;
 
 use super::{

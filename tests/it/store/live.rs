@@ -2,14 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use cketerm::{
+use cketerm_clients::store::{
+    Store,
+    live::Live,
+    pages::{Page, Part},
+};
+use cketerm_model::{
+    cketerm_records::Audit,
     clock::Clock,
-    model::cketerm_records::Audit,
-    store::{
-        Store,
+    stored::{
         keys::{Folder, SwitchName},
-        live::Live,
-        pages::{Page, Part},
         view::StoreView,
     },
 };

@@ -5,12 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cketerm::{
-    model::{
-        cketerm_records::{Audit, Verb},
-        entry::{EntryId, QueueKind},
-    },
-    store::{StoreError, folders::FolderCursor, keys::SwitchName, view::Switch},
+use cketerm_clients::store::{StoreError, folders::FolderCursor};
+use cketerm_model::{
+    cketerm_records::{Audit, Verb},
+    entry::{EntryId, QueueKind},
+    stored::{keys::SwitchName, view::Switch},
 };
 use serde_json::Value;
 use tokio::task::JoinSet;

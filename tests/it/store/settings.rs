@@ -1,17 +1,15 @@
 //! Settings that are stored once: schema, policy, constraints, identity, definition.
 
-use cketerm::{
-    heartbeat::Heartbeat,
-    model::policy::{ApiServerOrder, EngineChoice},
-    store::{StoreError, election::Candidacy, operator::AuditNote},
-};
+use cketerm_clients::store::{StoreError, election::Candidacy, operator::AuditNote};
+use cketerm_model::policy::{ApiServerOrder, EngineChoice};
+use cketerm_runtime::heartbeat::Heartbeat;
 
 use super::{
     etcd::{Etcd, any, versions},
     registration, who,
 };
 
-fn set_by<'a>(who: &'a cketerm::model::cketerm_records::Who, reason: Option<&'a str>) -> AuditNote<'a> {
+fn set_by<'a>(who: &'a cketerm_model::cketerm_records::Who, reason: Option<&'a str>) -> AuditNote<'a> {
     AuditNote { who, what: "policy set", on: "policy", reason }
 }
 
@@ -70,7 +68,7 @@ async fn the_policy_changes_by_field_keeps_unknown_ones_and_is_audited() {
     let store = etcd.store().await;
     etcd.ctl(&["put", "/cke/cketerm/schema", "1"]);
     etcd.ctl(&["put", "/cke/cketerm/policy", r#"{"engine":"always","of_tomorrow":{"x":1}}"#]);
-    let first = |p: &mut cketerm::model::policy::Policy| {
+    let first = |p: &mut cketerm_model::policy::Policy| {
         p.api_server_order = ApiServerOrder::First;
         Ok(())
     };

@@ -43,11 +43,11 @@ impl World {
     fn command(&self, verb: &str) -> Value {
         match &self.backend {
             Backend::Real(..) => {
-                let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/fake-reboot");
+                let script = Path::new(crate::ROOT).join("tests/servers/fake-reboot");
                 json!([script, self.dir(), verb])
             }
             Backend::Sandbox(served) => {
-                json!([env!("CARGO_BIN_EXE_cketerm"), "sandbox", "machine", "--at", served.machines, verb])
+                json!([crate::binary::cketerm(), "sandbox", "machine", "--at", served.machines, verb])
             }
         }
     }

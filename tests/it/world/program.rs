@@ -22,7 +22,7 @@ pub struct RunOutput {
 
 /// The program, without this machine's environment variables that could name a server.
 pub fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cketerm"));
+    let mut command = Command::new(crate::binary::cketerm());
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CKETERM_") || text.starts_with("KUBE") || text.starts_with("XDG_") {

@@ -23,7 +23,7 @@ fn with_member_fault(fault: impl FnOnce(&mut EtcdMember)) -> Scene {
         all.at = jiff::Timestamp::UNIX_EPOCH;
         s.record.members.push(all);
     }
-    let policy = serde_json::to_value(cketerm::model::policy::Policy::default()).unwrap();
+    let policy = serde_json::to_value(cketerm_model::policy::Policy::default()).unwrap();
     s.write("console", &[("cketerm/policy", policy)], &[]);
     let mut changed = member(&s, "cp2");
     fault(&mut changed);

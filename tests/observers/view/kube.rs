@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cketerm::model::kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner};
+use cketerm_model::kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, OWNER_ANNOTATION, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ impl Node {
 
     /// Reports whether the owner record names this entry of the reboot queue.
     pub fn owned_by(&self, index: u64) -> bool {
-        self.owner().is_some_and(|o| o.entry == cketerm::model::entry::EntryId::reboot(index))
+        self.owner().is_some_and(|o| o.entry == cketerm_model::entry::EntryId::reboot(index))
     }
 }
 

@@ -1,0 +1,196 @@
+//! Actions of an operator on hosts from the console, with an audit record before and after. Fencing is one action.
+
+use cketerm_clients::{
+    kubernetes::WriteError,
+    store::operator::{AuditNote, AuditResult},
+};
+use cketerm_model::{
+    host::{HostRow, Mode, ProofSource},
+    kube::KubeView,
+};
+
+use super::{
+    ActionError, Hosts, Operator,
+    host::{TRIES, keeps_changing, own_key, retry_on_conflict},
+};
+
+/// Longest wait of a fence for the proof that the host is off, in seconds. A soft shutdown that hangs is cut off long
+/// before that.
+const PROOF_TIMEOUT_SECONDS: u64 = 900;
+/// Name under which a fence holds a host.
+const FENCE_KEY: &str = "fence";
+
+/// Actions on one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostAction {
+    /// One power cycle.
+    Reboot(Mode),
+    /// Hold the host off under cketerm's key until it is released.
+    Hold(Mode),
+    /// Remove this key of cketerm.
+    Release(String),
+    /// Set `spec.online`.
+    Online(bool),
+    /// Hold the host off hard, wait for the proof of off, delete its Node (name and UID), release the host.
+    Fence(String, String),
+}
+
+impl HostAction {
+    /// Name of the action in the audit.
+    fn what(&self) -> String {
+        match self {
+            Self::Reboot(mode) => format!("host reboot ({mode})"),
+            Self::Hold(mode) => format!("host hold ({mode})"),
+            Self::Release(key) => format!("host release {key}"),
+            Self::Online(true) => "host online".to_owned(),
+            Self::Online(false) => "host offline".to_owned(),
+            Self::Fence(node, _) => format!("fence node {node}"),
+        }
+    }
+}
+
+impl Operator {
+    /// Carries out the action on the host `namespace/name` and returns the result as a sentence. `uid` identifies the
+    /// host that was shown to the operator; another host of that name is refused.
+    pub async fn host(
+        &self,
+        name: &str,
+        uid: &str,
+        action: HostAction,
+        reason: Option<&str>,
+    ) -> Result<String, ActionError> {
+        let kube = self.kube("hosts")?.clone();
+        if !matches!(action, HostAction::Release(_)) {
+            self.refuse_mismatch().await?;
+        }
+        let hosts = Hosts::new(kube).because(reason).with_bmcs(self.bmcs.clone());
+        let found = hosts.find(name).await?;
+        if found.uid != uid {
+            return Err(ActionError::refused(format!("{name} was replaced by another host; nothing was done")));
+        }
+        let (what, on) = (action.what(), format!("host {name}"));
+        let note = || AuditNote { who: &self.who, what: &what, on: &on, reason };
+        self.store.write(note(), "begun", Vec::new(), Vec::new()).await?;
+        let answer = hosts.perform(name, &action).await;
+        let result = answer.as_ref().map_or_else(|e| AuditResult::Failed(&e.text), |_| AuditResult::Done("done"));
+        let audited = self.store.write(note(), result, Vec::new(), Vec::new()).await;
+        let message = answer?;
+        audited.map_err(|e| ActionError::failed(format!("{message}; not recorded in the audit trail: {e}")))?;
+        Ok(message)
+    }
+}
+
+impl Hosts {
+    async fn perform(&self, name: &str, action: &HostAction) -> Result<String, ActionError> {
+        match action {
+            HostAction::Reboot(mode) => {
+                let asking = self.reboot(name, *mode).await?;
+                Ok(match asking.already {
+                    Some(_) => format!("{name}: a reboot is already requested"),
+                    None => format!("{name}: a {mode} reboot is requested"),
+                })
+            }
+            HostAction::Hold(mode) => {
+                let key = own_key(None)?;
+                self.hold(name, &key, *mode).await?;
+                Ok(format!("{name} will be held off ({mode}) under {key}; L releases it"))
+            }
+            HostAction::Release(key) => {
+                let host = self.release(name, key).await?;
+                Ok(match holders(&host) {
+                    others if others.is_empty() => format!("{name} is released"),
+                    others => format!("{name} is released by cketerm, still held by {others}"),
+                })
+            }
+            HostAction::Online(online) => {
+                self.set_online(name, *online).await?;
+                Ok(format!("{name} will be turned {}", if *online { "on" } else { "off and stay off" }))
+            }
+            HostAction::Fence(node, uid) => self.fence(name, node, uid).await,
+        }
+    }
+
+    /// Fences a host and a Node given by their names, which have to belong together.
+    pub async fn fence_node(&self, name: &str, node: &str) -> Result<String, ActionError> {
+        let host = self.ready(name).await?;
+        let full = host.full_name();
+        let mut view = KubeView::default();
+        let nodes = self.kube.nodes().await.map_err(|e| ActionError::failed(e.to_string()))?;
+        for row in nodes {
+            view.put_node(row);
+        }
+        match host.node_in(&view) {
+            Some((found, _)) if found.name == node => self.fence(&full, node, &found.uid).await,
+            Some((found, by)) => Err(ActionError::refused(format!(
+                "{full} is node {} by {by}, not {node}; nothing was done",
+                found.name
+            ))),
+            None => Err(ActionError::refused(format!(
+                "no Node matches {full} by address or host name; annotate the host with \
+                 cketerm.io/node={node}"
+            ))),
+        }
+    }
+
+    async fn set_online(&self, name: &str, online: bool) -> Result<(), ActionError> {
+        for _ in 0..TRIES {
+            let host = self.find(name).await?;
+            if host.online == online {
+                return Ok(());
+            }
+            match self.kube.set_online(&host, online).await {
+                Ok(_) => return Ok(()),
+                Err(e) => retry_on_conflict(&host, e)?,
+            }
+        }
+        Err(keeps_changing(name))
+    }
+
+    /// Deletes the Node only while the host is known to be off. Metal3's proposal: "the caller can perform any required
+    /// actions while the node is in a known safe state". Without a proof the host stays held and the Node stays
+    /// (MET-27).
+    async fn fence(&self, name: &str, node: &str, uid: &str) -> Result<String, ActionError> {
+        let key = own_key(Some(FENCE_KEY))?;
+        let asking = self.hold(name, &key, Mode::Hard).await?;
+        let proof = self.proof(&asking.host).await;
+        let answer = async {
+            let by = self.watch(&asking.host, &key, PROOF_TIMEOUT_SECONDS, &proof).await?;
+            self.final_check(&asking.host, Some(node), &key, by, &proof).await.map(|()| by)
+        };
+        let answer = answer.await;
+        // Delete right after the last look; closing the BMC's session can wait.
+        let deleted = if answer.is_ok() { Some(self.kube.delete_node(node, uid).await) } else { None };
+        proof.close().await;
+        let by = answer.map_err(|e| {
+            ActionError::failed(format!(
+                "node {node} was NOT deleted: {}; {name} stays held under {key} until released",
+                e.text
+            ))
+        })?;
+        let deleted = match deleted {
+            Some(Ok(())) => "deleted",
+            // Another client deleted it, or an earlier request of cketerm whose answer was lost.
+            Some(Err(WriteError::NotFound)) | None => "already gone",
+            Some(Err(e)) => {
+                return Err(ActionError::failed(format!(
+                    "{name} is off and held under {key}, but node {node} was not deleted: {e}; delete it, then release \
+                     the host"
+                )));
+            }
+        };
+        let host = self.release(name, &key).await.map_err(|e| {
+            ActionError::failed(format!("node {node} is {deleted}, but {name} is still held: {}", e.text))
+        })?;
+        let others = holders(&host);
+        let after = if others.is_empty() { "released".to_owned() } else { format!("still held by {others}") };
+        let proof = match by {
+            ProofSource::Change => "was off",
+            ProofSource::Bmc => "was off according to its BMC",
+        };
+        Ok(format!("{name} {proof}, node {node} is {deleted}, the host is {after}"))
+    }
+}
+
+fn holders(host: &HostRow) -> String {
+    host.asked.keys.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+}

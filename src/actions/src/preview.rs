@@ -1,0 +1,160 @@
+//! Preview of one node's drain. It judges what it reads and sends no dry run to the Eviction API, so that it writes
+//! nothing.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use cketerm_clients::kubernetes::{Kube, KubeError};
+use cketerm_model::{
+    cluster::Eviction,
+    kube::{KubeView, NodeRow, PodRow},
+    reason::{Blocker, PodHold},
+    text::visible,
+};
+use cketerm_rules::decide::{PodVerdict, classify_pod};
+use serde::Serialize;
+
+/// Preview of one node's drain.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub struct Preview {
+    /// Pods that would be evicted, `namespace/name`.
+    pub evict: Vec<String>,
+    /// Pods that would be deleted: pods of unprotected Jobs.
+    pub delete: Vec<String>,
+    /// Pods that stay: mirror pods, pods of DaemonSets, finished pods, pending pods of Jobs.
+    pub ignored: Vec<String>,
+    /// Current blockers of the drain.
+    pub blockers: Vec<Blocker>,
+    /// Volumes that have to be detached.
+    pub volumes: Vec<String>,
+}
+
+/// Deliberate fault that a simulation has to find (I45). It is not in any shipped build.
+#[cfg(feature = "mutations")]
+async fn evict_anyway(kube: &Kube, pods: &[PodRow]) {
+    use cketerm_model::{cketerm_records::Who, fence::Person, mutation};
+    if let Some(pod) = pods.first().filter(|_| mutation::on(mutation::Mutation::ReadsWrite)) {
+        kube.evict_manually(&Person::asks(&Who::default()), pod, &[], false).await;
+    }
+}
+
+impl Preview {
+    /// Reads one node's pods and judges them.
+    pub async fn of(kube: &Kube, node: &NodeRow, rules: Eviction<'_>, facts: &KubeView) -> Result<Self, KubeError> {
+        let pods = kube.pods_on(&node.name).await?;
+        #[cfg(feature = "mutations")]
+        evict_anyway(kube, &pods).await;
+        Ok(Self::judged(node, pods, rules, facts))
+    }
+
+    fn judged(node: &NodeRow, pods: Vec<PodRow>, rules: Eviction<'_>, facts: &KubeView) -> Self {
+        let mut preview = Self { volumes: node.volumes_in_use.clone(), ..Self::default() };
+        for pod in pods.into_iter().map(Arc::new) {
+            let name = pod.full_name();
+            let hold = match classify_pod(&pod, rules, facts) {
+                PodVerdict::Ignore => {
+                    preview.ignored.push(name);
+                    continue;
+                }
+                PodVerdict::Protected { job } => Some(PodHold::Job { job }),
+                PodVerdict::Terminating => Some(PodHold::Terminating {
+                    since: pod.terminating_since.unwrap_or_default(),
+                    node_ready: node.ready,
+                }),
+                PodVerdict::Delete => {
+                    preview.delete.push(name);
+                    continue;
+                }
+                PodVerdict::Evict { protected } => {
+                    preview.evict.push(name.clone());
+                    protected.then(|| budget_hold(&pod, facts)).flatten()
+                }
+            };
+            preview.blockers.extend(hold.map(|why| Blocker { pod: name, why }));
+        }
+        for list in [&mut preview.evict, &mut preview.delete, &mut preview.ignored] {
+            list.sort();
+        }
+        preview.blockers.sort_by(|a, b| a.pod.cmp(&b.pod));
+        preview
+    }
+
+    /// Returns a short summary: `7 to evict, 1 to delete, 3 stay`.
+    pub fn summary(&self) -> String {
+        let mut text =
+            format!("{} to evict, {} to delete, {} stay", self.evict.len(), self.delete.len(), self.ignored.len());
+        if !self.volumes.is_empty() {
+            let _ = write!(text, ", {} volumes in use", self.volumes.len());
+        }
+        text
+    }
+
+    /// Returns the lines under the summary: the current blockers.
+    pub fn lines(&self) -> Vec<String> {
+        self.blockers.iter().map(|b| visible(&format!("! {}: {}", b.pod, b.why), false)).collect()
+    }
+}
+
+/// Returns the budget that allows no eviction of this pod now, or the several budgets that make it impossible.
+fn budget_hold(pod: &PodRow, facts: &KubeView) -> Option<PodHold> {
+    let budgets: Vec<_> = facts.budgets_of(pod).collect();
+    match budgets.as_slice() {
+        [] => None,
+        [one] => (one.allowed <= 0).then(|| PodHold::Budget {
+            budget: one.full_name(),
+            healthy: one.healthy,
+            needed: one.needed,
+        }),
+        several => Some(PodHold::ManyBudgets { budgets: several.iter().map(|b| b.full_name()).collect() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cketerm_model::{
+        cluster::Reboot,
+        kube::{BudgetRow, Controller},
+        selector::Selector,
+    };
+
+    fn pod(name: &str, kind: &str, app: &str) -> PodRow {
+        let controller = Controller { kind: kind.into(), name: "o".into(), uid: "u".into() };
+        PodRow {
+            namespace: "shop".into(),
+            name: name.into(),
+            uid: name.into(),
+            phase: "Running".into(),
+            labels: [("app".to_owned(), app.to_owned())].into(),
+            controller: Some(controller),
+            ..PodRow::default()
+        }
+    }
+
+    #[test]
+    fn a_preview_classifies_pods_and_names_current_blockers() {
+        let mut facts = KubeView::default();
+        let selector: Selector = serde_json::from_value(serde_json::json!({"matchLabels": {"app": "db"}})).unwrap();
+        let budget = BudgetRow {
+            namespace: "shop".into(),
+            name: "db".into(),
+            selector: Some(selector),
+            healthy: 2,
+            needed: 2,
+            ..BudgetRow::default()
+        };
+        facts.budgets.insert(("shop".into(), "db".into()), Arc::new(budget));
+        let pods = vec![
+            pod("db-0", "StatefulSet", "db"),
+            pod("web-1", "ReplicaSet", "web"),
+            pod("agent", "DaemonSet", "agent"),
+            pod("report", "Job", "report"),
+        ];
+        let reboot = Reboot::default();
+        let seen = Preview::judged(&NodeRow::default(), pods, reboot.eviction(), &facts);
+        assert_eq!(seen.summary(), "2 to evict, 0 to delete, 1 stay");
+        assert_eq!(
+            seen.lines(),
+            ["! shop/db-0: pdb shop/db (healthy 2, needs 2)", "! shop/report: protected job shop/o"]
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! Actions on the reboot queue's entries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cketerm_clients::store::StoreError;
+use cketerm_model::{
+    acceptance::OperatorCommand,
+    cketerm_records::{Request, Verb},
+    cluster::{Cluster, Members, Node},
+    entry::{EntryId, QueueKind, Stored},
+    kube::NodeRow,
+    reboot::{RebootEntry, RebootStatus},
+    stored::{leadership::LeaderGuard, view::StoreView},
+};
+
+use super::{ActionError, Operator, TIMEOUT, accept::MAX_CHECKS, refusal};
+
+/// Result of adding entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// Indexes of the new entries, in the order of the addresses.
+    pub indexes: Vec<u64>,
+    /// Notes for the operator: duplicates, a disabled queue.
+    pub notes: Vec<String>,
+}
+
+/// Number of addresses above which one list of all Nodes costs less than one request per Node.
+const SINGLE_NODE_READS: usize = 20;
+
+impl Operator {
+    /// Queues a reboot of each address. All addresses are checked before any entry is written.
+    pub async fn add_reboots(&self, addresses: &[String], reason: Option<&str>) -> Result<Added, ActionError> {
+        if addresses.is_empty() {
+            return Ok(Added::default());
+        }
+        let (cluster, notes) = self.check_reboots(addresses).await?;
+        let members = Members::of(&cluster);
+        let uids = self.node_uids(addresses, &cluster, &members).await;
+        let request = Request {
+            who: self.who.clone(),
+            at: self.store.clock().wall(),
+            reason: reason.map(str::to_owned),
+            node_uid: None,
+        };
+        let indexes = self.store.add_reboots(addresses, &request, &uids).await?;
+        Ok(Added { indexes, notes })
+    }
+
+    /// Runs all checks of [`Self::add_reboots`] without a write. Returns the definition and notes for the operator.
+    pub async fn check_reboots(&self, addresses: &[String]) -> Result<(Cluster, Vec<String>), ActionError> {
+        let cluster = self.definition().await?;
+        let members = Members::of(&cluster);
+        let unknown: BTreeSet<&str> =
+            addresses.iter().map(String::as_str).filter(|a| members.by_address(&cluster, a).is_none()).collect();
+        if !unknown.is_empty() {
+            let unknown: Vec<&str> = unknown.into_iter().collect();
+            return Err(ActionError::failed(not_members(&cluster, &members, &unknown)));
+        }
+        self.refuse_mismatch().await?;
+        let mut notes = self.notes_on(addresses).await?;
+        let control_planes =
+            addresses.iter().filter_map(|a| members.by_address(&cluster, a)).filter(|m| m.control_plane);
+        let control_planes: BTreeSet<&str> = control_planes.map(Node::node_name).collect();
+        if !control_planes.is_empty() && addresses.len() > control_planes.len() {
+            let named = control_planes.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+            notes.push(format!("{} API server(s) included, each rebooted alone: {named}", control_planes.len()));
+        }
+        Ok((cluster, notes))
+    }
+
+    /// Cancels one entry. `seen` is the `ModRevision` that the operator saw, if there was a screen. An unreadable entry
+    /// is refused, and the message names the command that removes it.
+    pub async fn cancel_reboot(&self, index: u64, seen: Option<i64>, reason: Option<&str>) -> Result<(), ActionError> {
+        if let Some(refused) = self.unreadable(EntryId::reboot(index)).await? {
+            return Err(refused);
+        }
+        Ok(self.store.cancel_reboot(index, seen, &self.who, reason).await?)
+    }
+
+    /// Cancels every entry and returns their indexes.
+    pub async fn cancel_all_reboots(&self, reason: Option<&str>) -> Result<Vec<u64>, ActionError> {
+        Ok(self.store.cancel_all_reboots(&self.who, reason).await?)
+    }
+
+    /// Ends the backoff of one entry or of all, and returns the indexes that had one.
+    pub async fn reset_backoff(
+        &self,
+        queue: QueueKind,
+        only: Option<u64>,
+        reason: Option<&str>,
+    ) -> Result<Vec<u64>, ActionError> {
+        Ok(self.store.reset_backoff(queue, only, &self.who, reason).await?)
+    }
+
+    /// Stores an order for the leader. Only `hold`, `unhold` and `uncordon` need no reason.
+    pub async fn order(
+        &self,
+        entry: EntryId,
+        verb: Verb,
+        seen: Option<i64>,
+        reason: Option<&str>,
+    ) -> Result<(), ActionError> {
+        if matches!(verb, Verb::Retry | Verb::Done | Verb::Force) {
+            if reason.is_none_or(|r| r.trim().is_empty()) {
+                return Err(ActionError::misused(format!("{verb} of {entry} needs a reason: give --reason TEXT")));
+            }
+            self.refuse_mismatch().await?;
+        }
+        let mut checks = 1;
+        loop {
+            let (expect, under) = self.check_order(entry, verb, seen).await?;
+            match self.store.put_order(entry, verb, expect, &self.who, reason, under.as_ref()).await {
+                // another leader has taken over: whether it honours the order has to be checked again
+                Err(StoreError::LeaderChanged) if checks < MAX_CHECKS => checks += 1,
+                given => return Ok(given?),
+            }
+        }
+    }
+
+    /// Checks that an order makes sense and that the leader honours it. Returns the entry's revision and the leader
+    /// that the order is tied to.
+    async fn check_order(
+        &self,
+        entry: EntryId,
+        verb: Verb,
+        seen: Option<i64>,
+    ) -> Result<(Option<i64>, Option<LeaderGuard>), ActionError> {
+        let (seen, leadership, in_work) = if verb == Verb::Uncordon {
+            (seen, self.store.leadership().await?, true)
+        } else {
+            let view = self.store.read_view().await?;
+            let (revision, in_work) = match entry.queue {
+                QueueKind::Reboot => {
+                    let (found, revision) = readable(view.reboots.entries.get(&entry.index), entry)?;
+                    fits(found, entry, verb)?;
+                    (revision, matches!(found.status, RebootStatus::Draining | RebootStatus::Rebooting))
+                }
+                QueueKind::Repair => {
+                    let (found, revision) = readable(view.repairs.entries.get(&entry.index), entry)?;
+                    super::repair::fits(found, entry, verb)?;
+                    (revision, found.unfinished() && found.claims_machine())
+                }
+            };
+            if verb == Verb::Retry {
+                refuse_running(&view, entry)?;
+            }
+            (seen.or(Some(revision)), view.leadership(), in_work)
+        };
+        let command = OperatorCommand::from(verb);
+        if let Some(why) = refusal(command, &leadership, in_work, false) {
+            return Err(ActionError::refused(format!("{verb} of {entry} is refused: {why}")));
+        }
+        Ok((seen, (!command.always()).then_some(leadership.under)))
+    }
+
+    /// Returns a warning for the order `done` if the Node of the entry's machine is not Ready, because cketerm does not
+    /// uncordon it before. Returns `None` if it is Ready, or if Kubernetes does not answer in time.
+    pub async fn not_ready(&self, entry: EntryId) -> Option<String> {
+        let kube = self.kube.as_ref()?;
+        let view = self.store.read_view().await.ok()?;
+        let address = match entry.queue {
+            QueueKind::Reboot => view.reboots.entries.get(&entry.index)?.get()?.node.clone(),
+            QueueKind::Repair => view.repairs.entries.get(&entry.index)?.get()?.address.clone(),
+        };
+        let definition = view.definition()?;
+        let member = definition.members.by_address(&definition.cluster, &address)?;
+        let row = tokio::time::timeout(TIMEOUT, kube.node(member.node_name())).await.ok()?.ok()??;
+        (!row.ready).then(|| {
+            format!("note: Node {} is not Ready; {entry} ends, and the Node is uncordoned, once it is", row.name)
+        })
+    }
+
+    /// Returns the stored definition, or an error that says how to set one.
+    pub(super) async fn definition(&self) -> Result<Cluster, ActionError> {
+        let raw = self.store.cluster_text().await?;
+        let raw = raw.ok_or_else(|| {
+            ActionError::failed("no cluster definition is stored: set one with `cketerm cluster set FILE`")
+        })?;
+        serde_json::from_str(&raw.text).map_err(|e| {
+            ActionError::failed(format!(
+                "the cluster definition ({}) cannot be read: {e}; set it again with `cketerm cluster set FILE`",
+                raw.key
+            ))
+        })
+    }
+
+    /// Returns notes for an operator who adds entries. Costs one read of the queue.
+    async fn notes_on(&self, addresses: &[String]) -> Result<Vec<String>, ActionError> {
+        let view = self.store.read_view().await?;
+        let mut notes = Vec::new();
+        if !view.reboots.switch.enabled() {
+            notes.push("the reboot queue is disabled; enable it with `cketerm rq enable`".to_owned());
+        }
+        let mut seen: BTreeMap<&str, String> = BTreeMap::new();
+        for (index, entry) in &view.reboots.entries {
+            if let Some(entry) = entry.get().filter(|e| e.status != RebootStatus::Cancelled) {
+                seen.entry(&entry.node).or_insert_with(|| format!("already has entry {index}"));
+            }
+        }
+        for address in addresses {
+            if let Some(before) = seen.insert(address, "is given twice".to_owned()) {
+                notes.push(format!("{address} {before}; it is rebooted once for each entry"));
+            }
+        }
+        Ok(notes)
+    }
+
+    /// Returns the UIDs of the Nodes by address, as far as Kubernetes answers in time. Without them, the drain's start
+    /// records the UID.
+    async fn node_uids(&self, addresses: &[String], cluster: &Cluster, members: &Members) -> BTreeMap<String, String> {
+        let Some(kube) = &self.kube else { return BTreeMap::new() };
+        let named: Vec<&Node> = addresses.iter().filter_map(|a| members.by_address(cluster, a)).collect();
+        let request = async {
+            if named.len() > SINGLE_NODE_READS {
+                return kube.nodes().await.unwrap_or_default();
+            }
+            let each = named.iter().map(|member| kube.node(member.node_name()));
+            futures::future::join_all(each).await.into_iter().filter_map(|row| row.ok().flatten()).collect()
+        };
+        let rows: Vec<NodeRow> = tokio::time::timeout(TIMEOUT, request).await.unwrap_or_default();
+        let by_name: BTreeMap<&str, &str> = rows.iter().map(|r| (r.name.as_str(), r.uid.as_str())).collect();
+        let uid = |member: &&Node| Some((member.address.clone(), (*by_name.get(member.node_name())?).to_owned()));
+        named.iter().filter_map(uid).collect()
+    }
+}
+
+/// Returns an entry and its revision, or the reason why it cannot get an order.
+fn readable<E>(stored: Option<&Stored<E>>, id: EntryId) -> Result<(&E, i64), ActionError> {
+    let list = match id.queue {
+        QueueKind::Reboot => "cketerm rq list",
+        QueueKind::Repair => "cketerm repair-queue list",
+    };
+    let stored = stored.ok_or_else(|| ActionError::failed(format!("entry {id} does not exist; see `{list}`")))?;
+    let found = stored.value.as_ref().map_err(|e| {
+        let remove = super::removing(id.queue);
+        ActionError::failed(format!("{id} cannot be read: {e}; remove it with `cketerm {remove} {}`", id.index))
+    })?;
+    Ok((found, stored.mod_revision))
+}
+
+/// Checks that an order makes sense for the current state of the entry.
+fn fits(entry: &RebootEntry, id: EntryId, verb: Verb) -> Result<(), ActionError> {
+    let (fits, when) = match verb {
+        Verb::Retry | Verb::Done => (entry.status == RebootStatus::Rebooting, "after its reboot command (rebooting)"),
+        // A budget that refuses at the first look puts the entry back at once, so it is forced while it is queued.
+        Verb::Force => (
+            matches!(entry.status, RebootStatus::Draining | RebootStatus::Queued),
+            "before its reboot command (queued or draining)",
+        ),
+        Verb::Hold => (entry.status != RebootStatus::Rebooting, "before its reboot command (queued or draining)"),
+        Verb::Unhold | Verb::Uncordon => (true, ""),
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(ActionError::refused(format!("{id} ({}) is {}; {verb} works only {when}", entry.node, entry.status)))
+}
+
+/// Refuses while a command is running. A second command beside it is what attempts have to prevent (I25).
+fn refuse_running(view: &StoreView, id: EntryId) -> Result<(), ActionError> {
+    let last = view.attempts_of(id).next_back().and_then(Stored::get);
+    let running = last.filter(|a| a.open() && view.candidates.values().any(|c| c.lease == a.lease));
+    running.map_or(Ok(()), |a| {
+        Err(ActionError::refused(format!(
+            "the command of {id} ({}) runs on {} since {} (limit {} s); wait for its end, or cancel the entry",
+            a.address, a.host, a.start, a.bound_seconds
+        )))
+    })
+}
+
+/// Returns the message for addresses that belong to no member, with the names that were probably meant.
+pub fn not_members(cluster: &Cluster, members: &Members, unknown: &[&str]) -> String {
+    let known = || cluster.nodes.iter().map(|n| n.address.as_str());
+    let each = unknown.iter().take(5).map(|name| match members.by_name(cluster, name) {
+        Some(node) => format!("{name} (a name; its address is {})", node.address),
+        None => match cketerm_model::text::nearest(name, known()) {
+            Some(near) => format!("{name} (did you mean {near}?)"),
+            None if name.trim().is_empty() => format!("{name:?}"),
+            None => (*name).to_owned(),
+        },
+    });
+    let shown = each.collect::<Vec<_>>().join(", ");
+    let more = if unknown.len() > 5 { format!(" and {} more", unknown.len() - 5) } else { String::new() };
+    format!("not in the cluster definition: {shown}{more}; nothing was written; see `cketerm cluster get`")
+}

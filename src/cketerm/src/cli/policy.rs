@@ -1,0 +1,83 @@
+//! `policy`.
+
+use cketerm_actions::{ActionError, DOCUMENTS};
+use cketerm_model::{acceptance::OperatorCommand, policy::Policy};
+use clap::Subcommand;
+
+use super::{
+    Context,
+    args::{Handover, Output, Reason},
+    reboot_queue::read,
+    windows::not_in_force,
+};
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Print the policy, defaults included
+    Show,
+    /// Set one field of the policy
+    Set {
+        /// Name of the field, as in `policy show`
+        name: String,
+        /// Value; for windows, freeze and groups a FILE (YAML or JSON, - = standard input), the document, or none
+        #[arg(allow_negative_numbers = true)]
+        value: String,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        handover: Handover,
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        reason: Reason,
+    },
+}
+
+/// Runs one of the subcommands.
+pub async fn run(command: PolicyCommand, context: &Context) -> Result<(), ActionError> {
+    match command {
+        PolicyCommand::Show => {
+            let store = context.store().await?;
+            let form = match context.output(Output::Yaml) {
+                Output::Table => Output::Yaml,
+                form => form,
+            };
+            let view = store.leaders().await?;
+            if let Some(why) = not_in_force(&view).filter(|_| view.policy.is_some()) {
+                context.print_message(&format!(
+                    "NOT IN FORCE: {why}; only the field `engine` takes effect before a cketerm engine leads"
+                ));
+            }
+            match view.policy.map(|s| (s.key, s.value)) {
+                Some((_, Ok(policy))) => context.out.value(policy.as_ref(), form),
+                Some((key, Err(e))) => Err(ActionError::failed(format!(
+                    "{key} cannot be read: {e}; engines only observe until it is fixed with etcdctl"
+                ))),
+                None => {
+                    context.print_message(
+                        "no policy is stored yet: these are the defaults; the first engine, or `policy set`, sets \
+                         `engine`, depending on whether CKE has used this etcd",
+                    );
+                    context.out.value(&Policy::default(), form)
+                }
+            }
+        }
+        PolicyCommand::Set { name, value, handover, reason } => {
+            let value = if DOCUMENTS.contains(&name.as_str()) { document(&value)? } else { value };
+            let operator = context.operator().await?.for_handover(handover.for_handover);
+            operator.set_policy(&name, &value, reason.get()).await?;
+            if let Some(note) = operator.acceptance_note(OperatorCommand::of_policy(&name, &value)).await {
+                context.print_message(&note);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Returns a document that is given literally, or the content of the file that is named.
+fn document(value: &str) -> Result<String, ActionError> {
+    let itself = value.trim() == "none" || value.contains(['{', '\n', ':']);
+    if itself && !std::path::Path::new(value).is_file() {
+        return Ok(value.to_owned());
+    }
+    read(std::path::Path::new(value))
+}

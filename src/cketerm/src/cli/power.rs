@@ -1,0 +1,227 @@
+//! `power`.
+
+mod find;
+
+use cketerm_actions::ActionError;
+use cketerm_clients::power::{
+    Found,
+    redfish::{BmcError, Off, System},
+};
+use cketerm_model::{host::Mode, kube::NodeRow, power_state::PowerState};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use self::find::find;
+use super::{Context, args::Output};
+
+/// The subcommands. Progress and reasons go to standard error.
+#[derive(Debug, Subcommand)]
+pub enum PowerCommand {
+    /// Print on or off, or what else the BMC reports
+    Status {
+        /// The node's address.
+        address: String,
+    },
+    /// Turn the machine on, and verify that it is on
+    On {
+        /// The node's address.
+        address: String,
+    },
+    /// Shut the machine down, or else cut its power, and verify that it is off
+    Off(OffArgs),
+    /// Turn the machine off and on, and verify both; for `reboot_command`
+    Cycle(OffArgs),
+    /// Print whether the machine booted after UNIXTIME; for `boot_check_command`
+    Booted {
+        /// Take a machine that is on as booted if neither the BMC nor Kubernetes can tell
+        #[arg(long)]
+        on_is_enough: bool,
+        /// The node's address.
+        address: String,
+        /// Unix time in seconds.
+        unixtime: i64,
+    },
+}
+
+/// The machine to turn off, and the mode.
+#[derive(Args, Debug)]
+pub struct OffArgs {
+    /// Cut the power at once, without shutting down the operating system
+    #[arg(long)]
+    hard: bool,
+    /// The node's address.
+    address: String,
+}
+
+impl OffArgs {
+    fn mode(&self) -> Mode {
+        if self.hard { Mode::Hard } else { Mode::Soft }
+    }
+}
+
+/// A machine in the form that `status` prints.
+#[derive(Debug, Serialize)]
+struct Shown {
+    address: String,
+    bmc: String,
+    system: String,
+    name: String,
+    power: String,
+    reset_types: Vec<String>,
+    seconds_since_reset: Option<u64>,
+}
+
+/// Runs one of the subcommands.
+pub async fn run(command: PowerCommand, context: &Context) -> Result<(), ActionError> {
+    let report = |text: &str| context.print_message(text);
+    match command {
+        PowerCommand::Status { address } => {
+            let found = find(&address, context).await?;
+            let system = found.bmc.system().await;
+            found.bmc.close().await;
+            status(address, &found, &system.map_err(|e| failed(&e))?, context)
+        }
+        PowerCommand::On { address } => {
+            let found = find(&address, context).await?;
+            let answer = found.bmc.on(&found.timeouts, &report).await;
+            found.bmc.close().await;
+            let turned = answer.map_err(|e| failed(&e))?;
+            context.print_message(if turned { "the machine is on" } else { "the machine was on already" });
+            Ok(())
+        }
+        PowerCommand::Off(switch) => {
+            let found = find(&switch.address, context).await?;
+            let answer = found.bmc.off(switch.mode(), &found.timeouts, &report).await;
+            found.bmc.close().await;
+            context.print_message(match answer.map_err(|e| failed(&e))? {
+                Off::Already => "the machine was off already",
+                Off::Graceful => "the machine is off: its operating system shut down",
+                Off::Hard => "the machine is off: its power was cut",
+            });
+            Ok(())
+        }
+        PowerCommand::Cycle(switch) => {
+            let found = find(&switch.address, context).await?;
+            let answer = found.bmc.cycle(switch.mode(), &found.timeouts, &report).await;
+            found.bmc.close().await;
+            answer.map_err(|e| failed(&e))?;
+            context.print_message("the machine is on again");
+            Ok(())
+        }
+        PowerCommand::Booted { on_is_enough, address, unixtime } => {
+            let since = Timestamp::from_second(unixtime)
+                .map_err(|_| ActionError::misused(format!("{unixtime} is not a time: give Unix time in seconds")))?;
+            let found = find(&address, context).await?;
+            let system = found.bmc.system().await;
+            found.bmc.close().await;
+            let system = system.map_err(|e| failed(&e))?;
+            let node = if context.settings.kube.is_none() { None } else { node(&address, context).await? };
+            let (booted, why) = booted(&system, node.as_ref(), since, Timestamp::now(), on_is_enough);
+            if booted && node.is_some() {
+                check_claimed_once(&address, context).await?;
+            }
+            context.print_verbose(&why);
+            context.out.line(if booted { "true" } else { "false" })
+        }
+    }
+}
+
+fn failed(e: &BmcError) -> ActionError {
+    ActionError::failed(e.to_string())
+}
+
+fn status(address: String, found: &Found, system: &System, context: &Context) -> Result<(), ActionError> {
+    match context.output(Output::Table) {
+        Output::Table => match &system.power {
+            PowerState::Unknown => {
+                Err(ActionError::failed(format!("BMC {} does not report whether {address} is on", found.bmc.origin())))
+            }
+            power => context.out.line(&power.to_string()),
+        },
+        form => {
+            let shown = Shown {
+                address,
+                bmc: found.bmc.origin().to_owned(),
+                system: system.path.clone(),
+                name: system.name.clone(),
+                power: if system.power == PowerState::Unknown {
+                    "unknown".to_owned()
+                } else {
+                    system.power.to_string()
+                },
+                reset_types: system.offered().to_vec(),
+                seconds_since_reset: system.reset_age.map(|age| age.as_secs()),
+            };
+            context.out.value(&shown, form)
+        }
+    }
+}
+
+/// Returns the Node with this address.
+async fn node(address: &str, context: &Context) -> Result<Option<NodeRow>, ActionError> {
+    let kube = context.kube("power booted").await?;
+    let failed = |e: cketerm_clients::kubernetes::KubeError| ActionError::failed(format!("power booted: {e}"));
+    let is = |row: &NodeRow| row.addresses.iter().any(|a| a == address);
+    match kube.node(address).await.map_err(failed)?.filter(is) {
+        Some(row) => Ok(Some(row)),
+        None => Ok(kube.nodes().await.map_err(failed)?.into_iter().find(is)),
+    }
+}
+
+/// Refuses an address that several Nodes claim. A Node's status comes from its kubelet, and the boot id of another
+/// machine proves nothing. It is checked only where a Node's status is about to count.
+async fn check_claimed_once(address: &str, context: &Context) -> Result<(), ActionError> {
+    let kube = context.kube("power booted").await?;
+    let nodes = kube.nodes().await.map_err(|e| ActionError::failed(format!("power booted: {e}")))?;
+    duplicate_claim(address, &nodes).map_or(Ok(()), |why| Err(ActionError::failed(why)))
+}
+
+/// Returns the message if several of these Nodes have this address.
+fn duplicate_claim(address: &str, nodes: &[NodeRow]) -> Option<String> {
+    let claim = nodes.iter().filter(|row| row.addresses.iter().any(|a| a == address));
+    let names: Vec<&str> = claim.map(|row| row.name.as_str()).collect();
+    (names.len() > 1).then(|| {
+        let names = names.join(", ");
+        format!(
+            "power booted: Nodes {names} all claim the address {address}: remove the wrong one, or correct its address"
+        )
+    })
+}
+
+/// Reports whether the machine booted after `since`, and the evidence. Being on proves nothing, because the power
+/// command may have failed. The proof is a boot id other than the one that the drain recorded, or the BMC's time of its
+/// last reset.
+fn booted(
+    system: &System,
+    node: Option<&NodeRow>,
+    since: Timestamp,
+    now: Timestamp,
+    on_is_enough: bool,
+) -> (bool, String) {
+    if system.power != PowerState::On {
+        return (false, format!("the machine is {}", system.power));
+    }
+    if let Some((row, owner)) = node.and_then(|row| Some((row, row.owner()?)))
+        && !owner.boot_id.is_empty()
+        && !row.boot_id.is_empty()
+    {
+        let new = owner.boot_id != row.boot_id;
+        let which = if new { "a different boot id than" } else { "the same boot id as" };
+        return (new, format!("Node {} has {which} before the drain", row.name));
+    }
+    if let Some(age) = system.reset_age {
+        let passed = now.duration_since(since);
+        // One second of tolerance for the whole seconds of both clocks.
+        let new = i128::try_from(age.as_millis()).is_ok_and(|age| age < passed.as_millis() - 1_000);
+        return (new, format!("the BMC reports a reset {} s ago", age.as_secs()));
+    }
+    if on_is_enough {
+        return (true, "the machine is on, and nothing else is known".to_owned());
+    }
+    let why = "no proof by the BMC (LastResetTime) or Kubernetes (boot id before the drain): see --on-is-enough";
+    (false, why.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

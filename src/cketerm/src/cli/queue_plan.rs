@@ -1,0 +1,234 @@
+//! `rq plan`, `repair-queue plan`: previews that write nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cketerm_actions::{ActionError, not_members, plan::previews, preview::Preview};
+use cketerm_clients::kubernetes::{Kube, KubeError};
+use cketerm_model::{
+    clock::Now,
+    cluster::{Eviction, Node},
+    entry::QueueKind,
+    kube::KubeView,
+    secret,
+    stored::view::StoreView,
+};
+use cketerm_rules::{
+    forecast::{MachineForecast, Place, forecast},
+    start::{Bar, Start},
+};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Context, args::Output, output::Lines};
+
+/// Preview of one node.
+#[derive(Debug, Serialize)]
+struct Planned {
+    /// Number of its wave, counted from 1; `None` if it is in progress or waits.
+    wave: Option<usize>,
+    address: String,
+    name: String,
+    api_server: bool,
+    /// Index of its entry, if it is in the queue.
+    entry: Option<u64>,
+    /// Status of an entry in progress.
+    in_work: Option<String>,
+    /// Reason why it waits, beyond waiting for its turn.
+    waits: Option<String>,
+    /// Preview of its drain; `None` if Kubernetes has no such Node or was not queried.
+    drain: Option<Preview>,
+    /// Reason why its pods were not read.
+    unread: Option<String>,
+}
+
+/// `rq plan`: previews these nodes, or the queue as it is.
+pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), ActionError> {
+    let kube = context.kube("rq plan").await?;
+    let store = context.store().await?;
+    let view = store.read_view().await?;
+    let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
+    let (cluster, members) = (&definition.cluster, &definition.members);
+    let unknown = addresses.iter().map(String::as_str).filter(|a| members.by_address(cluster, a).is_none());
+    let unknown: Vec<&str> = unknown.collect();
+    if !unknown.is_empty() {
+        return Err(ActionError::failed(not_members(cluster, members, &unknown)));
+    }
+    let failed = |e| ActionError::failed(format!("rq plan: {e}"));
+    let (kube_view, rows) = tokio::join!(kube.read_drain_objects(), kube.nodes());
+    let mut kube_view = kube_view.map_err(failed)?;
+    rows.map_err(failed)?.into_iter().for_each(|row| kube_view.put_node(row));
+    let now = Now { boot: store.clock().boot(), wall: store.clock().wall() };
+    let line = forecast(&view, &kube_view, addresses, now).ok_or_else(|| ActionError::failed(no_definition(&view)))?;
+    if line.placed.is_empty() {
+        context.print_message("the reboot queue is empty: give addresses to preview them");
+    }
+    for note in &line.notes {
+        context.print_message(&format!("note: {note}"));
+    }
+    let members = line.placed.iter().map(|p| p.address.as_str());
+    let start = Start::of(&view, &kube_view, false, QueueKind::Reboot, members, now.wall);
+    super::windows::print_restrictions(&view, QueueKind::Reboot, now.wall, context);
+    // a bar without an end is among the forecast's notes, with its remedy
+    if let Some(bar @ Bar::Before(..)) = start.bar {
+        context.print_message(&format!(
+            "note: nothing starts {}",
+            bar.described(|at| super::windows::moment(&view.policy(), at))
+        ));
+    }
+    let is_checked = |p: &&MachineForecast| !matches!(&p.place, Place::InWork(status) if status == "rebooting");
+    let names: BTreeSet<&str> = line.placed.iter().filter(is_checked).map(|p| p.name.as_str()).collect();
+    let nodes: Vec<_> = names.iter().filter_map(|name| kube_view.nodes.get(*name).cloned()).collect();
+    let previews = previews(&kube, &nodes, cluster.reboot.eviction(), &kube_view).await;
+    if nodes.len() > previews.len() {
+        context
+            .print_message(&format!("note: the pods of {} more nodes were not checked", nodes.len() - previews.len()));
+    }
+    let mut previews: BTreeMap<String, Result<Preview, KubeError>> = previews.into_iter().collect();
+    let planned: Vec<Planned> = line.placed.into_iter().map(|placed| of(placed, &mut previews)).collect();
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(text(&planned)),
+        form => context.out.value(&planned, form),
+    }
+}
+
+/// Moves a machine's drain preview into the first row that names the machine.
+fn of(placed: MachineForecast, previews: &mut BTreeMap<String, Result<Preview, KubeError>>) -> Planned {
+    let (wave, in_work, waits) = match placed.place {
+        Place::InWork(status) => (None, Some(status), None),
+        Place::Wave(wave, waits) => (Some(wave), None, waits),
+        Place::Waits(waits) => (None, None, Some(waits)),
+    };
+    let (drain, unread) = match previews.remove(&placed.name) {
+        None => (None, None),
+        Some(Ok(drain)) => (Some(drain), None),
+        Some(Err(why)) => (None, Some(why.to_string())),
+    };
+    Planned {
+        wave,
+        address: placed.address,
+        name: placed.name,
+        api_server: placed.api_server,
+        entry: placed.entry,
+        in_work,
+        waits,
+        drain,
+        unread,
+    }
+}
+
+fn text(planned: &[Planned]) -> String {
+    let mut out = Lines::default();
+    let mut last = None;
+    for node in planned {
+        let part = (node.wave, node.in_work.is_some());
+        if last != Some(part) {
+            last = Some(part);
+            match part {
+                (_, true) => out.line("in work:"),
+                (None, _) => out.line("waiting:"),
+                (Some(wave), _) if node.api_server => out.line(format_args!("wave {wave}: API server, alone")),
+                (Some(wave), _) => {
+                    let n = planned.iter().filter(|n| n.wave == Some(wave)).count();
+                    out.line(format_args!("wave {wave}: {n} at once"));
+                }
+            }
+        }
+        let entry = node.entry.map(|i| format!("  #{i}")).unwrap_or_default();
+        let described = [
+            node.in_work.clone(),
+            node.waits.clone(),
+            node.drain.as_ref().map(Preview::summary),
+            node.unread.as_ref().map(|why| format!("pods not read: {why}")),
+        ];
+        let described: Vec<String> = described.into_iter().flatten().collect();
+        out.line(format_args!("  {} {}{entry}: {}", node.name, node.address, described.join("; ")));
+        for line in node.drain.iter().flat_map(Preview::lines) {
+            out.line(format_args!("    {line}"));
+        }
+    }
+    out.done()
+}
+
+/// Previews the drain of this member; `None` if Kubernetes has no such Node.
+async fn drain(
+    kube: &Kube,
+    member: &Node,
+    rules: Eviction<'_>,
+    kube_view: &KubeView,
+) -> Result<Option<Preview>, ActionError> {
+    let failed = |e| ActionError::failed(format!("plan: {e}"));
+    let Some(row) = kube.node(member.node_name()).await.map_err(failed)? else { return Ok(None) };
+    Preview::of(kube, &row, rules, kube_view).await.map(Some).map_err(failed)
+}
+
+/// `repair-queue plan`: prints the steps of an operation and the preview of its drains.
+pub async fn repair(operation: &str, machine_type: &str, address: &str, context: &Context) -> Result<(), ActionError> {
+    if address.parse::<std::net::IpAddr>().is_err() {
+        return Err(ActionError::misused(format!("{address:?} is not an IP address")));
+    }
+    let view = context.store().await?.read_view().await?;
+    let definition = view.definition().ok_or_else(|| ActionError::failed(no_definition(&view)))?;
+    let cluster = &definition.cluster;
+    let found = cluster.repair.operation(machine_type, operation).map_err(ActionError::refused)?;
+    let member = definition.members.by_address(cluster, address);
+    let drains = found.steps().iter().any(|s| s.need_drain.unwrap_or(false));
+    // Kubernetes is queried only for the drain's preview
+    let drain = match member.filter(|_| drains) {
+        Some(member) if !context.settings.kube.is_none() => {
+            let kube = context.kube("repair-queue plan").await?;
+            let failed = |e| ActionError::failed(format!("repair-queue plan: {e}"));
+            let kube_view = kube.read_drain_objects().await.map_err(failed)?;
+            drain(&kube, member, cluster.repair.eviction(), &kube_view).await?
+        }
+        Some(_) => {
+            context.print_message("no preview of the drain: Kubernetes is not configured (--kubeconfig FILE)");
+            None
+        }
+        None => None,
+    };
+    let steps = cketerm_model::cluster::describe_steps(found.steps(), address);
+    if context.output(Output::Table) != Output::Table {
+        let mut described = json!({
+            "operation": operation, "machine_type": machine_type, "address": address,
+            "member": member.map(Node::node_name), "api_server": member.is_some_and(|m| m.control_plane),
+            "steps": found.repair_steps, "health_check_command": found.health_check_command,
+            "success_command": found.success_command, "drain": drain,
+        });
+        cketerm_model::secret::mask(&mut described);
+        return context.out.value(&described, context.output(Output::Table));
+    }
+    let who = match member {
+        Some(m) if m.control_plane => format!("{} (API server: one at a time)", m.node_name()),
+        Some(m) => m.node_name().to_owned(),
+        None => "not a member of the cluster: nothing is drained".to_owned(),
+    };
+    let mut out = Lines::default();
+    out.line(format_args!("{operation} of {machine_type} {address}: {who}"));
+    for step in steps {
+        out.line(format_args!("  {step}"));
+    }
+    let argv = |argv: &Option<Vec<String>>| secret::argv(argv.as_deref().unwrap_or_default());
+    out.line(format_args!("  healthy once `{} {address}` prints true", argv(&found.health_check_command)));
+    if found.success_command.as_ref().is_some_and(|argv| !argv.is_empty()) {
+        out.line(format_args!("  then {} {address}", argv(&found.success_command)));
+    }
+    if let Some(drain) = &drain {
+        out.line(format_args!("drain now: {}", drain.summary()));
+        for line in drain.lines() {
+            out.line(format_args!("  {line}"));
+        }
+    }
+    for (index, entry) in &view.repairs.entries {
+        if let Some(entry) = entry.get().filter(|e| e.address == address && e.unfinished()) {
+            out.line(format_args!("ahead of it: repairs/{index} ({})", cketerm_actions::repair_state(entry)));
+        }
+    }
+    context.out.text(out)
+}
+
+fn no_definition(view: &StoreView) -> String {
+    match view.cluster.as_ref().map(|c| &c.value) {
+        Some(Err(why)) => format!("the cluster definition cannot be read: {why}"),
+        _ => "no cluster definition is stored: set one with `cketerm cluster set FILE`".to_owned(),
+    }
+}

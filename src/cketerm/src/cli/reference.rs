@@ -1,0 +1,126 @@
+//! Output about the tree of subcommands: `docs/commands.md`, man pages, completion scripts.
+
+use std::{fmt::Write as _, path::Path};
+
+use cketerm_actions::ActionError;
+use clap::{Arg, Command, CommandFactory};
+
+use super::{Cli, Context};
+pub use clap_complete::Shell;
+
+/// Prints the completion script of one shell.
+pub fn completions(shell: Shell, context: &Context) -> Result<(), ActionError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "cketerm", &mut script);
+    context.out.text(String::from_utf8_lossy(&script))
+}
+
+/// Writes a man page for every subcommand into a folder, and creates the folder if it does not exist.
+pub fn man(folder: &Path, context: &Context) -> Result<(), ActionError> {
+    let failed = |e: std::io::Error| ActionError::failed(format!("{}: {e}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    context.print_message(&format!("man pages are in {0}: try `man -l {0}/cketerm.1`", folder.display()));
+    Ok(())
+}
+
+/// Renders `docs/commands.md`.
+pub fn markdown() -> String {
+    let mut command = Cli::command();
+    command.build();
+    let mut out = String::from(
+        "# Commands\n\n\
+         Generated from the subcommands in `src/cli`; a test compares them (`make docs` writes this\nfile).\n\n\
+         Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 5 done, except for unreadable entries\n\
+         (a list prints all others). Data goes to standard output, messages to standard error.\n\n\
+         ## Options of every subcommand\n",
+    );
+    let globals: Vec<&Arg> = command.get_arguments().filter(|a| a.is_global_set()).collect();
+    table(&mut out, &globals);
+    out.push_str("\n## Without a subcommand\n");
+    let run: Vec<&Arg> = command.get_arguments().filter(|a| !a.is_global_set()).collect();
+    table(&mut out, &run);
+    for top_level in subcommands(&command) {
+        section(&mut out, top_level, "cketerm", 2);
+    }
+    out
+}
+
+fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set() && subcommand.get_name() != "help")
+}
+
+fn section(out: &mut String, subcommand: &Command, before: &str, depth: usize) {
+    let name = format!("{before} {}", subcommand.get_name());
+    let aliases: Vec<&str> = subcommand.get_visible_aliases().collect();
+    let aliases = if aliases.is_empty() { String::new() } else { format!(", `{}`", aliases.join("`, `")) };
+    let _ = write!(out, "\n{} `{name}`{aliases}\n", "#".repeat(depth));
+    if let Some(about) = subcommand.get_long_about().or_else(|| subcommand.get_about()) {
+        let _ = write!(out, "\n{}\n", about.to_string().trim());
+    }
+    let own: Vec<&Arg> = subcommand.get_arguments().filter(|a| !a.is_global_set() && a.get_id() != "help").collect();
+    table(out, &own);
+    for inner in subcommands(subcommand) {
+        section(out, inner, &name, depth + 1);
+    }
+}
+
+fn table(out: &mut String, arguments: &[&Arg]) {
+    let shown: Vec<&&Arg> = arguments.iter().filter(|a| !a.is_hide_set()).collect();
+    if shown.is_empty() {
+        return;
+    }
+    out.push_str("\n| | |\n| --- | --- |\n");
+    for argument in shown {
+        let value: Vec<String> =
+            argument.get_value_names().unwrap_or_default().iter().map(|n| format!("<{n}>")).collect();
+        let takes = argument.get_action().takes_values();
+        let value = if takes { value.join(" ") } else { String::new() };
+        let name = match (argument.get_short(), argument.get_long()) {
+            (Some(short), Some(long)) => format!("-{short}, --{long} {value}"),
+            (Some(short), None) => format!("-{short} {value}"),
+            (None, Some(long)) => format!("--{long} {value}"),
+            (None, None) => value,
+        };
+        let mut help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let possible: Vec<String> = argument
+            .get_possible_values()
+            .iter()
+            .filter(|v| !v.is_hide_set())
+            .map(|v| v.get_name().to_owned())
+            .collect();
+        if takes && !possible.is_empty() {
+            let _ = write!(help, " (`{}`)", possible.join("`, `"));
+        }
+        let defaults: Vec<String> =
+            argument.get_default_values().iter().map(|v| v.to_string_lossy().into_owned()).collect();
+        if takes && !defaults.is_empty() && !argument.is_hide_default_value_set() {
+            let _ = write!(help, " [default: {}]", defaults.join(" "));
+        }
+        let _ = writeln!(out, "| `{}` | {} |", name.trim(), help.replace('|', "\\|").replace('<', "&lt;"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn docs_commands_md_matches_the_command_tree() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(file, markdown()).unwrap();
+        }
+        let written = std::fs::read_to_string(file).unwrap_or_default();
+        assert!(written == markdown(), "docs/commands.md is outdated: run `make docs`");
+    }
+
+    #[test]
+    fn a_man_page_is_written_for_every_command() {
+        let folder = tempfile::tempdir().unwrap();
+        clap_mangen::generate_to(Cli::command(), folder.path()).unwrap();
+        for page in ["cketerm.1", "cketerm-reboot-queue-add.1", "cketerm-nodes-drain.1", "cketerm-screenshot.1"] {
+            assert!(folder.path().join(page).is_file(), "{page}");
+        }
+    }
+}

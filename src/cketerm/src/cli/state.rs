@@ -1,0 +1,229 @@
+//! `state` and `decide`: a snapshot of everything that is known, and the decision of the rules on it. Neither writes
+//! anything.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use cketerm_actions::ActionError;
+use cketerm_model::{
+    entry::Stored,
+    reboot::RebootStatus,
+    repair::StepStatus,
+    secret::{self, mask},
+};
+use cketerm_rules::{
+    decide::{ApplyState, Decision, Effect, Planned, RegistryEffect},
+    snapshot::Seen,
+    state::State,
+};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    Context,
+    args::Output,
+    output::{Lines, columns},
+    reboot_queue::read,
+};
+use crate::backends::Backends;
+
+/// Longest wait until the live copies are complete.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// State to decide on.
+#[derive(Args, Debug)]
+pub struct DecideArgs {
+    /// File printed by `cketerm state` (JSON or YAML); - = standard input
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+    /// Decide as a leader that has just taken over, if the engine of the state did not lead
+    #[arg(long)]
+    pub as_leader: bool,
+}
+
+/// Runs an engine that only observes until everything has been read once, and prints its snapshot.
+pub async fn state(context: &Context) -> Result<(), ActionError> {
+    let form = match context.output(Output::Json) {
+        Output::Table => return Err(ActionError::misused("state has no table: use -o json or -o yaml")),
+        form => form,
+    };
+    // one read reports connection errors at once
+    context.store().await?.leader().await?;
+    let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
+    let last = read_complete(&backends, context).await;
+    if let Some(note) = only_leaders_read(&last) {
+        context.print_message(&note);
+    }
+    let document = State::of(&last).document().map_err(|e| ActionError::failed(e.to_string()))?;
+    context.out.value(&document, form)
+}
+
+/// Returns the snapshot of an engine that only observes, once everything has been read. After a timeout it names what
+/// is missing.
+pub(super) async fn read_complete(backends: &Backends, context: &Context) -> Arc<Seen> {
+    let engine = backends.start("console", false, None);
+    let mut seen = engine.seen();
+    let deadline = Instant::now() + TIMEOUT;
+    let missing_sources = |seen: &Seen| missing(seen, backends.kube.is_some());
+    while !missing_sources(&seen.borrow()).is_empty() {
+        if !matches!(timeout_at(deadline, seen.changed()).await, Ok(Ok(()))) {
+            break;
+        }
+    }
+    let last = Arc::clone(&seen.borrow());
+    engine.stop().await;
+    for what in missing_sources(&last) {
+        context.print_message(&format!("warning: incomplete, not read: {what}"));
+    }
+    last
+}
+
+/// Returns the sources that have not been read yet.
+fn missing(seen: &Seen, with_kubernetes: bool) -> Vec<String> {
+    let (snap, mut out) = (&seen.snapshot, Vec::new());
+    if !snap.store.synced {
+        out.push("etcd".to_owned());
+    }
+    if with_kubernetes && !(snap.kube.synced() && snap.kube.rights_known && snap.kube.cluster_uid.is_some()) {
+        let errors = snap.kube.sources.values().filter_map(|s| s.error.clone());
+        out.push(errors.fold("Kubernetes".to_owned(), |text, error| format!("{text}; {error}")));
+    }
+    if with_kubernetes && snap.kube.sources.get("baremetalhosts").is_none_or(|s| !s.synced && s.error.is_none()) {
+        out.push("the BareMetalHosts".to_owned());
+    }
+    if snap.store.synced && snap.store.registry.url.is_some() {
+        let (registry, settings) = (&snap.registry, &snap.store.registry);
+        if registry.members.at.is_none() {
+            out.push("sabakan's machines".to_owned());
+        } else if registry.members.good.is_some() && settings.template.is_some() && registry.proposal.is_none() {
+            out.push("the plan of a definition".to_owned());
+        }
+    }
+    out
+}
+
+/// Returns a note about data that only a leader reads, if a decision on this state would need it.
+fn only_leaders_read(seen: &Seen) -> Option<String> {
+    let store = &seen.snapshot.store;
+    let drains = store.reboots.entries.values().filter_map(Stored::get).any(|e| e.status == RebootStatus::Draining)
+        || store.repairs.entries.values().filter_map(Stored::get).any(|e| e.step_status == StepStatus::Draining);
+    let led = seen.snapshot.engine.leading.is_some();
+    (drains && !led && seen.snapshot.kube.synced()).then(|| {
+        "note: only a leader reads the endpoints and the pods of draining nodes: for those, see the leader's \
+         /state"
+            .to_owned()
+    })
+}
+
+/// Repeats the decision of a stored state.
+pub fn decide(args: &DecideArgs, context: &Context) -> Result<(), ActionError> {
+    let text = read(&args.from)?;
+    let mut state = State::read(&text).map_err(|e| ActionError::failed(format!("{} {e}", args.from.display())))?;
+    if args.as_leader {
+        state.led();
+    } else if state.snapshot.engine.leading.is_none() {
+        context.print_message(
+            "the engine of this state did not lead, and does nothing; --as-leader shows a leader's decision",
+        );
+    }
+    let decision = state.decide();
+    match context.output(Output::Table) {
+        Output::Table => context.out.text(table(&decision)),
+        form => {
+            let mut value = written(&decision).map_err(|e| ActionError::failed(e.to_string()))?;
+            mask(&mut value);
+            context.out.value(&value, form)
+        }
+    }
+}
+
+/// Serializes the decision, each effect with its name and each reason with its sentence.
+pub(super) fn written(decision: &Decision) -> Result<Value, serde_json::Error> {
+    let mut value = serde_json::to_value(decision)?;
+    let effect = |planned: &Planned| -> Result<Value, serde_json::Error> {
+        let mut value = serde_json::to_value(planned)?;
+        value["word"] = json!(planned.effect.as_str());
+        Ok(value)
+    };
+    value["effects"] = decision.effects.iter().map(effect).collect::<Result<_, _>>()?;
+    for (id, reason) in &decision.reasons {
+        value["reasons"][id.to_string()]["text"] = json!(reason.to_string());
+    }
+    Ok(value)
+}
+
+fn table(decision: &Decision) -> String {
+    let mut out = Lines::default();
+    out.line(format_args!("phase: {}", decision.phase));
+    out.line("");
+    let rows = decision.effects.iter().map(|planned| {
+        let entry = planned.entry.map(|id| id.to_string()).unwrap_or_default();
+        vec![planned.machine.clone(), entry, planned.effect.as_str().to_owned(), detail(&planned.effect)]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() {
+        out.line("no actions");
+    } else {
+        out.table(&columns(&["Machine", "Entry", "Effect", "What"], &rows));
+    }
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (id, reason) in &decision.reasons {
+        rows.push(vec![id.to_string(), reason.to_string()]);
+    }
+    for (node, reason) in &decision.orphans {
+        rows.push(vec![format!("node {node}"), reason.to_string()]);
+    }
+    if !rows.is_empty() {
+        out.line("");
+        out.table(&columns(&["Entry", "Why"], &rows));
+    }
+    out.line("");
+    out.line(format_args!("definition: {}", applying_text(&decision.registry)));
+    if let Some(off) = &decision.auto_repair.off {
+        out.line(format_args!("automatic repair: {off}"));
+    }
+    out.done()
+}
+
+/// Returns the state of applying the generated definition.
+fn applying_text(applying: &ApplyState) -> String {
+    match applying {
+        ApplyState::Off => "nothing to generate it from".to_owned(),
+        ApplyState::Disabled(why) => format!("not generated: {why}"),
+        ApplyState::Settled => "up to date".to_owned(),
+        ApplyState::Error(why) => format!("unchanged: {why}"),
+        ApplyState::Waits(why) => format!("waits: {why}"),
+        ApplyState::Approval(digest, why) => format!("waits for approval of {digest}: {why}"),
+        ApplyState::Applies => "is applied".to_owned(),
+    }
+}
+
+/// Returns a one-line summary of an effect.
+fn detail(effect: &Effect) -> String {
+    let pods = |n: usize, what: &str| format!("{n} {what}");
+    match effect {
+        Effect::Remove { end, .. } | Effect::Finish { end, .. } => end.outcome(),
+        Effect::BackOff { cause, .. } | Effect::Unwind { cause, .. } => cause.to_string(),
+        Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => attempt.command(),
+        Effect::BootCheck { argv, .. } | Effect::HealthCheck { argv, .. } => secret::argv(argv),
+        Effect::Preview { pods: asked, .. } => pods(asked.len(), "pods to preview"),
+        Effect::Evict { evict, delete, .. } => {
+            format!("{}, {}", pods(evict.len(), "to evict"), pods(delete.len(), "to delete"))
+        }
+        Effect::Recheck { node, .. } => node.clone(),
+        Effect::Release { uncordon, .. } => if *uncordon { "uncordon" } else { "remove the mark only" }.to_owned(),
+        Effect::Settle { entry } => entry.to_string(),
+        Effect::TakeResult { result, .. } => {
+            result.get().map_or_else(|| result.key.clone(), |r| format!("{}: {}", r.label.attempt, r.outcome.end))
+        }
+        Effect::SetEndpoints { row, addresses } => {
+            format!("{} {}/{}: {}", row.kind, row.namespace, row.name, addresses.join(", "))
+        }
+        Effect::MoveEtcdLeader { member, to_name, .. } => format!("{member} to {to_name}"),
+        Effect::Registry(RegistryEffect::Apply(apply)) => {
+            format!("{}: {}", apply.generated.action, apply.generated.reason)
+        }
+        Effect::Registry(RegistryEffect::Describe { description, .. }) => description.to_string(),
+        Effect::Registry(_) | Effect::StartDrain { .. } | Effect::Stamp { .. } => String::new(),
+    }
+}

@@ -1,0 +1,57 @@
+//! Kubernetes: reads, guarded writes, and the live copy that the engine and the console use.
+//!
+//! This module hides how the API server really answers. HTTP, JSON and status codes come in; only typed rows of
+//! [`cketerm_model::kube`] go out. Objects become rows while they are parsed, so no `managedFields` are kept. Nothing in
+//! this module makes a decision. Every write of the engine demands a [`cketerm_model::fence::Permit`] and carries a
+//! resourceVersion or a UID (SAF-11, I17, I23, I24).
+//!
+//! | file | content |
+//! | --- | --- |
+//! | `connect` | choice of the API server, errors with their remedy |
+//! | `transport` | the client's TCP and TLS connections |
+//! | `call` | one request, its timeout, its outcome |
+//! | `wire` | the fields of objects that cketerm reads |
+//! | `read` | fresh reads |
+//! | `rights` | the account's permissions |
+//! | `nodes` | cordons and their owner annotation |
+//! | `evict` | evictions, deletions, and the meaning of each answer |
+//! | `events` | Events on Nodes, for operators |
+//! | `probe` | health probe of one API server at its own address |
+//! | `endpoints` | the addresses behind the API server's service |
+//! | `hosts` | BareMetalHosts and the annotations of the reboot interface |
+//! | `host_power` | writes of the Metal3 controller to BareMetalHosts, BMC passwords, the upstream operator |
+//! | `live` | the live copy |
+//! | `follow` | one list-and-watch of the live copy |
+//! | `sources` | the kinds that the live copy watches |
+//! | `links` | the state of each watch |
+//! | `heartbeat` | liveness of the API server, cluster identity, rights |
+//! | `publish_throttle` | the rate at which the live copy is published |
+
+mod call;
+mod connect;
+mod endpoints;
+mod events;
+mod evict;
+mod follow;
+#[cfg(test)]
+mod fuzz;
+mod heartbeat;
+mod host_power;
+mod hosts;
+mod links;
+mod live;
+mod nodes;
+mod probe;
+mod publish_throttle;
+mod read;
+mod rights;
+mod sources;
+mod transport;
+mod wire;
+
+pub use connect::{Kube, KubeError, KubeSettings};
+pub use events::{NodeEvent, event_name};
+pub use host_power::Credentials;
+pub use live::{Live, Streaming};
+pub use nodes::{Release, WriteError};
+pub use probe::ProbeResult;

@@ -1,0 +1,317 @@
+//! The fields of objects that cketerm reads. The parser skips all others without storing them.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use cketerm_model::{
+    cluster::Taint,
+    kube::{
+        BudgetRow, CKE_ANNOTATION, Controller, DaemonSetRow, KEEP_CORDONED_ANNOTATION, NamespaceRow, NodeMetadata,
+        NodeRow, OWNER_ANNOTATION, PodRow,
+    },
+    selector::Selector,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Deserializer};
+
+/// Annotation that marks the mirror of a static pod.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+type StringMap = BTreeMap<String, String>;
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Meta {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) uid: String,
+    pub(super) resource_version: String,
+    pub(super) labels: StringMap,
+    pub(super) annotations: StringMap,
+    #[serde(deserialize_with = "time_or_nearest")]
+    deletion_timestamp: Option<Timestamp>,
+    deletion_grace_period_seconds: Option<i64>,
+    owner_references: Vec<OwnerReference>,
+}
+
+impl Meta {
+    /// Returns true if it has a deletionTimestamp.
+    pub(super) fn deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct OwnerReference {
+    kind: String,
+    name: String,
+    uid: String,
+    controller: bool,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    r#type: String,
+    status: String,
+    #[serde(default, deserialize_with = "time_or_nearest")]
+    last_transition_time: Option<Timestamp>,
+}
+
+/// Parses a time of Kubernetes. Its calendar is wider than jiff's, and a kubelet may write any time into its own Node.
+/// A time that jiff cannot represent becomes the nearest one that it can, so one odd object does not end the watch of
+/// all.
+pub(super) fn time_or_nearest<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<Cow<'_, str>>::deserialize(from)?;
+    let read = |text: Cow<'_, str>| {
+        let nearest = if text.starts_with('9') { Timestamp::MAX } else { Timestamp::MIN };
+        text.parse().unwrap_or(nearest)
+    };
+    Ok(text.map(read))
+}
+
+/// Parses the time of a field manager's write. An unreadable time counts as just now: without knowing that the other
+/// writer has stopped, cketerm keeps off.
+pub(super) fn time_or_max<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<Cow<'_, str>>::deserialize(from)?;
+    Ok(text.map(|text| text.parse().unwrap_or(Timestamp::MAX)))
+}
+
+/// Returns the condition `Ready`.
+fn ready(conditions: &[Condition]) -> Option<&Condition> {
+    conditions.iter().find(|c| c.r#type == "Ready")
+}
+
+/// An object that a watch can bring. Its metadata alone identifies it.
+pub(super) trait Wire: serde::de::DeserializeOwned + Clone + Send + 'static {
+    fn meta(&self) -> &Meta;
+}
+
+macro_rules! wire {
+    ($($name:ident),*) => { $(impl Wire for $name { fn meta(&self) -> &Meta { &self.metadata } })* };
+}
+wire!(Node, Pod, Budget, Namespace, DaemonSet);
+
+#[derive(Clone, Deserialize)]
+pub(super) struct Node {
+    metadata: Meta,
+    #[serde(default)]
+    spec: NodeSpec,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct NodeSpec {
+    unschedulable: bool,
+    taints: Vec<Taint>,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeStatus {
+    addresses: Vec<Address>,
+    conditions: Vec<Condition>,
+    node_info: NodeInfo,
+    volumes_in_use: Vec<String>,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct Address {
+    address: String,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct NodeInfo {
+    #[serde(rename = "bootID")]
+    boot_id: String,
+    #[serde(rename = "kubeletVersion")]
+    kubelet_version: String,
+}
+
+/// Annotations of at least this many bytes are data of other programs and are not kept.
+const MAX_ANNOTATION_BYTES: usize = 512;
+
+/// Reports whether the views group by this label.
+fn is_shown_label(key: &str) -> bool {
+    matches!(key, "topology.kubernetes.io/zone" | "topology.kubernetes.io/region")
+        || key.starts_with("node-role.kubernetes.io/")
+        || key.starts_with("cke.cybozu.com/")
+        || matches!(key.rsplit('/').next(), Some("rack" | "role" | "zone"))
+}
+
+impl From<Node> for NodeRow {
+    fn from(node: Node) -> Self {
+        let Node { metadata: meta, spec, status } = node;
+        let owner = meta.annotations.get(OWNER_ANNOTATION).map(|text| {
+            serde_json::from_str(text).map_err(|e| format!("annotation {OWNER_ANNOTATION} cannot be read: {e}"))
+        });
+        let ready = ready(&status.conditions);
+        let mut addresses: Vec<String> = Vec::with_capacity(status.addresses.len());
+        for address in status.addresses {
+            if !addresses.contains(&address.address) {
+                addresses.push(address.address);
+            }
+        }
+        Self {
+            name: meta.name,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            addresses,
+            unschedulable: spec.unschedulable,
+            ready: ready.is_some_and(|c| c.status == "True"),
+            ready_since: ready.and_then(|c| c.last_transition_time),
+            boot_id: status.node_info.boot_id,
+            kubelet: status.node_info.kubelet_version,
+            volumes_in_use: status.volumes_in_use,
+            cke_mark: meta.annotations.get(CKE_ANNOTATION).is_some_and(|v| v == "true"),
+            owner,
+            keep_cordoned: meta.annotations.contains_key(KEEP_CORDONED_ANNOTATION),
+            described: NodeMetadata {
+                labels: meta.labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+                annotations: meta
+                    .annotations
+                    .into_iter()
+                    .filter(|(k, v)| k.len() + v.len() < MAX_ANNOTATION_BYTES)
+                    .collect(),
+                taints: spec.taints,
+            },
+            shown_labels: meta.labels.into_iter().filter(|(key, _)| is_shown_label(key)).collect(),
+        }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct Pod {
+    metadata: Meta,
+    #[serde(default)]
+    spec: PodSpec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    node_name: String,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct PodStatus {
+    phase: String,
+    conditions: Vec<Condition>,
+}
+
+impl From<Pod> for PodRow {
+    fn from(pod: Pod) -> Self {
+        let Pod { metadata: meta, spec, status } = pod;
+        let grace = SignedDuration::from_secs(meta.deletion_grace_period_seconds.unwrap_or(0));
+        Self {
+            namespace: meta.namespace,
+            name: meta.name,
+            uid: meta.uid,
+            node: spec.node_name,
+            phase: status.phase,
+            ready: ready(&status.conditions).is_some_and(|c| c.status == "True"),
+            mirror: meta.annotations.contains_key(MIRROR),
+            labels: meta.labels,
+            controller: meta.owner_references.into_iter().find(|o| o.controller).map(|o| Controller {
+                kind: o.kind,
+                name: o.name,
+                uid: o.uid,
+            }),
+            terminating_since: meta.deletion_timestamp.map(|at| at.checked_sub(grace).unwrap_or(at)),
+            grace_ends: meta.deletion_timestamp,
+        }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct Budget {
+    metadata: Meta,
+    #[serde(default)]
+    spec: BudgetSpec,
+    #[serde(default)]
+    status: BudgetStatus,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct BudgetSpec {
+    selector: Option<Selector>,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct BudgetStatus {
+    disruptions_allowed: i32,
+    current_healthy: i32,
+    desired_healthy: i32,
+}
+
+impl From<Budget> for BudgetRow {
+    fn from(Budget { metadata: meta, spec, status }: Budget) -> Self {
+        Self {
+            namespace: meta.namespace,
+            name: meta.name,
+            resource_version: meta.resource_version,
+            selector: spec.selector,
+            allowed: status.disruptions_allowed,
+            healthy: status.current_healthy,
+            needed: status.desired_healthy,
+        }
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct Namespace {
+    metadata: Meta,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+impl From<Namespace> for NamespaceRow {
+    fn from(Namespace { metadata: meta, status }: Namespace) -> Self {
+        Self { name: meta.name, labels: meta.labels, terminating: status.phase == "Terminating" }
+    }
+}
+
+/// Returns the UID of a namespace, which identifies a cluster.
+impl From<Namespace> for String {
+    fn from(namespace: Namespace) -> Self {
+        namespace.metadata.uid
+    }
+}
+
+#[derive(Clone, Deserialize)]
+pub(super) struct DaemonSet {
+    metadata: Meta,
+    #[serde(default)]
+    spec: DaemonSetSpec,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct DaemonSetSpec {
+    update_strategy: UpdateStrategy,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct UpdateStrategy {
+    r#type: String,
+}
+
+impl From<DaemonSet> for DaemonSetRow {
+    fn from(DaemonSet { metadata: meta, spec }: DaemonSet) -> Self {
+        Self {
+            namespace: meta.namespace,
+            name: meta.name,
+            uid: meta.uid,
+            on_delete: spec.update_strategy.r#type == "OnDelete",
+        }
+    }
+}

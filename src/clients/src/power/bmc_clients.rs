@@ -1,0 +1,100 @@
+//! Clients for BMCs, over the network or inside the sandbox, and the BMC of a BareMetalHost.
+
+use std::{fmt, net::IpAddr, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Duration};
+
+use cketerm_model::host::HostRow;
+
+use super::{
+    bmc_inventory::{BmcInventory, Found, InventoryError},
+    redfish::Login,
+};
+use crate::net::{Allow, Http, Trust};
+
+/// Timeout of one request to a BMC.
+const REQUEST: Duration = Duration::from_secs(15);
+
+type BuildHttp = dyn Fn(&Trust, &Allow) -> Result<Http, String> + Send + Sync;
+
+/// Version of the file. It differs after every write or replacement of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    inode: u64,
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// Source of the inventory.
+#[derive(Clone)]
+enum Source {
+    /// A file on this host, read at each use. `None`: no file is configured.
+    File(Option<PathBuf>),
+    /// An inventory in this process: the sandbox's.
+    InMemory(Arc<BmcInventory>),
+}
+
+/// Clients for BMCs, with the inventory file that names them. Cheap to clone.
+#[derive(Clone)]
+pub struct BmcClients {
+    source: Source,
+    build_http: Arc<BuildHttp>,
+}
+
+impl fmt::Debug for BmcClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reach").finish_non_exhaustive()
+    }
+}
+
+impl BmcClients {
+    /// Creates clients that use the network and the file that `power.bmcs` names.
+    pub fn network(file: Option<PathBuf>) -> Self {
+        let build_http = |trust: &Trust, allow: &Allow| Http::for_bmc(REQUEST, trust, allow).map_err(|e| e.to_string());
+        Self { source: Source::File(file), build_http: Arc::new(build_http) }
+    }
+
+    /// Creates clients of the sandbox: `http` answers, `text` is the inventory file, and `resolve` gives the addresses
+    /// of names. An invalid text allows nothing.
+    pub fn in_process(http: Http, text: &str, resolve: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
+        let resolve = Arc::new(resolve);
+        let build_http = move |_: &Trust, allow: &Allow| {
+            let resolve = Arc::clone(&resolve);
+            Ok(http.clone().within(Arc::clone(allow), move |name| resolve(name)))
+        };
+        Self {
+            source: Source::InMemory(Arc::new(BmcInventory::parse(text).unwrap_or_default())),
+            build_http: Arc::new(build_http),
+        }
+    }
+
+    /// Returns a client with this trust that connects to allowed addresses only. Fails for authorities that are no PEM.
+    pub(super) fn http(&self, trust: &Trust, allow: &Allow) -> Result<Http, String> {
+        (self.build_http)(trust, allow)
+    }
+
+    /// Returns the file's present content. Without a configured file the inventory is empty and allows nothing.
+    pub fn inventory(&self) -> Result<Arc<BmcInventory>, InventoryError> {
+        match &self.source {
+            Source::File(None) => Ok(Arc::default()),
+            Source::File(Some(path)) => BmcInventory::read(path).map(Arc::new),
+            Source::InMemory(inventory) => Ok(Arc::clone(inventory)),
+        }
+    }
+
+    /// Returns the version of the file. After a change, callers that keep a BMC must look it up again, because its
+    /// network may no longer be allowed.
+    pub fn version(&self) -> Option<Version> {
+        let Source::File(Some(path)) = &self.source else { return None };
+        let file = std::fs::metadata(path).ok()?;
+        Some(Version { inode: file.ino(), seconds: file.mtime(), nanoseconds: file.mtime_nsec() })
+    }
+
+    /// Returns the BMC of a BareMetalHost: `spec.bmc.address` with this login. The file's defaults supply the rest:
+    /// authorities, deadlines, and a login if the host names no Secret.
+    pub fn of_host(&self, host: &HostRow, login: Option<Login>) -> Result<Found, InventoryError> {
+        let name = host.full_name();
+        if host.bmc_address.is_empty() {
+            return Err(InventoryError::Wrong(format!("{name}: spec.bmc.address is not set")));
+        }
+        self.inventory()?.other(&name, &host.bmc_address, login, host.any_certificate, self)
+    }
+}

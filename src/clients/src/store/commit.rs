@@ -1,0 +1,182 @@
+//! Writes of the engine: one transaction, fenced by its leader key and compared with the decision's inputs (I23,
+//! STO-42).
+
+use cketerm_model::{
+    fence::Permit,
+    mutation::{Mutation, on},
+    reason::TooLarge,
+    stored::{
+        limits::{MAX_OPS, MAX_REQUEST_BYTES},
+        transaction::Ranged,
+    },
+};
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse,
+    proto::{PbTxnOpRequest, PbTxnRequest, PbTxnRequestOp},
+};
+
+use super::{answer::Failure, connect::Store};
+
+/// Transaction within etcd's limits. Its comparisons, operations and bytes are counted here, and [`Store::transact`]
+/// sends nothing else (STO-47).
+#[derive(Clone, Debug)]
+pub(crate) struct BoundedTxn(Txn);
+
+impl BoundedTxn {
+    /// Creates the transaction; refuses one that exceeds etcd's default limits.
+    pub(crate) fn new(compares: Vec<Compare>, then: Vec<TxnOp>, otherwise: Vec<TxnOp>) -> Result<Self, TooLarge> {
+        let txn = Txn::new().when(compares).and_then(then).or_else(otherwise);
+        let size = size(&PbTxnRequest::from(txn.clone()));
+        let fits = size.operations <= MAX_OPS && size.bytes <= MAX_REQUEST_BYTES;
+        if fits || on(Mutation::TransactionUnbounded) { Ok(Self(txn)) } else { Err(size) }
+    }
+
+    /// Returns the transaction to send.
+    pub(crate) fn txn(&self) -> Txn {
+        self.0.clone()
+    }
+
+    /// Returns its size.
+    pub(crate) fn size(&self) -> TooLarge {
+        size(&PbTxnRequest::from(self.0.clone()))
+    }
+}
+
+/// Returns the length of the longest of the three lists, which etcd counts separately, and the approximate bytes on the
+/// wire.
+fn size(request: &PbTxnRequest) -> TooLarge {
+    const OP_OVERHEAD: usize = 24;
+    let operations = request.compare.len().max(request.success.len()).max(request.failure.len());
+    let compares: usize = request.compare.iter().map(|c| c.key.len() + c.range_end.len() + OP_OVERHEAD).sum();
+    let bytes = |op: &PbTxnRequestOp| match &op.request {
+        Some(PbTxnOpRequest::RequestPut(r)) => r.key.len() + r.value.len() + OP_OVERHEAD,
+        Some(PbTxnOpRequest::RequestRange(r)) => r.key.len() + r.range_end.len() + OP_OVERHEAD,
+        Some(PbTxnOpRequest::RequestDeleteRange(r)) => r.key.len() + r.range_end.len() + OP_OVERHEAD,
+        Some(PbTxnOpRequest::RequestTxn(inner)) => size(inner).bytes + OP_OVERHEAD,
+        None => 0,
+    };
+    let ops: usize = request.success.iter().chain(&request.failure).map(bytes).sum();
+    TooLarge { operations, bytes: compares + ops }
+}
+
+/// Reason why a transaction of the engine was not, or may not have been, executed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// This engine's key in `leader/` is gone or belongs to another candidate: the engine stops acting at once.
+    #[error("leadership lost: the key in leader/ is gone")]
+    LostLeadership,
+    /// The decision's inputs have changed; the next pass decides again.
+    #[error("changed meanwhile: {}", keys.join(", "))]
+    Conflict {
+        /// The keys that have changed.
+        keys: Vec<String>,
+    },
+    /// No answer: the transaction may have been executed. The engine must read again before anything else.
+    #[error("no answer from etcd; the write may or may not have happened: {0}")]
+    Unknown(String),
+    /// etcd refused it; nothing was written.
+    #[error("etcd refused the write: {0}")]
+    Refused(String),
+    /// It exceeds etcd's limits; nothing was written, and a repetition would fail too.
+    #[error("too large for etcd: {0}")]
+    TooLarge(TooLarge),
+}
+
+impl Store {
+    /// Executes `change` if this engine still leads, every compared key still has its revision, and no range was
+    /// written to. Returns the revision.
+    pub async fn commit(&self, permit: &Permit, change: impl Into<Ranged>) -> Result<i64, CommitError> {
+        let Ranged { change, unwritten, cleared } = change.into();
+        let mut compares =
+            vec![Compare::create_revision(&*permit.leader_key, CompareOp::Equal, permit.create_revision)];
+        compares.extend(
+            change
+                .compares
+                .iter()
+                .filter(|(key, _)| !is_unchecked(key))
+                .map(|(k, r)| Compare::mod_revision(k.as_str(), CompareOp::Equal, *r)),
+        );
+        compares.extend(unwritten.iter().filter(|(span, _)| !is_unchecked(&span.from)).map(|(span, since)| {
+            Compare::mod_revision(span.from.as_str(), CompareOp::Less, since + 1).with_range(span.to.clone())
+        }));
+        if on(Mutation::UnfencedWrite) {
+            compares.remove(0);
+        }
+        let leased = || Some(PutOptions::new().with_lease(permit.lease));
+        let mut ops: Vec<TxnOp> = Vec::with_capacity(change.puts.len() + change.deletes.len() + cleared.len());
+        ops.extend(change.puts.into_iter().map(|p| TxnOp::put(p.key, p.value, p.leased.then(leased).flatten())));
+        ops.extend(change.deletes.into_iter().map(|key| TxnOp::delete(key, None)));
+        ops.extend(cleared.into_iter().map(|span| {
+            let range = DeleteOptions::new().with_range(span.to);
+            TxnOp::delete(span.from, Some(range))
+        }));
+        // State of the compared keys, read in the same transaction if a comparison fails.
+        let read_key = |key: &str| TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
+        let mut reads = vec![read_key(&permit.leader_key)];
+        reads.extend(change.compares.iter().map(|(key, _)| read_key(key)));
+        // For a range: one of the keys written since.
+        reads.extend(unwritten.iter().map(|(span, since)| {
+            let newer = GetOptions::new().with_range(span.to.clone()).with_min_mod_revision(since + 1);
+            TxnOp::get(span.from.as_str(), Some(newer.with_keys_only().with_limit(1)))
+        }));
+
+        let answer = self.transact(compares, ops, reads).await.map_err(|failure| match failure {
+            Failure::NoAnswer { cause, sent: true } => CommitError::Unknown(cause),
+            Failure::NoAnswer { cause, .. } | Failure::Denied(cause) | Failure::Refused(cause) => {
+                CommitError::Refused(cause)
+            }
+            Failure::TooLarge(size) => CommitError::TooLarge(size),
+            Failure::NoLease => CommitError::LostLeadership,
+            Failure::Compacted => CommitError::Refused("compacted".to_owned()),
+        })?;
+        if answer.succeeded() {
+            return Ok(answer.header().map_or(0, etcd_client::ResponseHeader::revision));
+        }
+        let mut seen = answer.op_responses().into_iter().map(|op| match op {
+            TxnOpResponse::Get(got) => got
+                .kvs()
+                .first()
+                .map(|kv| (String::from_utf8_lossy(kv.key()).into_owned(), kv.create_revision(), kv.mod_revision())),
+            _ => None,
+        });
+        if seen.next().flatten().is_none_or(|(_, created, _)| created != permit.create_revision) {
+            return Err(CommitError::LostLeadership);
+        }
+        let mut keys = Vec::new();
+        for ((key, expected), found) in change.compares.into_iter().zip(seen.by_ref()) {
+            if expected != found.map_or(0, |(.., revision)| revision) {
+                keys.push(key);
+            }
+        }
+        keys.extend(seen.flatten().map(|(key, ..)| key));
+        Err(CommitError::Conflict { keys })
+    }
+}
+
+/// Reports whether a comparison is left out on purpose: see [`cketerm_model::mutation`].
+fn is_unchecked(key: &str) -> bool {
+    on(Mutation::CompareNothing) || (on(Mutation::CancelOverwritten) && key.contains("/reboots/data/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounded(puts: usize, size: usize) -> Result<(), TooLarge> {
+        let ops = (0..puts).map(|i| TxnOp::put(format!("k{i}"), "x".repeat(size), None)).collect();
+        BoundedTxn::new(Vec::new(), ops, Vec::new()).map(drop)
+    }
+
+    #[test]
+    fn i49_a_transaction_above_etcds_limits_is_rejected() {
+        assert_eq!(bounded(128, 1), Ok(()));
+        assert_eq!(bounded(129, 1).unwrap_err().operations, 129);
+        assert_eq!(bounded(1, 1 << 20), Ok(()));
+        assert!(bounded(1, 2 << 20).unwrap_err().bytes > 2 << 20);
+        assert!(bounded(100, 16 << 10).unwrap_err().to_string().contains("bytes"));
+        let compares = |n: usize| (0..n).map(|i| Compare::mod_revision(format!("k{i}"), CompareOp::Equal, 1)).collect();
+        assert_eq!(BoundedTxn::new(compares(129), Vec::new(), Vec::new()).map(drop).unwrap_err().operations, 129);
+        let reads = (0..129).map(|i| TxnOp::get(format!("k{i}"), None)).collect();
+        assert_eq!(BoundedTxn::new(Vec::new(), Vec::new(), reads).map(drop).unwrap_err().operations, 129);
+    }
+}

@@ -1,0 +1,278 @@
+//! Folders that only grow and are read on demand: history, audit, records (STO-23, STO-51).
+
+use cketerm_model::{
+    entry::{QueueKind, Stored},
+    mutation::{Mutation, on},
+    stored::keys::prefix_end,
+};
+use etcd_client::{GetOptions, KeyValue};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+
+use super::{answer::Failure, connect::Store, error::StoreError, tail::stored};
+
+/// Number of pages that one search for old records reads.
+const MAX_PAGES: usize = 4;
+/// Number of old records read together: those of the history contain outputs, some 10 KiB each.
+const PAGE_SIZE: i64 = 64;
+/// Number of keys read together, and of old keys remembered for each kind of author.
+const KEYS_PAGE_SIZE: i64 = 2000;
+const MAX_OLDEST: usize = 1000;
+
+impl Store {
+    /// Reads the newest `n` values below a folder (see [`cketerm_model::stored::keys::Keys::audit_prefix`] and similar functions),
+    /// newest first.
+    pub async fn newest<T: DeserializeOwned>(&self, folder: &str, n: u32) -> Result<Vec<Stored<T>>, StoreError> {
+        self.newest_with_revision(folder, usize::try_from(n).unwrap_or(usize::MAX)).await.map(|(_, values)| values)
+    }
+
+    /// Reads the same and the revision of the read, from which the folder can be followed ([`Store::tail`]).
+    pub async fn newest_with_revision<T: DeserializeOwned>(
+        &self,
+        folder: &str,
+        n: usize,
+    ) -> Result<(i64, Vec<Stored<T>>), StoreError> {
+        let read = async {
+            let (at, mut values) = self.read_newest(folder, n).await?;
+            values.truncate(n);
+            Ok((at, values))
+        };
+        match read.await {
+            Ok(read) => Ok(read),
+            Err(failure) => Err(self.store_error(&format!("read {folder}"), failure).await),
+        }
+    }
+
+    /// Reads all values of `folder` whose keys are not before `from`, newest first, in pages at one revision.
+    pub async fn newest_first_from<T: DeserializeOwned>(
+        &self,
+        folder: &str,
+        from: &str,
+    ) -> Result<(i64, Vec<Stored<T>>), StoreError> {
+        match self.read_newest_first(folder, from).await {
+            Ok(read) => Ok(read),
+            Err(failure) => Err(self.store_error(&format!("read {folder}"), failure).await),
+        }
+    }
+
+    /// Reads the last `n` values of a folder and perhaps some more, last key first.
+    pub(super) async fn read_newest<T: DeserializeOwned>(
+        &self,
+        folder: &str,
+        n: usize,
+    ) -> Result<(i64, Vec<Stored<T>>), Failure> {
+        let from = if n == usize::MAX { folder.to_owned() } else { self.start_of_newest(folder, n).await? };
+        self.read_newest_first(folder, &from).await
+    }
+
+    /// Reads upwards, as etcd does without sorting. For any other order, etcd would fetch the whole range for each
+    /// page.
+    async fn read_newest_first<T: DeserializeOwned>(
+        &self,
+        folder: &str,
+        from: &str,
+    ) -> Result<(i64, Vec<Stored<T>>), Failure> {
+        let (at, kvs) = self.read_range(from.as_bytes(), &prefix_end(folder.as_bytes()), 0).await?;
+        Ok((at, kvs.iter().rev().map(stored).collect()))
+    }
+
+    /// Reports whether the keys of a folder, its numbers or times, show the order in which they were written.
+    pub(super) fn has_ordered_keys(&self, folder: &str) -> bool {
+        folder == self.keys().audit_prefix() || folder == self.keys().records_prefix()
+    }
+
+    /// Returns a key from which on a folder holds `n` values, and not many more. It searches by counts, for which etcd
+    /// reads no values. Returns the folder itself if its keys show no order.
+    async fn start_of_newest(&self, folder: &str, n: usize) -> Result<String, Failure> {
+        let decimal = folder == self.keys().audit_prefix();
+        let key_at = |at: u64| if decimal { format!("{folder}{at:020}") } else { format!("{folder}{at:016x}") };
+        if !self.has_ordered_keys(folder) || self.count(folder, folder).await? <= n {
+            return Ok(folder.to_owned());
+        }
+        let (mut low, mut high) = (0_u64, u64::MAX);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let count = self.count(folder, &key_at(middle)).await?;
+            if count < n {
+                high = middle;
+                continue;
+            }
+            low = middle;
+            if count <= n.saturating_mul(2) {
+                break;
+            }
+        }
+        Ok(key_at(low))
+    }
+
+    async fn count(&self, folder: &str, from: &str) -> Result<usize, Failure> {
+        let options = GetOptions::new().with_range(prefix_end(folder.as_bytes())).with_count_only();
+        let got = self.get(from, options).await?;
+        Ok(usize::try_from(got.count()).unwrap_or(0))
+    }
+
+    /// Returns keys below `cketerm/audit/` or `cketerm/history/` to prune: the oldest beyond `keep`, then those before
+    /// `before`. It never returns more than one transaction of the leader can delete, so it must be called until the
+    /// result is empty. To find records by age, it reads some pages from the position of `walk`, never the whole
+    /// folder; the next call continues there.
+    pub async fn outdated(
+        &self,
+        folder: &str,
+        keep: u64,
+        before: Timestamp,
+        walk: &mut FolderCursor,
+    ) -> Result<Vec<String>, StoreError> {
+        match self.find_outdated(folder, keep, before, walk).await {
+            Ok(keys) => Ok(keys),
+            Err(failure) => Err(self.store_error(&format!("read {folder}"), failure).await),
+        }
+    }
+
+    async fn find_outdated(
+        &self,
+        folder: &str,
+        keep: u64,
+        before: Timestamp,
+        walk: &mut FolderCursor,
+    ) -> Result<Vec<String>, Failure> {
+        let name = |kv: &KeyValue| String::from_utf8_lossy(kv.key()).into_owned();
+        let count = self.count(folder, folder).await?;
+        let surplus = count.saturating_sub(usize::try_from(keep).unwrap_or(usize::MAX));
+        if surplus > 0 {
+            let mut oldest = self.oldest_per_queue(folder).await?;
+            oldest.sort_by_key(KeyValue::create_revision);
+            return Ok(oldest.iter().take(surplus.min(64)).map(name).collect());
+        }
+        self.expired(folder, before, walk).await
+    }
+
+    /// Returns the keys from before this moment, in some pages from the position of `walk`.
+    async fn expired(&self, folder: &str, before: Timestamp, walk: &mut FolderCursor) -> Result<Vec<String>, Failure> {
+        let name = |kv: &KeyValue| String::from_utf8_lossy(kv.key()).into_owned();
+        let end = prefix_end(folder.as_bytes());
+        for _ in 0..MAX_PAGES {
+            let from = walk.next.take().unwrap_or_else(|| folder.as_bytes().to_vec());
+            let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE_SIZE);
+            let got = self.get(from, options).await?;
+            // An unreadable record is pruned only by number.
+            let is_expired =
+                |kv: &&KeyValue| serde_json::from_slice::<DatedRecord>(kv.value()).is_ok_and(|d| d.newest() < before);
+            let found: Vec<String> = got.kvs().iter().filter(is_expired).map(name).collect();
+            if let Some(last) = got.kvs().last().filter(|_| got.more()) {
+                walk.next = Some([last.key(), &[0]].concat());
+            }
+            if !found.is_empty() || walk.next.is_none() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Returns audit records to prune, oldest first: those beyond the limits for engines and for operators. Each is
+    /// counted separately, so that no engine displaces operators' records (I48). Otherwise returns those before
+    /// `before`, as [`Store::outdated`] finds them.
+    pub async fn outdated_audit(
+        &self,
+        keep: AuditRetention,
+        before: Timestamp,
+        walk: &mut FolderCursor,
+    ) -> Result<Vec<String>, StoreError> {
+        let folder = self.keys().audit_prefix();
+        let found = match self.surplus(&folder, keep).await {
+            Ok(surplus) if surplus.is_empty() => self.expired(&folder, before, walk).await,
+            found => found,
+        };
+        match found {
+            Ok(keys) => Ok(keys),
+            Err(failure) => Err(self.store_error(&format!("read {folder}"), failure).await),
+        }
+    }
+
+    /// Reads only keys, and only if there are more records than the smaller limit.
+    async fn surplus(&self, folder: &str, keep: AuditRetention) -> Result<Vec<String>, Failure> {
+        let flooded = on(Mutation::AuditFlooded);
+        let keep = if flooded { AuditRetention { engine: 5, people: 0 } } else { keep };
+        if self.count(folder, folder).await? <= keep.engine.min(keep.people) && !flooded {
+            return Ok(Vec::new());
+        }
+        let (end, mut from) = (prefix_end(folder.as_bytes()), folder.as_bytes().to_vec());
+        let (mut engine, mut people) = (Oldest::default(), Oldest::default());
+        loop {
+            let options = GetOptions::new().with_range(end.clone()).with_limit(KEYS_PAGE_SIZE).with_keys_only();
+            let got = self.get(from, options).await?;
+            for kv in got.kvs() {
+                let key = String::from_utf8_lossy(kv.key());
+                let by_person = self.keys().is_person_audit(&key) && !flooded;
+                if by_person { people.add(&key) } else { engine.add(&key) }
+            }
+            match got.kvs().last().filter(|_| got.more()) {
+                Some(last) => from = [last.key(), &[0]].concat(),
+                None => break,
+            }
+        }
+        Ok(engine.surplus(keep.engine).chain(people.surplus(keep.people)).collect())
+    }
+
+    /// Returns the first keys of a folder; for the history, those of both queues, whose numbers are independent.
+    async fn oldest_per_queue(&self, folder: &str) -> Result<Vec<KeyValue>, Failure> {
+        let queues = [QueueKind::Reboot, QueueKind::Repair].map(|queue| format!("{folder}{}-", queue.folder()));
+        let parts = if folder == self.keys().history_prefix() { queues.to_vec() } else { vec![folder.to_owned()] };
+        let mut first = Vec::new();
+        for part in parts {
+            let options = GetOptions::new().with_prefix().with_limit(PAGE_SIZE);
+            first.extend(self.get(part, options).await?.take_kvs());
+        }
+        Ok(first)
+    }
+}
+
+/// Number of audit records to keep.
+#[derive(Clone, Copy, Debug)]
+pub struct AuditRetention {
+    /// Records of engines.
+    pub engine: usize,
+    /// Records of operators.
+    pub people: usize,
+}
+
+/// Number of keys, and the oldest of them.
+#[derive(Default)]
+struct Oldest {
+    count: usize,
+    keys: Vec<String>,
+}
+
+impl Oldest {
+    fn add(&mut self, key: &str) {
+        self.count += 1;
+        if self.keys.len() < MAX_OLDEST {
+            self.keys.push(key.to_owned());
+        }
+    }
+
+    fn surplus(self, keep: usize) -> impl Iterator<Item = String> {
+        let surplus = self.count.saturating_sub(keep);
+        self.keys.into_iter().take(surplus)
+    }
+}
+
+/// Position of a search through a folder for old records.
+#[derive(Clone, Debug, Default)]
+pub struct FolderCursor {
+    next: Option<Vec<u8>>,
+}
+
+/// Common fields of records in both folders.
+#[derive(serde::Deserialize)]
+struct DatedRecord {
+    at: Timestamp,
+    /// For an audit record of several tries: the time of the last one. For a history record: the entry.
+    #[serde(default)]
+    last: serde_json::Value,
+}
+
+impl DatedRecord {
+    fn newest(&self) -> Timestamp {
+        self.last.as_str().and_then(|last| last.parse().ok()).unwrap_or(self.at)
+    }
+}

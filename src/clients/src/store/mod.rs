@@ -1,0 +1,31 @@
+//! etcd: keys, typed reads, compare-and-swap writes, election, and one watch that keeps a live copy.
+//!
+//! Depends on `model`, `clock`, `fence` and etcd's client, but not on Kubernetes, decisions or screens.
+
+mod answer;
+pub mod commit;
+pub mod connect;
+pub mod election;
+pub mod error;
+pub mod folders;
+pub mod leadership;
+pub mod live;
+pub mod members;
+pub mod migrate;
+pub mod notices;
+pub mod operator;
+pub mod orders;
+pub mod pages;
+pub mod queue;
+pub mod read;
+pub mod registry;
+pub mod repairs;
+pub mod results;
+pub mod rights;
+pub mod settings;
+pub mod stop;
+pub mod tail;
+pub mod unreadable;
+
+pub use connect::{EtcdSettings, Store};
+pub use error::StoreError;

@@ -1,0 +1,369 @@
+//! Operators' writes to the queues: compare-and-swap, each with its audit record in the same transaction (STO-41,
+//! STO-44, STO-45; I27, I28, I29).
+
+use std::collections::BTreeMap;
+
+use cketerm_model::{
+    cketerm_records::{Request, Who},
+    entry::{EntryId, QueueKind},
+    mutation::{Mutation, on},
+    reboot::{RebootEntry, RebootStatus},
+    repair::RepairEntry,
+    stored::{
+        keys::{KeyKind, SwitchName},
+        limits::MAX_OPS,
+        view::Switch,
+    },
+};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, TxnOp, TxnOpResponse};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    connect::Store,
+    error::StoreError,
+    operator::{AuditNote, WriteOutcome, format_ranges, json},
+};
+
+/// Number of retries after a lost race before the operator must look.
+pub(crate) const MAX_CONFLICTS: u32 = 50;
+/// Number of entries in one enqueue transaction. Each needs two operations, for the entry and its request, beside the
+/// index and the audit record.
+const BATCH: usize = (MAX_OPS - 2) / 2;
+
+/// The next free index and the ModRevision at which it was read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NextIndex {
+    pub(super) index: u64,
+    pub(super) mod_revision: i64,
+}
+
+impl Store {
+    /// Queues one reboot for each address, in this order, and returns their indexes. `uids` holds the Node's UID by
+    /// address, if Kubernetes was queried. Writes nothing if there is no address. Returns [`StoreError::Partial`] if it
+    /// had to stop between two transactions.
+    pub async fn add_reboots(
+        &self,
+        addresses: &[String],
+        request: &Request,
+        uids: &BTreeMap<String, String>,
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut added: Vec<u64> = Vec::with_capacity(addresses.len());
+        let mut next: Option<NextIndex> = None;
+        let mut conflicts = 0;
+        while added.len() < addresses.len() {
+            let batch = &addresses[added.len()..addresses.len().min(added.len() + BATCH)];
+            let wrote = match self.add_batch(batch, request, uids, &mut next).await {
+                Ok(indexes) => indexes,
+                Err(cause) if added.is_empty() => return Err(cause),
+                Err(cause) => {
+                    let (done, all) = (added.len(), addresses.len());
+                    return Err(StoreError::Partial { done, all, cause: Box::new(cause) });
+                }
+            };
+            match wrote {
+                Some(indexes) => {
+                    added.extend(indexes);
+                    conflicts = 0;
+                }
+                None if conflicts < MAX_CONFLICTS => conflicts += 1,
+                None => return Err(StoreError::Conflict { what: self.keys().write_index(QueueKind::Reboot) }),
+            }
+        }
+        Ok(added)
+    }
+
+    /// Runs one transaction of an enqueue; returns `None` if another writer was faster. `next` is known after a
+    /// success.
+    async fn add_batch(
+        &self,
+        addresses: &[String],
+        request: &Request,
+        uids: &BTreeMap<String, String>,
+        next: &mut Option<NextIndex>,
+    ) -> Result<Option<Vec<u64>>, StoreError> {
+        let from = match *next {
+            Some(next) => next,
+            None => self.next_index(QueueKind::Reboot).await?,
+        };
+        let indexes: Vec<u64> = (from.index..).take(addresses.len()).collect();
+        let after = from.index.saturating_add(addresses.len() as u64);
+        let index_key = self.keys().write_index(QueueKind::Reboot);
+        let mut compares = vec![Compare::mod_revision(index_key.as_str(), CompareOp::Equal, from.mod_revision)];
+        let mut ops = vec![TxnOp::put(index_key, after.to_string(), None)];
+        for (&index, address) in indexes.iter().zip(addresses) {
+            let (entry, id) = (RebootEntry::queued(index, address), EntryId::reboot(index));
+            let request = Request { node_uid: uids.get(address).cloned(), ..request.clone() };
+            compares.push(Compare::create_revision(self.keys().entry(id), CompareOp::Equal, 0));
+            ops.push(TxnOp::put(self.keys().entry(id), json(&entry), None));
+            ops.push(TxnOp::put(self.keys().request(id), json(&request), None));
+        }
+        let (on, result) = (addresses.join(" "), format!("entries {}", format_ranges(&indexes)));
+        let note = AuditNote { who: &request.who, what: "reboot add", on: &on, reason: request.reason.as_deref() };
+        match self.write(note, &result, compares, ops).await? {
+            WriteOutcome::At(mod_revision) => {
+                *next = Some(NextIndex { index: after, mod_revision });
+                Ok(Some(indexes))
+            }
+            WriteOutcome::Conflict => {
+                *next = None;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the next index: `write-index`, or the index after the last entry if that is greater. An index is never
+    /// used again (I29, STO-9).
+    pub(super) async fn next_index(&self, queue: QueueKind) -> Result<NextIndex, StoreError> {
+        let key = self.keys().write_index(queue);
+        let last = GetOptions::new()
+            .with_prefix()
+            .with_keys_only()
+            .with_sort(SortTarget::Key, SortOrder::Descend)
+            .with_limit(1);
+        let reads = vec![(key.clone(), GetOptions::new()), (self.keys().entries_prefix(queue), last)];
+        let answer = match self.get_all(reads).await {
+            Ok(answer) => answer,
+            Err(failure) => return Err(self.store_error(&format!("read {key}"), failure).await),
+        };
+        let mut found = answer.op_responses().into_iter().map(|op| match op {
+            TxnOpResponse::Get(got) => got.kvs().first().cloned(),
+            _ => None,
+        });
+        let (stored, last) = (found.next().flatten(), found.next().flatten());
+        let last = last.and_then(|kv| match self.keys().parse(kv.key()) {
+            Some(KeyKind::Entry(_, Ok(index))) => Some(index),
+            _ => None,
+        });
+        let behind_last = last.map_or(0, |index| index.saturating_add(1));
+        let Some(stored) = stored else { return Ok(NextIndex { index: behind_last, mod_revision: 0 }) };
+        let text = String::from_utf8_lossy(stored.value()).into_owned();
+        let index: u64 = text.trim().parse().map_err(|_| StoreError::Broken {
+            key: key.clone(),
+            cause: format!("{text:?} is not a number"),
+            remedy: format!("write the next free index there: etcdctl put {key} {behind_last}"),
+        })?;
+        Ok(NextIndex { index: index.max(behind_last), mod_revision: stored.mod_revision() })
+    }
+
+    /// Cancels one reboot; `expect` is the ModRevision that the operator saw, if any. A cancelled entry stays as it is.
+    pub async fn cancel_reboot(
+        &self,
+        index: u64,
+        expect: Option<i64>,
+        who: &Who,
+        reason: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let describe = |entry: &RebootEntry| format!("cancelled {} ({})", entry.node, entry.status);
+        self.change_entry(EntryId::reboot(index), expect, ("reboot cancel", who, reason), cancelled, describe).await
+    }
+
+    /// Changes one entry, compared, if `change` returns a new value. `expect` is the ModRevision that the operator saw.
+    /// `(what, who, why)` go into the audit, with the text that `describe` makes of the entry.
+    pub(super) async fn change_entry<E: DeserializeOwned + Serialize>(
+        &self,
+        id: EntryId,
+        expect: Option<i64>,
+        (what, who, reason): (&str, &Who, Option<&str>),
+        change: impl Fn(&E) -> Option<E>,
+        describe: impl Fn(&E) -> String,
+    ) -> Result<(), StoreError> {
+        for _ in 0..MAX_CONFLICTS {
+            let (entry, mod_revision) = self.entry::<E>(id).await?;
+            if expect.is_some_and(|seen| seen != mod_revision) {
+                return Err(StoreError::Conflict { what: id.to_string() });
+            }
+            let Some(changed) = change(&entry) else { return Ok(()) };
+            let note = AuditNote { who, what, on: &id.to_string(), reason };
+            let key = self.keys().entry(id);
+            let compares = vec![Compare::mod_revision(key.as_str(), CompareOp::Equal, mod_revision)];
+            let ops = vec![TxnOp::put(key, json(&changed), None)];
+            if let WriteOutcome::At(_) = self.write(note, &describe(&entry), compares, ops).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Conflict { what: id.to_string() })
+    }
+
+    /// Cancels every reboot in the queue and returns the indexes that it cancelled. Unreadable entries stay.
+    pub async fn cancel_all_reboots(&self, who: &Who, reason: Option<&str>) -> Result<Vec<u64>, StoreError> {
+        self.change_entries(QueueKind::Reboot, None, ("reboot cancel-all", who, reason), cancelled).await
+    }
+
+    /// Clears the backoff of one entry, or of all; returns the indexes that had one.
+    pub async fn reset_backoff(
+        &self,
+        queue: QueueKind,
+        only: Option<u64>,
+        who: &Who,
+        reason: Option<&str>,
+    ) -> Result<Vec<u64>, StoreError> {
+        if let Some(index) = only {
+            self.stored_entry(EntryId { queue, index }).await?;
+        }
+        match queue {
+            QueueKind::Reboot => {
+                self.change_entries(queue, only, ("reboot reset-backoff", who, reason), without_backoff).await
+            }
+            QueueKind::Repair => {
+                self.change_entries(queue, only, ("repair reset-backoff", who, reason), repair_without_backoff).await
+            }
+        }
+    }
+
+    /// Changes the entries for which `change` returns a new value, in few transactions, each compared. Entries that
+    /// changed meanwhile are read and evaluated again. `(what, who, why)` go into the audit.
+    pub(super) async fn change_entries<E: DeserializeOwned + Serialize>(
+        &self,
+        queue: QueueKind,
+        only: Option<u64>,
+        (what, who, reason): (&str, &Who, Option<&str>),
+        change: impl Fn(&E) -> Option<E>,
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut changed: Vec<u64> = Vec::new();
+        let (mut conflicts, mut batch) = (0, MAX_OPS - 1);
+        loop {
+            let all = self.entries_of(queue, only).await?;
+            let matching: Vec<(u64, i64, E)> = all
+                .iter()
+                .filter_map(|kv| match self.keys().parse(kv.key()) {
+                    Some(KeyKind::Entry(_, Ok(index))) => Some((index, kv)),
+                    _ => None,
+                })
+                .filter_map(|(index, kv)| {
+                    let entry: E = serde_json::from_slice(kv.value()).ok()?;
+                    Some((index, kv.mod_revision(), change(&entry)?))
+                })
+                .collect();
+            let mut conflicted = false;
+            for part in matching.chunks(batch) {
+                let indexes: Vec<u64> = part.iter().map(|(index, ..)| *index).collect();
+                let key = |index: u64| self.keys().entry(EntryId { queue, index });
+                let compares =
+                    part.iter().map(|(i, r, _)| Compare::mod_revision(key(*i), CompareOp::Equal, *r)).collect();
+                let ops = part.iter().map(|(i, _, entry)| TxnOp::put(key(*i), json(entry), None)).collect();
+                let on = format!("{} {}", queue.folder(), format_ranges(&indexes));
+                match self.write(AuditNote { who, what, on: &on, reason }, "done", compares, ops).await {
+                    Ok(WriteOutcome::At(_)) => changed.extend(indexes),
+                    Ok(WriteOutcome::Conflict) => conflicted = true,
+                    // Huge entries: the next transaction contains fewer of them.
+                    Err(StoreError::TooLarge { .. }) if part.len() > 1 => conflicted = true,
+                    Err(cause) if changed.is_empty() => return Err(cause),
+                    Err(cause) => {
+                        let (done, all) = (changed.len(), changed.len() + matching.len());
+                        return Err(StoreError::Partial { done, all, cause: Box::new(cause) });
+                    }
+                }
+            }
+            if !conflicted {
+                changed.sort_unstable();
+                changed.dedup();
+                return Ok(changed);
+            }
+            conflicts += 1;
+            // One entry that keeps changing must not hold up the others.
+            batch = (batch / 2).max(1);
+            if conflicts > MAX_CONFLICTS {
+                return Err(StoreError::Conflict { what: format!("the {queue} queue") });
+            }
+        }
+    }
+
+    /// Reads all entries of a queue, or one, in stored form.
+    async fn entries_of(&self, queue: QueueKind, only: Option<u64>) -> Result<Vec<KeyValue>, StoreError> {
+        if let Some(index) = only {
+            return match self.stored_entry(EntryId { queue, index }).await {
+                Ok(kv) => Ok(vec![kv]),
+                Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
+                Err(other) => Err(other),
+            };
+        }
+        let from = self.keys().entries_prefix(queue).into_bytes();
+        match self.read_range(&from, &cketerm_model::stored::keys::prefix_end(&from), 0).await {
+            Ok((_, kvs)) => Ok(kvs),
+            Err(failure) => Err(self.store_error(&format!("read the {queue} queue"), failure).await),
+        }
+    }
+
+    /// Reads one entry; an error if it does not exist.
+    pub async fn stored_entry(&self, id: EntryId) -> Result<KeyValue, StoreError> {
+        let key = self.keys().entry(id);
+        match self.get(key, GetOptions::new()).await {
+            Ok(mut got) => got.take_kvs().pop().ok_or_else(|| StoreError::NotFound { what: id.to_string() }),
+            Err(failure) => Err(self.store_error(&format!("read {id}"), failure).await),
+        }
+    }
+
+    pub(super) async fn entry<E: DeserializeOwned>(&self, id: EntryId) -> Result<(E, i64), StoreError> {
+        let kv = self.stored_entry(id).await?;
+        let key = self.keys().entry(id);
+        let broken = |cause| StoreError::Broken { key, cause, remedy: "fix it with etcdctl, or remove it".to_owned() };
+        match (cketerm_model::stored::apply::unreadable(id, kv.value()), serde_json::from_slice(kv.value())) {
+            (None, Ok(entry)) => Ok((entry, kv.mod_revision())),
+            (Some(why), _) => Err(broken(why)),
+            (None, Err(e)) => Err(broken(e.to_string())),
+        }
+    }
+
+    /// Reads one of the four switches.
+    pub async fn switch(&self, name: SwitchName) -> Result<Switch, StoreError> {
+        let raw = self.raw(&self.keys().switch(name)).await?;
+        Ok(raw.map_or_else(Switch::default, |r| Switch { mod_revision: r.mod_revision, raw: Some(r.text) }))
+    }
+
+    /// Sets one of the four switches.
+    pub async fn set_switch(
+        &self,
+        name: SwitchName,
+        enabled: bool,
+        who: &Who,
+        reason: Option<&str>,
+    ) -> Result<SwitchChange, StoreError> {
+        let what = if enabled { "enable" } else { "disable" };
+        let note = AuditNote { who, what, on: name.title(), reason };
+        let value = if enabled { "false" } else { "true" };
+        let put = TxnOp::put(self.keys().switch(name), value, Some(PutOptions::new().with_prev_key()));
+        let (wrote, answers) = Box::pin(self.write_with_responses(note, "done".into(), Vec::new(), vec![put])).await?;
+        let WriteOutcome::At(revision) = wrote else {
+            return Err(StoreError::Conflict { what: name.title().to_owned() });
+        };
+        let before = answers.first().and_then(|answer| match answer {
+            TxnOpResponse::Put(put) => Some(put.prev_key().map_or_else(Switch::default, |kv| Switch {
+                raw: Some(String::from_utf8_lossy(kv.value()).into_owned()),
+                mod_revision: kv.mod_revision(),
+            })),
+            _ => None,
+        });
+        Ok(SwitchChange { revision, before })
+    }
+}
+
+/// Result of setting a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchChange {
+    /// Revision of the write.
+    pub revision: i64,
+    /// The replaced switch, from the write's own transaction; none if etcd's answer was lost.
+    pub before: Option<Switch>,
+}
+
+/// Cancels an entry as `ckecli reboot-queue cancel` writes it: only the status changes. Returns `None` if it is
+/// cancelled already.
+fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
+    (entry.status != RebootStatus::Cancelled).then(|| RebootEntry { status: RebootStatus::Cancelled, ..entry.clone() })
+}
+
+fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {
+    (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some()).then(|| RebootEntry {
+        drain_backoff_count: 0,
+        drain_backoff_expire: entry.drain_backoff_expire.filter(|_| on(Mutation::ResetIgnored)),
+        ..entry.clone()
+    })
+}
+
+fn repair_without_backoff(entry: &RepairEntry) -> Option<RepairEntry> {
+    (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some()).then(|| RepairEntry {
+        drain_backoff_count: 0,
+        drain_backoff_expire: None,
+        ..entry.clone()
+    })
+}

@@ -1,0 +1,337 @@
+//! Reasons and states in few words, the object first, so that an 80-column row shows what blocks it. The full sentence
+//! is the reason's `Display`; the detail pane shows it.
+#![warn(clippy::wildcard_enum_match_arm)] // each reason has its words
+
+mod rows;
+
+use cketerm_model::{
+    reason::{Awaited, DONE_ORDERED, Reason},
+    text::visible,
+};
+use jiff::Timestamp;
+
+pub use self::rows::{
+    command, ending, health, host, host_power, host_requests, node_state, node_state_of, order, pods, repair_status,
+    status, step, unrecognized_health,
+};
+use super::when;
+
+/// Returns a reason as text for a row.
+pub fn reason(reason: &Reason, now: Timestamp) -> String {
+    let text = match reason {
+        Reason::BlockedByPdb { pod, pdb, healthy, needed } => {
+            format!("pdb {pdb} {healthy}/{needed} keeps {}", without_shared_namespace(pod, pdb))
+        }
+        Reason::BlockedByManyPdbs { pod, pdbs } => format!("{} pdbs select {pod}: {}", pdbs.len(), pdbs.join(", ")),
+        Reason::BlockedByJob { pod, job } => format!("job {job} runs in {}", without_shared_namespace(pod, job)),
+        Reason::PodsLeaving { left, first } => format!("{left} leaving: {first}"),
+        Reason::EvictionRefused { pod, answer } => format!("{pod} refused: {answer}"),
+        Reason::DeferredToWebhook { pod, webhook, message } => {
+            format!("{pod} deferred to webhook {webhook}: {message}")
+        }
+        Reason::DeniedByWebhook { pod, webhook, message } => format!("webhook {webhook} denies {pod}: {message}"),
+        Reason::EvictionFailing { pod, answer } => format!("{pod}: eviction failed, retrying: {answer}"),
+        Reason::TerminatingStuck { pod, since, node_ready } => {
+            let node = if *node_ready { "" } else { ", node NotReady" };
+            format!("{pod} past its grace period for {}{node}", when::age(*since, now))
+        }
+        Reason::Backoff { count, until, cause: None } => {
+            format!("backed off {count}x, next {}", when::until(*until, now))
+        }
+        // The remedy comes before the text that narrow screens cut off.
+        Reason::Backoff { until, cause: Some(cause), .. } if **cause == Reason::QueueDisabled => {
+            format!("retry {}, or reset-backoff (was disabled)", when::until(*until, now))
+        }
+        Reason::Backoff { until, cause: Some(cause), .. } => {
+            format!("{}: {}", when::until(*until, now), condensed(cause, now))
+        }
+        Reason::UncordonedByOther { since } => format!("uncordoned by somebody {} ago", when::age(*since, now)),
+        Reason::CommandRunning { since, .. } => format!("running for {}", when::age(*since, now)),
+        Reason::OutcomeUnknown { until: Some(until), .. } => {
+            format!("old command may run, over {}", when::until(*until, now))
+        }
+        Reason::OutcomeUnknown { until: None, .. } => "outcome unknown: order retry or done".to_owned(),
+        Reason::WaitingForBoot { awaited: Awaited::NodeReady, stuck: false, .. }
+        | Reason::WaitingForHealth { awaited: Awaited::NodeReady, .. } => DONE_ORDERED.to_owned(),
+        Reason::WaitingForBoot { since, last, stuck, .. } => {
+            // A failing check of a machine that is booting is not an error.
+            if *stuck {
+                let check = if last.is_empty() { String::new() } else { format!(", check: {last}") };
+                format!("STUCK, no boot for {}{check}", when::age(*since, now))
+            } else {
+                let check = if last.is_empty() { "" } else { ", not up yet" };
+                format!("booting for {}{check}", when::age(*since, now))
+            }
+        }
+        Reason::WaitingForHealth { last, .. } if last.is_empty() => "health not checked yet".to_owned(),
+        Reason::WaitingForHealth { last, .. } => format!("not healthy yet: {last}"),
+        Reason::MachineInRepair { entry } => format!("in repair ({entry})"),
+        Reason::MachineInReboot { entry } => format!("being rebooted ({entry})"),
+        Reason::Settling { until, missing, .. } => {
+            let end = until.map(|u| format!(", {}", when::until(u, now))).unwrap_or_default();
+            format!("settling: {missing}{end}")
+        }
+        Reason::OutsideWindow { next_open: Some(at), .. } => format!("window opens {}", when::until(*at, now)),
+        Reason::Frozen { until, why } => {
+            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            format!("frozen, ends {}{why}", when::until(*until, now))
+        }
+        Reason::WaitingForGroup { by, group, holder } => format!("waits for {by} {group} (#{})", holder.index),
+        // The banner and the pane show which part of the source is silent, and where it runs.
+        Reason::Stale { source, since } => {
+            let source = source.split(" (").next().unwrap_or_default();
+            format!("{source} silent for {}", when::age(*since, now))
+        }
+        Reason::WaitingForSlot { holder: Some(holder), limit } => {
+            format!("waits for a slot, {limit} in use (#{})", holder.index)
+        }
+        Reason::WaitingForWorkers { holder } => format!("waits for workers ({holder})"),
+        Reason::NodeMismatch { expected, found } => format!("wrong machine: expected {expected}, found {found}"),
+        Reason::OrphanedCordon { entry, .. } => format!("cordoned by {entry}; uncordoned after boot"),
+        other @ (Reason::WaitingForSlot { .. }
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::UnreachableGate { .. }
+        | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::AwaitingApproval { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::NoEngine { .. }
+        | Reason::OnHold { .. }
+        | Reason::OrderIgnored { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. }
+        | Reason::QueueDisabled
+        | Reason::NoCommand { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::TransactionTooLarge { .. }
+        | Reason::Working { .. }
+        | Reason::Ready) => other.to_string(),
+    };
+    into_safe(text)
+}
+
+/// Returns the cause that an entry is stuck on. Entries stuck on the same cause get the same text.
+pub fn stuck_on(why: &Reason, now: Timestamp) -> String {
+    let text = match why {
+        Reason::BlockedByPdb { pdb, healthy, needed, .. } => format!("pdb {pdb} {healthy}/{needed}"),
+        Reason::BlockedByManyPdbs { pdbs, .. } => format!("several pdbs on one pod: {}", pdbs.join(", ")),
+        Reason::BlockedByJob { job, .. } => format!("job {job}"),
+        Reason::Backoff { cause: Some(cause), .. } => {
+            if cause.names_object() {
+                return stuck_on(cause, now);
+            }
+            cause.to_string()
+        }
+        Reason::CommandFailed { end, retry, .. } => format!("command failed{retry}: {end}"),
+        Reason::UnreachableGate { count, limit, names } => {
+            let more = if *count > 1 { " ..." } else { "" };
+            let first = names.first().map_or("", String::as_str);
+            format!("{count} unreachable, limit {limit} ({first}{more})")
+        }
+        Reason::OutcomeUnknown { .. } => "outcome unknown".to_owned(),
+        Reason::WaitingForBoot { .. } => "no boot".to_owned(),
+        Reason::DeferredToWebhook { webhook, .. } | Reason::DeniedByWebhook { webhook, .. } => {
+            format!("webhook {webhook}")
+        }
+        Reason::EvictionFailing { .. } => "failing evictions".to_owned(),
+        Reason::TerminatingStuck { .. } => "pods stuck terminating".to_owned(),
+        Reason::NodeMismatch { .. } => "wrong machine".to_owned(),
+        Reason::OrphanedCordon { .. } => "orphaned cordon".to_owned(),
+        Reason::InvalidEntry { .. } => "invalid entry".to_owned(),
+        Reason::UncordonedByOther { .. } => "uncordoned by somebody".to_owned(),
+        Reason::OrderIgnored { verb, .. } => format!("{verb} not in force: CKE leads"),
+        other @ (Reason::WaitingForSlot { .. }
+        | Reason::WaitingForWorkers { .. }
+        | Reason::WaitingForControlPlane { .. }
+        | Reason::ControlPlaneUnhealthy { .. }
+        | Reason::EtcdMemberUnhealthy { .. }
+        | Reason::EtcdQuorumWouldBeLost { .. }
+        | Reason::EtcdUnchecked { .. }
+        | Reason::OutsideWindow { .. }
+        | Reason::WaitingForGroup { .. }
+        | Reason::Backoff { .. }
+        | Reason::PodsLeaving { .. }
+        | Reason::EvictionRefused { .. }
+        | Reason::VolumeAttached { .. }
+        | Reason::CommandRunning { .. }
+        | Reason::CheckUnavailable { .. }
+        | Reason::AwaitingApproval { .. }
+        | Reason::Frozen { .. }
+        | Reason::EngineElsewhere { .. }
+        | Reason::EngineObserving { .. }
+        | Reason::NoEngine { .. }
+        | Reason::OnHold { .. }
+        | Reason::Stale { .. }
+        | Reason::ProgramMissing { .. }
+        | Reason::BmcNotAllowed { .. }
+        | Reason::DuplicateOf { .. }
+        | Reason::MachineInRepair { .. }
+        | Reason::MachineInReboot { .. }
+        | Reason::WaitingForHealth { .. }
+        | Reason::WaitingForJoin { .. }
+        | Reason::Settling { .. }
+        | Reason::PowerError { .. }
+        | Reason::HeldByOtherKey { .. }
+        | Reason::QueueDisabled
+        | Reason::NoCommand { .. }
+        | Reason::NotMember { .. }
+        | Reason::EffectFailed { .. }
+        | Reason::TransactionTooLarge { .. }
+        | Reason::Working { .. }
+        | Reason::Ready) => return reason(other, now),
+    };
+    into_safe(text)
+}
+
+/// Returns what an entry waits for when nothing is wrong with it.
+pub fn waits_for(why: &Reason) -> &'static str {
+    match why {
+        Reason::WaitingForSlot { .. } => "a slot",
+        Reason::WaitingForWorkers { .. } => "the workers",
+        Reason::WaitingForControlPlane { .. } | Reason::Settling { .. } => "an API server",
+        Reason::Backoff { .. } => "the end of a backoff",
+        Reason::OnHold { .. } => "an operator (on hold)",
+        Reason::OrderIgnored { .. } => "an operator (CKE ignores it)",
+        Reason::DuplicateOf { .. } => "the same machine's other entry",
+        Reason::MachineInRepair { .. } => "a repair of the same machine",
+        Reason::MachineInReboot { .. } => "a reboot of the same machine",
+        Reason::QueueDisabled => "the queue (disabled)",
+        Reason::EngineObserving { .. } | Reason::NoEngine { .. } => "an engine that leads",
+        Reason::EngineElsewhere { .. } => "another engine",
+        Reason::Stale { .. } => "fresh data",
+        Reason::OutsideWindow { .. } => "the window",
+        Reason::WaitingForGroup { .. } => "another group",
+        Reason::Frozen { .. } => "the end of the freeze",
+        Reason::Ready | Reason::Working { .. } => "the next pass",
+        Reason::UnreachableGate { .. } => "reachable nodes",
+        Reason::ControlPlaneUnhealthy { .. } => "a healthy control plane",
+        Reason::EtcdMemberUnhealthy { .. } | Reason::EtcdUnchecked { .. } => "healthy etcd members",
+        Reason::EtcdQuorumWouldBeLost { .. } => "consent to lose etcd's quorum",
+        Reason::AwaitingApproval { .. } => "an approval",
+        Reason::NoCommand { .. } | Reason::ProgramMissing { .. } | Reason::BmcNotAllowed { .. } => {
+            "a command that can run"
+        }
+        Reason::BlockedByPdb { .. } | Reason::BlockedByManyPdbs { .. } => "a pod disruption budget",
+        Reason::BlockedByJob { .. } => "a Job",
+        Reason::PodsLeaving { .. } | Reason::TerminatingStuck { .. } => "pods that terminate",
+        Reason::EvictionRefused { .. } | Reason::EvictionFailing { .. } => "an eviction",
+        Reason::DeferredToWebhook { .. } | Reason::DeniedByWebhook { .. } => "an admission webhook",
+        Reason::VolumeAttached { .. } => "volumes that detach",
+        Reason::CommandRunning { .. } => "its command",
+        Reason::WaitingForBoot { .. } | Reason::WaitingForJoin { .. } => "a machine that boots",
+        Reason::WaitingForHealth { .. } | Reason::CheckUnavailable { .. } => "a health or boot check",
+        Reason::PowerError { .. } => "a BMC that answers",
+        Reason::HeldByOtherKey { .. } => "another client's hold on the host",
+        Reason::EffectFailed { .. } | Reason::TransactionTooLarge { .. } => "an action that succeeds",
+        Reason::UncordonedByOther { .. }
+        | Reason::CommandFailed { .. }
+        | Reason::OutcomeUnknown { .. }
+        | Reason::NodeMismatch { .. }
+        | Reason::OrphanedCordon { .. }
+        | Reason::NotMember { .. }
+        | Reason::InvalidEntry { .. } => "an operator",
+    }
+}
+
+/// Returns the full sentence, for the detail pane.
+pub fn sentence(reason: &Reason) -> String {
+    safe(&reason.to_string())
+}
+
+/// Makes external text safe for one line: no terminal control characters, and ASCII for cketerm's own words.
+pub fn safe(text: &str) -> String {
+    if text.is_ascii() { visible(text, false) } else { visible(&text.replace('\u{d7}', "x"), false) }
+}
+
+/// Same as [`safe`] for an owned text. It copies only if something must change, which is rare.
+fn into_safe(text: String) -> String {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text } else { safe(&text) }
+}
+
+/// Returns the cause of a backoff: a budget or a Job with the object first, everything else as its sentence.
+fn condensed(cause: &Reason, now: Timestamp) -> String {
+    if cause.names_object() { reason(cause, now) } else { cause.to_string() }
+}
+
+/// Shortens a name by dropping its middle: host names differ at both ends.
+pub fn shorten_middle(name: &str, width: usize) -> String {
+    let name = safe(name);
+    let length = name.chars().count();
+    if length <= width || width < 5 {
+        return name;
+    }
+    let tail = (width - 1) / 3;
+    let head: String = name.chars().take(width - 1 - tail).collect();
+    let tail: String = name.chars().skip(length - tail).collect();
+    format!("{head}~{tail}")
+}
+
+/// Returns `pod` without its namespace if the other object is in the same namespace.
+fn without_shared_namespace<'a>(pod: &'a str, other: &str) -> &'a str {
+    match (pod.split_once('/'), other.split_once('/')) {
+        (Some((one, name)), Some((two, _))) if one == two => name,
+        _ => pod,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_text_of_a_blocked_drain_names_pdb_numbers_and_pod() {
+        let why = Reason::BlockedByPdb { pod: "shop/web-7d9f".into(), pdb: "shop/web".into(), healthy: 2, needed: 2 };
+        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), "pdb shop/web 2/2 keeps web-7d9f");
+    }
+
+    #[test]
+    fn the_cause_of_a_backoff_is_shortened_like_the_reason_itself() {
+        let pod = || "shop/db-w4".to_owned();
+        let holds = [
+            Reason::BlockedByPdb { pod: pod(), pdb: "shop/db".into(), healthy: 2, needed: 2 },
+            Reason::BlockedByJob { pod: pod(), job: "shop/nightly".into() },
+        ];
+        for hold in holds {
+            let cause = Some(Box::new(hold.clone()));
+            let until = cketerm_model::time::after(Timestamp::UNIX_EPOCH, 500);
+            let backed_off = Reason::Backoff { count: 1, until, cause };
+            let now = Timestamp::UNIX_EPOCH;
+            assert_eq!(reason(&backed_off, now), format!("in 8m: {}", reason(&hold, now)));
+        }
+    }
+
+    /// A row of 80 columns would cut the hint at its end.
+    #[test]
+    fn the_text_of_a_backoff_by_a_disabled_queue_names_the_remedy() {
+        let cause = Some(Box::new(Reason::QueueDisabled));
+        let until = cketerm_model::time::after(Timestamp::UNIX_EPOCH, 240);
+        let why = Reason::Backoff { count: 1, until, cause };
+        let text = "retry in 4m, or reset-backoff (was disabled)";
+        assert_eq!(reason(&why, Timestamp::UNIX_EPOCH), text);
+    }
+
+    #[test]
+    fn shortened_names_keep_both_ends() {
+        assert_eq!(shorten_middle("worker-012.rack3.tokyo.example.com", 18), "worker-012.r~e.com");
+        assert_eq!(shorten_middle("w1", 18), "w1");
+    }
+
+    #[test]
+    fn escape_sequences_in_a_reason_do_not_reach_the_terminal() {
+        let why = Reason::EvictionRefused { pod: "a/b".into(), answer: "\u{1b}[2J".into() };
+        assert!(!reason(&why, Timestamp::UNIX_EPOCH).contains('\u{1b}'));
+    }
+}

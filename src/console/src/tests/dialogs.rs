@@ -1,0 +1,250 @@
+//! Tests of dialogs: text that is typed into them never acts as a key, and stopping verbs succeed.
+
+use cketerm_model::{
+    entry::{EntryId, QueueKind},
+    reboot::RebootStatus,
+    stored::view::Switch,
+};
+
+use super::world::{World, press};
+use crate::{
+    app::App,
+    dialog::{Dialog, Focus},
+    event::{Action, Effect, Event},
+    keys::TABLE,
+    screen,
+    update::update,
+};
+
+fn refresh(app: &mut App, world: &World) {
+    update(app, Event::Seen(world.seen()));
+}
+
+fn reason(app: &App) -> &str {
+    app.dialog.as_ref().map_or("", |dialog| dialog.reason.value())
+}
+
+/// A destructive key must not be the first letter of a reason; cancel, disable and hold always work.
+#[test]
+fn every_first_letter_of_a_reason_goes_to_the_reason_field() {
+    for verb in ["X", "H", "E", "B", "F"] {
+        let first = (' '..='~').filter(|c| !c.is_whitespace() && *c != '"');
+        for letter in first {
+            let mut app = World::usual().console(80, 24);
+            press(&mut app, if verb == "B" { "j j j" } else { "" });
+            let effects = press(&mut app, &format!("{verb} \"{letter}ew disk\""));
+            assert_eq!(effects, [], "{verb} {letter}");
+            assert_eq!(reason(&app), format!("{letter}ew disk"), "{verb}");
+        }
+    }
+}
+
+/// The same with the focus anywhere, except for `y` on the buttons.
+#[test]
+fn letters_other_than_y_on_the_buttons_go_to_the_reason() {
+    for (typed, before) in [("new disk", "X tab"), ("quick fix", "X tab tab"), ("#17: db", "X enter"), ("r", "X enter")]
+    {
+        let mut app = World::usual().console(80, 24);
+        press(&mut app, before);
+        assert!(app.dialog.as_ref().is_some_and(Dialog::at_buttons), "{before}");
+        assert_eq!(press(&mut app, &format!("\"{typed}\"")), []);
+        assert_eq!(reason(&app), typed);
+    }
+    let mut app = World::with_repairs().console(80, 24);
+    // the preview reads how long similar entries took; no action is started
+    let effects = press(&mut app, "3 j j j P backtab \"yellow LED\"");
+    assert!(effects.iter().all(|e| matches!(e, Effect::Ask(_))), "{effects:?}");
+    assert_eq!(reason(&app), "yellow LED", "letters typed at a choice go to the reason, y too");
+}
+
+/// The dialog expires before or while the reason is typed: no letter of it runs as a command.
+#[test]
+fn an_expired_dialog_accepts_only_the_key_that_closes_it() {
+    for before in ["F", "F \"the disk\"", "F tab", "F tab tab", "L"] {
+        let mut world = World::usual();
+        let mut app = world.console(80, 24);
+        if before == "L" {
+            let order = cketerm_model::cketerm_records::Order {
+                verb: cketerm_model::cketerm_records::Verb::Hold,
+                who: world.store.requests[&EntryId::reboot(3)].get().unwrap().who.clone(),
+                at: super::world::wall(),
+                reason: None,
+                entry_revision: 30,
+            };
+            world.store.orders.insert(EntryId::reboot(3), super::world::stored("o", 70, order));
+            refresh(&mut app, &world);
+        }
+        press(&mut app, before);
+        assert!(app.dialog.is_some(), "{before}");
+        world.entry(3, "10.0.0.14", RebootStatus::Rebooting, 0, 50);
+        refresh(&mut app, &world);
+        let before_keys = (app.view, app.reboots.cursor, app.reboots.marks.clone());
+        for b in TABLE {
+            for key in b.keys.iter().filter(|k| !["esc", "ctrl-c"].contains(*k)) {
+                assert_eq!(press(&mut app, key), [], "{before} {key}");
+                assert!(app.dialog.as_ref().is_some_and(|d| d.expired.is_some()), "{before} {key}");
+            }
+        }
+        assert_eq!(press(&mut app, "\"no Xylem\" enter y"), [], "{before}");
+        assert_eq!((app.view, app.reboots.cursor, app.reboots.marks.clone()), before_keys, "{before}");
+        assert!(screen::text(&app).contains("Esc closes; no other key does anything"), "{}", screen::text(&app));
+        press(&mut app, "esc");
+        assert!(app.dialog.is_none(), "{before}");
+    }
+}
+
+#[test]
+fn a_command_on_an_entry_that_ended_opens_a_dialog_that_absorbs_the_reason() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "enter");
+    world.store.reboots.entries.remove(&3);
+    refresh(&mut app, &world);
+    assert_eq!(press(&mut app, "X \"Entry stuck\" enter y"), [], "E in the reason disables no queue");
+    assert!(screen::text(&app).contains("the entry is gone"), "{}", screen::text(&app));
+}
+
+/// Cancel, disable and hold always work.
+#[test]
+fn a_cancel_succeeds_while_the_queue_changes_and_names_ended_entries() {
+    let mut world = World::usual();
+    for index in 20..30 {
+        world.entry(index, "10.0.0.16", RebootStatus::Queued, 1, 60);
+    }
+    let mut app = world.console(80, 24);
+    press(&mut app, "* X \"wrong kernel\" enter \"tokyo0\"");
+    world.store.reboots.entries.remove(&4);
+    world.entry(20, "10.0.0.16", RebootStatus::Draining, 0, 80);
+    world.entry(21, "10.0.0.16", RebootStatus::Rebooting, 0, 81);
+    world.entry(22, "10.0.0.16", RebootStatus::Cancelled, 0, 82);
+    refresh(&mut app, &world);
+    let text = screen::text(&app);
+    assert!(text.contains("left out, ended meanwhile: reboots/4, reboots/22"), "{text}");
+    assert!(text.contains("tokyo0 15") && text.contains("a running command continues"), "{text}");
+    let effects = press(&mut app, "\" 15\" enter enter");
+    let [Effect::Act(Action::Cancel { entries, reason })] = effects.as_slice() else { panic!("{effects:?}") };
+    let indexes: Vec<u64> = entries.iter().map(|id| id.index).collect();
+    assert_eq!(indexes, [3, 5, 6, 7, 20, 21, 23, 24, 25, 26, 27, 28, 29]);
+    assert_eq!(reason.as_deref(), Some("wrong kernel"));
+}
+
+#[test]
+fn a_cancel_reports_that_all_its_entries_have_ended() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "X");
+    world.store.reboots.entries.remove(&3);
+    refresh(&mut app, &world);
+    assert!(screen::text(&app).contains("all of them ended meanwhile"), "{}", screen::text(&app));
+    assert_eq!(press(&mut app, "enter y enter"), []);
+}
+
+/// Cancel, disable and hold always work.
+#[test]
+fn a_hold_succeeds_on_a_draining_entry_and_leaves_out_rebooting_ones() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "j j space j space H");
+    world.entry(5, "10.0.0.16", RebootStatus::Draining, 0, 80);
+    world.entry(7, "10.0.0.11", RebootStatus::Rebooting, 0, 81);
+    refresh(&mut app, &world);
+    assert!(screen::text(&app).contains("left out: reboots/7"), "{}", screen::text(&app));
+    let entries = vec![(EntryId::reboot(5), None)];
+    assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Hold { entries, hold: true, reason: None })]);
+}
+
+/// Cancel, disable and hold always work.
+#[test]
+fn disabling_a_queue_ignores_other_writes_but_enabling_expires() {
+    let mut world = World::usual();
+    let mut app = world.console(80, 24);
+    press(&mut app, "E");
+    world.store.reboots.switch = Switch { raw: Some("false".into()), mod_revision: 70 };
+    refresh(&mut app, &world);
+    let queue = QueueKind::Reboot;
+    assert_eq!(press(&mut app, "enter y"), [Effect::Act(Action::Switch { queue, enabled: false, reason: None })]);
+    press(&mut app, "E");
+    world.store.reboots.switch = Switch { raw: Some("true".into()), mod_revision: 71 };
+    refresh(&mut app, &world);
+    assert!(screen::text(&app).contains("reboot queue was disabled meanwhile"), "{}", screen::text(&app));
+    press(&mut app, "esc E");
+    world.store.reboots.switch.mod_revision = 72;
+    refresh(&mut app, &world);
+    assert!(screen::text(&app).contains("somebody switched"), "{}", screen::text(&app));
+}
+
+#[test]
+fn cancel_all_cancels_all_reboots_from_any_view() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 : \"cancel-all\" enter");
+    assert!(screen::text(&app).contains("Cancel all 5 reboots on tokyo0?"), "{}", screen::text(&app));
+    let effects = press(&mut app, "enter \"tokyo0 5\" enter enter");
+    let entries = [3, 4, 5, 6, 7].map(EntryId::reboot).to_vec();
+    assert_eq!(effects, [Effect::Act(Action::Cancel { entries, reason: None })]);
+}
+
+/// An action on rows that a filter hides says so before it starts.
+#[test]
+fn the_dialog_counts_marks_that_a_filter_hides() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 : \"mark rack=1\" enter / \"rack=2\" enter R");
+    let text = screen::text(&app);
+    assert!(text.contains("! 3 marked rows are hidden by the filter \"rack=2\""), "{text}");
+    press(&mut app, "esc");
+    assert!(screen::text(&app).contains("3 marked, 3 not shown"), "{}", screen::text(&app));
+}
+
+#[test]
+fn the_initial_focus_is_on_the_first_required_field() {
+    let focus = |keys: &str| {
+        let mut app = World::usual().console(80, 24);
+        press(&mut app, keys);
+        app.dialog.map(|d| d.focus)
+    };
+    assert_eq!(focus("X"), Some(Focus::Reason));
+    assert_eq!(focus("S"), Some(Focus::Type));
+    assert_eq!(focus("q"), Some(Focus::Cancel));
+}
+
+/// The input that Enter waits for is named inside a dialog that fills the screen.
+#[test]
+fn a_full_screen_dialog_shows_the_missing_input_itself() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "2 * R enter \"tokyo0 9\" enter");
+    let screen = screen::text(&app);
+    let hint_row = screen.lines().position(|l| l.contains("! type \"tokyo0 8\" into the field first"));
+    let buttons = screen.lines().position(|l| l.contains("[ Cancel ]") || l.contains("[>Cancel<]"));
+    assert_eq!(hint_row.map(|line| line + 1), buttons, "{screen}");
+    assert!(!screen.lines().last().unwrap_or_default().contains("type"), "{screen}");
+}
+
+/// A message about one view must not stay on other screens.
+#[test]
+fn messages_about_a_view_disappear_with_it_and_results_of_actions_stay() {
+    let mut app = World::usual().console(80, 24);
+    press(&mut app, "3 n");
+    assert!(screen::text(&app).contains("no row here needs an operator"), "{}", screen::text(&app));
+    press(&mut app, "1");
+    assert_eq!(app.message, None);
+    app.print_error("cancel of reboots/5: etcd does not answer");
+    press(&mut app, "2");
+    assert!(screen::text(&app).contains("etcd does not answer"), "{}", screen::text(&app));
+}
+
+/// A button's label has the right number, and narrow screens never cut the way out.
+#[test]
+fn buttons_name_their_target_and_esc_is_visible_at_60_columns() {
+    for (keys, face) in [("j j X", "[ Cancel reboots/5 ]"), ("* X", "[ Cancel 5 entries ]")] {
+        let mut app = World::usual().console(60, 15);
+        press(&mut app, keys);
+        let text = screen::text(&app);
+        assert!(text.contains("[ Keep ]") && text.contains(face), "{text}");
+        for step in ["", "tab", "tab", "tab"] {
+            press(&mut app, step);
+            let text = screen::text(&app);
+            let line = text.lines().find(|line| line.contains("Keep")).unwrap_or_default();
+            assert!(line.contains("Esc no") || line.contains("n no"), "{text}");
+            assert!(!line.contains('~'), "{text}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The `?` overlay, from the key table.
+
+use std::borrow::Cow;
+
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::Style,
+    text::{Line, Span},
+};
+
+use crate::{
+    app::{App, Sheet},
+    blockers, calendar,
+    command_line::{self, ARGUMENT_COMMANDS},
+    event::count,
+    keys::{Context, TABLE},
+    short_text,
+    table::{cut, put, wrap},
+};
+
+fn lines(app: &App) -> Vec<Line<'static>> {
+    let lines = match app.sheet {
+        Sheet::Help => keys(app),
+        Sheet::Messages => messages(app),
+        Sheet::Blockers => blocker_lines(app),
+    };
+    if lines.is_empty() {
+        return vec![Line::from(match app.sheet {
+            _ if !app.search_text.is_empty() => {
+                format!("nothing here matches {:?}", short_text::safe(&app.search_text))
+            }
+            Sheet::Blockers => "nothing blocks a drain".to_owned(),
+            Sheet::Help | Sheet::Messages => "no messages yet".to_owned(),
+        })];
+    }
+    lines
+}
+
+/// Reports whether a text contains all searched words.
+fn matches_search(app: &App, text: &str) -> bool {
+    let text = text.to_lowercase();
+    app.search_text.to_lowercase().split_whitespace().all(|word| text.contains(word))
+}
+
+/// Returns the last messages, newest first.
+fn messages(app: &App) -> Vec<Line<'static>> {
+    let theme = &app.config.theme;
+    let mut lines = Vec::new();
+    for (at, message) in app.messages.iter().rev().filter(|(_, message)| matches_search(app, &message.text)) {
+        let mut label = format!("{:<12}", calendar::short(app, *at));
+        let style = if message.failed { theme.danger } else { Style::new() };
+        for text in wrap(&short_text::safe(&message.text), usize::from(app.size.width).saturating_sub(15)) {
+            let label = std::mem::replace(&mut label, " ".repeat(12));
+            lines.push(Line::from(vec![Span::styled(label, theme.muted), Span::styled(text, style)]));
+        }
+    }
+    lines
+}
+
+/// Returns what blocks pods, with the most affected nodes first.
+fn blocker_lines(app: &App) -> Vec<Line<'static>> {
+    let theme = &app.config.theme;
+    let width = usize::from(app.size.width).saturating_sub(8);
+    let mut lines = Vec::new();
+    for blocker in blockers::all(app) {
+        let names = blocker.nodes.iter().chain(&blocker.pods).map(String::as_str).collect::<Vec<_>>().join(" ");
+        if !matches_search(app, &format!("{} {names}", blocker.what)) {
+            continue;
+        }
+        let count = format!("{}  ", count(blocker.nodes.len(), "node"));
+        lines.push(Line::from(vec![
+            Span::styled(count, theme.title),
+            Span::styled(short_text::safe(&blocker.what), theme.trouble),
+        ]));
+        let list = |of: &std::collections::BTreeSet<String>| of.iter().cloned().collect::<Vec<_>>().join(", ");
+        let pods = (!blocker.pods.is_empty()).then(|| format!("pods: {}", list(&blocker.pods)));
+        for text in std::iter::once(format!("nodes: {}", list(&blocker.nodes))).chain(pods) {
+            lines.extend(
+                cut(&short_text::safe(&text), width, 3).into_iter().map(|line| Line::from(format!("    {line}"))),
+            );
+        }
+    }
+    lines
+}
+
+/// Returns a section of the help: its title, and the text of each key or command that matches the search, or nothing.
+/// The search also matches the names used in the configuration (`hold`, `done`, `force`).
+fn section<'a>(
+    app: &App,
+    title: &str,
+    rows: impl Iterator<Item = (String, Cow<'a, str>, &'a str)>,
+) -> Vec<Line<'static>> {
+    let theme = &app.config.theme;
+    let mut lines = vec![Line::default(), Line::styled(title.to_owned(), theme.title)];
+    for (label, text, _) in rows.filter(|(label, text, name)| matches_search(app, &format!("{label} {text} {name}"))) {
+        let mut label = format!("  {label:<16}");
+        for text in wrap(&text, usize::from(app.size.width).saturating_sub(20)) {
+            let label = std::mem::replace(&mut label, " ".repeat(18));
+            lines.push(Line::from(vec![Span::styled(label, theme.key), Span::raw(text)]));
+        }
+    }
+    if lines.len() > 2 { lines } else { Vec::new() }
+}
+
+fn keys(app: &App) -> Vec<Line<'static>> {
+    let of = |context: Context, changes: bool| {
+        let bindings = TABLE.iter().filter(move |b| b.context == context && b.changes == changes);
+        bindings.map(|b| (app.config.keymap.all(b), Cow::from(b.help), b.name))
+    };
+    let reason = format!("[{} REASON]", command_line::REASON);
+    let on_rows = format!("[ROWS] {reason}  {}", command_line::ROW_COMMANDS.join(", "));
+    let others = command_line::verb_usages().filter(|(form, _)| !form.contains("ROWS"));
+    let others = others.filter_map(|(form, _)| form.split(' ').next().map(str::to_owned)).collect::<Vec<_>>();
+    let others = format!("{reason}  {}", others.join(", "));
+    let words = ARGUMENT_COMMANDS.iter().map(|word| {
+        let help = format!("{} {}", word.argument, word.help);
+        (format!(":{}", word.name), Cow::from(help.trim().to_owned()), "")
+    });
+    let verbs = [(":VERB", on_rows), (":VERB", others), ("", command_line::ROWS_HELP.to_owned())];
+    let verbs = verbs.into_iter().map(|(label, text)| (label.to_owned(), Cow::from(text), ""));
+    let changing = "Changing the cluster (the same key in every view; a dialog confirms)";
+    let mut lines = section(app, changing, of(Context::Everywhere, true));
+    lines.extend(section(app, "In tables", of(Context::Table, false)));
+    lines.extend(section(app, "In panes and help", of(Context::Detail, false)));
+    lines.extend(section(app, "Everywhere", of(Context::Everywhere, false)));
+    lines.extend(section(app, "In dialogs", of(Context::Dialog, false)));
+    lines.extend(section(app, "On the command line, besides every name in docs/keys.md", words.chain(verbs)));
+    // the first section has the frame above it
+    lines.drain(..lines.len().min(1));
+    lines
+}
+
+/// Returns how far the help can be scrolled.
+pub fn overflow(app: &App) -> usize {
+    let layout = super::layout(app);
+    let shown = layout.table.union(layout.pane).union(layout.banner).height.saturating_sub(1);
+    lines(app).len().saturating_sub(usize::from(shown))
+}
+
+/// Draws the help over the body.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect) {
+    let lines = lines(app);
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            buffer[(x, y)].reset();
+        }
+    }
+    let rule = "\u{2500}".repeat(usize::from(area.width));
+    put(buffer, area.x, area.y, area.width, &rule, app.config.theme.muted);
+    let what = match app.sheet {
+        Sheet::Help => "Keys",
+        Sheet::Messages => "Messages",
+        Sheet::Blockers => "Drain blockers",
+    };
+    let [down, up, find, back] = ["down", "up", "find", "back"].map(|name| app.key(name));
+    let title = match app.search_text.as_str() {
+        "" => format!(" {what}: {down} {up} scroll, {find} finds, {back} closes "),
+        search_text => format!(" {what} with {:?}: {back} shows all ", short_text::safe(search_text)),
+    };
+    put(buffer, area.x + 2, area.y, 58, &title, app.config.theme.title);
+    let from = app.help.unwrap_or(0);
+    for (y, line) in (area.y + 1..area.bottom()).zip(lines.iter().skip(from)) {
+        buffer.set_line(area.x + 1, y, line, area.width.saturating_sub(1));
+    }
+}

@@ -1,0 +1,141 @@
+//! Sabakan's machines: state and time in it, role, rack, lifetime, place in the cluster, and what the plan does with
+//! each.
+
+use cketerm_sabakan::{State, change::Kind};
+use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+
+use crate::{
+    app::App,
+    registry::{self, Serial},
+    short_text,
+    table::{Cell, Column, Row, mark_cut, put, wrap},
+    visible_columns, when,
+};
+
+/// Draws the table, or the racks in its place.
+pub(super) fn draw(app: &App, buffer: &mut Buffer, area: Rect, stale: bool) {
+    let area = draw_summary(app, buffer, area);
+    if app.racks {
+        return racks(app, buffer, area);
+    }
+    let wide = area.width >= 110;
+    let columns = [
+        Column { title: "SERIAL", width: if wide { 16 } else { 10 }, from: 0 },
+        Column { title: "STATE", width: 13, from: 0 },
+        Column { title: "FOR", width: 6, from: 0 },
+        Column { title: "ADDRESS", width: 15, from: 100 },
+        Column { title: "ROLE", width: 8, from: 0 },
+        Column { title: "RACK", width: 4, from: 0 },
+        Column { title: "LIFE", width: 6, from: 0 },
+        Column { title: "PLACE", width: 13, from: 0 },
+        Column { title: "PLAN", width: 0, from: 0 },
+    ];
+    let visible = app.machines.window(usize::from(area.height.saturating_sub(1)));
+    let rows: Vec<Row> = visible.iter().map(|serial| row(app, serial)).collect();
+    visible_columns::draw(app, (&mut *buffer, area), &columns, &rows, visible, stale);
+    if visible.is_empty() {
+        super::draw_empty(buffer, area, &empty(app), app);
+    }
+}
+
+fn row(app: &App, serial: &Serial) -> Row {
+    let (seen, theme) = (&app.seen, &app.config.theme);
+    let mut cells = vec![Cell::plain(short_text::safe(&serial.0))];
+    if let Some(machine) = app.registry.machine(seen, serial) {
+        let state = match machine.state {
+            State::Healthy => theme.good,
+            State::Unhealthy | State::Unreachable => theme.danger,
+            State::Retiring | State::Retired => theme.trouble,
+            State::Uninitialized | State::Updating => Style::new(),
+        };
+        let plan = plan(app, &machine.address);
+        cells.extend([
+            Cell::styled(machine.state.as_str(), state),
+            Cell::plain(when::seconds(registry::seconds_in_state(seen, machine))),
+            Cell::plain(short_text::safe(&machine.address)),
+            Cell::plain(short_text::safe(&machine.role)),
+            Cell::plain(machine.rack.to_string()),
+            Cell::plain(format!("{}d", machine.lifetime_days(app.now.wall))),
+            Cell::plain(registry::place(seen, &machine.address)),
+            Cell::styled(
+                plan,
+                if app.registry.change(seen, &machine.address).is_some() { theme.trouble } else { Style::new() },
+            ),
+        ]);
+    }
+    Row { cells, cursor: app.machines.cursor.as_ref() == Some(serial), marked: app.machines.marks.contains(serial) }
+}
+
+/// Returns what the plan does with a machine, and why; empty if it stays as it is.
+fn plan(app: &App, address: &str) -> String {
+    let seen = &app.seen;
+    let why = || app.registry.choice(seen, address).map(|c| c.why.to_string()).unwrap_or_default();
+    match app.registry.change(seen, address) {
+        None => String::new(),
+        Some(change) => match change.kind {
+            Kind::Changed => short_text::safe(&format!("changed: {}", why())),
+            kind => short_text::safe(&format!("{}: {}", kind.as_str(), why())),
+        },
+    }
+}
+
+fn empty(app: &App) -> Vec<String> {
+    if let Some(lines) = super::connecting(app) {
+        return lines;
+    }
+    if app.machines.total > 0 {
+        return super::no_matches(app, "machine");
+    }
+    let registry = &app.seen.snapshot.registry;
+    let width = usize::from(app.size.width).saturating_sub(4);
+    match (&registry.members.error, &registry.members.good) {
+        (Some(why), _) => wrap(&short_text::safe(why), width),
+        (None, Some(_)) => vec!["sabakan has no matching machine".to_owned()],
+        (None, None) if app.seen.snapshot.store.registry.url.is_none() => {
+            vec!["sabakan is not set up: `cketerm sabakan set-url URL`".to_owned()]
+        }
+        (None, None) => vec!["asking sabakan ...".to_owned()],
+    }
+}
+
+/// Draws one or two lines about the plan and the state of applying above the table. Returns the rest of the area.
+pub(super) fn draw_summary(app: &App, buffer: &mut Buffer, area: Rect) -> Rect {
+    let mut lines = super::diff::summary_lines(app, usize::from(area.width));
+    let height = u16::try_from(lines.len()).unwrap_or(0).min(area.height / 3);
+    if lines.len() > usize::from(height)
+        && let Some((last, _)) = usize::from(height).checked_sub(1).and_then(|at| lines.get_mut(at))
+    {
+        mark_cut(last, usize::from(area.width));
+    }
+    for (y, (line, style)) in (area.y..area.y + height).zip(lines) {
+        put(buffer, area.x, y, area.width, &line, style);
+    }
+    Rect { y: area.y + height, height: area.height - height, ..area }
+}
+
+/// Draws the racks as counts by role and state.
+pub(super) fn racks(app: &App, buffer: &mut Buffer, area: Rect) {
+    put(
+        buffer,
+        area.x,
+        area.y,
+        area.width,
+        "  racks: role in-the-definition/all (control planes), machines not healthy",
+        app.config.theme.title,
+    );
+    for (y, line) in (area.y + 1..area.bottom()).zip(&app.registry.racks) {
+        put(buffer, area.x + 2, y, area.width.saturating_sub(2), &short_text::safe(line), Style::new());
+    }
+    if usize::from(area.height.saturating_sub(1)) < app.registry.racks.len() {
+        let more = app.registry.racks.len() + 1 - usize::from(area.height.saturating_sub(1));
+        let text = format!("... and {more} more racks");
+        put(
+            buffer,
+            area.x + 2,
+            area.bottom().saturating_sub(1),
+            area.width,
+            &format!("{text:<40}"),
+            app.config.theme.muted,
+        );
+    }
+}

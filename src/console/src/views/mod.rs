@@ -1,0 +1,239 @@
+//! Drawing. It reads the state and never changes it. Its cost depends on the screen's size, not on the cluster's.
+
+mod audit;
+mod diff;
+mod help;
+pub(super) mod history;
+mod hosts;
+mod logs;
+mod machines;
+mod nodes;
+mod overview;
+mod pane;
+mod racks;
+mod reboots;
+mod repairs;
+
+use cketerm_model::entry::EntryId;
+use cketerm_rules::trouble::{self, Trouble};
+use ratatui::{
+    Frame,
+    layout::{Rect, Size},
+};
+
+use super::{
+    app::{App, View},
+    charset, dialog, footer, header, picker, queries, short_text,
+    table::{Cell, put},
+};
+#[cfg(test)]
+pub(super) use diff::summary_lines as registry_lines;
+pub use help::overflow as help_overflow;
+
+/// Least screen size; below it nothing useful fits.
+pub const MIN_SIZE: (u16, u16) = (60, 15);
+/// Height from which a pane is shown below its table instead of over it.
+const MIN_SPLIT_HEIGHT: u16 = 36;
+
+/// Returns true if the screen fits only one line; then no key may do anything.
+pub fn too_small(size: Size) -> bool {
+    size.width < MIN_SIZE.0 || size.height < MIN_SIZE.1
+}
+
+/// Parts of the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct ScreenLayout {
+    /// Cluster, leader, counts, tabs.
+    pub header: Rect,
+    /// Lost sources.
+    pub banner: Rect,
+    /// The table; empty when a pane covers it.
+    pub table: Rect,
+    /// The pane; empty when none is open.
+    pub pane: Rect,
+    /// Message and hints.
+    pub footer: Rect,
+}
+
+/// Divides the screen.
+pub fn layout(app: &App) -> ScreenLayout {
+    let (width, height) = (app.size.width, app.size.height);
+    let banner = u16::try_from(header::banner(app).len()).unwrap_or(0);
+    let footer = footer::height(app);
+    let top = 3.min(height);
+    let rest = height.saturating_sub(top + banner + footer);
+    let body = top + banner;
+    let (table, pane) = match &app.pane {
+        None => (rest, 0),
+        Some(_) if height >= MIN_SPLIT_HEIGHT => (rest / 3, rest - rest / 3),
+        Some(_) => (0, rest),
+    };
+    ScreenLayout {
+        header: Rect::new(0, 0, width, top),
+        banner: Rect::new(0, top, width, banner),
+        table: Rect::new(0, body, width, table),
+        pane: Rect::new(0, body + table, width, pane),
+        footer: Rect::new(0, height.saturating_sub(footer), width, footer),
+    }
+}
+
+/// Returns the number of lines between the top of the table's area and its titles.
+fn summary_height(app: &App, table: Rect) -> usize {
+    match app.view {
+        // the lines about the plan's state
+        View::Machines | View::Diff => {
+            diff::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3))
+        }
+        View::Logs => logs::origin_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
+        View::Hosts => hosts::summary_lines(app, usize::from(table.width)).len().min(usize::from(table.height / 3)),
+        _ => 0,
+    }
+}
+
+/// Returns the number of rows that the table shows, without its titles.
+pub fn table_height(app: &App) -> usize {
+    let table = layout(app).table;
+    usize::from(table.height.saturating_sub(1)).saturating_sub(summary_height(app, table)).max(1)
+}
+
+/// Returns the visible row on this line of the screen.
+pub fn row_at(app: &App, y: u16) -> Option<usize> {
+    let table = layout(app).table;
+    let racks = app.racks && app.view.registry();
+    // the map of the racks hides the rows
+    if racks || super::racks::open(app) || app.view == View::Overview || !(table.y..table.bottom()).contains(&y) {
+        return None;
+    }
+    usize::from(y - table.y).checked_sub(summary_height(app, table) + 1).filter(|row| *row < table_height(app))
+}
+
+/// Returns the target at this place of the Overview.
+pub fn overview_row_at(app: &App, x: u16, y: u16) -> Option<super::overview::OverviewRow> {
+    let known = app.view == View::Overview && app.seen.snapshot.store.synced;
+    known.then(|| overview::overview_row_at(app, layout(app).table, x, y)).flatten()
+}
+
+/// Returns the Overview's targets.
+pub fn visible_overview_rows(app: &App) -> Vec<super::overview::OverviewRow> {
+    if app.seen.snapshot.store.synced { overview::overview_rows(app, layout(app).table) } else { Vec::new() }
+}
+
+/// Returns the number of lines of the map of racks.
+pub fn map_height(app: &App) -> usize {
+    racks::height(app, layout(app).table)
+}
+
+/// Returns the number of lines that the pane shows, without its title.
+pub fn pane_height(app: &App) -> usize {
+    usize::from(layout(app).pane.height.saturating_sub(1))
+}
+
+/// Returns how far the pane can be scrolled.
+pub fn pane_overflow(app: &App) -> usize {
+    pane::lines(app).len().saturating_sub(pane_height(app))
+}
+
+/// Draws the whole screen.
+pub fn draw(app: &App, frame: &mut Frame) {
+    draw_screen(app, frame);
+    charset::apply_charset(frame.buffer_mut(), app.config.charset);
+}
+
+fn draw_screen(app: &App, frame: &mut Frame) {
+    let area = frame.area();
+    if too_small(area.as_size()) {
+        let text = format!("{}x{} is too small: {}x{} at least", area.width, area.height, MIN_SIZE.0, MIN_SIZE.1);
+        put(frame.buffer_mut(), 0, 0, area.width, &text, app.config.theme.trouble);
+        return;
+    }
+    let layout = layout(app);
+    header::draw(app, frame.buffer_mut(), layout.header, layout.banner);
+    let boot = app.now.boot.as_secs_f64();
+    if layout.table.height > 0 {
+        let etcd_lost = queries::etcd_lost(&app.seen, boot).is_some();
+        match app.view {
+            View::Overview => overview::draw(app, frame.buffer_mut(), layout.table, etcd_lost),
+            View::History => history::draw(app, frame.buffer_mut(), layout.table, etcd_lost),
+            View::Logs => logs::draw(app, frame.buffer_mut(), layout.table),
+            View::Audit => audit::draw(app, frame.buffer_mut(), layout.table, etcd_lost),
+            View::Reboots => {
+                reboots::draw(app, frame.buffer_mut(), layout.table, queries::etcd_lost(&app.seen, boot).is_some());
+            }
+            View::Repairs => {
+                repairs::draw(app, frame.buffer_mut(), layout.table, queries::etcd_lost(&app.seen, boot).is_some());
+            }
+            View::Machines => {
+                let lost =
+                    queries::etcd_lost(&app.seen, boot).is_some() || app.seen.snapshot.registry.members.error.is_some();
+                machines::draw(app, frame.buffer_mut(), layout.table, lost);
+            }
+            View::Diff => {
+                let lost = etcd_lost || app.seen.snapshot.registry.members.error.is_some();
+                diff::draw(app, frame.buffer_mut(), layout.table, lost);
+            }
+            View::Hosts => {
+                hosts::draw(app, frame.buffer_mut(), layout.table, queries::kube_lost(&app.seen, boot).is_some());
+            }
+            View::Nodes => {
+                let lost = queries::kube_lost(&app.seen, boot).is_some();
+                match &app.map {
+                    Some(map) => racks::draw(app, map, frame.buffer_mut(), layout.table, lost),
+                    None => nodes::draw(app, frame.buffer_mut(), layout.table, lost),
+                }
+            }
+        }
+    }
+    pane::draw(app, frame.buffer_mut(), layout.pane);
+    footer::draw(app, frame, layout.footer);
+    if app.help.is_some() {
+        help::draw(app, frame.buffer_mut(), layout.table.union(layout.pane).union(layout.banner));
+    }
+    if let Some(open) = &app.picker {
+        picker::draw(app, open, frame.buffer_mut());
+    }
+    if let Some(open) = &app.dialog {
+        dialog::draw::draw(app, open, frame);
+    }
+}
+
+/// Returns the text of an empty table while etcd is not read yet, or `None` afterwards.
+fn connecting(app: &App) -> Option<Vec<String>> {
+    let store = &app.seen.snapshot.store;
+    if store.synced {
+        return None;
+    }
+    let mut lines = vec![if app.config.sandbox {
+        "the sandbox starts ...".to_owned()
+    } else {
+        format!("connecting to etcd at {} ...", app.config.endpoints.join(" "))
+    }];
+    if let Some(error) = &store.error {
+        lines.extend(super::table::wrap(&short_text::safe(error), usize::from(app.size.width).saturating_sub(4)));
+    }
+    Some(lines)
+}
+
+/// Returns the text of a table whose filter passes no row.
+fn no_matches(app: &App, what: &str) -> Vec<String> {
+    let list = app.list();
+    let (_, total) = list.counts();
+    vec![format!("no {what} of {total} matches {:?}", list.filter()), format!("{} shows all", app.key("back"))]
+}
+
+/// Returns the cell with an entry's reason. A stuck entry also has a mark, so that the colour is not the only sign.
+fn why(app: &App, id: EntryId, text: &str) -> Cell {
+    let style = app.config.theme.trouble;
+    match trouble::of(&app.seen, id) {
+        Some(Trouble::Stuck) => Cell::styled(format!("! {text}"), style),
+        Some(Trouble::Waits) => Cell::styled(text.to_owned(), style),
+        None => Cell::plain(text.to_owned()),
+    }
+}
+
+/// Writes the reason into an empty table.
+fn draw_empty(buffer: &mut ratatui::buffer::Buffer, area: Rect, lines: &[String], app: &App) {
+    for (y, line) in (area.y + 2..area.bottom()).zip(lines) {
+        let style = if y == area.y + 2 { app.config.theme.title } else { ratatui::style::Style::new() };
+        put(buffer, area.x + 2, y, area.width.saturating_sub(4), line, style);
+    }
+}

@@ -1,0 +1,46 @@
+//! Takes a published result over into its attempt, or removes a result without an open attempt (SAF-20).
+
+use std::time::Duration;
+
+use cketerm_model::{
+    attempt::Attempt,
+    entry::Stored,
+    result::CommandResult,
+    stored::transaction::{Change, Put},
+};
+use cketerm_rules::{decide::Guard, snapshot::EffectOutcome};
+
+use super::{Actor, Stop};
+
+impl Actor {
+    /// Takes the result over in one fenced transaction, which compares the result and the open attempt.
+    pub(super) async fn take_result(
+        &self,
+        decided: Duration,
+        result: &Stored<CommandResult>,
+        attempt: Option<&Stored<Attempt>>,
+    ) -> Result<EffectOutcome, Stop> {
+        let permit = self.permit(&Guard::default(), decided)?;
+        let mut change = Change {
+            compares: vec![(result.key.clone(), result.mod_revision)],
+            puts: Vec::new(),
+            deletes: vec![result.key.clone()],
+        };
+        let taken = attempt.and_then(|stored| Some((stored, stored.get()?, result.get()?)));
+        let Some((stored, open, result)) = taken else {
+            let name = result.key.rsplit('/').next().unwrap_or_default().to_owned();
+            change.puts.push(self.audit("drop result", &name, None, "belongs to no open attempt"));
+            self.commit(&permit, change).await?;
+            return Ok(EffectOutcome::Done);
+        };
+        let outcome = result.outcome_of(open, self.steady.now().wall);
+        change.compares.push((stored.key.clone(), stored.mod_revision));
+        let recorded = Attempt { outcome: Some(outcome.clone()), ..open.clone() };
+        change.puts.push(Put::json(stored.key.clone(), &recorded));
+        let note = format!("attempt {}, as its host {} reports: {}", open.number, open.host, outcome.end);
+        change.puts.push(self.audit("take result", &open.entry.to_string(), None, &note));
+        self.commit(&permit, change).await?;
+        tracing::info!(entry = %open.entry, attempt = open.id, end = %outcome.end, "command result taken over");
+        Ok(EffectOutcome::Command(outcome))
+    }
+}

@@ -1,0 +1,234 @@
+//! Kubernetes Events on Nodes about the engine's actions. Recording is best effort and never delays work: a bounded
+//! queue drops what does not fit, each leadership has one task, and repeated events form a series. If the right to
+//! create Events is missing, one warning is logged.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use cketerm_clients::kubernetes::{Kube, NodeEvent, WriteError, event_name};
+use cketerm_model::{
+    clock::Steady,
+    cluster::Node,
+    entry::{EntryId, Stored},
+    fence::Fence,
+    kube::NodeRow,
+};
+use cketerm_rules::snapshot::secs;
+use tokio::sync::mpsc;
+
+use super::act::Actor;
+
+/// Number of events that may wait to be written.
+const QUEUE: usize = 512;
+/// Seconds within which a repeated event belongs to the same series.
+const SERIES: f64 = 1800.0;
+/// Seconds between two writes of a series, at least.
+const SERIES_WRITE_INTERVAL: f64 = 60.0;
+/// Seconds without any write after the right was found missing.
+const FORBIDDEN_PAUSE: f64 = 600.0;
+/// Number of series that are remembered.
+const REMEMBERED: usize = 2000;
+
+/// Queue of events to write. It is cheap to clone; its task ends with the last clone.
+#[derive(Clone)]
+pub(super) struct EventRecorder {
+    queue: mpsc::Sender<NodeEvent>,
+    full: Arc<AtomicBool>,
+}
+
+impl EventRecorder {
+    /// Starts the task of one leadership, which reports as `host`.
+    pub fn start(kube: Kube, fence: Fence, steady: Steady, host: String) -> Self {
+        let (queue, events) = mpsc::channel(QUEUE);
+        let writer = Writer { kube, fence, steady, host, series_table: SeriesTable::default(), paused_until: 0.0 };
+        cketerm_runtime::tasks::spawn(writer.run(events));
+        Self { queue, full: Arc::default() }
+    }
+
+    /// Queues the event, if there is room.
+    pub fn emit(&self, event: NodeEvent) {
+        if let Err(mpsc::error::TrySendError::Full(event)) = self.queue.try_send(event)
+            && !self.full.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(node = event.node, "Kubernetes accepts Events too slowly; some are dropped");
+        }
+    }
+}
+
+impl Actor {
+    /// Records an event on the Node of this machine, if it has one.
+    pub(super) fn record_event_on(
+        &self,
+        address: &str,
+        what: (&'static str, &'static str),
+        warning: bool,
+        note: String,
+    ) {
+        if let Some(node) = self.node_at(address) {
+            self.recorder.emit(NodeEvent { warning, ..NodeEvent::on(&node, what, note) });
+        }
+    }
+
+    /// Returns who requested an entry, as a part of a sentence.
+    pub(super) fn requested_by_text(&self, id: EntryId) -> String {
+        let view = self.live.borrow();
+        let Some(request) = view.requests.get(&id).and_then(Stored::get) else { return String::new() };
+        let why = request.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        format!(", requested by {}{why}", request.who)
+    }
+
+    fn node_at(&self, address: &str) -> Option<Arc<NodeRow>> {
+        let (store, kube) = (self.live.borrow(), self.kube_live.borrow());
+        let member = store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).map(Node::node_name);
+        let name = member.or_else(|| kube.by_address.get(address).map(String::as_str))?;
+        kube.by_name.get(name).map(Arc::clone)
+    }
+}
+
+struct Writer {
+    kube: Kube,
+    fence: Fence,
+    steady: Steady,
+    host: String,
+    series_table: SeriesTable,
+    /// Boot-time seconds until which nothing is written, because the right is missing.
+    paused_until: f64,
+}
+
+impl Writer {
+    async fn run(mut self, mut events: mpsc::Receiver<NodeEvent>) {
+        while let Some(event) = events.recv().await {
+            self.write(&event).await;
+        }
+    }
+
+    async fn write(&mut self, event: &NodeEvent) {
+        let now = self.steady.now();
+        let boot = secs(now.boot);
+        if boot < self.paused_until {
+            return;
+        }
+        let Ok(permit) = self.fence.permit(now.boot) else { return };
+        let mark = now.wall.as_nanosecond();
+        let written = match self.series_table.add(event, boot, mark) {
+            EventWrite::New(name) => self.kube.create_event(&permit, &name, event, &self.host, now.wall).await,
+            EventWrite::Again(name, count) => self.kube.repeat_event(&permit, &name, count, now.wall).await,
+            EventWrite::Counted => return,
+        };
+        match written {
+            Ok(()) => {}
+            Err(WriteError::Refused { code: 403, message }) => {
+                if self.paused_until == 0.0 {
+                    tracing::warn!(why = message, "no right to write Events on Nodes; all else continues");
+                }
+                self.paused_until = boot + FORBIDDEN_PAUSE;
+            }
+            Err(WriteError::NotFound) => self.series_table.forget(event),
+            Err(e) => {
+                tracing::debug!(node = event.node, reason = event.reason, error = %e, "Event not written");
+                self.series_table.forget(event);
+                // A server that does not answer gets no immediate request for each waiting event.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+/// Write that an event needs.
+#[derive(Debug, PartialEq, Eq)]
+enum EventWrite {
+    /// A new Event with this name.
+    New(String),
+    /// An update of the series with this name and the new count.
+    Again(String, u32),
+    /// None: the series was written a moment ago, and the next write includes this one.
+    Counted,
+}
+
+struct Series {
+    name: String,
+    count: u32,
+    last: f64,
+    written: f64,
+}
+
+/// Events written so far, so that a repetition becomes a series.
+#[derive(Default)]
+struct SeriesTable(BTreeMap<NodeEvent, Series>);
+
+impl SeriesTable {
+    /// Adds the event; `mark` makes the names of new Events unique.
+    fn add(&mut self, event: &NodeEvent, now: f64, mark: i128) -> EventWrite {
+        if self.0.len() >= REMEMBERED {
+            self.0.retain(|_, series| now - series.last < SERIES);
+        }
+        if self.0.len() >= REMEMBERED {
+            self.0.clear();
+        }
+        if let Some(series) = self.0.get_mut(event).filter(|series| now - series.last < SERIES) {
+            series.count = series.count.saturating_add(1);
+            series.last = now;
+            if now - series.written < SERIES_WRITE_INTERVAL {
+                return EventWrite::Counted;
+            }
+            series.written = now;
+            return EventWrite::Again(series.name.clone(), series.count);
+        }
+        let name = event_name(&event.node, &format!("{mark:x}"));
+        self.0.insert(event.clone(), Series { name: name.clone(), count: 1, last: now, written: now });
+        EventWrite::New(name)
+    }
+
+    /// Forgets the event, because it does not exist or its state is unknown.
+    fn forget(&mut self, event: &NodeEvent) {
+        self.0.remove(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(note: &str) -> NodeEvent {
+        NodeEvent {
+            node: "w1".to_owned(),
+            uid: "u".to_owned(),
+            warning: true,
+            reason: "DrainBackedOff",
+            action: "Drain",
+            note: note.to_owned(),
+        }
+    }
+
+    #[test]
+    fn repeated_events_form_a_series_with_rate_limited_writes() {
+        let mut series_table = SeriesTable::default();
+        let name = |mark: &str| format!("w1.{mark}");
+        assert_eq!(series_table.add(&event("a"), 0.0, 16), EventWrite::New(name("10")));
+        assert_eq!(series_table.add(&event("b"), 0.0, 17), EventWrite::New(name("11")));
+        for second in 1..60 {
+            assert_eq!(series_table.add(&event("a"), f64::from(second), 18), EventWrite::Counted);
+        }
+        assert_eq!(series_table.add(&event("a"), 60.0, 19), EventWrite::Again(name("10"), 61));
+        assert_eq!(series_table.add(&event("a"), 61.0, 20), EventWrite::Counted);
+        // After a long time, it is a new event.
+        assert_eq!(series_table.add(&event("a"), 61.0 + SERIES, 32), EventWrite::New(name("20")));
+        series_table.forget(&event("a"));
+        assert_eq!(series_table.add(&event("a"), 3000.0, 33), EventWrite::New(name("21")));
+    }
+
+    #[test]
+    fn the_series_table_is_bounded() {
+        let mut series_table = SeriesTable::default();
+        for n in 0..10_000_i32 {
+            series_table.add(&event(&n.to_string()), 0.0, i128::from(n));
+            assert!(series_table.0.len() <= REMEMBERED);
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Background queries of sabakan and planning, every `sabakan_poll_seconds`, for the leader and for consoles (SAB-64).
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use cketerm_clients::{
+    kubernetes::Live as KubeLive,
+    net::Http,
+    sabakan as client,
+    sabakan::{QueryError, Question},
+    store::live::Live,
+};
+use cketerm_model::{
+    clock::Clock,
+    cluster::Taint,
+    entry::Stored,
+    kube::{Index, KubeView, NodeRow},
+    policy::{Policy, Strategy},
+    stored::view::StoreView,
+};
+use cketerm_rules::{
+    registry::{Basis, GoodAnswer, QueryState, Registry, propose},
+    snapshot::secs,
+};
+use cketerm_runtime::tasks::held;
+use cketerm_sabakan::{Machines, variables};
+use jiff::Timestamp;
+use tokio::{sync::watch, task::JoinSet};
+
+/// Background task that queries and plans until it is dropped.
+pub struct InventoryPoller {
+    wanted: watch::Sender<Demand>,
+    seen: watch::Receiver<Arc<Registry>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Purpose of a plan of the definition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plans {
+    /// None: neither machines nor plans are kept.
+    #[default]
+    None,
+    /// Display. The plan may be some seconds behind the machines in progress.
+    Shown,
+    /// Application. The plan must be up to date.
+    Applied,
+}
+
+/// Purpose of the queries.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Demand {
+    /// Whether anything is wanted at all.
+    any: bool,
+    /// Purpose of the plan, for which the definition's machines are queried.
+    plans: Plans,
+    /// Boot time after which an answer about broken machines is wanted.
+    broken_after: Option<f64>,
+}
+
+impl Drop for InventoryPoller {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl InventoryPoller {
+    /// Starts the task. It sends no query before one is wanted.
+    pub fn start(live: Arc<Live>, kube: Option<Arc<KubeLive>>, http: Http, clock: Clock) -> Self {
+        let (wanted, want) = watch::channel(Demand::default());
+        let (publish, seen) = watch::channel(Arc::<Registry>::default());
+        let poller_task = PollerTask {
+            live,
+            kube,
+            http,
+            clock,
+            registry: Registry::default(),
+            asks: JoinSet::new(),
+            asking: Vec::new(),
+            planned: None,
+            planned_at: 0.0,
+            nodes: None,
+            publish,
+        };
+        Self { wanted, seen, task: cketerm_runtime::tasks::spawn(poller_task.run(want)) }
+    }
+
+    /// Sets whether anything is wanted at all, the purpose of plans, and the boot time after which an answer about
+    /// broken machines is wanted.
+    pub fn want(&self, any: bool, plans: Plans, broken_after: Option<f64>) {
+        self.wanted.send_if_modified(|was| {
+            let want = Demand { any, plans, broken_after };
+            std::mem::replace(was, want) != want
+        });
+    }
+
+    /// Returns the current state.
+    pub fn seen(&self) -> Arc<Registry> {
+        self.seen.borrow().clone()
+    }
+
+    /// Subscribes to the state.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Registry>> {
+        self.seen.clone()
+    }
+
+    /// Resolves when the state has changed.
+    pub async fn changed(&mut self) {
+        if self.seen.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// An answer, with its query, the time of the request, and the revisions of URL and variables.
+type Answered = (Question, (i64, i64), Timestamp, Result<Machines, QueryError>);
+
+struct PollerTask {
+    live: Arc<Live>,
+    kube: Option<Arc<KubeLive>>,
+    http: Http,
+    clock: Clock,
+    registry: Registry,
+    asks: JoinSet<Answered>,
+    asking: Vec<Question>,
+    /// Inputs of the last plan.
+    planned: Option<PlannedFrom>,
+    /// Boot-time seconds of the last plan.
+    planned_at: f64,
+    /// Taints of the Nodes, and the Nodes that they were taken from.
+    nodes: Option<(Nodes, Arc<Taints>)>,
+    publish: watch::Sender<Arc<Registry>>,
+}
+
+/// Nodes by name.
+type Nodes = Index<Arc<NodeRow>>;
+
+/// Revisions and machines in progress, time of the answer, taints of the Nodes.
+type PlannedFrom = (Basis, f64, Option<Arc<Taints>>);
+
+/// Seconds between two plans that differ only by the machines in progress.
+const CACHE_SECONDS: f64 = 5.0;
+
+/// Taints of the Nodes, by name.
+type Taints = BTreeMap<String, Vec<Taint>>;
+
+fn needs_nodes(policy: &Policy) -> bool {
+    policy.strategy == Strategy::AllHealthy
+}
+
+/// Resolves when the Nodes may have changed; never without Kubernetes.
+async fn changed(nodes: Option<&mut watch::Receiver<Arc<KubeView>>>) {
+    let Some(nodes) = nodes else { return std::future::pending().await };
+    if nodes.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl PollerTask {
+    async fn run(mut self, mut want: watch::Receiver<Demand>) {
+        let mut store_changed = self.live.subscribe();
+        let mut nodes_changed = self.kube.as_ref().map(|kube| kube.subscribe());
+        loop {
+            // Only one strategy uses the Nodes.
+            let by_nodes = needs_nodes(&store_changed.borrow().policy());
+            let view = store_changed.borrow_and_update().clone();
+            let wanted = *want.borrow_and_update();
+            let mut sleep = Duration::from_hours(1);
+            if wanted.any && view.synced {
+                sleep = self.send_due_queries(&view, wanted);
+                match wanted.plans {
+                    Plans::None => self.forget_members(),
+                    plans => sleep = sleep.min(self.plan(&view, plans)),
+                }
+            }
+            tokio::select! {
+                biased;
+                Some(done) = self.asks.join_next() => {
+                    if let Ok(answered) = done {
+                        self.accept_answer(answered);
+                    }
+                }
+                gone = want.changed() => if gone.is_err() { return },
+                gone = store_changed.changed() => if gone.is_err() { return },
+                () = changed(nodes_changed.as_mut()), if by_nodes => {}
+                () = tokio::time::sleep(sleep) => {}
+            }
+        }
+    }
+
+    /// Sends the queries that are due and not under way; returns the time until the next one.
+    fn send_due_queries(&mut self, view: &StoreView, want: Demand) -> Duration {
+        let (now, settings) = (secs(self.clock.boot()), &view.registry);
+        let Some(url) = settings.url.as_ref() else { return Duration::from_hours(1) };
+        let poll = Duration::from_secs(view.policy().sabakan_poll_seconds.max(1)).as_secs_f64();
+        let mut next = poll;
+        for (question, stored) in
+            [(Question::Members, &settings.variables), (Question::Broken, &settings.repair_variables)]
+        {
+            if question == Question::Members && want.plans == Plans::None {
+                continue;
+            }
+            let with = (url.mod_revision, stored.as_ref().map_or(0, |s| s.mod_revision));
+            let mut due = self.due(question, with, view, now, poll);
+            let older = |after: f64| self.query_state(question).at.is_none_or(|at| at < after);
+            if question == Question::Broken && want.broken_after.is_some_and(older) {
+                due = now;
+            }
+            if due > now {
+                next = next.min(due - now);
+                continue;
+            }
+            if question == Question::Broken
+                && !(view.auto_repair.enabled() && view.constraints().maximum_repair_queue_entries > 0)
+            {
+                continue;
+            }
+            if self.asking.contains(&question) {
+                continue;
+            }
+            self.query_state_mut(question).at = Some(now);
+            let text = stored.as_ref().and_then(Stored::get).cloned();
+            let parsed = text.map_or_else(|| Ok(serde_json::Map::new()), |t| variables::parse(&t));
+            let (http, url, asked) = (self.http.clone(), url.get().cloned().unwrap_or_default(), self.clock.wall());
+            match parsed {
+                Ok(parsed) => {
+                    self.asking.push(question);
+                    self.asks.spawn(held(async move {
+                        (question, with, asked, client::ask(&http, &url, question, &parsed).await)
+                    }));
+                }
+                Err(why) => {
+                    let slot = self.query_state_mut(question);
+                    slot.error = Some(format!("{why}; set them again with `set-variables`"));
+                    self.publish_state();
+                }
+            }
+        }
+        Duration::try_from_secs_f64(next.max(0.05)).unwrap_or(Duration::from_secs(1))
+    }
+
+    /// Returns the boot time at which the next query is due. It is due after the poll interval, at once after a change
+    /// of URL or variables, and soon if an approval names an unknown change.
+    fn due(&self, question: Question, with: (i64, i64), view: &StoreView, now: f64, poll: f64) -> f64 {
+        let state = self.query_state(question);
+        let Some(at) = state.at else { return now };
+        let another = state.good.as_ref().is_some_and(|g| g.with != with) && at + 1.0 <= now;
+        let unknown = question == Question::Members && {
+            let digest = self.registry.proposal.as_ref().and_then(|p| p.outcome.as_ref().ok()).map(|p| &p.digest);
+            let newer = state.good.as_ref().map(|g| g.asked);
+            view.registry
+                .approvals
+                .iter()
+                .any(|(d, a)| Some(d) != digest && a.get().is_some_and(|a| newer.is_none_or(|asked| a.at > asked)))
+        };
+        if another || (unknown && at + 1.0 <= now) {
+            now
+        } else if unknown {
+            at + 1.0
+        } else {
+            at + poll
+        }
+    }
+
+    fn query_state(&self, question: Question) -> &QueryState {
+        match question {
+            Question::Members => &self.registry.members,
+            Question::Broken => &self.registry.broken,
+        }
+    }
+
+    fn query_state_mut(&mut self, question: Question) -> &mut QueryState {
+        match question {
+            Question::Members => &mut self.registry.members,
+            Question::Broken => &mut self.registry.broken,
+        }
+    }
+
+    fn accept_answer(&mut self, (question, with, asked, answer): Answered) {
+        let (at, wall) = (secs(self.clock.boot()), self.clock.wall());
+        self.asking.retain(|q| *q != question);
+        if question == Question::Members {
+            let began = self.registry.members.at.unwrap_or(at);
+            self.registry.took = Duration::try_from_secs_f64(at - began).unwrap_or_default().as_secs();
+        }
+        let slot = self.query_state_mut(question);
+        slot.at = Some(at);
+        match answer {
+            Ok(machines) => {
+                for warning in &machines.warnings {
+                    tracing::warn!(warning, "sabakan");
+                }
+                slot.good = Some(GoodAnswer { machines: Arc::new(machines), at, wall, asked, with });
+                slot.error = None;
+            }
+            Err(e) => {
+                let why = e.to_string();
+                tracing::warn!(why, "sabakan's answer is invalid; the last good one is only displayed");
+                slot.error = Some(why);
+            }
+        }
+        self.publish_state();
+    }
+
+    /// Plans again if the inputs have changed; returns the time until the next check.
+    fn plan(&mut self, view: &StoreView, plans: Plans) -> Duration {
+        const NEVER: Duration = Duration::MAX;
+        let Some(good) = self.registry.members.good.clone() else { return NEVER };
+        let basis = Basis::of(view);
+        let taints = if needs_nodes(&view.policy()) { self.taints() } else { None };
+        let from = (basis, good.at, taints);
+        if good.with != from.0.question || self.planned.as_ref() == Some(&from) {
+            return NEVER;
+        }
+        let now = secs(self.clock.boot());
+        if let Some(remaining_cache_time) = self.cache_time(&from, plans, now) {
+            return remaining_cache_time;
+        }
+        let proposal = propose(view, &good, from.2.as_deref(), self.clock.wall());
+        self.planned = Some(from);
+        self.planned_at = now;
+        self.registry.proposal = Some(Arc::new(proposal));
+        self.publish_state();
+        NEVER
+    }
+
+    /// Returns how long a plan may still be kept although the machines in progress have changed. They change often, and
+    /// that seldom changes the result. If nothing else has changed, the plan is kept for a while, provided that it
+    /// changes nothing or that this engine does not apply it.
+    fn cache_time(&self, from: &PlannedFrom, plans: Plans, now: f64) -> Option<Duration> {
+        let changes = self.registry.proposal.as_ref()?.outcome.as_ref().map_or(true, |p| p.plan.changed);
+        let (basis, at, taints) = self.planned.as_ref()?;
+        let only_busy = (*at, taints) == (from.1, &from.2) && basis.equals_ignoring_busy(&from.0);
+        remaining_cache_time(changes, plans, only_busy, now - self.planned_at)
+    }
+
+    /// Drops the members and the plan when no plan is wanted.
+    fn forget_members(&mut self) {
+        if self.registry.members.at.is_some() || self.registry.proposal.is_some() {
+            self.registry.members = QueryState::default();
+            self.registry.proposal = None;
+            self.planned = None;
+            self.publish_state();
+        }
+    }
+
+    /// Returns the taints of the Nodes by name; `None` until Kubernetes has listed all Nodes.
+    fn taints(&mut self) -> Option<Arc<Taints>> {
+        let kube = self.kube.as_ref()?.borrow();
+        if !kube.synced() {
+            return None;
+        }
+        if let Some((rows, taints)) = self.nodes.as_ref().filter(|(rows, _)| rows.ptr_eq(&kube.by_name)) {
+            debug_assert_eq!(rows.len(), taints.len());
+            return Some(Arc::clone(taints));
+        }
+        let taints = kube.by_name.iter().map(|(n, row)| (n.clone(), row.described.taints.clone()));
+        let taints = Arc::new(taints.collect::<Taints>());
+        self.nodes = Some((kube.by_name.clone(), Arc::clone(&taints)));
+        Some(taints)
+    }
+
+    fn publish_state(&self) {
+        self.publish.send_replace(Arc::new(self.registry.clone()));
+    }
+}
+
+/// Returns how long a plan that is `old` seconds old may be kept although the machines in progress have changed. A plan
+/// that the leader applies is never kept.
+fn remaining_cache_time(changes: bool, plans: Plans, only_busy: bool, old: f64) -> Option<Duration> {
+    let settled = !changes || plans != Plans::Applied;
+    let left = CACHE_SECONDS - old;
+    (settled && only_busy && left > 0.0).then(|| Duration::from_secs_f64(left.min(CACHE_SECONDS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plan that the leader applies must not be kept.
+    #[test]
+    fn an_applied_plan_is_recomputed_at_once_and_a_displayed_one_is_cached() {
+        assert_eq!(remaining_cache_time(true, Plans::Applied, true, 0.0), None);
+        let whole = Some(Duration::from_secs_f64(CACHE_SECONDS));
+        assert_eq!(remaining_cache_time(false, Plans::Applied, true, 0.0), whole, "the plan changes nothing");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, 0.0), whole, "this engine does not apply the plan");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, false, 0.0), None, "another input has changed, too");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, CACHE_SECONDS), None, "the cache time has passed");
+        assert_eq!(remaining_cache_time(true, Plans::Shown, true, -9.0), whole, "the clock went back");
+    }
+}

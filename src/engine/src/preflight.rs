@@ -1,0 +1,227 @@
+//! Conditions that an engine must meet before it campaigns (SAF-4, SAF-5).
+
+use std::collections::BTreeSet;
+
+use cketerm_clients::power::BmcClients;
+use cketerm_model::{
+    cketerm_records::{Identity, SCHEMA},
+    clock::Now,
+    cluster::Cluster,
+    entry::Stored,
+    kube::KubeView,
+    policy::EngineChoice,
+    stored::view::StoreView,
+};
+use cketerm_rules::{
+    preflight_fault::PreflightFault,
+    snapshot::{BmcAccess, Snapshot},
+};
+
+use super::command::Spawner;
+
+/// Largest trusted difference in seconds between this host's clock and the API server's.
+const CLOCK_LIMIT: f64 = 5.0;
+
+/// Returns a fault if the clock was set since it was compared with the API server's. It is not trusted until it has
+/// been compared again. Otherwise an engine that wins right afterwards would evaluate windows, freezes and backoffs by
+/// a wrong time (I8, I37).
+pub(super) fn clock_was_set(kube: &KubeView, now: Now) -> Option<PreflightFault> {
+    let seconds = now.offset() - kube.clock_offset;
+    let ahead = kube.clock_ahead.filter(|ahead| ahead.abs() <= CLOCK_LIMIT)? - seconds;
+    (ahead.abs() > CLOCK_LIMIT).then_some(PreflightFault::ClockWasSet { seconds })
+}
+
+/// Returns the faults for which this engine only observes; empty = fit to lead.
+pub(super) fn faults(snap: &Snapshot, has_kubernetes: bool) -> Vec<PreflightFault> {
+    let mut faults = Vec::new();
+    let store = &snap.store;
+    if !store.synced {
+        return vec![PreflightFault::EtcdUnread { error: store.error.clone() }];
+    }
+    match store.schema.as_ref().map(|s| &s.value) {
+        Some(Ok(number)) if **number > SCHEMA => {
+            faults.push(PreflightFault::SchemaTooNew { found: **number, known: SCHEMA });
+        }
+        Some(Err(why)) => faults.push(PreflightFault::SchemaUnreadable { error: why.clone() }),
+        Some(Ok(_)) | None => {}
+    }
+    match store.policy.as_ref().map(|s| &s.value) {
+        Some(Err(why)) => faults.push(PreflightFault::PolicyUnreadable { error: why.clone() }),
+        Some(Ok(policy)) if !policy.unknown_fields().is_empty() => {
+            faults.push(PreflightFault::PolicyTooNew { fields: policy.unknown_fields() });
+        }
+        Some(Ok(_)) | None => {}
+    }
+    if !has_kubernetes {
+        faults.push(PreflightFault::KubernetesNotConfigured);
+        return faults;
+    }
+    faults.extend(identity(store, snap.kube.cluster_uid.as_deref()));
+    if let Some(seconds) = snap.kube.clock_ahead.filter(|a| a.abs() > CLOCK_LIMIT) {
+        faults.push(PreflightFault::ClockDiffers { seconds });
+    }
+    if !snap.kube.missing_rights.is_empty() {
+        faults.push(PreflightFault::RightsMissing { rights: snap.kube.missing_rights.clone() });
+    }
+    if !snap.kube.rights_known {
+        faults.push(PreflightFault::RightsUnknown);
+    }
+    faults
+}
+
+/// Whether etcd and Kubernetes belong together.
+fn identity(store: &StoreView, uid: Option<&str>) -> Option<PreflightFault> {
+    let identity: Option<&Identity> = match store.identity.as_ref().map(|s| &s.value) {
+        Some(Err(why)) => return Some(PreflightFault::IdentityUnreadable { error: why.clone() }),
+        Some(Ok(identity)) => Some(identity),
+        None => None,
+    };
+    match (uid, identity) {
+        (None, _) => Some(PreflightFault::IdentityUnknown),
+        (Some(_), None) => Some(PreflightFault::IdentityNotProposed),
+        (Some(uid), Some(identity)) if identity.uid != uid => {
+            Some(PreflightFault::IdentityMismatch { recorded: identity.uid.clone(), found: uid.to_owned() })
+        }
+        (Some(uid), Some(identity)) if identity.confirmed_by.is_none() => {
+            Some(PreflightFault::IdentityUnconfirmed { uid: uid.to_owned() })
+        }
+        (Some(_), Some(_)) => None,
+    }
+}
+
+/// Returns the commands of the definition's reboot and repair sections.
+fn commands(cluster: &Cluster) -> impl Iterator<Item = &Vec<String>> {
+    let reboots = [&cluster.reboot.reboot_command, &cluster.reboot.boot_check_command];
+    let procedures = cluster.repair.repair_procedures.iter().flatten();
+    let repairs = procedures.flat_map(|p| p.repair_operations.iter().flatten()).flat_map(|operation| {
+        let steps = operation.steps().iter().map(|step| &step.repair_command);
+        steps.chain([&operation.health_check_command, &operation.success_command])
+    });
+    reboots.into_iter().chain(repairs).flatten()
+}
+
+/// Returns the BMCs that the definition's commands may log in to, by this host's file (SAF-38, SAF-39).
+pub(super) fn bmc_access(cluster: &Cluster, bmcs: &BmcClients) -> BmcAccess {
+    if !commands(cluster).any(|argv| BmcAccess::concerns(argv)) {
+        return BmcAccess::Open;
+    }
+    match bmcs.inventory() {
+        Ok(inventory) => {
+            let machines = cluster.nodes.iter().map(|node| node.address.as_str());
+            BmcAccess::by_machine(machines, inventory.confined(), inventory.refused())
+        }
+        Err(e) => BmcAccess::Unreadable(e.to_string()),
+    }
+}
+
+/// Returns the programs of the definition's reboot and repair sections that this host lacks.
+pub(super) fn missing_programs(cluster: &Cluster, spawner: &Spawner) -> Vec<String> {
+    let programs: BTreeSet<&String> = commands(cluster).filter_map(|argv| argv.first()).collect();
+    programs.into_iter().filter(|program| !spawner.has(program)).cloned().collect()
+}
+
+/// Reports whether the engine may campaign now, by policy and by the other candidates (SAF-5).
+pub(super) fn may_campaign(store: &StoreView) -> Result<(), String> {
+    match store.policy().engine {
+        EngineChoice::Cke => Err("policy engine is `cke`: CKE processes the queues".to_owned()),
+        EngineChoice::Always => Ok(()),
+        EngineChoice::Cketerm => match cke_candidate(store, None) {
+            Some(host) => Err(format!("CKE on {host} is a candidate (policy engine `cketerm` gives way to it)")),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Returns the host of a CKE candidate other than `own_lease`, if there is one.
+pub(super) fn cke_candidate(store: &StoreView, own_lease: Option<i64>) -> Option<String> {
+    store.candidates.values().find(|c| Some(c.lease) != own_lease && store.is_cke(c)).map(|c| c.host.clone())
+}
+
+/// Reports whether another complete engine is registered. An incomplete one lets it lead first.
+pub(super) fn has_complete_engine(store: &StoreView, own_lease: Option<i64>) -> bool {
+    store.engines.iter().any(|(lease, stored)| {
+        Some(*lease) != own_lease
+            && Stored::get(stored).is_some_and(cketerm_model::cketerm_records::EngineRegistration::complete)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cketerm_clients::net::Http;
+
+    /// The registration and every decision about a machine agree with `cketerm power` about its BMC.
+    #[test]
+    fn i50_engine_and_power_command_agree_on_bmc_access() {
+        let text = "nodes: [{address: 10.0.0.1}, {address: 10.0.0.2}]\n\
+                    reboot: {reboot_command: [cketerm, power, cycle], boot_check_command: [cketerm, power, booted]}\n";
+        let cluster: Cluster = serde_yaml::from_str(text).unwrap();
+        let both = |first: &str, second: &str| format!("bmcs: {{10.0.0.1: {first}, 10.0.0.2: {second}}}\n");
+        let good = "{url: 'https://10.1.0.1'}";
+        let name = "{url: 'https://bmc.example', insecure: true}";
+        for (file, refused, message) in [
+            (both(good, good), &[][..], ""),
+            // A machine outside the definition does not make an engine incomplete.
+            (
+                format!(
+                    "{}  10.0.0.9: {name}\n",
+                    "bmcs:\n  10.0.0.1: {url: 'https://10.1.0.1'}\n  10.0.0.2: {url: 'https://10.1.0.2'}\n"
+                ),
+                &[],
+                "",
+            ),
+            (format!("bmcs: {{10.0.0.1: {good}}}\n"), &["10.0.0.2"], ""),
+            (both(good, name), &["10.0.0.2"], "needs `networks`"),
+            (
+                format!("defaults: {{insecure: true}}\n{}", both(good, "{url: 'https://bmc.example'}")),
+                &["10.0.0.2"],
+                "needs `networks`",
+            ),
+            (format!("networks: [10.1.0.0/16]\n{}", both(good, name)), &[], ""),
+            (
+                format!("networks: [10.1.0.0/16]\n{}", both(good, "{url: 'https://10.9.0.1'}")),
+                &["10.0.0.2"],
+                "outside the networks",
+            ),
+            (format!("networks: [10.1.0.0/16]\n{}", both(good, "{system: '1'}")), &["10.0.0.2"], "url is missing"),
+            ("networks: [10.1.0.0/16]\n".to_owned(), &[], ""),
+            ("defaults: {username: u}\n".to_owned(), &["10.0.0.1", "10.0.0.2"], ""),
+        ] {
+            let clients =
+                BmcClients::in_process(Http::verified(std::time::Duration::from_secs(1), 1), &file, |_| Vec::new());
+            let access = bmc_access(&cluster, &clients);
+            for address in ["10.0.0.1", "10.0.0.2"] {
+                let here = access.refusal(address);
+                assert_eq!(here.is_some(), refused.contains(&address), "{address} by {file}: {access:?}");
+                if let Some(cketerm_rules::snapshot::BmcRefusal::Fault(why)) = here {
+                    assert!(!message.is_empty() && why.contains(message), "{file}: {why}");
+                    let power = clients.inventory().unwrap().find(address, &clients).unwrap_err().to_string();
+                    assert_eq!(why, power, "the power command gives the same reason");
+                }
+            }
+            assert_eq!(access.lacks_networks(), !refused.is_empty(), "{file}");
+        }
+    }
+
+    /// A clock set half an hour ahead right before the win must not end a drain as if its window had ended.
+    #[test]
+    fn i37_a_clock_that_was_set_is_a_fault_until_compared_again() {
+        let at =
+            |boot: u64, wall: &str| Now { boot: std::time::Duration::from_secs(boot), wall: wall.parse().unwrap() };
+        let (then, later) = (at(100, "2026-01-01T00:10:00Z"), at(103, "2026-01-01T00:10:03Z"));
+        let kube = |ahead: f64| KubeView {
+            clock_ahead: Some(ahead),
+            clock_offset: then.offset(),
+            clock_measured: 100.0,
+            ..KubeView::default()
+        };
+        assert_eq!(clock_was_set(&kube(0.3), later), None);
+        let set = at(103, "2026-01-01T00:40:08Z");
+        let fault = clock_was_set(&kube(0.3), set).unwrap();
+        assert!(fault.to_string().contains("jumped by 1805 s"), "{fault}");
+        assert_eq!(clock_was_set(&kube(-1805.0), set), None, "preflight reports a known offset");
+        assert_eq!(clock_was_set(&KubeView::default(), set), None, "there is no offset to compare with");
+        // The clock was corrected by less than the allowed difference, in the right direction.
+        assert_eq!(clock_was_set(&kube(4.5), at(103, "2026-01-01T00:10:07Z")), None);
+    }
+}

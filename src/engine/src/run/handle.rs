@@ -1,0 +1,165 @@
+//! Start of an engine: its options, and the handle that its owner keeps.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use cketerm_clients::{
+    kubernetes::{Kube, Live as KubeLive},
+    net::Http,
+    notices::Receiver,
+    power::BmcClients,
+    store::{Store, live::Live, members::EtcdMembers},
+};
+use cketerm_model::{cketerm_records::Who, clock::Steady};
+use cketerm_rules::{
+    metal3::Metal3,
+    snapshot::{Engine, Seen, Snapshot},
+};
+use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+
+use super::Loop;
+use crate::{
+    command::Spawner, counters::Counters, etcd_members::Poller, inventory_poller::InventoryPoller, probe::Prober,
+    results::Publisher,
+};
+
+/// Options of an engine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether the engine campaigns at all; with `--observe` it does not.
+    pub campaign: bool,
+    /// `daemon` or `console`.
+    pub mode: &'static str,
+    /// Address of the engine's HTTP endpoint, for its registration.
+    pub http: Option<String>,
+    /// TTL of the lease.
+    pub ttl: Duration,
+    /// Host name: the value of the engine's key in `leader/`.
+    pub host: String,
+    /// Process id, for the registration.
+    pub pid: u32,
+    /// Runs the definition's commands.
+    pub spawner: Spawner,
+    /// HTTP client for probes of the control planes.
+    pub probes: Http,
+    /// Client for the members of the Kubernetes etcd.
+    pub etcd_members: EtcdMembers,
+    /// HTTP client for sabakan.
+    pub registry: Http,
+    /// Clients for the BMCs of BareMetalHosts.
+    pub bmcs: BmcClients,
+    /// Receivers of notices.
+    pub notices: Arc<Vec<Receiver>>,
+    /// HTTP client for receivers that are webhooks.
+    pub webhooks: Http,
+}
+
+/// A running engine.
+pub struct Handle {
+    seen: watch::Receiver<Arc<Seen>>,
+    counters: Arc<Counters>,
+    heartbeat: Heartbeat,
+    stop: Option<mpsc::Sender<()>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Handle {
+    /// Subscribes to the inputs and results of each pass.
+    pub fn seen(&self) -> watch::Receiver<Arc<Seen>> {
+        self.seen.clone()
+    }
+
+    /// Counters of the effects so far.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Heartbeat of the main loop. The engine's owner waits for [`Heartbeat::stuck`] and then ends the process.
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.heartbeat.clone()
+    }
+
+    /// Ends the engine gracefully, within [`LONGEST_END`](super::LONGEST_END). Nothing new starts, and commands get 10
+    /// s. Without another engine, hosts between off and on get a minute. Then outcomes are recorded and the lease is
+    /// revoked (SAF-7).
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.stop.is_some() {
+            self.task.abort();
+            self.heartbeat.end();
+        }
+    }
+}
+
+/// Starts an engine. Without Kubernetes it only observes.
+pub fn start(store: &Store, live: Arc<Live>, kube: Option<(Kube, KubeLive)>, options: Options) -> Handle {
+    let prober = Prober::start(store.clock(), options.probes.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
+    let etcd = Poller::start(store.clock(), options.etcd_members.clone(), kube.as_ref().map(|(kube, _)| kube.clone()));
+    let kube = kube.map(|(kube, live)| (kube, Arc::new(live)));
+    let kube_live = kube.as_ref().map(|(_, live)| Arc::clone(live));
+    let inventory_poller =
+        InventoryPoller::start(Arc::clone(&live), kube_live, options.registry.clone(), store.clock().clone());
+    let (metal3, metal3_seen) = watch::channel(Arc::new(Metal3::default()));
+    let (seen_sender, seen) = watch::channel(Arc::new(Seen::default()));
+    let (stop, stopped) = mpsc::channel(1);
+    let steady = Steady::new(store.clock());
+    let engine = Engine { host: options.host.clone(), ttl: options.ttl.as_secs(), ..Engine::default() };
+    let counters = Arc::new(Counters::default());
+    let heartbeat = Heartbeat::new(options.ttl);
+    cketerm_runtime::tasks::spawn(heartbeat.clone().watch());
+    let mut publisher = JoinSet::new();
+    if options.campaign && options.spawner.keeps_results() {
+        let who = Who { user: "engine".to_owned(), host: options.host.clone(), ssh_client: None };
+        let (live, spawner) = (Arc::clone(&live), options.spawner.clone());
+        publisher.spawn(held(Publisher { store: store.clone(), live, spawner, who }.run()));
+    }
+    let looped = Loop {
+        heartbeat: heartbeat.clone(),
+        counters: Arc::clone(&counters),
+        store: store.clone(),
+        clock: store.clock().clone(),
+        live,
+        kube,
+        prober,
+        etcd,
+        inventory_poller,
+        metal3: Arc::new(metal3),
+        metal3_seen,
+        notice_board: Arc::default(),
+        steady,
+        snap: Snapshot { engine, ..Snapshot::default() },
+        running_campaign: None,
+        won: None,
+        giving_up: None,
+        proposing: None,
+        leader: None,
+        tasks: JoinSet::new(),
+        effects: BTreeMap::new(),
+        checks: BTreeMap::new(),
+        paused: BTreeMap::new(),
+        stale: BTreeMap::new(),
+        seen_sender,
+        next_try: 0.0,
+        next_publish: 0.0,
+        next_prune: 0.0,
+        prune_progress: Arc::default(),
+        incomplete_since: None,
+        announced: None,
+        registered: None,
+        programs_of: (None, None),
+        barred: (Vec::new(), None),
+        _publisher: publisher,
+        options,
+    };
+    let task = cketerm_runtime::tasks::spawn_main(looped.run(stopped));
+    Handle { seen, counters, heartbeat, stop: Some(stop), task }
+}

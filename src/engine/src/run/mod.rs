@@ -1,0 +1,419 @@
+//! The main loop: observe, decide, act. It is level-triggered: a pass looks at the state, not at the event that caused
+//! it. Changes of the watched state start a pass at once; a tick is the safety net. A slow effect delays only its own
+//! machine (I36).
+
+mod handle;
+mod leadership;
+mod upkeep;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use cketerm_clients::{
+    kubernetes::{Kube, Live as KubeLive},
+    power::Version,
+    store::{Store, folders::FolderCursor, live::Live},
+};
+use cketerm_model::{
+    cketerm_records::EngineRegistration,
+    clock::{Clock, Now, Steady},
+    entry::EntryId,
+    fence::Fence,
+    kube::KubeView,
+};
+use cketerm_rules::{
+    decide::{Decision, Effect, HEALTH_CHECK_PREFIX, Planned, RegistryEffect, decide},
+    memory,
+    metal3::Metal3,
+    preflight_fault::PreflightFault,
+    publish,
+    snapshot::{BmcAccess, EffectOutcome, InFlight, Seen, Snapshot, secs},
+};
+use cketerm_runtime::{heartbeat::Heartbeat, tasks::held};
+use tokio::{
+    sync::{mpsc, watch},
+    task::{AbortHandle, JoinSet},
+};
+
+pub use self::{
+    handle::{Handle, Options, start},
+    upkeep::LONGEST_END,
+};
+use super::{
+    act::Actor,
+    counters::Counters,
+    etcd_members::{self, Poller},
+    lead::{Campaign, CandidacyEvent},
+    metal3::{Board, Controller},
+    notices::{self, NotificationWorkers},
+    preflight,
+    probe::{Prober, Targets, url},
+};
+use crate::inventory_poller::{InventoryPoller, Plans};
+
+/// Longest time between two passes.
+const TICK: Duration = Duration::from_secs(1);
+/// Time in which the loop gathers answers of health checks before it starts a pass.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// State of one leadership.
+struct Leader {
+    actor: Arc<Actor>,
+    fence: Fence,
+    metal3: Controller,
+    _workers: NotificationWorkers,
+}
+
+struct Loop {
+    /// Heartbeat, which beats once a turn. The loop never awaits a server: every request runs in a task (SAF-6).
+    heartbeat: Heartbeat,
+    counters: Arc<Counters>,
+    store: Store,
+    clock: Clock,
+    live: Arc<Live>,
+    kube: Option<(Kube, Arc<KubeLive>)>,
+    prober: Prober,
+    etcd: Poller,
+    inventory_poller: InventoryPoller,
+    metal3: Board,
+    metal3_seen: watch::Receiver<Arc<Metal3>>,
+    /// State of the receivers of notices.
+    notice_board: notices::Board,
+    steady: Steady,
+    snap: Snapshot,
+    running_campaign: Option<Campaign>,
+    /// Set after the win. The live copy of etcd must show the leader key before this boot time (SAF-3).
+    won: Option<(Fence, Duration)>,
+    /// Set while the engine resigns. The candidacy is dropped at this boot time at the latest.
+    giving_up: Option<Duration>,
+    /// Task that writes the schema or the identity, which must exist before any engine can lead.
+    proposing: Option<tokio::task::JoinHandle<()>>,
+    leader: Option<Leader>,
+    tasks: JoinSet<(String, EffectOutcome)>,
+    /// The effect under way on each machine.
+    effects: BTreeMap<String, (Option<EntryId>, Effect)>,
+    /// Checks under way, by the same name. A graceful end does not wait for them.
+    checks: BTreeMap<String, AbortHandle>,
+    /// Machines without new effects after a failed one, with the boot-time seconds at which the pause ends.
+    paused: BTreeMap<String, f64>,
+    /// Number of effects in a row that were stale, by machine.
+    stale: BTreeMap<String, u32>,
+    seen_sender: watch::Sender<Arc<Seen>>,
+    next_try: f64,
+    next_publish: f64,
+    next_prune: f64,
+    /// Progress of the searches for old records, by folder.
+    prune_progress: Arc<tokio::sync::Mutex<BTreeMap<String, FolderCursor>>>,
+    incomplete_since: Option<f64>,
+    /// Held while the engine's registration says that it stands back.
+    announced: Option<tokio::sync::oneshot::Sender<()>>,
+    registered: Option<EngineRegistration>,
+    programs_of: (Option<i64>, Option<Version>),
+    /// Kinds of faults, and why this engine stands back (without digits), as logged last.
+    barred: (Vec<std::mem::Discriminant<PreflightFault>>, Option<String>),
+    /// Publishes what commands of this host ended with whose leader is gone.
+    _publisher: JoinSet<()>,
+    options: Options,
+}
+
+impl Loop {
+    async fn run(mut self, mut stopped: mpsc::Receiver<()>) {
+        let mut store_changed = self.live.subscribe();
+        let mut kube_changed = self.kube.as_ref().map(|(_, live)| live.subscribe());
+        loop {
+            self.heartbeat.beat();
+            let wake = self.pass();
+            tokio::select! {
+                // The order is fixed, so that frequent changes starve no branch and a simulation is reproducible.
+                biased;
+                _ = stopped.recv() => break,
+                event = next_event(self.running_campaign.as_mut()) => self.lead_event(event),
+                Some(done) = self.tasks.join_next() => {
+                    let health = done.as_ref().is_ok_and(|(place, _)| place.starts_with(HEALTH_CHECK_PREFIX));
+                    self.effect_completed(done);
+                    // A thousand health checks may end at once. A pass for each of them would be most of the work.
+                    if health {
+                        tokio::time::sleep(GATHER).await;
+                    }
+                }
+                changed = store_changed.changed() => if changed.is_err() { break },
+                () = maybe_changed(kube_changed.as_mut(), &self.snap.kube) => {}
+                () = self.prober.changed() => {}
+                () = self.etcd.changed() => {}
+                () = self.inventory_poller.changed() => {}
+                _ = self.metal3_seen.changed() => {}
+                () = tokio::time::sleep(wake) => {}
+            }
+            // Everything else that has ended meanwhile belongs to the same pass.
+            while let Some(done) = self.tasks.try_join_next() {
+                self.effect_completed(done);
+            }
+        }
+        let heartbeat = self.heartbeat.clone();
+        Box::pin(self.shut_down()).await;
+        heartbeat.end();
+    }
+
+    /// Runs one pass; returns the longest time to sleep.
+    fn pass(&mut self) -> Duration {
+        self.confirm_win();
+        let now = self.look();
+        self.update_leadership(now);
+        memory::observe(&mut self.snap, now);
+        let began = self.clock.boot();
+        let mut decision = decide(&self.snap, now);
+        self.counters.pass(self.clock.boot().saturating_sub(began));
+        self.aim(&decision);
+        if self.leader.is_some() {
+            self.publish_progress(&decision, now);
+            self.prune(now);
+        }
+        let wake = decision.wake;
+        let effects = std::mem::take(&mut decision.effects);
+        self.publish_seen(decision, now);
+        self.begin(effects, now);
+        let until_wake =
+            wake.map_or(TICK, |at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.001)).unwrap_or(TICK));
+        let until_pause = self
+            .paused
+            .values()
+            .map(|at| Duration::try_from_secs_f64((at - secs(now.boot)).max(0.001)).unwrap_or(TICK))
+            .min()
+            .unwrap_or(TICK);
+        until_wake.min(until_pause).min(TICK)
+    }
+
+    /// Takes the current live copies into the snapshot.
+    fn look(&mut self) -> Now {
+        if self.leader.is_none() {
+            // An engine that does not lead has no deadlines of its own, so it may read the wall clock again.
+            self.steady = Steady::new(&self.clock);
+        }
+        let now = self.steady.now();
+        if let (Some(leading), Some(leader)) = (&mut self.snap.engine.leading, &self.leader) {
+            leading.acknowledged = secs(leader.fence.life().acknowledged());
+        }
+        self.snap.store = self.live.borrow();
+        self.snap.kube = self.kube.as_ref().map_or_else(|| Arc::new(KubeView::default()), |(_, live)| live.borrow());
+        self.snap.probes = self.prober.seen();
+        self.snap.etcd = self.etcd.seen();
+        self.snap.registry = self.inventory_poller.seen();
+        self.snap.metal3 = Arc::clone(&self.metal3_seen.borrow_and_update());
+        let revision = self.snap.store.cluster.as_ref().map(|c| c.mod_revision);
+        let file = self.options.bmcs.version();
+        if (revision, file) != self.programs_of {
+            self.programs_of = (revision, file);
+            let definition = self.snap.store.definition();
+            self.snap.engine.missing_programs =
+                definition.map_or_else(Vec::new, |d| preflight::missing_programs(&d.cluster, &self.options.spawner));
+            self.snap.engine.bmcs =
+                definition.map_or(BmcAccess::Open, |d| preflight::bmc_access(&d.cluster, &self.options.bmcs));
+        }
+        self.snap.engine.unable = self.options.spawner.unable();
+        self.snap.engine.observing = preflight::faults(&self.snap, self.kube.is_some());
+        // The leader counts from its win, when the clock was right.
+        if self.leader.is_none() {
+            self.snap.engine.observing.extend(preflight::clock_was_set(&self.snap.kube, now));
+        }
+        let boot = secs(now.boot);
+        let over: Vec<String> = self.paused.iter().filter(|(_, at)| **at <= boot).map(|(m, _)| m.clone()).collect();
+        for machine in over {
+            self.paused.remove(&machine);
+            self.snap.in_flight.remove(&machine);
+        }
+        now
+    }
+
+    /// Sets the targets of watches, probes and pollers that the decision needs.
+    fn aim(&self, decision: &Decision) {
+        let leads = self.leader.is_some();
+        if let Some((_, live)) = &self.kube {
+            live.watch_pods(if leads { decision.watch_pods.clone() } else { std::collections::BTreeSet::new() });
+            live.watch_endpoints(leads);
+            if leads && decision.prove_watches {
+                live.require_fresh_proof();
+            }
+            // Hosts are watched whatever the policies are. Only the BareMetalHosts show a power cycle under way, a host
+            // that is held off, and a machine that does not boot.
+            live.watch_hosts(leads || self.options.mode == "console");
+        }
+        let policy = self.snap.store.policy();
+        let campaigns = self.options.campaign && preflight::may_campaign(&self.snap.store).is_ok();
+        let mut targets = Targets { urls: BTreeMap::new(), often: leads && decision.probe_often };
+        if let Some(definition) = self.snap.store.definition()
+            && (leads || campaigns)
+            && policy.control_plane_probe != "node"
+        {
+            targets.urls = definition
+                .members
+                .control_planes(&definition.cluster)
+                .map(|n| (n.address.clone(), url(&policy.control_plane_probe, &n.address)))
+                .collect();
+        }
+        self.prober.aim(targets);
+        self.etcd.aim(etcd_members::targets(&self.snap, leads, campaigns, decision.ask_etcd));
+        // The leader queries sabakan. A console does so too, for display.
+        let (console, again) = (self.options.mode == "console", leads && decision.auto_repair.asks_again);
+        let plans = match (leads && self.snap.store.sabakan.enabled(), console) {
+            (true, _) => Plans::Applied,
+            (false, true) => Plans::Shown,
+            (false, false) => Plans::None,
+        };
+        self.inventory_poller.want(leads || console, plans, again.then(|| secs(self.steady.now().boot)));
+    }
+
+    fn publish_seen(&self, decision: Decision, now: Now) {
+        let reasons = publish::merged(&self.snap, decision.reasons);
+        self.seen_sender.send_replace(Arc::new(Seen {
+            snapshot: self.snap.clone(),
+            now,
+            reasons: Arc::new(reasons),
+            orphans: Arc::new(decision.orphans),
+            applying: Arc::new(decision.registry),
+            auto_repair: Arc::new(decision.auto_repair),
+            notices: Arc::clone(&self.notice_board.borrow()),
+        }));
+    }
+
+    /// Starts each effect in a task of its own.
+    fn begin(&mut self, effects: Vec<Planned>, now: Now) {
+        let Some(leader) = &self.leader else { return };
+        for planned in effects {
+            let machine = planned.machine.clone();
+            let attempt = match &planned.effect {
+                Effect::Power { attempt, .. } | Effect::RunAgain { attempt, .. } => Some(attempt.id.clone()),
+                _ => None,
+            };
+            let in_flight = InFlight {
+                what: planned.effect.as_str().to_owned(),
+                entry: planned.entry,
+                starts: planned.effect.starts(),
+                attempt,
+                since: secs(now.boot),
+            };
+            self.snap.in_flight.insert(machine.clone(), in_flight);
+            self.effects.insert(machine.clone(), (planned.entry, planned.effect.clone()));
+            let (actor, decided) = (Arc::clone(&leader.actor), now.boot);
+            let is_check = matches!(planned.effect, Effect::BootCheck { .. } | Effect::HealthCheck { .. });
+            let place = machine.clone();
+            let task =
+                self.tasks.spawn(held(async move { (machine, Box::pin(actor.execute(planned, decided)).await) }));
+            if is_check {
+                self.checks.insert(place, task);
+            }
+        }
+    }
+
+    /// Records the outcome of an effect in the memory.
+    fn effect_completed(&mut self, done: Result<(String, EffectOutcome), tokio::task::JoinError>) {
+        let (machine, outcome) = match done {
+            Ok(done) => done,
+            // The task was aborted when leadership was lost; the maps were cleared then.
+            Err(e) if e.is_cancelled() => return,
+            Err(e) => {
+                // A task panicked, so its progress is unknown. The engine resigns; the next leadership decides from
+                // what is stored.
+                tracing::error!(error = %e, "an effect ended abnormally; resigning");
+                self.give_up("an effect ended abnormally");
+                return;
+            }
+        };
+        self.snap.in_flight.remove(&machine);
+        self.checks.remove(&machine);
+        let Some((entry, effect)) = self.effects.remove(&machine) else { return };
+        self.counters.ended(effect.as_str(), &outcome);
+        let now = self.steady.now();
+        if !matches!(outcome, EffectOutcome::Stale(_) | EffectOutcome::Rechecked(_)) {
+            self.stale.remove(&machine);
+        }
+        let pause = match &outcome {
+            EffectOutcome::Lost => {
+                self.lose_leadership("a fenced write was refused");
+                return;
+            }
+            EffectOutcome::Failed(why) => {
+                tracing::warn!(machine, what = effect.as_str(), why, "effect failed; retrying");
+                Some(memory::PAUSE)
+            }
+            EffectOutcome::Stale(cause) => {
+                let count = self.stale.get(&machine).map_or(1, |before| before.saturating_add(1));
+                self.stale.insert(machine.clone(), count);
+                tracing::debug!(machine, what = effect.as_str(), %cause, count, "effect is outdated; deciding again");
+                Some(memory::stale_pause(count))
+            }
+            EffectOutcome::TooLarge(size) => {
+                tracing::error!(machine, what = effect.as_str(), %size, "too large for etcd; nothing was written");
+                if let Effect::Registry(RegistryEffect::Apply(apply)) = &effect {
+                    self.snap.registry_refused = Some((apply.digest.clone(), apply.too_large(*size)));
+                    None
+                } else {
+                    Some(memory::REFUSED)
+                }
+            }
+            _ => None,
+        };
+        if let Some(seconds) = pause {
+            let at = secs(now.boot);
+            let waiting = InFlight {
+                what: "waiting to retry".to_owned(),
+                entry,
+                starts: effect.starts(),
+                attempt: None,
+                since: at,
+            };
+            self.snap.in_flight.insert(machine.clone(), waiting);
+            self.paused.insert(machine, at + seconds);
+        }
+        if let Some(id) = entry {
+            memory::remember(&mut self.snap.work, id, &effect, &outcome, now);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.tasks.abort_all();
+        self.tasks = JoinSet::new();
+        self.effects.clear();
+        self.checks.clear();
+        self.paused.clear();
+        self.stale.clear();
+        self.snap.in_flight.clear();
+        self.snap.work.clear();
+    }
+}
+
+async fn next_event(running_campaign: Option<&mut Campaign>) -> Option<CandidacyEvent> {
+    match running_campaign {
+        Some(running_campaign) => running_campaign.events.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the view differs from this one. A pass may take a view before its change is signalled.
+async fn maybe_changed(changed: Option<&mut watch::Receiver<Arc<KubeView>>>, seen: &Arc<KubeView>) {
+    let Some(changed) = changed else { return std::future::pending().await };
+    loop {
+        if changed.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        if !Arc::ptr_eq(&changed.borrow(), seen) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change that a pass has already taken must not start another pass.
+    #[tokio::test(start_paused = true)]
+    async fn a_view_that_was_already_read_starts_no_pass() {
+        let (sender, mut receiver) = watch::channel(Arc::new(KubeView::default()));
+        let seen = Arc::clone(&receiver.borrow());
+        sender.send_modify(|_| {});
+        let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut receiver), &seen)).await;
+        assert!(wakes.is_err());
+        sender.send_replace(Arc::new(KubeView::default()));
+        let wakes = tokio::time::timeout(Duration::from_secs(1), maybe_changed(Some(&mut receiver), &seen)).await;
+        assert!(wakes.is_ok());
+    }
+}

@@ -1,0 +1,160 @@
+//! Work of the loop beside its passes: it prunes old records, publishes progress, and ends gracefully.
+
+use std::{sync::Arc, time::Duration};
+
+use cketerm_clients::store::{Store, folders::AuditRetention};
+use cketerm_model::{
+    cketerm_records::EngineRegistration,
+    clock::Now,
+    entry::Stored,
+    fence::Fence,
+    stored::{keys::Folder, transaction::Change},
+    time::after,
+};
+use cketerm_rules::{
+    decide::Decision,
+    publish,
+    snapshot::{Seen, secs},
+};
+
+use super::{Loop, TICK};
+use crate::lead::CandidacyOrder;
+
+/// Seconds between two searches for history and audit records to prune.
+const PRUNE: f64 = 600.0;
+/// Limits of what is kept: the number of history records, the number of audit records of engines and of operators, and
+/// their age in days (`docs/reliability.md`, "What is kept and for how long"; I48).
+const KEPT: u64 = 10_000;
+const KEPT_AUDIT: AuditRetention = AuditRetention { engine: 10_000, people: 100_000 };
+const KEPT_DAYS: i64 = 90;
+/// Number of records deleted in one transaction.
+const DELETE_BATCH: usize = 64;
+/// Seconds between two writes of progress.
+const PUBLISH: f64 = 0.5;
+/// Time that a graceful end waits for commands (SAF-7).
+const COMMANDS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time that a graceful end without another engine waits for hosts between off and on (SAF-7).
+const POWER_CYCLES_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time that a graceful end waits for etcd to revoke the lease (SAF-7).
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest duration of a graceful end. Everything that waits for one must wait longer: the unit file's
+/// `TimeoutStopSec`, and a console that is stopped.
+pub const LONGEST_END: Duration =
+    Duration::from_secs(COMMANDS_TIMEOUT.as_secs() + POWER_CYCLES_TIMEOUT.as_secs() + REVOKE_TIMEOUT.as_secs());
+
+/// Deletes these keys while this engine leads. Returns false if some of them are left.
+async fn forget(store: &Store, fence: &Fence, keys: &[String]) -> bool {
+    for some in keys.chunks(DELETE_BATCH) {
+        let Ok(permit) = fence.permit_record() else { return false };
+        if let Err(e) = store.commit(&permit, Change { deletes: some.to_vec(), ..Change::default() }).await {
+            tracing::debug!(error = %e, "old records not deleted");
+            return false;
+        }
+    }
+    true
+}
+
+impl Loop {
+    /// Prunes old history and audit records. Attempts are never pruned (I38).
+    pub(super) fn prune(&mut self, now: Now) {
+        let at = secs(now.boot);
+        let Some(leader) = &self.leader else { return };
+        if at < self.next_prune {
+            return;
+        }
+        self.next_prune = at + PRUNE;
+        let (store, fence) = (self.store.clone(), leader.fence.clone());
+        let before = after(now.wall, -KEPT_DAYS * 86_400);
+        let prune_progress = std::sync::Arc::clone(&self.prune_progress);
+        cketerm_runtime::tasks::spawn(async move {
+            let mut prune_progress = prune_progress.lock().await;
+            for folder in [Folder::Audit, Folder::History] {
+                let walk = prune_progress.entry(store.keys().folder(folder)).or_default();
+                loop {
+                    let outdated = match folder {
+                        Folder::Audit => store.outdated_audit(KEPT_AUDIT, before, walk).await,
+                        Folder::History | Folder::Records => {
+                            store.outdated(&store.keys().history_prefix(), KEPT, before, walk).await
+                        }
+                    };
+                    if !matches!(&outdated, Ok(keys) if !keys.is_empty() && forget(&store, &fence, keys).await) {
+                        break;
+                    }
+                }
+            }
+        });
+    }
+
+    pub(super) fn publish_progress(&mut self, decision: &Decision, now: Now) {
+        let at = secs(now.boot);
+        let Some(leader) = &self.leader else { return };
+        if at < self.next_publish {
+            return;
+        }
+        let Some(change) = publish::changes(self.store.keys(), &self.snap, decision, now) else { return };
+        self.next_publish = at + PUBLISH;
+        let Ok(permit) = leader.fence.permit_record() else { return };
+        let store = self.store.clone();
+        // The pass does not wait for this write: progress is only displayed.
+        cketerm_runtime::tasks::spawn(async move {
+            if let Err(e) = store.commit(&permit, change).await {
+                tracing::debug!(error = %e, "progress not written");
+            }
+        });
+    }
+
+    /// Ends gracefully: nothing new starts, commands get 10 s, outcomes are recorded, and the lease is revoked (SAF-7).
+    pub(super) async fn shut_down(mut self) {
+        if let Some(leader) = &self.leader {
+            leader.actor.ending.store(true, std::sync::atomic::Ordering::SeqCst);
+            for check in std::mem::take(&mut self.checks).into_values() {
+                check.abort();
+            }
+            let deadline = tokio::time::sleep(COMMANDS_TIMEOUT);
+            tokio::pin!(deadline);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut deadline => break,
+                    done = self.tasks.join_next() => match done {
+                        Some(done) => self.effect_completed(done),
+                        None => break,
+                    },
+                    () = tokio::time::sleep(TICK) => self.publish_shutdown(),
+                }
+            }
+            // If another engine is there, the next leader finishes these power cycles, as after a crash, whatever the
+            // policy is.
+            let lease = self.snap.engine.lease;
+            let others = |(other, e): (&i64, &Stored<EngineRegistration>)| {
+                *other != lease && e.get().is_none_or(|e| e.standing_back.is_none())
+            };
+            let alone = !self.live.borrow().engines.iter().any(others);
+            if let Some(leader) = self.leader.take().filter(|_| alone) {
+                let finished = leader.metal3.finish(POWER_CYCLES_TIMEOUT);
+                tokio::pin!(finished);
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = &mut finished => break,
+                        () = tokio::time::sleep(TICK) => self.publish_shutdown(),
+                    }
+                }
+            }
+        }
+        self.heartbeat.beat();
+        if let Some(mut running_campaign) = self.running_campaign.take() {
+            running_campaign.ask(CandidacyOrder::Resign);
+            let ended = async { while running_campaign.events.recv().await.is_some() {} };
+            let _ = tokio::time::timeout(REVOKE_TIMEOUT, ended).await;
+        }
+    }
+
+    /// Publishes a snapshot while nothing is decided any more, so that health probes see a living engine.
+    fn publish_shutdown(&mut self) {
+        self.heartbeat.beat();
+        let now = self.look();
+        let snapshot = self.snap.clone();
+        self.seen_sender.send_modify(|seen| *seen = Arc::new(Seen { snapshot, now, ..Seen::clone(seen) }));
+    }
+}

@@ -1,0 +1,40 @@
+//! Domain types as plain data.
+//!
+//! All of them can be written, compared and read back. Nothing here does I/O, reads a clock or knows a client library.
+//! Every other module may use these types; this module uses no other one.
+
+pub mod acceptance;
+pub mod any;
+pub mod attempt;
+pub mod cketerm_records;
+pub mod clock;
+pub mod cluster;
+pub mod constraints;
+pub mod described;
+pub mod drain;
+pub mod entry;
+pub mod etcd;
+pub mod fence;
+pub mod freeze;
+pub mod host;
+pub mod kube;
+pub mod labels;
+pub mod mutation;
+pub mod notice;
+pub mod pairs;
+pub mod policy;
+pub mod power_state;
+pub mod reason;
+pub mod reboot;
+pub mod record;
+pub mod repair;
+pub mod result;
+pub mod rights;
+pub mod runbook;
+pub mod secret;
+pub mod selector;
+pub mod stored;
+pub mod text;
+pub mod time;
+pub mod timeline;
+pub mod window;

@@ -1,0 +1,275 @@
+//! Faults that are injected on purpose, to test whether the simulation finds them (`make sim MUTATION=all`).
+//!
+//! They exist only with the cargo feature `mutations`, which no shipped build has. Without it [`on`] is a constant
+//! `false`, and the compiler removes every fault.
+
+#[cfg(all(feature = "mutations", not(debug_assertions)))]
+compile_error!("the feature `mutations` is only for simulations (`make sim`) and must not be in a release build");
+
+/// An injected fault. Each variant describes the broken behaviour; docs/reliability.md names the invariants that find
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Transactions of the engine do not compare the revisions of what they were decided from.
+    CompareNothing,
+    /// A Node is not uncordoned after the end of its entry.
+    ForgottenCordon,
+    /// The tries of a command are counted in the leader's memory.
+    RetriesInMemory,
+    /// An entry is written although another program has changed it in between.
+    CancelOverwritten,
+    /// An operator's `done` is forgotten before the Node is uncordoned.
+    DoneForgotten,
+    /// A published result is accepted for any open attempt.
+    ResultOfAnother,
+    /// Published results are never taken over.
+    ResultsIgnored,
+    /// All commands share one buffer for their address.
+    SharedArguments,
+    /// The wait of a backoff is computed with a shift that overflows.
+    BackoffOverflow,
+    /// Nodes are uncordoned while the queue is disabled, even those that reboot.
+    UncordonOnDisable,
+    /// Transactions of the engine do not compare the leader key.
+    UnfencedWrite,
+    /// The attempts of an entry are deleted key by key, in a transaction of unlimited size.
+    TransactionUnbounded,
+    /// Audit records of operators are pruned with those of the engine, and only the newest few stay.
+    AuditFlooded,
+    /// A command of unknown outcome is run again by the next leader.
+    SecondRun,
+    /// An entry that cannot be read takes a slot.
+    UnreadableEntryTakesSlot,
+    /// An interrupted power cycle is dropped when the Metal3 controller is switched off.
+    PowerCycleForgotten,
+    /// A closed window holds back nothing.
+    WindowForgotten,
+    /// An API server in work does not hold back another one.
+    TwoApiServers,
+    /// API servers do not wait for the workers that come first.
+    WorkersForgotten,
+    /// Workers in progress do not count against the limit.
+    LimitIgnored,
+    /// A second entry of a machine starts while its first one waits.
+    DuplicateStarts,
+    /// Unreachable nodes hold back nothing.
+    GateForgotten,
+    /// The health of the other control planes does not hold back an API server.
+    UnhealthyControlPlaneIgnored,
+    /// A freeze holds back nothing.
+    FreezeForgotten,
+    /// A cordon is made without the owner annotation.
+    CordonUnrecorded,
+    /// A node that was cordoned before cketerm counts as schedulable before.
+    ForeignCordonLost,
+    /// A cordon marked `cketerm.io/keep-cordoned` is removed after the end of the entry.
+    KeepForgotten,
+    /// Entries start while their queue is disabled.
+    SwitchIgnored,
+    /// The Node of a cancelled reboot is uncordoned before its machine has recovered.
+    EarlyUncordon,
+    /// A budget that refuses the dry run does not block the preview.
+    PreviewIgnored,
+    /// A pod whose eviction was accepted counts as gone.
+    DrainedTooEarly,
+    /// Evictions and deletions name the pod without its UID.
+    EvictionWithoutUid,
+    /// A pod that a budget protects is deleted, even in a protected namespace.
+    DeleteProtected,
+    /// Pods of DaemonSets are evicted like any other pod.
+    DaemonSetsEvicted,
+    /// Pods are deleted without their grace period.
+    ForceDelete,
+    /// The lease never expires by the local clock, and a command may start at any time.
+    LateEffect,
+    /// Unknown fields of an entry are lost when it is rewritten.
+    UnknownFieldsLost,
+    /// The last worker that could start is started instead of the first.
+    LastFirst,
+    /// The entry of a machine that is no member is reported, but not removed.
+    NonMemberStays,
+    /// An entry that waits for a slot has no reason.
+    SilentEntry,
+    /// A backoff continues after its reset.
+    ResetIgnored,
+    /// A machine that does not recover is never reported as stuck.
+    StuckUnreported,
+    /// Wall time is read again for each decision.
+    ClockTrusted,
+    /// Writes to Kubernetes have no audit record before them.
+    AuditForgotten,
+    /// The end of `reboots/running` is never written.
+    RunsForEver,
+    /// The success command is run without checking whether it ran already.
+    SuccessTwice,
+    /// A step whose watch is over is followed by the same step.
+    StepTwice,
+    /// The next step starts before the watch of the one before is over.
+    StepUnwatched,
+    /// The repair queue grows above its limit.
+    RepairLimitIgnored,
+    /// A repair does not wait for a reboot of the same machine.
+    RepairBesideReboot,
+    /// A host is powered on while a client holds it off.
+    ForeignKeyIgnored,
+    /// A preview of a drain starts the drain.
+    ReadsWrite,
+    /// The command is sent although another program uncordoned the Node during the drain.
+    UncordonUnseen,
+    /// Volumes in use hold back nothing.
+    VolumesForgotten,
+    /// The cause of a refused eviction is not named.
+    RefusalUnnamed,
+    /// A backoff continues after its end.
+    BackoffForEver,
+    /// A cancelled entry stays while others are in progress.
+    CancelWaits,
+    /// A webhook that denies the dry run does not block the preview.
+    DenialIgnored,
+    /// A webhook's 429 blocks the preview, so the eviction that would start a migration is never sent.
+    DeferralBlocks,
+    /// A pod is deleted after a webhook answered its eviction with 429.
+    DeferredDeleted,
+    /// A drain is aborted at the first 500 or timeout.
+    FailureFatal,
+    /// Admission webhooks cannot see that a preview is a dry run.
+    DryRunHidden,
+    /// A pod counts as stuck one minute after its deletion was requested, whatever its grace period.
+    GraceForgotten,
+    /// Any answer of the API server counts as a proof of every watch, and no watch is reopened to prove itself.
+    WatchTrusted,
+    /// A stuck main loop of the engine is not detected.
+    HeartbeatIgnored,
+    /// A BMC is contacted at any address.
+    AllowListForgotten,
+    /// The other members of etcd hold back no machine.
+    QuorumForgotten,
+    /// A member of etcd that does not answer this engine counts as down if any other member knows a leader.
+    SilenceTrusted,
+    /// The source whose copy is too old is not named.
+    StaleUnnamed,
+    /// Orders and rules are accepted regardless of the leader.
+    OrderAcceptedAnyway,
+}
+
+/// All faults.
+pub static ALL: &[Mutation] = &[
+    Mutation::CompareNothing,
+    Mutation::ForgottenCordon,
+    Mutation::RetriesInMemory,
+    Mutation::CancelOverwritten,
+    Mutation::DoneForgotten,
+    Mutation::ResultOfAnother,
+    Mutation::ResultsIgnored,
+    Mutation::SharedArguments,
+    Mutation::BackoffOverflow,
+    Mutation::UncordonOnDisable,
+    Mutation::UnfencedWrite,
+    Mutation::SecondRun,
+    Mutation::UnreadableEntryTakesSlot,
+    Mutation::PowerCycleForgotten,
+    Mutation::WindowForgotten,
+    Mutation::TwoApiServers,
+    Mutation::WorkersForgotten,
+    Mutation::LimitIgnored,
+    Mutation::DuplicateStarts,
+    Mutation::GateForgotten,
+    Mutation::UnhealthyControlPlaneIgnored,
+    Mutation::FreezeForgotten,
+    Mutation::CordonUnrecorded,
+    Mutation::ForeignCordonLost,
+    Mutation::KeepForgotten,
+    Mutation::SwitchIgnored,
+    Mutation::EarlyUncordon,
+    Mutation::PreviewIgnored,
+    Mutation::DrainedTooEarly,
+    Mutation::EvictionWithoutUid,
+    Mutation::DeleteProtected,
+    Mutation::DaemonSetsEvicted,
+    Mutation::ForceDelete,
+    Mutation::LateEffect,
+    Mutation::UnknownFieldsLost,
+    Mutation::LastFirst,
+    Mutation::NonMemberStays,
+    Mutation::SilentEntry,
+    Mutation::ResetIgnored,
+    Mutation::StuckUnreported,
+    Mutation::ClockTrusted,
+    Mutation::AuditForgotten,
+    Mutation::RunsForEver,
+    Mutation::SuccessTwice,
+    Mutation::StepTwice,
+    Mutation::StepUnwatched,
+    Mutation::RepairLimitIgnored,
+    Mutation::RepairBesideReboot,
+    Mutation::ForeignKeyIgnored,
+    Mutation::ReadsWrite,
+    Mutation::UncordonUnseen,
+    Mutation::VolumesForgotten,
+    Mutation::RefusalUnnamed,
+    Mutation::BackoffForEver,
+    Mutation::CancelWaits,
+    Mutation::DenialIgnored,
+    Mutation::DeferralBlocks,
+    Mutation::DeferredDeleted,
+    Mutation::FailureFatal,
+    Mutation::DryRunHidden,
+    Mutation::GraceForgotten,
+    Mutation::WatchTrusted,
+    Mutation::HeartbeatIgnored,
+    Mutation::AllowListForgotten,
+    Mutation::QuorumForgotten,
+    Mutation::SilenceTrusted,
+    Mutation::StaleUnnamed,
+    Mutation::TransactionUnbounded,
+    Mutation::AuditFlooded,
+    Mutation::OrderAcceptedAnyway,
+];
+
+#[cfg(feature = "mutations")]
+thread_local! {
+    /// A simulation runs on one thread. Other threads may run with another fault at the same time.
+    static CURRENT: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
+}
+
+/// Injects this fault, and no other, on this thread from now on.
+#[cfg(feature = "mutations")]
+pub fn set(mutation: Option<Mutation>) {
+    CURRENT.set(mutation);
+}
+
+/// Returns true if this fault is injected.
+#[cfg(feature = "mutations")]
+pub fn on(mutation: Mutation) -> bool {
+    CURRENT.get() == Some(mutation)
+}
+
+/// Always false: this build has no injected faults.
+#[cfg(not(feature = "mutations"))]
+pub const fn on(_: Mutation) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    /// Every fault has a row in the table of `docs/reliability.md`, and every invariant has a fault that breaks it.
+    #[test]
+    fn docs_reliability_md_lists_every_mutation() {
+        let document = include_str!("../../../docs/reliability.md");
+        let (_, table) = document.split_once("## Mutations").expect("the heading Mutations");
+        let (table, _) = table.split_once("\n## ").expect("the next heading");
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        let mut named: Vec<(&str, &str)> = rows.collect();
+        let codes: Vec<&str> = named.iter().filter_map(|(_, row)| row.split(" | ").next()).collect();
+        let codes: Vec<&str> = codes.iter().flat_map(|codes| codes.split(" or ")).collect();
+        for code in (1..=52).map(|i| format!("I{i}")) {
+            assert!(codes.contains(&code.as_str()), "no mutation breaks {code}");
+        }
+        named.sort_unstable();
+        let mut all: Vec<String> = ALL.iter().map(|m| format!("{m:?}")).collect();
+        all.sort_unstable();
+        assert_eq!(named.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), all);
+    }
+}

@@ -1,0 +1,227 @@
+//! Text of each reason.
+#![warn(clippy::wildcard_enum_match_arm)] // a new reason must be decided here
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::{Awaited, CommandRetry, PodHold, Reason};
+
+impl fmt::Display for PodHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Budget { budget, healthy, needed } => write!(f, "pdb {budget} (healthy {healthy}, needs {needed})"),
+            Self::BudgetLag { budget } => write!(f, "pdb {budget} is still being processed"),
+            Self::ManyBudgets { budgets } => write!(f, "several pdbs: {}", budgets.join(", ")),
+            Self::Job { job } => write!(f, "protected job {job}"),
+            Self::Deferred { webhook, message } => write!(f, "deferred to webhook {webhook}: {message}"),
+            Self::Denied { webhook, message } => write!(f, "denied by webhook {webhook}: {message}"),
+            Self::Failing { answer } => write!(f, "eviction failed, retrying: {answer}"),
+            Self::NamespaceTerminating => f.write_str("namespace is terminating"),
+            Self::Replaced => f.write_str("replaced by a new pod of that name"),
+            Self::Terminating { since, node_ready } => {
+                write!(f, "terminating since {}{}", at(*since), if *node_ready { "" } else { ", node not Ready" })
+            }
+            Self::Leaving => f.write_str("leaving"),
+            Self::Refused { answer } => write!(f, "eviction refused: {answer}"),
+        }
+    }
+}
+
+impl fmt::Display for CommandRetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "",
+            Self::Scheduled => ", retrying",
+            Self::OnceEnabled => ", retried once the queue is enabled",
+        })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WaitingForSlot { holder: Some(holder), limit } => {
+                write!(f, "waits for a slot ({limit} in use, one by {holder})")
+            }
+            Self::WaitingForSlot { holder: None, limit } => write!(f, "waits for a slot (limit {limit})"),
+            Self::WaitingForWorkers { holder } => write!(f, "API server waits for workers to finish ({holder})"),
+            Self::WaitingForControlPlane { other } => write!(f, "waits for API server {other}"),
+            Self::UnreachableGate { count, limit, names } => {
+                write!(
+                    f,
+                    "{count} node{} unreachable, limit {limit}: {}",
+                    if *count == 1 { "" } else { "s" },
+                    some(names, 3, usize::try_from(*count).unwrap_or(names.len()))
+                )
+            }
+            Self::ControlPlaneUnhealthy { node, why } => write!(f, "control plane {node} is not healthy: {why}"),
+            Self::EtcdMemberUnhealthy { member, why } => {
+                write!(f, "etcd member {member} is not healthy: {why}; fix it: other voters stay up")
+            }
+            Self::EtcdQuorumWouldBeLost { member, voters } => write!(
+                f,
+                "etcd would lose its quorum without member {member} ({voters} voting member{}); to accept that, \
+                 `policy set allow_quorum_loss true`",
+                if *voters == 1 { "" } else { "s" }
+            ),
+            Self::EtcdUnchecked { why } => write!(f, "etcd members cannot be checked: {why}"),
+            Self::OutsideWindow { next_open, closes } => {
+                match closes {
+                    None => f.write_str("outside the window, ")?,
+                    Some(closes) => write!(f, "too late for a drain, the window closes {}, ", at(*closes))?,
+                }
+                match next_open {
+                    Some(open) => write!(f, "opens {}", at(*open)),
+                    None => f.write_str("never opens"),
+                }
+            }
+            Self::WaitingForGroup { by, group, holder } => write!(f, "waits for {by} {group} ({holder})"),
+            Self::Backoff { count, until, cause } => {
+                write!(f, "backed off {count}x, until {}", at(*until))?;
+                match cause.as_deref() {
+                    None => Ok(()),
+                    Some(Self::QueueDisabled) => f.write_str(": the queue was disabled (reset-backoff ends the wait)"),
+                    Some(cause) => write!(f, ": {cause}"),
+                }
+            }
+            Self::BlockedByPdb { pod, pdb, healthy, needed } => {
+                write!(f, "pod {pod} blocked by pdb {pdb} (healthy {healthy}, needs {needed})")
+            }
+            Self::BlockedByManyPdbs { pod, pdbs } => {
+                write!(f, "pod {pod} has several pdbs and cannot be evicted: {}", pdbs.join(", "))
+            }
+            Self::BlockedByJob { pod, job } => write!(f, "pod {pod} belongs to running protected job {job}"),
+            Self::PodsLeaving { left: 1, first } => write!(f, "one pod is leaving: {first}"),
+            Self::PodsLeaving { left, first } => write!(f, "{left} pods are leaving, including {first}"),
+            Self::EvictionRefused { pod, answer } => write!(f, "eviction of {pod} was refused: {answer}"),
+            Self::DeferredToWebhook { pod, webhook, message } => {
+                write!(f, "eviction of {pod} is deferred to webhook {webhook}: {message}")
+            }
+            Self::DeniedByWebhook { pod, webhook, message } => {
+                write!(f, "eviction of {pod} was denied by webhook {webhook}: {message}")
+            }
+            Self::EvictionFailing { pod, answer } => write!(f, "eviction of {pod} failed, retrying: {answer}"),
+            Self::TerminatingStuck { pod, since, node_ready } => write!(
+                f,
+                "pod {pod} is stuck terminating: its grace period ended at {}{}",
+                at(*since),
+                if *node_ready { "" } else { " on a node that is not Ready" }
+            ),
+            Self::VolumeAttached { names } => write!(f, "volumes still in use: {}", some(names, 2, names.len())),
+            Self::UncordonedByOther { since } => write!(f, "uncordoned {}: cordon or cancel", at(*since)),
+            Self::CommandRunning { attempt, since } => {
+                write!(f, "command started at {} (attempt {attempt})", at(*since))
+            }
+            Self::CommandFailed { end, stderr, retry } => {
+                write!(f, "command failed{retry}: {end}")?;
+                if stderr.is_empty() { Ok(()) } else { write!(f, ": {}", last_line(stderr)) }
+            }
+            Self::OutcomeUnknown { until: Some(until), .. } => {
+                write!(f, "a dead leader's command may run until {}; wait", at(*until))
+            }
+            Self::OutcomeUnknown { attempt: Some(attempt), .. } => {
+                write!(f, "outcome of attempt {attempt} unknown: retry, done, or wait for the check")
+            }
+            Self::OutcomeUnknown { attempt: None, .. } => {
+                f.write_str("another program's command, outcome unknown: retry, done, or await the check")
+            }
+            Self::CheckUnavailable { why } => write!(f, "the check gave no answer: {why}; run it on the engine's host"),
+            Self::NodeMismatch { expected, found } => {
+                write!(f, "wrong machine: expected {expected}, found {found}; cancel and add again")
+            }
+            Self::OrphanedCordon { node, entry } => {
+                write!(f, "node {node} cordoned by {entry}; uncordoned after boot, or by `nodes uncordon`")
+            }
+            Self::AwaitingApproval { digest } => write!(f, "waits for approval of {digest}"),
+            Self::Frozen { until, why } => {
+                write!(f, "frozen until {}", at(*until))?;
+                if why.is_empty() { Ok(()) } else { write!(f, ": {why}") }
+            }
+            Self::EngineElsewhere { holder } => write!(f, "{holder} leads and processes the queue"),
+            Self::EngineObserving { why } => write!(f, "the engine only observes: {why}"),
+            Self::NoEngine { why } => write!(f, "no engine leads: {why}"),
+            Self::OnHold { who, why } => {
+                write!(f, "on hold by {who}")?;
+                why.as_ref().map_or(Ok(()), |w| write!(f, ": {w}"))
+            }
+            Self::OrderIgnored { verb, who, leader } => {
+                write!(f, "{verb} by {who} is NOT IN FORCE: {leader}; cancel the entry or `cketerm stop`")
+            }
+            Self::Stale { source, since } => write!(f, "{source} silent since {}", at(*since)),
+            Self::ProgramMissing { path } => write!(f, "no {path} on the engine's host: install it"),
+            Self::BmcNotAllowed { fault: Some(fault), .. } => {
+                write!(f, "no BMC login from the engine's host: {fault}")
+            }
+            Self::BmcNotAllowed { address, fault: None } => write!(
+                f,
+                "no BMC network is allowed and no BMC is listed for {address}: add `networks` to the file of \
+                 power.bmcs on the engine's host"
+            ),
+            Self::DuplicateOf { index } => write!(f, "same machine as entry {index}"),
+            Self::MachineInRepair { entry } => write!(f, "the machine is in repair ({entry})"),
+            Self::MachineInReboot { entry } => write!(f, "the machine is being rebooted ({entry})"),
+            Self::WaitingForHealth { step, until, last, awaited } => {
+                write!(f, "step {}: checking health", step + 1)?;
+                until.map_or(Ok(()), |u| write!(f, " until {}", at(u)))?;
+                check(f, last, *awaited)
+            }
+            Self::WaitingForJoin { node } => write!(f, "waits for {node} to join"),
+            Self::WaitingForBoot { since, last, stuck, awaited } => {
+                write!(f, "{}booting since {}", if *stuck { "STUCK: " } else { "" }, at(*since))?;
+                check(f, last, *awaited)
+            }
+            Self::Settling { node, until, missing } => {
+                write!(f, "API server {node} settles: {missing}")?;
+                until.map_or(Ok(()), |u| write!(f, ", until {}", at(u)))
+            }
+            Self::PowerError { text } => write!(f, "BMC power error: {text}; fix the BMC, then retry"),
+            Self::HeldByOtherKey { keys } => {
+                write!(f, "BareMetalHost held off by {}; its owner releases it", keys.join(", "))
+            }
+            Self::QueueDisabled => f.write_str("the queue is disabled"),
+            Self::NoCommand { field } => write!(f, "not set: {field}"),
+            Self::NotMember { address } => {
+                write!(f, "{address} is not in the cluster definition; the next pass removes the entry")
+            }
+            Self::InvalidEntry { why } => f.write_str(why),
+            Self::TransactionTooLarge { what, size } => {
+                write!(f, "{what} is too large for etcd: {size}; see the runbook for what to remove")
+            }
+            Self::EffectFailed { what, why } => write!(f, "{what} failed, retrying: {why}"),
+            Self::Working { phase } => f.write_str(phase),
+            Self::Ready => f.write_str("next"),
+        }
+    }
+}
+
+/// Text about an entry whose end an operator ordered with `done`, while its Node is not Ready.
+pub const DONE_ORDERED: &str = "marked done, but the Node is not Ready";
+
+/// Writes the check's last answer, and what is awaited instead of a good one.
+fn check(f: &mut fmt::Formatter<'_>, last: &str, awaited: Awaited) -> fmt::Result {
+    match awaited {
+        Awaited::NodeReady if last.is_empty() => write!(f, " ({DONE_ORDERED})"),
+        Awaited::NodeReady => write!(f, " ({DONE_ORDERED}; {last})"),
+        Awaited::Check if last.is_empty() => Ok(()),
+        Awaited::Check => write!(f, " (check: {last})"),
+    }
+}
+
+/// Returns the first `n` names, and the number of the others out of `all`.
+fn some(names: &[String], n: usize, all: usize) -> String {
+    let shown = names.iter().take(n).cloned().collect::<Vec<_>>().join(", ");
+    match all.saturating_sub(n) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn last_line(text: &str) -> &str {
+    text.trim_end().lines().last().unwrap_or_default()
+}
+
+/// Returns a time in whole seconds, for display.
+fn at(time: Timestamp) -> Timestamp {
+    crate::time::whole_seconds(time)
+}

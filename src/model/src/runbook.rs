@@ -1,0 +1,74 @@
+//! Text of docs/runbook.md, built into the program: meaning of each reason, things to check, and the key or command
+//! that helps.
+
+/// The document.
+const TEXT: &str = include_str!("../../../docs/runbook.md");
+
+/// Section of the document about one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Name of the reason in `-o json` and metrics.
+    pub name: &'static str,
+    /// Markdown: paragraphs that begin with `**Means:**`, `**Check:**` and `**Helps:**`.
+    pub text: &'static str,
+}
+
+/// Returns a section for each reason, in the order in which an entry meets them.
+pub fn sections() -> impl Iterator<Item = Section> {
+    TEXT.split("\n## ").skip(1).filter_map(|part| {
+        let (name, text) = part.split_once('\n')?;
+        Some(Section { name, text: text.trim() })
+    })
+}
+
+/// Returns the section of a reason; the case of its name does not matter.
+pub fn section(name: &str) -> Option<Section> {
+    sections().find(|s| s.name.eq_ignore_ascii_case(name))
+}
+
+impl Section {
+    /// Returns the paragraph that begins with this word, as one line without marks.
+    pub fn part(&self, word: &str) -> String {
+        let begin = format!("**{word}:**");
+        let paragraph = self.text.split("\n\n").find_map(|p| p.strip_prefix(&begin)).unwrap_or_default();
+        paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reason::Reason;
+
+    /// Names of the program's reasons, from serde's error message.
+    fn reasons() -> Vec<String> {
+        let error = serde_json::from_str::<Reason>(r#"{"reason":"no such"}"#).unwrap_err().to_string();
+        let known = error.split("expected one of ").nth(1).expect("serde lists the known names");
+        known
+            .split(['`', ',', ' '])
+            .filter(|w| w.chars().next().is_some_and(char::is_uppercase))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    #[test]
+    fn i32_every_reason_has_a_complete_runbook_section() {
+        let (mut known, mut documented) = (reasons(), sections().map(|s| s.name.to_owned()).collect::<Vec<_>>());
+        known.sort();
+        documented.sort();
+        assert!(known.len() > 40, "{known:?}");
+        assert_eq!(known, documented);
+        for section in sections() {
+            for word in ["Means", "Check", "Helps"] {
+                assert!(section.part(word).len() >= 5, "{} has no text under {word}", section.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_reason_is_listed_in_reasons_md() {
+        let table = include_str!("../../../docs/reasons.md");
+        let missing: Vec<String> = reasons().into_iter().filter(|r| !table.contains(&format!("`{r}`"))).collect();
+        assert!(missing.is_empty(), "docs/reasons.md lacks {missing:?}");
+    }
+}

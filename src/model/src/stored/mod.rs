@@ -1,0 +1,12 @@
+//! What etcd holds: keys, limits, the typed copy, and the transactions that change it. Plain data; the client is in
+//! `cketerm-clients`.
+
+pub mod apply;
+pub mod keys;
+pub mod kind;
+pub mod leadership;
+pub mod limits;
+pub mod recent;
+pub mod registry_settings;
+pub mod transaction;
+pub mod view;

@@ -1,0 +1,241 @@
+//! Typed live copy of etcd. Cheap to clone: a change copies only the changed parts.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+
+use super::{keys::Folder, recent::RecentRecords, registry_settings::RegistrySettings};
+use crate::{
+    attempt::Attempt,
+    cketerm_records::{EngineRegistration, Identity, Order, Progress, Request, Status, Stopped},
+    cluster::{Cluster, Members},
+    constraints::Constraints,
+    entry::{EntryId, Stored},
+    policy::Policy,
+    reboot::RebootEntry,
+    repair::RepairEntry,
+    result::CommandResult,
+};
+
+/// One of the four switches. Only the exact text `true` under `…/disabled` disables (STO-8).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// The stored text; an odd value is shown.
+    pub raw: Option<String>,
+    /// ModRevision; 0 = no key.
+    pub mod_revision: i64,
+}
+
+impl Switch {
+    /// Reports whether the queue (or integration) is enabled.
+    pub fn enabled(&self) -> bool {
+        self.raw.as_deref() != Some("true")
+    }
+
+    /// Returns a value that is neither `true` nor `false`.
+    pub fn odd(&self) -> Option<&str> {
+        self.raw.as_deref().filter(|v| !matches!(*v, "true" | "false"))
+    }
+}
+
+/// One queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound(serialize = "E: Serialize", deserialize = "E: Deserialize<'de>"))]
+pub struct Queue<E: Clone> {
+    /// `…/disabled`.
+    pub switch: Switch,
+    /// `…/write-index`: the next index; a missing key means 0. The error says why it cannot be read.
+    pub write_index: Result<u64, String>,
+    /// Entries by the index of their *key*, including unreadable ones.
+    pub entries: OrdMap<u64, Stored<E>>,
+}
+
+impl<E: Clone> Default for Queue<E> {
+    fn default() -> Self {
+        Self { switch: Switch::default(), write_index: Ok(0), entries: OrdMap::new() }
+    }
+}
+
+/// A candidate of the election: `leader//<lease id in hex>`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The whole key.
+    pub key: String,
+    /// The candidate's lease.
+    pub lease: i64,
+    /// The value: a host name.
+    pub host: String,
+    /// Create revision; the candidate with the smallest one leads.
+    pub create_revision: i64,
+}
+
+/// The definition together with its index; it is serialized without the index.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Cluster", into = "Cluster")]
+pub struct Definition {
+    /// The stored definition.
+    pub cluster: Cluster,
+    /// Index by address and name.
+    pub members: Members,
+}
+
+impl From<Cluster> for Definition {
+    fn from(cluster: Cluster) -> Self {
+        let members = Members::of(&cluster);
+        Self { cluster, members }
+    }
+}
+
+impl From<Definition> for Cluster {
+    fn from(definition: Definition) -> Self {
+        definition.cluster
+    }
+}
+
+/// State of the watch over etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WatchHealth {
+    /// Boot-time seconds of the next attempt to reopen the watch; none while it is open. Once this time has passed, the
+    /// attempt is under way.
+    pub retry: Option<f64>,
+    /// Whole seconds that the last answer took.
+    pub lag: u64,
+}
+
+/// Everything under the prefix that decisions and screens need. History, audit and records are read on demand (STO-51).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreView {
+    /// Revision of the copy.
+    pub revision: i64,
+    /// Boot-time seconds of the last answer of the watch (event or progress). Nothing new starts while this is older
+    /// than 10 s (SAF-21).
+    #[serde(rename = "heard")]
+    pub last_seen: f64,
+    /// The last error, until a request succeeds.
+    pub error: Option<String>,
+    /// Whether a first complete read has been done.
+    pub synced: bool,
+    /// `cluster`.
+    pub cluster: Option<Stored<Definition>>,
+    /// `constraints`.
+    pub constraints: Option<Stored<Constraints>>,
+    /// `cketerm/constraints`: cketerm's copy of the two constraints that `ckecli` drops. Only these two count in it.
+    pub our_constraints: Option<Stored<Constraints>>,
+    /// `sabakan/disabled`.
+    pub sabakan: Switch,
+    /// `auto-repair/disabled`.
+    pub auto_repair: Switch,
+    /// `reboots/`.
+    pub reboots: Queue<RebootEntry>,
+    /// `repairs/`.
+    pub repairs: Queue<RepairEntry>,
+    /// `cketerm/schema`.
+    pub schema: Option<Stored<u32>>,
+    /// Whether `cketerm/migration` exists: records of an older version are not all migrated yet (STO-56).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub migrating: bool,
+    /// `cketerm/policy`.
+    pub policy: Option<Stored<Policy>>,
+    /// `cketerm/stopped`: both queues were disabled at once.
+    pub stopped: Option<Stored<Stopped>>,
+    /// `cketerm/identity`.
+    pub identity: Option<Stored<Identity>>,
+    /// `leader/` by create revision; the first candidate leads.
+    pub candidates: OrdMap<i64, Candidate>,
+    /// `cketerm/engines/` by lease.
+    pub engines: OrdMap<i64, Stored<EngineRegistration>>,
+    /// `cketerm/requests/`.
+    pub requests: OrdMap<EntryId, Stored<Request>>,
+    /// `cketerm/attempts/` by entry and number.
+    #[serde(with = "crate::pairs")]
+    pub attempts: OrdMap<(EntryId, u32), Stored<Attempt>>,
+    /// `cketerm/results/` by entry and number of the attempt: outcomes of commands whose leader is gone.
+    #[serde(with = "crate::pairs")]
+    pub results: OrdMap<(EntryId, u32), Stored<CommandResult>>,
+    /// `cketerm/progress/`.
+    pub progress: OrdMap<EntryId, Stored<Progress>>,
+    /// `cketerm/orders/`.
+    pub orders: OrdMap<EntryId, Stored<Order>>,
+    /// `sabakan/…`, `cluster-revision`, `cketerm/approvals/…`.
+    pub registry: RegistrySettings,
+    /// `reboots/running`, as text: `true` while the queue is enabled and not empty, as in CKE.
+    pub running: Option<String>,
+    /// `status`.
+    pub status: Option<Stored<Status>>,
+    /// Revision of the last write below each folder that is read on demand, as far as it was watched.
+    pub grown: OrdMap<Folder, i64>,
+    /// Recent writes below these folders, as far as the watch reported them.
+    #[serde(skip)]
+    pub recent: RecentRecords,
+    /// State of the watch, for display; no decision uses it.
+    #[serde(skip)]
+    pub watch_health: WatchHealth,
+    /// Unreadable keys of cketerm or CKE, with the reason.
+    pub broken: OrdMap<String, String>,
+}
+
+/// Returns the text about a leader that cannot migrate the records of an older version.
+pub fn migrates(host: &str, why: &str) -> String {
+    format!("cketerm on {host} leads and migrates the records of an older version: {why}")
+}
+
+impl StoreView {
+    /// Returns the definition, if it is readable.
+    pub fn definition(&self) -> Option<&Definition> {
+        self.cluster.as_ref().and_then(Stored::get)
+    }
+
+    /// Returns the policy in force: the stored one, or the defaults if there is none or it is unreadable. With an
+    /// unreadable policy the engine only observes (SAF-4).
+    pub fn policy(&self) -> Arc<Policy> {
+        match self.policy.as_ref().map(|s| &s.value) {
+            Some(Ok(policy)) => Arc::clone(policy),
+            _ => Arc::new(Policy::default()),
+        }
+    }
+
+    /// Returns the constraints in force: the stored ones, or the defaults if there are none. The two that today's
+    /// `ckecli` drops come from cketerm's own copy if CKE's object lacks them.
+    pub fn constraints(&self) -> Arc<Constraints> {
+        let cke_constraints = match self.constraints.as_ref().map(|s| &s.value) {
+            Some(Ok(constraints)) => Arc::clone(constraints),
+            _ => Arc::new(Constraints::default()),
+        };
+        match self.our_constraints.as_ref().and_then(Stored::get) {
+            Some(own) if cke_constraints.minimum_workers.is_none() || cke_constraints.maximum_workers.is_none() => {
+                let mut merged = Constraints::clone(&cke_constraints);
+                merged.fill_workers(own);
+                Arc::new(merged)
+            }
+            _ => cke_constraints,
+        }
+    }
+
+    /// Returns the leader: the candidate with the smallest create revision.
+    pub fn leader(&self) -> Option<&Candidate> {
+        self.candidates.values().next()
+    }
+
+    /// Returns the reason of an engine that does not campaign yet, although nobody leads.
+    pub fn standing_back(&self) -> Option<&str> {
+        self.engines.values().filter_map(Stored::get).find_map(|engine| engine.standing_back.as_deref())
+    }
+
+    /// Returns the text about a cketerm leader that decides nothing yet, because it cannot migrate the records of an
+    /// older version.
+    pub fn migrates(&self, leader: &Candidate) -> Option<String> {
+        let engine = self.engines.get(&leader.lease).and_then(Stored::get)?;
+        engine.migrating.as_deref().map(|why| migrates(&leader.host, why))
+    }
+
+    /// Reports whether a candidate is CKE's, which has no registration under `cketerm/engines/` (STO-36).
+    pub fn is_cke(&self, candidate: &Candidate) -> bool {
+        !self.engines.contains_key(&candidate.lease)
+    }
+
+    /// Returns the attempts of one entry, oldest first.
+    pub fn attempts_of(&self, entry: EntryId) -> impl DoubleEndedIterator<Item = &Stored<Attempt>> {
+        self.attempts.range((entry, 0)..=(entry, u32::MAX)).map(|(_, attempt)| attempt)
+    }
+}

@@ -1,0 +1,151 @@
+//! Machines in progress: claimed machines, taken slots, and the one API server (I1, I3, I4).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cketerm_model::{
+    clock::Now,
+    entry::{EntryId, QueueKind},
+    mutation::{Mutation, on},
+    reboot::RebootStatus,
+};
+use foldhash::HashMap;
+
+use super::attempts;
+use crate::snapshot::Snapshot;
+
+/// Work in progress, over both queues.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    /// Workers in `draining` or `rebooting`, about to start, or with a command that may still run, by address.
+    pub workers: BTreeMap<String, EntryId>,
+    /// API servers in the same states, and those with an orphaned cordon that have not recovered, by address.
+    pub api_servers: BTreeMap<String, EntryId>,
+    /// API servers in repair, by address.
+    pub api_repairs: BTreeMap<String, EntryId>,
+    /// Machines that hold a slot of the repair queue, by address: draining or watching, about to start, or with a
+    /// command that may still run.
+    pub repairs: BTreeMap<String, EntryId>,
+    /// All machines in progress, with the entry that claimed each first, by address. The entry may be gone.
+    pub machines: HashMap<String, EntryId>,
+    /// Machines with a command that may still run although its entry is gone, by address.
+    pub commands_without_entry: BTreeMap<String, EntryId>,
+}
+
+impl Claims {
+    pub(super) fn of(snap: &Snapshot, now: Now) -> Self {
+        let mut claims = Self::default();
+        let store = &snap.store;
+        let control_plane = |address: &str| {
+            store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
+        };
+        let starting: BTreeSet<EntryId> =
+            snap.in_flight.values().filter(|f| f.starts).filter_map(|f| f.entry).collect();
+        for (&index, stored) in &store.reboots.entries {
+            if stored.get().is_none() && on(Mutation::UnreadableEntryTakesSlot) {
+                claims.workers.insert(stored.key.clone(), EntryId::reboot(index));
+            }
+            let (id, Some(entry)) = (EntryId::reboot(index), stored.get()) else { continue };
+            let in_work = match entry.status {
+                RebootStatus::Draining | RebootStatus::Rebooting => true,
+                RebootStatus::Queued => starting.contains(&id),
+                RebootStatus::Cancelled => false,
+            };
+            if in_work && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &entry.node).is_some()) {
+                claims.add(&entry.node, id, control_plane(&entry.node));
+            }
+        }
+        for (&index, stored) in &store.repairs.entries {
+            let (id, Some(entry)) = (EntryId::repair(index), stored.get()) else { continue };
+            let in_work = entry.claims_machine() || (entry.unfinished() && starting.contains(&id));
+            if in_work {
+                // An operation that the definition does not have takes no slot (I5), but its machine is claimed.
+                let known = store
+                    .definition()
+                    .is_some_and(|d| d.cluster.repair.operation(&entry.machine_type, &entry.operation).is_ok());
+                claims.add_repair(&entry.address, id, control_plane(&entry.address), known);
+            }
+        }
+        claims.add_machines_of_ended_entries(snap, now);
+        claims.add_orphaned_api_servers(snap);
+        claims
+    }
+
+    /// Adds machines whose command outlived its entry, and API servers that are still cordoned for an ended entry. A
+    /// cancel removes an entry at once, but a running command goes on. It keeps its slot and bars the machine. An API
+    /// server counts as in progress until it has recovered (REB-51, SAF-27).
+    fn add_machines_of_ended_entries(&mut self, snap: &Snapshot, now: Now) {
+        let store = &snap.store;
+        for ((id, _), stored) in &store.attempts {
+            let Some(attempt) = stored.get() else { continue };
+            let may_run = attempts::may_run_until(snap, attempt, now).is_some();
+            // A reboot whose machine left the definition is removed in this pass. It counts as removed already, so that
+            // its running command keeps the slot: another entry may start in the same pass.
+            let is_leaving = id.queue == QueueKind::Reboot
+                && store.definition().is_some_and(|d| d.members.by_address(&d.cluster, &attempt.address).is_none());
+            if attempts::has_live_entry(snap, *id) && !is_leaving {
+                // A success command may run for an entry that has not started. Until it ends, nothing else happens to
+                // the machine.
+                if may_run && id.queue == QueueKind::Repair {
+                    self.machines.entry(attempt.address.clone()).or_insert(*id);
+                }
+                continue;
+            }
+            if may_run {
+                self.commands_without_entry.insert(attempt.address.clone(), *id);
+            }
+            let orphaned = attempt.control_plane
+                && snap
+                    .node_of(&attempt.address)
+                    .is_some_and(|n| n.owner().is_some_and(|o| o.entry == *id) && n.unschedulable);
+            match id.queue {
+                QueueKind::Reboot if may_run || orphaned => self.add(&attempt.address, *id, attempt.control_plane),
+                QueueKind::Repair if may_run || orphaned => {
+                    self.add_repair(&attempt.address, *id, attempt.control_plane, may_run);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds API servers that are still cordoned for an ended entry: another program was rebooting them, or an
+    /// operator's `done` ended the entry and the Node is not Ready.
+    fn add_orphaned_api_servers(&mut self, snap: &Snapshot) {
+        let Some(definition) = snap.store.definition() else { return };
+        for name in &snap.kube.marked {
+            let Some(node) = snap.kube.by_name.get(name).filter(|n| n.unschedulable) else { continue };
+            let Some(owner) = node.owner().filter(|o| o.taken_over_rebooting || (o.called_done && !node.ready)) else {
+                continue;
+            };
+            let member = definition.members.by_name(&definition.cluster, name).filter(|m| m.control_plane);
+            if let Some(member) = member
+                && !attempts::has_live_entry(snap, owner.entry)
+            {
+                self.add(&member.address, owner.entry, true);
+            }
+        }
+    }
+
+    /// Adds a machine in repair. `slot`: it counts toward `max_concurrent_repairs`.
+    pub(super) fn add_repair(&mut self, address: &str, id: EntryId, control_plane: bool, slot: bool) {
+        if control_plane {
+            self.api_repairs.entry(address.to_owned()).or_insert(id);
+        }
+        if slot {
+            self.repairs.entry(address.to_owned()).or_insert(id);
+        }
+        self.machines.entry(address.to_owned()).or_insert(id);
+    }
+
+    /// Adds a machine in reboot.
+    pub(super) fn add(&mut self, address: &str, id: EntryId, control_plane: bool) {
+        let kind = if control_plane { &mut self.api_servers } else { &mut self.workers };
+        kind.entry(address.to_owned()).or_insert(id);
+        self.machines.entry(address.to_owned()).or_insert(id);
+    }
+
+    /// Reports whether this machine is under the reboot process. Such machines do not count as unreachable with the
+    /// rule `outside-reboots`.
+    pub(super) fn is_rebooting(&self, address: &str) -> bool {
+        self.workers.contains_key(address) || self.api_servers.contains_key(address)
+    }
+}

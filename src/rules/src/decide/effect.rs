@@ -1,0 +1,418 @@
+//! Effects that a decision requests, and the revisions that it was made from.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use cketerm_model::{
+    any::QueueEntry,
+    attempt::Attempt,
+    cketerm_records::{EndKind, Order},
+    entry::{EntryId, QueueKind, Stored},
+    kube::{BudgetRow, EndpointsRow, NodeRow, Owner, PodRow},
+    reason::Reason,
+    repair::RepairEntry,
+    result::CommandResult,
+    stored::view::StoreView,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::QuorumCondition;
+use crate::snapshot::FreshRead;
+
+/// One effect, and the conditions under which it may start.
+#[derive(Clone, Debug, Serialize)]
+pub struct Planned {
+    /// Exclusion key: at most one effect is in flight per key. It is a Node's name, else an address, else for example
+    /// `health of …`, `result of …`, `entry … of …` or the name of an endpoints object.
+    pub machine: String,
+    /// The entry that the effect is for.
+    pub entry: Option<EntryId>,
+    /// Conditions that must still hold when the effect starts.
+    pub guard: Guard,
+    /// The action.
+    pub effect: Effect,
+}
+
+/// Revisions that a decision was made from. They are compared with the live copy right before the effect starts, and
+/// again in the transaction (SAF-8, SAF-9).
+///
+/// | guard | compares | used by |
+/// | --- | --- | --- |
+/// | `Guard::default` | nothing | uncordon, history, results, registry, endpoints, checks of orphaned cordons |
+/// | [`Guard::of_entry`] | the entry | end, backoff, unwind, renewed owner record, checks, success command |
+/// | `Pass::start_guard` | also the keys that allow a start, and the window's end | preview, evictions, fresh read |
+/// | `Pass::disruption_guard` | also the etcd members | start of a drain, move of the etcd leader, commands |
+/// | `Pass::cordon_guard` | as for a start if this entry has cordoned the Node, else as for a disruption | cordon |
+///
+/// The removal of a non-member compares `cluster` in addition to its entry.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Guard {
+    /// The entry and its ModRevision.
+    pub entry: Option<(EntryId, i64)>,
+    /// For effects that start work: `<queue>/disabled`, `cluster`, `constraints`, `cketerm/policy`; 0 = no such key.
+    pub start: Option<StartRevisions>,
+    /// For the removal of a non-member: the revision of `cluster` that lacks the node; 0 = no such key (I28).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<i64>,
+    /// For effects that begin to disrupt a machine: the condition on the etcd members (I46).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quorum: Option<QuorumCondition>,
+    /// For effects that start work: end of the machine's window. After it the effect is refused (I8).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// `ModRevision`s of the keys that allow work to start; 0 = no such key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct StartRevisions {
+    /// The queue whose switch (the key `<queue>/disabled`) is compared.
+    pub queue: QueueKind,
+    /// `<queue>/disabled`.
+    pub switch: i64,
+    /// `cluster`.
+    pub cluster: i64,
+    /// `constraints`.
+    pub constraints: i64,
+    /// `cketerm/policy`.
+    pub policy: i64,
+}
+
+impl StartRevisions {
+    /// Returns the revisions of the live copy.
+    pub fn of(queue: QueueKind, store: &StoreView) -> Self {
+        let switch = match queue {
+            QueueKind::Reboot => &store.reboots.switch,
+            QueueKind::Repair => &store.repairs.switch,
+        };
+        Self {
+            queue,
+            switch: switch.mod_revision,
+            cluster: store.cluster.as_ref().map_or(0, |s| s.mod_revision),
+            constraints: store.constraints.as_ref().map_or(0, |s| s.mod_revision),
+            policy: store.policy.as_ref().map_or(0, |s| s.mod_revision),
+        }
+    }
+}
+
+impl Guard {
+    /// Returns a guard that compares the entry only.
+    pub fn of_entry(id: EntryId, mod_revision: i64) -> Self {
+        Self { entry: Some((id, mod_revision)), ..Self::default() }
+    }
+
+    /// Returns a guard that compares the entry and the keys that allow work to start. `Pass::start_guard` adds the end
+    /// of the machine's window.
+    pub fn start_guard(id: EntryId, mod_revision: i64, store: &StoreView) -> Self {
+        Self { entry: Some((id, mod_revision)), start: Some(StartRevisions::of(id.queue, store)), ..Self::default() }
+    }
+
+    /// Returns the first compared value that has changed in this copy, or `None` if nothing has.
+    pub fn changed(&self, store: &StoreView) -> Option<&'static str> {
+        if let Some((id, revision)) = self.entry {
+            let now = match id.queue {
+                QueueKind::Reboot => store.reboots.entries.get(&id.index).map(|s| s.mod_revision),
+                QueueKind::Repair => store.repairs.entries.get(&id.index).map(|s| s.mod_revision),
+            };
+            if now != Some(revision) {
+                return Some("the entry");
+            }
+        }
+        let cluster = || store.cluster.as_ref().map_or(0, |s| s.mod_revision);
+        if self.cluster.is_some_and(|was| was != cluster()) {
+            return Some("the cluster definition");
+        }
+        let was = self.start?;
+        let is = StartRevisions::of(was.queue, store);
+        let all = [
+            ("the queue's switch", was.switch, is.switch),
+            ("the cluster definition", was.cluster, is.cluster),
+            ("constraints", was.constraints, is.constraints),
+            ("the policy", was.policy, is.policy),
+        ];
+        all.into_iter().find_map(|(what, was, is)| (was != is).then_some(what))
+    }
+}
+
+/// Reason for the end of an entry.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub enum End {
+    /// An operator cancelled it.
+    Cancelled,
+    /// Its node is no longer in the definition.
+    NotMember,
+    /// The machine has booted and meets REB-39 or REB-40.
+    Booted,
+    /// Another machine replaced it: a Node with the same address, another UID and Ready.
+    Replaced,
+    /// An operator marked it as done.
+    DoneBy(Order),
+    /// A repair that is marked as deleted.
+    Deleted,
+    /// A repair whose machine is healthy.
+    Healthy,
+    /// A repair that was given up, with the cause.
+    Failed(String),
+}
+
+impl End {
+    /// Returns the reason of the Kubernetes Event for this end.
+    pub fn event(&self) -> &'static str {
+        match self {
+            Self::Cancelled => "Cancelled",
+            Self::NotMember => "Dequeued",
+            Self::Booted | Self::Replaced => "Rebooted",
+            Self::DoneBy(_) => "MarkedDone",
+            Self::Deleted => "RepairDeleted",
+            Self::Healthy => "RepairSucceeded",
+            Self::Failed(_) => "RepairFailed",
+        }
+    }
+
+    /// Returns the kind of end that the history record stores.
+    pub fn kind(&self) -> EndKind {
+        match self {
+            Self::Cancelled => EndKind::Cancelled,
+            Self::NotMember => EndKind::Dequeued,
+            Self::Booted | Self::Replaced => EndKind::Booted,
+            Self::DoneBy(_) => EndKind::Done,
+            Self::Deleted => EndKind::Deleted,
+            Self::Healthy => EndKind::Succeeded,
+            Self::Failed(_) => EndKind::Failed,
+        }
+    }
+
+    /// Returns the outcome as text for the history record.
+    pub fn outcome(&self) -> String {
+        match self {
+            Self::Cancelled => "cancelled".to_owned(),
+            Self::NotMember => "dequeued: no longer in the cluster definition".to_owned(),
+            Self::Booted => "booted".to_owned(),
+            Self::Replaced => "booted: the Node was registered anew".to_owned(),
+            Self::DoneBy(order) => format!("done by {}", order.who),
+            Self::Deleted => "deleted".to_owned(),
+            Self::Healthy => "succeeded".to_owned(),
+            Self::Failed(why) => format!("failed: {why}"),
+        }
+    }
+}
+
+/// Action of a decision.
+#[derive(Clone, Debug, Serialize)]
+pub enum Effect {
+    /// Removes the entry.
+    Remove {
+        /// Reason for the end.
+        end: End,
+        /// Name of the Node that must still be Ready. Set if an operator's `done` is the only evidence.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ready: Option<String>,
+        /// Whether a command of a dead leader may still run. Its attempt then stays open, and the Node stays cordoned.
+        /// Set only for an operator's `done`: a cancel, a dequeue and the deletion of an unfinished repair close no
+        /// attempt.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        running: bool,
+    },
+    /// Moves the entry to `draining`: a reboot from `queued`, a repair from `waiting` or from the watch of the step
+    /// before.
+    StartDrain {
+        /// The entry before the transition.
+        entry: QueueEntry,
+        /// UID of the Node now. It is recorded if none was recorded when the entry was added.
+        node_uid: Option<String>,
+    },
+    /// Backs off: moves a draining entry back into the queue and sets the backoff.
+    BackOff {
+        /// The entry before the transition.
+        entry: QueueEntry,
+        /// Reason, shown to the operator.
+        cause: Reason,
+    },
+    /// Moves the entry back into the queue as if it had not started, from `draining` or with a command that never
+    /// began. The window has ended, a freeze has begun, or an operator holds the entry (REB-47).
+    Unwind {
+        /// The entry before the transition.
+        entry: QueueEntry,
+        /// Reason, shown to the operator.
+        cause: Reason,
+        /// Attempts of the entry, none of which began. They are deleted.
+        never_began: Vec<Stored<Attempt>>,
+    },
+    /// Writes the owner record (cketerm's annotation) to the Node, and cordons it if `cordon` is set, in one patch.
+    Stamp {
+        /// The Node before the patch.
+        node: Arc<NodeRow>,
+        /// New value of the owner annotation.
+        owner: Owner,
+        /// Whether `unschedulable` is set.
+        cordon: bool,
+        /// Whether CKE's annotation is set. (`KubeView::marked` holds Nodes with either program's annotation.)
+        mark: bool,
+    },
+    /// Sends a dry run for each eviction.
+    Preview {
+        /// Pods to evict, with the budgets that select them.
+        pods: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
+        /// UIDs of pods in namespaces that are not protected. No budget blocks those.
+        unprotected: BTreeSet<String>,
+    },
+    /// Evicts and deletes pods, all at once.
+    Evict {
+        /// Pods to evict, with the budgets that select them.
+        evict: Vec<(Arc<PodRow>, Vec<Arc<BudgetRow>>)>,
+        /// Pods to delete.
+        delete: Vec<Arc<PodRow>>,
+        /// UIDs of pods to evict that are deleted if a budget refuses, because their namespace is not protected.
+        unprotected: BTreeSet<String>,
+    },
+    /// Reads a machine's Node and pods from the API server right before its command.
+    Recheck {
+        /// The entry before the transition.
+        entry: QueueEntry,
+        /// The Node's name.
+        node: String,
+        /// Whether to read the pods too, because the Node was drained for this command.
+        pods: bool,
+    },
+    /// Moves the entry to `rebooting` or `watching`, and runs its first command (reboot command or repair command).
+    Power {
+        /// The entry before the transition. A repair is at the step whose command runs.
+        entry: QueueEntry,
+        /// The fresh read that the decision is based on; `None` if the machine has no Node.
+        fresh: Option<FreshRead>,
+        /// An operator's order to skip pods and volumes.
+        force: Option<Stored<Order>>,
+        /// UIDs of DaemonSets with the strategy `OnDelete`. Their pods are deleted before the power command.
+        on_delete: Vec<String>,
+        /// The attempt to write.
+        attempt: Attempt,
+    },
+    /// Requests the etcd leader to hand over, if its machine's power is next.
+    MoveEtcdLeader {
+        /// Name of the leading member.
+        member: String,
+        /// Its client URLs.
+        urls: Vec<String>,
+        /// ID of the member that should lead.
+        to: u64,
+        /// Name of the member that should lead.
+        to_name: String,
+    },
+    /// Runs a command whose entry is in `rebooting` or `watching` already: a further try, a retry that an operator
+    /// ordered, or any run of a repair's success command.
+    RunAgain {
+        /// The entry before the transition.
+        entry: QueueEntry,
+        /// The fresh read that the decision is based on; `None` for a machine without a Node and for a success command.
+        fresh: Option<FreshRead>,
+        /// The attempt before. It is closed as unknown if it has no outcome.
+        before: Option<Stored<Attempt>>,
+        /// Attempts that are deleted once this one is written. The new attempt counts them.
+        folded: Vec<Stored<Attempt>>,
+        /// The operator's order, if there is one.
+        order: Option<Stored<Order>>,
+        /// The attempt to write.
+        attempt: Attempt,
+    },
+    /// Runs the boot check.
+    BootCheck {
+        /// Command line with the address and the Unix time appended.
+        argv: Vec<String>,
+        /// Bound in seconds.
+        bound: u64,
+    },
+    /// Runs the health check of a repair.
+    HealthCheck {
+        /// Command line with the address appended.
+        argv: Vec<String>,
+        /// Bound in seconds.
+        bound: u64,
+        /// Boot time (seconds) at which the check was sent. Its answer is void if a command ended later.
+        asked: f64,
+    },
+    /// Ends a repair as `succeeded` or `failed`. The entry stays in the queue.
+    Finish {
+        /// The entry before the transition.
+        entry: RepairEntry,
+        /// Reason for the end.
+        end: End,
+        /// Whether a command of a dead leader may still run. Its attempt then stays open, and the Node stays cordoned.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        running: bool,
+    },
+    /// Removes cketerm's annotations, and uncordons the Node if the cordon is cketerm's.
+    Release {
+        /// The Node before the patch.
+        node: Arc<NodeRow>,
+        /// Whether `unschedulable` is removed.
+        uncordon: bool,
+        /// Whether `keep-cordoned` is removed too: the cordon is the administrator's now.
+        drop_keep: bool,
+        /// Ended entry whose remaining attempts then move into history, as with [`Effect::Settle`].
+        settle: Option<EntryId>,
+    },
+    /// Moves the remaining attempts of an ended entry into history. Its Node is gone or released already. It has
+    /// nothing to do with `settle_seconds`.
+    Settle {
+        /// The ended entry.
+        entry: EntryId,
+    },
+    /// Writes a published result into its attempt, or removes the result if it has none.
+    TakeResult {
+        /// The result that an engine of the command's host published.
+        result: Stored<CommandResult>,
+        /// The open attempt that the result belongs to.
+        attempt: Option<Stored<Attempt>>,
+    },
+    /// An action on behalf of the machine registry.
+    Registry(super::RegistryEffect),
+    /// Replaces the addresses of an endpoints object.
+    SetEndpoints {
+        /// The object before the write.
+        row: EndpointsRow,
+        /// The new addresses.
+        addresses: Vec<String>,
+    },
+}
+
+impl Effect {
+    /// Returns the name of the effect for screens, logs and metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Remove { .. } => "removing",
+            Self::StartDrain { .. } => "starting",
+            Self::BackOff { .. } => "backing off",
+            Self::Unwind { .. } => "unwinding",
+            Self::Stamp { cordon: true, .. } => "cordoning",
+            Self::Stamp { .. } => "stamping",
+            Self::Preview { .. } => "previewing",
+            Self::Recheck { .. } => "rechecking",
+            Self::Evict { .. } => "evicting",
+            Self::RunAgain { attempt, .. } if attempt.success => "finishing",
+            Self::Power { attempt, .. } | Self::RunAgain { attempt, .. } => match attempt.entry.queue {
+                QueueKind::Reboot => "rebooting",
+                QueueKind::Repair => "repairing",
+            },
+            Self::MoveEtcdLeader { .. } => "moving etcd's leader",
+            Self::HealthCheck { .. } => "checking health",
+            Self::Finish { .. } => "finishing",
+            Self::BootCheck { .. } => "checking boot",
+            Self::Release { .. } => "uncordoning",
+            Self::Settle { .. } => "settling",
+            Self::TakeResult { .. } => "taking over a result",
+            Self::SetEndpoints { .. } => "endpoints",
+            Self::Registry(what) => what.as_str(),
+        }
+    }
+
+    /// Returns true if the effect begins work on a machine, which counts as in progress from then on.
+    pub fn starts(&self) -> bool {
+        match self {
+            Self::StartDrain { .. } => true,
+            // A repair without a drain counts from the fresh read for its command on, so that no other entry takes the
+            // slot between read and command.
+            Self::Power { entry: QueueEntry::Repair(entry), .. }
+            | Self::Recheck { entry: QueueEntry::Repair(entry), .. } => !entry.claims_machine(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! One entry of either queue with its machine. Drain, commands and cordons work on this type, so both queues share
+//! them.
+
+use std::sync::Arc;
+
+use cketerm_model::{
+    any::QueueEntry,
+    cketerm_records::{Order, Verb},
+    cluster::{Node, Operation},
+    entry::{EntryId, QueueKind, Stored},
+    kube::NodeRow,
+    mutation::{Mutation, on},
+    reason::Reason,
+    reboot::RebootEntry,
+    repair::RepairEntry,
+    stored::view::Switch,
+};
+use jiff::Timestamp;
+
+use super::{Pass, gates::to_seconds};
+use crate::snapshot::{BmcAccess, BmcRefusal};
+
+/// Readable entry and its machine.
+#[derive(Clone, Copy)]
+pub(super) struct EntryContext<'a> {
+    pub id: EntryId,
+    pub mod_revision: i64,
+    pub address: &'a str,
+    /// Key under which effects of the machine exclude one another: the Node's name, or the address.
+    pub machine: &'a str,
+    /// The machine's node in the definition; `None` outside the cluster, which only a repair can be.
+    pub member: Option<&'a Node>,
+    /// Time of the last change of the status.
+    pub since: Option<Timestamp>,
+    /// Number of backoffs so far, and the end of the last one.
+    pub backoff: (i64, Option<Timestamp>),
+    pub kind: EntryKind<'a>,
+}
+
+/// Parts that the queues do not share.
+#[derive(Clone, Copy)]
+pub(super) enum EntryKind<'a> {
+    Reboot(&'a RebootEntry),
+    Repair {
+        entry: &'a RepairEntry,
+        operation: &'a Operation,
+        /// The step whose action is next. It may be the step after the entry's own.
+        step: i64,
+    },
+}
+
+/// Command of the definition, for one entry.
+#[derive(Clone, Copy)]
+pub(super) struct CommandSpec<'a> {
+    /// Name for messages.
+    pub name: &'static str,
+    pub argv: &'a [String],
+    /// Bound in seconds.
+    pub bound: u64,
+    /// Maximum number of tries.
+    pub tries: u32,
+    /// Seconds between tries.
+    pub interval: i64,
+    /// Step of a repair; `None` for reboots.
+    pub step: Option<i64>,
+    /// Whether it is a repair's success command.
+    pub success: bool,
+}
+
+impl EntryContext<'_> {
+    pub(super) fn queue(&self) -> QueueKind {
+        self.id.queue
+    }
+
+    pub(super) fn control_plane(&self) -> bool {
+        self.member.is_some_and(|m| m.control_plane)
+    }
+
+    pub(super) fn is_repair(&self) -> bool {
+        self.queue() == QueueKind::Repair
+    }
+
+    /// Returns the entry from which the next transition starts: at its step, with the Node's present name.
+    pub(super) fn queue_entry(&self) -> QueueEntry {
+        match self.kind {
+            EntryKind::Reboot(entry) => QueueEntry::Reboot(entry.clone()),
+            EntryKind::Repair { entry, step, .. } => {
+                let nodename = self.member.map_or_else(String::new, |m| m.node_name().to_owned());
+                QueueEntry::Repair(RepairEntry { nodename, step, ..entry.clone() })
+            }
+        }
+    }
+}
+
+impl<'a> EntryContext<'a> {
+    /// Returns the context of an entry of the reboot queue whose machine is a member.
+    pub(super) fn of_reboot(id: EntryId, stored: &'a Stored<RebootEntry>, node: &'a Node) -> Option<Self> {
+        let entry = stored.get()?;
+        Some(Self {
+            id,
+            mod_revision: stored.mod_revision,
+            address: &entry.node,
+            machine: node.node_name(),
+            member: Some(node),
+            since: entry.last_transition_time,
+            backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
+            kind: EntryKind::Reboot(entry),
+        })
+    }
+}
+
+impl<'a> Pass<'a> {
+    /// Returns the context of an entry of the repair queue, at its own step.
+    pub(super) fn repair_context(
+        &self,
+        id: EntryId,
+        stored: &'a Stored<RepairEntry>,
+        operation: &'a Operation,
+    ) -> Option<EntryContext<'a>> {
+        let entry = stored.get()?;
+        let member = self.definition.and_then(|d| d.members.by_address(&d.cluster, &entry.address));
+        Some(EntryContext {
+            id,
+            mod_revision: stored.mod_revision,
+            address: &entry.address,
+            machine: self.snap.machine_ref(&entry.address),
+            member,
+            since: entry.last_transition_time,
+            backoff: (entry.drain_backoff_count, entry.drain_backoff_expire),
+            kind: EntryKind::Repair { entry, operation, step: entry.step },
+        })
+    }
+
+    /// Returns the machine's Node, if it is a member and has one.
+    pub(super) fn node_of(&self, ctx: EntryContext<'_>) -> Option<&'a Arc<NodeRow>> {
+        // The member is known already. A second look-up for each of ten thousand entries would be measurable.
+        let (name, kube) = (ctx.member?.node_name(), &self.snap.kube);
+        kube.by_name.get(name).or_else(|| kube.by_address.get(ctx.address).and_then(|name| kube.by_name.get(name)))
+    }
+
+    /// Returns the command that does the work: the reboot command, or the command of the repair's step.
+    pub(super) fn command_spec(&self, ctx: EntryContext<'a>) -> Option<CommandSpec<'a>> {
+        let cap = self.policy.command_cap_seconds;
+        match ctx.kind {
+            EntryKind::Reboot(_) => {
+                let reboot = &self.definition?.cluster.reboot;
+                Some(CommandSpec {
+                    name: "the reboot command",
+                    argv: reboot.reboot_command.as_deref().unwrap_or_default(),
+                    bound: reboot.command_bound(cap),
+                    tries: reboot.tries(),
+                    interval: reboot.command_interval.unwrap_or(0),
+                    step: None,
+                    success: false,
+                })
+            }
+            EntryKind::Repair { operation, step, .. } => operation.step(step).map(|found| CommandSpec {
+                name: "the repair command",
+                argv: found.repair_command.as_deref().unwrap_or_default(),
+                bound: found.command_bound(cap),
+                tries: found.tries(),
+                interval: found.command_interval.unwrap_or(0),
+                step: Some(step),
+                success: false,
+            }),
+        }
+    }
+
+    pub(super) fn switch(&self, queue: QueueKind) -> &'a Switch {
+        match queue {
+            QueueKind::Reboot => &self.snap.store.reboots.switch,
+            QueueKind::Repair => &self.snap.store.repairs.switch,
+        }
+    }
+
+    /// Returns the reason if a command is not available: the definition lacks it, this host can start no program or
+    /// lacks this one, or the command may not use the machine's BMC. A missing program bars only the entries that need
+    /// it.
+    pub(super) fn no_command(&self, ctx: EntryContext<'a>) -> Option<Reason> {
+        if let Some(why) = self.snap.engine.unable.clone().filter(|_| self.leading()) {
+            return Some(Reason::EngineObserving { why });
+        }
+        let lacks = |field: &str, argv: Option<&Vec<String>>| match argv.filter(|argv| !argv.is_empty()) {
+            None => Some(Reason::NoCommand { field: field.to_owned() }),
+            Some(argv) if self.leading() => self.program_missing(argv),
+            Some(_) => None,
+        };
+        match ctx.kind {
+            EntryKind::Reboot(_) => {
+                let reboot = &self.definition?.cluster.reboot;
+                lacks("reboot.reboot_command", reboot.reboot_command.as_ref())
+                    .or_else(|| lacks("reboot.boot_check_command", reboot.boot_check_command.as_ref()))
+                    .or_else(|| self.bmc_not_allowed(ctx, [&reboot.reboot_command, &reboot.boot_check_command]))
+            }
+            EntryKind::Repair { operation, step, .. } => {
+                let command = operation.step(step).and_then(|s| s.repair_command.as_ref());
+                lacks("repair_command in this step", command)
+                    .or_else(|| {
+                        lacks("health_check_command in this operation", operation.health_check_command.as_ref())
+                    })
+                    .or_else(|| self.bmc_not_allowed(ctx, [&command.cloned(), &operation.health_check_command]))
+            }
+        }
+    }
+
+    /// Returns a reason if this host lacks the program. It bars only the entries that need the program.
+    pub(super) fn program_missing(&self, argv: &[String]) -> Option<Reason> {
+        let program = argv.first().filter(|p| self.snap.engine.missing_programs.contains(p))?;
+        Some(Reason::ProgramMissing { path: program.clone() })
+    }
+
+    /// Returns a reason if a command logs in to a BMC that this host's file does not allow. It bars only the entries
+    /// that need the BMC (SAF-39).
+    fn bmc_not_allowed(&self, ctx: EntryContext<'_>, commands: [&Option<Vec<String>>; 2]) -> Option<Reason> {
+        if !self.leading() || !commands.into_iter().flatten().any(|argv| BmcAccess::concerns(argv)) {
+            return None;
+        }
+        let address = ctx.address.to_owned();
+        let fault = match self.snap.engine.bmcs.refusal(ctx.address)? {
+            BmcRefusal::NotNamed => None,
+            BmcRefusal::Fault(why) => Some(why.to_owned()),
+        };
+        Some(Reason::BmcNotAllowed { address, fault })
+    }
+
+    /// Returns a reason unless the Node is the intended machine. The Node must have the entry's address. Its UID must
+    /// be the one recorded when the entry was added, else the one recorded at the start of the drain (SAF-14, I26). A
+    /// reboot needs a Node. A repair without one goes on as for a machine outside the cluster.
+    pub(super) fn wrong_node(&self, ctx: EntryContext<'_>, node: Option<&NodeRow>) -> Option<Reason> {
+        if !self.kube_synced {
+            return None;
+        }
+        let address = ctx.address;
+        let Some(node) = node else {
+            return (!ctx.is_repair()).then(|| Reason::NodeMismatch {
+                expected: format!("a Node with address {address}"),
+                found: "none".to_owned(),
+            });
+        };
+        if !node.addresses.iter().any(|a| a == address) {
+            return Some(Reason::NodeMismatch {
+                expected: format!("Node {} with address {address}", node.name),
+                found: node.addresses.join(", "),
+            });
+        }
+        // The UID in etcd comes first: the annotation disappears with the Node that it should identify.
+        let requested = || self.snap.store.requests.get(&ctx.id)?.get()?.node_uid.as_deref();
+        let stamped = || node.owner().filter(|o| o.entry == ctx.id).map(|o| o.uid.as_str());
+        let noted = requested().or_else(stamped)?;
+        (noted != node.uid)
+            .then(|| Reason::NodeMismatch { expected: format!("UID {noted}"), found: format!("UID {}", node.uid) })
+    }
+
+    /// Returns an operator's order for this entry, if it was given for this revision. `hold` and `force` stay valid
+    /// after changes: a drain that a budget backs off at once would otherwise drop its `force`.
+    pub(super) fn order(&self, id: EntryId, mod_revision: i64, verb: Verb) -> Option<&'a Order> {
+        let order = self.snap.store.orders.get(&id)?.get()?;
+        let lasting = matches!(verb, Verb::Hold | Verb::Force);
+        (order.verb == verb && (lasting || order.entry_revision == mod_revision)).then_some(order)
+    }
+
+    /// Returns the same order as stored in etcd, for the transaction that consumes it.
+    pub(super) fn order_of(&self, ctx: EntryContext<'_>, verb: Verb) -> Option<&'a Stored<Order>> {
+        self.order(ctx.id, ctx.mod_revision, verb)?;
+        self.snap.store.orders.get(&ctx.id)
+    }
+
+    /// Returns a reason if an operator holds the entry.
+    pub(super) fn on_hold(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        let hold = self.order(ctx.id, 0, Verb::Hold)?; // a hold is valid for every revision
+        Some(Reason::OnHold { who: hold.who.to_string(), why: hold.reason.clone() })
+    }
+
+    /// Returns the reason why a waiting entry is no candidate by itself: a hold, a disabled queue or a missing command.
+    pub(super) fn entry_blocker(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        if let Some(held) = self.on_hold(ctx) {
+            return Some(held);
+        }
+        if !self.switch(ctx.queue()).enabled() && !on(Mutation::SwitchIgnored) {
+            return Some(Reason::QueueDisabled);
+        }
+        if let Some(missing) = self.no_command(ctx) {
+            return Some(missing);
+        }
+        None
+    }
+
+    /// Returns the reason while the backoff after a failed drain lasts. A `force` order ends the wait.
+    pub(super) fn backing_off(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
+        let (count, until) = ctx.backoff;
+        let forced = self.order(ctx.id, 0, Verb::Force).is_some(); // valid for every revision
+        let until = until.filter(|until| (*until > self.now.wall || on(Mutation::BackoffForEver)) && !forced)?;
+        self.wake_at_wall(until);
+        if let Some(longer) = self.closed_longer_than(ctx, until) {
+            return Some(longer);
+        }
+        let last = self.snap.work.get(&ctx.id).and_then(|w| w.backoff_cause.clone());
+        Some(Reason::Backoff { count, until, cause: last })
+    }
+
+    /// Returns the reason during the pause of some seconds after a failed effect. Nothing is tried in that time
+    /// (SAF-12). `what`: name of the action, as text for the reason.
+    pub(super) fn paused(&mut self, id: EntryId, what: &str) -> Option<Reason> {
+        let (until, why) = self.snap.work.get(&id)?.pause.clone()?;
+        if until <= self.monotonic_now() {
+            return None;
+        }
+        self.wake_at(until);
+        Some(Reason::EffectFailed { what: what.to_owned(), why })
+    }
+
+    /// Returns the whole seconds until a boot time.
+    pub(super) fn seconds_until(&self, boot: f64) -> i64 {
+        to_seconds(boot - self.monotonic_now())
+    }
+}

@@ -1,0 +1,260 @@
+//! Removal of the pods of one node: preview, eviction of all pods together, retries, wait until the pods are gone
+//! (REB-24 to REB-33; I15, I18, I20–I22).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use cketerm_model::{
+    cluster::Eviction,
+    drain::{Answer, Verdict},
+    kube::{BudgetRow, NodeRow, PodRow},
+    mutation::{Mutation, on},
+    reason::{PodHold, Reason},
+    time::seconds_between,
+};
+
+use super::{
+    Effect, Pass,
+    drain::Waits,
+    entry_context::EntryContext,
+    pods::{Leaving, pod_hold_reason},
+    preview::Budgeted,
+};
+use crate::snapshot::{DrainWork, Work};
+
+/// Seconds after the end of its grace period at which a terminating pod counts as stuck (REB-32, I22).
+const TERMINATING_STUCK_SECONDS: f64 = 60.0;
+/// Seconds before a request is repeated: after a replaced pod, and after the first undecided answer.
+const RETRY_SECONDS: f64 = 1.0;
+/// Seconds between evictions that a webhook defers without `Retry-After`, and longest backoff of undecided requests
+/// (REB-30, REB-31).
+const DEFERRED_RETRY_SECONDS: f64 = 10.0;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Removal {
+    Delete,
+    Evict,
+    EvictProtected,
+}
+
+/// Next round of evictions and deletions, and the pods to wait for.
+#[derive(Default)]
+struct RemovalPlan {
+    evict: Vec<Budgeted>,
+    delete: Vec<Arc<PodRow>>,
+    held: Option<Reason>,
+    failed: Option<Reason>,
+    wake: Option<f64>,
+}
+
+impl<'a> Pass<'a> {
+    /// Previews, then evicts all pods together, then waits until they are gone.
+    pub(super) fn remove_pods(
+        &mut self,
+        ctx: EntryContext<'a>,
+        node: &NodeRow,
+        work: &Work,
+        rules: Eviction<'_>,
+        leaving: &Leaving<'a>,
+    ) -> Waits {
+        let drain = &work.drain;
+        // A drain that another leader began counts as one with an accepted eviction (REB-28).
+        let removal_began = drain.taken_over || drain.accepted;
+        // A protected running Job is known without a request. The cordon keeps other pods away from the node. Unless
+        // pods have left already, the drain backs off at once and the node is uncordoned (REB-25).
+        if let Some((pod, job)) = leaving.jobs.first() {
+            let blocked = Reason::BlockedByJob { pod: pod.full_name(), job: job.clone() };
+            return if removal_began { Waits::For(blocked) } else { Waits::BackOff(blocked) };
+        }
+        let interval = f64::from(i32::try_from(rules.interval).unwrap_or(i32::MAX));
+        if let (false, Some((at, cause))) = (removal_began, &drain.refused) {
+            if drain.refusals >= rules.tries {
+                return Waits::BackOff(cause.clone());
+            }
+            if self.monotonic_now() < at + interval {
+                self.wake_at(at + interval);
+                return Waits::For(cause.clone());
+            }
+        }
+        if !removal_began
+            && !drain.previewed
+            && let Some(waits) = self.preview(ctx, node, drain, leaving)
+        {
+            return waits;
+        }
+        let mut next = RemovalPlan::default();
+        for &pod in &leaving.delete {
+            self.plan_removal(pod, Removal::Delete, drain.answers.get(&pod.uid), &mut next);
+        }
+        for &(pod, protected) in &leaving.evict {
+            let removal = if protected { Removal::EvictProtected } else { Removal::Evict };
+            self.plan_removal(pod, removal, drain.answers.get(&pod.uid), &mut next);
+        }
+        if let Some(failed) = next.failed {
+            return Waits::BackOff(failed);
+        }
+        if let Some(at) = next.wake {
+            self.wake_at(at);
+        }
+        if !next.evict.is_empty() || !next.delete.is_empty() {
+            let effect = Effect::Evict { evict: next.evict, delete: next.delete, unprotected: unprotected(leaving) };
+            let guard = self.start_guard(ctx);
+            self.plan(&node.name, Some(ctx.id), guard, effect);
+        }
+        Waits::For(self.remaining_reason(node, leaving, next.held))
+    }
+
+    /// Sends a dry run for each pod that will be evicted and has not passed yet. Returns `None` if no dry run is left
+    /// (I15).
+    fn preview(
+        &mut self,
+        ctx: EntryContext<'a>,
+        node: &NodeRow,
+        drain: &DrainWork,
+        leaving: &Leaving<'a>,
+    ) -> Option<Waits> {
+        let pods: Vec<Budgeted> = leaving
+            .evict
+            .iter()
+            .filter(|(pod, _)| !drain.passed.contains(&pod.uid))
+            .map(|(pod, _)| (Arc::clone(pod), self.budgets(pod)))
+            .collect();
+        if pods.is_empty() {
+            return None;
+        }
+        let reason = (drain.undecided.as_ref().map(|u| u.reason.clone()))
+            .or(drain.refused.as_ref().map(|(_, cause)| cause.clone()))
+            .unwrap_or_else(|| Reason::Working { phase: "previews".to_owned() });
+        if let Some(undecided) = &drain.undecided {
+            let at = undecided.at + retry_delay(undecided.times, undecided.retry_after);
+            if self.monotonic_now() < at {
+                self.wake_at(at);
+                return Some(Waits::For(reason));
+            }
+        }
+        let guard = self.start_guard(ctx);
+        let effect = Effect::Preview { pods, unprotected: unprotected(leaving) };
+        self.plan(&node.name, Some(ctx.id), guard, effect);
+        Some(Waits::For(reason))
+    }
+
+    fn budgets(&self, pod: &PodRow) -> Vec<Arc<BudgetRow>> {
+        self.snap.kube.budgets_of(pod).cloned().collect()
+    }
+
+    /// Sorts one pod: sends a request for it now, or records the reason that holds it.
+    fn plan_removal(&self, pod: &Arc<PodRow>, removal: Removal, answer: Option<&Answer>, next: &mut RemovalPlan) {
+        let send = |next: &mut RemovalPlan| match removal {
+            Removal::Delete => next.delete.push(Arc::clone(pod)),
+            Removal::Evict | Removal::EvictProtected => next.evict.push((Arc::clone(pod), self.budgets(pod))),
+        };
+        let Some(answer) = answer else {
+            send(next);
+            return;
+        };
+        let wait_until = |next: &mut RemovalPlan, at: f64| {
+            if self.monotonic_now() >= at {
+                send(next);
+            } else {
+                next.wake = Some(next.wake.map_or(at, |w| w.min(at)));
+            }
+        };
+        let (hold, retry_after) = match &answer.verdict {
+            // The watch will show it.
+            Verdict::Accepted | Verdict::Gone => return,
+            Verdict::Failed(text) => {
+                next.failed = Some(Reason::EvictionRefused { pod: pod.full_name(), answer: text.clone() });
+                return;
+            }
+            Verdict::Undecided { answer: text, retry_after, .. } => {
+                let failing = Reason::EvictionFailing { pod: pod.full_name(), answer: text.clone() };
+                if on(Mutation::FailureFatal) {
+                    next.failed = Some(failing);
+                    return;
+                }
+                next.held.get_or_insert(failing);
+                wait_until(next, answer.at + retry_delay(answer.undecided, *retry_after));
+                return;
+            }
+            Verdict::Held { hold, retry_after } => (hold, *retry_after),
+        };
+        next.held.get_or_insert_with(|| pod_hold_reason(pod, hold));
+        match hold {
+            // One or more budgets refuse, or a budget's controller lags behind (429). In an unprotected namespace the
+            // pod is deleted (I18).
+            PodHold::Budget { .. } | PodHold::BudgetLag { .. }
+                if removal == Removal::Evict || on(Mutation::DeleteProtected) =>
+            {
+                next.delete.push(Arc::clone(pod));
+            }
+            PodHold::ManyBudgets { .. } if removal == Removal::Evict => next.delete.push(Arc::clone(pod)),
+            PodHold::Deferred { .. } if removal == Removal::Evict && on(Mutation::DeferredDeleted) => {
+                next.delete.push(Arc::clone(pod));
+            }
+            // `Retry-After` is a wait and not a try. Without it the drain waits for a change of the budget (REB-29).
+            PodHold::Budget { .. } | PodHold::BudgetLag { .. } => {
+                let budgets = self.budgets(pod);
+                let changed = budgets.iter().any(|b| answer.budgets.get(&b.full_name()) != Some(&b.resource_version));
+                match retry_after {
+                    _ if changed => send(next),
+                    Some(_) => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_SECONDS)),
+                    None if answer.budgets.is_empty() => wait_until(next, answer.at + DEFERRED_RETRY_SECONDS),
+                    None => {}
+                }
+            }
+            // The webhook moves the pod itself, or allows the eviction later. The pod is never deleted for that
+            // (REB-30).
+            PodHold::Deferred { .. } => wait_until(next, answer.at + seconds(retry_after, DEFERRED_RETRY_SECONDS)),
+            // No later try of the eviction can succeed ("any other error" in CKE's rules).
+            PodHold::ManyBudgets { .. } | PodHold::Denied { .. } => next.failed = Some(pod_hold_reason(pod, hold)),
+            PodHold::Replaced => wait_until(next, answer.at + RETRY_SECONDS),
+            // A terminating namespace deletes its pods itself. The other holds are no answers of the API server.
+            PodHold::NamespaceTerminating
+            | PodHold::Job { .. }
+            | PodHold::Failing { .. }
+            | PodHold::Terminating { .. }
+            | PodHold::Leaving
+            | PodHold::Refused { .. } => {}
+        }
+    }
+
+    fn remaining_reason(&mut self, node: &NodeRow, leaving: &Leaving<'a>, held: Option<Reason>) -> Reason {
+        for pod in &leaving.terminating {
+            let requested = pod.terminating_since;
+            let ends = if on(Mutation::GraceForgotten) { requested } else { pod.grace_ends.or(requested) };
+            let Some(since) = ends else { continue };
+            let over = seconds_between(since, self.now.wall);
+            if over >= TERMINATING_STUCK_SECONDS {
+                return Reason::TerminatingStuck { pod: pod.full_name(), since, node_ready: node.ready };
+            }
+            self.wake_at(self.monotonic_now() + TERMINATING_STUCK_SECONDS - over + 0.01);
+        }
+        held.filter(|_| !on(Mutation::RefusalUnnamed)).unwrap_or_else(|| {
+            if on(Mutation::RefusalUnnamed) {
+                return Reason::Working { phase: "drains".to_owned() };
+            }
+            let first =
+                (leaving.terminating.first()).or(leaving.evict.first().map(|(pod, _)| pod)).or(leaving.delete.first());
+            Reason::PodsLeaving {
+                left: u32::try_from(leaving.len()).unwrap_or(u32::MAX),
+                first: first.map_or_else(String::new, |pod| pod.full_name()),
+            }
+        })
+    }
+}
+
+/// Returns the UIDs of the pods to evict whose namespace is not protected.
+fn unprotected(leaving: &Leaving<'_>) -> BTreeSet<String> {
+    leaving.evict.iter().filter(|(_, protected)| !protected).map(|(pod, _)| pod.uid.clone()).collect()
+}
+
+/// Returns the seconds before a request is sent again, after this number of undecided answers in a row (REB-31). They
+/// are 1, 2, 4, 8, 10, or the server's `Retry-After`.
+fn retry_delay(undecided: u32, retry_after: Option<u64>) -> f64 {
+    let doubled = f64::from(1_u32 << undecided.saturating_sub(1).min(8)) * RETRY_SECONDS;
+    seconds(retry_after, doubled.min(DEFERRED_RETRY_SECONDS))
+}
+
+#[allow(clippy::cast_precision_loss)] // seconds
+fn seconds(retry_after: Option<u64>, otherwise: f64) -> f64 {
+    retry_after.map_or(otherwise, |s| s as f64)
+}

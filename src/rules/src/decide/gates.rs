@@ -1,0 +1,211 @@
+//! Gates that stop new starts and nothing else. Ends, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
+
+use cketerm_model::{
+    kube::{HOSTS_SOURCE, NodePods},
+    mutation::{Mutation, on},
+    policy::UnreachableRule,
+    reason::{MAX_NAMES, Reason},
+    stored::view::migrates,
+    time::{after, seconds_between},
+};
+
+use super::{Pass, entry_context::EntryContext, readiness::probe_fault};
+use crate::preflight_fault::PreflightFault;
+
+/// Maximum age in seconds of a copy from which new work starts (SAF-21).
+pub(super) const STALE: f64 = 10.0;
+
+impl Pass<'_> {
+    /// Returns the reason why this engine may start nothing. `None` also while another cketerm leads and decides.
+    ///
+    /// A leader is barred by `resigning`, a preflight fault (`observing`) or a host that can run no program (`unable`).
+    /// Without a leader, the reason is a preflight fault, or a candidate that defers to another one (`standing_back`).
+    pub(super) fn leadership_blocker(&self) -> Option<Reason> {
+        let engine = &self.snap.engine;
+        if engine.leading.is_some() {
+            // A preflight that fails in mid-work is no cause to resign, but nothing new starts (SAF-4).
+            let fault = (!engine.observing.is_empty()).then(|| PreflightFault::joined(&engine.observing));
+            let why = engine.resigning.clone().or(fault).or_else(|| engine.unable.clone());
+            return why.map(|why| Reason::EngineObserving { why });
+        }
+        let store = &self.snap.store;
+        match store.leader() {
+            Some(leader) if store.is_cke(leader) => {
+                Some(Reason::EngineElsewhere { holder: format!("CKE on {}", leader.host) })
+            }
+            // Another cketerm leads and publishes its reasons, which this engine shows. A leader that has just won may
+            // still be unable to decide.
+            Some(leader) => {
+                let ours = engine.migrating.as_deref().filter(|_| engine.lease == leader.lease);
+                let why = ours.map(|why| migrates(&leader.host, why)).or_else(|| store.migrates(leader));
+                why.map(|why| Reason::EngineObserving { why })
+            }
+            None if !engine.observing.is_empty() => {
+                Some(Reason::EngineObserving { why: PreflightFault::joined(&engine.observing) })
+            }
+            None => {
+                // A candidate that defers to a complete engine campaigns later by itself. The operator need not start
+                // another one.
+                let candidate = engine.standing_back.as_deref().or_else(|| store.standing_back());
+                let why = candidate.unwrap_or("start `cketerm --daemon`, or a console without --observe");
+                Some(Reason::NoEngine { why: why.to_owned() })
+            }
+        }
+    }
+
+    /// Returns a reason if the copy of etcd or Kubernetes is older than 10 s. Each source counts by its own connection
+    /// (SAF-21). Side effect: requests through `needs_proof` that each watch of Kubernetes proves its connection.
+    pub(super) fn stale(&self) -> Option<Reason> {
+        self.stale_sources(true)
+    }
+
+    /// Returns the same for one entry. A machine outside the cluster does not wait for Kubernetes.
+    pub(super) fn stale_for(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        self.stale_sources(ctx.member.is_some())
+    }
+
+    fn stale_sources(&self, kubernetes: bool) -> Option<Reason> {
+        if !self.leading() {
+            return None;
+        }
+        let store = &self.snap.store;
+        if self.monotonic_now() - store.last_seen > STALE {
+            return Some(self.stale_since("etcd", store.last_seen, store.error.as_ref()));
+        }
+        if !kubernetes {
+            return None;
+        }
+        self.needs_proof.set(true);
+        let sources = &self.snap.kube.sources;
+        if !self.snap.kube.synced() {
+            // BareMetalHosts do not count: many clusters do not have them.
+            let mut watched_sources = sources.iter().filter(|(name, _)| *name != HOSTS_SOURCE);
+            let error = watched_sources.find_map(|(_, s)| s.error.as_ref());
+            // With the start of the leadership as `since`, the reason is the same in every pass.
+            let leading_since = self.snap.engine.leading.as_ref().map_or(self.monotonic_now(), |l| l.since);
+            return Some(self.stale_since("kubernetes", leading_since, error));
+        }
+        let (name, oldest) = ["nodes", "namespaces", "poddisruptionbudgets", "daemonsets"]
+            .into_iter()
+            .filter_map(|name| Some((name, sources.get(name)?)))
+            .min_by(|(_, a), (_, b)| a.fresh_as_of.total_cmp(&b.fresh_as_of))?;
+        let late = self.monotonic_now() - oldest.fresh_as_of > STALE;
+        late.then(|| self.stale_since(name, oldest.fresh_as_of, oldest.error.as_ref()))
+    }
+
+    /// Returns a reason if the copy of a drained node's pods is older than 10 s.
+    pub(super) fn stale_pods(&self, node: &str, pods: &NodePods) -> Option<Reason> {
+        let error = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref());
+        let source = || format!("pods on {node}");
+        (self.monotonic_now() - pods.fresh_as_of > STALE).then(|| self.stale_since(&source(), pods.fresh_as_of, error))
+    }
+
+    /// Returns the reason of a drain whose node's pods are not listed yet.
+    pub(super) fn pods_not_listed(&self, ctx: EntryContext<'_>, node: &str) -> Reason {
+        let Some(error) = self.snap.kube.sources.get("pods").and_then(|s| s.error.as_ref()) else {
+            return Reason::Working { phase: "listing pods".to_owned() };
+        };
+        let drain_seconds = seconds_between(ctx.since.unwrap_or(self.now.wall), self.now.wall);
+        self.stale_since(&format!("pods on {node}"), self.monotonic_now() - drain_seconds, Some(error))
+    }
+
+    fn stale_since(&self, source: &str, last_seen: f64, error: Option<&String>) -> Reason {
+        if on(Mutation::StaleUnnamed) {
+            return Reason::Working { phase: "waits".to_owned() };
+        }
+        Reason::Stale {
+            source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
+            since: after(self.now.wall, -to_seconds(self.monotonic_now() - last_seen)),
+        }
+    }
+
+    /// Returns a reason if more nodes are unreachable than `maximum-unreachable-nodes-for-reboot` allows (REB-17). With
+    /// `outside-reboots`, nodes under this reboot process do not count. With `all`, every node counts, and `drain`
+    /// holds power commands back too.
+    pub(super) fn unreachable_gate(&self) -> Option<Reason> {
+        let definition = self.definition?;
+        if !self.snap.kube.synced() {
+            return None;
+        }
+        let limit = self.snap.store.constraints().maximum_unreachable_nodes_for_reboot;
+        let outside_only = self.policy.unreachable_rule == UnreachableRule::OutsideReboots;
+        let kube = &self.snap.kube;
+        // Both lists are in order of names. One parallel walk replaces a search for each of 5,000 members.
+        let mut rows = kube.nodes.iter().peekable();
+        let (mut names, mut count): (Vec<String>, i64) = (Vec::new(), 0);
+        for node in definition.members.sorted_by_name(&definition.cluster) {
+            let name = node.node_name();
+            while rows.next_if(|(row, _)| row.as_str() < name).is_some() {}
+            let down = rows.peek().is_none_or(|(row, node)| row.as_str() != name || !node.ready);
+            if down && !(outside_only && self.claims.is_rebooting(&node.address)) {
+                count += 1;
+                if names.len() < MAX_NAMES {
+                    names.push(name.to_owned());
+                }
+            }
+        }
+        let is_exceeded = count > limit && !on(Mutation::GateForgotten);
+        is_exceeded.then(|| Reason::UnreachableGate { count, limit, names: names.into() })
+    }
+
+    /// Returns a reason unless every control-plane node is Ready and its probe was good within the last minute. This
+    /// leader must have seen the answers itself. Checked before an API server starts (SAF-29, I7).
+    pub(super) fn control_plane_unhealthy(&self) -> Option<Reason> {
+        // No address is empty, so every control plane is checked.
+        self.unhealthy_except("")
+    }
+
+    /// Returns the same for all other control planes, before a further command of an API server. If that API server is
+    /// down already, nothing more is disrupted, and nothing is checked (I7).
+    pub(super) fn others_unhealthy(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if !ctx.control_plane() || self.is_known_down(ctx) {
+            return None;
+        }
+        self.unhealthy_except(ctx.address)
+    }
+
+    /// Returns a reason if a control plane other than the one with this address is unhealthy.
+    fn unhealthy_except(&self, address: &str) -> Option<Reason> {
+        let definition = self.definition?;
+        let mut members = definition.members.control_planes(&definition.cluster).filter(|m| m.address != address);
+        if on(Mutation::UnhealthyControlPlaneIgnored) {
+            return None;
+        }
+        members.find_map(|member| {
+            let missing = self.unhealthy(member.node_name(), &member.address);
+            missing.map(|why| Reason::ControlPlaneUnhealthy { node: member.node_name().to_owned(), why })
+        })
+    }
+
+    /// Returns the reason of [`Self::control_plane_unhealthy`], except for a repair of an API server that is down (I7).
+    pub(super) fn control_plane_unhealthy_for(&self, ctx: EntryContext<'_>) -> Option<Reason> {
+        if ctx.is_repair() && self.is_known_down(ctx) {
+            return None;
+        }
+        self.control_plane_unhealthy()
+    }
+
+    /// Reports whether the API server is known to be down: not Ready, or with a bad answer to the last probe. An API
+    /// server that was not probed yet is not known to be down.
+    fn is_known_down(&self, ctx: EntryContext<'_>) -> bool {
+        let ready = self.snap.kube.by_name.get(ctx.machine).is_some_and(|node| node.ready);
+        let probe = self.snap.probes.get(ctx.address).filter(|_| self.policy.control_plane_probe != "node");
+        (self.snap.kube.synced() && !ready) || probe.is_some_and(|p| p.error.is_some())
+    }
+
+    fn unhealthy(&self, name: &str, address: &str) -> Option<String> {
+        match self.snap.kube.nodes.get(name) {
+            None => return Some("no Node object".to_owned()),
+            Some(node) if !node.ready => return Some("not Ready".to_owned()),
+            Some(_) => {}
+        }
+        let missing = probe_fault(self.snap, address, &self.policy.control_plane_probe, self.now);
+        missing.map(|why| format!("{why} (policy control_plane_probe)"))
+    }
+}
+
+/// Returns the whole seconds of a span in boot time.
+#[allow(clippy::cast_possible_truncation)] // spans of a process's life
+pub(super) fn to_seconds(span: f64) -> i64 {
+    span as i64
+}

@@ -1,0 +1,171 @@
+//! Meaning of a round of dry runs (REB-26, REB-27, I15).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use cketerm_model::{
+    drain::{Answer, Finding, Preview, Verdict},
+    kube::{BudgetRow, PodRow},
+    mutation::{Mutation, on},
+    reason::{PodHold, Reason},
+};
+
+use super::pods::pod_hold_reason;
+
+/// A pod and the budgets that select it.
+pub(crate) type Budgeted = (Arc<PodRow>, Vec<Arc<BudgetRow>>);
+
+/// Meaning of one answer for the preview.
+enum DryRunResult {
+    Yes,
+    Blocked(Reason),
+    Undecided(Reason, Option<u64>),
+}
+
+/// Returns the result of these dry runs. `unprotected` holds UIDs of pods in namespaces that are not protected.
+pub fn preview_result(
+    pods: &[Budgeted],
+    unprotected: &BTreeSet<String>,
+    answers: &BTreeMap<String, Answer>,
+) -> Preview {
+    let mut passed = BTreeSet::new();
+    let (mut blocked, mut undecided, mut unasked) = (None, None, false);
+    for (pod, _) in pods {
+        let Some(answer) = answers.get(&pod.uid) else {
+            unasked = true;
+            continue;
+        };
+        match dry_run_result(pod, unprotected.contains(&pod.uid), &answer.verdict) {
+            DryRunResult::Yes => {
+                passed.insert(pod.uid.clone());
+            }
+            DryRunResult::Blocked(reason) => blocked = blocked.or(Some(reason)),
+            DryRunResult::Undecided(reason, retry_after) => undecided = undecided.or(Some((reason, retry_after))),
+        }
+    }
+    let finding = match (blocked, undecided) {
+        (Some(reason), _) => Finding::Blocked(reason),
+        (None, Some((reason, retry_after))) => Finding::Undecided { reason, retry_after },
+        (None, None) if unasked => Finding::Unfinished,
+        (None, None) => Finding::Clean,
+    };
+    Preview { passed, finding }
+}
+
+fn dry_run_result(pod: &PodRow, unprotected: bool, verdict: &Verdict) -> DryRunResult {
+    let (hold, retry_after) = match verdict {
+        Verdict::Accepted | Verdict::Gone => return DryRunResult::Yes,
+        Verdict::Failed(answer) => {
+            return DryRunResult::Blocked(Reason::EvictionRefused { pod: pod.full_name(), answer: answer.clone() });
+        }
+        Verdict::Undecided { answer, retry_after, .. } => {
+            let reason = Reason::EvictionFailing { pod: pod.full_name(), answer: answer.clone() };
+            return if on(Mutation::FailureFatal) {
+                DryRunResult::Blocked(reason)
+            } else {
+                DryRunResult::Undecided(reason, *retry_after)
+            };
+        }
+        Verdict::Held { hold, retry_after } => (hold, *retry_after),
+    };
+    let blocked = || DryRunResult::Blocked(pod_hold_reason(pod, hold));
+    match hold {
+        // Budgets hold no pod of an unprotected namespace, because it is deleted (I18).
+        PodHold::Budget { .. } | PodHold::BudgetLag { .. } | PodHold::ManyBudgets { .. } if unprotected => {
+            DryRunResult::Yes
+        }
+        PodHold::Budget { .. } | PodHold::ManyBudgets { .. } if on(Mutation::PreviewIgnored) => DryRunResult::Yes,
+        PodHold::Denied { .. } if on(Mutation::DenialIgnored) => DryRunResult::Yes,
+        PodHold::Deferred { .. } if on(Mutation::DeferralBlocks) => blocked(),
+        // A webhook's 429 blocks nothing: only the real eviction makes the webhook move the pod. A terminating
+        // namespace deletes its pods itself.
+        PodHold::Deferred { .. } | PodHold::NamespaceTerminating => DryRunResult::Yes,
+        PodHold::BudgetLag { .. } | PodHold::Replaced => {
+            DryRunResult::Undecided(pod_hold_reason(pod, hold), retry_after)
+        }
+        PodHold::Budget { .. }
+        | PodHold::ManyBudgets { .. }
+        | PodHold::Denied { .. }
+        | PodHold::Job { .. }
+        | PodHold::Failing { .. }
+        | PodHold::Terminating { .. }
+        | PodHold::Leaving
+        | PodHold::Refused { .. } => blocked(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cketerm_model::drain::Undecided;
+
+    fn found(answers: &[(&str, Verdict)], unprotected: &[&str]) -> Preview {
+        let pod = |name: &&str| {
+            let pod = PodRow { namespace: "ns".into(), name: (*name).into(), uid: (*name).into(), ..PodRow::default() };
+            (Arc::new(pod), Vec::new())
+        };
+        let pods: Vec<Budgeted> = ["a", "b", "c"].iter().map(pod).collect();
+        let answer =
+            |verdict: &Verdict| Answer { verdict: verdict.clone(), at: 0.0, budgets: BTreeMap::new(), undecided: 0 };
+        let answers = answers.iter().map(|(uid, verdict)| ((*uid).to_owned(), answer(verdict))).collect();
+        preview_result(&pods, &unprotected.iter().map(|u| (*u).to_owned()).collect(), &answers)
+    }
+
+    fn held(hold: PodHold) -> Verdict {
+        Verdict::Held { hold, retry_after: None }
+    }
+
+    #[test]
+    fn i15_only_budgets_of_protected_pods_and_webhook_denials_block_a_preview() {
+        let budget = || PodHold::Budget { budget: "ns/b".into(), healthy: 1, needed: 1 };
+        let many = || PodHold::ManyBudgets { budgets: vec!["ns/b".into(), "ns/c".into()] };
+        let (webhook, message) = (|| "w".to_owned(), || "no".to_owned());
+        let denied = || PodHold::Denied { webhook: webhook(), message: message() };
+        let deferred = || PodHold::Deferred { webhook: webhook(), message: message() };
+        let undecided = || Verdict::Undecided { by: Undecided::Server, answer: "503".into(), retry_after: Some(2) };
+        let (lag, replaced) = (|| PodHold::BudgetLag { budget: "ns/b".into() }, || PodHold::Replaced);
+        // Columns: protected, unprotected. 0 = passes, 1 = is retried, 2 = blocks.
+        let table = [
+            (Verdict::Accepted, [0, 0]),
+            (Verdict::Gone, [0, 0]),
+            (held(budget()), [2, 0]),
+            (held(many()), [2, 0]),
+            (held(lag()), [1, 0]),
+            (held(denied()), [2, 2]),
+            (held(deferred()), [0, 0]),
+            (held(replaced()), [1, 1]),
+            (held(PodHold::NamespaceTerminating), [0, 0]),
+            (undecided(), [1, 1]),
+            (Verdict::Failed("403: no".into()), [2, 2]),
+        ];
+        for (verdict, expected) in table {
+            for (unprotected, expected) in [&[][..], &["b"][..]].into_iter().zip(expected) {
+                let all = [("a", Verdict::Accepted), ("b", verdict.clone()), ("c", Verdict::Accepted)];
+                let preview = found(&all, unprotected);
+                let is = match &preview.finding {
+                    Finding::Clean => 0,
+                    Finding::Undecided { .. } => 1,
+                    Finding::Blocked(_) => 2,
+                    Finding::Unfinished => 3,
+                };
+                assert_eq!(is, expected, "{verdict:?} {unprotected:?}");
+                assert_eq!(preview.passed.contains("b"), is == 0, "{verdict:?}");
+                assert!(preview.passed.contains("a") && preview.passed.contains("c"));
+            }
+        }
+        let worst = found(&[("a", undecided()), ("b", held(denied())), ("c", Verdict::Accepted)], &[]);
+        assert!(
+            matches!(worst.finding, Finding::Blocked(Reason::DeniedByWebhook { .. })),
+            "a denial outweighs an unknown verdict"
+        );
+    }
+
+    #[test]
+    fn i15_a_pod_without_a_dry_run_has_not_passed_the_preview() {
+        let preview = found(&[("a", Verdict::Accepted), ("c", Verdict::Accepted)], &[]);
+        assert_eq!(preview.finding, Finding::Unfinished);
+        assert!(!preview.passed.contains("b"));
+    }
+}

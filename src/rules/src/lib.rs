@@ -1,0 +1,32 @@
+//! The rules: everything that cketerm decides, as pure functions of a snapshot and the time.
+//!
+//! Nothing here does I/O, reads a clock or knows a client. The engine carries out what [`decide`] returns; consoles and
+//! subcommands ask the same functions why something waits and what comes next.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `snapshot` | everything known at one moment |
+//! | `decide/` | the rules of both queues: from a snapshot to effects and reasons |
+//! | `memory` | state kept between passes: observations only |
+//! | `publish` | progress and status for every observer |
+//! | `explain`, `forecast`, `start` | hypothetical questions: why, when, in what order |
+//! | `trouble` | classification of entries that do not proceed |
+//! | `preflight_fault` | faults for which an engine only observes |
+//! | `state` | a snapshot exported without secrets, and read back |
+//! | `registry/` | the plan made from sabakan's answers |
+//! | `metal3/` | Metal3's controller role: the state machine of one host |
+//! | `notices/` | what to notify whom about |
+
+pub mod decide;
+pub mod explain;
+pub mod forecast;
+pub mod memory;
+pub mod metal3;
+pub mod notices;
+pub mod preflight_fault;
+pub mod publish;
+pub mod registry;
+pub mod snapshot;
+pub mod start;
+pub mod state;
+pub mod trouble;

@@ -1,0 +1,442 @@
+//! Memory of entries in progress between passes. It holds observations, never the only record of a decision (STO-48).
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use cketerm_model::{
+    clock::Now,
+    drain::{Answer, Finding, Preview, Verdict},
+    entry::{EntryId, QueueKind, Stored},
+    kube::NodeRow,
+    reason::{PodHold, Reason},
+    reboot::RebootStatus,
+    repair::StepStatus,
+    stored::view::StoreView,
+};
+
+use super::{
+    decide::{Effect, count_leaving, readiness},
+    snapshot::{CheckAnswer, EffectOutcome, Retries, Snapshot, UndecidedPreview, Work, secs},
+};
+
+/// Seconds before a machine is retried after an effect on it failed.
+pub const PAUSE: f64 = 2.0;
+/// Seconds before a retry if etcd refused the transaction for its size. An operator has to act first.
+pub const REFUSED: f64 = 30.0;
+
+/// Returns the seconds before the next decision after `count` stale effects in a row: 0.1, then doubled each time, at
+/// most 5 (SAF-12).
+pub fn stale_pause(count: u32) -> f64 {
+    0.1 * f64::from(1_u32 << count.saturating_sub(1).min(6)).min(50.0)
+}
+
+/// Updates the memory from the live copies, before a pass.
+pub fn observe(snap: &mut Snapshot, now: Now) {
+    let mut work = std::mem::take(&mut snap.work);
+    let store = Arc::clone(&snap.store);
+    let marked: Vec<EntryId> =
+        snap.kube.marked.iter().filter_map(|n| snap.kube.by_name.get(n)?.owner().map(|o| o.entry)).collect();
+    work.retain(|id, _| {
+        let exists = match id.queue {
+            QueueKind::Reboot => store.reboots.entries.contains_key(&id.index),
+            QueueKind::Repair => store
+                .repairs
+                .entries
+                .get(&id.index)
+                .is_some_and(|s| s.get().is_none_or(cketerm_model::repair::RepairEntry::unfinished)),
+        };
+        exists || (store.attempts_of(*id).next().is_some() && !finished(&store, *id)) || marked.contains(id)
+    });
+    if snap.engine.leading.is_some() {
+        for (&index, stored) in &store.reboots.entries {
+            let Some(entry) = stored.get() else { continue };
+            let id = EntryId::reboot(index);
+            match entry.status {
+                RebootStatus::Draining => {
+                    let work = work.entry(id).or_insert_with(taken_over);
+                    observe_drain(snap, work, id, &entry.node, now);
+                }
+                RebootStatus::Rebooting => observe_readiness(snap, work.entry(id).or_default(), id, &entry.node, now),
+                RebootStatus::Queued | RebootStatus::Cancelled => {}
+            }
+        }
+        for (&index, stored) in &store.repairs.entries {
+            let Some(entry) = stored.get().filter(|e| e.unfinished()) else { continue };
+            let id = EntryId::repair(index);
+            if entry.claims_machine() && entry.step_status == StepStatus::Draining {
+                observe_drain(snap, work.entry(id).or_insert_with(taken_over), id, &entry.address, now);
+            }
+            if let Some(work) = work.get_mut(&id) {
+                observe_readiness(snap, work, id, &entry.address, now);
+            }
+        }
+    }
+    snap.work = work;
+    note_foreign_records(snap, now);
+}
+
+/// Notes since when each Node carries the owner record of another lease. This distinguishes a newer leader's record
+/// from an older one's (SAF-34).
+fn note_foreign_records(snap: &mut Snapshot, now: Now) {
+    let before = std::mem::take(&mut snap.foreign);
+    let (kube, own_lease) = (&snap.kube, snap.engine.lease);
+    let leases = kube.marked.iter().filter_map(|name| Some((name, kube.by_name.get(name)?.owner()?.lease)));
+    snap.foreign = leases
+        .filter(|(_, lease)| *lease != own_lease)
+        .map(|(name, lease)| match before.get(name) {
+            Some(known) if known.0 == lease => (name.clone(), *known),
+            _ => (name.clone(), (lease, secs(now.boot))),
+        })
+        .collect();
+}
+
+/// Returns the memory of a drain that another leader began. It counts as one with an accepted eviction (REB-28).
+fn taken_over() -> Work {
+    let mut work = Work::default();
+    work.drain.taken_over = true;
+    work
+}
+
+fn is_control_plane(snap: &Snapshot, address: &str) -> bool {
+    snap.store.definition().and_then(|d| d.members.by_address(&d.cluster, address)).is_some_and(|n| n.control_plane)
+}
+
+fn observe_drain(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
+    let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return };
+    note_uncordon(work, id, Some(node), now);
+    let Some(pods) = snap.kube.pods.get(&node.name).filter(|p| p.synced) else { return };
+    if work.drain.pods_at_start.is_none() {
+        let all: Vec<_> = pods.pods.values().cloned().collect();
+        let count = count_leaving(&all, definition.cluster.eviction(id.queue), &snap.kube);
+        work.drain.pods_at_start = u32::try_from(count).ok();
+    }
+    work.drain.answers.retain(|uid, _| pods.pods.contains_key(uid));
+}
+
+/// Notes since when the Node has been uncordoned by somebody else.
+fn note_uncordon(work: &mut Work, id: EntryId, node: Option<&Arc<NodeRow>>, now: Now) {
+    let uncordoned = node.is_some_and(|n| !n.unschedulable && n.owner().is_some_and(|o| o.entry == id));
+    work.drain.uncordoned = uncordoned.then(|| work.drain.uncordoned.unwrap_or(now.wall));
+}
+
+/// Notes since when check, boot id, Ready and probe have all been good without a break.
+fn observe_readiness(snap: &Snapshot, work: &mut Work, id: EntryId, address: &str, now: Now) {
+    let node = snap.node_of(address);
+    note_uncordon(work, id, node, now);
+    let yes = matches!(work.check, Some((_, CheckAnswer::Yes)));
+    let ready = yes && readiness(snap, id, address, is_control_plane(snap, address), node, now).missing.is_none();
+    work.sound_since = ready.then(|| work.sound_since.unwrap_or(secs(now.boot)));
+}
+
+/// Reports whether a repair has ended and stays in the queue. Nothing is remembered of it.
+fn finished(store: &StoreView, id: EntryId) -> bool {
+    let entry = || store.repairs.entries.get(&id.index).and_then(Stored::get);
+    id.queue == QueueKind::Repair && entry().is_some_and(cketerm_model::repair::RepairEntry::finished)
+}
+
+/// Records the outcome of an effect in the memory.
+pub fn remember(
+    work: &mut BTreeMap<EntryId, Work>,
+    id: EntryId,
+    effect: &Effect,
+    effect_outcome: &EffectOutcome,
+    now: Now,
+) {
+    let at = secs(now.boot);
+    if let EffectOutcome::TooLarge(size) = effect_outcome {
+        work.entry(id).or_default().too_large = Some((effect.as_str().to_owned(), *size));
+        return;
+    }
+    // Checks and fresh reads meanwhile prove nothing about the transaction that was too large.
+    if let (Some(work), false) = (
+        work.get_mut(&id),
+        matches!(effect_outcome, EffectOutcome::Check(_) | EffectOutcome::Rechecked(_) | EffectOutcome::Stale(_)),
+    ) {
+        work.too_large = None;
+    }
+    match (effect, effect_outcome) {
+        (Effect::StartDrain { .. } | Effect::Unwind { .. }, EffectOutcome::Done) => reset_drain(work, id, None),
+        (Effect::BackOff { cause, .. }, EffectOutcome::Done) => {
+            reset_drain(work, id, Some(Box::new(cause.clone())));
+        }
+        (Effect::Remove { .. } | Effect::Finish { .. }, EffectOutcome::Done) => {
+            work.remove(&id);
+        }
+        (Effect::MoveEtcdLeader { .. }, EffectOutcome::Done) => {
+            work.entry(id).or_default().drain.leader_moved = Some(at);
+        }
+        (Effect::Stamp { .. }, EffectOutcome::Done) => {
+            let work = work.entry(id).or_default();
+            (work.stamped, work.fresh, work.retries) = (true, None, None);
+        }
+        (_, EffectOutcome::Failed(why)) => {
+            let work = work.entry(id).or_default();
+            count_failed_effect(work, why.clone());
+            work.pause = Some((at + PAUSE, why.clone()));
+        }
+        // Checks are repeated all the time anyway.
+        (Effect::BootCheck { .. } | Effect::HealthCheck { .. }, EffectOutcome::Stale(_)) => {}
+        (_, EffectOutcome::Stale(cause)) => {
+            let work = work.entry(id).or_default();
+            let count = count_failed_effect(work, cause.to_string());
+            // The first one is an ordinary race and is not reported.
+            if count > 1 {
+                work.pause = Some((at + stale_pause(count), cause.to_string()));
+            }
+        }
+        (_, EffectOutcome::Rechecked(fresh)) => work.entry(id).or_default().fresh = Some(fresh.clone()),
+        (_, EffectOutcome::Previewed(preview)) => {
+            let work = work.entry(id).or_default();
+            work.retries = None;
+            previewed(work, preview, at);
+        }
+        (Effect::Evict { evict, unprotected, .. }, EffectOutcome::Answers(answers)) => {
+            let work = work.entry(id).or_default();
+            work.retries = None;
+            work.drain.accepted |= answers.values().any(|a| a.verdict.accepts());
+            for (uid, answer) in answers {
+                let before = work.drain.answers.get(uid).map_or(0, |a| a.undecided);
+                let decided = !matches!(answer.verdict, Verdict::Undecided { .. });
+                let undecided = if decided { 0 } else { before.saturating_add(1) };
+                work.drain.answers.insert(uid.clone(), Answer { undecided, ..answer.clone() });
+            }
+            // If no eviction was accepted, the whole round counts as one refusal, once all answers are there. A mere
+            // wait is no refusal, and neither is a pod that is deleted next.
+            let held = evict.iter().find_map(|(pod, _)| match answers.get(&pod.uid).map(|a| &a.verdict) {
+                Some(Verdict::Held { hold: PodHold::Budget { .. } | PodHold::ManyBudgets { .. }, .. })
+                    if unprotected.contains(&pod.uid) =>
+                {
+                    None
+                }
+                Some(Verdict::Held { hold, retry_after: None }) if refusal(hold) => {
+                    Some(super::decide::pod_hold_reason(pod, hold))
+                }
+                _ => None,
+            });
+            if let (Some(cause), false, false) = (held, work.drain.accepted, work.drain.taken_over) {
+                refused(work, cause, at);
+                // The next round sends them again.
+                work.drain.answers.retain(|_, a| !matches!(a.verdict, Verdict::Held { .. }));
+            }
+        }
+        // A check that began before the last command ended proves nothing about that command.
+        (Effect::HealthCheck { asked, .. }, EffectOutcome::Check(_))
+            if work.get(&id).and_then(|w| w.commanded).is_some_and(|ended| *asked < ended) => {}
+        (_, EffectOutcome::Check(answer)) => {
+            let work = work.entry(id).or_default();
+            work.check = Some((at, answer.clone()));
+        }
+        (_, EffectOutcome::Command(_)) => {
+            // Only a check made after this command counts.
+            let work = work.entry(id).or_default();
+            (work.check, work.sound_since, work.commanded) = (None, None, Some(at));
+            (work.fresh, work.retries) = (None, None);
+        }
+        _ => {}
+    }
+}
+
+/// Counts an effect that came to nothing, and drops the fresh read made for it.
+fn count_failed_effect(work: &mut Work, why: String) -> u32 {
+    let count = work.retries.as_ref().map_or(0, |r| r.count).saturating_add(1);
+    (work.fresh, work.retries) = (None, Some(Retries { count, why }));
+    count
+}
+
+/// Resets the memory when a drain begins or ends early. The last health answer of a repair is kept, because health
+/// checks run all the time.
+fn reset_drain(work: &mut BTreeMap<EntryId, Work>, id: EntryId, backoff_cause: Option<Box<Reason>>) {
+    let before = work.remove(&id).unwrap_or_default();
+    let (check, commanded) =
+        if id.queue == QueueKind::Repair { (before.check, before.commanded) } else { (None, None) };
+    work.insert(id, Work { check, commanded, backoff_cause, ..Work::default() });
+}
+
+/// Reports whether an answer is a refusal, as opposed to a wait.
+fn refusal(hold: &PodHold) -> bool {
+    match hold {
+        PodHold::BudgetLag { .. } | PodHold::Replaced | PodHold::NamespaceTerminating | PodHold::Deferred { .. } => {
+            false
+        }
+        PodHold::Budget { .. }
+        | PodHold::ManyBudgets { .. }
+        | PodHold::Denied { .. }
+        | PodHold::Failing { .. }
+        | PodHold::Job { .. }
+        | PodHold::Terminating { .. }
+        | PodHold::Leaving
+        | PodHold::Refused { .. } => true,
+    }
+}
+
+fn previewed(work: &mut Work, preview: &Preview, at: f64) {
+    let drain = &mut work.drain;
+    drain.passed.extend(preview.passed.iter().cloned());
+    let times = drain.undecided.take().map_or(0, |u| u.times).saturating_add(1);
+    match &preview.finding {
+        Finding::Clean => {
+            (drain.previewed, drain.refusals, drain.refused) = (true, 0, None);
+            drain.passed.clear();
+        }
+        Finding::Unfinished => {}
+        Finding::Undecided { reason, retry_after } => {
+            let (retry_after, reason) = (*retry_after, reason.clone());
+            drain.undecided = Some(UndecidedPreview { at, times, retry_after, reason });
+        }
+        Finding::Blocked(cause) => {
+            drain.passed.clear();
+            refused(work, cause.clone(), at);
+        }
+    }
+}
+
+fn refused(work: &mut Work, cause: Reason, at: f64) {
+    work.drain.refusals = work.drain.refusals.saturating_add(1);
+    work.drain.refused = Some((at, cause));
+}
+
+/// Returns how many of the pods that were there at the start are gone, and how many there were.
+pub fn pods_gone(snap: &Snapshot, id: EntryId, address: &str) -> (u32, u32) {
+    let start = snap.work.get(&id).and_then(|w| w.drain.pods_at_start).unwrap_or(0);
+    let left = || {
+        let (node, definition) = (snap.node_of(address)?, snap.store.definition()?);
+        let pods: Vec<_> = snap.kube.pods.get(&node.name)?.pods.values().cloned().collect();
+        u32::try_from(count_leaving(&pods, definition.cluster.eviction(id.queue), &snap.kube)).ok()
+    };
+    let drained = match id.queue {
+        QueueKind::Reboot => snap
+            .store
+            .reboots
+            .entries
+            .get(&id.index)
+            .and_then(Stored::get)
+            .is_some_and(|e| e.status == RebootStatus::Rebooting),
+        QueueKind::Repair => snap
+            .store
+            .repairs
+            .entries
+            .get(&id.index)
+            .and_then(Stored::get)
+            .is_some_and(|e| e.step_status == StepStatus::Watching),
+    };
+    let left = if drained { 0 } else { left().unwrap_or(start) };
+    (start.saturating_sub(left), start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cketerm_model::kube::PodRow;
+    use jiff::Timestamp;
+
+    fn after_evicting(unprotected: bool, verdict: Verdict) -> Work {
+        let pod = Arc::new(PodRow { uid: "u".to_owned(), ..PodRow::default() });
+        let effect = Effect::Evict {
+            evict: vec![(pod, Vec::new())],
+            delete: Vec::new(),
+            unprotected: unprotected.then(|| "u".to_owned()).into_iter().collect(),
+        };
+        let answer = Answer { verdict, at: 1.0, budgets: BTreeMap::new(), undecided: 0 };
+        let now = Now { boot: std::time::Duration::from_secs(1), wall: Timestamp::UNIX_EPOCH };
+        let id = EntryId::reboot(0);
+        let mut work = BTreeMap::new();
+        remember(&mut work, id, &effect, &EffectOutcome::Answers([("u".to_owned(), answer)].into()), now);
+        work.remove(&id).unwrap()
+    }
+
+    fn refused_by_budget() -> Verdict {
+        let hold = PodHold::Budget { budget: "a/b".to_owned(), healthy: 1, needed: 1 };
+        Verdict::Held { hold, retry_after: None }
+    }
+
+    #[test]
+    fn a_refusal_in_a_protected_namespace_counts_once_and_is_retried() {
+        let work = after_evicting(false, refused_by_budget());
+        assert_eq!((work.drain.refusals, work.drain.answers.len()), (1, 0));
+    }
+
+    #[test]
+    fn i18_a_refusal_in_an_unprotected_namespace_leads_to_deletion_not_backoff() {
+        let work = after_evicting(true, refused_by_budget());
+        assert_eq!((work.drain.refusals, work.drain.answers.len()), (0, 1));
+    }
+
+    #[test]
+    fn retry_after_and_a_replaced_pod_do_not_count_as_refusals() {
+        let lag = Verdict::Held { hold: PodHold::BudgetLag { budget: "a/b".to_owned() }, retry_after: Some(10) };
+        assert_eq!(after_evicting(false, lag).drain.refusals, 0);
+        let replaced = Verdict::Held { hold: PodHold::Replaced, retry_after: None };
+        assert_eq!(after_evicting(false, replaced).drain.refusals, 0);
+    }
+
+    #[test]
+    fn i18_an_unprotected_pod_with_two_budgets_is_kept_for_deletion() {
+        let many = || Verdict::Held { hold: PodHold::ManyBudgets { budgets: vec![] }, retry_after: None };
+        let (free, kept) = (after_evicting(true, many()), after_evicting(false, many()));
+        assert_eq!((free.drain.refusals, free.drain.answers.len()), (0, 1));
+        assert_eq!((kept.drain.refusals, kept.drain.answers.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_deferred_eviction_counts_as_accepted_and_an_undecided_one_does_not() {
+        let hold = PodHold::Deferred { webhook: "w".to_owned(), message: "m".to_owned() };
+        let deferred = after_evicting(false, Verdict::Held { hold, retry_after: None });
+        assert_eq!((deferred.drain.refusals, deferred.drain.accepted), (0, true));
+        let undecided = Verdict::Undecided {
+            by: cketerm_model::drain::Undecided::Server,
+            answer: String::new(),
+            retry_after: None,
+        };
+        let undecided = after_evicting(false, undecided);
+        assert_eq!((undecided.drain.refusals, undecided.drain.accepted), (0, false));
+        assert_eq!(undecided.drain.answers["u"].undecided, 1);
+    }
+
+    #[test]
+    fn a_preview_counts_undecided_rounds_and_remembers_passed_pods() {
+        let mut work = Work::default();
+        let reason = || Reason::EvictionFailing { pod: "a/b".to_owned(), answer: "503".to_owned() };
+        let round = |uid: &str, finding| Preview { passed: [uid.to_owned()].into(), finding };
+        for times in 1..=3 {
+            let finding = Finding::Undecided { reason: reason(), retry_after: None };
+            previewed(&mut work, &round(&format!("p{times}"), finding), f64::from(times));
+            assert_eq!(work.drain.undecided.as_ref().map(|u| u.times), Some(u32::try_from(times).unwrap()));
+        }
+        assert_eq!((work.drain.passed.len(), work.drain.previewed, work.drain.refusals), (3, false, 0));
+        previewed(&mut work, &round("p4", Finding::Clean), 9.0);
+        assert_eq!((work.drain.passed.len(), work.drain.previewed, work.drain.undecided), (0, true, None));
+    }
+
+    #[test]
+    fn i41_a_health_check_begun_before_the_command_ended_is_discarded() {
+        let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
+        let now = |at| Now { boot: std::time::Duration::from_secs(at), wall: Timestamp::UNIX_EPOCH };
+        let check = |asked: f64| Effect::HealthCheck { argv: Vec::new(), bound: 3, asked };
+        let answer = |answer_text: &str| EffectOutcome::Check(CheckAnswer::No(answer_text.to_owned()));
+        remember(&mut work, id, &check(1.0), &answer("before"), now(2));
+        assert!(work[&id].check.is_some());
+        let end = cketerm_model::attempt::Ended::Exit(0);
+        let (stdout, stderr) = (String::new(), String::new());
+        let outcome = cketerm_model::attempt::Outcome { end, at: Timestamp::UNIX_EPOCH, stdout, stderr };
+        remember(&mut work, id, &check(1.0), &EffectOutcome::Command(outcome), now(5));
+        remember(&mut work, id, &check(4.0), &EffectOutcome::Check(CheckAnswer::Yes), now(6));
+        assert_eq!(work[&id].check, None);
+        remember(&mut work, id, &check(6.0), &answer("after"), now(7));
+        assert_eq!(work[&id].check, Some((7.0, CheckAnswer::No("after".to_owned()))));
+    }
+
+    #[test]
+    fn the_last_health_answer_of_a_repair_survives_a_drain() {
+        let (id, mut work) = (EntryId::repair(0), BTreeMap::new());
+        let now = Now { boot: std::time::Duration::from_secs(2), wall: Timestamp::UNIX_EPOCH };
+        let entry = cketerm_model::repair::RepairEntry::queued(0, "10.0.0.1", "t", "o", None);
+        let entry = cketerm_model::any::QueueEntry::Repair(entry);
+        let check = Effect::HealthCheck { argv: Vec::new(), bound: 3, asked: 1.0 };
+        remember(&mut work, id, &check, &EffectOutcome::Check(CheckAnswer::No("false".to_owned())), now);
+        let start = Effect::StartDrain { entry: entry.clone(), node_uid: None };
+        for effect in [start, Effect::BackOff { entry, cause: Reason::QueueDisabled }] {
+            remember(&mut work, id, &effect, &EffectOutcome::Done, now);
+            assert!(work[&id].check.is_some(), "{}", effect.as_str());
+        }
+        assert!(work[&id].backoff_cause.is_some());
+    }
+}

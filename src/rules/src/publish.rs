@@ -1,0 +1,263 @@
+//! Progress of entries and `status`, which the leader publishes under its lease, and their use by other engines and
+//! consoles.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cketerm_model::{
+    attempt::CheckAnswer,
+    cketerm_records::{Progress, Status},
+    clock::Now,
+    drain::Verdict,
+    entry::{EntryId, QueueKind, Stored},
+    mutation::{Mutation, on},
+    reason::{Blocker, PodHold, Reason},
+    reboot::RebootStatus,
+    repair::StepStatus,
+    stored::{
+        keys::Keys,
+        transaction::{Change, Put},
+    },
+};
+use jiff::Timestamp;
+
+use super::{
+    decide::{Decision, PodVerdict, classify_pod},
+    memory::pods_gone,
+    snapshot::Snapshot,
+};
+
+/// Largest number of waiting entries whose reason is published, if only the leader knows the reason.
+pub const MAX_WAITING: usize = 50;
+/// Largest number of blockers named for each entry.
+const MAX_BLOCKERS: usize = 50;
+/// Number of values written in one transaction.
+const BATCH: usize = 60;
+
+/// Returns the writes after which all consoles show the leader's state; `None` if nothing has changed.
+pub fn changes(keys: &Keys, snap: &Snapshot, decision: &Decision, now: Now) -> Option<Change> {
+    let mut change = Change::default();
+    let (mut waiting, mut published) = (0, BTreeSet::new());
+    for (id, reason) in &decision.reasons {
+        if is_derivable_from_etcd(reason) {
+            continue;
+        }
+        let Some(shown) = shown(snap, *id) else { continue };
+        let worth = shown.in_work || (is_known_only_to_leader(reason) && waiting < MAX_WAITING);
+        let old = snap.store.progress.get(id).and_then(Stored::get);
+        if !worth {
+            continue;
+        }
+        published.insert(*id);
+        waiting += usize::from(!shown.in_work);
+        let new = progress(snap, *id, &shown, reason, old, now);
+        if old != Some(&new) {
+            let mut value = Put::json(keys.progress(*id), &new);
+            value.leased = true;
+            change.puts.push(value);
+        }
+    }
+    for id in snap.store.progress.keys().filter(|id| !published.contains(id)) {
+        change.deletes.push(keys.progress(*id));
+    }
+    let phase = snap.store.status.as_ref().and_then(Stored::get).map(|s| s.phase.as_str());
+    if phase != Some(decision.phase) {
+        let status = Status { phase: decision.phase.to_owned(), timestamp: now.wall.to_string() };
+        let mut value = Put::json(keys.status(), &status);
+        value.leased = true;
+        change.puts.push(value);
+    }
+    // `true` while the queue is enabled and not empty, as in CKE (STO-7).
+    let runs = snap.store.reboots.switch.enabled() && !snap.store.reboots.entries.is_empty();
+    let is_stored = snap.store.running.as_deref() == Some(if runs { "true" } else { "false" });
+    if !(is_stored || on(Mutation::RunsForEver) && !runs) {
+        change.puts.insert(0, Put { key: keys.running(), value: runs.to_string(), leased: false });
+    }
+    change.puts.truncate(BATCH);
+    change.deletes.truncate(BATCH);
+    (!change.puts.is_empty() || !change.deletes.is_empty()).then_some(change)
+}
+
+/// Reports whether every reader of etcd can derive the reason. Thousands of entries may have such a reason.
+fn is_derivable_from_etcd(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::WaitingForSlot { .. }
+            | Reason::DuplicateOf { .. }
+            | Reason::MachineInReboot { .. }
+            | Reason::MachineInRepair { .. }
+            | Reason::QueueDisabled
+            | Reason::WaitingForWorkers { .. }
+            | Reason::WaitingForControlPlane { .. }
+    )
+}
+
+/// Reports whether the reason comes from Kubernetes, probes or the leader's memory, and not from etcd alone.
+fn is_known_only_to_leader(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::UnreachableGate { .. }
+            | Reason::ControlPlaneUnhealthy { .. }
+            | Reason::EtcdMemberUnhealthy { .. }
+            | Reason::EtcdQuorumWouldBeLost { .. }
+            | Reason::EtcdUnchecked { .. }
+            | Reason::NodeMismatch { .. }
+            | Reason::ProgramMissing { .. }
+            | Reason::BmcNotAllowed { .. }
+            | Reason::Stale { .. }
+            | Reason::EffectFailed { .. }
+            | Reason::TransactionTooLarge { .. }
+            | Reason::EngineObserving { .. }
+            | Reason::OrphanedCordon { .. }
+            | Reason::Backoff { cause: Some(_), .. }
+            | Reason::CheckUnavailable { .. }
+            | Reason::Settling { .. }
+            | Reason::CommandRunning { .. }
+            | Reason::OutcomeUnknown { .. }
+            | Reason::PowerError { .. }
+            | Reason::HeldByOtherKey { .. }
+    )
+}
+
+/// Inputs of the progress of an entry of either queue.
+struct ProgressInput {
+    address: String,
+    /// Short name of the phase while no effect is under way.
+    phase: &'static str,
+    in_work: bool,
+    draining: bool,
+    /// Step of a repair, and the number of steps of its operation.
+    step: Option<(i64, usize)>,
+}
+
+fn shown(snap: &Snapshot, id: EntryId) -> Option<ProgressInput> {
+    match id.queue {
+        QueueKind::Reboot => {
+            let entry = snap.store.reboots.entries.get(&id.index)?.get()?;
+            let phase = match entry.status {
+                RebootStatus::Draining => "draining",
+                RebootStatus::Rebooting => "rebooting",
+                RebootStatus::Queued | RebootStatus::Cancelled => "waiting",
+            };
+            let draining = entry.status == RebootStatus::Draining;
+            let in_work = draining || entry.status == RebootStatus::Rebooting;
+            Some(ProgressInput { address: entry.node.clone(), phase, in_work, draining, step: None })
+        }
+        QueueKind::Repair => {
+            let entry = snap.store.repairs.entries.get(&id.index)?.get()?;
+            let in_work = entry.unfinished() && entry.claims_machine();
+            let (phase, draining) = match entry.step_status {
+                StepStatus::Draining if in_work => ("draining", true),
+                StepStatus::Watching if in_work => ("watching", false),
+                _ => ("waiting", false),
+            };
+            let definition = snap.store.definition();
+            let operation =
+                definition.and_then(|d| d.cluster.repair.operation(&entry.machine_type, &entry.operation).ok());
+            let step = Some((entry.step, operation.map_or(0, |o| o.steps().len())));
+            Some(ProgressInput { address: entry.address.clone(), phase, in_work, draining, step })
+        }
+    }
+}
+
+fn progress(
+    snap: &Snapshot,
+    id: EntryId,
+    shown: &ProgressInput,
+    reason: &Reason,
+    old: Option<&Progress>,
+    now: Now,
+) -> Progress {
+    let address = shown.address.as_str();
+    let phase = match snap.in_flight.get(&snap.machine(address)).filter(|f| f.entry == Some(id)) {
+        // Checks come and go every second and are not worth a write each.
+        Some(f) if !matches!(f.what.as_str(), "checking boot" | "stamping") => f.what.clone(),
+        _ => shown.phase.to_owned(),
+    };
+    let since = match old {
+        Some(old) if old.phase == phase => old.since,
+        _ => cketerm_model::time::whole_seconds(now.wall),
+    };
+    let (pods_gone, pods_at_start) = pods_gone(snap, id, address);
+    let blockers = if shown.draining { blockers(snap, id, address) } else { Vec::new() };
+    let next = reason.until();
+    Progress {
+        phase,
+        since,
+        pods_at_start,
+        pods_gone,
+        reason: Some(reason.clone()),
+        blockers,
+        next,
+        step: shown.step,
+        check: check(snap, id, old, now),
+    }
+}
+
+/// Returns the health check's answer of a repair and since when it has been the same. The time of each single answer is
+/// not worth a write.
+fn check(snap: &Snapshot, id: EntryId, old: Option<&Progress>, now: Now) -> Option<(Timestamp, CheckAnswer)> {
+    let (_, answer) = snap.work.get(&id).filter(|_| id.queue == QueueKind::Repair)?.check.as_ref()?;
+    let before = old.and_then(|o| o.check.as_ref()).filter(|(_, known)| known == answer);
+    let since = before.map_or_else(|| cketerm_model::time::whole_seconds(now.wall), |(since, _)| *since);
+    Some((since, answer.clone()))
+}
+
+/// Returns the pods left on a Node, each with the cause that holds it.
+pub fn blockers(snap: &Snapshot, id: EntryId, address: &str) -> Vec<Blocker> {
+    let (Some(node), Some(definition)) = (snap.node_of(address), snap.store.definition()) else { return Vec::new() };
+    let Some(pods) = snap.kube.pods.get(&node.name) else { return Vec::new() };
+    let drain = snap.work.get(&id).map(|w| &w.drain);
+    // Before the preview has passed, no eviction was sent.
+    let asked = drain.is_none_or(|d| d.previewed || d.accepted || d.taken_over);
+    let answers = drain.map(|d| &d.answers);
+    let mut left: Vec<Blocker> = Vec::new();
+    for pod in pods.pods.values() {
+        let why = match classify_pod(pod, definition.cluster.eviction(id.queue), &snap.kube) {
+            PodVerdict::Ignore => continue,
+            PodVerdict::Protected { job } => PodHold::Job { job },
+            PodVerdict::Terminating => {
+                PodHold::Terminating { since: pod.terminating_since.unwrap_or_default(), node_ready: node.ready }
+            }
+            PodVerdict::Delete | PodVerdict::Evict { .. } => {
+                match answers.and_then(|a| a.get(&pod.uid)).map(|a| &a.verdict) {
+                    Some(Verdict::Held { hold, .. }) => hold.clone(),
+                    Some(Verdict::Failed(answer)) => PodHold::Refused { answer: answer.clone() },
+                    Some(Verdict::Undecided { answer, .. }) => PodHold::Failing { answer: answer.clone() },
+                    // The reason names what blocked the preview, together with its pod.
+                    None if !asked => {
+                        let undecided = || drain.and_then(|d| d.undecided.as_ref()).map(|u| &u.reason);
+                        let preview_cause =
+                            drain.and_then(|d| d.refused.as_ref()).map(|(_, why)| why).or_else(undecided);
+                        let Some(hold) = preview_cause.and_then(|why| hold_of(why, &pod.full_name())) else { continue };
+                        hold
+                    }
+                    Some(Verdict::Accepted | Verdict::Gone) | None => PodHold::Leaving,
+                }
+            }
+        };
+        left.push(Blocker { pod: pod.full_name(), why });
+    }
+    left.sort_by_key(|b| (b.why == PodHold::Leaving, b.pod.clone()));
+    left.truncate(MAX_BLOCKERS);
+    left
+}
+
+/// Returns the cause that holds this pod, if the reason of a refused preview names the pod.
+fn hold_of(reason: &Reason, name: &str) -> Option<PodHold> {
+    reason.pod_hold().and_then(|(pod, hold)| (pod == name).then_some(hold))
+}
+
+/// Returns the reasons for display. While another cketerm engine leads, its published reasons count.
+pub fn merged(snap: &Snapshot, mut reasons: BTreeMap<EntryId, Reason>) -> BTreeMap<EntryId, Reason> {
+    let store = &snap.store;
+    let another = store.leader().is_some_and(|l| l.lease != snap.engine.lease && !store.is_cke(l));
+    if snap.engine.leading.is_some() || !another {
+        return reasons;
+    }
+    for (id, stored) in &store.progress {
+        if let Some(reason) = stored.get().and_then(|p| p.reason.clone()) {
+            reasons.insert(*id, reason);
+        }
+    }
+    reasons
+}

@@ -1,0 +1,147 @@
+//! Classification of entries that do not proceed: waiting or stuck. An entry is stuck at once if only an operator can
+//! help. If the cause may pass by itself, the entry is stuck after the policy's `stuck_seconds`, or after too many
+//! drain backoffs. Before that it waits: the reason is shown, but no metric counts it and no notice is sent. A gate
+//! that holds all waiting entries is notified once and makes none of them stuck. The console, the notices and the
+//! metrics use this classification.
+
+use cketerm_model::{
+    entry::{EntryId, QueueKind, Stored},
+    reason::{ATTENTION_BACKOFF_COUNT, Attention, Reason},
+    reboot::{RebootEntry, RebootStatus},
+    repair::{RepairEntry, RepairStatus},
+    stored::view::StoreView,
+    time::seconds_between,
+};
+use jiff::Timestamp;
+
+use super::snapshot::Seen;
+
+/// Classification of an entry that does not proceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trouble {
+    /// It waits for something that may pass by itself, and has not waited long.
+    Waits,
+    /// An operator should look at it.
+    Stuck,
+}
+
+/// Classifies an entry: it is unreadable, its reason blocks it, or it is a failed repair.
+pub fn of(seen: &Seen, id: EntryId) -> Option<Trouble> {
+    let classified = || seen.reasons.get(&id).and_then(|why| by(seen, id, why));
+    match id.queue {
+        QueueKind::Reboot if entry(seen, id).is_none() => Some(Trouble::Stuck),
+        QueueKind::Reboot => classified(),
+        QueueKind::Repair => match repair(seen, id) {
+            None => Some(Trouble::Stuck),
+            Some(e) if e.deleted || e.status == RepairStatus::Succeeded => None,
+            Some(e) if e.status == RepairStatus::Failed => Some(Trouble::Stuck),
+            Some(_) => classified(),
+        },
+    }
+}
+
+/// Classifies an entry with this reason.
+pub fn by(seen: &Seen, id: EntryId, why: &Reason) -> Option<Trouble> {
+    kept_by(&seen.snapshot.store, seen.now.wall, id, why)
+}
+
+/// Classifies an entry with this reason from the live copy of etcd alone.
+pub fn kept_by(store: &StoreView, now: Timestamp, id: EntryId, why: &Reason) -> Option<Trouble> {
+    let given_up = matches!(why, Reason::Backoff { count, .. } if *count >= ATTENTION_BACKOFF_COUNT);
+    match why.attention() {
+        _ if !own(why) => None,
+        _ if given_up => Some(Trouble::Stuck),
+        _ if why.is_gate() && !in_work(store, id) => Some(Trouble::Waits),
+        Attention::None => None,
+        Attention::Later if !is_overdue(store, now, id) => Some(Trouble::Waits),
+        Attention::Later | Attention::Now => Some(Trouble::Stuck),
+    }
+}
+
+/// Reports whether the entry waits for a gate, with all others of its queue.
+pub fn is_at_gate(seen: &Seen, id: EntryId, why: &Reason) -> bool {
+    why.is_gate() && !in_work(&seen.snapshot.store, id)
+}
+
+/// Returns all entries of both queues that an operator should look at. It looks up only entries that are held up: it
+/// runs at every change, and ten thousand entries may merely wait.
+pub fn all_stuck(seen: &Seen) -> impl Iterator<Item = EntryId> {
+    let (reboots, repairs) = (&seen.snapshot.store.reboots.entries, &seen.snapshot.store.repairs.entries);
+    let broken = reboots.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| EntryId::reboot(*index));
+    let held = seen.reasons.iter().filter(|(id, why)| id.queue == QueueKind::Reboot && own(why));
+    let held = held.map(|(id, _)| *id).filter(|id| entry(seen, *id).is_some() && is_stuck(seen, *id));
+    let repairs = repairs.keys().map(|index| EntryId::repair(*index)).filter(|id| is_stuck(seen, *id));
+    broken.chain(held).chain(repairs)
+}
+
+/// Reports whether an operator should look at this entry.
+pub fn is_stuck(seen: &Seen, id: EntryId) -> bool {
+    of(seen, id) == Some(Trouble::Stuck)
+}
+
+/// Reports whether the reason is about this entry. This includes a drain that was held up and is retried by itself. A
+/// missing engine and stale sources concern the whole cluster and are reported elsewhere.
+pub fn own(reason: &Reason) -> bool {
+    let whole = matches!(reason, Reason::EngineObserving { .. } | Reason::NoEngine { .. } | Reason::Stale { .. });
+    !whole && reason.attention() > Attention::None
+}
+
+/// Returns since when the entry has been in its state: its transition, else its request.
+pub fn since(seen: &Seen, id: EntryId) -> Option<Timestamp> {
+    in_state_since(&seen.snapshot.store, id)
+}
+
+fn in_state_since(store: &StoreView, id: EntryId) -> Option<Timestamp> {
+    let asked = || store.requests.get(&id).and_then(Stored::get).map(|r| r.at);
+    let moved = match id.queue {
+        QueueKind::Reboot => reboot_in(store, id)?.last_transition_time,
+        QueueKind::Repair => repair_in(store, id)?.last_transition_time,
+    };
+    moved.or_else(asked)
+}
+
+/// Reports whether the entry has been in its state for `stuck_seconds`, or has had too many drain backoffs.
+fn is_overdue(store: &StoreView, now: Timestamp, id: EntryId) -> bool {
+    let given_up = match id.queue {
+        QueueKind::Reboot => reboot_in(store, id).map_or(0, |e| e.drain_backoff_count),
+        QueueKind::Repair => repair_in(store, id).map_or(0, |e| e.drain_backoff_count),
+    };
+    #[allow(clippy::cast_precision_loss)] // seconds
+    let most = || store.policy().stuck_seconds as f64;
+    given_up >= ATTENTION_BACKOFF_COUNT
+        || in_state_since(store, id).is_some_and(|since| seconds_between(since, now) >= most())
+}
+
+/// Reports whether the entry is in progress: draining, rebooting, or at a step of its repair.
+fn in_work(store: &StoreView, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => {
+            reboot_in(store, id).is_some_and(|e| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting))
+        }
+        QueueKind::Repair => repair_in(store, id).is_some_and(|e| e.unfinished() && e.claims_machine()),
+    }
+}
+
+/// Reports whether the stored value of this entry cannot be read.
+pub fn unreadable(store: &StoreView, id: EntryId) -> bool {
+    match id.queue {
+        QueueKind::Reboot => store.reboots.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
+        QueueKind::Repair => store.repairs.entries.get(&id.index).is_some_and(|stored| stored.value.is_err()),
+    }
+}
+
+fn reboot_in(store: &StoreView, id: EntryId) -> Option<&RebootEntry> {
+    store.reboots.entries.get(&id.index).filter(|_| id.queue == QueueKind::Reboot).and_then(Stored::get)
+}
+
+fn repair_in(store: &StoreView, id: EntryId) -> Option<&RepairEntry> {
+    store.repairs.entries.get(&id.index).filter(|_| id.queue == QueueKind::Repair).and_then(Stored::get)
+}
+
+fn entry(seen: &Seen, id: EntryId) -> Option<&RebootEntry> {
+    reboot_in(&seen.snapshot.store, id)
+}
+
+fn repair(seen: &Seen, id: EntryId) -> Option<&RepairEntry> {
+    repair_in(&seen.snapshot.store, id)
+}

@@ -1,0 +1,33 @@
+//! Cluster definition from the machine registry: generated from sabakan's machines, a template, the constraints and the
+//! current definition (docs/spec/sabakan.md).
+//!
+//! All modules except [`client`] are pure: [`plan()`] takes an [`Input`] and returns the next definition with its
+//! reasons. Nothing else here contacts sabakan, etcd or Kubernetes, or reads a clock.
+
+mod all_healthy;
+pub mod change;
+mod draft;
+mod finish;
+pub mod gotext;
+pub mod machine;
+pub mod node;
+pub mod plan;
+mod pool;
+mod quick;
+pub mod repair;
+pub mod score;
+pub mod template;
+pub mod unused_machines;
+pub mod variables;
+mod weighted;
+pub mod why;
+
+pub use machine::{Machine, MachineError, Machines, State};
+pub use plan::{Action, Choice, Input, Plan, PlanError, plan};
+pub use repair::{RepairInput, RepairPlan, Skipped, plan_repairs};
+pub use template::{Template, TemplateError};
+pub use unused_machines::{Unused, unused};
+pub use why::Why;
+
+#[cfg(test)]
+pub(crate) mod tests;

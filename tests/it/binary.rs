@@ -1,0 +1,34 @@
+//! The program under test.
+
+use std::{
+    process::{Command, Stdio},
+    sync::LazyLock,
+};
+
+/// Path of `cketerm`, built from the present sources with the profile of these tests.
+///
+/// The tests are a package of their own, so cargo does not build the program for them. All packages of the workspace
+/// are selected, so that their dependencies have the features that the tests were built with, and nothing is built
+/// twice.
+static CKETERM: LazyLock<String> = LazyLock::new(|| {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut build = Command::new(cargo);
+    build.current_dir(crate::ROOT);
+    build.args(["build", "--locked", "--workspace", "--bin", "cketerm", "--message-format=json"]);
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    let built = build.stderr(Stdio::inherit()).output().unwrap();
+    assert!(built.status.success(), "cargo could not build cketerm: {}", built.status);
+    let messages = String::from_utf8(built.stdout).unwrap();
+    let executables = messages.lines().filter_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().filter(|path| path.ends_with("/cketerm")).map(str::to_owned)
+    });
+    executables.last().expect("cargo reports the path of cketerm")
+});
+
+/// Returns the path of the program.
+pub fn cketerm() -> &'static str {
+    &CKETERM
+}
