@@ -10,7 +10,7 @@ LINK_ARGS := $(if $(filter Linux,$(shell uname -s)),-C link-arg=-Wl$(comma)--no-
 
 run: ## the console on a simulated data centre inside the process
 	tests/servers/setup --build-only
-	cargo build --locked --release
+	cargo build --locked --release -p cketerm
 	$(TARGET)/release/cketerm --sandbox $(ARGS)
 
 demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with pods
@@ -25,7 +25,7 @@ test: setup lint ## format, lints, unit tests, tests on real servers, simulation
 # A run of half an hour is worth a longer build.
 SIM_PROFILE := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)
 # The allocator keeps the memory that one scenario frees for the next one, instead of returning it to the kernel.
-RUN_SIM := _RJEM_MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,background_thread:false RUSTFLAGS="--cfg tokio_unstable" cargo test --locked --profile $(SIM_PROFILE) --features mutations --test sim
+RUN_SIM := _RJEM_MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,background_thread:false RUSTFLAGS="--cfg tokio_unstable" cargo test --locked -p cketerm-tests --profile $(SIM_PROFILE) --features mutations --test sim
 
 sim: ## simulations with faults: SEEDS=10000 seeds from SEED_FROM=1; ONLY=f3,p1.5: only these faults and actions of one seed; MUTATION=all: are injected faults found? Without variables: both
 	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(RUN_SIM)
@@ -47,14 +47,14 @@ deny: ## licences, sources, duplicates and advisories by cargo-deny, if installe
 	elif cargo deny --locked fetch db; then cargo deny --locked check --disable-fetch advisories; \
 	else echo "SKIP: the advisory database cannot be fetched: ADVISORIES ARE NOT CHECKED" >&2; fi
 
-lint: ## format, clippy, and the check of names, comments and documents for retired words (tests/it/language.rs)
+lint: ## format, clippy, retired words in names, comments and documents (tests/it/language.rs), cycles of imports and uses of crates (tests/it/architecture.rs)
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
-	cargo test --locked --test it -- language::
+	cargo test --locked --test it -- language:: architecture:: imports::
 
 build: ## the shipped program: small, and slow to build; `cargo build --release` is quicker
 	tests/servers/setup --build-only
-	cargo rustc --locked --profile dist --bin cketerm -- $(LINK_ARGS)
+	cargo rustc --locked -p cketerm --profile dist --bin cketerm -- $(LINK_ARGS)
 	install -D $(TARGET)/dist/cketerm $(BINARY)
 
 package: ## a static program and a Debian package in target/package; tests installation, upgrade, removal and purge (docs/package/try)
