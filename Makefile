@@ -25,7 +25,7 @@ test: setup lint ## format, lints, unit tests, tests on real servers, simulation
 # A run of half an hour is worth a longer build.
 SIM_PROFILE := $(if $(SEEDS)$(MUTATION)$(ONLY),sim,sim-long)
 # The allocator keeps the memory that one scenario frees for the next one, instead of returning it to the kernel.
-RUN_SIM := _RJEM_MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,background_thread:false RUSTFLAGS="--cfg tokio_unstable" cargo test --locked -p cketerm-tests --profile $(SIM_PROFILE) --features mutations --test sim
+RUN_SIM := _RJEM_MALLOC_CONF=dirty_decay_ms:-1,muzzy_decay_ms:-1,background_thread:false RUSTFLAGS="--cfg tokio_unstable" cargo test --locked -p cketerm-sim --profile $(SIM_PROFILE) --features mutations --test sim
 
 sim: ## simulations with faults: SEEDS=10000 seeds from SEED_FROM=1; ONLY=f3,p1.5: only these faults and actions of one seed; MUTATION=all: are injected faults found? Without variables: both
 	SEEDS=$(or $(SEEDS),10000) SEED_FROM=$(or $(SEED_FROM),1) MUTATION=$(MUTATION) ONLY=$(ONLY) $(RUN_SIM)

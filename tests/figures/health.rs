@@ -15,7 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cketerm::scenario::{Options, Scenario, Stage};
 use cketerm_clients::store::live::Live;
 use cketerm_engine::command::{CommandLine, Commands, Spawner};
 use cketerm_model::{
@@ -26,6 +25,7 @@ use cketerm_model::{
     reboot::RebootStatus,
     repair::RepairEntry,
 };
+use cketerm_scenario::{Options, Scenario, Stage};
 use futures::future::BoxFuture;
 use serde_json::json;
 

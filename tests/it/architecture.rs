@@ -87,5 +87,10 @@ fn imports_form_no_cycles() {
             found.push(format!("{name}, {} files:\n{}", cycle.len(), lines.join("\n")));
         }
     }
-    assert!(found.is_empty(), "imports form {} cycles: move what both need into a file of its own\n{}", found.len(), found.join("\n"));
+    assert!(
+        found.is_empty(),
+        "imports form {} cycles: move what both need into a file of its own\n{}",
+        found.len(),
+        found.join("\n")
+    );
 }

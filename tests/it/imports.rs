@@ -30,7 +30,10 @@ pub fn imports(src: &Path) -> Imports {
         .into_iter()
         .map(|file| (module(file.strip_prefix(src).expect("below src")), fs::read_to_string(&file).expect("a source")))
         .collect();
-    texts.iter().map(|(name, text)| (name.clone(), imported(name, text, &|module| texts.contains_key(module)))).collect()
+    texts
+        .iter()
+        .map(|(name, text)| (name.clone(), imported(name, text, &|module| texts.contains_key(module))))
+        .collect()
 }
 
 /// Module path of a file: `decide/gates.rs`, `decide/mod.rs` and `lib.rs` are `decide::gates`, `decide` and nothing.
@@ -145,8 +148,9 @@ pub fn cycles(all: &Imports) -> Vec<BTreeSet<String>> {
         .collect();
     let mut found = circles(&without_family);
     // `lib.rs` is the parent of every file, so it excuses nothing
-    let one_family =
-        |circle: &BTreeSet<String>| circle.iter().any(|p| !p.is_empty() && circle.iter().all(|c| c == p || related(p, c)));
+    let one_family = |circle: &BTreeSet<String>| {
+        circle.iter().any(|p| !p.is_empty() && circle.iter().all(|c| c == p || related(p, c)))
+    };
     found.extend(circles(all).into_iter().filter(|circle| !one_family(circle)));
     found.sort();
     found.dedup();

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use cketerm::scenario::{Options, Scenario, Stage};
 use cketerm_actions::Operator;
 use cketerm_engine::run::Handle;
 use cketerm_model::{
@@ -14,6 +13,7 @@ use cketerm_model::{
 };
 use cketerm_rules::{decide::ApplyState, snapshot::Seen};
 use cketerm_sandbox::sabakan::{InjectedFault, State};
+use cketerm_scenario::{Options, Scenario, Stage};
 
 /// A data centre of 100 machines, 3 of them control planes, and some spares, with an engine that leads.
 struct Site {

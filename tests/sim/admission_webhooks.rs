@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use cketerm::scenario::Stage;
 use cketerm_sandbox::{
     Sandbox,
     kubernetes::{
@@ -16,6 +15,7 @@ use cketerm_sandbox::{
         resource::{BUDGETS, DEPLOYMENTS, PODS},
     },
 };
+use cketerm_scenario::Stage;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::Instant};

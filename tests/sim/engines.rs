@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use cketerm::scenario::{Commands, Links, ResultStore, Stage, backends};
 use cketerm_engine::{command::Spawner, run::Handle};
 use cketerm_model::clock::{Clock, WrongClock};
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::faults::{FaultCounts, FaultHit};
+use cketerm_scenario::{Commands, Links, ResultStore, Stage, backends};
 use fastrand::Rng;
 use jiff::SignedDuration;
 use tokio::time::Instant;

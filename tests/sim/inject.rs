@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::scenario::Stage;
 use cketerm_sandbox::{
     faults::{Odds, State},
     machines::{self, Behaviour},
     sabakan,
 };
+use cketerm_scenario::Stage;
 use tokio::time::sleep;
 
 use crate::{engines::Engines, plan::Fault, registry};

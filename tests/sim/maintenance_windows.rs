@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use cketerm::scenario::{Options, Scenario, Stage};
 use cketerm_model::{clock::Clock, reboot::RebootStatus};
 use cketerm_sandbox::machines::{Behaviour, OnBoot};
+use cketerm_scenario::{Options, Scenario, Stage};
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use cketerm::scenario::Stage;
 use cketerm_sandbox::{
     faults::State,
     kubernetes::resource::DEPLOYMENTS,
     machines::{Behaviour, PowerEvent},
 };
+use cketerm_scenario::Stage;
 use serde_json::json;
 use tokio::time::sleep;
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use cketerm::scenario::SABAKAN;
 use cketerm_actions::Operator;
 use cketerm_model::stored::keys::SwitchName;
 use cketerm_sandbox::{
@@ -10,6 +9,7 @@ use cketerm_sandbox::{
     machines::{self, Machine},
     sabakan::{Record, State},
 };
+use cketerm_scenario::SABAKAN;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep};
 

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use cketerm::scenario::{Links, Options, Scenario, Stage, backends};
 use cketerm_actions::Operator;
 use cketerm_model::clock::Clock;
 use cketerm_runtime::tasks::Gate;
@@ -17,6 +16,7 @@ use cketerm_sandbox::{
     machines::Behaviour,
     members::MemberFaults,
 };
+use cketerm_scenario::{Links, Options, Scenario, Stage, backends};
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use cketerm::scenario::Stage;
 use cketerm_model::{
     cketerm_records::Verb,
     entry::{EntryId, Stored},
@@ -11,6 +10,7 @@ use cketerm_model::{
     repair::RepairEntry,
     stored::view::StoreView,
 };
+use cketerm_scenario::Stage;
 use tokio::time::{Instant, sleep};
 
 use crate::{

@@ -4,7 +4,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::scenario::{Options, Scenario, Stage};
 use cketerm_actions::Operator;
 use cketerm_model::{
     cketerm_records::{Audit, Ending},
@@ -13,6 +12,7 @@ use cketerm_model::{
     stored::keys::SwitchName,
 };
 use cketerm_sandbox::{machines::Behaviour, sabakan::State};
+use cketerm_scenario::{Options, Scenario, Stage};
 use fastrand::Rng;
 use tokio::time::sleep;
 

@@ -26,7 +26,7 @@ use tokio::{
     sync::watch,
 };
 
-use crate::{backends::Backends, config::Settings};
+use crate::{backends::connect, config::Settings};
 
 pub use self::systemd::watchdog_too_short;
 
@@ -46,7 +46,7 @@ pub async fn run(settings: Settings, http: SocketAddr) -> anyhow::Result<()> {
         .await
         .map_err(|e| anyhow::anyhow!("cannot listen on {http}: {e}; choose another address with --http"))?;
     let address = listener.local_addr()?;
-    let engine = Backends::connect(&settings).await?.start("daemon", true, Some(address.to_string()));
+    let engine = connect(&settings).await?.start("daemon", true, Some(address.to_string()));
     tracing::info!(%address, version = env!("CARGO_PKG_VERSION"), "cketerm daemon started");
     let served = tokio::spawn(serve(listener, engine.seen(), engine.counters()));
     let heartbeat = engine.heartbeat();

@@ -1,5 +1,5 @@
 //! cketerm: a console and controller for bare-metal Kubernetes clusters. This crate is the program: its command line,
-//! its settings, the daemon, and the scenarios of the sandbox.
+//! its settings and the daemon.
 
 pub mod backends;
 pub mod cli;
@@ -7,4 +7,3 @@ pub mod config;
 pub mod daemon;
 #[cfg(test)]
 mod fuzz;
-pub mod scenario;

@@ -6,7 +6,7 @@ mod console;
 use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, time::Duration};
 
 use cketerm::{
-    backends::Backends,
+    backends::connect,
     cli::{Cli, Context, Out, run},
     config::Settings,
     daemon,
@@ -99,7 +99,7 @@ fn attended(settings: Settings, cli: &Cli) -> ExitCode {
                 tracing::warn!("the engine only observes: {why}");
             }
             let campaign = attended && sources.is_ok();
-            let backends = async move { Backends::connect(&settings).await };
+            let backends = async move { connect(&settings).await };
             Box::pin(console::run(backends, campaign, options)).await.map_err(|e| (1, format!("{e:#}")))
         }),
         Err(text) => fail(2, &text),

@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
+//! | `backends` | connections of an engine |
 //! | `run/` | the main loop: it makes the snapshot, decides, and starts effects |
 //! | `act/` | execution of effects, fenced, with compared revisions |
 //! | `lead`, `preflight` | leader election, and the conditions for a campaign |
@@ -16,6 +17,7 @@
 //! | `counters` | counters for metrics |
 
 mod act;
+pub mod backends;
 pub mod command;
 mod counters;
 mod etcd_members;

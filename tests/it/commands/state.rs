@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::scenario::{Options, Scenario, Stage};
 use cketerm_rules::{decide::decide, snapshot::Seen, state::State};
+use cketerm_scenario::{Options, Scenario, Stage};
 use serde_json::{Value, json};
 
 use super::rig::Rig;

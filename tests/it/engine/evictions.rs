@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use cketerm::scenario::{Options, Scenario, Stage};
 use cketerm_model::{
     cketerm_records::Audit,
     entry::{EntryId, Stored},
@@ -12,6 +11,7 @@ use cketerm_sandbox::kubernetes::{
     api::{ApiRequest, Behaviour, Interceptor},
     resource::PODS,
 };
+use cketerm_scenario::{Options, Scenario, Stage};
 
 const ENGINE: &str = "engine-host";
 

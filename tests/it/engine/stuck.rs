@@ -8,15 +8,13 @@ use std::{
     time::Duration,
 };
 
-use cketerm::{
-    config::{Overrides, Settings},
-    scenario::{self, Links, Scenario, Stage, backends},
-};
+use cketerm::config::{Overrides, Settings};
 use cketerm_clients::store::Store;
 use cketerm_engine::run::Handle;
 use cketerm_model::entry::Stored;
 use cketerm_runtime::tasks::Gate;
 use cketerm_sandbox::faults::State;
+use cketerm_scenario::{Links, Scenario, Stage, backends};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{Options, World, cluster::machines, in_both_worlds, leader, wait_for};
@@ -40,7 +38,7 @@ impl Site {
     async fn new() -> Self {
         let text = "name: test\nabout: A test.\npopulation: {nodes: 6, pods_per_node: 0, workloads: []}\n";
         let clock = cketerm_runtime::tokio_clock::starting_at("2026-08-01T12:00:00Z".parse().unwrap());
-        let options = scenario::Options::default();
+        let options = cketerm_scenario::Options::default();
         let stage = Arc::new(Stage::set(Scenario::parse(text).unwrap(), options, clock).await.unwrap());
         let store = stage.operator("ann").store;
         Self { stage, store }

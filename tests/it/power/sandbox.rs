@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm::scenario::{Links, Options, Scenario, Stage, backends};
 use cketerm_actions::{HostAction, Operator};
 use cketerm_engine::run::Handle;
 use cketerm_model::host::{HostRow, Mode};
@@ -14,6 +13,7 @@ use cketerm_sandbox::{
     machines::{Behaviour, OnBmc, PowerEvent, State},
     metal3::NAMESPACE,
 };
+use cketerm_scenario::{Links, Options, Scenario, Stage, backends};
 use serde_json::{Value, json};
 
 pub struct Site {

@@ -10,6 +10,7 @@ use cketerm_clients::{
     notices::{Receiver, sample},
 };
 use cketerm_engine::{
+    backends::{ANSWER, WEBHOOK, host_name},
     command::Spawner,
     notices::{Delivery, DeliveryResult},
 };
@@ -24,7 +25,6 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::{Context, args::Output, output::columns};
-use crate::backends::{ANSWER, WEBHOOK, host_name};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

@@ -18,13 +18,13 @@ use cketerm_sandbox::{
     serve::{CommandOutput, MachineCommand, Ports},
     workload::Population,
 };
+use cketerm_scenario::{Scenario, Stage};
 use clap::{Args, Subcommand};
 use http::Request;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
-use crate::scenario::{self, Scenario, Stage};
 
 /// Options of the sandbox, for `--sandbox` and for `sandbox serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -55,15 +55,15 @@ impl Choice {
     }
 
     /// Returns the scenario and its options.
-    pub fn build(&self) -> Result<(Scenario, scenario::Options), String> {
-        let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(scenario::DEFAULT));
+    pub fn build(&self) -> Result<(Scenario, cketerm_scenario::Options), String> {
+        let scenario = Scenario::named(self.scenario.as_deref().unwrap_or(cketerm_scenario::DEFAULT));
         let mut scenario = scenario.map_err(|e| format!("--scenario: {e}"))?;
         scenario.population.registry.get_or_insert_default();
-        let options = scenario::Options {
+        let options = cketerm_scenario::Options {
             nodes: self.nodes,
             seed: self.seed.unwrap_or(1),
             speed: self.speed.unwrap_or(1.0),
-            ..scenario::Options::default()
+            ..cketerm_scenario::Options::default()
         };
         Ok((scenario, options))
     }

@@ -6,18 +6,17 @@ use std::{sync::Arc, time::Duration};
 
 use cketerm_actions::ActionError;
 use cketerm_console::{ConsoleOptions, View, screen, screenshot};
+use cketerm_engine::backends::{Backends, host_name};
 use cketerm_model::clock::Clock;
 use cketerm_rules::snapshot::Seen;
 use cketerm_runtime::telemetry::{self, Ring, Target};
+use cketerm_scenario::Stage;
 use clap::{Args, ValueEnum};
 use crossterm::event::KeyEvent;
 use ratatui::layout::Size;
 
 use super::{Context, sandbox::Choice, state::read_complete};
-use crate::{
-    backends::{Backends, host_name},
-    scenario::Stage,
-};
+use crate::backends::connect;
 
 /// The frame.
 #[derive(Args, Debug)]
@@ -115,7 +114,7 @@ type Capture = (Backends, Arc<Seen>, Option<Box<Stage>>);
 async fn capture_real(context: &Context) -> Result<Capture, ActionError> {
     // one read reports connection errors at once
     context.store().await?.leader().await?;
-    let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
+    let backends = connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
     let seen = read_complete(&backends, context).await;
     Ok((backends, seen, None))
 }

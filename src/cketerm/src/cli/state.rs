@@ -4,6 +4,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cketerm_actions::ActionError;
+use cketerm_engine::backends::Backends;
 use cketerm_model::{
     entry::Stored,
     reboot::RebootStatus,
@@ -25,7 +26,7 @@ use super::{
     output::{Lines, columns},
     reboot_queue::read,
 };
-use crate::backends::Backends;
+use crate::backends::connect;
 
 /// Longest wait until the live copies are complete.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -49,7 +50,7 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
     };
     // one read reports connection errors at once
     context.store().await?.leader().await?;
-    let backends = Backends::connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
+    let backends = connect(&context.settings).await.map_err(|e| ActionError::failed(format!("{e:#}")))?;
     let last = read_complete(&backends, context).await;
     if let Some(note) = only_leaders_read(&last) {
         context.print_message(&note);

@@ -4,10 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use cketerm::{
-    backends::{Backends, host_name},
     cli::{Color, Out, RunOptions},
     config::Settings,
-    scenario::{self, Scenario, Stage},
 };
 use cketerm_actions::{BmcLookup, Operator};
 use cketerm_console as console;
@@ -18,10 +16,14 @@ use cketerm_console::{
     terminal::{Modes, leave},
     theme,
 };
-use cketerm_engine::run::LONGEST_END;
+use cketerm_engine::{
+    backends::{Backends, host_name},
+    run::LONGEST_END,
+};
 use cketerm_model::clock::Clock;
 use cketerm_rules::snapshot::Seen;
 use cketerm_runtime::telemetry::{self, Logs, Ring, Target};
+use cketerm_scenario::{Scenario, Stage};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Delay after the engine resigned for a stop (Ctrl-Z). The process stops in that time, and a new engine starts
@@ -117,7 +119,7 @@ async fn show(
 }
 
 /// Creates the backends of a sandbox. The scenario runs beside the console until the program ends.
-pub async fn stage(scenario: Scenario, how: scenario::Options) -> anyhow::Result<Backends> {
+pub async fn stage(scenario: Scenario, how: cketerm_scenario::Options) -> anyhow::Result<Backends> {
     let stage = Stage::set(scenario, how, Clock::host()).await.map_err(anyhow::Error::msg)?;
     let backends = stage.backends(&host_name());
     tokio::spawn(async move {

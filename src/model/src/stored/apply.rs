@@ -228,7 +228,7 @@ fn switch(row: &Row) -> Switch {
     Switch { raw: Some(String::from_utf8_lossy(&row.value).into_owned()), mod_revision: row.mod_revision }
 }
 
-pub fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
+pub(super) fn parse<T: DeserializeOwned>(key: &str, row: &Row) -> Result<T, String> {
     serde_json::from_slice(&row.value)
         .map_err(|e| format!("{key}: invalid: {}; look with `etcdctl get {key}`, fix it or remove it", fault(&e)))
 }

@@ -13,7 +13,10 @@ use cketerm_clients::{
     power::BmcClients,
     store::{Store, members::EtcdMembers},
 };
-use cketerm_engine::command::{self, CommandLine, Purpose, Spawner};
+use cketerm_engine::{
+    backends::Backends,
+    command::{self, CommandLine, Purpose, Spawner},
+};
 use cketerm_model::{
     attempt::Ended,
     clock::Clock,
@@ -31,8 +34,6 @@ use cketerm_sandbox::{
 use futures::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use tonic::body::Body as TonicBody;
-
-use crate::backends::Backends;
 
 /// URL of sabakan inside the process. It exists nowhere else.
 pub const SABAKAN: &str = "http://sabakan.sandbox:10080";

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cketerm_actions::{ActionError, BmcLookup, Operator};
-use cketerm_engine::run::Handle;
+use cketerm_engine::{backends::Backends, run::Handle};
 use cketerm_model::{
     cketerm_records::{Verb, Who},
     clock::Clock,
@@ -30,7 +30,6 @@ use super::{
     hosts, registry,
     repairs::{self, outside},
 };
-use crate::backends::Backends;
 
 /// Options for playing a scenario.
 #[derive(Clone, Debug)]

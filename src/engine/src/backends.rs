@@ -1,0 +1,85 @@
+//! Backends of an engine and a console: real servers, or a sandbox. Their users cannot tell which.
+
+use std::{sync::Arc, time::Duration};
+
+use cketerm_clients::{
+    kubernetes::{Kube, Live as KubeLive, Streaming},
+    net::Http,
+    notices::Receiver,
+    power::BmcClients,
+    store::{Store, live::Live, members::EtcdMembers},
+};
+
+use crate::{
+    command::Spawner,
+    run::{self, Handle, Options},
+};
+
+/// Upper bound of a webhook request. Each receiver has a shorter timeout of its own.
+pub const WEBHOOK: Duration = Duration::from_mins(1);
+
+/// Number of bytes that are read of a webhook's answer.
+pub const ANSWER: usize = 64 << 10;
+
+/// Connections, commands and probes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Backends {
+    /// etcd.
+    pub store: Store,
+    /// Kubernetes, if it is configured.
+    pub kube: Option<Kube>,
+    /// Whether lists of Kubernetes may be streamed.
+    pub streaming: Streaming,
+    /// Starts the definition's commands.
+    pub spawner: Spawner,
+    /// Client for the health probes of control planes.
+    pub probes: Http,
+    /// Client for the members of the etcd of Kubernetes.
+    pub etcd_members: EtcdMembers,
+    /// Client for sabakan.
+    pub registry: Http,
+    /// Clients for the BMCs of machines.
+    pub bmcs: BmcClients,
+    /// Receivers of notices.
+    pub notices: Arc<Vec<Receiver>>,
+    /// Client for webhooks.
+    pub webhooks: Http,
+    /// TTL of an engine's lease.
+    pub ttl: Duration,
+    /// Host name: the value of the key in `leader/`, as CKE writes it.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+}
+
+impl Backends {
+    /// Starts an engine. `mode` is `daemon` or `console`, `http` the address of its endpoint.
+    pub fn start(&self, mode: &'static str, campaign: bool, http: Option<String>) -> Handle {
+        let live = Arc::new(Live::follow(&self.store));
+        let copies = self.kube.clone().map(|kube| {
+            let live = KubeLive::follow(&kube, self.streaming);
+            (kube, live)
+        });
+        let options = Options {
+            campaign,
+            mode,
+            http,
+            ttl: self.ttl,
+            host: self.host.clone(),
+            pid: self.pid,
+            spawner: self.spawner.clone(),
+            probes: self.probes.clone(),
+            etcd_members: self.etcd_members.clone(),
+            registry: self.registry.clone(),
+            bmcs: self.bmcs.clone(),
+            notices: Arc::clone(&self.notices),
+            webhooks: self.webhooks.clone(),
+        };
+        run::start(&self.store, live, copies, options)
+    }
+}
+
+/// Returns this host's name.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
