@@ -196,7 +196,7 @@ fn no_logic_reads_the_programs_own_texts() {
     let mut found = Vec::new();
     for path in files("src", "rs") {
         let name = relative_path(&path);
-        if name.contains("/tests") || name.starts_with("src/fuzz") || READERS.iter().any(|(file, _)| *file == name) {
+        if name.contains("/tests") || name.starts_with("src/cketerm/src/fuzz/") || READERS.iter().any(|(file, _)| *file == name) {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();

@@ -72,10 +72,15 @@ fn one(words: &[&str], at: &mut usize, allowed: &[String]) -> bool {
     allowed.contains(&name)
 }
 
+/// Reports whether the crate is a member of this workspace.
+fn is_own(name: &str) -> bool {
+    name == "cketerm" || name.starts_with("cketerm-")
+}
+
 /// Name, version and licence of every crate that is built on Linux, for the program and for its tests.
 fn crates() -> Vec<(String, String, String)> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(crate::ROOT).args(["tree", "--locked", "--offline", "-e", "normal,build,dev"]);
+    cargo.current_dir(crate::ROOT).args(["tree", "--locked", "--offline", "--workspace", "-e", "normal,build,dev"]);
     cargo.args(["--target", "x86_64-unknown-linux-gnu", "--prefix", "none", "--format", "{p}|{l}"]);
     let out = cargo.output().expect("cargo starts");
     assert!(out.status.success(), "cargo tree: {}", String::from_utf8_lossy(&out.stderr));
@@ -88,7 +93,7 @@ fn crates() -> Vec<(String, String, String)> {
             let (name, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
             // a crate from outside the registry has its location after the version
             let odd: Vec<&str> = words.filter(|word| *word != "(proc-macro)").collect();
-            assert!(name == "cketerm" || odd.is_empty(), "{package}");
+            assert!(is_own(name) || odd.is_empty(), "{package}");
             (name.to_owned(), version.trim_start_matches('v').to_owned(), licence.to_owned())
         })
         .collect();
@@ -116,7 +121,7 @@ fn every_crate_comes_from_crates_io_with_a_checksum() {
     for package in LOCK.split("\n[[package]]\n").skip(1) {
         let field = |name: &str| package.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"")));
         let name = field("name").expect("a name").trim_end_matches('"');
-        if name == "cketerm" {
+        if is_own(name) {
             continue;
         }
         assert_eq!(field("source"), Some("registry+https://github.com/rust-lang/crates.io-index\""), "{name}");

@@ -15,7 +15,7 @@
 //! | `state` | a snapshot exported without secrets, and read back |
 //! | `registry/` | the plan made from sabakan's answers |
 //! | `metal3/` | Metal3's controller role: the state machine of one host |
-//! | `notices/` | what to notify whom about |
+//! | `notices/` | notices that are due |
 
 pub mod decide;
 pub mod explain;

@@ -1,4 +1,4 @@
-//! What a process of cketerm runs on: tasks, their heartbeat, logs, file descriptors, and tokio's clock.
+//! Foundations of a process of cketerm: tasks, their heartbeat, logs, file descriptors, and tokio's clock.
 
 pub mod descriptors;
 pub mod heartbeat;

@@ -1,5 +1,5 @@
-//! What etcd holds: keys, limits, the typed copy, and the transactions that change it. Plain data; the client is in
-//! `cketerm-clients`.
+//! Contents of etcd below the prefix: keys, limits, the typed copy, and the transactions that change it. Plain data; the
+//! client is in `cketerm-clients`.
 
 pub mod apply;
 pub mod keys;

@@ -1,4 +1,4 @@
-//! What the engine writes to etcd in one transaction, as data.
+//! Transactions of the engine as data.
 
 /// One transaction of the engine.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,4 +1,4 @@
-//! What to notify whom about (`docs/notices.md`).
+//! Notices that are due (`docs/notices.md`).
 //!
 //! | module | contents |
 //! | --- | --- |
