@@ -17,8 +17,11 @@ demo: setup ## the console on real servers: etcd, kube-apiserver, 12 nodes with 
 	cargo build --locked
 	tests/servers/demo $(TARGET)/debug/cketerm
 
+# Most tests of `it` wait for servers, not for the processor.
+TEST_THREADS := $(shell echo $$((4 * $$(nproc))))
+
 test: setup lint ## format, lints, unit tests, tests on real servers, simulations
-	cargo test --locked
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked
 	$(MAKE) sim SEEDS=1000
 	$(MAKE) sim MUTATION=all
 

@@ -238,7 +238,7 @@ impl Drop for Servers {
     }
 }
 
-/// Limits worlds to two at once: more would make each too slow for the deadlines of the tests.
+/// Limits worlds to two for each processor: more would make each too slow for the deadlines of the tests.
 struct WorldSlot;
 
 static WORLDS: Mutex<usize> = Mutex::new(0);
@@ -246,8 +246,9 @@ static FREED: Condvar = Condvar::new();
 
 impl WorldSlot {
     fn take() -> Self {
+        let most = 2 * std::thread::available_parallelism().map_or(1, usize::from);
         let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
-        while *worlds >= 2 {
+        while *worlds >= most {
             worlds = FREED.wait(worlds).unwrap_or_else(PoisonError::into_inner);
         }
         *worlds += 1;

@@ -88,7 +88,7 @@ const STRICTER: [&str; 2] = ["1e400", "-.inf"];
 fn the_parser_agrees_with_serde_yaml() {
     let mut texts: Vec<String> = Vec::new();
     for folder in
-        ["tests/fixtures", "docs", "docs/examples/sabakan", "src/cketerm/src/scenario/files", "src/cketerm/src/config"]
+        ["tests/fixtures", "docs", "docs/examples/sabakan", "src/scenario/src/files", "src/cketerm/src/config"]
     {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
         for file in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
