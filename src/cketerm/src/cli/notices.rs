@@ -23,7 +23,7 @@ use cketerm_model::{
 use clap::Subcommand;
 use serde::Serialize;
 
-use super::{Context, args::Output, output::columns};
+use super::{Context, options::Output, output::columns};
 use crate::backends::{ANSWER, WEBHOOK, host_name};
 
 /// The subcommands.
