@@ -7,7 +7,7 @@ use cketerm_model::{
     stored::leadership::Leadership,
 };
 
-use super::{ActionError, Operator};
+use super::{error::ActionError, operator::Operator};
 
 /// Most checks of one command: another program may take the lead between a check and the write.
 pub(super) const MAX_CHECKS: usize = 3;

@@ -14,7 +14,7 @@ use cketerm_clients::{
 use cketerm_model::host::HostRow;
 use serde_json::Map;
 
-use super::ActionError;
+use super::error::ActionError;
 
 /// Sources in which BMCs are looked up. Cheap to clone.
 #[derive(Clone, Debug)]

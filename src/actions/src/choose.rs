@@ -8,7 +8,7 @@ use cketerm_model::{
     selector::Selector,
 };
 
-use super::{ActionError, Operator};
+use super::{error::ActionError, operator::Operator};
 
 /// Attributes, all of which must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

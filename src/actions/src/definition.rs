@@ -5,7 +5,7 @@ use cketerm_model::{
     cluster::{Fault, check, parse, written},
 };
 
-use super::{ActionError, Operator};
+use super::{error::ActionError, operator::Operator};
 
 /// Result of setting a definition.
 #[derive(Clone, Debug, Default, PartialEq)]

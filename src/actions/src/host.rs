@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{ActionError, BmcLookup, who};
+use super::{bmcs::BmcLookup, error::ActionError, who};
 
 /// Key of cketerm; `--as NAME` makes it `cketerm-NAME`.
 const KEY: &str = "cketerm";

@@ -10,8 +10,9 @@ use cketerm_model::{
 };
 
 use super::{
-    ActionError, Hosts, Operator,
-    host::{TRIES, keeps_changing, own_key, retry_on_conflict},
+    error::ActionError,
+    host::{Hosts, TRIES, keeps_changing, own_key, retry_on_conflict},
+    operator::Operator,
 };
 
 /// Longest wait of a fence for the proof that the host is off, in seconds. A soft shutdown that hangs is cut off long

@@ -9,6 +9,7 @@ use cketerm_clients::{
     },
 };
 use cketerm_model::{
+    acceptance::OperatorCommand,
     entry::{EntryId, Stored},
     fence::Person,
     kube::NodeRow,
@@ -17,8 +18,10 @@ use cketerm_model::{
 };
 
 use super::{
-    ActionError, Operator,
+    error::ActionError,
     manual_drain::{self, DrainContext, Progress, Stopped},
+    operator::Operator,
+    repair,
 };
 
 /// Number of attempts of a write. Kubelets write Nodes all the time.
@@ -82,6 +85,22 @@ impl Operator {
         }
         self.keep_cordoned(&row.name, keep, reason).await?;
         Ok(row.name)
+    }
+
+    /// Turns a cordon of cketerm into the administrator's, or gives it back. Needs Kubernetes. The caller checks that
+    /// there is a cordon to keep: [`Operator::keep_cordon_of`].
+    pub async fn keep_cordoned(&self, node: &str, keep: bool, reason: Option<&str>) -> Result<(), ActionError> {
+        let kube = self.kube("keep-cordoned")?;
+        self.accepted(if keep { OperatorCommand::KeepCordoned } else { OperatorCommand::GiveCordonBack }).await?;
+        let answer = kube.annotate_keep_cordoned(&Person::asks(&self.who), node, keep).await;
+        let failure = answer.as_ref().err().map(ToString::to_string);
+        let result = failure.as_deref().map_or(AuditResult::Done("done"), AuditResult::Failed);
+        let what = if keep { "node keep-cordoned" } else { "node give the cordon back" };
+        let record = AuditNote { who: &self.who, what, on: &format!("node {node}"), reason };
+        let audited = self.store.write(record, result, Vec::new(), Vec::new()).await;
+        answer.map_err(|e| ActionError::failed(format!("node {node}: the annotation was not changed: {e}")))?;
+        audited.map_err(|e| ActionError::failed(format!("node {node}: done, but not recorded in the audit: {e}")))?;
+        Ok(())
     }
 
     async fn set_cordon(&self, name: &str, cordon: bool, reason: Option<&str>) -> Result<Turned, ActionError> {
@@ -195,7 +214,7 @@ fn claiming_entry(view: &StoreView, row: &NodeRow) -> Option<String> {
     let repair = || {
         view.repairs.entries.iter().find_map(|(index, stored)| {
             let entry = stored.get().filter(|e| is_this_machine(&e.address) && e.claims_machine())?;
-            Some(format!("{} ({})", EntryId::repair(*index), super::repair_state(entry)))
+            Some(format!("{} ({})", EntryId::repair(*index), repair::state(entry)))
         })
     };
     let running = || {

@@ -14,7 +14,7 @@ use cketerm_model::{
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{ActionError, Operator, accept::accept_policy_change};
+use super::{accept::accept_policy_change, error::ActionError, operator::Operator};
 
 /// Policy fields that are written as YAML or JSON, or as `none`.
 pub const DOCUMENTS: [&str; 3] = ["windows", "freeze", "groups"];

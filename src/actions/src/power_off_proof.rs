@@ -15,9 +15,9 @@ use cketerm_model::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    ActionError, BmcLookup, Hosts,
-    bmcs::Registered,
-    host::{POLL, state},
+    bmcs::{BmcLookup, Registered},
+    error::ActionError,
+    host::{Hosts, POLL, state},
 };
 
 /// Least time for which a BMC has to report off. A BMC that was asked to turn the machine on does so within seconds,

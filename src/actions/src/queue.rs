@@ -13,16 +13,14 @@ use cketerm_model::{
     stored::{leadership::LeaderGuard, view::StoreView},
 };
 
-use super::{ActionError, Operator, TIMEOUT, accept::MAX_CHECKS, refusal};
-
-/// Result of adding entries.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Added {
-    /// Indexes of the new entries, in the order of the addresses.
-    pub indexes: Vec<u64>,
-    /// Notes for the operator: duplicates, a disabled queue.
-    pub notes: Vec<String>,
-}
+use super::{
+    accept::{MAX_CHECKS, refusal},
+    added::Added,
+    error::ActionError,
+    operator::{Operator, TIMEOUT},
+    repair,
+    unreadable::removing,
+};
 
 /// Number of addresses above which one list of all Nodes costs less than one request per Node.
 const SINGLE_NODE_READS: usize = 20;
@@ -137,7 +135,7 @@ impl Operator {
                 }
                 QueueKind::Repair => {
                     let (found, revision) = readable(view.repairs.entries.get(&entry.index), entry)?;
-                    super::repair::fits(found, entry, verb)?;
+                    repair::fits(found, entry, verb)?;
                     (revision, found.unfinished() && found.claims_machine())
                 }
             };
@@ -232,7 +230,7 @@ fn readable<E>(stored: Option<&Stored<E>>, id: EntryId) -> Result<(&E, i64), Act
     };
     let stored = stored.ok_or_else(|| ActionError::failed(format!("entry {id} does not exist; see `{list}`")))?;
     let found = stored.value.as_ref().map_err(|e| {
-        let remove = super::removing(id.queue);
+        let remove = removing(id.queue);
         ActionError::failed(format!("{id} cannot be read: {e}; remove it with `cketerm {remove} {}`", id.index))
     })?;
     Ok((found, stored.mod_revision))

@@ -9,7 +9,7 @@ use cketerm_model::{
 };
 use cketerm_sabakan::{Template, variables};
 
-use super::{ActionError, Operator};
+use super::{error::ActionError, operator::Operator};
 
 impl Operator {
     /// Stores sabakan's URL, an absolute http(s) URL. `/graphql` is appended if its path does not end so, as `ckecli`

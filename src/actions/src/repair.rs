@@ -12,7 +12,11 @@ use cketerm_model::{
     stored::view::StoreView,
 };
 
-use super::{ActionError, Added, Operator, TIMEOUT};
+use super::{
+    added::Added,
+    error::ActionError,
+    operator::{Operator, TIMEOUT},
+};
 
 /// A requested repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use cketerm_model::{
 };
 use futures::future::join_all;
 
-use super::TIMEOUT;
+use super::operator::TIMEOUT;
 
 /// Checks, in etcd and (if configured) in Kubernetes, everything that an operator may change.
 pub async fn rights(store: &Store, kube: Option<&Kube>) -> Rights {

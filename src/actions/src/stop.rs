@@ -6,7 +6,7 @@ use cketerm_model::{
     stored::keys::SwitchName,
 };
 
-use super::{ActionError, Operator};
+use super::{error::ActionError, operator::Operator};
 
 /// Result of `stop`, and what it left running.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use cketerm_model::entry::{EntryId, QueueKind};
 
-use super::{ActionError, Operator};
+use super::{error::ActionError, operator::Operator};
 
 impl Operator {
     /// Removes the key of an unreadable entry, if it still has the `ModRevision` that was shown.

@@ -6,6 +6,7 @@
 mod form;
 mod notices;
 pub mod schema;
+mod section;
 mod state_directory;
 
 use std::{

@@ -10,9 +10,10 @@ use clap::Args;
 
 use super::{
     Context,
-    args::{Output, Reason},
+    input_file::read,
+    options::{Output, Reason},
+    output::join,
     queue_plan,
-    reboot_queue::{join, read},
 };
 
 /// Nodes to add, and options of the entries.

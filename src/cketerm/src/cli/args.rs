@@ -1,10 +1,10 @@
-//! Tree of subcommands, and the global options.
+//! Tree of subcommands, and the options without one.
 
 #![allow(clippy::doc_markdown)] // these comments are the help texts: no backticks there
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use super::{
     cluster::ClusterCommand,
@@ -13,15 +13,18 @@ use super::{
     history::HistoryArgs,
     hosts::HostsCommand,
     listing::ListingArgs,
+    machines::MachinesCommand,
     nodes::NodesCommand,
     notices::NoticesCommand,
+    options::{Globals, Reason},
     policy::PolicyCommand,
     power::PowerCommand,
     reboot_queue::RebootCommand,
     reference::Shell,
     repair_queue::RepairCommand,
     sabakan::{AutoRepairCommand, SabakanCommand},
-    sandbox::{Choice, SandboxCommand},
+    sandbox::SandboxCommand,
+    sandbox_options::Choice,
     screenshot::ScreenshotArgs,
     state::DecideArgs,
     theme::ThemeCommand,
@@ -45,79 +48,6 @@ pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     pub command: Option<Command>,
-}
-
-/// Options that every subcommand takes. The environment can also set those of the servers (`CKETERM_CONFIG`,
-/// `CKETERM_ETCD_ENDPOINTS` …); options take precedence.
-#[derive(Args, Clone, Debug)]
-pub struct Globals {
-    /// Configuration file, cketerm's or CKE's [env: CKETERM_CONFIG]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
-    pub config: Option<PathBuf>,
-    /// etcd URLs, comma-separated [env: CKETERM_ETCD_ENDPOINTS]
-    #[arg(long, global = true, value_name = "URLS", help_heading = "Global options")]
-    pub etcd_endpoints: Option<String>,
-    /// etcd key prefix [env: CKETERM_ETCD_PREFIX]
-    #[arg(long, global = true, value_name = "PREFIX", help_heading = "Global options")]
-    pub etcd_prefix: Option<String>,
-    /// Kubeconfig; KUBECONFIG and ~/.kube/config are not read [env: CKETERM_KUBECONFIG]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Kubeconfig context [env: CKETERM_CONTEXT]
-    #[arg(long, global = true, value_name = "NAME", help_heading = "Global options")]
-    pub context: Option<String>,
-    /// Output format; the default depends on the subcommand
-    #[arg(short, long, global = true, env = "CKETERM_OUTPUT", hide_env_values = true, help_heading = "Global options")]
-    pub output: Option<AskedOutput>,
-    /// Coloured output
-    #[arg(
-        long,
-        global = true,
-        env = "CKETERM_COLOR",
-        hide_env_values = true,
-        default_value = "auto",
-        value_name = "WHEN",
-        help_heading = "Global options"
-    )]
-    pub color: Color,
-    /// Print more on standard error
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
-    pub verbose: u8,
-}
-
-/// Values of `-o`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AskedOutput {
-    /// Table for people.
-    Table,
-    /// Columns of `ckecli`, for its scripts; where it has none, the table for people.
-    Simple,
-    /// JSON, indented by four.
-    Json,
-    /// YAML.
-    Yaml,
-}
-
-/// Forms of output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Columns.
-    Table,
-    /// JSON, indented by four.
-    Json,
-    /// YAML.
-    Yaml,
-}
-
-/// Values of `--color`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless `NO_COLOR` is set.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// Options without a subcommand.
@@ -326,13 +256,6 @@ pub enum Command {
     },
 }
 
-/// Subcommands about sabakan's machines.
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub enum MachinesCommand {
-    /// List the machines: state, role, rack, lifetime, place in the cluster, plan
-    List,
-}
-
 impl Cli {
     /// Reports whether the subcommand contacts no server from the settings. A broken configuration file then does not
     /// matter.
@@ -369,34 +292,11 @@ impl Cli {
     }
 }
 
-/// Reason of a change, for the audit.
-#[derive(Args, Clone, Debug)]
-pub struct Reason {
-    /// Reason or ticket, for the audit record
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-}
-
-/// For rules that the leader does not know.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Handover {
-    /// Store it although CKE leads; it takes effect once a cketerm engine leads
-    #[arg(long)]
-    pub for_handover: bool,
-}
-
-impl Reason {
-    /// Returns the reason in the form that actions take.
-    pub fn get(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
-    use super::*;
+    use super::{super::options::AskedOutput, *};
 
     #[test]
     fn the_command_tree_is_valid() {

@@ -7,8 +7,8 @@ use cketerm_model::cketerm_records::Audit;
 
 use super::{
     Context,
-    args::Output,
     listing::{self, Form, ListingArgs},
+    options::Output,
 };
 
 /// Number of records to print without `-n`.

@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::{
     Context,
-    args::{Output, Reason},
-    nodes::{control_plane, internal_address},
+    input_file::read,
+    node_row::{control_plane, internal_address},
+    options::{Output, Reason},
     output::Lines,
-    reboot_queue::read,
 };
 
 /// The subcommands.

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::{
     Context,
-    args::Output,
+    options::Output,
     output::{Lines, columns},
 };
 use crate::{

@@ -5,7 +5,7 @@ use clap::Subcommand;
 
 use super::{
     Context,
-    args::{Output, Reason},
+    options::{Output, Reason},
 };
 
 /// The subcommands.

@@ -7,7 +7,7 @@ use cketerm_clients::{kubernetes::Kube, store::Store};
 use cketerm_model::clock::Clock;
 
 use super::{
-    args::{AskedOutput, Globals, Output},
+    options::{AskedOutput, Globals, Output},
     output::Out,
 };
 use crate::config::Settings;

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::{
     Context,
-    args::Output,
+    options::Output,
     output::Lines,
     registry::{RegistryView, look},
 };

@@ -7,7 +7,7 @@ use cketerm_model::{
 };
 use serde_json::json;
 
-use super::{Context, args::Output, output::columns};
+use super::{Context, options::Output, output::columns};
 
 /// Prints the section of one reason, or the list of reasons.
 pub fn run(reason: Option<&str>, context: &Context) -> Result<(), ActionError> {

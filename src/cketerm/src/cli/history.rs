@@ -1,15 +1,12 @@
 //! `history`: CKE's records as `ckecli` prints them, or the entries that ended with their timelines, from
 //! `cketerm/history/`.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use cketerm_actions::ActionError;
 use cketerm_clients::store::Store;
 use cketerm_model::{
     cketerm_records::{Audit, Ending},
-    entry::{EntryId, Stored},
+    entry::Stored,
     record::Record,
-    secret::mask,
     time::{GO_ZERO, write},
     timeline::TimelineEntry,
 };
@@ -20,14 +17,12 @@ use serde_json::Value;
 
 use super::{
     Context,
-    args::Output,
+    endings::shown,
     listing::{self, Form, ListingArgs},
     moment,
+    options::Output,
     output::Lines,
 };
-
-/// Number of entries above which one read of the whole history replaces single reads.
-const MAX_SINGLE_READS: usize = 20;
 
 /// Selection of the records to print.
 #[derive(Args, Debug)]
@@ -167,13 +162,6 @@ async fn address_of(store: &Store, name: &str) -> Result<Option<String>, ActionE
     Ok(found.map(|node| node.address.clone()))
 }
 
-/// Serializes a value and masks everything in command lines and outputs that looks like a secret.
-pub(super) fn shown(value: &impl Serialize) -> Result<Value, serde_json::Error> {
-    let mut value = serde_json::to_value(value)?;
-    mask(&mut value);
-    Ok(value)
-}
-
 /// Renders an entry's timeline for people: a headline and one line per event.
 fn text(report: &EndingTimeline<'_>) -> String {
     let ending = report.ending;
@@ -186,23 +174,4 @@ fn text(report: &EndingTimeline<'_>) -> String {
         out.line(format_args!("  {at}  {}{who}{why}", moment.what));
     }
     out.done()
-}
-
-/// Returns the endings of these entries, as far as they are recorded.
-pub async fn endings(store: &Store, selected: &BTreeSet<EntryId>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
-    let keys = store.keys();
-    // few are read by their keys, many in one read; an unreadable record affects only itself
-    if selected.len() > MAX_SINGLE_READS {
-        let (_, all) = store.newest_with_revision::<Ending>(&keys.history_prefix(), usize::MAX).await?;
-        let ended = all.iter().filter_map(Stored::get).filter(|e| selected.contains(&e.entry));
-        return Ok(ended.map(|e| (e.entry, e.clone())).collect());
-    }
-    let mut found = BTreeMap::new();
-    for id in selected {
-        let raw = store.raw(&keys.history_of(*id)).await?;
-        if let Some(ending) = raw.and_then(|raw| serde_json::from_str(&raw.text).ok()) {
-            found.insert(*id, ending);
-        }
-    }
-    Ok(found)
 }

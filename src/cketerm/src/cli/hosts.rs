@@ -6,7 +6,7 @@ use cketerm_model::host::{HostRow, Mode, ProofSource};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::{Context, args::Output, output::columns};
+use super::{Context, options::Output, output::columns};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

@@ -10,7 +10,7 @@ use cketerm_clients::{
 use cketerm_model::{clock::Clock, entry::Stored, secret};
 use serde_json::{Map, Value, json};
 
-use super::{Context, args::Output, output::Lines};
+use super::{Context, options::Output, output::Lines};
 
 /// Longest wait for one server.
 const TIMEOUT: Duration = Duration::from_secs(3);

@@ -3,7 +3,7 @@
 use cketerm_actions::ActionError;
 use serde_json::{Value, json};
 
-use super::{Context, args::Output};
+use super::{Context, options::Output};
 
 /// Prints the leader's host name.
 pub async fn leader(context: &Context) -> Result<(), ActionError> {

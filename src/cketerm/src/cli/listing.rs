@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Context,
-    args::Output,
+    options::Output,
     output::{columns, rows},
 };
 

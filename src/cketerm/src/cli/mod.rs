@@ -11,15 +11,22 @@ mod config;
 mod constraints;
 mod context;
 mod diff;
+mod endings;
 mod explain;
 mod history;
 mod hosts;
 mod info;
+mod input_file;
 mod leader;
 mod listing;
+mod machines;
 mod moment;
+mod node_row;
 mod nodes;
 mod notices;
+mod observe;
+mod options;
+mod orders;
 mod output;
 mod plan;
 mod policy;
@@ -29,23 +36,27 @@ mod reboot_queue;
 pub mod reference;
 mod registry;
 mod repair_queue;
+mod restrictions;
 mod sabakan;
 mod sandbox;
+mod sandbox_options;
 mod screenshot;
 mod state;
 mod stop;
 mod switches;
 mod theme;
+mod unreadable_entries;
 mod wait;
 mod why;
 mod windows;
 mod yaml;
 
-use args::MachinesCommand;
 use cketerm_actions::ActionError;
+use clap::CommandFactory;
 
-pub use args::{Cli, Color, Command, RunOptions};
+pub use args::{Cli, Command, RunOptions};
 pub use context::Context;
+pub use options::Color;
 pub use output::Out;
 
 /// Runs one subcommand.
@@ -57,7 +68,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::AutoRepair { command } => sabakan::run_auto_repair(command, context).await,
         Command::Constraints { command } => Box::pin(constraints::run(command, context)).await,
         Command::Cluster { command } => Box::pin(cluster::run(command, context)).await,
-        Command::Machines { command: MachinesCommand::List } => registry::machines(context).await,
+        Command::Machines { command } => machines::run(command, context).await,
         Command::Nodes { command } => Box::pin(nodes::run(command, context)).await,
         Command::Notices { command } => Box::pin(notices::run(command, context)).await,
         Command::Policy { command } => Box::pin(policy::run(command, context)).await,
@@ -80,7 +91,7 @@ pub async fn run(command: Command, context: &Context) -> Result<(), ActionError>
         Command::Screenshot(args) => Box::pin(screenshot::run(&args, context)).await,
         Command::Explain { reason } => explain::run(reason.as_deref(), context),
         Command::Info => Box::pin(info::run(context)).await,
-        Command::Completions { shell } => reference::completions(shell, context),
-        Command::Man { folder } => reference::man(&folder, context),
+        Command::Completions { shell } => reference::completions(shell, Cli::command(), context),
+        Command::Man { folder } => reference::man(&folder, Cli::command(), context),
     }
 }

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use super::{
     Context,
-    args::{Output, Reason},
+    node_row::{control_plane, internal_address},
+    options::{Output, Reason},
     output::{Lines, columns},
 };
 
@@ -217,15 +218,4 @@ fn list(view: &StoreView, rows: Vec<NodeRow>) -> Vec<Listed> {
         listed.push(one(name, address, plane, false, Some(row)));
     }
     listed
-}
-
-/// Returns the first address that is an IP address.
-pub(super) fn internal_address(row: &NodeRow) -> String {
-    row.addresses.iter().find(|a| a.parse::<std::net::IpAddr>().is_ok()).cloned().unwrap_or_default()
-}
-
-/// Reports whether the Node's role label marks a control plane.
-pub(super) fn control_plane(row: &NodeRow) -> bool {
-    let role = |key: &str| key.strip_prefix("node-role.kubernetes.io/").map(str::to_owned);
-    row.shown_labels.iter().filter_map(|(key, _)| role(key)).any(|r| matches!(r.as_str(), "control-plane" | "master"))
 }

@@ -24,7 +24,7 @@ use cketerm_model::{
 use clap::Subcommand;
 use serde::Serialize;
 
-use super::{Context, args::Output, output::columns};
+use super::{Context, options::Output, output::columns};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]

@@ -14,7 +14,7 @@ use cketerm_model::text::{steers, visible};
 use serde::Serialize;
 use serde_json::{Value, ser::Formatter};
 
-use super::{args::Output, yaml};
+use super::{options::Output, yaml};
 
 /// Output of a subcommand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -236,6 +236,11 @@ pub fn cell(value: Option<&Value>) -> String {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     }
+}
+
+/// Formats the indexes of entries, separated by commas.
+pub fn join(indexes: &[u64]) -> String {
+    indexes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -25,9 +25,9 @@ use serde_json::{Value, json};
 
 use super::{
     Context,
-    args::Output,
+    input_file::read,
+    options::Output,
     output::{Lines, columns},
-    reboot_queue::read,
 };
 
 /// Sources of a plan of the definition.

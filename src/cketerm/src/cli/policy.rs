@@ -6,9 +6,9 @@ use clap::Subcommand;
 
 use super::{
     Context,
-    args::{Handover, Output, Reason},
-    reboot_queue::read,
-    windows::not_in_force,
+    input_file::read,
+    options::{Handover, Output, Reason},
+    restrictions::not_in_force,
 };
 
 /// The subcommands.

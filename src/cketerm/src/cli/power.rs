@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use self::find::find;
-use super::{Context, args::Output};
+use super::{Context, options::Output};
 
 /// The subcommands. Progress and reasons go to standard error.
 #[derive(Debug, Subcommand)]

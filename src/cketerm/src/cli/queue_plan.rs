@@ -19,7 +19,12 @@ use cketerm_rules::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Context, args::Output, output::Lines};
+use super::{
+    Context,
+    options::Output,
+    output::Lines,
+    restrictions::{moment, print_restrictions},
+};
 
 /// Preview of one node.
 #[derive(Debug, Serialize)]
@@ -67,13 +72,10 @@ pub async fn reboots(addresses: &[String], context: &Context) -> Result<(), Acti
     }
     let members = line.placed.iter().map(|p| p.address.as_str());
     let start = Start::of(&view, &kube_view, false, QueueKind::Reboot, members, now.wall);
-    super::windows::print_restrictions(&view, QueueKind::Reboot, now.wall, context);
+    print_restrictions(&view, QueueKind::Reboot, now.wall, context);
     // a bar without an end is among the forecast's notes, with its remedy
     if let Some(bar @ Bar::Before(..)) = start.bar {
-        context.print_message(&format!(
-            "note: nothing starts {}",
-            bar.described(|at| super::windows::moment(&view.policy(), at))
-        ));
+        context.print_message(&format!("note: nothing starts {}", bar.described(|at| moment(&view.policy(), at))));
     }
     let is_checked = |p: &&MachineForecast| !matches!(&p.place, Place::InWork(status) if status == "rebooting");
     let names: BTreeSet<&str> = line.placed.iter().filter(is_checked).map(|p| p.name.as_str()).collect();

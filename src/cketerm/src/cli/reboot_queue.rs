@@ -1,28 +1,25 @@
 //! `reboot-queue`, `rq`: the subcommands of `ckecli`, and those for an entry that does not move.
 
-use std::io::Read;
-
-use cketerm_actions::{ActionError, LEFT, removing};
+use cketerm_actions::ActionError;
 use cketerm_model::{
-    acceptance::OperatorCommand,
     attempt::Attempt,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
     stored::{keys::SwitchName, view::StoreView},
-    text::visible,
 };
-use clap::{Args, Subcommand};
-use imbl::OrdMap;
-use serde::Serialize;
+use clap::Subcommand;
 use serde_json::Value;
 
 use super::{
     Context, add,
-    args::{Output, Reason},
-    output::{cell, columns},
+    options::{Output, Reason},
+    orders::{Order, order, reset_backoff},
+    output::{cell, columns, join},
     queue_plan,
+    restrictions::print_restrictions,
     switches::{self, SwitchCommand},
-    wait, why, windows,
+    unreadable_entries::{insert_unreadable, remove_unreadable, split_readable, unreadable_error, unreadable_indexes},
+    wait, why,
 };
 
 /// The subcommands.
@@ -87,16 +84,6 @@ pub enum RebootCommand {
     Unhold(Order),
 }
 
-/// An order for one entry.
-#[derive(Args, Debug)]
-pub struct Order {
-    /// Index of the entry
-    pub index: u64,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub reason: Reason,
-}
-
 /// Runs one of the subcommands.
 pub async fn run(command: RebootCommand, context: &Context) -> Result<(), ActionError> {
     match command {
@@ -104,12 +91,12 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::Add(args) => Box::pin(add::run(&args, context)).await,
         RebootCommand::List => list(context).await,
         RebootCommand::Cancel { index, unreadable: Some(revision), reason } => {
-            Box::pin(remove(EntryId::reboot(index), revision, &reason, context)).await
+            Box::pin(remove_unreadable(EntryId::reboot(index), revision, &reason, context)).await
         }
         RebootCommand::Cancel { index, unreadable: None, reason } => Box::pin(cancel(index, &reason, context)).await,
         RebootCommand::CancelAll(reason) => {
             let cancelled = context.operator().await?.cancel_all_reboots(reason.get()).await?;
-            let left = unreadable(&context.store().await?.read_view().await?);
+            let left = unreadable_indexes(&context.store().await?.read_view().await?);
             let which = match (cancelled.is_empty(), left.is_empty()) {
                 (false, _) => join(&cancelled),
                 (true, true) => "nothing: the queue is empty".to_owned(),
@@ -119,10 +106,7 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
             unreadable_error(&left)
         }
         RebootCommand::ResetBackoff { index, reason } => {
-            let operator = context.operator().await?;
-            let reset = operator.reset_backoff(QueueKind::Reboot, index, reason.get()).await?;
-            print_reset(context, &reset);
-            Ok(())
+            reset_backoff(QueueKind::Reboot, index, &reason, context).await
         }
         RebootCommand::Plan { address } => Box::pin(queue_plan::reboots(&address, context)).await,
         RebootCommand::Why { index } => why::run(EntryId::reboot(index), context).await,
@@ -133,20 +117,6 @@ pub async fn run(command: RebootCommand, context: &Context) -> Result<(), Action
         RebootCommand::Hold(o) => order(EntryId::reboot(o.index), Verb::Hold, &o.reason, context).await,
         RebootCommand::Unhold(o) => order(EntryId::reboot(o.index), Verb::Unhold, &o.reason, context).await,
     }
-}
-
-/// Returns the indexes of unreadable entries.
-pub(super) fn unreadable(view: &StoreView) -> Vec<u64> {
-    view.reboots.entries.iter().filter(|(_, stored)| stored.get().is_none()).map(|(index, _)| *index).collect()
-}
-
-/// Returns the error for unreadable entries that were left: exit status 5.
-pub(super) fn unreadable_error(left: &[u64]) -> Result<(), ActionError> {
-    let Some(first) = left.first() else { return Ok(()) };
-    Err(ActionError::unreadable(format!(
-        "unreadable entries are left: {}; `cketerm rq cancel {first}` shows one and how to remove it",
-        join(left)
-    )))
 }
 
 async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), ActionError> {
@@ -167,44 +137,6 @@ async fn cancel(index: u64, reason: &Reason, context: &Context) -> Result<(), Ac
     };
     context.print_message(&format!("cancelled: {index}{what}"));
     Ok(())
-}
-
-/// Removes an unreadable entry of either queue, if it still has this revision.
-pub(super) async fn remove(id: EntryId, revision: i64, reason: &Reason, context: &Context) -> Result<(), ActionError> {
-    context.operator().await?.remove_unreadable(id, revision, reason.get()).await?;
-    context.print_message(&format!("removed: {}; a node that is cordoned for it {LEFT}", id.index));
-    Ok(())
-}
-
-/// Stores an order for an entry of either queue.
-pub(super) async fn order(entry: EntryId, verb: Verb, reason: &Reason, context: &Context) -> Result<(), ActionError> {
-    // Holding back never queries Kubernetes; starting work does.
-    let operator = match verb {
-        Verb::Retry | Verb::Done | Verb::Force => context.operator_with_kube().await?,
-        Verb::Hold | Verb::Unhold | Verb::Uncordon => context.operator().await?,
-    };
-    Box::pin(operator.order(entry, verb, None, reason.get())).await?;
-    if let Some(note) = operator.acceptance_note(OperatorCommand::from(verb)).await {
-        context.print_message(&note);
-    }
-    if verb == Verb::Done
-        && let Some(note) = operator.not_ready(entry).await
-    {
-        context.print_message(&note);
-    }
-    Ok(())
-}
-
-/// Reads a file, or standard input for `-`.
-pub(super) fn read(file: &std::path::Path) -> Result<String, ActionError> {
-    let mut bytes = Vec::new();
-    let done = if file.as_os_str() == "-" {
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())
-    } else {
-        std::fs::read(file).map(|read| bytes = read)
-    };
-    done.map_err(|e| ActionError::failed(format!("{}: cannot be read: {e}", file.display())))?;
-    String::from_utf8(bytes).map_err(|_| ActionError::failed(format!("{}: not UTF-8 text", file.display())))
 }
 
 const COLUMNS: [(&str, &str); 6] = [
@@ -280,59 +212,10 @@ async fn list(context: &Context) -> Result<(), ActionError> {
             }
             let more = if context.simple() { &[][..] } else { &EXTRA_COLUMNS };
             let titles: Vec<&str> = COLUMNS.iter().map(|(title, _)| title).chain(more).copied().collect();
-            windows::print_restrictions(&view, QueueKind::Reboot, store.clock().wall(), context);
+            print_restrictions(&view, QueueKind::Reboot, store.clock().wall(), context);
             context.out.text(columns(&titles, &rows))?;
         }
         form => context.out.value(&entries, form)?,
     }
     broken
-}
-
-/// Returns the readable entries, and an error that names the unreadable ones. The caller returns the error after it has
-/// printed the others.
-pub(super) fn split_readable<T: Serialize + Clone>(
-    queue: QueueKind,
-    entries: &OrdMap<u64, Stored<T>>,
-) -> (Vec<Value>, Result<(), ActionError>) {
-    let (mut good, mut broken) = (Vec::new(), Vec::new());
-    for (index, stored) in entries {
-        match &stored.value {
-            Ok(entry) => match serde_json::to_value(entry.as_ref()) {
-                Ok(value) => good.push(value),
-                Err(e) => broken.push(format!("{} cannot be written: {e}", stored.key)),
-            },
-            Err(why) => broken.push(visible(
-                &format!(
-                    "{} cannot be read: {why}; others go on; fix it with etcdctl or remove it: `cketerm {} {index}`",
-                    stored.key,
-                    removing(queue)
-                ),
-                false,
-            )),
-        }
-    }
-    let result = if broken.is_empty() { Ok(()) } else { Err(ActionError::unreadable(broken.join("\n"))) };
-    (good, result)
-}
-
-/// Inserts a row for each unreadable entry among the others, which are sorted by index.
-pub(super) fn insert_unreadable<T: Clone>(
-    rows: &mut Vec<Vec<String>>,
-    entries: &OrdMap<u64, Stored<T>>,
-    row: impl Fn(&str, &str) -> Vec<String>,
-) {
-    for (place, (index, stored)) in entries.iter().enumerate() {
-        if let Err(why) = &stored.value {
-            rows.insert(place.min(rows.len()), row(&index.to_string(), &visible(why, false)));
-        }
-    }
-}
-
-pub(super) fn print_reset(context: &Context, reset: &[u64]) {
-    let what = if reset.is_empty() { "none had a backoff".to_owned() } else { join(reset) };
-    context.print_message(&format!("backoff ended: {what}"));
-}
-
-pub(super) fn join(indexes: &[u64]) -> String {
-    indexes.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -3,30 +3,29 @@
 use std::{fmt::Write as _, path::Path};
 
 use cketerm_actions::ActionError;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use super::{Cli, Context};
+use super::Context;
 pub use clap_complete::Shell;
 
 /// Prints the completion script of one shell.
-pub fn completions(shell: Shell, context: &Context) -> Result<(), ActionError> {
+pub fn completions(shell: Shell, mut tree: Command, context: &Context) -> Result<(), ActionError> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "cketerm", &mut script);
+    clap_complete::generate(shell, &mut tree, "cketerm", &mut script);
     context.out.text(String::from_utf8_lossy(&script))
 }
 
 /// Writes a man page for every subcommand into a folder, and creates the folder if it does not exist.
-pub fn man(folder: &Path, context: &Context) -> Result<(), ActionError> {
+pub fn man(folder: &Path, tree: Command, context: &Context) -> Result<(), ActionError> {
     let failed = |e: std::io::Error| ActionError::failed(format!("{}: {e}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    clap_mangen::generate_to(tree, folder).map_err(failed)?;
     context.print_message(&format!("man pages are in {0}: try `man -l {0}/cketerm.1`", folder.display()));
     Ok(())
 }
 
 /// Renders `docs/commands.md`.
-pub fn markdown() -> String {
-    let mut command = Cli::command();
+pub fn markdown(mut command: Command) -> String {
     command.build();
     let mut out = String::from(
         "# Commands\n\n\
@@ -103,16 +102,18 @@ fn table(out: &mut String, arguments: &[&Arg]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::CommandFactory;
+
+    use super::{super::Cli, *};
 
     #[test]
     fn docs_commands_md_matches_the_command_tree() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
         if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(file, markdown()).unwrap();
+            std::fs::write(file, markdown(Cli::command())).unwrap();
         }
         let written = std::fs::read_to_string(file).unwrap_or_default();
-        assert!(written == markdown(), "docs/commands.md is outdated: run `make docs`");
+        assert!(written == markdown(Cli::command()), "docs/commands.md is outdated: run `make docs`");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Queries of sabakan for the definition: one read of all sources, the plans, `machines list`.
+//! Queries of sabakan for the definition: one read of all sources, and the plans.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,10 +17,9 @@ use cketerm_rules::{
     explain,
     registry::{GoodAnswer, Proposal, Proposed, propose, with_input},
 };
-use cketerm_sabakan::{Machines, variables};
-use serde_json::json;
+use cketerm_sabakan::variables;
 
-use super::{Context, args::Output, output::columns};
+use super::Context;
 
 /// One read of all sources: etcd, sabakan, and Kubernetes if it is configured.
 pub struct RegistryView {
@@ -156,88 +155,4 @@ async fn kept(context: &Context, view: &mut KubeView) -> Result<BTreeMap<String,
         view.hosts.insert((host.namespace.clone(), host.name.clone()), Arc::new(host));
     }
     machines_held_by_hosts(view, last_seen).map_err(ActionError::failed)
-}
-
-/// `machines list`: prints sabakan's machines.
-pub async fn machines(context: &Context) -> Result<(), ActionError> {
-    let look = look(context, Question::Members).await?;
-    let now = look.store.clock().wall();
-    let place = |address: &str| {
-        let definition = look.view.definition()?;
-        let member = definition.members.by_address(&definition.cluster, address)?;
-        Some(if member.control_plane { "control-plane" } else { "worker" })
-    };
-    // the machines are listed without a plan too; a missing template is no error
-    let proposed = look.proposed();
-    if let Err(why) = proposed.as_ref().map_err(|e| &e.text)
-        && look.view.registry.template.is_some()
-    {
-        context.print_message(&format!("warning: no plan: {why}"));
-    }
-    let plans: BTreeMap<&str, (Option<&str>, String)> = proposed
-        .iter()
-        .flat_map(|p| &p.plan.nodes)
-        .map(|c| {
-            let what = match (c.was_control_plane, c.control_plane) {
-                (Some(_), None) => Some("removed"),
-                (None, Some(true)) => Some("added as control plane"),
-                (None, Some(false)) => Some("added as worker"),
-                (Some(true), Some(false)) => Some("demoted"),
-                (Some(false), Some(true)) => Some("promoted"),
-                (Some(true), Some(true)) | (Some(false), Some(false)) | (None, None) => None,
-            };
-            (c.address.as_str(), (what, c.why.to_string()))
-        })
-        .collect();
-    match context.output(Output::Table) {
-        Output::Table => {
-            let rows = machines_of(&look.good.machines, now, &place, &plans);
-            let header = ["Serial", "Address", "State", "For", "Role", "Rack", "Lifetime", "Place", "Plan"];
-            context.out.text(columns(&header, &rows))
-        }
-        form => {
-            let list: Vec<_> = look.good.machines.list.iter().map(|m| {
-                let plan = plans.get(m.address.as_str());
-                json!({
-                    "serial": m.serial, "address": m.address, "state": m.state.as_str(), "seconds_in_state": m.duration,
-                    "role": m.role, "rack": m.rack, "index_in_rack": m.index_in_rack, "lifetime_days": m.lifetime_days(now),
-                    "place": place(&m.address), "plan": plan.map(|p| p.0.unwrap_or("stays")), "why": plan.map(|p| &p.1),
-                })
-            }).collect();
-            context.out.value(&list, form)
-        }
-    }
-}
-
-fn machines_of(
-    machines: &Machines,
-    now: jiff::Timestamp,
-    place: &impl Fn(&str) -> Option<&'static str>,
-    plans: &BTreeMap<&str, (Option<&str>, String)>,
-) -> Vec<Vec<String>> {
-    let row = |m: &cketerm_sabakan::Machine| {
-        let plan = plans.get(m.address.as_str()).and_then(|p| p.0).map(str::to_owned);
-        vec![
-            m.serial.clone(),
-            m.address.clone(),
-            m.state.as_str().to_owned(),
-            span(m.duration),
-            m.role.clone(),
-            m.rack.to_string(),
-            format!("{} d", m.lifetime_days(now)),
-            place(&m.address).unwrap_or("-").to_owned(),
-            plan.unwrap_or_default(),
-        ]
-    };
-    machines.list.iter().map(row).collect()
-}
-
-/// Formats a duration in its largest unit.
-fn span(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.0}s"),
-        s if s < 7200.0 => format!("{:.0}m", s / 60.0),
-        s if s < 172_800.0 => format!("{:.0}h", s / 3600.0),
-        s => format!("{:.0}d", s / 86_400.0),
-    }
 }

@@ -14,11 +14,13 @@ use serde_json::Value;
 
 use super::{
     Context,
-    args::{Output, Reason},
-    output::{cell, columns},
+    options::{Output, Reason},
+    orders::{Order, order, reset_backoff},
+    output::{cell, columns, join},
     queue_plan,
-    reboot_queue::{Order, insert_unreadable, join, order, print_reset, remove, split_readable},
+    restrictions::print_restrictions,
     switches::{self, SwitchCommand},
+    unreadable_entries::{insert_unreadable, remove_unreadable, split_readable},
     why,
 };
 
@@ -128,7 +130,7 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::Add(wanted) => Box::pin(add(wanted, context)).await,
         RepairCommand::List => list(context).await,
         RepairCommand::Delete { index, unreadable: Some(revision), reason } => {
-            Box::pin(remove(EntryId::repair(index), revision, &reason, context)).await
+            Box::pin(remove_unreadable(EntryId::repair(index), revision, &reason, context)).await
         }
         RepairCommand::Delete { index, unreadable: None, reason } => {
             context.operator().await?.delete_repair(index, None, reason.get()).await?;
@@ -138,10 +140,7 @@ pub async fn run(command: RepairCommand, context: &Context) -> Result<(), Action
         RepairCommand::DeleteFinished(reason) => delete(Which::Finished, &reason, context).await,
         RepairCommand::DeleteUnfinished(reason) => delete(Which::Unfinished, &reason, context).await,
         RepairCommand::ResetBackoff { index, reason } => {
-            let operator = context.operator().await?;
-            let reset = operator.reset_backoff(QueueKind::Repair, index, reason.get()).await?;
-            print_reset(context, &reset);
-            Ok(())
+            reset_backoff(QueueKind::Repair, index, &reason, context).await
         }
         RepairCommand::Wait { timeout_seconds, interval_seconds } => {
             wait(Duration::from_secs(timeout_seconds), Duration::from_secs(interval_seconds.max(1)), context).await
@@ -183,7 +182,7 @@ async fn list(context: &Context) -> Result<(), ActionError> {
                     cells.map(str::to_owned).to_vec()
                 });
             }
-            super::windows::print_restrictions(&view, QueueKind::Repair, store.clock().wall(), context);
+            print_restrictions(&view, QueueKind::Repair, store.clock().wall(), context);
             context.out.text(columns(&COLUMNS.map(|(title, _)| title), &rows))?;
         }
         form => context.out.value(&entries, form)?,

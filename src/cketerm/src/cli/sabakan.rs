@@ -8,11 +8,10 @@ use cketerm_model::stored::keys::SwitchName;
 use clap::{Args, Subcommand};
 
 use super::{
-    Context,
-    args::{Output, Reason},
-    diff,
+    Context, diff,
+    input_file::read,
+    options::{Output, Reason},
     plan::{PlanArgs, RepairPlanArgs, plan_from_files, repairs_from_files},
-    reboot_queue::read,
     registry,
     switches::{self, SwitchCommand},
 };

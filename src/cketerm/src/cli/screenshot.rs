@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use crossterm::event::KeyEvent;
 use ratatui::layout::Size;
 
-use super::{Context, sandbox::Choice, state::read_complete};
+use super::{Context, observe::read_complete, sandbox_options::Choice};
 use crate::backends::connect;
 
 /// The frame.

@@ -1,7 +1,7 @@
 //! `state` and `decide`: a snapshot of everything that is known, and the decision of the rules on it. Neither writes
 //! anything.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::path::PathBuf;
 
 use cketerm_actions::ActionError;
 use cketerm_engine::backends::Backends;
@@ -18,18 +18,15 @@ use cketerm_rules::{
 };
 use clap::Args;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout_at};
 
 use super::{
     Context,
-    args::Output,
+    input_file::read,
+    observe::read_complete,
+    options::Output,
     output::{Lines, columns},
-    reboot_queue::read,
 };
 use crate::backends::connect;
-
-/// Longest wait until the live copies are complete.
-const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// State to decide on.
 #[derive(Args, Debug)]
@@ -57,50 +54,6 @@ pub async fn state(context: &Context) -> Result<(), ActionError> {
     }
     let document = State::of(&last).document().map_err(|e| ActionError::failed(e.to_string()))?;
     context.out.value(&document, form)
-}
-
-/// Returns the snapshot of an engine that only observes, once everything has been read. After a timeout it names what
-/// is missing.
-pub(super) async fn read_complete(backends: &Backends, context: &Context) -> Arc<Seen> {
-    let engine = backends.start("console", false, None);
-    let mut seen = engine.seen();
-    let deadline = Instant::now() + TIMEOUT;
-    let missing_sources = |seen: &Seen| missing(seen, backends.kube.is_some());
-    while !missing_sources(&seen.borrow()).is_empty() {
-        if !matches!(timeout_at(deadline, seen.changed()).await, Ok(Ok(()))) {
-            break;
-        }
-    }
-    let last = Arc::clone(&seen.borrow());
-    engine.stop().await;
-    for what in missing_sources(&last) {
-        context.print_message(&format!("warning: incomplete, not read: {what}"));
-    }
-    last
-}
-
-/// Returns the sources that have not been read yet.
-fn missing(seen: &Seen, with_kubernetes: bool) -> Vec<String> {
-    let (snap, mut out) = (&seen.snapshot, Vec::new());
-    if !snap.store.synced {
-        out.push("etcd".to_owned());
-    }
-    if with_kubernetes && !(snap.kube.synced() && snap.kube.rights_known && snap.kube.cluster_uid.is_some()) {
-        let errors = snap.kube.sources.values().filter_map(|s| s.error.clone());
-        out.push(errors.fold("Kubernetes".to_owned(), |text, error| format!("{text}; {error}")));
-    }
-    if with_kubernetes && snap.kube.sources.get("baremetalhosts").is_none_or(|s| !s.synced && s.error.is_none()) {
-        out.push("the BareMetalHosts".to_owned());
-    }
-    if snap.store.synced && snap.store.registry.url.is_some() {
-        let (registry, settings) = (&snap.registry, &snap.store.registry);
-        if registry.members.at.is_none() {
-            out.push("sabakan's machines".to_owned());
-        } else if registry.members.good.is_some() && settings.template.is_some() && registry.proposal.is_none() {
-            out.push("the plan of a definition".to_owned());
-        }
-    }
-    out
 }
 
 /// Returns a note about data that only a leader reads, if a decision on this state would need it.

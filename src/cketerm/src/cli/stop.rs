@@ -2,7 +2,7 @@
 
 use cketerm_actions::{ActionError, resumed, stopped};
 
-use super::{Context, args::Reason};
+use super::{Context, options::Reason};
 
 /// Disables both queues.
 pub async fn stop(reason: &Reason, context: &Context) -> Result<(), ActionError> {

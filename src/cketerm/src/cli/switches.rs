@@ -4,7 +4,7 @@ use cketerm_actions::ActionError;
 use cketerm_model::stored::keys::SwitchName;
 use clap::Subcommand;
 
-use super::{Context, args::Reason};
+use super::{Context, options::Reason};
 
 /// The three subcommands.
 #[derive(Debug, Subcommand)]

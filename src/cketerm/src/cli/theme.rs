@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Context,
-    args::Output,
+    options::Output,
     output::{Lines, columns},
 };
 

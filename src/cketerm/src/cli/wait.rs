@@ -10,8 +10,8 @@ use cketerm_clients::store::{Store, live::Live};
 use cketerm_model::{cketerm_records::Ending, entry::EntryId, reboot::RebootStatus, stored::view::StoreView};
 
 use super::{
-    Context, history,
-    reboot_queue::{unreadable, unreadable_error},
+    Context, endings,
+    unreadable_entries::{unreadable_error, unreadable_indexes},
     why,
 };
 
@@ -33,7 +33,7 @@ pub async fn run(indexes: &[u64], timeout: Option<u64>, context: &Context) -> Re
     // one read reports connection errors at once
     let view = store.read_view().await?;
     // the end of an unreadable entry cannot be followed
-    let mut broken = unreadable(&view);
+    let mut broken = unreadable_indexes(&view);
     let all: BTreeSet<u64> = if indexes.is_empty() {
         view.reboots.entries.keys().copied().filter(|index| !broken.contains(index)).collect()
     } else {
@@ -132,7 +132,7 @@ fn print_change(
 
 async fn endings(store: &Store, indexes: &BTreeSet<u64>) -> Result<BTreeMap<EntryId, Ending>, ActionError> {
     let wanted = indexes.iter().map(|i| EntryId::reboot(*i)).collect();
-    history::endings(store, &wanted).await
+    endings::endings(store, &wanted).await
 }
 
 async fn summary(

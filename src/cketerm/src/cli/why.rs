@@ -17,7 +17,7 @@ use cketerm_rules::{
 };
 use serde_json::{Value, json};
 
-use super::{Context, args::Output, history, output::Lines};
+use super::{Context, endings, options::Output, output::Lines};
 
 /// Prints the reason.
 pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
@@ -28,7 +28,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
             QueueKind::Reboot => "rq list",
             QueueKind::Repair => "repair-queue list",
         };
-        let ended = history::endings(&store, &BTreeSet::from([id])).await?;
+        let ended = endings::endings(&store, &BTreeSet::from([id])).await?;
         let ending = ended.get(&id).ok_or_else(|| {
             ActionError::failed(format!("entry {id} does not exist and no record says how it ended: see `{list}`"))
         })?;
@@ -36,7 +36,7 @@ pub async fn run(id: EntryId, context: &Context) -> Result<(), ActionError> {
     };
     // a repair that has ended stays until an operator deletes it, and has no next step
     if let Some(repair) = finished(&view, id) {
-        let ended = history::endings(&store, &BTreeSet::from([id])).await?;
+        let ended = endings::endings(&store, &BTreeSet::from([id])).await?;
         if let Some(ending) = ended.get(&id) {
             return print_ending(&what, ending, context);
         }
@@ -94,7 +94,7 @@ fn print_ending(what: &str, ending: &Ending, context: &Context) -> Result<(), Ac
     match context.output(Output::Table) {
         Output::Table => context.out.line(&format!("{what} ended at {}: {}", seconds(ending.at), ending.outcome)),
         form => {
-            let shown = history::shown(ending);
+            let shown = endings::shown(ending);
             context.out.value(&shown.map_err(|e| ActionError::failed(format!("cannot be written: {e}")))?, form)
         }
     }

@@ -4,23 +4,21 @@ use std::path::PathBuf;
 
 use cketerm_actions::ActionError;
 use cketerm_model::{
-    acceptance::{LeaderKind, OperatorCommand},
-    entry::{QueueKind, Stored},
-    freeze::Freeze,
+    acceptance::OperatorCommand,
     policy::Policy,
-    stored::view::StoreView,
-    time::{ahead, whole_seconds},
+    time::ahead,
     window::{Window, Windows, length},
 };
 use clap::Args;
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     Context,
-    args::{Handover, Output, Reason},
+    input_file::read,
+    options::{Handover, Output, Reason},
     output::Lines,
-    reboot_queue::read,
+    restrictions::{frozen, local_time, not_in_force},
 };
 
 /// Arguments of `freeze`.
@@ -130,15 +128,6 @@ async fn read_policy(
     }
 }
 
-/// Formats a time with weekday and offset.
-fn local_time(zone: &TimeZone, at: Timestamp) -> String {
-    at.to_zoned(zone.clone()).strftime("%a %Y-%m-%d %H:%M %:z").to_string()
-}
-
-fn frozen(policy: &Policy, at: Timestamp) -> Option<&Freeze> {
-    policy.freeze.as_ref().filter(|freeze| freeze.holds(at))
-}
-
 fn text(policy: &Policy, at: Timestamp, n: usize) -> String {
     let mut out = Lines::default();
     if let Some(freeze) = frozen(policy, at) {
@@ -195,50 +184,6 @@ fn value(policy: &Policy, at: Timestamp, n: usize) -> Value {
     })
 }
 
-/// Formats a time in the zone of the windows, or in UTC without windows.
-pub(super) fn moment(policy: &Policy, at: Timestamp) -> String {
-    let general = policy.windows.as_ref().and_then(|windows| windows.all().next());
-    general.map_or_else(|| at.to_string(), |(_, window)| local_time(&window.zone, at))
-}
-
-/// Prints what blocks new work of this queue, and which rules are not in force.
-pub(super) fn print_restrictions(view: &StoreView, queue: QueueKind, now: Timestamp, context: &Context) {
-    if let Some(stopped) = view.stopped.as_ref().and_then(Stored::get) {
-        context.print_message(&format!(
-            "STOPPED by {} since {}: `cketerm resume` enables the queues again",
-            stopped.who,
-            whole_seconds(stopped.at)
-        ));
-    }
-    if let Some(notice) = notice(&view.policy(), queue, now) {
-        let not_in_force_why = not_in_force(view).map(|why| format!(" (NOT IN FORCE: {why})")).unwrap_or_default();
-        context.print_message(&format!("{notice}{not_in_force_why}"));
-    }
-}
-
-/// Returns the reason why windows, freezes and groups are not in force, or `None` if they are or none are set.
-pub(super) fn not_in_force(view: &StoreView) -> Option<String> {
-    let leadership = view.leadership();
-    (leadership.lead == LeaderKind::Cke).then_some(leadership.message)
-}
-
-/// Returns one line about what blocks new work now, or `None`.
-pub(super) fn notice(policy: &Policy, queue: QueueKind, now: Timestamp) -> Option<String> {
-    if let Some(freeze) = frozen(policy, now) {
-        return Some(format!("FROZEN until {}: {} ({})", freeze.until, freeze.reason, freeze.who));
-    }
-    let windows = policy.windows.as_ref().filter(|windows| windows.bind(queue))?;
-    let (_, general) = windows.all().next()?;
-    let window_state = general.state_at(now);
-    let but = if windows.by_machine() { "; some machines have their own: `cketerm windows`" } else { "" };
-    Some(match (window_state.open, window_state.closes, window_state.opens) {
-        (true, None, _) => return None,
-        (true, Some(closes), _) => format!("the window closes {}{but}", local_time(&general.zone, closes)),
-        (false, _, Some(opens)) => format!("outside the window, it opens {}{but}", local_time(&general.zone, opens)),
-        (false, _, None) => format!("outside the window, which never opens{but}"),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,11 +208,6 @@ mod tests {
         let json = value(&nights, at, 1);
         assert_eq!(json["windows"][0]["openings"][0]["opens"], "2026-10-23T20:00:00Z");
         assert_eq!(json["windows"][0]["open"], false);
-        assert_eq!(
-            notice(&nights, QueueKind::Reboot, at).unwrap(),
-            "outside the window, it opens Fri 2026-10-23 22:00 +02:00"
-        );
-        assert_eq!(notice(&Policy::default(), QueueKind::Reboot, at), None);
     }
 
     #[test]
@@ -277,7 +217,5 @@ mod tests {
             json!({"until": "2026-10-24T00:00:00Z", "reason": "quarter end", "who": {"user": "ann", "host": "h"}});
         let frozen = Policy { freeze: serde_json::from_value(freeze).unwrap(), ..Policy::default() };
         assert!(text(&frozen, at, 1).starts_with("FROZEN until 2026-10-24T00:00:00Z: quarter end (ann@h)\n"));
-        assert!(notice(&frozen, QueueKind::Repair, at).unwrap().starts_with("FROZEN"));
-        assert_eq!(notice(&frozen, QueueKind::Repair, "2026-10-24T00:00:00Z".parse().unwrap()), None, "freeze is over");
     }
 }

@@ -1,17 +1,14 @@
 //! Two forms of a configuration file: cketerm's, in sections, and CKE's, which is the form of its etcd utility.
-//!
-//! The code requests every key by name. A key that it did not request is an error, which names the nearest known key.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use cketerm_clients::store::EtcdSettings;
 use serde_yaml::{Mapping, Value};
 
-use super::{ConfigError, ConfigSource, KubeSettings, Settings, listen_address, notices, schema};
+use super::{
+    ConfigError, ConfigSource, KubeSettings, Settings, listen_address, notices,
+    section::{Section, duration, relative_to, same_key},
+};
 
 /// Keys of CKE's form, which are also those of cketerm's `etcd` section.
 const ETCD_KEYS: [&str; 11] = [
@@ -80,7 +77,7 @@ pub(super) fn take(
     let mut secret = false;
     if let Some(mut section) = root.section("etcd")? {
         note(settings, "etcd", Some(&section), &file);
-        let sets_endpoints = section.remaining.keys().any(|k| k.as_str().is_some_and(|k| same_key(k, "endpoints")));
+        let sets_endpoints = section.contains("endpoints");
         secret = etcd(settings, &mut section, path)?;
         settings.etcd.prefix = super::with_trailing_slash(&settings.etcd.prefix);
         section.finish()?;
@@ -161,12 +158,7 @@ pub(super) fn take(
 /// records of earlier files are removed.
 fn note(settings: &mut Settings, name: &str, section: Option<&Section>, file: &str) {
     let Some(section) = section else { return };
-    let keys: Vec<String> = section
-        .remaining
-        .iter()
-        .filter(|(_, v)| !v.is_null())
-        .filter_map(|(k, _)| k.as_str().map(str::to_owned))
-        .collect();
+    let keys = section.given_keys();
     let anew: &[&str] = match name {
         "etcd" | "cluster_etcd" => &["endpoints"],
         "kubernetes" => &["kubeconfig", "in_cluster"],
@@ -257,209 +249,4 @@ fn kubernetes(settings: &mut Settings, section: &mut Section, path: &Path) -> Re
 fn check_pem(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let framed = bytes.windows(11).any(|w| w == b"-----BEGIN ");
     if framed { Ok(bytes) } else { Err("not PEM: the -----BEGIN line is missing".to_owned()) }
-}
-
-/// Resolves a path relative to the folder of the configuration file.
-pub(super) fn relative_to(file: &Path, path: &str) -> PathBuf {
-    file.parent().map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
-}
-
-/// Parses a duration in Go's notation: `2s`, `1m30s`, `500ms`, `1.5h`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
-    let mut rest = text.trim();
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|&n| n > 0)?;
-        let (number, tail) = rest.split_at(digits);
-        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (name, tail) = tail.split_at(unit);
-        let seconds = match name {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        total += number.parse::<f64>().ok()? * seconds;
-        rest = tail;
-    }
-    (!text.trim().is_empty()).then(|| Duration::try_from_secs_f64(total).ok()).flatten()
-}
-
-/// Compares keys. Case (as in CKE's reader) and the choice of `-` or `_` do not matter.
-fn same_key(a: &str, b: &str) -> bool {
-    let plain = |t: &str| t.to_lowercase().replace('_', "-");
-    plain(a) == plain(b)
-}
-
-/// Mapping of a file whose keys are requested one by one.
-pub(super) struct Section {
-    file: String,
-    path: String,
-    remaining: Mapping,
-    requested_keys: Vec<String>,
-}
-
-impl Section {
-    fn new(file: &str, path: &str, remaining: Mapping) -> Self {
-        Self { file: file.to_owned(), path: path.to_owned(), remaining, requested_keys: Vec::new() }
-    }
-
-    pub(super) fn key_error(&self, name: &str, why: &str) -> ConfigError {
-        ConfigError(format!("{}: {}{name}: {why}", self.file, self.path))
-    }
-
-    fn take(&mut self, name: &str) -> Option<Value> {
-        debug_assert!(
-            schema::has_key(&self.path, name),
-            "{}{name} is missing in src/cketerm/src/config/schema.rs",
-            self.path
-        );
-        self.requested_keys.push(name.to_owned());
-        let key = self.remaining.keys().find(|k| k.as_str().is_some_and(|k| same_key(k, name))).cloned()?;
-        self.remaining.remove(&key).filter(|value| !value.is_null())
-    }
-
-    fn section(&mut self, name: &str) -> Result<Option<Self>, ConfigError> {
-        // a section without keys below it is empty, not missing
-        let present = self.remaining.keys().any(|k| k.as_str() == Some(name));
-        match self.take(name) {
-            None if present => Ok(Some(Self::new(&self.file, &format!("{name}."), Mapping::new()))),
-            None => Ok(None),
-            Some(Value::Mapping(map)) => Ok(Some(Self::new(&self.file, &format!("{name}."), map))),
-            Some(_) => Err(self.key_error(name, "expected keys below it")),
-        }
-    }
-
-    /// Returns a list of sections.
-    fn sections(&mut self, name: &str) -> Result<Option<Vec<Self>>, ConfigError> {
-        let values = match self.take(name) {
-            None => return Ok(None),
-            Some(Value::Sequence(values)) => values,
-            Some(_) => return Err(self.key_error(name, "expected a list")),
-        };
-        let each = values.into_iter().enumerate().map(|(n, value)| match value {
-            Value::Mapping(map) => Ok(Self::new(&self.file, &format!("{}{name}[{n}].", self.path), map)),
-            _ => Err(self.key_error(&format!("{name}[{n}]"), "expected keys and values")),
-        });
-        each.collect::<Result<_, _>>().map(Some)
-    }
-
-    /// Sets the name that errors use for this item of a list from now on.
-    pub(super) fn set_label(&mut self, name: &str) {
-        self.path = format!("{} ({name}).", self.path.trim_end_matches('.'));
-    }
-
-    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, ConfigError> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(_) => Err(self.key_error(name, "expected a string")),
-        }
-    }
-
-    /// Returns a word of an enumeration; a boolean counts as its word.
-    fn parsed<T: std::str::FromStr<Err = String>>(&mut self, name: &str) -> Result<Option<T>, ConfigError> {
-        let text = match self.take(name) {
-            None => return Ok(None),
-            Some(Value::String(text)) => text,
-            Some(Value::Bool(flag)) => flag.to_string(),
-            Some(other) => serde_yaml::to_string(&other).unwrap_or_default().trim_end().to_owned(),
-        };
-        text.parse().map(Some).map_err(|why: String| self.key_error(name, &why))
-    }
-
-    fn flag(&mut self, name: &str) -> Result<Option<bool>, ConfigError> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::Bool(flag)) => Ok(Some(flag)),
-            Some(other) => {
-                let found = other.as_str().map(|t| format!(", not {t:?}")).unwrap_or_default();
-                Err(self.key_error(name, &format!("expected true or false{found}")))
-            }
-        }
-    }
-
-    pub(super) fn number(&mut self, name: &str) -> Result<Option<u64>, ConfigError> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(value) => {
-                value.as_u64().map(Some).ok_or_else(|| self.key_error(name, "expected a number of at least 0"))
-            }
-        }
-    }
-
-    pub(super) fn list(&mut self, name: &str) -> Result<Option<Vec<String>>, ConfigError> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.split(',').map(|t| t.trim().to_owned()).collect())),
-            Some(Value::Sequence(values)) => {
-                let texts = values.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
-                texts.map(Some).ok_or_else(|| self.key_error(name, "expected a list of strings"))
-            }
-            Some(_) => Err(self.key_error(name, "expected a list of strings")),
-        }
-    }
-
-    /// Returns lists of texts by name.
-    fn lists(&mut self, name: &str) -> Result<BTreeMap<String, Vec<String>>, ConfigError> {
-        // a digit is a text here too
-        let text = |value: &mut Value| {
-            if let Value::Number(number) = value {
-                *value = Value::String(number.to_string());
-            }
-        };
-        let remaining = match self.take(name) {
-            None => return Ok(BTreeMap::new()),
-            Some(Value::Mapping(mut map)) => {
-                for (_, value) in &mut map {
-                    text(value);
-                    value.as_sequence_mut().into_iter().flatten().for_each(text);
-                }
-                map
-            }
-            Some(_) => return Err(self.key_error(name, "expected names, each with a list of strings")),
-        };
-        let mut of = Self::new(&self.file, &format!("{}{name}.", self.path), remaining);
-        let names: Vec<String> = of.remaining.keys().filter_map(|k| k.as_str().map(str::to_owned)).collect();
-        let mut lists = BTreeMap::new();
-        for name in names {
-            let list = of.list(&name)?.unwrap_or_default();
-            lists.insert(name, list);
-        }
-        of.finish()?;
-        Ok(lists)
-    }
-
-    pub(super) fn finish(self) -> Result<(), ConfigError> {
-        let requested_keys = self.requested_keys.clone();
-        self.finish_with(&requested_keys.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-
-    /// Fails if a key is left that the code did not request.
-    fn finish_with(self, valid: &[&str]) -> Result<(), ConfigError> {
-        let Some(key) = self.remaining.keys().next() else { return Ok(()) };
-        let key = key.as_str().map_or_else(|| format!("{key:?}"), str::to_owned);
-        let distance = |name: &&&str| strsim::damerau_levenshtein(&key.to_lowercase(), name);
-        let nearest = valid.iter().min_by_key(distance).map(|n| format!("; the nearest key is {}{n}", self.path));
-        Err(ConfigError(format!("{}: unknown key {}{key}{}", self.file, self.path, nearest.unwrap_or_default())))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_parsed_like_go() {
-        assert_eq!(duration("2s"), Some(Duration::from_secs(2)));
-        assert_eq!(duration("1m30s"), Some(Duration::from_secs(90)));
-        assert_eq!(duration("1.5s"), Some(Duration::from_millis(1500)));
-        for key_error in ["", "2", "s", "2x", "-1s"] {
-            assert_eq!(duration(key_error), None, "{key_error:?}");
-        }
-    }
 }

@@ -7,7 +7,7 @@ use cketerm_model::{notice::Kind, text::nearest};
 
 use super::{
     ConfigError,
-    form::{Section, duration, relative_to},
+    section::{Section, duration, relative_to},
 };
 
 /// Longest timeout of one delivery.

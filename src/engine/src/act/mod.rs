@@ -7,6 +7,7 @@
 mod audit_intent;
 pub(super) mod drain;
 mod etcd_leader;
+mod node_event;
 mod power;
 mod queue;
 mod record;

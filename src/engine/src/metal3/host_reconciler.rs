@@ -1,5 +1,7 @@
 //! Reconciliation of one host: read, decide, do one step, wait (MET-35). The steps are in `host_action`.
 
+mod host_action;
+
 use std::{sync::Arc, time::Duration};
 
 use cketerm_clients::power::{
@@ -22,7 +24,8 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Shared, host_action::requested_by, shutdown::is_present};
+use self::host_action::requested_by;
+use super::{Shared, shutdown::is_present};
 use crate::act::Stop;
 
 /// Time between two reads of a host without a request.
@@ -32,7 +35,7 @@ const WRITE_EFFECT_WAIT: Duration = Duration::from_secs(5);
 /// Wait after the decision's inputs have changed.
 const STALE_RETRY: Duration = Duration::from_millis(200);
 /// Wait after an error on a host with a request.
-pub(super) const FAILURE_RETRY: Duration = Duration::from_secs(5);
+const FAILURE_RETRY: Duration = Duration::from_secs(5);
 /// Number of failures in a row after which the error is written into the host's status (MET-53).
 const FAILURES: u32 = 3;
 /// Number of characters of an error that are shown, logged and written into the host's status.
@@ -42,24 +45,24 @@ const POWER_ERROR: &str = "power management error";
 
 /// Requests sent to the BMC for the current step, in boot time.
 #[derive(Clone, Copy, Default)]
-pub(super) struct SentOrders {
-    pub(super) soft: Option<Duration>,
-    pub(super) hard: Option<Duration>,
-    pub(super) on: Option<Duration>,
+struct SentOrders {
+    soft: Option<Duration>,
+    hard: Option<Duration>,
+    on: Option<Duration>,
 }
 
 pub(super) struct HostReconciler {
-    pub(super) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     row: watch::Receiver<Arc<HostRow>>,
     /// The BMC, and the fields of the host that it was made from.
-    pub(super) bmc: Option<(String, Found)>,
-    pub(super) system: Option<System>,
+    bmc: Option<(String, Found)>,
+    system: Option<System>,
     /// The BMC's last answer. A change counts when it was reported twice (MET-48).
     last: Option<PowerState>,
-    pub(super) sent_orders: SentOrders,
+    sent_orders: SentOrders,
     /// Time of the request for which this task ordered the machine to power off. It stays until the cycle is over,
     /// because the observed host may be an old version.
-    pub(super) ordered_off_for: Option<Timestamp>,
+    ordered_off_for: Option<Timestamp>,
     /// The request that existed when this task started, and the boot time of the start. An earlier engine may have
     /// ordered the machine to power off.
     found: (Option<Timestamp>, Duration),
@@ -67,7 +70,7 @@ pub(super) struct HostReconciler {
 }
 
 /// Reason why a turn came to nothing.
-pub(super) enum Trouble {
+enum Trouble {
     /// The decision's inputs have changed.
     Stale,
     /// Another error.
@@ -138,7 +141,7 @@ impl HostReconciler {
 
     /// Reports whether a power cycle of the host is under way (MET-56). The machine was ordered to power off, or it is
     /// off and not on again yet, according to the host's status or the BMC.
-    pub(super) fn is_cycle_under_way(&self, host: &HostRow) -> bool {
+    fn is_cycle_under_way(&self, host: &HostRow) -> bool {
         let ordered_off = self.ordered_off_for.is_some() && self.ordered_off_for == host.pending_reboot_since;
         let off = host.powered_on == Some(false) || self.last == Some(PowerState::Off);
         host.pending() && is_present(host) && (ordered_off || off)
@@ -154,7 +157,7 @@ impl HostReconciler {
     }
 
     /// Notes the state of the host's cycle; reports whether there is a cycle to end.
-    pub(super) fn note_cycle(&self, host: &HostRow) -> bool {
+    fn note_cycle(&self, host: &HostRow) -> bool {
         let ends = self.is_cycle_under_way(host) || self.may_be_under_way(host);
         self.shared.note_power_cycle(host, ends);
         ends
@@ -217,7 +220,7 @@ impl HostReconciler {
         Ok(if asks { self.poll() } else { WRITE_EFFECT_WAIT })
     }
 
-    pub(super) fn decide(&self, host: &HostRow, power: &PowerState) -> Step {
+    fn decide(&self, host: &HostRow, power: &PowerState) -> Step {
         let now = self.shared.actor.steady.now();
         let ago = |at: Option<Duration>| at.map(|at| now.boot.saturating_sub(at));
         let sent =
@@ -225,7 +228,7 @@ impl HostReconciler {
         decide(host, power, &sent, &self.limits(), now.wall)
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    fn limits(&self) -> Limits {
         let timeouts = self.bmc.as_ref().map(|(_, found)| found.timeouts).unwrap_or_default();
         Limits { soft: timeouts.soft, hard: timeouts.off, on: timeouts.on }
     }
@@ -326,7 +329,7 @@ impl HostReconciler {
         if quiet { IDLE } else { FAILURE_RETRY }
     }
 
-    pub(super) fn show(&self, host: &HostRow, doing: String, error: Option<String>) {
+    fn show(&self, host: &HostRow, doing: String, error: Option<String>) {
         let power = self.last.as_ref().map(ToString::to_string);
         let seen = HostSeen { power, doing, error };
         self.shared.show(|metal3_state| {

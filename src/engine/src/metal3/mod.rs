@@ -5,7 +5,6 @@
 //! manager wrote a `status.poweredOn` within ten minutes. If it cannot find out, it acts as if another one ran (MET-29
 //! to MET-31). It still ends the power cycles that it has begun (`shutdown`).
 
-mod host_action;
 mod host_reconciler;
 mod shutdown;
 

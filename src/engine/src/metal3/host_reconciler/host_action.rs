@@ -12,7 +12,7 @@ use cketerm_model::{
 use cketerm_rules::{decide::Guard, metal3::controller::Step};
 use serde_json::json;
 
-use super::host_reconciler::{FAILURE_RETRY, HostReconciler, Trouble};
+use super::{FAILURE_RETRY, HostReconciler, Trouble};
 use crate::act::{AuditIntent, write_result};
 
 impl HostReconciler {

@@ -1,0 +1,10 @@
+//! Result of adding entries to a queue.
+
+/// Result of adding entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// Indexes of the new entries, in the order of the addresses.
+    pub indexes: Vec<u64>,
+    /// Notes for the operator: duplicates, a disabled queue.
+    pub notes: Vec<String>,
+}
