@@ -3,7 +3,7 @@
 use cketerm_clients::store::settings::Accepted;
 use cketerm_model::{
     acceptance::{Acceptance, LeaderKind, OperatorCommand, acceptance},
-    mutation::{Mutation, on},
+    fault,
     stored::leadership::Leadership,
 };
 
@@ -20,8 +20,8 @@ pub fn refusal(command: OperatorCommand, leadership: &Leadership, in_work: bool,
         Acceptance::ForHandover => !handover,
         Acceptance::Refused => true,
     };
-    let pretended = on(Mutation::OrderAcceptedAnyway);
-    (refused && !pretended).then(|| {
+    fault!(OrderAcceptedAnyway => refused = false);
+    refused.then(|| {
         let (message, name) = (&leadership.message, command.as_str());
         let why = match leadership.lead {
             LeaderKind::Cke => format!("CKE does not know `{name}` and would continue anyway"),

@@ -6,6 +6,7 @@ use std::{fmt::Write as _, sync::Arc};
 use cketerm_clients::kubernetes::{Kube, KubeError};
 use cketerm_model::{
     cluster::Eviction,
+    fault,
     kube::{KubeView, NodeRow, PodRow},
     reason::{Blocker, PodHold},
     text::visible,
@@ -28,21 +29,14 @@ pub struct Preview {
     pub volumes: Vec<String>,
 }
 
-/// Deliberate fault that a simulation has to find (I45). It is not in any shipped build.
-#[cfg(feature = "mutations")]
-async fn evict_anyway(kube: &Kube, pods: &[PodRow]) {
-    use cketerm_model::{cketerm_records::Who, fence::Person, mutation};
-    if let Some(pod) = pods.first().filter(|_| mutation::on(mutation::Mutation::ReadsWrite)) {
-        kube.evict_manually(&Person::asks(&Who::default()), pod, &[], false).await;
-    }
-}
-
 impl Preview {
     /// Reads one node's pods and judges them.
     pub async fn of(kube: &Kube, node: &NodeRow, rules: Eviction<'_>, facts: &KubeView) -> Result<Self, KubeError> {
         let pods = kube.pods_on(&node.name).await?;
-        #[cfg(feature = "mutations")]
-        evict_anyway(kube, &pods).await;
+        fault!(ReadsWrite => if let Some(pod) = pods.first() {
+            let person = cketerm_model::fence::Person::asks(&cketerm_model::cketerm_records::Who::default());
+            kube.evict_manually(&person, pod, &[], false).await;
+        });
         Ok(Self::judged(node, pods, rules, facts))
     }
 

@@ -14,8 +14,8 @@ use cketerm_model::{
     attempt::Attempt,
     cketerm_records::{Identity, Who},
     entry::Stored,
-    mutation::{Mutation, on},
-    result::{CommandResult, ResultLabel},
+    fault,
+    result::ResultLabel,
     stored::view::StoreView,
 };
 
@@ -68,11 +68,11 @@ impl Publisher {
 
     async fn publish(&self, stored: &Stored<Attempt>, label: &ResultLabel, warned: &mut BTreeSet<String>) {
         let result = match self.spawner.result(label) {
-            Ok(Some(result)) if on(Mutation::ResultOfAnother) => CommandResult { label: label.clone(), ..result },
             Ok(Some(result)) => result,
             Ok(None) => return,
             Err(why) => return warn_once(warned, &why),
         };
+        fault!(ResultOfAnother => result = cketerm_model::result::CommandResult { label: label.clone(), ..result });
         let Some(attempt) = stored.get() else { return };
         if !result.belongs_to(attempt, &label.cluster) {
             return warn_once(warned, &format!("{}: result of another cluster or command line", label.file_name()));

@@ -15,7 +15,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::mutation::{Mutation, on};
+use crate::fault;
 
 /// Source of time: the host's clocks, or the clock of a simulation.
 pub trait TimeSource: fmt::Debug + Send + Sync {
@@ -165,9 +165,7 @@ impl Steady {
     /// Returns the present moment.
     pub fn now(&self) -> Now {
         let boot = self.clock.boot();
-        if on(Mutation::ClockTrusted) {
-            return Now { boot, wall: self.clock.wall() };
-        }
+        fault!(ClockTrusted => return Now { boot, wall: self.clock.wall() });
         let elapsed = SignedDuration::try_from(boot.saturating_sub(self.boot)).unwrap_or_default();
         Now { boot, wall: self.wall.checked_add(elapsed).unwrap_or(self.wall) }
     }

@@ -9,11 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    cketerm_records::Who,
-    clock::Clock,
-    mutation::{Mutation, on},
-};
+use crate::{cketerm_records::Who, clock::Clock, fault};
 
 /// The leadership of this engine: the key that every write compares, and the rest of the lease.
 #[derive(Clone, Debug)]
@@ -101,11 +97,9 @@ impl Life {
 
     /// Returns the rest of the lease by the local clock.
     pub fn remaining(&self) -> Duration {
-        if self.ended.load(Ordering::SeqCst) && !on(Mutation::LateEffect) {
+        fault!(LateEffect => return self.ttl);
+        if self.ended.load(Ordering::SeqCst) {
             return Duration::ZERO;
-        }
-        if on(Mutation::LateEffect) {
-            return self.ttl;
         }
         let since = millis(self.clock.boot()).saturating_sub(self.acknowledged.load(Ordering::SeqCst));
         self.ttl.saturating_sub(Duration::from_millis(since))

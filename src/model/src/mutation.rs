@@ -1,7 +1,7 @@
 //! Faults that are injected on purpose, to test whether the simulation finds them (`make sim MUTATION=all`).
 //!
-//! They exist only with the cargo feature `mutations`, which no shipped build has. Without it [`on`] is a constant
-//! `false`, and the compiler removes every fault.
+//! [`fault!`](crate::fault) puts one into a rule. They exist only with the cargo feature `mutations`, which no shipped
+//! build has. Without it the macro expands to nothing. With it, [`set`] selects the fault at run time.
 
 #[cfg(all(feature = "mutations", not(debug_assertions)))]
 compile_error!("the feature `mutations` is only for simulations (`make sim`) and must not be in a release build");
@@ -244,10 +244,41 @@ pub fn on(mutation: Mutation) -> bool {
     CURRENT.get() == Some(mutation)
 }
 
-/// Always false: this build has no injected faults.
+/// Breaks the rule beside it while the [`Mutation`] of this name is injected; nothing in any shipped build.
+///
+/// It stands on a line of its own, so that the rule reads as if it were not there. It is written like an arm of a
+/// `match`: the name, a condition if need be, and a statement to run or another value for a variable bound before.
+///
+/// ```
+/// # use cketerm_model::fault;
+/// fn free_slots(limit: usize, used: usize, enabled: bool) -> usize {
+///     fault!(SwitchIgnored if !enabled => return limit);
+///     fault!(LimitIgnored => used = 0);
+///     if enabled { limit.saturating_sub(used) } else { 0 }
+/// }
+/// assert_eq!(free_slots(2, 2, true), 0);
+/// ```
+///
+/// Imports, variables and values that only a fault needs belong inside it.
 #[cfg(not(feature = "mutations"))]
-pub const fn on(_: Mutation) -> bool {
-    false
+#[macro_export]
+macro_rules! fault {
+    ($mutation:ident $(if $condition:expr)? => $fault:expr) => {};
+}
+
+/// Breaks the rule beside it while the [`Mutation`] of this name is injected: runs a statement, or gives a variable
+/// another value for the rest of its block.
+#[cfg(feature = "mutations")]
+#[macro_export]
+macro_rules! fault {
+    ($mutation:ident => $variable:ident = $value:expr) => {
+        let $variable = if $crate::mutation::on($crate::mutation::Mutation::$mutation) { $value } else { $variable };
+    };
+    ($mutation:ident $(if $condition:expr)? => $statement:expr) => {
+        if $crate::mutation::on($crate::mutation::Mutation::$mutation) $(&& $condition)? {
+            $statement;
+        }
+    };
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::mutation::{Mutation, on};
+use crate::fault;
 
 /// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,8 +79,9 @@ impl RebootEntry {
     /// Returns the entry in another state since `now`, in whole seconds.
     #[must_use]
     pub fn moved_to(&self, status: RebootStatus, now: Timestamp) -> Self {
-        let unknown = if on(Mutation::UnknownFieldsLost) { Map::new() } else { self.unknown.clone() };
-        Self { status, last_transition_time: Some(super::time::whole_seconds(now)), unknown, ..self.clone() }
+        let before = self.clone();
+        fault!(UnknownFieldsLost => before = Self { unknown: Map::new(), ..before });
+        Self { status, last_transition_time: Some(super::time::whole_seconds(now)), ..before }
     }
 }
 

@@ -9,7 +9,7 @@ use cketerm_model::{
     clock::Now,
     drain::Verdict,
     entry::{EntryId, QueueKind, Stored},
-    mutation::{Mutation, on},
+    fault,
     reason::{Blocker, PodHold, Reason},
     reboot::RebootStatus,
     repair::StepStatus,
@@ -69,7 +69,8 @@ pub fn changes(keys: &Keys, snap: &Snapshot, decision: &Decision, now: Now) -> O
     // `true` while the queue is enabled and not empty, as in CKE (STO-7).
     let runs = snap.store.reboots.switch.enabled() && !snap.store.reboots.entries.is_empty();
     let is_stored = snap.store.running.as_deref() == Some(if runs { "true" } else { "false" });
-    if !(is_stored || on(Mutation::RunsForEver) && !runs) {
+    fault!(RunsForEver => is_stored = is_stored || !runs);
+    if !is_stored {
         change.puts.insert(0, Put { key: keys.running(), value: runs.to_string(), leased: false });
     }
     change.puts.truncate(BATCH);

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use cketerm_model::mutation::{Mutation, on};
+use cketerm_model::fault;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -144,7 +144,8 @@ impl Heartbeat {
             let beats = self.beats();
             silent = if beats == seen { silent + CHECK_INTERVAL } else { Duration::ZERO };
             seen = beats;
-            if silent < self.0.limit || on(Mutation::HeartbeatIgnored) {
+            fault!(HeartbeatIgnored => continue);
+            if silent < self.0.limit {
                 continue;
             }
             self.0.state.send_if_modified(|state| {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_model::{
     cluster::Cluster,
     constraints::Constraints,
-    mutation::{Mutation, on},
+    fault,
     reboot::{RebootEntry, RebootStatus},
     repair::{RepairEntry, RepairStatus, StepStatus},
 };
@@ -87,8 +87,9 @@ pub fn plan_repairs(input: &RepairInput<'_>) -> RepairPlan {
         }
     }
     let cap = usize::try_from(input.constraints.maximum_repair_queue_entries).unwrap_or(0);
+    fault!(RepairLimitIgnored => cap = usize::MAX);
     let total = input.repairs.len() + chosen.len();
-    if total > cap && !chosen.is_empty() && !on(Mutation::RepairLimitIgnored) {
+    if total > cap && !chosen.is_empty() {
         let why = format!(
             "{} entries and {} new ones exceed maximum-repair-queue-entries {cap}; none is added",
             input.repairs.len(),

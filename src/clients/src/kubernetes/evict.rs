@@ -3,9 +3,9 @@
 
 use cketerm_model::{
     drain::{Undecided, Verdict},
+    fault,
     fence::{Permit, Person},
     kube::{BudgetRow, PodRow},
-    mutation::{Mutation, on},
     reason::PodHold,
 };
 use kube::core::{Status, response::StatusDetails};
@@ -44,7 +44,8 @@ impl Kube {
         });
         // In the body, `dryRun` holds for the pod and its budgets only. Admission webhooks see only the query's
         // `dryRun`; without it they would begin a migration for a preview (SAF-37).
-        let query = if dry_run && !on(Mutation::DryRunHidden) { "?dryRun=All" } else { "" };
+        let query = if dry_run { "?dryRun=All" } else { "" };
+        fault!(DryRunHidden => query = "");
         let path = format!("{}/eviction{query}", pod_path(pod));
         self.verdict(with_body("POST", &path, "application/json", &body), pod, budgets, ("create", "pods/eviction"))
             .await
@@ -64,10 +65,7 @@ impl Kube {
         let mut options = preconditions(pod);
         options["apiVersion"] = json!("v1");
         options["kind"] = json!("DeleteOptions");
-        #[cfg(feature = "mutations")]
-        if cketerm_model::mutation::on(cketerm_model::mutation::Mutation::ForceDelete) {
-            options["gracePeriodSeconds"] = json!(0);
-        }
+        fault!(ForceDelete => options["gracePeriodSeconds"] = json!(0));
         self.verdict(with_body("DELETE", &pod_path(pod), "application/json", &options), pod, &[], ("delete", "pods"))
             .await
     }
@@ -84,9 +82,7 @@ impl Kube {
 }
 
 fn preconditions(pod: &PodRow) -> Value {
-    if on(Mutation::EvictionWithoutUid) {
-        return json!({});
-    }
+    fault!(EvictionWithoutUid => return json!({}));
     json!({"preconditions": {"uid": pod.uid}})
 }
 

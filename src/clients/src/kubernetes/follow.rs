@@ -3,10 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cketerm_model::{
-    kube::KubeView,
-    mutation::{Mutation, on},
-};
+use cketerm_model::{fault, kube::KubeView};
 use futures::StreamExt;
 use kube::core::{Status, WatchEvent};
 
@@ -189,7 +186,8 @@ impl<K: Kind> Follow<K> {
 
     /// Returns how long an open watch waits for its next event.
     fn silence_limit(&self) -> Duration {
-        if !self.shared.is_proving() || on(Mutation::WatchTrusted) {
+        fault!(WatchTrusted => return IDLE_TIMEOUT);
+        if !self.shared.is_proving() {
             return IDLE_TIMEOUT;
         }
         let age = self.shared.now() - self.shared.proved_at(self.link);
@@ -200,11 +198,8 @@ impl<K: Kind> Follow<K> {
     /// Opens a watch and follows it to its end. With `listing` the stream starts with the list.
     async fn watch(&mut self, listing: bool) -> Result<(), Fault> {
         // A list may take longer than a proof.
-        let timeout_seconds = if self.shared.is_proving() && !listing && !on(Mutation::WatchTrusted) {
-            PROOF_WATCH_SECONDS
-        } else {
-            WATCH_SECONDS
-        };
+        let timeout_seconds = if self.shared.is_proving() && !listing { PROOF_WATCH_SECONDS } else { WATCH_SECONDS };
+        fault!(WatchTrusted => timeout_seconds = WATCH_SECONDS);
         let mut url = format!("{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout_seconds}", K::PATH);
         let from = match &self.version {
             Some(version) => format!("resourceVersion={version}"),

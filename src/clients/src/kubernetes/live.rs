@@ -11,8 +11,8 @@ use std::{
 };
 
 use cketerm_model::{
+    fault,
     kube::{KubeView, NodePods},
-    mutation::{Mutation, on},
 };
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -393,9 +393,7 @@ impl Shared {
         let urgency = Urgency::immediate_if(was != (state.beat, state.view.link.lag));
         for link in state.links.values_mut().filter(|l| l.open) {
             link.state.last_seen = now;
-            if on(Mutation::WatchTrusted) {
-                link.state.fresh_as_of = now;
-            }
+            fault!(WatchTrusted => link.state.fresh_as_of = now);
         }
         state.summarize_all();
         change(&mut state.view);

@@ -2,9 +2,9 @@
 //! of a deposed leader fails (SAF-11, SAF-33, SAF-34; I9, I11, I12, I23).
 
 use cketerm_model::{
+    fault,
     fence::{Permit, Person},
     kube::{CKE_ANNOTATION, KEEP_CORDONED_ANNOTATION, MetadataPatch, NodeRow, OWNER_ANNOTATION, Owner},
-    mutation::{Mutation, on},
 };
 use serde_json::{Map, Value, json};
 
@@ -82,9 +82,7 @@ impl Kube {
         let record = serde_json::to_string(owner)
             .map_err(|e| WriteError::Refused { code: 0, message: format!("cannot encode the owner: {e}") })?;
         let mut annotations = Map::from_iter([(OWNER_ANNOTATION.to_owned(), Value::String(record))]);
-        if on(Mutation::CordonUnrecorded) {
-            annotations.clear();
-        }
+        fault!(CordonUnrecorded => annotations.clear());
         if cke_mark {
             annotations.insert(CKE_ANNOTATION.to_owned(), json!("true"));
         }

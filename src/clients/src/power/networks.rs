@@ -3,7 +3,7 @@
 
 use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
 
-use cketerm_model::mutation::{self, Mutation};
+use cketerm_model::fault;
 use serde::Deserialize;
 
 /// One network, and its permissions beside HTTPS with a verified certificate.
@@ -124,8 +124,9 @@ impl Networks {
 
     /// Reports whether an address is allowed. With `plain` it must be allowed over plain HTTP.
     pub fn allow(&self, ip: IpAddr, plain: bool) -> bool {
+        fault!(AllowListForgotten => return true);
         let mut matching = self.0.iter().filter(|network| network.cidr.contains(ip));
-        matching.any(|network| !plain || network.http) || mutation::on(Mutation::AllowListForgotten)
+        matching.any(|network| !plain || network.http)
     }
 
     /// Reports whether certificates at this address may stay unverified if a BareMetalHost requests it.

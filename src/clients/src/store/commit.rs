@@ -2,8 +2,8 @@
 //! STO-42).
 
 use cketerm_model::{
+    fault,
     fence::Permit,
-    mutation::{Mutation, on},
     reason::TooLarge,
     stored::{
         limits::{MAX_OPS, MAX_REQUEST_BYTES},
@@ -28,7 +28,8 @@ impl BoundedTxn {
         let txn = Txn::new().when(compares).and_then(then).or_else(otherwise);
         let size = size(&PbTxnRequest::from(txn.clone()));
         let fits = size.operations <= MAX_OPS && size.bytes <= MAX_REQUEST_BYTES;
-        if fits || on(Mutation::TransactionUnbounded) { Ok(Self(txn)) } else { Err(size) }
+        fault!(TransactionUnbounded => fits = true);
+        if fits { Ok(Self(txn)) } else { Err(size) }
     }
 
     /// Returns the transaction to send.
@@ -87,21 +88,18 @@ impl Store {
     /// written to. Returns the revision.
     pub async fn commit(&self, permit: &Permit, change: impl Into<Ranged>) -> Result<i64, CommitError> {
         let Ranged { change, unwritten, cleared } = change.into();
+        fault!(CancelOverwritten => change = cketerm_model::stored::transaction::Change {
+            compares: change.compares.into_iter().filter(|(key, _)| !key.contains("/reboots/data/")).collect(),
+            ..change
+        });
         let mut compares =
             vec![Compare::create_revision(&*permit.leader_key, CompareOp::Equal, permit.create_revision)];
-        compares.extend(
-            change
-                .compares
-                .iter()
-                .filter(|(key, _)| !is_unchecked(key))
-                .map(|(k, r)| Compare::mod_revision(k.as_str(), CompareOp::Equal, *r)),
-        );
-        compares.extend(unwritten.iter().filter(|(span, _)| !is_unchecked(&span.from)).map(|(span, since)| {
+        compares.extend(change.compares.iter().map(|(k, r)| Compare::mod_revision(k.as_str(), CompareOp::Equal, *r)));
+        compares.extend(unwritten.iter().map(|(span, since)| {
             Compare::mod_revision(span.from.as_str(), CompareOp::Less, since + 1).with_range(span.to.clone())
         }));
-        if on(Mutation::UnfencedWrite) {
-            compares.remove(0);
-        }
+        fault!(CompareNothing => compares.truncate(1));
+        fault!(UnfencedWrite => compares.remove(0));
         let leased = || Some(PutOptions::new().with_lease(permit.lease));
         let mut ops: Vec<TxnOp> = Vec::with_capacity(change.puts.len() + change.deletes.len() + cleared.len());
         ops.extend(change.puts.into_iter().map(|p| TxnOp::put(p.key, p.value, p.leased.then(leased).flatten())));
@@ -151,11 +149,6 @@ impl Store {
         keys.extend(seen.flatten().map(|(key, ..)| key));
         Err(CommitError::Conflict { keys })
     }
-}
-
-/// Reports whether a comparison is left out on purpose: see [`cketerm_model::mutation`].
-fn is_unchecked(key: &str) -> bool {
-    on(Mutation::CompareNothing) || (on(Mutation::CancelOverwritten) && key.contains("/reboots/data/"))
 }
 
 #[cfg(test)]

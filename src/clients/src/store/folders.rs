@@ -2,7 +2,7 @@
 
 use cketerm_model::{
     entry::{QueueKind, Stored},
-    mutation::{Mutation, on},
+    fault,
     stored::keys::prefix_end,
 };
 use etcd_client::{GetOptions, KeyValue};
@@ -190,9 +190,8 @@ impl Store {
 
     /// Reads only keys, and only if there are more records than the smaller limit.
     async fn surplus(&self, folder: &str, keep: AuditRetention) -> Result<Vec<String>, Failure> {
-        let flooded = on(Mutation::AuditFlooded);
-        let keep = if flooded { AuditRetention { engine: 5, people: 0 } } else { keep };
-        if self.count(folder, folder).await? <= keep.engine.min(keep.people) && !flooded {
+        fault!(AuditFlooded => keep = AuditRetention { engine: 5, people: 0 });
+        if self.count(folder, folder).await? <= keep.engine.min(keep.people) {
             return Ok(Vec::new());
         }
         let (end, mut from) = (prefix_end(folder.as_bytes()), folder.as_bytes().to_vec());
@@ -202,7 +201,8 @@ impl Store {
             let got = self.get(from, options).await?;
             for kv in got.kvs() {
                 let key = String::from_utf8_lossy(kv.key());
-                let by_person = self.keys().is_person_audit(&key) && !flooded;
+                let by_person = self.keys().is_person_audit(&key);
+                fault!(AuditFlooded => by_person = false);
                 if by_person { people.add(&key) } else { engine.add(&key) }
             }
             match got.kvs().last().filter(|_| got.more()) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cketerm_model::{
     cketerm_records::{Request, Who},
     entry::{EntryId, QueueKind},
-    mutation::{Mutation, on},
+    fault,
     reboot::{RebootEntry, RebootStatus},
     repair::RepairEntry,
     stored::{
@@ -353,11 +353,9 @@ fn cancelled(entry: &RebootEntry) -> Option<RebootEntry> {
 }
 
 fn without_backoff(entry: &RebootEntry) -> Option<RebootEntry> {
-    (entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some()).then(|| RebootEntry {
-        drain_backoff_count: 0,
-        drain_backoff_expire: entry.drain_backoff_expire.filter(|_| on(Mutation::ResetIgnored)),
-        ..entry.clone()
-    })
+    let backs_off = entry.drain_backoff_count != 0 || entry.drain_backoff_expire.is_some();
+    fault!(ResetIgnored => return backs_off.then(|| RebootEntry { drain_backoff_count: 0, ..entry.clone() }));
+    backs_off.then(|| RebootEntry { drain_backoff_count: 0, drain_backoff_expire: None, ..entry.clone() })
 }
 
 fn repair_without_backoff(entry: &RepairEntry) -> Option<RepairEntry> {

@@ -16,8 +16,8 @@ use cketerm_clients::store::commit::CommitError;
 use cketerm_model::{
     cketerm_records::Audit,
     entry::EntryId,
+    fault,
     fence::Permit,
-    mutation::{self, Mutation},
     stored::transaction::{Change, Put},
 };
 use cketerm_rules::snapshot::EffectOutcome;
@@ -137,9 +137,7 @@ impl Actor {
             (key, Audit { entry, ..audit })
         };
         let mut known = Known { key, audit, revision: 0 };
-        if mutation::on(Mutation::AuditForgotten) {
-            return Ok(AuditIntent { step, known });
-        }
+        fault!(AuditForgotten => return Ok(AuditIntent { step, known }));
         let puts = vec![Put::json(known.key.clone(), &known.audit)];
         match self.store.commit(permit, Change { puts, ..Change::default() }).await {
             Ok(revision) => {

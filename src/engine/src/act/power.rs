@@ -10,8 +10,8 @@ use cketerm_model::{
     cketerm_records::{Order, Verb},
     drain::Verdict,
     entry::{EntryId, QueueKind, Stored},
+    fault,
     kube::PodRow,
-    mutation::{Mutation, on},
     result::ResultLabel,
     stored::transaction::{Change, Put},
 };
@@ -22,9 +22,6 @@ use cketerm_rules::{
 
 use super::{Actor, Stop, audit_intent::named};
 use crate::command::{CommandLine, Purpose, check_answer, outcome};
-
-/// Buffer of [`Mutation::SharedArguments`].
-static SHARED: std::sync::Mutex<String> = std::sync::Mutex::new(String::new());
 
 pub(super) fn unreachable(e: &KubeError) -> Stop {
     Stop(EffectOutcome::Failed(e.to_string()))
@@ -229,12 +226,8 @@ impl Actor {
         attempt: Attempt,
         revision: i64,
     ) -> Result<EffectOutcome, Stop> {
-        let before = self.fence.start_before();
-        if on(Mutation::SharedArguments)
-            && let Ok(mut shared) = SHARED.lock()
-        {
-            shared.clone_from(&attempt.address);
-        }
+        let start_before = Some(self.fence.start_before());
+        fault!(LateEffect => start_before = None);
         let ended = if let Err(why) = self.final_check(guard, id, entry_revision).await {
             (Ended::Withheld(why), String::new(), String::new())
         } else {
@@ -242,17 +235,19 @@ impl Actor {
             let (reason, action) = event(&attempt);
             let note = format!("{id}: {} started, attempt {}", attempt.what(), attempt.number);
             self.record_event_on(&attempt.address, (reason, action), false, note);
-            let mut argv = attempt.argv.clone();
-            if on(Mutation::SharedArguments)
-                && let (Ok(shared), Some(last)) = (SHARED.lock(), argv.last_mut())
-            {
-                last.clone_from(&shared);
-            }
+            let argv = attempt.argv.clone();
+            fault!(SharedArguments => argv = {
+                // The address of the attempt that was written last.
+                let view = self.live.borrow();
+                let open = view.attempts.values().filter(|stored| stored.get().is_some_and(Attempt::open));
+                let last = open.max_by_key(|stored| stored.mod_revision).and_then(Stored::get).unwrap_or(&attempt);
+                [&argv[..argv.len() - 1], std::slice::from_ref(&last.address)].concat()
+            });
             let line = CommandLine {
                 argv,
                 bound: attempt.bound_seconds,
                 purpose: Purpose::Power,
-                start_before: Some(before).filter(|_| !on(Mutation::LateEffect)),
+                start_before,
                 entry: attempt.entry.to_string(),
                 attempt: attempt.id.clone(),
                 input: None,

@@ -7,7 +7,7 @@ use cketerm_model::{
     attempt::{Attempt, Ended, Outcome},
     cketerm_records::{Ending, Request, Who},
     entry::{EntryId, QueueKind, Stored},
-    mutation::{Mutation, on},
+    fault,
     reason::Reason,
     stored::{
         transaction::{Change, Put, Ranged},
@@ -197,8 +197,9 @@ impl Actor {
                 close(&mut attempts, &why, self.steady.now().wall);
             }
             unwritten = attempts_until(&view, id).map(|shown| shown.revision);
-            if let (End::DoneBy(order), true) = (end, (cordoned || running) && !on(Mutation::DoneForgotten)) {
+            if let (End::DoneBy(order), true) = (end, cordoned || running) {
                 for place in attempts_to_mark_done(&attempts, &open) {
+                    fault!(DoneForgotten => continue);
                     let attempt = &mut attempts[place];
                     attempt.done_by = Some(order.who.to_string());
                     let key = keys.attempt(id, attempt.number);
@@ -304,14 +305,13 @@ impl Actor {
     /// attempts there are.
     fn clear_attempts(&self, ranged: &mut Ranged, id: EntryId, since: i64) {
         let span = self.store.keys().attempts_of(id);
-        if on(Mutation::TransactionUnbounded) {
-            let view = self.live.borrow();
-            for stored in view.attempts_of(id) {
+        fault!(TransactionUnbounded => {
+            for stored in self.live.borrow().attempts_of(id) {
                 ranged.change.compares.push((stored.key.clone(), stored.mod_revision));
                 ranged.change.deletes.push(stored.key.clone());
             }
             return;
-        }
+        });
         ranged.unwritten.push((span.clone(), since));
         ranged.cleared.push(span);
     }
@@ -363,7 +363,8 @@ pub(super) fn close(attempts: &mut [Attempt], why: &str, at: jiff::Timestamp) {
 /// Marks attempts as done by an operator. The Node is uncordoned once it is Ready, whatever its boot id is (REB-49).
 pub(super) fn mark_done(attempts: &mut [Attempt], end: &End) {
     let End::DoneBy(order) = end else { return };
-    for attempt in attempts.iter_mut().filter(|_| !on(Mutation::DoneForgotten)) {
+    fault!(DoneForgotten => return);
+    for attempt in attempts {
         attempt.done_by = Some(order.who.to_string());
     }
 }

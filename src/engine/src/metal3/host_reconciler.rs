@@ -9,8 +9,8 @@ use cketerm_clients::power::{
     redfish::{BmcError, Login, System},
 };
 use cketerm_model::{
+    fault,
     host::{HostRow, Times},
-    mutation::{self, Mutation},
     power_state::PowerState,
 };
 use cketerm_rules::{
@@ -117,7 +117,8 @@ impl HostReconciler {
         loop {
             let host = Arc::clone(&self.row.borrow_and_update());
             shutdown_signal.mark_unchanged();
-            let ends = self.note_cycle(&host) && !mutation::on(Mutation::PowerCycleForgotten);
+            let ends = self.note_cycle(&host);
+            fault!(PowerCycleForgotten => ends = false);
             if !ends && self.shared.is_shutting_down() {
                 self.shared.note_waiting(&host);
                 return;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use cketerm_model::{
+    fault,
     host::{Hindrance, HostRow},
-    mutation::{self, Mutation},
 };
 use cketerm_rules::metal3::controller::MANAGER;
 use tokio::{
@@ -50,8 +50,8 @@ pub(crate) enum InterruptedPowerCycle {
 /// dead engine leaves no other trace.
 pub(super) fn unfinished(host: &HostRow) -> bool {
     let only_own_writes = host.power_writers.iter().all(|(manager, _)| manager == MANAGER);
-    let known = only_own_writes && host.pending() && host.powered_on.is_some() && is_present(host);
-    known && !mutation::on(Mutation::PowerCycleForgotten)
+    fault!(PowerCycleForgotten => return false);
+    only_own_writes && host.pending() && host.powered_on.is_some() && is_present(host)
 }
 
 /// Reports whether the host exists and has its image. A machine that is being deprovisioned or deleted is not cketerm's

@@ -6,8 +6,8 @@ use cketerm_model::{
     cketerm_records::{Order, Verb},
     clock::Now,
     entry::{EntryId, QueueKind, Stored},
+    fault,
     kube::NodeRow,
-    mutation::{Mutation, on},
     policy::UnreachableRule,
     reason::{CommandRetry, Reason},
     reboot::RebootStatus,
@@ -45,9 +45,7 @@ pub(super) fn may_run_until(snap: &Snapshot, attempt: &Attempt, now: Now) -> Opt
         return Some(f64::INFINITY);
     }
     let Some(leading) = &snap.engine.leading else { return Some(f64::INFINITY) };
-    if on(Mutation::SecondRun) {
-        return None;
-    }
+    fault!(SecondRun => return None);
     let seconds = |n: u64| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
     let ttl = seconds(snap.engine.ttl);
     let until = leading.since + ttl + ttl / 12.0 + seconds(attempt.bound_seconds) + KILL_SECONDS;
@@ -163,8 +161,10 @@ impl<'a> Pass<'a> {
         if matches!(outcome.end, Ended::Unknown(_)) {
             return CommandState::Unknown(attempt);
         }
-        let lease = self.snap.engine.lease;
-        let counted = |a: &&Attempt| !a.withheld() && (!on(Mutation::RetriesInMemory) || a.lease == lease);
+        let counted = |a: &&Attempt| {
+            fault!(RetriesInMemory => return !a.withheld() && a.lease == self.snap.engine.lease);
+            !a.withheld()
+        };
         let tries = self.attempts_for(id, command_spec).filter_map(Stored::get).filter(counted).count();
         let exhausted = u32::try_from(tries).unwrap_or(u32::MAX) >= command_spec.tries || attempt.ordered_by.is_some();
         if exhausted && !attempt.withheld() { CommandState::Failed(outcome) } else { CommandState::TriesLeft(outcome) }
@@ -186,9 +186,7 @@ impl<'a> Pass<'a> {
         command_spec: CommandSpec<'a>,
     ) -> Option<Reason> {
         let last = self.attempts_for(ctx.id, command_spec).next_back()?.get()?;
-        if on(Mutation::SecondRun) && last.open() {
-            return self.plan_next_command(ctx, command_spec, None);
-        }
+        fault!(SecondRun if last.open() => return self.plan_next_command(ctx, command_spec, None));
         let CommandState::TriesLeft(outcome) = self.command_state(ctx.id, command_spec) else { return None };
         // While the queue is disabled, no command runs except the success command, which ends a repair.
         if !command_spec.success && !self.switch(ctx.queue()).enabled() {

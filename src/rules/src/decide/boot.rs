@@ -7,8 +7,8 @@ use cketerm_model::{
     attempt::{Attempt, Ended},
     cketerm_records::Verb,
     entry::{EntryId, Stored},
+    fault,
     kube::{NodeRow, Owner},
-    mutation::{Mutation, on},
     reason::{Awaited, CommandRetry, Reason},
     time::seconds_between,
 };
@@ -199,6 +199,7 @@ impl<'a> Pass<'a> {
         let since = ctx.since.unwrap_or(self.now.wall);
         #[allow(clippy::cast_precision_loss)] // seconds
         let stuck = seconds_between(since, self.now.wall) >= self.policy.stuck_seconds as f64;
-        Reason::WaitingForBoot { since, last, stuck: stuck && !on(Mutation::StuckUnreported), awaited }
+        fault!(StuckUnreported => stuck = false);
+        Reason::WaitingForBoot { since, last, stuck, awaited }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cketerm_model::{
     clock::Now,
     entry::{EntryId, QueueKind},
-    mutation::{Mutation, on},
+    fault,
     reboot::RebootStatus,
 };
 use foldhash::HashMap;
@@ -41,9 +41,9 @@ impl Claims {
         let starting: BTreeSet<EntryId> =
             snap.in_flight.values().filter(|f| f.starts).filter_map(|f| f.entry).collect();
         for (&index, stored) in &store.reboots.entries {
-            if stored.get().is_none() && on(Mutation::UnreadableEntryTakesSlot) {
-                claims.workers.insert(stored.key.clone(), EntryId::reboot(index));
-            }
+            fault!(UnreadableEntryTakesSlot if stored.get().is_none() => {
+                claims.workers.insert(stored.key.clone(), EntryId::reboot(index))
+            });
             let (id, Some(entry)) = (EntryId::reboot(index), stored.get()) else { continue };
             let in_work = match entry.status {
                 RebootStatus::Draining | RebootStatus::Rebooting => true,

@@ -6,8 +6,8 @@ use cketerm_model::{
     attempt::CheckAnswer,
     cketerm_records::Verb,
     entry::{EntryId, QueueKind, Stored},
+    fault,
     kube::{NodeRow, Owner},
-    mutation::{Mutation, on},
     reason::Reason,
     reboot::RebootStatus,
     repair::RepairEntry,
@@ -43,13 +43,11 @@ impl<'a> Pass<'a> {
                 // Cancelled in mid-command: the orphaned cordon is reported from the first pass on.
                 self.out.orphans.insert(name.clone(), Reason::OrphanedCordon { node: name.clone(), entry });
             }
-            if on(Mutation::ForgottenCordon) {
-                continue;
-            }
-            if on(Mutation::UncordonOnDisable) && !snap.store.reboots.switch.enabled() {
+            fault!(ForgottenCordon => continue);
+            fault!(UncordonOnDisable if !snap.store.reboots.switch.enabled() => {
                 self.release(node, owner);
                 continue;
-            }
+            });
             if self.claimed(&address) || owner.is_some_and(|o| self.in_work(o.entry)) {
                 continue;
             }
@@ -133,7 +131,8 @@ impl<'a> Pass<'a> {
         let id = owner.entry;
         let stays = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         let called_done = owner.called_done || (stays && readiness::is_done_by_order(self.snap, id));
-        called_done && !node.ready && !on(Mutation::DoneForgotten)
+        fault!(DoneForgotten => return false);
+        called_done && !node.ready
     }
 
     /// Reports whether the health check of a deleted repair shows that its machine has recovered. It takes the place of
@@ -148,7 +147,7 @@ impl<'a> Pass<'a> {
         let id = owner.entry;
         // A command that was cancelled before it began did nothing to the machine.
         let command_began = attempts::any_command_began(self.snap, id) || owner.taken_over_rebooting;
-        let command_began = command_began && !on(Mutation::EarlyUncordon);
+        fault!(EarlyUncordon => command_began = false);
         let stays_in_queue = id.queue == QueueKind::Repair && attempts::has_entry(self.snap, id);
         if self.is_done_but_not_ready(node, owner) && node.unschedulable && !self.has_uncordon_order(id) {
             return CordonState::Kept(Reason::OrphanedCordon { node: node.name.clone(), entry: id });
@@ -193,9 +192,11 @@ impl<'a> Pass<'a> {
     /// took it over (I11, I12). In that case `keep-cordoned` is removed too.
     fn release(&mut self, node: &Arc<NodeRow>, owner: Option<&Owner>) {
         let schedulable = drain::schedulable_before(node);
+        let uncordon = schedulable && !node.keep_cordoned;
+        fault!(KeepForgotten => uncordon = schedulable);
         let effect = Effect::Release {
             node: Arc::clone(node),
-            uncordon: schedulable && (!node.keep_cordoned || on(Mutation::KeepForgotten)),
+            uncordon,
             drop_keep: schedulable && node.keep_cordoned,
             // An entry that stays in the queue keeps its orders, for example the hold that unwound it. It also keeps
             // its attempts, from which the tries of a repair are counted.

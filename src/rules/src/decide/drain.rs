@@ -8,8 +8,8 @@ use cketerm_model::{
     cketerm_records::{Order, Verb},
     cluster::Eviction,
     entry::{QueueKind, Stored},
+    fault,
     kube::{NodeRow, Owner},
-    mutation::{Mutation, on},
     policy::UnreachableRule,
     reason::Reason,
     time::seconds_between,
@@ -116,7 +116,9 @@ impl<'a> Pass<'a> {
             if leaving.len() > 0 {
                 return Err(self.remove_pods(ctx, node, work, rules, &leaving));
             }
-            if !node.volumes_in_use.is_empty() && !on(Mutation::VolumesForgotten) {
+            let attached = !node.volumes_in_use.is_empty();
+            fault!(VolumesForgotten => attached = false);
+            if attached {
                 return Err(Waits::For(Reason::VolumeAttached { names: node.volumes_in_use.clone() }));
             }
         }
@@ -138,8 +140,9 @@ impl<'a> Pass<'a> {
     fn ensure_cordoned(&mut self, ctx: EntryContext<'a>, node: &Arc<NodeRow>, work: &Work) -> Result<(), Reason> {
         let lease = self.snap.engine.lease;
         let own_record = node.owner().filter(|o| o.entry == ctx.id && o.lease == lease);
+        fault!(UncordonUnseen if own_record.is_some() => return Ok(()));
         let recordoned = match own_record {
-            Some(_) if node.unschedulable || on(Mutation::UncordonUnseen) => return Ok(()),
+            Some(_) if node.unschedulable => return Ok(()),
             // Somebody else uncordoned the node. cketerm cordons it once more, then waits with the reason (I12).
             Some(owner) if owner.recordoned > 0 => {
                 let since = work.drain.uncordoned.unwrap_or(self.now.wall);
@@ -278,18 +281,17 @@ pub(super) enum Waits {
 /// Reports whether pods could be scheduled on the node before the drain. The owner annotation decides. Without one,
 /// CKE's annotation means that CKE cordoned the node. Otherwise an unschedulable node was unschedulable before (I11).
 pub(super) fn schedulable_before(node: &NodeRow) -> bool {
+    fault!(ForeignCordonLost => return node.owner().is_none_or(|owner| owner.schedulable_before));
     match node.owner() {
         Some(owner) => owner.schedulable_before,
-        None => node.cke_mark || !node.unschedulable || on(Mutation::ForeignCordonLost),
+        None => node.cke_mark || !node.unschedulable,
     }
 }
 
 /// Returns the seconds of the `count`-th backoff (I34). Reboots: min(300·2^(count−1), 1200) + random(0..299), with a
 /// clamped shift (REB-46). Repairs: 300 + random(0 .. 300·count − 1) (REP-41).
 pub fn backoff_seconds(queue: QueueKind, count: i64, random: u64) -> i64 {
-    if on(Mutation::BackoffOverflow) {
-        return i64::from(300_i16.wrapping_shl(u32::try_from(count * 4).unwrap_or(0)));
-    }
+    fault!(BackoffOverflow => return i64::from(300_i16.wrapping_shl(u32::try_from(count * 4).unwrap_or(0))));
     let up_to = |n: u64| i64::try_from(random % n).unwrap_or(0);
     match queue {
         QueueKind::Reboot => {

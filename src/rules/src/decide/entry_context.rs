@@ -8,8 +8,8 @@ use cketerm_model::{
     cketerm_records::{Order, Verb},
     cluster::{Node, Operation},
     entry::{EntryId, QueueKind, Stored},
+    fault,
     kube::NodeRow,
-    mutation::{Mutation, on},
     reason::Reason,
     reboot::RebootEntry,
     repair::RepairEntry,
@@ -276,7 +276,9 @@ impl<'a> Pass<'a> {
         if let Some(held) = self.on_hold(ctx) {
             return Some(held);
         }
-        if !self.switch(ctx.queue()).enabled() && !on(Mutation::SwitchIgnored) {
+        let enabled = self.switch(ctx.queue()).enabled();
+        fault!(SwitchIgnored => enabled = true);
+        if !enabled {
             return Some(Reason::QueueDisabled);
         }
         if let Some(missing) = self.no_command(ctx) {
@@ -289,7 +291,9 @@ impl<'a> Pass<'a> {
     pub(super) fn backing_off(&mut self, ctx: EntryContext<'a>) -> Option<Reason> {
         let (count, until) = ctx.backoff;
         let forced = self.order(ctx.id, 0, Verb::Force).is_some(); // valid for every revision
-        let until = until.filter(|until| (*until > self.now.wall || on(Mutation::BackoffForEver)) && !forced)?;
+        let lasting = until.filter(|until| *until > self.now.wall);
+        fault!(BackoffForEver => lasting = until);
+        let until = lasting.filter(|_| !forced)?;
         self.wake_at_wall(until);
         if let Some(longer) = self.closed_longer_than(ctx, until) {
             return Some(longer);

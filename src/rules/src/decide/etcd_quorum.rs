@@ -11,8 +11,8 @@ use cketerm_model::{
     cluster::Node,
     entry::Stored,
     etcd::{EtcdView, Member, MemberState, Reported, Source, Status},
+    fault,
     kube::NodeRow,
-    mutation::{Mutation, on},
     policy::EtcdMembers,
     reason::Reason,
 };
@@ -115,9 +115,7 @@ impl QuorumCondition {
     /// 6. Another voter has a known fault, which includes work on its machine: barred.
     /// 7. The present list of voters is not known, or a fact about another voter is not known: barred.
     pub fn barred(&self, etcd: &EtcdView, boot: f64) -> Option<Reason> {
-        if on(Mutation::QuorumForgotten) {
-            return None;
-        }
+        fault!(QuorumForgotten => return None);
         if !self.counts {
             return self.control_plane.then(|| Reason::EtcdUnchecked { why: no_members_reason(etcd) });
         }
@@ -168,7 +166,8 @@ impl QuorumCondition {
         let others = voters.iter().filter(|(id, _)| !self.own.contains(*id) && !self.busy.contains_key(*id));
         let statuses = others.filter_map(|(_, member)| member.status());
         let answer = statuses.filter(|status| fresh(status.asked, boot) && status.leader != 0).count();
-        answer * 2 > voters.len() || (answer > 0 && on(Mutation::SilenceTrusted))
+        fault!(SilenceTrusted => return answer > 0);
+        answer * 2 > voters.len()
     }
 
     /// Returns a reason for a control plane without a known voting member while there is a member whose machine is

@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use cketerm_model::{
     cluster::Eviction,
     drain::{Answer, Verdict},
+    fault,
     kube::{BudgetRow, NodeRow, PodRow},
-    mutation::{Mutation, on},
     reason::{PodHold, Reason},
     time::seconds_between,
 };
@@ -167,10 +167,7 @@ impl<'a> Pass<'a> {
             }
             Verdict::Undecided { answer: text, retry_after, .. } => {
                 let failing = Reason::EvictionFailing { pod: pod.full_name(), answer: text.clone() };
-                if on(Mutation::FailureFatal) {
-                    next.failed = Some(failing);
-                    return;
-                }
+                fault!(FailureFatal => return next.failed = Some(failing));
                 next.held.get_or_insert(failing);
                 wait_until(next, answer.at + retry_delay(answer.undecided, *retry_after));
                 return;
@@ -178,16 +175,18 @@ impl<'a> Pass<'a> {
             Verdict::Held { hold, retry_after } => (hold, *retry_after),
         };
         next.held.get_or_insert_with(|| pod_hold_reason(pod, hold));
+        fault!(DeleteProtected if matches!(hold, PodHold::Budget { .. } | PodHold::BudgetLag { .. }) => {
+            return next.delete.push(Arc::clone(pod));
+        });
+        fault!(DeferredDeleted if matches!((hold, removal), (PodHold::Deferred { .. }, Removal::Evict)) => {
+            return next.delete.push(Arc::clone(pod));
+        });
         match hold {
             // One or more budgets refuse, or a budget's controller lags behind (429). In an unprotected namespace the
             // pod is deleted (I18).
-            PodHold::Budget { .. } | PodHold::BudgetLag { .. }
-                if removal == Removal::Evict || on(Mutation::DeleteProtected) =>
+            PodHold::Budget { .. } | PodHold::BudgetLag { .. } | PodHold::ManyBudgets { .. }
+                if removal == Removal::Evict =>
             {
-                next.delete.push(Arc::clone(pod));
-            }
-            PodHold::ManyBudgets { .. } if removal == Removal::Evict => next.delete.push(Arc::clone(pod)),
-            PodHold::Deferred { .. } if removal == Removal::Evict && on(Mutation::DeferredDeleted) => {
                 next.delete.push(Arc::clone(pod));
             }
             // `Retry-After` is a wait and not a try. Without it the drain waits for a change of the budget (REB-29).
@@ -220,7 +219,8 @@ impl<'a> Pass<'a> {
     fn remaining_reason(&mut self, node: &NodeRow, leaving: &Leaving<'a>, held: Option<Reason>) -> Reason {
         for pod in &leaving.terminating {
             let requested = pod.terminating_since;
-            let ends = if on(Mutation::GraceForgotten) { requested } else { pod.grace_ends.or(requested) };
+            let ends = pod.grace_ends.or(requested);
+            fault!(GraceForgotten => ends = requested);
             let Some(since) = ends else { continue };
             let over = seconds_between(since, self.now.wall);
             if over >= TERMINATING_STUCK_SECONDS {
@@ -228,10 +228,8 @@ impl<'a> Pass<'a> {
             }
             self.wake_at(self.monotonic_now() + TERMINATING_STUCK_SECONDS - over + 0.01);
         }
-        held.filter(|_| !on(Mutation::RefusalUnnamed)).unwrap_or_else(|| {
-            if on(Mutation::RefusalUnnamed) {
-                return Reason::Working { phase: "drains".to_owned() };
-            }
+        fault!(RefusalUnnamed => return Reason::Working { phase: "drains".to_owned() });
+        held.unwrap_or_else(|| {
             let first =
                 (leaving.terminating.first()).or(leaving.evict.first().map(|(pod, _)| pod)).or(leaving.delete.first());
             Reason::PodsLeaving {

@@ -1,8 +1,8 @@
 //! Gates that stop new starts and nothing else. Ends, backoff, cancel, dequeue and uncordon always proceed (I6, I7).
 
 use cketerm_model::{
+    fault,
     kube::{HOSTS_SOURCE, NodePods},
-    mutation::{Mutation, on},
     policy::UnreachableRule,
     reason::{MAX_NAMES, Reason},
     stored::view::migrates,
@@ -110,9 +110,7 @@ impl Pass<'_> {
     }
 
     fn stale_since(&self, source: &str, last_seen: f64, error: Option<&String>) -> Reason {
-        if on(Mutation::StaleUnnamed) {
-            return Reason::Working { phase: "waits".to_owned() };
-        }
+        fault!(StaleUnnamed => return Reason::Working { phase: "waits".to_owned() });
         Reason::Stale {
             source: error.map_or_else(|| source.to_owned(), |e| format!("{source} ({e})")),
             since: after(self.now.wall, -to_seconds(self.monotonic_now() - last_seen)),
@@ -144,7 +142,8 @@ impl Pass<'_> {
                 }
             }
         }
-        let is_exceeded = count > limit && !on(Mutation::GateForgotten);
+        let is_exceeded = count > limit;
+        fault!(GateForgotten => is_exceeded = false);
         is_exceeded.then(|| Reason::UnreachableGate { count, limit, names: names.into() })
     }
 
@@ -168,9 +167,7 @@ impl Pass<'_> {
     fn unhealthy_except(&self, address: &str) -> Option<Reason> {
         let definition = self.definition?;
         let mut members = definition.members.control_planes(&definition.cluster).filter(|m| m.address != address);
-        if on(Mutation::UnhealthyControlPlaneIgnored) {
-            return None;
-        }
+        fault!(UnhealthyControlPlaneIgnored => return None);
         members.find_map(|member| {
             let missing = self.unhealthy(member.node_name(), &member.address);
             missing.map(|why| Reason::ControlPlaneUnhealthy { node: member.node_name().to_owned(), why })

@@ -1,5 +1,6 @@
 //! Rules of the engine: a pure function from a snapshot to effects and reasons. It has no clock, no I/O and no
-//! randomness. `on(Mutation::…)` is a fault for tests; it is always false in a shipped build (`src/model/src/mutation.rs`).
+//! randomness. A line `fault!(…)` breaks a rule on purpose, to test the simulation; it is in no shipped build
+//! (`src/model/src/mutation.rs`).
 //!
 //! Each module holds one topic of `docs/spec/`:
 //!
@@ -61,9 +62,9 @@ use cketerm_model::{
     acceptance::LeaderKind,
     clock::Now,
     entry::EntryId,
-    mutation::{Mutation, on},
+    fault,
     reason::Reason,
-    reboot::{RebootEntry, RebootStatus},
+    reboot::RebootStatus,
     repair::RepairEntry,
     stored::view::Definition,
 };
@@ -226,11 +227,11 @@ impl<'a> Pass<'a> {
                 if let Some(first) = index_of(&entry.node).and_then(|member_index| seen.get_mut(member_index)) {
                     first.get_or_insert(index);
                 }
-                if on(Mutation::CancelWaits) && self.has_entries_in_progress() {
+                fault!(CancelWaits if !(self.claims.workers.is_empty() && self.claims.api_servers.is_empty()) => {
                     self.reasons.push((id, Reason::Working { phase: "cancelling".to_owned() }));
-                } else {
-                    self.remove(id, stored.mod_revision, &entry.node, End::Cancelled);
-                }
+                    continue;
+                });
+                self.remove(id, stored.mod_revision, &entry.node, End::Cancelled);
                 continue;
             }
             // Without a definition the members are unknown: nothing is removed, nothing moves (REB-7).
@@ -243,13 +244,13 @@ impl<'a> Pass<'a> {
                 .and_then(|member_index| definition.cluster.nodes.get(member_index).zip(seen.get_mut(member_index)));
             let Some((node, first)) = member else {
                 self.reasons.push((id, Reason::NotMember { address: entry.node.clone() }));
-                if !on(Mutation::NonMemberStays) {
-                    self.remove(id, stored.mod_revision, &entry.node, End::NotMember);
-                }
+                fault!(NonMemberStays => continue);
+                self.remove(id, stored.mod_revision, &entry.node, End::NotMember);
                 continue;
             };
             // Of two entries for one node, only the one with the smaller index is processed (I4).
-            if let Some(first) = first.filter(|_| !on(Mutation::DuplicateStarts)) {
+            fault!(DuplicateStarts => *first = None);
+            if let Some(first) = *first {
                 self.reasons.push((id, Reason::DuplicateOf { index: first }));
                 continue;
             }
@@ -266,12 +267,6 @@ impl<'a> Pass<'a> {
             self.reason(id, reason);
         }
         waiting
-    }
-
-    /// Reports whether any reboot is in progress. Only a mutation uses it.
-    fn has_entries_in_progress(&self) -> bool {
-        let in_work = |e: &RebootEntry| matches!(e.status, RebootStatus::Draining | RebootStatus::Rebooting);
-        self.snap.store.reboots.entries.values().any(|s| s.get().is_some_and(in_work))
     }
 
     /// Returns the reason while the cluster definition is missing or cannot be read. It names no command: the

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cketerm_model::{
     cluster::Eviction,
+    fault,
     kube::{KubeView, PodRow},
-    mutation::{Mutation, on},
     reason::{PodHold, Reason},
 };
 
@@ -33,7 +33,8 @@ pub enum PodVerdict {
 
 /// Returns the treatment of a pod by the rules of its queue.
 pub fn classify_pod(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVerdict {
-    let daemon = pod.controlled_by("DaemonSet").is_some() && !on(Mutation::DaemonSetsEvicted);
+    let daemon = pod.controlled_by("DaemonSet").is_some();
+    fault!(DaemonSetsEvicted => daemon = false);
     if pod.mirror || pod.finished() || daemon {
         return PodVerdict::Ignore;
     }
@@ -52,7 +53,8 @@ pub fn classify_pod(pod: &PodRow, rules: Eviction<'_>, kube: &KubeView) -> PodVe
         };
     }
     if pod.terminating_since.is_some() {
-        return if on(Mutation::DrainedTooEarly) { PodVerdict::Ignore } else { PodVerdict::Terminating };
+        fault!(DrainedTooEarly => return PodVerdict::Ignore);
+        return PodVerdict::Terminating;
     }
     // A missing selector protects all namespaces. A namespace that is not in the cache yet is protected too.
     let protected = rules.protected_namespaces.is_none_or(|selector| {

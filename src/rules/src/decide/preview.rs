@@ -7,8 +7,8 @@ use std::{
 
 use cketerm_model::{
     drain::{Answer, Finding, Preview, Verdict},
+    fault,
     kube::{BudgetRow, PodRow},
-    mutation::{Mutation, on},
     reason::{PodHold, Reason},
 };
 
@@ -62,23 +62,22 @@ fn dry_run_result(pod: &PodRow, unprotected: bool, verdict: &Verdict) -> DryRunR
         }
         Verdict::Undecided { answer, retry_after, .. } => {
             let reason = Reason::EvictionFailing { pod: pod.full_name(), answer: answer.clone() };
-            return if on(Mutation::FailureFatal) {
-                DryRunResult::Blocked(reason)
-            } else {
-                DryRunResult::Undecided(reason, *retry_after)
-            };
+            fault!(FailureFatal => return DryRunResult::Blocked(reason));
+            return DryRunResult::Undecided(reason, *retry_after);
         }
         Verdict::Held { hold, retry_after } => (hold, *retry_after),
     };
     let blocked = || DryRunResult::Blocked(pod_hold_reason(pod, hold));
+    fault!(PreviewIgnored if matches!(hold, PodHold::Budget { .. } | PodHold::ManyBudgets { .. }) => {
+        return DryRunResult::Yes;
+    });
+    fault!(DenialIgnored if matches!(hold, PodHold::Denied { .. }) => return DryRunResult::Yes);
+    fault!(DeferralBlocks if matches!(hold, PodHold::Deferred { .. }) => return blocked());
     match hold {
         // Budgets hold no pod of an unprotected namespace, because it is deleted (I18).
         PodHold::Budget { .. } | PodHold::BudgetLag { .. } | PodHold::ManyBudgets { .. } if unprotected => {
             DryRunResult::Yes
         }
-        PodHold::Budget { .. } | PodHold::ManyBudgets { .. } if on(Mutation::PreviewIgnored) => DryRunResult::Yes,
-        PodHold::Denied { .. } if on(Mutation::DenialIgnored) => DryRunResult::Yes,
-        PodHold::Deferred { .. } if on(Mutation::DeferralBlocks) => blocked(),
         // A webhook's 429 blocks nothing: only the real eviction makes the webhook move the pod. A terminating
         // namespace deletes its pods itself.
         PodHold::Deferred { .. } | PodHold::NamespaceTerminating => DryRunResult::Yes,

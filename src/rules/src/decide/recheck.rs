@@ -3,11 +3,7 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{
-    kube::NodeRow,
-    mutation::{Mutation, on},
-    reason::Reason,
-};
+use cketerm_model::{fault, kube::NodeRow, reason::Reason};
 
 use super::{Effect, Pass, entry_context::EntryContext, pods::classify_pods};
 use crate::snapshot::FreshRead;
@@ -99,7 +95,8 @@ impl<'a> Pass<'a> {
         if !drained {
             return None;
         }
-        let cordoned = found.unschedulable || on(Mutation::UncordonUnseen);
+        let cordoned = found.unschedulable;
+        fault!(UncordonUnseen => cordoned = true);
         let is_owner =
             found.owner().is_some_and(|o| o.entry == ctx.id && o.lease == self.snap.engine.lease && o.uid == found.uid);
         if !cordoned || !is_owner {
@@ -116,7 +113,8 @@ impl<'a> Pass<'a> {
             let left = u32::try_from(leaving.len()).unwrap_or(u32::MAX);
             return Some(Reason::PodsLeaving { left, first: first.full_name() });
         }
-        let attached = !found.volumes_in_use.is_empty() && !on(Mutation::VolumesForgotten);
+        let attached = !found.volumes_in_use.is_empty();
+        fault!(VolumesForgotten => attached = false);
         attached.then(|| Reason::VolumeAttached { names: found.volumes_in_use.clone() })
     }
 }

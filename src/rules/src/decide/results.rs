@@ -3,12 +3,7 @@
 //!
 //! A result holds how such a command ended. Its consequences are decided as after any other command.
 
-use cketerm_model::{
-    attempt::Attempt,
-    entry::Stored,
-    mutation::{Mutation, on},
-    result::CommandResult,
-};
+use cketerm_model::{attempt::Attempt, entry::Stored, fault, result::CommandResult};
 
 use super::{Effect, Guard, Pass};
 
@@ -18,7 +13,8 @@ impl Pass<'_> {
     pub(super) fn record_results(&mut self) {
         let snap = self.snap;
         let identity = snap.store.identity.as_ref().and_then(Stored::get);
-        let Some(identity) = identity.filter(|_| !on(Mutation::ResultsIgnored)) else { return };
+        let Some(identity) = identity else { return };
+        fault!(ResultsIgnored => return);
         for ((entry, number), result) in &snap.store.results {
             let attempt = snap.store.attempts.get(&(*entry, *number));
             // An attempt that cannot be read may be the one of the result: an operator has to settle it.

@@ -2,13 +2,7 @@
 
 use std::sync::Arc;
 
-use cketerm_model::{
-    entry::QueueKind,
-    kube::NodeRow,
-    mutation::{Mutation, on},
-    policy::ApiServerOrder,
-    reason::Reason,
-};
+use cketerm_model::{entry::QueueKind, fault, kube::NodeRow, policy::ApiServerOrder, reason::Reason};
 
 use super::{Effect, Pass, attempts, entry_context::EntryContext};
 
@@ -70,7 +64,8 @@ impl<'a> Pass<'a> {
         }
         self.start_workers(workers);
         let blocking_worker = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
-        match blocking_worker.filter(|_| !on(Mutation::WorkersForgotten)) {
+        fault!(WorkersForgotten => blocking_worker = None);
+        match blocking_worker {
             Some(holder) => {
                 for ctx in api_servers {
                     self.reason(ctx.id, Reason::WaitingForWorkers { holder });
@@ -110,7 +105,8 @@ impl<'a> Pass<'a> {
     /// machine counts once (I2).
     fn continue_with_api_server(&mut self, workers: &[EntryContext<'a>], api_servers: &[EntryContext<'a>]) -> bool {
         let is_own = |address: &String| {
-            on(Mutation::TwoApiServers) || api_servers.first().is_some_and(|m| m.address == *address)
+            fault!(TwoApiServers => return true);
+            api_servers.first().is_some_and(|m| m.address == *address)
         };
         let in_work = &self.claims.api_servers;
         let Some(address) = in_work.keys().find(|a| !is_own(a)).or_else(|| in_work.keys().next()).cloned() else {
@@ -139,12 +135,12 @@ impl<'a> Pass<'a> {
     fn start_workers(&mut self, workers: &[EntryContext<'a>]) {
         let limit = self.definition.map_or(0, |d| d.cluster.reboot.concurrency());
         let taken = self.claims.workers.len() + self.claims.api_servers.len();
-        let taken = if on(Mutation::LimitIgnored) { 0 } else { taken };
+        fault!(LimitIgnored => taken = 0);
         let mut free = usize::try_from(limit).unwrap_or(0).saturating_sub(taken);
         let holder = self.claims.workers.values().next().copied().or_else(|| workers.first().map(|m| m.id));
         let mut groups = self.groups(workers);
-        let last_first = on(Mutation::LastFirst).then(|| workers.iter().rev().copied().collect::<Vec<_>>());
-        for &ctx in last_first.as_deref().unwrap_or(workers) {
+        fault!(LastFirst => workers = &workers.iter().rev().copied().collect::<Vec<_>>()[..]);
+        for &ctx in workers {
             // A later entry of the same machine may be in progress already. The machine counts once: it holds a slot,
             // and this entry may start unless the limit was lowered below the present count.
             let already_in_progress = self.claims.workers.contains_key(ctx.address);
@@ -158,7 +154,8 @@ impl<'a> Pass<'a> {
             } else if has_slot {
                 free -= usize::from(!already_in_progress);
                 self.start(ctx);
-            } else if !on(Mutation::SilentEntry) {
+            } else {
+                fault!(SilentEntry => continue);
                 self.reason(ctx.id, Reason::WaitingForSlot { holder, limit });
             }
         }

@@ -12,8 +12,8 @@
 use std::borrow::Cow;
 
 use cketerm_model::{
+    fault,
     labels::Labels,
-    mutation::{Mutation, on},
     policy::Policy,
     reason::Reason,
     time::after,
@@ -74,11 +74,13 @@ impl<'a> Pass<'a> {
     /// Returns the reason of a freeze or of the machine's closed window, for which a drain under way unwinds. An
     /// unreadable policy does not count here.
     pub(super) fn window_blocker(&self, ctx: EntryContext<'_>) -> Option<Reason> {
-        if let Some(frozen) = self.schedule.frozen.as_ref().filter(|_| !on(Mutation::FreezeForgotten)) {
+        let frozen = &self.schedule.frozen;
+        fault!(FreezeForgotten => frozen = &None);
+        if let Some(frozen) = frozen {
             return Some(frozen.clone());
         }
-        let window_state =
-            self.window_state(ctx).filter(|window_state| !window_state.open && !on(Mutation::WindowForgotten))?;
+        fault!(WindowForgotten => return None);
+        let window_state = self.window_state(ctx).filter(|window_state| !window_state.open)?;
         Some(Reason::OutsideWindow { next_open: window_state.opens, closes: None })
     }
 

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use cketerm_model::{
+    fault,
     host::{Hindrance, HostRow, Mode},
-    mutation::{Mutation, on},
     power_state::PowerState,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -114,6 +114,8 @@ pub fn decide(host: &HostRow, power: &PowerState, sent: &Sent, limits: &Limits, 
     if !host.asked.is_empty() && host.powered_on == Some(true) && !pending {
         return Step::Pending(after(now, host.last_powered_on));
     }
+    let is_held = !host.asked.keys.is_empty();
+    fault!(ForeignKeyIgnored => is_held = false);
     match power {
         PowerState::On if host.powered_on == Some(true) => {
             // "Whenever pendingRebootSince is later than the lastPoweredOn time, the Host controller will attempt to
@@ -131,9 +133,7 @@ pub fn decide(host: &HostRow, power: &PowerState, sent: &Sent, limits: &Limits, 
         // "then the controller should remove the suffixless annotation (if present)"
         PowerState::Off if host.asked.base.is_some() => Step::RemoveBase,
         // "the controller will wait for all annotations of the form {key} to be removed before powering on the Host"
-        PowerState::Off if !host.asked.keys.is_empty() && !on(Mutation::ForeignKeyIgnored) => {
-            Step::Wait(Why::Held(host.asked.keys.keys().cloned().collect()))
-        }
+        PowerState::Off if is_held => Step::Wait(Why::Held(host.asked.keys.keys().cloned().collect())),
         // "the existing logic for powering on the Host should execute"
         PowerState::Off => match sent.on {
             Some(ago) if ago < limits.on => Step::Wait(Why::Requested("On")),

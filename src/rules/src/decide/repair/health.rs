@@ -7,7 +7,7 @@ use cketerm_model::{
     cketerm_records::Verb,
     cluster::Operation,
     entry::{EntryId, Stored},
-    mutation::{Mutation, on},
+    fault,
     reason::{Awaited, CommandRetry, Reason},
 };
 use jiff::Timestamp;
@@ -139,9 +139,9 @@ impl<'a> Pass<'a> {
             return None;
         }
         let success = self.success_command_spec(ctx);
-        if let Some(command_spec) = success
-            && self.attempts_for(ctx.id, command_spec).count() > usize::from(on(Mutation::SuccessTwice))
-        {
+        let begun = success.filter(|&command_spec| self.attempts_for(ctx.id, command_spec).next().is_some());
+        fault!(SuccessTwice => begun = begun.filter(|&spec| self.attempts_for(ctx.id, spec).count() > 1));
+        if let Some(command_spec) = begun {
             return Some(self.after_success(ctx, command_spec));
         }
         let order = self.order_of(ctx, Verb::Done);

@@ -1,11 +1,6 @@
 //! Choice of the repairs that start (REP-15 to REP-20; I1, I3, I4, I7, I30, I43).
 
-use cketerm_model::{
-    entry::QueueKind,
-    mutation::{Mutation, on},
-    reason::Reason,
-    repair::RepairStatus,
-};
+use cketerm_model::{entry::QueueKind, fault, reason::Reason, repair::RepairStatus};
 
 use super::super::{
     Pass, attempts,
@@ -48,7 +43,8 @@ impl<'a> Pass<'a> {
             return Some(reason);
         }
         let claimed = self.claims.machines.get(ctx.address);
-        if let Some(&entry) = claimed.filter(|e| e.queue == QueueKind::Repair || !on(Mutation::RepairBesideReboot)) {
+        fault!(RepairBesideReboot => claimed = claimed.filter(|entry| entry.queue == QueueKind::Repair));
+        if let Some(&entry) = claimed {
             let live = attempts::has_live_entry(self.snap, entry);
             return Some(match entry.queue {
                 _ if entry == ctx.id => Reason::Working { phase: "starts".to_owned() },

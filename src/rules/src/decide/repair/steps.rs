@@ -5,7 +5,7 @@
 
 use cketerm_model::{
     attempt::Outcome,
-    mutation::{Mutation, on},
+    fault,
     reason::{Awaited, CommandRetry, Reason},
     repair::{RepairStatus, StepStatus},
     time::{after, seconds_between},
@@ -101,9 +101,8 @@ impl<'a> Pass<'a> {
 
     fn next_step(&mut self, ctx: EntryContext<'a>, last: &str) -> Reason {
         let EntryKind::Repair { entry, operation, step } = ctx.kind else { return Reason::Ready };
-        let further = i64::from(!on(Mutation::StepTwice));
-        let next =
-            EntryContext { kind: EntryKind::Repair { entry, operation, step: step.saturating_add(further) }, ..ctx };
+        let next = EntryContext { kind: EntryKind::Repair { entry, operation, step: step.saturating_add(1) }, ..ctx };
+        fault!(StepTwice => next = ctx);
         if operation.step(step.saturating_add(1)).is_none() {
             let why = format!("{}, the health check says: {last}", no_steps_left(operation.steps().len()));
             return self.finish_repair(ctx, End::Failed(why));
@@ -166,8 +165,8 @@ impl<'a> Pass<'a> {
 /// Returns the end of the watch after this command.
 fn watch_until(ctx: EntryContext<'_>, outcome: &Outcome) -> Timestamp {
     let EntryKind::Repair { operation, step, .. } = ctx.kind else { return outcome.at };
-    let watched = |s: &cketerm_model::cluster::Step| s.watch_seconds.filter(|_| !on(Mutation::StepUnwatched));
-    let seconds = operation.step(step).and_then(watched).unwrap_or(0);
+    let seconds = operation.step(step).and_then(|s| s.watch_seconds).unwrap_or(0);
+    fault!(StepUnwatched => seconds = 0);
     after(outcome.at, seconds.max(0))
 }
 
