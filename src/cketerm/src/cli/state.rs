@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use cketerm_actions::ActionError;
-use cketerm_engine::backends::Backends;
 use cketerm_model::{
     entry::Stored,
     reboot::RebootStatus,
