@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 use cketerm_clients::{
     kubernetes::{Kube, KubeError},
-    power::Found,
+    power::{Evidence, Found},
 };
 use cketerm_model::{
     host::{HostRow, OffStreak, PowerObservation, PowerWatch, ProofSource},
@@ -64,7 +64,11 @@ impl PowerOffProof {
                 Ok(inventory) => {
                     for address in &addresses {
                         match bmcs.in_file(address, &inventory) {
-                            Ok(named) => found.extend(named),
+                            Ok(Some(named)) => match named.driver.evidence() {
+                                Evidence::Bmc => found.push(named),
+                                Evidence::Reported => unusable.push(unproven(&named)),
+                            },
+                            Ok(None) => {}
                             Err(e) => unusable.push(e.text),
                         }
                     }
@@ -121,11 +125,11 @@ impl PowerOffProof {
     /// Queries all BMCs once.
     pub async fn query(&self) -> PowerReport {
         for found in &self.found {
-            let origin = found.bmc.origin();
-            match found.bmc.system().await.map(|system| system.power) {
+            let target = found.driver.target();
+            match found.driver.read().await.map(|machine| machine.power) {
                 Ok(PowerState::Off) => {}
-                Ok(PowerState::Unknown) => return PowerReport::None(format!("BMC {origin} reports no power state")),
-                Ok(power) => return PowerReport::Other(format!("BMC {origin} reports {power}")),
+                Ok(PowerState::Unknown) => return PowerReport::None(format!("{target} reports no power state")),
+                Ok(power) => return PowerReport::Other(format!("{target} reports {power}")),
                 Err(e) => return PowerReport::None(e.to_string()),
             }
         }
@@ -158,7 +162,7 @@ impl PowerOffProof {
     /// Closes the sessions.
     pub async fn close(&self) {
         for found in &self.found {
-            found.bmc.close().await;
+            found.driver.close().await;
         }
     }
 }
@@ -278,6 +282,11 @@ impl Hosts {
         }
         Ok(())
     }
+}
+
+/// Returns why the driver that the file names gives no proof.
+fn unproven(found: &Found) -> String {
+    format!("{} is no BMC, and only BMCs prove that a machine is off", found.driver.target())
 }
 
 fn key_removed(name: &str, key: &str) -> ActionError {

@@ -71,7 +71,7 @@ fn fuzz_bmc_files() {
         match &read {
             Err(why) => check_error(&why.to_string(), &path)?,
             Ok(inventory) => {
-                let refused = inventory.addresses().filter_map(|a| inventory.find(a, &clients).err());
+                let refused = inventory.addresses().filter_map(|a| inventory.find(a, clients.connector()).err());
                 for why in refused {
                     check_error(&why.to_string(), &path)?;
                 }
