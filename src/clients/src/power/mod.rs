@@ -8,17 +8,19 @@
 //! | `drivers` | the table of drivers; a further one is a module and one line there |
 //! | `registration` | one line of that table: how an entry of the file becomes a driver |
 //! | `redfish` | BMCs over Redfish: requests, sign-in, discovery, resets, the allow-list |
+//! | `command` | programs of the site that read and change the power |
 //! | `bmc_inventory` | the file that maps a node's address to its driver |
 //! | `settings` | the settings in that file, and the reasons why an entry cannot be used |
 //! | `networks` | the allow-list of networks that a login may reach |
 //! | `connector` | connections for drivers, over the network or inside the sandbox |
 //! | `bmc_clients` | the file and the connections together; the BMC of a BareMetalHost |
 //!
-//! HTTP and JSON of BMCs come in. A password never goes out: no `Debug`, error or log contains
+//! HTTP and JSON of BMCs, and output of programs, come in. A password never goes out: no `Debug`, error or log contains
 //! one.
 
 pub mod bmc_clients;
 mod bmc_inventory;
+mod command;
 mod connector;
 mod driver;
 mod drivers;
