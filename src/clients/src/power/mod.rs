@@ -9,6 +9,7 @@
 //! | `registration` | one line of that table: how an entry of the file becomes a driver |
 //! | `redfish` | BMCs over Redfish: requests, sign-in, discovery, resets, the allow-list |
 //! | `command` | programs of the site that read and change the power |
+//! | `bare_metal_host` | BareMetalHosts, through the annotations of Metal3's reboot interface |
 //! | `bmc_inventory` | the file that maps a node's address to its driver |
 //! | `settings` | the settings in that file, and the reasons why an entry cannot be used |
 //! | `networks` | the allow-list of networks that a login may reach |
@@ -18,6 +19,7 @@
 //! HTTP and JSON of BMCs, and output of programs, come in. A password never goes out: no `Debug`, error or log contains
 //! one.
 
+mod bare_metal_host;
 pub mod bmc_clients;
 mod bmc_inventory;
 mod command;
