@@ -64,9 +64,9 @@ impl PowerOffProof {
                 Ok(inventory) => {
                     for address in &addresses {
                         match bmcs.in_file(address, &inventory) {
-                            Ok(Some(named)) => match named.driver.evidence() {
-                                Evidence::Bmc => found.push(named),
-                                Evidence::Reported => unusable.push(unproven(&named)),
+                            Ok(Some(named)) => match evident(named) {
+                                Ok(bmc) => found.push(bmc),
+                                Err(why) => unusable.push(why),
                             },
                             Ok(None) => {}
                             Err(e) => unusable.push(e.text),
@@ -284,11 +284,38 @@ impl Hosts {
     }
 }
 
-/// Returns why the driver that the file names gives no proof.
-fn unproven(found: &Found) -> String {
-    format!("{} is no BMC, and only BMCs prove that a machine is off", found.driver.target())
+/// Returns the driver that the file names if it is a BMC's, or why it gives no proof.
+fn evident(named: Found) -> Result<Found, String> {
+    match named.driver.evidence() {
+        Evidence::Bmc => Ok(named),
+        Evidence::Reported => {
+            Err(format!("{} is no BMC, and only BMCs prove that a machine is off", named.driver.target()))
+        }
+    }
 }
 
 fn key_removed(name: &str, key: &str) -> ActionError {
     ActionError::failed(format!("{name}: somebody removed the key {key}; the host may turn on at any moment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use cketerm_clients::power::{BmcClients, BmcInventory};
+
+    use super::*;
+
+    /// A program or a status may say off while the machine is on. Fencing then must not begin.
+    #[test]
+    fn i44_only_bmcs_are_evidence_that_a_machine_is_off() {
+        let text = "bmcs:\n  10.0.0.1: {url: 'https://10.1.0.1'}\n  \
+                    10.0.0.2: {driver: command, settings: {on: [/on], off: [/off], state: [/state]}}\n  \
+                    10.0.0.3: {driver: bare-metal-host, settings: {host: m/w3}}\n";
+        let inventory = BmcInventory::parse(text).unwrap();
+        let named = |address: &str| inventory.find(address, BmcClients::network(None).connector()).unwrap().unwrap();
+        assert!(evident(named("10.0.0.1")).is_ok());
+        let why = evident(named("10.0.0.2")).unwrap_err();
+        assert_eq!(why, "power command /state (10.0.0.2) is no BMC, and only BMCs prove that a machine is off");
+        let why = evident(named("10.0.0.3")).unwrap_err();
+        assert_eq!(why, "BareMetalHost m/w3 is no BMC, and only BMCs prove that a machine is off");
+    }
 }
